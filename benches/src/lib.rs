@@ -1,0 +1,1 @@
+//! Benches of Vipline: micro benches and the figures of performance.

@@ -1,0 +1,1 @@
+//! A synchronous netlink client: requests, batches, dumps and extended ACKs.

@@ -1,0 +1,1 @@
+//! nf_tables objects, expressions and atomic transactions over netlink.

@@ -1,0 +1,1 @@
+//! The rule-sync engine of a kube-proxy, composed of the Vipline crates.

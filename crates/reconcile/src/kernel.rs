@@ -1,0 +1,17 @@
+//! Something with a keyed state that can be dumped and edited.
+
+use crate::{Edit, Keyed};
+
+/// A keyed state outside of this process.
+pub trait Kernel {
+    /// An entry of the state.
+    type Object: Keyed;
+    /// Why a dump or a commit failed.
+    type Error;
+
+    /// Reads the whole state.
+    fn dump(&mut self) -> Result<Vec<Self::Object>, Self::Error>;
+
+    /// Applies edits, all or, after an error, an unknown part of them.
+    fn commit(&mut self, edits: &[Edit<Self::Object>]) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,1 @@
+//! Kubernetes Services resolved into service ports: who gets traffic.

@@ -1,0 +1,1 @@
+//! Namespaces, labs, traffic and generators for the tests of Vipline.

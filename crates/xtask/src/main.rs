@@ -1,0 +1,2 @@
+//! Tasks of the Vipline workspace: demo, test, ci, bench, fuzz, tidy, bless.
+fn main() {}

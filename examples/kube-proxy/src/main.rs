@@ -1,0 +1,2 @@
+//! A complete kube-proxy made of the Vipline crates.
+fn main() {}
