@@ -68,10 +68,15 @@ pub fn diff<'a, T: Keyed + 'a>(
         .collect();
     let mut edits = Vec::new();
     for object in desired {
-        let old = places.remove(&object.key()).and_then(|place| installed[place].take());
+        let old = places
+            .remove(&object.key())
+            .and_then(|place| installed[place].take());
         match old {
             Some(old) if old.same(object) => {}
-            Some(old) => edits.push(Edit::Change { old, new: object.clone() }),
+            Some(old) => edits.push(Edit::Change {
+                old,
+                new: object.clone(),
+            }),
             None => edits.push(Edit::Add(object.clone())),
         }
     }

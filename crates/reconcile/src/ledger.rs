@@ -27,7 +27,10 @@ enum Claims<O, T> {
 
 impl<O, T: Keyed> Default for Ledger<O, T> {
     fn default() -> Self {
-        Self { fragments: HashMap::new(), claims: HashMap::new() }
+        Self {
+            fragments: HashMap::new(),
+            claims: HashMap::new(),
+        }
     }
 }
 
@@ -100,12 +103,17 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Enters the owner's claim to a key.
     fn claim(&mut self, owner: &O, key: T::Key, object: T) -> Option<Edit<T>> {
         let Some(claims) = self.claims.get_mut(&key) else {
-            self.claims.insert(key, Claims::One(owner.clone(), object.clone()));
+            self.claims
+                .insert(key, Claims::One(owner.clone(), object.clone()));
             return Some(Edit::Add(object));
         };
         let before = claims.holder().clone();
         // Sharing an equal object keeps one copy for all who want the same.
-        let object = if before.same(&object) { before.clone() } else { object };
+        let object = if before.same(&object) {
+            before.clone()
+        } else {
+            object
+        };
         claims.insert(owner, object);
         Edit::between(Some(before), Some(claims.holder().clone()))
     }
@@ -148,7 +156,9 @@ impl<O: Clone + Ord, T> Claims<O, T> {
 
     /// Removes an owner's claim; tells whether somebody else's is left.
     fn remove(&mut self, owner: &O) -> bool {
-        let Self::Many(claims) = self else { return false };
+        let Self::Many(claims) = self else {
+            return false;
+        };
         claims.remove(owner);
         if claims.len() == 1 {
             let (owner, object) = claims.pop_first().expect("there is one");

@@ -43,7 +43,12 @@ impl Error for Refused {}
 
 impl<T: Keyed> Default for Memory<T> {
     fn default() -> Self {
-        Self { state: HashMap::new(), failures: Vec::new(), dumps: 0, commits: 0 }
+        Self {
+            state: HashMap::new(),
+            failures: Vec::new(),
+            dumps: 0,
+            commits: 0,
+        }
     }
 }
 
@@ -116,6 +121,10 @@ impl<T: Keyed> Kernel for Memory<T> {
             }
             self.apply(edit)?;
         }
-        if applied == usize::MAX { Ok(()) } else { Err(Refused::Told) }
+        if applied == usize::MAX {
+            Ok(())
+        } else {
+            Err(Refused::Told)
+        }
     }
 }

@@ -18,7 +18,10 @@ pub struct Pending<T: Keyed> {
 
 impl<T: Keyed> Default for Pending<T> {
     fn default() -> Self {
-        Self { edits: Vec::new(), places: HashMap::new() }
+        Self {
+            edits: Vec::new(),
+            places: HashMap::new(),
+        }
     }
 }
 
@@ -46,7 +49,9 @@ impl<T: Keyed> Pending<T> {
             self.edits.push(Some(edit));
             return;
         };
-        let before = self.edits[place].take().and_then(|earlier| earlier.into_sides().0);
+        let before = self.edits[place]
+            .take()
+            .and_then(|earlier| earlier.into_sides().0);
         let after = edit.into_sides().1;
         match Edit::between(before, after) {
             Some(merged) => self.edits[place] = Some(merged),

@@ -28,7 +28,10 @@ pub struct Outcome {
 impl<K: Kernel> Reconciler<K> {
     /// Takes a kernel whose state is unknown.
     pub fn new(kernel: K) -> Self {
-        Self { kernel, pending: None }
+        Self {
+            kernel,
+            pending: None,
+        }
     }
 
     /// Returns the kernel.
@@ -88,7 +91,10 @@ impl<K: Kernel> Reconciler<K> {
             self.kernel.commit(&edits)?;
         }
         self.pending = Some(Pending::new());
-        Ok(Outcome { edits: edits.len(), dumped })
+        Ok(Outcome {
+            edits: edits.len(),
+            dumped,
+        })
     }
 }
 

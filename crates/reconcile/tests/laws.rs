@@ -1,0 +1,263 @@
+//! Laws that hold for any states, owners, failures and order of events.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Memory, Pending, Reconciler, diff};
+
+/// An entry with a hidden part that no kernel tells apart.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    key: u8,
+    value: u8,
+    note: u8,
+}
+
+impl Keyed for Entry {
+    type Key = u8;
+
+    fn key(&self) -> u8 {
+        self.key
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+/// What the kernel sees of a state.
+type State = BTreeMap<u8, u8>;
+
+fn state<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> State {
+    entries
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect()
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (0..12u8, 0..3u8, any::<u8>()).prop_map(|(key, value, note)| Entry { key, value, note })
+}
+
+/// A state: each key at most once, in any order.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    btree_map(0..12u8, (0..3u8, any::<u8>()), 0..12)
+        .prop_map(|map| {
+            map.into_iter()
+                .map(|(key, (value, note))| Entry { key, value, note })
+                .collect()
+        })
+        .prop_flat_map(|entries: Vec<Entry>| Just(entries).prop_shuffle())
+}
+
+fn memory(entries: &[Entry]) -> Memory<Entry> {
+    let mut memory = Memory::new();
+    for entry in entries {
+        memory
+            .interfere(Edit::Add(entry.clone()))
+            .expect("keys are distinct");
+    }
+    memory
+}
+
+/// What may happen between and during reconciliations.
+#[derive(Clone, Debug)]
+enum Step {
+    Replace(u8, Vec<Entry>),
+    FailNext(usize),
+    Interfere(Entry),
+    Reconcile,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4u8, vec(entry(), 0..6)).prop_map(|(owner, wants)| Step::Replace(owner, wants)),
+        1 => (0..4usize).prop_map(Step::FailNext),
+        1 => entry().prop_map(Step::Interfere),
+        2 => Just(Step::Reconcile),
+    ]
+}
+
+/// The desired state by definition: the least owner has the key, its first word counts.
+fn sum(wants: &BTreeMap<u8, Vec<Entry>>) -> State {
+    let mut sum = State::new();
+    for entry in wants.values().flatten() {
+        sum.entry(entry.key).or_insert(entry.value);
+    }
+    sum
+}
+
+proptest! {
+    #[test]
+    fn a_state_does_not_differ_from_itself(entries in entries()) {
+        prop_assert_eq!(diff(entries.clone(), &entries), vec![]);
+    }
+
+    #[test]
+    fn what_no_kernel_sees_is_no_difference(entries in entries(), note: u8) {
+        let noted: Vec<_> = entries.iter().map(|e| Entry { note, ..*e }).collect();
+        prop_assert_eq!(diff(entries, &noted), vec![]);
+    }
+
+    #[test]
+    fn committing_the_difference_reaches_the_target(from in entries(), to in entries()) {
+        let mut kernel = memory(&from);
+        kernel.commit(&diff(from, &to)).expect("the edits fit the state");
+        prop_assert_eq!(state(kernel.objects()), state(&to));
+    }
+
+    #[test]
+    fn a_difference_names_each_key_once(from in entries(), to in entries()) {
+        let edits = diff(from, &to);
+        let mut keys: Vec<_> = edits.iter().map(Edit::key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        prop_assert_eq!(keys.len(), edits.len());
+    }
+
+    #[test]
+    fn pending_edits_lead_where_the_single_edits_lead(states in vec(entries(), 1..6)) {
+        let mut kernel = memory(&states[0]);
+        let mut pending = Pending::new();
+        for pair in states.windows(2) {
+            pending.extend(diff(pair[0].clone(), &pair[1]));
+        }
+        let edits = pending.take();
+        prop_assert!(pending.is_empty());
+        kernel.commit(&edits).expect("merged edits fit the first state");
+        let last = states.last().expect("there is one");
+        prop_assert_eq!(state(kernel.objects()), state(last));
+        prop_assert_eq!(edits.len(), diff(states[0].clone(), last).len());
+    }
+
+    #[test]
+    fn the_ledger_is_the_sum_of_its_fragments(steps in vec((0..4u8, vec(entry(), 0..6)), 0..30)) {
+        let mut ledger = Ledger::new();
+        let mut wants = BTreeMap::new();
+        let mut installed: HashMap<u8, Entry> = HashMap::new();
+        for (owner, objects) in steps {
+            let edits = ledger.replace(owner, objects.clone());
+            wants.insert(owner, objects);
+            for edit in edits {
+                let key = edit.key();
+                let (old, new) = edit.into_sides();
+                prop_assert_eq!(installed.get(&key).map(|e| e.value), old.map(|e| e.value));
+                match new {
+                    Some(new) => installed.insert(key, new),
+                    None => installed.remove(&key),
+                };
+            }
+            prop_assert_eq!(state(ledger.objects()), sum(&wants));
+            prop_assert_eq!(state(installed.values()), sum(&wants));
+            prop_assert_eq!(ledger.len(), sum(&wants).len());
+            prop_assert_eq!(ledger.owns(&owner), !wants[&owner].is_empty());
+        }
+    }
+
+    #[test]
+    fn the_order_of_events_does_not_matter(
+        fragments in btree_map(0..6u8, vec(entry(), 0..6), 0..6),
+        seed in vec(any::<u16>(), 6),
+    ) {
+        let mut order: Vec<_> = fragments.keys().copied().collect();
+        order.sort_by_key(|owner| seed[usize::from(*owner)]);
+        let mut ledger = Ledger::new();
+        for owner in order {
+            ledger.replace(owner, fragments[&owner].clone());
+        }
+        prop_assert_eq!(state(ledger.objects()), sum(&fragments));
+    }
+
+    #[test]
+    fn any_history_ends_in_the_desired_state(steps in vec(step(), 0..60)) {
+        let mut ledger = Ledger::new();
+        let mut wants = BTreeMap::new();
+        let mut reconciler = Reconciler::new(Memory::new());
+        for step in steps {
+            match step {
+                Step::Replace(owner, objects) => {
+                    wants.insert(owner, objects.clone());
+                    reconciler.extend(ledger.replace(owner, objects));
+                }
+                Step::FailNext(applied) => reconciler.kernel_mut().fail_after(applied),
+                Step::Interfere(entry) => {
+                    let refused = reconciler.kernel_mut().interfere(Edit::Add(entry)).is_err();
+                    if !refused {
+                        reconciler.forget();
+                    }
+                }
+                Step::Reconcile => {
+                    let failed = reconciler.reconcile(ledger.objects()).is_err();
+                    prop_assert_eq!(reconciler.is_known(), !failed);
+                }
+            }
+        }
+        // Each failure that was ordered spoils one commit; then it must work.
+        for _ in 0..=60 {
+            if reconciler.reconcile(ledger.objects()).is_ok() {
+                break;
+            }
+        }
+        prop_assert_eq!(state(reconciler.kernel().objects()), sum(&wants));
+        let commits = reconciler.kernel().commits();
+        reconciler.forget();
+        let outcome = reconciler.reconcile(ledger.objects()).expect("nothing to commit");
+        prop_assert_eq!((outcome.edits, outcome.dumped), (0, true));
+        prop_assert_eq!(reconciler.kernel().commits(), commits, "nothing drifted, nothing is written");
+    }
+}
+
+/// The law above allows a dump at every step; this one shows that none is needed.
+#[test]
+fn a_known_state_is_never_dumped_again() {
+    let mut ledger = Ledger::new();
+    let mut reconciler = Reconciler::new(Memory::new());
+    for round in 0..100u8 {
+        let entry = Entry {
+            key: round % 7,
+            value: round,
+            note: 0,
+        };
+        reconciler.extend(ledger.replace(round % 3, vec![entry]));
+        reconciler
+            .reconcile(ledger.objects())
+            .expect("the edits fit");
+    }
+    assert_eq!(reconciler.kernel().dumps(), 1);
+}
+
+#[test]
+fn a_contested_key_goes_to_the_least_owner_and_back() {
+    let entry = |value| {
+        vec![Entry {
+            key: 1,
+            value,
+            note: 0,
+        }]
+    };
+    let mut ledger = Ledger::new();
+    ledger.replace("younger", entry(2));
+    assert!(matches!(
+        ledger.replace("older", entry(1)).as_slice(),
+        [Edit::Change {
+            old: Entry { value: 2, .. },
+            new: Entry { value: 1, .. }
+        }],
+    ));
+    assert_eq!(ledger.holder(&1), Some(&"older"));
+    assert_eq!(
+        ledger.replace("younger", entry(3)),
+        vec![],
+        "the loser's changes are not seen"
+    );
+    assert!(matches!(
+        ledger.replace("older", vec![]).as_slice(),
+        [Edit::Change {
+            new: Entry { value: 3, .. },
+            ..
+        }],
+    ));
+    assert_eq!(ledger.get(&1).map(|e| e.value), Some(3));
+    assert!(!ledger.owns(&"older"));
+}
