@@ -1,0 +1,165 @@
+//! Network namespaces that live as long as a value.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{io, panic, process, thread};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+/// A network namespace of its own, gone when dropped.
+///
+/// A thread is in one network namespace, so whatever is to happen in this one
+/// is a closure given to [`run`](Self::run), which runs it on a thread moved
+/// there.
+/// Sockets opened, processes started and threads spawned by the closure are in
+/// the namespace too, and keep it alive as long as they are.
+///
+/// ```no_run
+/// # use std::process::Command;
+/// # use testkit::netns::Netns;
+/// let netns = Netns::new()?;
+/// let rules = netns.run(|| Command::new("nft").args(["list", "ruleset"]).output())?;
+/// assert!(rules.stdout.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Netns {
+    handle: File,
+}
+
+impl Netns {
+    /// Makes a namespace with nothing but `lo`, which is up.
+    ///
+    /// # Errors
+    ///
+    /// Making a namespace needs CAP_SYS_ADMIN, `lo` needs the program `ip`.
+    pub fn new() -> io::Result<Self> {
+        let handle = on_thread(|| {
+            unshare_network()?;
+            let output = Command::new("ip")
+                .args(["link", "set", "lo", "up"])
+                .output()?;
+            if !output.status.success() {
+                let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                return Err(io::Error::other(format!("ip link set lo up: {words}")));
+            }
+            File::open("/proc/thread-self/ns/net")
+        })?;
+        Ok(Self { handle })
+    }
+
+    /// Opens a namespace that exists, such as `/run/netns/NAME`.
+    ///
+    /// # Errors
+    ///
+    /// What opening the file says.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let handle = File::open(path)?;
+        Ok(Self { handle })
+    }
+
+    /// Runs `work` on a thread in the namespace and returns its value.
+    ///
+    /// # Panics
+    ///
+    /// When `work` does, with the same payload, and when the kernel does not
+    /// let the thread in.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        on_thread(|| {
+            move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("a namespace that is open can be entered");
+            work()
+        })
+    }
+
+    /// Returns a path other programs know the namespace by.
+    ///
+    /// It is good for `ip link set … netns PATH` and `nsenter --net=PATH`, from
+    /// this process or a child, as long as the value lives.
+    pub fn path(&self) -> PathBuf {
+        let fd = self.handle.as_raw_fd();
+        PathBuf::from(format!("/proc/{}/fd/{fd}", process::id()))
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Runs `work` on a thread of its own, which ends with it.
+fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|payload| panic::resume_unwind(payload))
+}
+
+/// Moves the calling thread into a new network namespace.
+#[allow(unsafe_code, reason = "unshare can break other flags' invariants")]
+fn unshare_network() -> io::Result<()> {
+    // SAFETY: a new network namespace is the calling thread's alone; no file
+    // descriptor, mapping or file system attribute that Rust relies on changes.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::read_link;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn current() -> PathBuf {
+        read_link("/proc/thread-self/ns/net").unwrap()
+    }
+
+    #[test]
+    fn a_namespace_is_another_one_and_the_caller_stays_where_it_is() {
+        let before = current();
+        let (first, second) = (Netns::new().unwrap(), Netns::new().unwrap());
+        let (inside, again, other) = (first.run(current), first.run(current), second.run(current));
+        assert_eq!(inside, again);
+        assert_ne!(inside, other);
+        assert_ne!(inside, before);
+        assert_eq!(current(), before);
+    }
+
+    #[test]
+    fn loopback_is_up_and_sockets_stay_inside() {
+        let netns = Netns::new().unwrap();
+        let listener = netns.run(|| TcpListener::bind("127.0.0.1:7777")).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(netns.run(|| std::net::TcpStream::connect(address)).is_ok());
+        let elsewhere = Netns::new().unwrap();
+        let refused = elsewhere.run(|| std::net::TcpStream::connect(address));
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
+    }
+
+    #[test]
+    fn children_inherit_the_namespace_and_the_path_leads_to_it() {
+        let netns = Netns::new().unwrap();
+        let made = netns.run(|| {
+            Command::new("ip")
+                .args(["link", "add", "inner", "type", "veth"])
+                .output()
+        });
+        assert!(made.unwrap().status.success());
+        let seen = Netns::open(netns.path())
+            .unwrap()
+            .run(|| Command::new("ip").args(["link", "show", "inner"]).status());
+        assert!(seen.unwrap().status.success());
+    }
+
+    #[test]
+    fn a_panic_inside_reaches_the_caller() {
+        let netns = Netns::new().unwrap();
+        let caught = panic::catch_unwind(|| netns.run(|| panic!("inside")));
+        assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "inside");
+    }
+}
