@@ -152,7 +152,7 @@ mod tests {
         assert!(made.unwrap().status.success());
         let seen = Netns::open(netns.path())
             .unwrap()
-            .run(|| Command::new("ip").args(["link", "show", "inner"]).status());
+            .run(|| Command::new("ip").args(["link", "show", "inner"]).output());
         assert!(seen.unwrap().status.success());
     }
 
