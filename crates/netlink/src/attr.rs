@@ -1,0 +1,292 @@
+//! Attributes: writers that append, and a reader that never goes astray.
+//!
+//! An attribute is `u16` length (with the header of four bytes), `u16` type
+//! whose two upper bits are flags, the value, and padding to four bytes
+//! (`struct nlattr` of `linux/netlink.h`).
+//!
+//! Writers append to a vector, cannot fail and cannot panic.
+//! The length has 16 bits: a value, and all that is nested in an attribute,
+//! must be at most [`MAX_VALUE`] bytes long, which whoever builds the value
+//! checks.
+
+use netlink_packet_core::{NLA_F_NESTED, NLA_HEADER_SIZE, NlaBuffer, NlasIterator};
+
+use crate::DecodeError;
+
+/// How many bytes of value an attribute can have.
+pub const MAX_VALUE: usize = u16::MAX as usize - NLA_HEADER_SIZE;
+
+/// Appends an attribute whose value is these bytes.
+pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let start = begin(out, kind);
+    out.extend_from_slice(value);
+    end(out, start);
+}
+
+/// Appends an attribute with a `u8`.
+pub fn put_u8(out: &mut Vec<u8>, kind: u16, value: u8) {
+    put(out, kind, &[value]);
+}
+
+/// Appends an attribute with a `u16` in the byte order of the machine.
+pub fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
+    put(out, kind, &value.to_ne_bytes());
+}
+
+/// Appends an attribute with a `u32` in the byte order of the machine.
+pub fn put_u32(out: &mut Vec<u8>, kind: u16, value: u32) {
+    put(out, kind, &value.to_ne_bytes());
+}
+
+/// Appends an attribute with a `u64` in the byte order of the machine.
+pub fn put_u64(out: &mut Vec<u8>, kind: u16, value: u64) {
+    put(out, kind, &value.to_ne_bytes());
+}
+
+/// Appends an attribute with a `u16` in network byte order.
+pub fn put_be16(out: &mut Vec<u8>, kind: u16, value: u16) {
+    put(out, kind, &value.to_be_bytes());
+}
+
+/// Appends an attribute with a `u32` in network byte order.
+pub fn put_be32(out: &mut Vec<u8>, kind: u16, value: u32) {
+    put(out, kind, &value.to_be_bytes());
+}
+
+/// Appends an attribute with a `u64` in network byte order.
+pub fn put_be64(out: &mut Vec<u8>, kind: u16, value: u64) {
+    put(out, kind, &value.to_be_bytes());
+}
+
+/// Appends an attribute with a string and the NUL byte that ends it.
+pub fn put_str(out: &mut Vec<u8>, kind: u16, value: &str) {
+    let start = begin(out, kind);
+    out.extend_from_slice(value.as_bytes());
+    out.push(0);
+    end(out, start);
+}
+
+/// Appends an attribute that holds what `body` appends, and sets `NLA_F_NESTED`.
+///
+/// ```
+/// use vipline_netlink::attr::{Attrs, nest, put_be32};
+///
+/// let mut out = Vec::new();
+/// nest(&mut out, 1, |out| put_be32(out, 7, 80));
+/// let outer = Attrs::new(&out).next().expect("one attribute")?;
+/// let inner = outer.attrs().next().expect("one attribute inside")?;
+/// assert_eq!((outer.kind, inner.kind, inner.be32()?), (1, 7, 80));
+/// # Ok::<(), vipline_netlink::DecodeError>(())
+/// ```
+pub fn nest(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = begin(out, kind | NLA_F_NESTED);
+    body(out);
+    end(out, start);
+}
+
+/// The attributes in a slice, one after the other.
+///
+/// After an attribute that does not fit the iterator gives its error, then ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Attrs<'a> {
+    attrs: NlasIterator<&'a [u8]>,
+}
+
+impl<'a> Attrs<'a> {
+    /// Reads attributes from the start of `bytes` to its end.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            attrs: NlasIterator::new(bytes),
+        }
+    }
+}
+
+impl<'a> Iterator for Attrs<'a> {
+    type Item = Result<Attr<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let attr = self
+            .attrs
+            .next()?
+            .ok()
+            .and_then(Attr::of)
+            .ok_or_else(|| DecodeError::new("attribute header", 0, 0));
+        Some(attr)
+    }
+}
+
+/// One attribute.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Attr<'a> {
+    /// The type, without its flags.
+    pub kind: u16,
+    /// The value, without padding.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attr<'a> {
+    /// Takes an attribute whose header was checked.
+    fn of(checked: NlaBuffer<&'a [u8]>) -> Option<Self> {
+        let (kind, length) = (checked.kind(), usize::from(checked.length()));
+        let value = checked.into_inner().get(NLA_HEADER_SIZE..length)?;
+        Some(Self { kind, value })
+    }
+
+    /// Returns the value as a `u8`.
+    pub fn u8(&self) -> Result<u8, DecodeError> {
+        self.array("u8").map(u8::from_ne_bytes)
+    }
+
+    /// Returns the value as a `u16` in the byte order of the machine.
+    pub fn u16(&self) -> Result<u16, DecodeError> {
+        self.array("u16").map(u16::from_ne_bytes)
+    }
+
+    /// Returns the value as a `u32` in the byte order of the machine.
+    pub fn u32(&self) -> Result<u32, DecodeError> {
+        self.array("u32").map(u32::from_ne_bytes)
+    }
+
+    /// Returns the value as a `u64` in the byte order of the machine.
+    pub fn u64(&self) -> Result<u64, DecodeError> {
+        self.array("u64").map(u64::from_ne_bytes)
+    }
+
+    /// Returns the value as a `u16` in network byte order.
+    pub fn be16(&self) -> Result<u16, DecodeError> {
+        self.array("big-endian u16").map(u16::from_be_bytes)
+    }
+
+    /// Returns the value as a `u32` in network byte order.
+    pub fn be32(&self) -> Result<u32, DecodeError> {
+        self.array("big-endian u32").map(u32::from_be_bytes)
+    }
+
+    /// Returns the value as a `u64` in network byte order.
+    pub fn be64(&self) -> Result<u64, DecodeError> {
+        self.array("big-endian u64").map(u64::from_be_bytes)
+    }
+
+    /// Returns the value as a string, which ends at the first NUL byte.
+    pub fn str(&self) -> Result<&'a str, DecodeError> {
+        let end = self.value.iter().position(|byte| *byte == 0);
+        let text = end.map_or(Some(self.value), |end| self.value.get(..end));
+        text.and_then(|text| std::str::from_utf8(text).ok())
+            .ok_or_else(|| self.error("string"))
+    }
+
+    /// Returns the attributes nested in the value.
+    pub fn attrs(&self) -> Attrs<'a> {
+        Attrs::new(self.value)
+    }
+
+    /// Returns the error that the value is no `what`.
+    pub fn error(&self, what: &'static str) -> DecodeError {
+        DecodeError::new(what, self.kind, self.value.len())
+    }
+
+    fn array<const N: usize>(&self, what: &'static str) -> Result<[u8; N], DecodeError> {
+        self.value.try_into().map_err(|_| self.error(what))
+    }
+}
+
+/// Appends a header whose length is still unknown, and returns its place.
+fn begin(out: &mut Vec<u8>, kind: u16) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&kind.to_ne_bytes());
+    start
+}
+
+/// Writes the length into the header at `start`, and pads.
+///
+/// A length beyond 16 bits becomes the greatest there is, and the kernel
+/// refuses what it reads then.
+fn end(out: &mut Vec<u8>, start: usize) {
+    let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
+    if let Some(field) = out.get_mut(start..start + 2) {
+        field.copy_from_slice(&length.to_ne_bytes());
+    }
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_is_padded_and_its_length_is_not() {
+        let mut out = Vec::new();
+        put_str(&mut out, 1, "lo");
+        put_u8(&mut out, 2, 7);
+        assert_eq!(out.len(), 16);
+        let attrs: Vec<_> = Attrs::new(&out).map(Result::unwrap).collect();
+        assert_eq!(attrs[0].value, b"lo\0");
+        assert_eq!(attrs[0].str(), Ok("lo"));
+        assert_eq!(attrs[1].u8(), Ok(7));
+    }
+
+    #[test]
+    fn numbers_are_read_in_the_order_they_were_written() {
+        let mut out = Vec::new();
+        put_u16(&mut out, 1, 0x0102);
+        put_u32(&mut out, 2, 0x0102_0304);
+        put_u64(&mut out, 3, 0x0102_0304_0506_0708);
+        put_be16(&mut out, 4, 0x0102);
+        put_be32(&mut out, 5, 0x0102_0304);
+        put_be64(&mut out, 6, 0x0102_0304_0506_0708);
+        let attrs: Vec<_> = Attrs::new(&out).map(Result::unwrap).collect();
+        assert_eq!(attrs[0].u16(), Ok(0x0102));
+        assert_eq!(attrs[1].u32(), Ok(0x0102_0304));
+        assert_eq!(attrs[2].u64(), Ok(0x0102_0304_0506_0708));
+        assert_eq!(attrs[3].value, [1, 2]);
+        assert_eq!(attrs[3].be16(), Ok(0x0102));
+        assert_eq!(attrs[4].be32(), Ok(0x0102_0304));
+        assert_eq!(attrs[5].be64(), Ok(0x0102_0304_0506_0708));
+    }
+
+    #[test]
+    fn a_value_of_another_size_is_an_error_that_names_the_attribute() {
+        let attr = Attr {
+            kind: 9,
+            value: &[1, 2, 3],
+        };
+        let error = attr.be32().unwrap_err();
+        assert_eq!(error, DecodeError::new("big-endian u32", 9, 3));
+        assert_eq!(
+            error.to_string(),
+            "type 9 with 3 bytes is no big-endian u32"
+        );
+    }
+
+    #[test]
+    fn flags_of_the_type_are_not_part_of_it() {
+        let mut out = Vec::new();
+        put(&mut out, 0xc003, &[]);
+        assert_eq!(Attrs::new(&out).next().unwrap().unwrap().kind, 3);
+    }
+
+    #[test]
+    fn an_attribute_longer_than_its_slice_ends_the_iteration() {
+        let mut out = Vec::new();
+        put_u32(&mut out, 1, 1);
+        out.extend_from_slice(&[9, 0, 2, 0, 1]);
+        let mut attrs = Attrs::new(&out);
+        assert!(attrs.next().unwrap().is_ok());
+        assert!(attrs.next().unwrap().is_err());
+        assert!(attrs.next().is_none());
+    }
+
+    #[test]
+    fn the_longest_value_survives_and_a_longer_one_does_not_pass_for_another() {
+        let mut out = Vec::new();
+        put(&mut out, 1, &vec![5; MAX_VALUE]);
+        let attr = Attrs::new(&out).next().unwrap().unwrap();
+        assert_eq!(attr.value.len(), MAX_VALUE);
+
+        let mut out = Vec::new();
+        put(&mut out, 1, &vec![5; MAX_VALUE + 1]);
+        let attr = Attrs::new(&out).next().unwrap().unwrap();
+        assert_eq!(attr.value.len(), MAX_VALUE);
+    }
+}
