@@ -1,3 +1,18 @@
 //! Namespaces, labs, traffic and generators for the tests of Vipline.
+//!
+//! - [`netns`]: one network namespace; [`privilege`]: being allowed to make it.
+//! - [`lab`]: a small cluster of them, joined by [`link`]s.
+//! - [`traffic`]: servers that answer with their name, clients that count.
+//!
+//! Nothing outside of the namespaces made here is changed, and nothing is left
+//! when the process ends.
 
 pub mod netns;
+
+pub mod privilege;
+
+pub mod link;
+
+pub mod lab;
+
+pub mod traffic;

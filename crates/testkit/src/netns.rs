@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{io, panic, process, thread};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+use crate::link;
 
 /// A network namespace of its own, gone when dropped.
 ///
@@ -34,17 +35,11 @@ impl Netns {
     ///
     /// # Errors
     ///
-    /// Making a namespace needs CAP_SYS_ADMIN, `lo` needs the program `ip`.
+    /// Making a namespace needs CAP_SYS_ADMIN.
     pub fn new() -> io::Result<Self> {
         let handle = on_thread(|| {
             unshare_network()?;
-            let output = Command::new("ip")
-                .args(["link", "set", "lo", "up"])
-                .output()?;
-            if !output.status.success() {
-                let words = String::from_utf8_lossy(&output.stderr).into_owned();
-                return Err(io::Error::other(format!("ip link set lo up: {words}")));
-            }
+            link::up("lo")?;
             File::open("/proc/thread-self/ns/net")
         })?;
         Ok(Self { handle })
@@ -109,6 +104,7 @@ fn unshare_network() -> io::Result<()> {
 mod tests {
     use std::fs::read_link;
     use std::net::TcpListener;
+    use std::process::Command;
 
     use super::*;
 

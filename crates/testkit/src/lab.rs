@@ -1,0 +1,304 @@
+//! A small cluster of network namespaces: client, node, pods, and the world.
+//!
+//! ```text
+//!  client ── 192.0.2.0/24 ──┐         ┌── backend-1  10.244.1.11
+//!  192.0.2.10               │         ├── backend-2  10.244.1.12
+//!                          node ──────┼── backend-3  10.244.1.13
+//!                           │         ├── …
+//!  world ─ 198.51.100.0/24 ─┘         └── pod        10.244.1.101
+//! ```
+//!
+//! The node forwards both families and is the gateway of all others; pods have
+//! a link each, so traffic between them passes the node.
+//! The world takes every address that is nobody else's: a packet which the node
+//! should have kept and did not is answered there.
+//! IPv6 addresses follow the same plan: `2001:db8::10` is the client,
+//! `fd00:244:1::11` the first backend.
+//!
+//! No namespace has a name, and links are made inside of them: nothing is left
+//! when the process ends, however it ends.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+
+use ipnet::IpNet;
+
+use crate::link::{self, Hop};
+use crate::netns::Netns;
+
+/// The port range that local sockets choose from: wide, for many connections.
+const PORTS: &str = "1024 65535";
+
+/// A namespace of the lab.
+#[derive(Debug)]
+pub struct Host {
+    /// What it is called in answers: `client`, `node`, `backend-1`, `pod`, `world`.
+    pub name: String,
+    /// Its IPv4 address.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address.
+    pub v6: Ipv6Addr,
+    /// Where its sockets and processes are.
+    pub netns: Netns,
+}
+
+/// The namespaces, joined by links; all gone when dropped.
+#[derive(Debug)]
+pub struct Lab {
+    /// A host outside of the cluster, 192.0.2.10 and 2001:db8::10.
+    pub client: Host,
+    /// The node, where the proxy runs: 192.0.2.1 and 2001:db8::1.
+    ///
+    /// To the pods it is 10.244.1.1 and fd00:244:1::1.
+    pub node: Host,
+    /// Pods to serve, 10.244.1.11 and fd00:244:1::11 and so on.
+    pub backends: Vec<Host>,
+    /// A pod to ask from, 10.244.1.101 and fd00:244:1::101.
+    pub pod: Host,
+    /// Everything else, 198.51.100.2 and 2001:db8:1::2 and all other addresses.
+    pub world: Host,
+}
+
+impl Host {
+    fn new(name: &str, v4: &str, v6: &str) -> io::Result<Self> {
+        let netns = Netns::new()?;
+        netns.run(settings)?;
+        Ok(Self {
+            name: name.to_owned(),
+            v4: v4.parse().expect("an address of the plan"),
+            v6: v6.parse().expect("an address of the plan"),
+            netns,
+        })
+    }
+
+    /// Returns both its addresses, IPv4 first.
+    pub fn addresses(&self) -> [IpAddr; 2] {
+        [self.v4.into(), self.v6.into()]
+    }
+}
+
+impl Lab {
+    /// The addresses that the node has for the pods.
+    pub const GATEWAYS: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::new(10, 244, 1, 1)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 1, 0, 0, 0, 0, 1)),
+    ];
+
+    /// Makes a lab with three backends.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses something, mostly for lack of privilege; see
+    /// [`become_root`](crate::privilege::become_root).
+    pub fn new() -> io::Result<Self> {
+        Self::with_backends(3)
+    }
+
+    /// Makes a lab with that many backends, at most 80.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_backends(count: usize) -> io::Result<Self> {
+        assert!(count <= 80, "the plan has room for 80 backends");
+        let lab = Self {
+            client: Host::new("client", "192.0.2.10", "2001:db8::10")?,
+            node: Host::new("node", "192.0.2.1", "2001:db8::1")?,
+            backends: (1..=count)
+                .map(|number| pod(&format!("backend-{number}"), 10 + number))
+                .collect::<io::Result<_>>()?,
+            pod: pod("pod", 101)?,
+            world: Host::new("world", "198.51.100.2", "2001:db8:1::2")?,
+        };
+        lab.node.netns.run(|| {
+            for family in ["ipv4", "ipv6"] {
+                link::set_sysctl(&format!("{family}/conf/all/forwarding"), "1")?;
+            }
+            io::Result::Ok(())
+        })?;
+        lab.join(&lab.client, ["192.0.2.1/24", "2001:db8::1/64"])?;
+        lab.join(&lab.world, ["198.51.100.1/24", "2001:db8:1::1/64"])?;
+        lab.open_the_world()?;
+        for pod in lab.pods() {
+            lab.join_pod(pod)?;
+        }
+        Ok(lab)
+    }
+
+    /// Returns the backends and the pod.
+    pub fn pods(&self) -> impl Iterator<Item = &Host> {
+        self.backends.iter().chain([&self.pod])
+    }
+
+    /// Joins the node, at `gateways`, and a host of the same two networks.
+    fn join(&self, host: &Host, gateways: [&str; 2]) -> io::Result<()> {
+        let gateways = gateways.map(net);
+        self.connect(host)?;
+        self.node.netns.run(|| {
+            gateways
+                .iter()
+                .try_for_each(|gateway| link::add_address(&host.name, *gateway))
+        })?;
+        host.netns.run(|| {
+            for (address, gateway) in host.addresses().into_iter().zip(gateways) {
+                let address = IpNet::new(address, gateway.prefix_len()).expect("same family");
+                link::add_address("eth0", address)?;
+                if host.name != "world" {
+                    link::add_route(default(address), Hop::Via(gateway.addr()), "eth0")?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Joins the node and a pod that knows nobody but the node.
+    fn join_pod(&self, pod: &Host) -> io::Result<()> {
+        self.connect(pod)?;
+        for (address, gateway) in pod.addresses().into_iter().zip(Self::GATEWAYS) {
+            let (address, gateway) = (IpNet::from(address), IpNet::from(gateway));
+            self.node.netns.run(|| {
+                link::add_address(&pod.name, gateway)?;
+                link::add_route(address, Hop::Link, &pod.name)
+            })?;
+            pod.netns.run(|| {
+                link::add_address("eth0", address)?;
+                link::add_route(gateway, Hop::Link, "eth0")?;
+                link::add_route(default(address), Hop::Via(gateway.addr()), "eth0")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the links; the node's end has the name of the host.
+    fn connect(&self, host: &Host) -> io::Result<()> {
+        self.node
+            .netns
+            .run(|| link::add_pair(&host.name, "eth0", host.netns.as_fd()))?;
+        self.node.netns.run(|| link::up(&host.name))?;
+        host.netns.run(|| link::up("eth0"))
+    }
+
+    /// Makes the world the owner of every address but those of the lab.
+    fn open_the_world(&self) -> io::Result<()> {
+        self.world.netns.run(|| {
+            for (lab, gateway) in [
+                ("192.0.2.0/24", "198.51.100.1"),
+                ("10.244.0.0/16", "198.51.100.1"),
+                ("2001:db8::/64", "2001:db8:1::1"),
+                ("fd00:244::/32", "2001:db8:1::1"),
+            ] {
+                let gateway = gateway.parse().expect("an address of the plan");
+                link::add_route(net(lab), Hop::Via(gateway), "eth0")?;
+            }
+            for address in self.world.addresses() {
+                link::add_route(default(address.into()), Hop::Local, "lo")?;
+            }
+            io::Result::Ok(())
+        })?;
+        self.node.netns.run(|| {
+            for address in self.world.addresses() {
+                link::add_route(default(address.into()), Hop::Via(address), "world")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn pod(name: &str, number: usize) -> io::Result<Host> {
+    let v4 = format!("10.244.1.{number}");
+    let v6 = format!("fd00:244:1::{number}");
+    Host::new(name, &v4, &v6)
+}
+
+/// Settings of each namespace, before it has links.
+///
+/// Nothing waits for duplicate address detection, and nobody is told of
+/// shortcuts: pods have none.
+fn settings() -> io::Result<()> {
+    link::set_sysctl("ipv4/ip_local_port_range", PORTS)?;
+    for scope in ["all", "default"] {
+        for (setting, value) in [
+            ("ipv4/conf/SCOPE/send_redirects", "0"),
+            ("ipv4/conf/SCOPE/accept_redirects", "0"),
+            ("ipv4/conf/SCOPE/rp_filter", "0"),
+            ("ipv6/conf/SCOPE/disable_ipv6", "0"),
+            ("ipv6/conf/SCOPE/accept_dad", "0"),
+            ("ipv6/conf/SCOPE/accept_ra", "0"),
+            ("ipv6/conf/SCOPE/accept_redirects", "0"),
+        ] {
+            link::set_sysctl(&setting.replace("SCOPE", scope), value)?;
+        }
+    }
+    Ok(())
+}
+
+/// The route to everywhere in the family of an address.
+fn default(address: IpNet) -> IpNet {
+    match address {
+        IpNet::V4(_) => net("0.0.0.0/0"),
+        IpNet::V6(_) => net("::/0"),
+    }
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().expect("a network of the plan")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::{Ask, Protocol, Server};
+
+    #[test]
+    fn client_node_and_pod_reach_each_backend_under_their_own_address() {
+        let lab = Lab::new().unwrap();
+        for backend in &lab.backends {
+            for (family, address) in backend.addresses().into_iter().enumerate() {
+                for protocol in [Protocol::Tcp, Protocol::Udp] {
+                    let at = (address, 8080).into();
+                    let server = Server::start(&backend.netns, protocol, at, &backend.name);
+                    let ask = Ask::new(protocol, server.as_ref().unwrap().address());
+                    for host in [&lab.client, &lab.pod] {
+                        let answer = ask.once(&host.netns).unwrap();
+                        assert_eq!(answer.server, backend.name);
+                        assert_eq!(answer.client, host.addresses()[family]);
+                    }
+                    let answer = ask.once(&lab.node.netns).unwrap();
+                    assert_eq!(answer.client, Lab::GATEWAYS[family]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_nobodys_reaches_the_world() {
+        let lab = Lab::with_backends(0).unwrap();
+        for (any, target) in [
+            (Ipv4Addr::UNSPECIFIED.into(), "10.96.0.10:80"),
+            (Ipv6Addr::UNSPECIFIED.into(), "[fd00:10:96::10]:80"),
+        ] {
+            let any: IpAddr = any;
+            let netns = &lab.world.netns;
+            let _server = Server::start(netns, Protocol::Tcp, (any, 80).into(), "world").unwrap();
+            let ask = Ask::new(Protocol::Tcp, target.parse().unwrap());
+            for host in [&lab.client, &lab.node, &lab.pod] {
+                assert_eq!(ask.once(&host.netns).unwrap().server, "world");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_gone_shows_in_the_failures() {
+        let lab = Lab::new().unwrap();
+        let backend = &lab.backends[0];
+        let at = (backend.v4, 8080).into();
+        let server = Server::start(&backend.netns, Protocol::Tcp, at, "gone").unwrap();
+        let ask = Ask::new(Protocol::Tcp, server.address());
+        assert_eq!(ask.times(&lab.client.netns, 50).by("gone"), 50);
+        drop(server);
+        let answers = ask.times(&lab.client.netns, 5);
+        assert_eq!(answers.failures.len(), 5);
+        assert_eq!(answers.failures[0].kind, io::ErrorKind::ConnectionRefused);
+    }
+}

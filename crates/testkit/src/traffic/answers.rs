@@ -1,0 +1,143 @@
+//! Who answered how often, and what failed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Answer;
+
+/// What came back to many questions.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// How often each server answered.
+    pub servers: BTreeMap<String, usize>,
+    /// How often each client address was seen by the servers.
+    pub clients: BTreeMap<IpAddr, usize>,
+    /// The questions without an answer.
+    pub failures: Vec<Failure>,
+}
+
+/// A question without an answer.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// When it was asked, since the first question.
+    pub at: Duration,
+    /// What kind of failure it was.
+    pub kind: io::ErrorKind,
+    /// The words of the kernel.
+    pub reason: String,
+}
+
+impl Answers {
+    /// Returns how often was asked.
+    pub fn asked(&self) -> usize {
+        self.answered() + self.failures.len()
+    }
+
+    /// Returns how often somebody answered.
+    pub fn answered(&self) -> usize {
+        self.servers.values().sum()
+    }
+
+    /// Returns how often that server answered.
+    pub fn by(&self, server: &str) -> usize {
+        self.servers.get(server).copied().unwrap_or(0)
+    }
+
+    /// Returns the share of the answers that came from that server, 0 to 1.
+    pub fn share(&self, server: &str) -> f64 {
+        self.by(server) as f64 / self.answered().max(1) as f64
+    }
+
+    /// Adds the result of a question asked at `at`.
+    pub(super) fn add(&mut self, at: Duration, result: io::Result<Answer>) {
+        match result {
+            Ok(answer) => {
+                *self.servers.entry(answer.server).or_default() += 1;
+                *self.clients.entry(answer.client).or_default() += 1;
+            }
+            Err(error) => self.failures.push(Failure {
+                at,
+                kind: error.kind(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// Returns both together, failures in the order of time.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        for (server, count) in other.servers {
+            *self.servers.entry(server).or_default() += count;
+        }
+        for (client, count) in other.clients {
+            *self.clients.entry(client).or_default() += count;
+        }
+        self.failures.extend(other.failures);
+        self.failures.sort_by_key(|failure| failure.at);
+        self
+    }
+}
+
+impl fmt::Display for Answers {
+    /// Such as `backend-1 34, backend-2 31, backend-3 35; 0 failed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (server, count) in &self.servers {
+            write!(f, "{separator}{server} {count}")?;
+            separator = ", ";
+        }
+        if self.servers.is_empty() {
+            f.write_str("nobody")?;
+        }
+        write!(f, "; {} failed", self.failures.len())?;
+        if let Some(first) = self.failures.first() {
+            write!(f, ", first after {:?}: {}", first.at, first.reason)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(server: &str) -> io::Result<Answer> {
+        Ok(Answer {
+            server: server.to_owned(),
+            client: IpAddr::from([192, 0, 2, 10]),
+        })
+    }
+
+    #[test]
+    fn answers_are_counted_by_server_and_by_client() {
+        let mut answers = Answers::default();
+        for server in ["b", "a", "b", "b"] {
+            answers.add(Duration::ZERO, answer(server));
+        }
+        assert_eq!(
+            (answers.by("a"), answers.by("b"), answers.by("c")),
+            (1, 3, 0)
+        );
+        assert_eq!(answers.clients[&IpAddr::from([192, 0, 2, 10])], 4);
+        assert!((answers.share("b") - 0.75).abs() < 1e-9);
+        assert_eq!(answers.to_string(), "a 1, b 3; 0 failed");
+    }
+
+    #[test]
+    fn failures_are_told_with_the_first_one_in_time() {
+        let refused = || Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let (mut early, mut late) = (Answers::default(), Answers::default());
+        early.add(Duration::from_secs(1), refused());
+        late.add(Duration::from_secs(2), answer("a"));
+        late.add(Duration::from_secs(3), refused());
+        let answers = late.merge(early);
+        assert_eq!((answers.asked(), answers.answered()), (3, 1));
+        assert_eq!(
+            answers.to_string(),
+            "a 1; 2 failed, first after 1s: connection refused"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Clients that ask who is there.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Answers, Protocol};
+use crate::netns::Netns;
+
+/// How many questions of one [`Ask::times`] are open at a time.
+const CLIENTS: usize = 16;
+
+/// A question to an address: who is there?
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// How to ask.
+    pub protocol: Protocol,
+    /// Whom to ask.
+    pub target: SocketAddr,
+    /// How long to wait for the answer.
+    pub patience: Duration,
+}
+
+/// The answer of a [`Server`](super::Server).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Answer {
+    /// The name of the server.
+    pub server: String,
+    /// The address of the client as the server sees it.
+    pub client: IpAddr,
+}
+
+impl Ask {
+    /// Asks `target` and waits up to three seconds.
+    pub fn new(protocol: Protocol, target: SocketAddr) -> Self {
+        Self {
+            protocol,
+            target,
+            patience: Duration::from_secs(3),
+        }
+    }
+
+    /// Waits as long as told.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Asks once from a namespace.
+    ///
+    /// # Errors
+    ///
+    /// Nobody answered, and why: [`io::ErrorKind::TimedOut`] after the patience.
+    pub fn once(&self, from: &Netns) -> io::Result<Answer> {
+        from.run(|| self.here())
+    }
+
+    /// Asks again and again from a namespace, some questions at a time.
+    pub fn times(&self, from: &Netns, count: usize) -> Answers {
+        let start = Instant::now();
+        let next = AtomicUsize::new(0);
+        let ask = || {
+            let mut answers = Answers::default();
+            while next.fetch_add(1, Ordering::Relaxed) < count {
+                let at = start.elapsed();
+                answers.add(at, self.here());
+            }
+            answers
+        };
+        from.run(|| {
+            thread::scope(|scope| {
+                let clients: Vec<_> = (0..CLIENTS.min(count)).map(|_| scope.spawn(ask)).collect();
+                clients
+                    .into_iter()
+                    .map(|client| client.join().expect("a client does not panic"))
+                    .fold(Answers::default(), Answers::merge)
+            })
+        })
+    }
+
+    /// Asks once from the namespace that the calling thread is in.
+    pub(super) fn here(&self) -> io::Result<Answer> {
+        let answer = match self.protocol {
+            Protocol::Tcp => self.connect().and_then(|stream| greeting(&stream)),
+            Protocol::Udp => self.send(),
+        };
+        answer.map_err(timed_out)
+    }
+
+    /// Connects with the patience as the limit of the connection and each read.
+    pub(super) fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.target, self.patience)?;
+        stream.set_read_timeout(Some(self.patience))?;
+        stream.set_write_timeout(Some(self.patience))?;
+        Ok(stream)
+    }
+
+    fn send(&self) -> io::Result<Answer> {
+        let any: IpAddr = match self.target {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_read_timeout(Some(self.patience))?;
+        socket.connect(self.target)?;
+        socket.send(b"who is there?")?;
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer)?;
+        Answer::parse(&buffer[..length])
+    }
+}
+
+impl Answer {
+    fn parse(line: &[u8]) -> io::Result<Self> {
+        let text = String::from_utf8_lossy(line);
+        text.trim_end()
+            .rsplit_once(' ')
+            .and_then(|(server, client)| {
+                Some(Self {
+                    server: server.to_owned(),
+                    client: client.parse().ok()?,
+                })
+            })
+            .ok_or_else(|| {
+                let words = format!("not an answer: {text:?}");
+                io::Error::new(io::ErrorKind::InvalidData, words)
+            })
+    }
+}
+
+/// Reads the line that a server begins a connection with.
+pub(super) fn greeting(stream: &TcpStream) -> io::Result<Answer> {
+    let mut line = Vec::new();
+    BufReader::new(stream).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        let words = "closed without an answer";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, words));
+    }
+    Answer::parse(&line)
+}
+
+/// Gives the kernel's two words for a read that took too long one kind.
+pub(super) fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
+        _ => error,
+    }
+}
