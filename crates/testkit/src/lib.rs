@@ -3,6 +3,8 @@
 //! - [`netns`]: one network namespace; [`privilege`]: being allowed to make it.
 //! - [`lab`]: a small cluster of them, joined by [`link`]s.
 //! - [`traffic`]: servers that answer with their name, clients that count.
+//! - [`leftovers`]: processes and directories that go with their value.
+//! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
 //! when the process ends.
@@ -16,3 +18,7 @@ pub mod link;
 pub mod lab;
 
 pub mod traffic;
+
+pub mod leftovers;
+
+pub mod golden;

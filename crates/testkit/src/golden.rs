@@ -1,0 +1,88 @@
+//! Comparison with texts that were reviewed and kept.
+
+use std::path::Path;
+use std::{env, fs};
+
+/// Compares a text with a golden file; with `BLESS=1` writes the file instead.
+///
+/// # Panics
+///
+/// When they differ, with the first line that does; when there is no file; and
+/// when the file cannot be written.
+pub fn compare(file: impl AsRef<Path>, actual: &str) {
+    let file = file.as_ref();
+    if env::var_os("BLESS").is_some_and(|value| value == "1") {
+        let folder = file.parent().expect("a golden file is in a folder");
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(file, actual))
+            .unwrap_or_else(|error| panic!("write {}: {error}", file.display()));
+        return;
+    }
+    let expected = fs::read_to_string(file).unwrap_or_else(|error| {
+        panic!(
+            "read {}: {error}; `cargo xtask bless` writes it",
+            file.display()
+        )
+    });
+    if let Some(difference) = difference(&expected, actual) {
+        panic!(
+            "{} differs{difference}\n`cargo xtask bless` accepts the new text",
+            file.display()
+        );
+    }
+}
+
+/// Returns the first line that differs, with the one before it.
+fn difference(expected: &str, actual: &str) -> Option<String> {
+    if expected == actual {
+        return None;
+    }
+    let (mut expected, mut actual) = (expected.lines(), actual.lines());
+    let mut before = String::new();
+    for number in 1.. {
+        match (expected.next(), actual.next()) {
+            (None, None) => break,
+            (left, right) if left == right => {
+                before = left.map(|line| format!("    {line}\n")).unwrap_or_default();
+            }
+            (left, right) => {
+                let [left, right] = [left, right].map(|line| line.unwrap_or("(the end)"));
+                return Some(format!(
+                    " at line {number}:\n{before}  - {left}\n  + {right}"
+                ));
+            }
+        }
+    }
+    Some(" in its line ends".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use super::*;
+    use crate::leftovers::Directory;
+
+    #[test]
+    fn the_first_line_that_differs_is_shown_between_old_and_new() {
+        assert_eq!(difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(
+            difference("a\nb\nc\n", "a\nx\nc\n").unwrap(),
+            " at line 2:\n    a\n  - b\n  + x"
+        );
+        assert_eq!(
+            difference("a\n", "a\nb\n").unwrap(),
+            " at line 2:\n    a\n  - (the end)\n  + b"
+        );
+        assert_eq!(difference("a\n", "a").unwrap(), " in its line ends");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_a_failure_that_tells_what_to_do() {
+        let directory = Directory::new().unwrap();
+        let file = directory.path().join("none");
+        let caught = panic::catch_unwind(|| compare(&file, "")).unwrap_err();
+        let words = caught.downcast::<String>().unwrap();
+        assert!(words.contains("cargo xtask bless"), "{words}");
+    }
+}

@@ -1,0 +1,254 @@
+//! What outlives a namespace: processes started, directories made.
+//!
+//! Both go when their value is dropped, a panic included; a program that is
+//! interrupted calls [`remove_all`].
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::netns::Netns;
+
+/// How long a process may take to end after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static LEFTOVERS: Mutex<BTreeMap<usize, Leftover>> = Mutex::new(BTreeMap::new());
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Debug)]
+enum Leftover {
+    Process(OwnedFd),
+    Directory(PathBuf),
+}
+
+/// Kills every process and removes every directory that still exist.
+///
+/// For a program about to end by a signal: their values are of no use after.
+pub fn remove_all() {
+    for (_, leftover) in std::mem::take(&mut *leftovers()) {
+        match leftover {
+            Leftover::Process(process) => {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+            Leftover::Directory(path) => {
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+    }
+}
+
+/// A process in a namespace, killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    id: usize,
+    child: Child,
+    output: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts a command in a namespace; what it prints is kept.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn start(netns: &Netns, command: &mut Command) -> io::Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = netns.run(|| command.spawn())?;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let pid = Pid::from_child(&child);
+        leftovers().insert(id, Leftover::Process(pidfd_open(pid, PidfdFlags::empty())?));
+        let output = Arc::new(Mutex::new(String::new()));
+        if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
+            keep(stdout, &output);
+            keep(stderr, &output);
+        }
+        Ok(Self { id, child, output })
+    }
+
+    /// Returns its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns what it has printed up to now.
+    pub fn output(&self) -> String {
+        unpoisoned(&self.output).clone()
+    }
+
+    /// Returns how it ended, if it has.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to waiting for it.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Asks it to end, by SIGTERM, and returns how it did.
+    ///
+    /// # Errors
+    ///
+    /// It had to be killed after five seconds.
+    pub fn terminate(mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let words = "did not end after SIGTERM";
+        Err(io::Error::new(io::ErrorKind::TimedOut, words))
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match leftovers().get(&self.id) {
+            Some(Leftover::Process(process)) => Ok(pidfd_send_signal(process, signal)?),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        leftovers().remove(&self.id);
+    }
+}
+
+/// A directory of its own for files, removed when dropped.
+#[derive(Debug)]
+pub struct Directory {
+    id: usize,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Makes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to making it.
+    pub fn new() -> io::Result<Self> {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("vipline-{}-{id}", process::id()));
+        fs::create_dir(&path)?;
+        leftovers().insert(id, Leftover::Directory(path.clone()));
+        Ok(Self { id, path })
+    }
+
+    /// Returns where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file of it at once: who reads sees the old text or the new.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to writing or renaming.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let draft = self.path.join(format!(".{name}.new"));
+        fs::write(&draft, text)?;
+        fs::rename(&draft, self.path.join(name))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+        leftovers().remove(&self.id);
+    }
+}
+
+fn leftovers() -> MutexGuard<'static, BTreeMap<usize, Leftover>> {
+    unpoisoned(&LEFTOVERS)
+}
+
+/// Locks also after a panic elsewhere: what is left has to go all the more.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a pipe until nobody can write to it any more.
+fn keep(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+    let output = Arc::clone(output);
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+            let words = String::from_utf8_lossy(&buffer[..length]);
+            unpoisoned(&output).push_str(&words);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exists(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn what_a_process_says_is_kept_and_dropping_it_ends_it() {
+        let netns = Netns::new().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo hello; exec sleep 60"]);
+        let process = Process::start(&netns, &mut command).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while process.output() != "hello\n" {
+            assert!(Instant::now() < deadline, "{:?}", process.output());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let pid = process.pid();
+        assert!(exists(pid));
+        drop(process);
+        assert!(!exists(pid));
+    }
+
+    #[test]
+    fn a_process_that_is_asked_to_end_ends() {
+        let netns = Netns::new().unwrap();
+        let process = Process::start(&netns, Command::new("sleep").arg("60")).unwrap();
+        let pid = process.pid();
+        assert_eq!(process.terminate().unwrap().code(), None);
+        assert!(!exists(pid));
+    }
+
+    #[test]
+    fn a_panic_takes_processes_and_directories_with_it() {
+        let seen = Mutex::new(None);
+        let panicked = std::panic::catch_unwind(|| {
+            let netns = Netns::new().unwrap();
+            let directory = Directory::new().unwrap();
+            directory.write("a.yaml", "a: b").unwrap();
+            let process = Process::start(&netns, Command::new("sleep").arg("60")).unwrap();
+            *seen.lock().unwrap() = Some((process.pid(), directory.path().to_owned()));
+            assert!(exists(process.pid()) && directory.path().join("a.yaml").exists());
+            panic!("in the middle");
+        });
+        assert!(panicked.is_err());
+        let (pid, path) = seen.lock().unwrap().take().unwrap();
+        assert!(!exists(pid) && !path.exists());
+    }
+}
