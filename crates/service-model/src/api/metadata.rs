@@ -1,0 +1,69 @@
+//! What every object carries.
+
+use std::collections::BTreeMap;
+
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
+use crate::ObjectName;
+
+/// Name, labels and history of an object.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(Deserialize, Serialize),
+    serde(rename_all = "camelCase")
+)]
+pub struct ObjectMeta {
+    /// The name, unique for the kind within the namespace.
+    pub name: String,
+    /// The namespace, empty for objects of the cluster as a whole.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, deserialize_with = "super::nullable")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
+    pub namespace: String,
+    /// Labels.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, deserialize_with = "super::nullable")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "BTreeMap::is_empty"))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, deserialize_with = "super::nullable")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "BTreeMap::is_empty"))]
+    pub annotations: BTreeMap<String, String>,
+    /// When the object was created, in RFC 3339.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub creation_timestamp: Option<String>,
+    /// When its deletion was asked for, in RFC 3339.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub deletion_timestamp: Option<String>,
+}
+
+impl ObjectMeta {
+    /// Names an object that lives in a namespace.
+    pub fn named(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: namespace.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the object's name.
+    pub fn object_name(&self) -> ObjectName {
+        ObjectName::new(&*self.namespace, &*self.name)
+    }
+}

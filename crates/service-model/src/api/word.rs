@@ -1,0 +1,65 @@
+//! Words that the API has a fixed list of.
+
+/// Declares an enum of words; the first is the default, also of an empty word.
+///
+/// A word that is not in the list is kept as `Other`.
+macro_rules! words {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $first:ident = $first_word:literal, $($variant:ident = $word:literal),+ $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+        #[cfg_attr(
+            feature = "serde",
+            derive(serde::Deserialize, serde::Serialize),
+            serde(from = "String", into = "String")
+        )]
+        pub enum $name {
+            #[doc = concat!("`", $first_word, "`, the default.")]
+            #[default]
+            $first,
+            $(
+                #[doc = concat!("`", $word, "`.")]
+                $variant,
+            )+
+            /// A word that is not known here.
+            Other(Box<str>),
+        }
+
+        impl $name {
+            /// Returns the word.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    Self::$first => $first_word,
+                    $(Self::$variant => $word,)+
+                    Self::Other(word) => word,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(word: &str) -> Self {
+                match word {
+                    "" | $first_word => Self::$first,
+                    $($word => Self::$variant,)+
+                    word => Self::Other(word.into()),
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(word: String) -> Self {
+                Self::from(&*word)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(word: $name) -> Self {
+                word.as_str().into()
+            }
+        }
+    };
+}
+
+pub(super) use words;

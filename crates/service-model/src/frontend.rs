@@ -1,0 +1,369 @@
+//! What a Service object says, read once: everything but its endpoints.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::warning::{Field, Problem, Warnings};
+use crate::{
+    Family, Hazard, ObjectName, PortName, Protocol, Timestamp, api, parse_address, parse_network,
+};
+
+/// The label of Services that another proxy serves.
+const OTHER_PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+
+/// How long affinity lasts when the object does not say, in seconds.
+const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
+
+/// Whether the external IPs that authors of Services ask for are served.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ExternalIps {
+    /// They are not.
+    Ignore,
+    /// They are.
+    #[default]
+    Serve,
+}
+
+/// A Service that this proxy serves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Frontend {
+    /// Invariant: sorted by name, each name once.
+    pub(crate) ports: Box<[Port]>,
+    /// Invariant: not empty, IPv4 first, each family at most once.
+    pub(crate) addresses: Vec<Addresses>,
+    pub(crate) affinity: Option<u32>,
+    pub(crate) internal_policy_local: bool,
+    pub(crate) external_policy_local: bool,
+    pub(crate) health_check_node_port: Option<u16>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Port {
+    pub(crate) name: Arc<PortName>,
+    pub(crate) port: u16,
+    pub(crate) node_port: Option<u16>,
+}
+
+/// The addresses of a Service in one family; lists are sorted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Addresses {
+    pub(crate) family: Family,
+    pub(crate) cluster_ip: IpAddr,
+    pub(crate) external_ips: Arc<[IpAddr]>,
+    pub(crate) load_balancer_ips: Arc<[IpAddr]>,
+    pub(crate) source_ranges: Arc<[IpNet]>,
+    /// Whether external IPs are asked for, served or not.
+    wants_external_ips: bool,
+}
+
+impl Frontend {
+    /// Reads a Service; `None` when this proxy has nothing to do for it.
+    pub(crate) fn read(
+        service: &api::Service,
+        name: &ObjectName,
+        external_ips: ExternalIps,
+        warnings: &mut Warnings<'_>,
+    ) -> Option<Self> {
+        let spec = &service.spec;
+        if service.metadata.labels.contains_key(OTHER_PROXY_LABEL)
+            || matches!(&*spec.cluster_ip, "" | "None")
+            || spec.kind == api::ServiceType::ExternalName
+        {
+            return None;
+        }
+        let cluster_ips = cluster_ips(spec, warnings);
+        if cluster_ips.is_empty() {
+            return None;
+        }
+        let outside = Outside::read(service, warnings);
+        let addresses = cluster_ips.into_iter();
+        let addresses = addresses
+            .map(|ip| Addresses::new(ip, &outside, external_ips))
+            .collect();
+        let external_policy_local =
+            reaches_outside(spec) && spec.external_traffic_policy == api::TrafficPolicy::Local;
+        Some(Self {
+            ports: ports(service, name, warnings),
+            addresses,
+            affinity: affinity(spec, warnings),
+            internal_policy_local: spec.internal_traffic_policy == api::TrafficPolicy::Local,
+            external_policy_local,
+            health_check_node_port: health_check(spec, external_policy_local, warnings),
+        })
+    }
+
+    /// Tells whether outsiders can reach a port of the Service in a family.
+    pub(crate) fn is_external(port: &Port, addresses: &Addresses) -> bool {
+        port.node_port.is_some()
+            || !addresses.load_balancer_ips.is_empty()
+            || addresses.wants_external_ips
+    }
+}
+
+/// Tells whether the Service is of a type that outsiders may reach.
+fn reaches_outside(spec: &api::ServiceSpec) -> bool {
+    match spec.kind {
+        api::ServiceType::LoadBalancer | api::ServiceType::NodePort => true,
+        api::ServiceType::ClusterIp => !spec.external_ips.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns the cluster IP of each family, IPv4 first.
+///
+/// Families that are not listed follow from the addresses, as the API server
+/// would fill them in.
+fn cluster_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAddr> {
+    let only = [spec.cluster_ip.clone()];
+    let texts = if spec.cluster_ips.is_empty() {
+        &only[..]
+    } else {
+        &spec.cluster_ips[..]
+    };
+    let mut found: [Option<IpAddr>; 2] = [None, None];
+    for (index, text) in texts.iter().enumerate() {
+        let field = Field::member("spec.clusterIPs[]", index);
+        let listed = match (spec.ip_families.is_empty(), spec.ip_families.get(index)) {
+            (true, _) => None,
+            (false, Some(api::IpFamily::V4)) => Some(Family::V4),
+            (false, Some(api::IpFamily::V6)) => Some(Family::V6),
+            (false, _) => continue,
+        };
+        match (parse_address(text), listed) {
+            (None, _) => warnings.push(field, Problem::BadAddress(text.as_str().into())),
+            (Some(addr), Some(family)) if Family::of(addr) != family => {
+                warnings.push(field, Problem::WrongFamily(addr, family));
+            }
+            (Some(addr), _) => {
+                let [v4, v6] = &mut found;
+                if addr.is_ipv4() { v4 } else { v6 }.get_or_insert(addr);
+            }
+        }
+    }
+    found.into_iter().flatten().collect()
+}
+
+/// The addresses that outsiders use, of both families.
+struct Outside {
+    external_ips: Vec<IpAddr>,
+    load_balancer_ips: Vec<IpAddr>,
+    source_ranges: Vec<IpNet>,
+}
+
+impl Outside {
+    fn read(service: &api::Service, warnings: &mut Warnings<'_>) -> Self {
+        Self {
+            external_ips: external_ips(&service.spec, warnings),
+            load_balancer_ips: load_balancer_ips(&service.status, warnings),
+            source_ranges: source_ranges(&service.spec, warnings),
+        }
+    }
+}
+
+impl Addresses {
+    fn new(cluster_ip: IpAddr, outside: &Outside, serve: ExternalIps) -> Self {
+        let family = Family::of(cluster_ip);
+        let ours = |addresses: &[IpAddr]| -> Arc<[IpAddr]> {
+            shared(
+                addresses
+                    .iter()
+                    .copied()
+                    .filter(|&addr| Family::of(addr) == family)
+                    .collect(),
+            )
+        };
+        let external_ips = ours(&outside.external_ips);
+        Self {
+            family,
+            cluster_ip,
+            wants_external_ips: !external_ips.is_empty(),
+            external_ips: match serve {
+                ExternalIps::Serve => external_ips,
+                ExternalIps::Ignore => Arc::default(),
+            },
+            load_balancer_ips: ours(&outside.load_balancer_ips),
+            source_ranges: shared(bounds(&outside.source_ranges, family)),
+        }
+    }
+}
+
+/// Returns the ranges of a family; none, so no bounds, if one of them allows all.
+fn bounds(ranges: &[IpNet], family: Family) -> Vec<IpNet> {
+    let ours = ranges
+        .iter()
+        .copied()
+        .filter(|&range| Family::of_network(range) == family);
+    let ours: Vec<_> = ours.collect();
+    if ours.iter().any(|range| range.prefix_len() == 0) {
+        Vec::new()
+    } else {
+        ours
+    }
+}
+
+fn external_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAddr> {
+    let texts = spec.external_ips.iter().enumerate();
+    let field = |index| Field::member("spec.externalIPs[]", index);
+    texts
+        .filter_map(|(index, text)| vip(text, field(index), warnings))
+        .collect()
+}
+
+fn load_balancer_ips(status: &api::ServiceStatus, warnings: &mut Warnings<'_>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for (index, ingress) in status.load_balancer.ingress.iter().enumerate() {
+        if ingress.ip_mode == api::IpMode::Vip {
+            let field = Field::member("status.loadBalancer.ingress[].ip", index);
+            addresses.extend(vip(&ingress.ip, field, warnings));
+        }
+    }
+    addresses
+}
+
+/// Reads an address that outsiders use.
+///
+/// Who may write such an address into a Service must not be able to take over
+/// the node's own traffic with it.
+fn vip(text: &str, field: Field, warnings: &mut Warnings<'_>) -> Option<IpAddr> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    let Some(addr) = parse_address(text) else {
+        warnings.push(field, Problem::BadAddress(text.into()));
+        return None;
+    };
+    if let Some(hazard) = Hazard::of(addr) {
+        warnings.push(field, Problem::Hazardous(addr, hazard));
+        return None;
+    }
+    Some(addr)
+}
+
+fn source_ranges(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpNet> {
+    let mut ranges = Vec::new();
+    for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
+        match parse_network(text.trim()) {
+            Some(range) => ranges.push(range),
+            None => warnings.push(
+                Field::member("spec.loadBalancerSourceRanges[]", index),
+                Problem::BadNetwork(text.as_str().into()),
+            ),
+        }
+    }
+    ranges
+}
+
+/// Returns the ports, sorted; of ports with equal names the last counts.
+fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>) -> Box<[Port]> {
+    let created = created(service, warnings);
+    let mut ports: Vec<Port> = Vec::with_capacity(service.spec.ports.len());
+    for (index, port) in service.spec.ports.iter().enumerate() {
+        let Some(protocol) = protocol(&port.protocol) else {
+            let word = port.protocol.as_str().into();
+            warnings.push(
+                Field::member("spec.ports[].protocol", index),
+                Problem::Unknown(word),
+            );
+            continue;
+        };
+        if port.port == 0 {
+            warnings.push(Field::member("spec.ports[].port", index), Problem::Zero);
+            continue;
+        }
+        let name = PortName {
+            namespace: Arc::clone(&name.namespace),
+            service: Arc::clone(&name.name),
+            port: port.name.as_str().into(),
+            protocol,
+            created,
+        };
+        let node_port = (port.node_port != 0).then_some(port.node_port);
+        let port = Port {
+            name: Arc::new(name),
+            port: port.port,
+            node_port,
+        };
+        match ports.binary_search_by(|held| held.name.cmp(&port.name)) {
+            Err(place) => ports.insert(place, port),
+            Ok(place) => {
+                warnings.push(Field::member("spec.ports[]", index), Problem::Duplicate);
+                if let Some(held) = ports.get_mut(place) {
+                    *held = port;
+                }
+            }
+        }
+    }
+    ports.into()
+}
+
+fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timestamp> {
+    let text = service.metadata.creation_timestamp.as_deref()?;
+    let created = Timestamp::parse(text);
+    if created.is_none() {
+        let field = Field::plain("metadata.creationTimestamp");
+        warnings.push(field, Problem::BadTime(text.into()));
+    }
+    created
+}
+
+/// Returns the protocol that a word of the API means.
+pub(crate) fn protocol(word: &api::Protocol) -> Option<Protocol> {
+    match word {
+        api::Protocol::Tcp => Some(Protocol::Tcp),
+        api::Protocol::Udp => Some(Protocol::Udp),
+        api::Protocol::Sctp => Some(Protocol::Sctp),
+        api::Protocol::Other(_) => None,
+    }
+}
+
+fn affinity(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Option<u32> {
+    match &spec.session_affinity {
+        api::Affinity::None => return None,
+        api::Affinity::ClientIp => {}
+        api::Affinity::Other(word) => {
+            let field = Field::plain("spec.sessionAffinity");
+            warnings.push(field, Problem::Unknown(word.clone()));
+            return None;
+        }
+    }
+    let client_ip = spec
+        .session_affinity_config
+        .as_ref()
+        .and_then(|c| c.client_ip.as_ref());
+    match client_ip.and_then(|config| config.timeout_seconds) {
+        Some(0) => {
+            let path = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+            warnings.push(Field::plain(path), Problem::Zero);
+            Some(DEFAULT_AFFINITY_SECONDS)
+        }
+        seconds => seconds.or(Some(DEFAULT_AFFINITY_SECONDS)),
+    }
+}
+
+fn health_check(
+    spec: &api::ServiceSpec,
+    external_policy_local: bool,
+    warnings: &mut Warnings<'_>,
+) -> Option<u16> {
+    if spec.kind != api::ServiceType::LoadBalancer || !external_policy_local {
+        return None;
+    }
+    if spec.health_check_node_port == 0 {
+        warnings.push(Field::plain("spec.healthCheckNodePort"), Problem::Zero);
+        return None;
+    }
+    Some(spec.health_check_node_port)
+}
+
+/// Sorts a list, drops what occurs twice, and makes it cheap to share.
+fn shared<T: Ord>(mut items: Vec<T>) -> Arc<[T]> {
+    items.sort_unstable();
+    items.dedup();
+    if items.is_empty() {
+        Arc::default()
+    } else {
+        items.into()
+    }
+}

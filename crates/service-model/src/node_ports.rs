@@ -1,0 +1,216 @@
+//! On which of the node's addresses node ports are served.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::Family;
+
+/// On which addresses node ports are served, as configured for both families.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum NodePortAddresses {
+    /// On all addresses.
+    #[default]
+    All,
+    /// On the node's own addresses, at most one per family.
+    Primary,
+    /// On addresses within these networks; an empty list means all addresses.
+    Within(Vec<IpNet>),
+}
+
+/// On which addresses of one family node ports are served.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NodePortFilter {
+    /// `None` is all addresses.
+    within: Option<Vec<IpNet>>,
+    family: Family,
+}
+
+/// The addresses of one family that node ports are served on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NodePortMatch {
+    /// Whatever addresses the node has.
+    All,
+    /// These, sorted, each once.
+    Only(Vec<IpAddr>),
+}
+
+impl NodePortAddresses {
+    /// Returns the filter of a family.
+    ///
+    /// `primary` are the node's own addresses as far as they are known.
+    /// A family that no network is given for gets all its addresses, and so
+    /// do both when none of the node's own addresses is known.
+    pub fn filter(&self, family: Family, primary: &[IpAddr]) -> NodePortFilter {
+        let within: Vec<IpNet> = match self {
+            Self::All => Vec::new(),
+            Self::Primary => {
+                let known = primary.iter().filter(|addr| !addr.is_loopback());
+                known.map(|&addr| IpNet::from(addr)).collect()
+            }
+            Self::Within(networks) => networks.clone(),
+        };
+        let ours: Vec<_> = within
+            .into_iter()
+            .filter(|&net| Family::of_network(net) == family)
+            .collect();
+        let all = ours.is_empty() || ours.iter().any(|network| network.prefix_len() == 0);
+        NodePortFilter {
+            within: (!all).then_some(ours),
+            family,
+        }
+    }
+}
+
+impl NodePortFilter {
+    /// Tells whether node ports are served on all addresses.
+    pub fn matches_all(&self) -> bool {
+        self.within.is_none()
+    }
+
+    /// Tells whether node ports are served on an address.
+    pub fn matches(&self, addr: IpAddr) -> bool {
+        let Some(within) = &self.within else {
+            return Family::of(addr) == self.family;
+        };
+        within.iter().any(|network| network.contains(&addr))
+    }
+
+    /// Tells whether IPv4 loopback addresses are among those asked for.
+    pub fn contains_ipv4_loopback(&self) -> bool {
+        let loopback = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+        let Some(within) = &self.within else {
+            return self.family == Family::V4;
+        };
+        within.iter().any(|network| match network {
+            IpNet::V4(network) => {
+                loopback.contains(network) || network.contains(&loopback.network())
+            }
+            IpNet::V6(_) => false,
+        })
+    }
+
+    /// Returns the addresses of the node's interfaces that node ports are served on.
+    ///
+    /// `addresses` are those of all interfaces, in any order.
+    pub fn choose(&self, addresses: &[IpAddr]) -> NodePortMatch {
+        if self.matches_all() {
+            return NodePortMatch::All;
+        }
+        NodePortMatch::Only(self.list(addresses))
+    }
+
+    /// Returns the same addresses as a list, also when they are all.
+    pub fn list(&self, addresses: &[IpAddr]) -> Vec<IpAddr> {
+        let matching = addresses.iter().copied().filter(|&addr| self.matches(addr));
+        let mut chosen: Vec<_> = matching.collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(texts: &[&str]) -> NodePortAddresses {
+        NodePortAddresses::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
+    }
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn node_ports_are_served_on_what_the_configuration_says() {
+        use NodePortAddresses::{All, Primary};
+        let interfaces = addresses(&[
+            "192.168.0.2",
+            "127.0.0.1",
+            "10.0.0.7",
+            "10.0.0.7",
+            "fd00::7",
+            "::1",
+        ]);
+        let known = addresses(&["10.0.0.7", "fd00::7"]);
+        let one = addresses(&["10.0.0.7"]);
+        let only = |texts: &[&str]| NodePortMatch::Only(addresses(texts));
+        for (config, primary, v4, v6) in [
+            (All, &known, NodePortMatch::All, NodePortMatch::All),
+            (Primary, &known, only(&["10.0.0.7"]), only(&["fd00::7"])),
+            (Primary, &one, only(&["10.0.0.7"]), NodePortMatch::All),
+            (
+                Primary,
+                &addresses(&["127.0.0.1"]),
+                NodePortMatch::All,
+                NodePortMatch::All,
+            ),
+            (
+                Primary,
+                &addresses(&[]),
+                NodePortMatch::All,
+                NodePortMatch::All,
+            ),
+            (
+                networks(&[]),
+                &known,
+                NodePortMatch::All,
+                NodePortMatch::All,
+            ),
+            (
+                networks(&["0.0.0.0/0", "10.0.0.0/8"]),
+                &known,
+                NodePortMatch::All,
+                NodePortMatch::All,
+            ),
+            (
+                networks(&["10.0.0.0/8", "192.168.0.0/16", "fd00::/8"]),
+                &known,
+                only(&["10.0.0.7", "192.168.0.2"]),
+                only(&["fd00::7"]),
+            ),
+            (
+                networks(&["172.16.0.0/12"]),
+                &known,
+                only(&[]),
+                NodePortMatch::All,
+            ),
+            (
+                networks(&["127.0.0.0/8", "::1/128"]),
+                &known,
+                only(&["127.0.0.1"]),
+                only(&["::1"]),
+            ),
+        ] {
+            let chosen = |family| config.filter(family, primary).choose(&interfaces);
+            assert_eq!(chosen(Family::V4), v4, "{config:?} {primary:?}");
+            assert_eq!(chosen(Family::V6), v6, "{config:?} {primary:?}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_family_leave_the_other_out() {
+        let filter = NodePortAddresses::All.filter(Family::V6, &[]);
+        assert_eq!(
+            filter.list(&addresses(&["10.0.0.7", "fd00::7"])),
+            addresses(&["fd00::7"])
+        );
+    }
+
+    #[test]
+    fn networks_that_touch_ipv4_loopback_are_known() {
+        for (config, expected) in [
+            (NodePortAddresses::All, true),
+            (networks(&["0.0.0.0/0"]), true),
+            (networks(&["126.0.0.0/7"]), true),
+            (networks(&["127.0.0.1/32"]), true),
+            (networks(&["10.0.0.0/8", "127.3.0.0/16"]), true),
+            (networks(&["10.0.0.0/8"]), false),
+        ] {
+            let filter = config.filter(Family::V4, &[]);
+            assert_eq!(filter.contains_ipv4_loopback(), expected, "{config:?}");
+            assert!(!config.filter(Family::V6, &[]).contains_ipv4_loopback());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Which endpoints take traffic, decided once for all modes.
+
+use std::sync::Arc;
+
+use crate::frontend::{Addresses, Frontend, Port};
+use crate::slices::{self, Candidate, Slice};
+use crate::topology::Topology;
+use crate::{Endpoint, NodeView, Route, ServicePort};
+
+/// Returns all service ports of a Service, sorted by family and name.
+pub(crate) fn ports(frontend: &Frontend, slices: &[Slice], node: &NodeView) -> Vec<ServicePort> {
+    let mut ports = Vec::with_capacity(frontend.addresses.len() * frontend.ports.len());
+    for addresses in &frontend.addresses {
+        for port in &frontend.ports {
+            ports.push(resolve(frontend, addresses, port, slices, node));
+        }
+    }
+    ports
+}
+
+fn resolve(
+    frontend: &Frontend,
+    addresses: &Addresses,
+    port: &Port,
+    slices: &[Slice],
+    node: &NodeView,
+) -> ServicePort {
+    let Port { name, .. } = port;
+    let candidates = slices::gather(slices, addresses.family, &name.port, name.protocol, node);
+    let internal_local = frontend.internal_policy_local;
+    let external_local = frontend.external_policy_local;
+    let is_external = Frontend::is_external(port, addresses);
+    let chosen = choose(
+        &candidates,
+        Lists {
+            cluster: !internal_local || is_external,
+            local: internal_local || (external_local && is_external),
+        },
+        node,
+    );
+    let serving = candidates
+        .iter()
+        .filter(|candidate| candidate.condition.serving);
+    let cluster = share(chosen.cluster, &[]);
+    ServicePort {
+        name: Arc::clone(name),
+        family: addresses.family,
+        protocol: name.protocol,
+        cluster_ip: addresses.cluster_ip,
+        port: port.port,
+        node_port: port.node_port,
+        external_ips: Arc::clone(&addresses.external_ips),
+        load_balancer_ips: Arc::clone(&addresses.load_balancer_ips),
+        source_ranges: Arc::clone(&addresses.source_ranges),
+        affinity: frontend.affinity,
+        internal: route(internal_local, chosen.any, &cluster, &chosen.local),
+        external: route(external_local, chosen.any, &cluster, &chosen.local),
+        internal_policy_local: internal_local,
+        external_policy_local: external_local,
+        health_check_node_port: frontend.health_check_node_port,
+        local: share(chosen.local, &[&cluster]),
+        serving: share(
+            serving.map(|candidate| candidate.endpoint).collect(),
+            &[&cluster],
+        ),
+        cluster,
+    }
+}
+
+/// Which lists of endpoints a service port has a use for.
+///
+/// Even with policy Local for traffic from outside it needs the cluster's:
+/// pods and processes of the node use them at the external addresses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Lists {
+    cluster: bool,
+    local: bool,
+}
+
+/// The endpoints chosen for a service port.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Chosen {
+    cluster: Vec<Endpoint>,
+    local: Vec<Endpoint>,
+    /// Whether some endpoint could be used, by another policy or on another node.
+    any: bool,
+}
+
+/// Chooses endpoints: ready ones, or else those that still serve on their way out.
+///
+/// Both lists fall back for themselves. Hints are for the cluster list only,
+/// and not for its fallback.
+fn choose(candidates: &[Candidate<'_>], lists: Lists, node: &NodeView) -> Chosen {
+    let mut chosen = Chosen::default();
+    if lists.cluster {
+        let topology = Topology::of(candidates, node);
+        chosen.cluster = usable(candidates, |candidate| topology.admits(candidate, node));
+        if chosen.cluster.is_empty() {
+            chosen.cluster = leaving(candidates, |_| true);
+        }
+    }
+    if lists.local {
+        chosen.local = usable(candidates, |candidate| candidate.endpoint.is_local);
+        if chosen.local.is_empty() {
+            chosen.local = leaving(candidates, |candidate| candidate.endpoint.is_local);
+        }
+    }
+    chosen.any = (lists.cluster || lists.local)
+        && candidates
+            .iter()
+            .any(|candidate| is_usable(candidate) || is_leaving(candidate));
+    chosen
+}
+
+fn is_usable(candidate: &Candidate<'_>) -> bool {
+    candidate.condition.ready
+}
+
+fn is_leaving(candidate: &Candidate<'_>) -> bool {
+    candidate.condition.serving && candidate.condition.terminating
+}
+
+fn usable(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec<Endpoint> {
+    let chosen = all
+        .iter()
+        .filter(|candidate| is_usable(candidate) && admits(candidate));
+    chosen.map(|candidate| candidate.endpoint).collect()
+}
+
+fn leaving(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec<Endpoint> {
+    let chosen = all
+        .iter()
+        .filter(|candidate| is_leaving(candidate) && admits(candidate));
+    chosen.map(|candidate| candidate.endpoint).collect()
+}
+
+/// Decides what becomes of traffic under a policy.
+fn route(policy_local: bool, any: bool, cluster: &[Endpoint], local: &[Endpoint]) -> Route {
+    match policy_local {
+        false if !cluster.is_empty() => Route::Cluster,
+        true if !local.is_empty() => Route::Local,
+        true if any => Route::Drop,
+        _ => Route::Reject,
+    }
+}
+
+/// Makes a list cheap to share; equal lists become one.
+fn share(list: Vec<Endpoint>, known: &[&Arc<[Endpoint]>]) -> Arc<[Endpoint]> {
+    match known.iter().find(|known| known[..] == list[..]) {
+        Some(known) => Arc::clone(known),
+        None if list.is_empty() => Arc::default(),
+        None => list.into(),
+    }
+}

@@ -1,0 +1,270 @@
+//! The endpoints of a Service, gathered from its EndpointSlices.
+//!
+//! Slices may overlap while endpoints move between them.
+//! Of several entries for one address and port, one that is not terminating
+//! wins over a terminating one.
+//! Among equals the reference implementation lets chance decide; here slices
+//! count in the order of their names and entries in the order of their slice:
+//! of those not terminating the last one wins, of those terminating the first.
+//! So the result depends on the objects alone, never on the order of events.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::frontend::protocol;
+use crate::warning::{Field, Problem, Warnings};
+use crate::{Endpoint, Family, Hazard, NodeView, ObjectName, Protocol, api, parse_address};
+
+/// The label of slices of headless Services.
+const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
+
+/// An EndpointSlice, as little of it as is needed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Slice {
+    pub(crate) name: Arc<str>,
+    pub(crate) family: Family,
+    /// Invariant: sorted by name and protocol.
+    ports: Box<[SlicePort]>,
+    endpoints: Box<[Entry]>,
+}
+
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct SlicePort {
+    name: Box<str>,
+    protocol: Protocol,
+    port: u16,
+}
+
+/// An endpoint without its port.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Entry {
+    addr: IpAddr,
+    condition: Condition,
+    node: Option<Box<str>>,
+    hints: Option<Box<Hints>>,
+}
+
+/// How an endpoint is doing; each stands for itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) ready: bool,
+    pub(crate) serving: bool,
+    pub(crate) terminating: bool,
+}
+
+/// Whom an endpoint is meant for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Hints {
+    pub(crate) zones: Box<[Box<str>]>,
+    pub(crate) nodes: Box<[Box<str>]>,
+}
+
+/// An endpoint of a service port that may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) condition: Condition,
+    pub(crate) hints: Option<&'a Hints>,
+}
+
+impl Slice {
+    /// Reads a slice and the name of its Service; `None` if it is not for us.
+    pub(crate) fn read(
+        slice: api::EndpointSlice,
+        name: &ObjectName,
+        warnings: &mut Warnings<'_>,
+    ) -> Option<(ObjectName, Self)> {
+        let labels = &slice.metadata.labels;
+        if labels.contains_key(HEADLESS_LABEL) {
+            return None;
+        }
+        let service = labels.get(api::EndpointSlice::SERVICE_NAME_LABEL)?.as_str();
+        if service.is_empty() || name.namespace.is_empty() || name.name.is_empty() {
+            return None;
+        }
+        let family = match &slice.address_type {
+            api::AddressType::V4 => Family::V4,
+            api::AddressType::V6 => Family::V6,
+            unknown => {
+                let word = unknown.as_str().into();
+                warnings.push(Field::plain("addressType"), Problem::Unknown(word));
+                return None;
+            }
+        };
+        let service = ObjectName {
+            namespace: Arc::clone(&name.namespace),
+            name: service.into(),
+        };
+        let slice = Self {
+            name: Arc::clone(&name.name),
+            family,
+            ports: ports(slice.ports, warnings),
+            endpoints: entries(slice.endpoints, family, warnings),
+        };
+        Some((service, slice))
+    }
+
+    /// Tells whether a UDP port has endpoints here.
+    pub(crate) fn has_udp(&self) -> bool {
+        !self.endpoints.is_empty() && self.ports.iter().any(|port| port.protocol == Protocol::Udp)
+    }
+
+    fn ports_named(&self, name: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
+        let wanted = (name, protocol);
+        let start = self
+            .ports
+            .partition_point(|port| (&*port.name, port.protocol) < wanted);
+        self.ports
+            .iter()
+            .skip(start)
+            .take_while(move |port| (&*port.name, port.protocol) == wanted)
+            .map(|port| port.port)
+    }
+}
+
+/// Returns the endpoints of one port of a Service, sorted by address and port.
+///
+/// `slices` are those of the Service, sorted by name.
+pub(crate) fn gather<'a>(
+    slices: &'a [Slice],
+    family: Family,
+    name: &str,
+    protocol: Protocol,
+    node: &NodeView,
+) -> Vec<Candidate<'a>> {
+    let mut found = Vec::with_capacity(slices.iter().map(|slice| slice.endpoints.len()).sum());
+    for slice in slices.iter().filter(|slice| slice.family == family) {
+        for port in slice.ports_named(name, protocol) {
+            found.extend(
+                slice
+                    .endpoints
+                    .iter()
+                    .map(|entry| entry.candidate(port, node)),
+            );
+        }
+    }
+    let place = |candidate: &Candidate<'_>| (candidate.endpoint.addr, candidate.endpoint.port);
+    found.sort_by_key(place);
+    found.dedup_by(|later, earlier| {
+        let same = place(later) == place(earlier);
+        if same && !later.condition.terminating {
+            *earlier = *later;
+        }
+        same
+    });
+    found
+}
+
+/// Returns the number of addresses on this node that are ready on some port.
+pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> usize {
+    let of_family = || slices.iter().filter(|slice| slice.family == family);
+    let mut ports: Vec<_> = of_family()
+        .flat_map(|slice| slice.ports.iter().map(|port| (&*port.name, port.protocol)))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let mut addresses = Vec::new();
+    for (name, protocol) in ports {
+        let candidates = gather(slices, family, name, protocol, node);
+        let ready = candidates
+            .iter()
+            .filter(|c| c.condition.ready && c.endpoint.is_local);
+        addresses.extend(ready.map(|candidate| candidate.endpoint.addr));
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.len()
+}
+
+impl Entry {
+    fn candidate(&self, port: u16, node: &NodeView) -> Candidate<'_> {
+        let is_local = !node.name.is_empty() && self.node.as_deref() == Some(&*node.name);
+        Candidate {
+            endpoint: Endpoint {
+                addr: self.addr,
+                port,
+                is_local,
+            },
+            condition: self.condition,
+            hints: self.hints.as_deref(),
+        }
+    }
+}
+
+fn ports(ports: Vec<api::EndpointPort>, warnings: &mut Warnings<'_>) -> Box<[SlicePort]> {
+    let mut read = Vec::with_capacity(ports.len());
+    for (index, port) in ports.into_iter().enumerate() {
+        let Some(name) = port.name else {
+            warnings.push(Field::member("ports[].name", index), Problem::Missing);
+            continue;
+        };
+        let Some(protocol) = protocol(&port.protocol) else {
+            let word = port.protocol.as_str().into();
+            warnings.push(
+                Field::member("ports[].protocol", index),
+                Problem::Unknown(word),
+            );
+            continue;
+        };
+        match port.port {
+            None => warnings.push(Field::member("ports[].port", index), Problem::Missing),
+            Some(0) => warnings.push(Field::member("ports[].port", index), Problem::Zero),
+            Some(port) => read.push(SlicePort {
+                name: name.into(),
+                protocol,
+                port,
+            }),
+        }
+    }
+    read.sort_unstable();
+    read.into()
+}
+
+fn entries(
+    endpoints: Vec<api::Endpoint>,
+    family: Family,
+    warnings: &mut Warnings<'_>,
+) -> Box<[Entry]> {
+    let mut entries = Vec::with_capacity(endpoints.len());
+    for (index, endpoint) in endpoints.into_iter().enumerate() {
+        let Some(text) = endpoint.addresses.first() else {
+            continue;
+        };
+        let problem = match parse_address(text) {
+            None => Problem::BadAddress(text.as_str().into()),
+            Some(addr) if Family::of(addr) != family => Problem::WrongFamily(addr, family),
+            Some(addr) => match Hazard::of(addr) {
+                Some(hazard) => Problem::Hazardous(addr, hazard),
+                None => {
+                    entries.push(Entry::read(addr, endpoint));
+                    continue;
+                }
+            },
+        };
+        warnings.push(Field::member("endpoints[].addresses[0]", index), problem);
+    }
+    entries.into()
+}
+
+impl Entry {
+    fn read(addr: IpAddr, endpoint: api::Endpoint) -> Self {
+        let condition = Condition {
+            ready: endpoint.conditions.ready.unwrap_or(true),
+            serving: endpoint.conditions.serving.unwrap_or(true),
+            terminating: endpoint.conditions.terminating.unwrap_or(false),
+        };
+        let names = |hints: Vec<api::NamedHint>| hints.into_iter().map(|h| h.name.into()).collect();
+        let hints = endpoint.hints.map(|hints| Hints {
+            zones: names(hints.for_zones),
+            nodes: names(hints.for_nodes),
+        });
+        Self {
+            addr,
+            condition,
+            node: endpoint.node_name.map(Into::into),
+            hints: hints
+                .filter(|hints| *hints != Hints::default())
+                .map(Box::new),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Points in time as API objects write them.
+
+/// A point in time, read from RFC 3339 text; nothing here reads a clock.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Timestamp {
+    /// Whole seconds since 1970-01-01T00:00:00Z.
+    pub seconds: i64,
+    /// Nanoseconds after that, less than a second's worth.
+    pub nanos: u32,
+}
+
+impl Timestamp {
+    /// Parses RFC 3339 text such as `2026-01-02T03:04:05.678Z`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (date, rest) = text.split_once(['T', 't'])?;
+        let (clock, offset) = rest.split_at_checked(rest.find(['Z', 'z', '+', '-'])?)?;
+        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+        let [hour, minute, second] = fields(clock, ':', [2, 2, 2])?;
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let time = hour * 3600 + minute * 60 + second;
+        let seconds = days(date)? * 86_400 + time - offset_seconds(offset)?;
+        Some(Self {
+            seconds,
+            nanos: nanoseconds(fraction)?,
+        })
+    }
+}
+
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
+fn days(date: &str) -> Option<i64> {
+    let [year, month, day] = fields(date, '-', [4, 2, 2])?;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => return None,
+    };
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    // A year counted from March ends with the leap day.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    Some(year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468)
+}
+
+/// Returns the seconds that an offset from UTC such as `+01:00` stands for.
+fn offset_seconds(offset: &str) -> Option<i64> {
+    if offset.eq_ignore_ascii_case("Z") {
+        return Some(0);
+    }
+    let (sign, clock) = match offset.strip_prefix('-') {
+        Some(clock) => (-1, clock),
+        None => (1, offset.strip_prefix('+')?),
+    };
+    let [hour, minute] = fields(clock, ':', [2, 2])?;
+    (hour < 24 && minute < 60).then_some(sign * (hour * 3600 + minute * 60))
+}
+
+/// Returns a decimal fraction of a second in nanoseconds, further digits cut.
+fn nanoseconds(fraction: &str) -> Option<u32> {
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
+    Some(digits.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0')))
+}
+
+/// Splits text into numbers of exactly so many digits each.
+fn fields<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[i64; N]> {
+    let mut parts = text.split(separator);
+    let mut numbers = [0; N];
+    for (number, digits) in numbers.iter_mut().zip(digits) {
+        let part = parts.next()?;
+        if part.len() != digits || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *number = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_3339_text_is_read() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", Some((0, 0))),
+            ("2024-02-29T12:30:45Z", Some((1_709_209_845, 0))),
+            ("2000-03-01T00:00:00Z", Some((951_868_800, 0))),
+            ("2026-12-31T23:59:59.000000001Z", Some((1_798_761_599, 1))),
+            (
+                "2026-01-01T01:00:00.5+01:00",
+                Some((1_767_225_600, 500_000_000)),
+            ),
+            ("2025-12-31T23:00:00-01:00", Some((1_767_225_600, 0))),
+            ("1969-12-31T23:59:59.1234567899z", Some((-1, 123_456_789))),
+            ("2023-02-29T00:00:00Z", None),
+            ("2024-13-01T00:00:00Z", None),
+            ("2024-01-00T00:00:00Z", None),
+            ("2024-01-01T24:00:00Z", None),
+            ("2024-01-01T00:00:00", None),
+            ("2024-01-01T00:00:00.Z", None),
+            ("2024-01-01T00:00:00+1:00", None),
+            ("2024-01-01 00:00:00Z", None),
+            ("24-01-01T00:00:00Z", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|(seconds, nanos)| Timestamp { seconds, nanos });
+            assert_eq!(Timestamp::parse(text), expected, "{text}");
+        }
+    }
+}
