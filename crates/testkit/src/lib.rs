@@ -4,6 +4,7 @@
 //! - [`lab`]: a small cluster of them, joined by [`link`]s.
 //! - [`traffic`]: servers that answer with their name, clients that count.
 //! - [`leftovers`]: processes and directories that go with their value.
+//! - `generate`: Services with endpoints, as API objects and manifests.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
@@ -20,5 +21,8 @@ pub mod lab;
 pub mod traffic;
 
 pub mod leftovers;
+
+#[cfg(feature = "generate")]
+pub mod generate;
 
 pub mod golden;
