@@ -79,6 +79,9 @@ impl Host {
 }
 
 impl Lab {
+    /// The networks of all pods, as `--cluster-cidr` takes them.
+    pub const POD_NETWORKS: &str = "10.244.0.0/16,fd00:244::/32";
+
     /// The addresses that the node has for the pods.
     pub const GATEWAYS: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(10, 244, 1, 1)),

@@ -4,6 +4,7 @@
 //! - [`lab`]: a small cluster of them, joined by [`link`]s.
 //! - [`traffic`]: servers that answer with their name, clients that count.
 //! - [`leftovers`]: processes and directories that go with their value.
+//! - [`proxy`]: a kube-proxy at work in a lab; [`commits`]: when rules change.
 //! - `generate`: Services with endpoints, as API objects and manifests.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
@@ -21,6 +22,10 @@ pub mod lab;
 pub mod traffic;
 
 pub mod leftovers;
+
+pub mod proxy;
+
+pub mod commits;
 
 #[cfg(feature = "generate")]
 pub mod generate;
