@@ -1,0 +1,477 @@
+//! The socket: one conversation at a time, and no waiting forever.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::io::IoSlice;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use netlink_sys::SocketAddr;
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno as SystemErrno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
+
+use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
+use crate::outcome::{Answers, Range};
+use crate::{Dump, Error, Outcome, Refusal};
+
+/// How long an answer is waited for unless told otherwise.
+///
+/// The kernel does the work while the request is being sent, so the answer is
+/// there already.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The kernel fills datagrams of a dump up to 32 KiB.
+const BUFFER: usize = 64 << 10;
+
+/// What the kernel keeps for itself of a send buffer (`netlink_sendmsg`).
+const RESERVED: usize = 32;
+
+/// More datagrams than any dump has.
+const DATAGRAMS: usize = 1 << 20;
+
+/// How many signals may disturb one system call.
+const SIGNALS: usize = 64;
+
+/// A family of netlink.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// `NETLINK_GENERIC`: families found by name, such as IPVS.
+    Generic,
+    /// `NETLINK_NETFILTER`: nf_tables, ipset, conntrack.
+    Netfilter,
+    /// `NETLINK_ROUTE`: links, addresses, routes.
+    Route,
+}
+
+/// What a socket has done so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Datagrams sent, each by one `sendmsg`.
+    pub sends: u64,
+    /// The bytes in them.
+    pub bytes_sent: u64,
+    /// Datagrams received.
+    pub receives: u64,
+}
+
+/// A netlink socket that talks to the kernel.
+///
+/// It stays in the network namespace in which it was opened.
+/// Keep it: a change made on a new socket takes milliseconds, on one that was
+/// used before it takes microseconds.
+#[derive(Debug)]
+pub struct Socket {
+    inner: netlink_sys::Socket,
+    port: u32,
+    /// The sequence number of the next message.
+    sequence: u32,
+    /// How many bytes can be sent at once.
+    limit: usize,
+    request: Vec<u8>,
+    datagram: Vec<u8>,
+    counters: Counters,
+}
+
+impl Socket {
+    /// Opens a socket in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the kernel lacks the protocol, or has no room.
+    pub fn open(protocol: Protocol) -> Result<Self, Error> {
+        let io = |operation| move |source| Error::Io { operation, source };
+        let number = match protocol {
+            Protocol::Generic => NETLINK_GENERIC,
+            Protocol::Netfilter => NETLINK_NETFILTER,
+            Protocol::Route => NETLINK_ROUTE,
+        };
+        let mut inner = netlink_sys::Socket::new(number).map_err(io("open a netlink socket"))?;
+        let address = inner.bind_auto().map_err(io("bind a netlink socket"))?;
+        // Connected, nobody but the kernel can send to it.
+        inner
+            .connect(&SocketAddr::new(0, 0))
+            .map_err(io("connect a netlink socket"))?;
+        // Kernels without these answer in fewer words, or longer ones.
+        let _ = inner.set_ext_ack(true);
+        let _ = inner.set_cap_ack(true);
+        let limit = send_limit(inner.as_fd())?;
+        let socket = Self {
+            inner,
+            port: address.port_number(),
+            sequence: 1,
+            limit,
+            request: Vec::new(),
+            datagram: Vec::with_capacity(BUFFER),
+            counters: Counters::default(),
+        };
+        socket.set_timeout(TIMEOUT)?;
+        Ok(socket)
+    }
+
+    /// Sets how long an answer is waited for: ten seconds, unless told here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when `timeout` is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        sockopt::set_socket_timeout(self.as_fd(), sockopt::Timeout::Recv, Some(timeout))
+            .map_err(failed("set the timeout of a netlink socket"))
+    }
+
+    /// Returns the sequence number that the next batch has to begin with.
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Returns what the socket has done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Sends one request, and gives each message of the answer to `each`.
+    ///
+    /// `flags` are added to `NLM_F_REQUEST | NLM_F_ACK`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kernel`] when the kernel refuses, the first error of `each`
+    /// once the answer is read to its end, and all that reading can meet.
+    pub fn request<E: From<Error>>(
+        &mut self,
+        ty: u16,
+        flags: u16,
+        payload: &[u8],
+        each: impl FnMut(Message<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.converse(ty, flags | ACK, payload, each)?;
+        Ok(())
+    }
+
+    /// Asks for all objects, and folds the messages of the answer into a value.
+    ///
+    /// An attempt begins with the value of `start`; when the kernel says that
+    /// its state changed meanwhile, it is given up for another, at most
+    /// `attempts` in all, at least one.
+    /// The answer is read in pieces: no more than a datagram of it is held.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kernel`] when the kernel refuses, the first error of `each`
+    /// once the answer is read to its end, and all that reading can meet.
+    pub fn dump<T, E: From<Error>>(
+        &mut self,
+        ty: u16,
+        payload: &[u8],
+        attempts: usize,
+        mut start: impl FnMut() -> T,
+        mut each: impl FnMut(&mut T, Message<'_>) -> Result<(), E>,
+    ) -> Result<Dump<T>, E> {
+        let mut attempt = 1;
+        loop {
+            let mut value = start();
+            let state = self.converse(ty, DUMP, payload, |message| each(&mut value, message))?;
+            match state {
+                State::Same => return Ok(Dump::Complete(value)),
+                State::Changed if attempt >= attempts => return Ok(Dump::Interrupted(value)),
+                State::Changed => attempt += 1,
+            }
+        }
+    }
+
+    /// Sends a whole batch at once, however long it is, and reads the answers.
+    ///
+    /// A batch of nfnetlink begins with `NFNL_MSG_BATCH_BEGIN` and ends with
+    /// `NFNL_MSG_BATCH_END`, its messages are numbered from
+    /// [`sequence`](Self::sequence) on, and the last one before the end alone
+    /// should have `NLM_F_ACK`: refusals come back anyway, and some 250
+    /// acknowledgements fill the socket's buffer.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was sent: the batch is no batch, is too large, or the system
+    /// would not send it.
+    pub fn batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
+        let range = Range::of(batch)?;
+        self.make_room(batch.len())?;
+        self.send(batch)?;
+        self.sequence = range.next();
+
+        let mut answers = Answers::new(range);
+        let mut failure = None;
+        for _ in 0..DATAGRAMS {
+            if answers.is_complete() {
+                break;
+            }
+            // Once an answer is lost, those that are there already may still tell more.
+            let wait = match failure {
+                None => RecvFlags::empty(),
+                Some(_) => RecvFlags::DONTWAIT,
+            };
+            match self.answers(wait, &mut answers) {
+                Ok(()) => {}
+                Err(Error::Overrun) => failure = Some(Error::Overrun),
+                Err(error) => {
+                    failure = failure.or(Some(error));
+                    break;
+                }
+            }
+        }
+        Ok(answers.conclude(failure))
+    }
+
+    /// Reads one datagram of answers to a batch.
+    fn answers(&mut self, wait: RecvFlags, answers: &mut Answers) -> Result<(), Error> {
+        self.receive(wait)?;
+        for message in Messages::new(&self.datagram) {
+            let message = message?;
+            if message.port != self.port {
+                continue;
+            }
+            if let Content::Answer(answer) = message.content()? {
+                answers.take(message.seq, answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request, reads its answer to the end and hands its data over.
+    fn converse<E: From<Error>>(
+        &mut self,
+        ty: u16,
+        flags: u16,
+        payload: &[u8],
+        mut each: impl FnMut(Message<'_>) -> Result<(), E>,
+    ) -> Result<State, E> {
+        let seq = self.sequence;
+        self.sequence = seq.wrapping_add(1);
+        let mut request = std::mem::take(&mut self.request);
+        request.clear();
+        let start = begin(&mut request, ty, REQUEST | flags, seq);
+        request.extend_from_slice(payload);
+        end(&mut request, start);
+        let sent = self
+            .make_room(request.len())
+            .and_then(|()| self.send(&request));
+        self.request = request;
+        sent?;
+
+        let (mut state, mut first_error) = (State::Same, None);
+        for _ in 0..DATAGRAMS {
+            let flow = self.listen(seq, &mut state, |message| {
+                if first_error.is_none() {
+                    first_error = each(message).err();
+                }
+            });
+            match flow {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return first_error.map_or(Ok(state), Err),
+                Err(error) => {
+                    self.drain();
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(Error::Timeout.into())
+    }
+
+    /// Reads one datagram, and tells whether it ends the answer to `seq`.
+    fn listen(
+        &mut self,
+        seq: u32,
+        state: &mut State,
+        mut each: impl FnMut(Message<'_>),
+    ) -> Result<ControlFlow<()>, Error> {
+        self.receive(RecvFlags::empty())?;
+        for message in Messages::new(&self.datagram) {
+            let message = message?;
+            if message.port != self.port || message.seq != seq {
+                continue;
+            }
+            if message.is_interrupted() {
+                *state = State::Changed;
+            }
+            match message.content()? {
+                Content::Data => each(message),
+                Content::Noop => {}
+                Content::Overrun => return Err(Error::Overrun),
+                Content::Done(answer) | Content::Answer(answer) => {
+                    return match answer.errno {
+                        None => Ok(ControlFlow::Break(())),
+                        Some(errno) => Err(Refusal::new(seq, errno, answer).into()),
+                    };
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads what is left of a conversation that failed.
+    ///
+    /// A dump that was given up in the middle would make the kernel refuse the
+    /// next one.
+    fn drain(&mut self) {
+        for _ in 0..DATAGRAMS {
+            match self.receive(RecvFlags::DONTWAIT) {
+                Ok(()) | Err(Error::Overrun | Error::Truncated { .. }) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Grows the send buffer when `bytes` do not fit into it.
+    ///
+    /// Only the administrator of the initial user namespace may have more than
+    /// `net.core.wmem_max`.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes <= self.limit {
+            return Ok(());
+        }
+        // The kernel doubles what it is asked for, in a signed number.
+        let half = bytes
+            .saturating_add(RESERVED)
+            .div_ceil(2)
+            .min(i32::MAX as usize / 2);
+        if sockopt::set_socket_send_buffer_size_force(self.as_fd(), half).is_err() {
+            sockopt::set_socket_send_buffer_size(self.as_fd(), half)
+                .map_err(failed("grow the buffer of a netlink socket"))?;
+        }
+        self.limit = send_limit(self.as_fd())?;
+        if bytes <= self.limit {
+            Ok(())
+        } else {
+            Err(Error::BatchTooLarge {
+                bytes,
+                limit: self.limit,
+            })
+        }
+    }
+
+    /// Sends one datagram.
+    fn send(&mut self, datagram: &[u8]) -> Result<(), Error> {
+        let mut result = Err(SystemErrno::INTR);
+        for _ in 0..SIGNALS {
+            result = sendmsg(
+                self.as_fd(),
+                &[IoSlice::new(datagram)],
+                &mut SendAncillaryBuffer::default(),
+                SendFlags::empty(),
+            );
+            if result != Err(SystemErrno::INTR) {
+                break;
+            }
+        }
+        result.map_err(failed("send to the kernel"))?;
+        self.counters.sends += 1;
+        self.counters.bytes_sent += datagram.len() as u64;
+        Ok(())
+    }
+
+    /// Receives one datagram into the buffer.
+    fn receive(&mut self, wait: RecvFlags) -> Result<(), Error> {
+        let limit = self.datagram.capacity();
+        let mut result = Err(SystemErrno::INTR);
+        for _ in 0..SIGNALS {
+            self.datagram.clear();
+            result = recv(
+                self.inner.as_fd(),
+                spare_capacity(&mut self.datagram),
+                wait | RecvFlags::TRUNC,
+            )
+            .map(|(_, bytes)| bytes);
+            if result != Err(SystemErrno::INTR) {
+                break;
+            }
+        }
+        match result {
+            Ok(bytes) => {
+                self.counters.receives += 1;
+                if bytes > limit {
+                    return Err(Error::Truncated { bytes, limit });
+                }
+                Ok(())
+            }
+            Err(SystemErrno::AGAIN) => Err(Error::Timeout),
+            Err(SystemErrno::NOBUFS) => Err(Error::Overrun),
+            Err(errno) => Err(failed("receive from the kernel")(errno)),
+        }
+    }
+}
+
+/// What happened to the kernel's state while an answer was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Changed,
+    Same,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// Returns how many bytes the socket can send at once.
+fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
+    sockopt::socket_send_buffer_size(socket)
+        .map(|size| size.saturating_sub(RESERVED))
+        .map_err(failed("read the buffer size of a netlink socket"))
+}
+
+/// Names what the system failed at.
+fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
+    move |errno| Error::Io {
+        operation,
+        source: errno.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+
+    use super::*;
+
+    #[test]
+    fn nothing_to_read_ends_after_the_timeout() {
+        let mut socket = Socket::open(Protocol::Route).unwrap();
+        socket.set_timeout(Duration::from_millis(5)).unwrap();
+        let nothing = socket.receive(RecvFlags::empty());
+        assert!(matches!(nothing, Err(Error::Timeout)), "{nothing:?}");
+        assert_eq!(socket.counters(), Counters::default());
+    }
+
+    #[test]
+    fn a_dump_that_fails_half_way_does_not_hinder_the_next() {
+        let netns = Netns::new().unwrap();
+        let mut socket = netns.run(|| Socket::open(Protocol::Route)).unwrap();
+        let links = |socket: &mut Socket| {
+            socket.dump(
+                18,
+                &[0; 16],
+                1,
+                || 0,
+                |count, _| {
+                    *count += 1;
+                    Ok::<(), Error>(())
+                },
+            )
+        };
+        socket.datagram = Vec::with_capacity(8);
+        let limit = socket.datagram.capacity();
+        match links(&mut socket) {
+            Err(Error::Truncated { bytes, limit: told }) => assert!(told == limit && bytes > limit),
+            other => panic!("{other:?}"),
+        }
+        socket.datagram = Vec::with_capacity(BUFFER);
+        let complete = links(&mut socket).unwrap();
+        assert!(matches!(complete, Dump::Complete(1..)), "{complete:?}");
+    }
+}
