@@ -450,28 +450,45 @@ mod tests {
 
     #[test]
     fn a_dump_that_fails_half_way_does_not_hinder_the_next() {
+        const TABLES: u16 = 3000;
         let netns = Netns::new().unwrap();
-        let mut socket = netns.run(|| Socket::open(Protocol::Route)).unwrap();
-        let links = |socket: &mut Socket| {
-            socket.dump(
-                18,
-                &[0; 16],
-                1,
-                || 0,
-                |count, _| {
-                    *count += 1;
-                    Ok::<(), Error>(())
-                },
-            )
+        let mut socket = netns.run(|| Socket::open(Protocol::Netfilter)).unwrap();
+        let nf_tables: &[u8] = &[0, 0, 0, 10];
+        let (mut batch, mut seq) = (Vec::new(), socket.sequence());
+        let mut message = |ty, flags, payload: &[u8]| {
+            let start = begin(&mut batch, ty, REQUEST | flags, seq);
+            seq += 1;
+            batch.extend_from_slice(payload);
+            end(&mut batch, start);
+        };
+        message(16, 0, nf_tables);
+        for table in 1..=TABLES {
+            let mut payload = vec![1, 0, 0, 0];
+            crate::attr::put_str(&mut payload, 1, &table.to_string());
+            message(0xa00, crate::message::CREATE, &payload);
+        }
+        message(
+            0xa00,
+            crate::message::CREATE | ACK,
+            &[1, 0, 0, 0, 6, 0, 1, 0, b'1', 0, 0, 0],
+        );
+        message(17, 0, nf_tables);
+        let _ = socket.batch(&batch).unwrap();
+
+        let tables = |socket: &mut Socket| {
+            let count = |count: &mut u16, _: Message<'_>| {
+                *count += 1;
+                Ok::<(), Error>(())
+            };
+            socket.dump(0xa01, &[1, 0, 0, 0], 1, || 0, count)
         };
         socket.datagram = Vec::with_capacity(8);
         let limit = socket.datagram.capacity();
-        match links(&mut socket) {
+        match tables(&mut socket) {
             Err(Error::Truncated { bytes, limit: told }) => assert!(told == limit && bytes > limit),
             other => panic!("{other:?}"),
         }
         socket.datagram = Vec::with_capacity(BUFFER);
-        let complete = links(&mut socket).unwrap();
-        assert!(matches!(complete, Dump::Complete(1..)), "{complete:?}");
+        assert_eq!(tables(&mut socket).unwrap(), Dump::Complete(TABLES));
     }
 }
