@@ -1,2 +1,74 @@
 //! Tasks of the Vipline workspace: demo, test, ci, bench, fuzz, tidy, bless.
-fn main() {}
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program prints")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod demo;
+
+mod test;
+
+mod fuzz;
+
+mod bench;
+
+mod bless;
+
+mod tidy;
+
+mod steps;
+
+mod cargo;
+
+mod tools;
+
+mod interrupt;
+
+/// Tasks of the Vipline workspace.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Runs the proxy in a lab of network namespaces and shows who answers.
+    Demo,
+    /// Checks everything: format, lints, tidiness, tests, documentation, fuzz targets.
+    #[command(alias = "ci")]
+    Test,
+    /// Runs all benches and writes target/bench.json.
+    Bench,
+    /// Runs all fuzz targets.
+    Fuzz {
+        /// How long each target runs.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Checks the habits of the house that no compiler knows.
+    Tidy,
+    /// Rewrites the golden files; review the difference.
+    Bless,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Demo => demo::run(),
+        Task::Test => test::run(),
+        Task::Bench => bench::run(),
+        Task::Fuzz { seconds } => fuzz::run(seconds),
+        Task::Tidy => tidy::run(),
+        Task::Bless => bless::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Benches: run, gathered in one file, shown as one table.
+//!
+//! A bench writes its figures as `target/bench/NAME.json`: one [`Figure`] a
+//! line.
+//! What is a ratio or a count and has to stay below a limit says so, and the
+//! task fails when one does not.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::cargo::{cargo, execute, metadata};
+
+/// One line of a bench's file.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Figure {
+    /// What was measured, such as `nftables: full load`.
+    measure: String,
+    /// At what size, such as `10000 x 5`.
+    #[serde(default)]
+    size: String,
+    /// The result.
+    value: f64,
+    /// Its unit, such as `ms`, `x floor`, `sendmsg`.
+    unit: String,
+    /// What it must not exceed.
+    #[serde(default)]
+    limit: Option<f64>,
+}
+
+/// Runs the task.
+pub(crate) fn run() -> Result<()> {
+    let target = metadata()?.target_directory;
+    let folder = target.join("bench");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let mut bench = cargo(["bench", "--package", "benches", "--benches"]);
+    execute(bench.env("BENCH_FIGURES", &folder))?;
+    let figures = figures(&folder)?;
+    let file = target.join("bench.json");
+    fs::write(&file, serde_json::to_string_pretty(&figures)?)?;
+    print!("{}", table(&figures));
+    println!("written to {}", file.display());
+    match figures.iter().filter(|figure| figure.exceeds()).count() {
+        0 => Ok(()),
+        count => bail!("{count} of {} figures exceed their limit", figures.len()),
+    }
+}
+
+impl Figure {
+    fn exceeds(&self) -> bool {
+        self.limit.is_some_and(|limit| self.value > limit)
+    }
+}
+
+/// Reads the files of all benches, in the order of their names.
+fn figures(folder: &Path) -> Result<Vec<Figure>> {
+    let mut files: Vec<_> = fs::read_dir(folder)?
+        .map(|file| file.map(|file| file.path()))
+        .collect::<Result<_, _>>()?;
+    files.sort();
+    let mut figures = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        for (number, line) in (1..).zip(text.lines()) {
+            let place = || format!("{}:{number}", file.display());
+            figures.push(serde_json::from_str(line).with_context(place)?);
+        }
+    }
+    Ok(figures)
+}
+
+fn table(figures: &[Figure]) -> String {
+    let mut text = format!(
+        "\n{:<52} {:<12} {:>12} {:<10} {:>10}\n",
+        "measure", "size", "value", "unit", "limit"
+    );
+    for figure in figures {
+        let limit = figure
+            .limit
+            .map_or_else(String::new, |limit| format!("{limit}"));
+        let mark = if figure.exceeds() { "  EXCEEDED" } else { "" };
+        text += &format!(
+            "{:<52} {:<12} {:>12.3} {:<10} {limit:>10}{mark}\n",
+            figure.measure, figure.size, figure.value, figure.unit
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::leftovers::Directory;
+
+    #[test]
+    fn figures_are_gathered_and_a_limit_exceeded_is_marked() {
+        let directory = Directory::new().unwrap();
+        directory
+            .write(
+                "load.json",
+                "{\"measure\":\"load\",\"size\":\"10 x 5\",\"value\":1.4,\"unit\":\"x floor\",\"limit\":1.5}\n\
+                 {\"measure\":\"change\",\"value\":2,\"unit\":\"sendmsg\",\"limit\":1}\n",
+            )
+            .unwrap();
+        let figures = figures(directory.path()).unwrap();
+        assert_eq!(figures.len(), 2);
+        assert_eq!(figures.iter().filter(|figure| figure.exceeds()).count(), 1);
+        let table = table(&figures);
+        assert!(table.lines().nth(2).unwrap().starts_with("load"));
+        assert!(table.lines().nth(3).unwrap().ends_with("EXCEEDED"));
+    }
+
+    #[test]
+    fn a_line_that_is_no_figure_names_its_file() {
+        let directory = Directory::new().unwrap();
+        directory.write("odd.json", "{\"value\": 1}\n").unwrap();
+        let error = figures(directory.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("odd.json:1"), "{error:#}");
+    }
+}

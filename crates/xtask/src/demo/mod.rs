@@ -1,0 +1,71 @@
+//! The proxy at work: real traffic through a real kernel, in a lab.
+//!
+//! What is asked follows from the manifests in `examples/kube-proxy/demo`: each
+//! address and port of each Service is asked, and each endpoint there gets a
+//! server.
+//! A mode that is not built in is a line of the table that says so.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use testkit::privilege::become_root;
+
+use crate::cargo::{cargo, execute, metadata, root};
+use crate::interrupt::clean_up_when_interrupted;
+
+mod manifests;
+
+mod mode;
+
+mod rollout;
+
+mod table;
+
+use table::{Outcome, Row, Table};
+
+/// A mode of the proxy, and whether it can be shown.
+const MODES: [(&str, Shown); 3] = [
+    ("nftables", Shown::Yes),
+    ("iptables", Shown::NotBuiltIn),
+    ("ipvs", Shown::NotBuiltIn),
+];
+
+#[derive(Clone, Copy)]
+enum Shown {
+    Yes,
+    NotBuiltIn,
+}
+
+/// Runs the task.
+pub(crate) fn run() -> Result<()> {
+    let program = build()?;
+    become_root().context("a lab needs network namespaces")?;
+    clean_up_when_interrupted()?;
+    let manifests = root().join("examples/kube-proxy/demo");
+    let mut table = Table::default();
+    for (name, shown) in MODES {
+        match shown {
+            Shown::Yes => mode::run(name, &program, &manifests, &mut table)?,
+            Shown::NotBuiltIn => table.add(Row {
+                mode: name,
+                what: "not built in yet".to_owned(),
+                outcome: Outcome::Absent,
+            }),
+        }
+    }
+    print!("\n{table}");
+    match table.failures() {
+        0 => Ok(()),
+        count => bail!("{count} lines of the table are not as they should be"),
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    execute(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "kube-proxy",
+    ]))?;
+    Ok(metadata()?.target_directory.join("release/kube-proxy"))
+}

@@ -1,0 +1,116 @@
+//! Fuzz targets: all built, their corpora replayed, each run for a while.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::{Metadata, execute, metadata, root};
+use crate::steps::Steps;
+use crate::tools;
+
+/// An input that takes longer, in seconds, is a finding.
+const INPUT_TIMEOUT: &str = "-timeout=10";
+/// Megabytes of memory that are a finding.
+const INPUT_MEMORY: &str = "-rss_limit_mb=2048";
+
+/// Runs the task.
+pub(crate) fn run(seconds: u64) -> Result<()> {
+    let mut all = Steps::new();
+    steps(&mut all, &metadata()?, seconds)?;
+    eprintln!("no target failed");
+    Ok(())
+}
+
+/// Adds the steps of building, replaying and running to a task.
+pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Result<()> {
+    let folder = root().join("fuzz");
+    if !folder.join("Cargo.toml").exists() {
+        eprintln!("there is no fuzz/Cargo.toml: nothing to fuzz");
+        return Ok(());
+    }
+    let targets = targets(&folder)?;
+    let mut program = PathBuf::new();
+    steps.step("fuzz: tools", || {
+        tools::install(tools::FUZZ_TOOLS)?;
+        program = tools::cargo_fuzz(&metadata.target_directory)?;
+        Ok(())
+    })?;
+    let fuzz = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .args(["fuzz", arguments[0], "--sanitizer", "none"])
+            .args(&arguments[1..])
+            .current_dir(root())
+            .stdin(Stdio::null());
+        command
+    };
+    steps.step("fuzz: build", || execute(&mut fuzz(&["build"])))?;
+    steps.step("fuzz: replay the corpora", || {
+        for target in &targets {
+            let corpus = corpus(&folder, target)?;
+            let corpus = corpus.to_string_lossy();
+            execute(&mut fuzz(&[
+                "run",
+                target,
+                &corpus,
+                "--",
+                "-runs=0",
+                INPUT_TIMEOUT,
+            ]))?;
+        }
+        Ok(())
+    })?;
+    steps.step(&format!("fuzz: {seconds} s each"), || {
+        for target in &targets {
+            // New inputs go to the first folder; the corpus is only read.
+            let found = metadata.target_directory.join("fuzz-found").join(target);
+            fs::create_dir_all(&found)?;
+            let (found, corpus) = (found.to_string_lossy(), corpus(&folder, target)?);
+            let time = format!("-max_total_time={seconds}");
+            let corpus = corpus.to_string_lossy();
+            execute(&mut fuzz(&[
+                "run",
+                target,
+                &found,
+                &corpus,
+                "--",
+                &time,
+                INPUT_TIMEOUT,
+                INPUT_MEMORY,
+                "-print_final_stats=1",
+            ]))?;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the names of all targets; there has to be one.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let folder = folder.join("fuzz_targets");
+    let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let mut names = Vec::new();
+    for file in files {
+        let path = file?.path();
+        if path.extension() == Some(OsStr::new("rs")) {
+            names.extend(path.file_stem().and_then(OsStr::to_str).map(str::to_owned));
+        }
+    }
+    names.sort();
+    if names.is_empty() {
+        bail!("{} holds no target", folder.display());
+    }
+    Ok(names)
+}
+
+/// Returns the folder of a target's seeds; each target has some.
+fn corpus(folder: &Path, target: &str) -> Result<PathBuf> {
+    let corpus = folder.join("corpus").join(target);
+    match fs::read_dir(&corpus).map(|mut files| files.next().is_some()) {
+        Ok(true) => Ok(corpus),
+        Ok(false) => bail!("{} holds no input", corpus.display()),
+        Err(error) => bail!("{}: {error}", corpus.display()),
+    }
+}

@@ -1,0 +1,84 @@
+//! Everything that CI checks.
+
+use anyhow::{Context, Result};
+use testkit::privilege::become_root;
+
+use crate::cargo::{Metadata, cargo, execute, metadata};
+use crate::steps::Steps;
+use crate::{fuzz, tidy, tools};
+
+/// How long each fuzz target runs.
+const FUZZ_SECONDS: u64 = 5;
+
+/// Runs the task.
+pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
+    let metadata = metadata()?;
+    steps.step("tools", || tools::install(tools::KERNEL_TOOLS))?;
+    steps.step("format", || {
+        execute(&mut cargo(["fmt", "--all", "--check"]))
+    })?;
+    steps.step("tidy", tidy::run)?;
+    steps.step("lints", || {
+        execute(&mut cargo([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny=warnings",
+        ]))
+    })?;
+    steps.step("features", || features(&metadata))?;
+    steps.step("documentation", || {
+        let mut doc = cargo(["doc", "--workspace", "--no-deps"]);
+        execute(doc.env("RUSTDOCFLAGS", "--deny=warnings"))
+    })?;
+    steps.step("build", || {
+        execute(&mut cargo(["build", "--package", "kube-proxy"]))
+    })?;
+    let program = metadata.target_directory.join("debug/kube-proxy");
+    steps.counted("tests", |tally| {
+        become_root().context("kernel tests need namespaces")?;
+        tally.run(cargo(["test", "--workspace"]).env("KUBE_PROXY", &program))
+    })?;
+    steps.step("benches compile", || {
+        execute(&mut cargo([
+            "test",
+            "--package",
+            "benches",
+            "--benches",
+            "--no-run",
+        ]))
+    })?;
+    fuzz::steps(steps, &metadata, FUZZ_SECONDS)
+}
+
+/// Runs all steps and prints their table.
+pub(crate) fn run() -> Result<()> {
+    let mut steps = Steps::new();
+    run_steps(&mut steps)?;
+    steps.finish()
+}
+
+/// Lints every package without its features, and with each of them alone.
+fn features(metadata: &Metadata) -> Result<()> {
+    for package in &metadata.packages {
+        let alone = package.features.keys().filter(|name| *name != "default");
+        let sets = [String::new()].into_iter().chain(alone.cloned());
+        if package.features.is_empty() {
+            continue;
+        }
+        for set in sets {
+            execute(&mut cargo([
+                "clippy",
+                "--package",
+                &package.name,
+                "--no-default-features",
+                "--features",
+                &set,
+                "--",
+                "--deny=warnings",
+            ]))?;
+        }
+    }
+    Ok(())
+}

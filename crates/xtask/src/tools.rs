@@ -1,0 +1,119 @@
+//! Programs that tasks need, and how they come to the machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Result, bail};
+use rustix::process::geteuid;
+
+use crate::cargo::{cargo, execute};
+
+/// The version of cargo-fuzz that the fuzz targets are built with.
+const CARGO_FUZZ: &str = "0.13.1";
+
+/// A program, and the Debian package it comes in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tool {
+    program: &'static str,
+    package: &'static str,
+}
+
+/// What kernel tests compare our own view with.
+pub(crate) const KERNEL_TOOLS: &[Tool] = &[
+    Tool::new("nft", "nftables"),
+    Tool::new("ip", "iproute2"),
+    Tool::new("unshare", "util-linux"),
+];
+
+/// What builds libFuzzer.
+pub(crate) const FUZZ_TOOLS: &[Tool] = &[Tool::new("c++", "g++")];
+
+impl Tool {
+    const fn new(program: &'static str, package: &'static str) -> Self {
+        Self { program, package }
+    }
+}
+
+/// Installs the packages of the tools that are missing, or says which are.
+pub(crate) fn install(tools: &[Tool]) -> Result<()> {
+    let missing: Vec<&Tool> = tools
+        .iter()
+        .filter(|tool| find(tool.program).is_none())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
+    let names: Vec<&str> = missing.iter().map(|tool| tool.program).collect();
+    if find("apt-get").is_none() || !geteuid().is_root() {
+        bail!(
+            "missing: {}; install the packages that bring them (on Debian: apt-get install {})",
+            names.join(", "),
+            packages.join(" ")
+        );
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null());
+        execute(&mut command)
+    };
+    apt(&["update", "-q"])?;
+    apt(&[
+        &["install", "-q", "-y", "--no-install-recommends"],
+        &*packages,
+    ]
+    .concat())?;
+    match names.iter().find(|name| find(name).is_none()) {
+        Some(name) => bail!("{name} is missing after installing {}", packages.join(" ")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the program cargo-fuzz; builds it in the target folder if need be.
+pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
+    let tools = target.join("tools");
+    let built = tools.join("bin/cargo-fuzz");
+    if built.exists() {
+        return Ok(built);
+    }
+    if let Some(found) = find("cargo-fuzz") {
+        return Ok(found);
+    }
+    fs::create_dir_all(&tools)?;
+    let mut command = cargo(["install", "--locked", "--version", CARGO_FUZZ, "cargo-fuzz"]);
+    execute(
+        command
+            .arg("--root")
+            .arg(&tools)
+            .arg("--target-dir")
+            .arg(tools.join("build")),
+    )?;
+    Ok(built)
+}
+
+/// Looks for a program where a shell of root would.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let home = env::var_os("CARGO_HOME").map(|home| PathBuf::from(home).join("bin"));
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .chain(home)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_and_absent_ones_are_not() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program-anywhere").is_none());
+        assert!(install(&[Tool::new("sh", "dash")]).is_ok());
+    }
+}
