@@ -1,0 +1,24 @@
+//! Any bytes as a datagram: messages, answers and attributes down to the leaves.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vipline_netlink::attr::{Attr, Attrs};
+use vipline_netlink::message::Messages;
+
+/// Deeper than any family nests.
+const DEPTH: usize = 8;
+
+fn visit(attr: Attr<'_>, depth: usize) {
+    let _ = (attr.u8(), attr.u16(), attr.u32(), attr.u64());
+    let _ = (attr.be16(), attr.be32(), attr.be64(), attr.str());
+    if depth > 0 {
+        attr.attrs().flatten().for_each(|inner| visit(inner, depth - 1));
+    }
+}
+
+fuzz_target!(|datagram: &[u8]| {
+    for message in Messages::new(datagram).flatten() {
+        let _ = (message.is_interrupted(), message.content());
+        Attrs::new(message.payload).flatten().for_each(|attr| visit(attr, DEPTH));
+    }
+});
