@@ -19,6 +19,8 @@ mod service_port;
 
 mod store;
 
+mod changes;
+
 mod frontend;
 
 mod slices;
@@ -31,7 +33,11 @@ mod local_traffic;
 
 mod node_ports;
 
+#[cfg(feature = "test-util")]
+pub mod arbitrary;
+
 pub use address::{Family, Hazard, parse_address, parse_network};
+pub use changes::{Changes, Counts, HealthCheck, WithoutLocal};
 pub use event::Event;
 pub use frontend::ExternalIps;
 pub use local_traffic::{DetectLocal, LocalTraffic};
@@ -39,6 +45,6 @@ pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
 pub use service_port::{Endpoint, Resolved, Route, ServicePort};
-pub use store::{Changes, Config, Counts, HealthCheck, Store, WithoutLocal};
+pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use warning::{Field, Kind, Problem, Warning};

@@ -98,6 +98,24 @@ pub struct Resolved {
     pub port: Option<Arc<ServicePort>>,
 }
 
+impl Resolved {
+    pub(crate) fn now(port: &Arc<ServicePort>) -> Self {
+        Self {
+            family: port.family,
+            name: Arc::clone(&port.name),
+            port: Some(Arc::clone(port)),
+        }
+    }
+
+    pub(crate) fn gone(port: &ServicePort) -> Self {
+        Self {
+            family: port.family,
+            name: Arc::clone(&port.name),
+            port: None,
+        }
+    }
+}
+
 impl ServicePort {
     /// Returns every endpoint that some traffic may reach, sorted, each once.
     ///

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, WithoutLocal};
 use crate::frontend::{ExternalIps, Frontend};
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, Resolved, Route, ServicePort, Timestamp, Warning, api,
+    Event, Family, NodeView, ObjectName, PortName, Resolved, ServicePort, Timestamp, Warning, api,
     parse_network, policy,
 };
 
@@ -52,9 +53,11 @@ impl Config {
 pub struct Store {
     config: Config,
     synced: bool,
-    /// Invariant: no entry is idle.
+    /// Invariant: an idle entry is dirty, and has a health check to be taken back.
     entries: HashMap<ObjectName, Entry>,
     /// The Service of each slice, by the slice's name.
+    ///
+    /// Invariant: names exactly the slices in the entries.
     owners: HashMap<ObjectName, ObjectName>,
     /// Invariant: only names of entries.
     dirty: BTreeSet<ObjectName>,
@@ -87,87 +90,13 @@ impl Entry {
         self.frontend.is_none() && self.slices.is_empty() && self.ports.is_empty()
     }
 
-    fn has_udp(&self, family: Family) -> bool {
-        self.slices
-            .iter()
-            .any(|slice| slice.family == family && slice.has_udp())
-    }
-}
-
-/// What load balancers want to know about a Service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct HealthCheck {
-    /// The port on the node's addresses where they ask.
-    pub node_port: u16,
-    local_ready: BothFamilies<usize>,
-}
-
-impl HealthCheck {
-    /// Returns the number of addresses on this node that are ready.
-    pub fn local_ready(&self, family: Family) -> usize {
-        *self.local_ready.of(family)
-    }
-}
-
-/// How many service ports have endpoints, but none that their policy allows.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct WithoutLocal {
-    /// Those whose policy for internal traffic is Local.
-    pub internal: usize,
-    /// Those whose policy for external traffic is Local.
-    pub external: usize,
-}
-
-/// How many changes there were, and how many wait to be resolved.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// Events about EndpointSlices, counting those that changed nothing.
-    pub slice_changes: u64,
-    /// Changes of EndpointSlices since the last resolve.
-    pub slice_changes_pending: usize,
-    /// Events about Services, counting those that changed nothing.
-    pub service_changes: u64,
-    /// Services that differ from what they were at the last resolve.
-    pub service_changes_pending: usize,
-}
-
-/// What the last resolve was about, besides the ports themselves.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Changes {
-    udp: BothFamilies<bool>,
-    /// When the causes of the changes happened, as the slices say.
-    pub triggers: Vec<(ObjectName, Vec<Timestamp>)>,
-}
-
-impl Changes {
-    /// Tells whether the endpoints of a Service with UDP endpoints changed.
-    ///
-    /// Then flows to endpoints that are gone may be left in the kernel.
-    pub fn concern_udp(&self, family: Family) -> bool {
-        *self.udp.of(family)
-    }
-}
-
-/// A value for each family.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct BothFamilies<T> {
-    v4: T,
-    v6: T,
-}
-
-impl<T> BothFamilies<T> {
-    fn of(&self, family: Family) -> &T {
-        match family {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
+    /// Tells in which families UDP ports have endpoints.
+    fn udp(&self) -> BothFamilies<bool> {
+        let mut udp = BothFamilies::default();
+        for slice in self.slices.iter().filter(|slice| slice.has_udp()) {
+            *udp.of_mut(slice.family) = true;
         }
-    }
-
-    fn of_mut(&mut self, family: Family) -> &mut T {
-        match family {
-            Family::V4 => &mut self.v4,
-            Family::V6 => &mut self.v6,
-        }
+        udp
     }
 }
 
@@ -188,7 +117,10 @@ impl Store {
             Event::ServiceApplied(service) => return self.apply_service(&service),
             Event::ServiceDeleted(name) => self.set_frontend(name, None),
             Event::SliceApplied(slice) => return self.apply_slice(slice),
-            Event::SliceDeleted(name) => self.remove_slice(&name),
+            Event::SliceDeleted(name) => {
+                self.counts.slice_changes += 1;
+                self.remove_slice(&name);
+            }
             Event::NodeApplied(node) => return self.apply_node(&node),
             // Labels of a deleted node hold until it comes back.
             Event::NodeDeleted(_) => {}
@@ -345,60 +277,55 @@ impl Store {
 
     fn put_slice(&mut self, owner: ObjectName, slice: Slice, trigger: Option<Timestamp>) {
         let entry = self.entries.entry(owner.clone()).or_default();
+        let udp_before = entry.udp();
+        let family = slice.family;
         let place = entry
             .slices
             .binary_search_by(|held| held.name.cmp(&slice.name));
-        let family = slice.family;
-        let mut udp = BothFamilies {
-            v4: entry.has_udp(Family::V4),
-            v6: entry.has_udp(Family::V6),
-        };
-        let mut families = vec![family];
-        match place {
-            Err(place) => entry.slices.insert(place, slice),
-            Ok(place) => match entry.slices.get_mut(place) {
-                Some(held) if *held == slice => return,
-                Some(held) => {
-                    families.push(held.family);
-                    *held = slice;
+        let former = match place {
+            Err(place) => {
+                // Most Services have one slice for ever: no room for more.
+                entry.slices.reserve_exact(1);
+                entry.slices.insert(place, slice);
+                None
+            }
+            Ok(place) => {
+                let held = entry
+                    .slices
+                    .get_mut(place)
+                    .expect("the search found it there");
+                if *held == slice {
+                    return;
                 }
-                None => {}
-            },
-        }
-        *udp.of_mut(family) |= entry.has_udp(family);
+                Some(mem::replace(held, slice).family)
+            }
+        };
         if let Some(trigger) = trigger.filter(|_| entry.triggers.len() < MAX_TRIGGERS) {
             entry.triggers.push(trigger);
         }
-        for family in families {
-            *self.pending_udp.of_mut(family) |= *udp.of(family);
+        let udp_after = entry.udp();
+        for family in [Some(family), former].into_iter().flatten() {
+            *self.pending_udp.of_mut(family) |= *udp_before.of(family) || *udp_after.of(family);
         }
         self.counts.slice_changes_pending += 1;
         self.mark(owner);
     }
 
     fn remove_slice(&mut self, name: &ObjectName) {
-        self.counts.slice_changes += 1;
         let Some(owner) = self.owners.remove(name) else {
             return;
         };
-        let Some(entry) = self.entries.get_mut(&owner) else {
-            return;
-        };
-        let Some(place) = entry
+        let entry = self
+            .entries
+            .get_mut(&owner)
+            .expect("an owner of slices has an entry");
+        let udp_before = entry.udp();
+        let place = entry
             .slices
-            .iter()
-            .position(|slice| slice.name == name.name)
-        else {
-            return;
-        };
-        let family = entry
-            .slices
-            .get(place)
-            .map(|slice| slice.family)
-            .unwrap_or(Family::V4);
-        *self.pending_udp.of_mut(family) |= entry.has_udp(family);
-        entry.slices.remove(place);
+            .binary_search_by(|held| held.name.cmp(&name.name));
+        let slice = entry.slices.remove(place.expect("an owner has its slices"));
         entry.triggers = Vec::new();
+        *self.pending_udp.of_mut(slice.family) |= *udp_before.of(slice.family);
         self.counts.slice_changes_pending += 1;
         self.mark(owner);
     }
@@ -432,7 +359,8 @@ impl Store {
 
     /// Marks a Service to be resolved, or forgets it if nothing is left of it.
     fn mark(&mut self, name: ObjectName) {
-        if self.entries.get(&name).is_some_and(Entry::is_idle) {
+        let is_idle = self.entries.get(&name).is_some_and(Entry::is_idle);
+        if is_idle && !self.health_checks.contains_key(&name) {
             self.entries.remove(&name);
             self.dirty.remove(&name);
         } else {
@@ -449,27 +377,32 @@ impl Store {
             None => Vec::new(),
         };
         let mut former = mem::take(&mut entry.ports).into_iter().peekable();
-        let mut ports = Vec::with_capacity(wanted.len());
+        entry.ports.reserve_exact(wanted.len());
         for port in wanted {
             while let Some(gone) = former.next_if(|held| place(held) < place(&port)) {
-                out.push(gone_port(&gone, &mut self.without_local));
+                self.without_local
+                    .of_mut(gone.family)
+                    .replace(Some(&gone), None);
+                out.push(Resolved::gone(&gone));
             }
             match former.next_if(|held| place(held) == place(&port)) {
-                Some(held) if *held == port => ports.push(held),
+                Some(held) if *held == port => entry.ports.push(held),
                 held => {
                     let port = Arc::new(port);
-                    count_without_local(held.as_deref(), Some(&port), &mut self.without_local);
-                    out.push(Resolved {
-                        family: port.family,
-                        name: Arc::clone(&port.name),
-                        port: Some(Arc::clone(&port)),
-                    });
-                    ports.push(port);
+                    self.without_local
+                        .of_mut(port.family)
+                        .replace(held.as_deref(), Some(&port));
+                    out.push(Resolved::now(&port));
+                    entry.ports.push(port);
                 }
             }
         }
-        out.extend(former.map(|gone| gone_port(&gone, &mut self.without_local)));
-        entry.ports = ports;
+        for gone in former {
+            self.without_local
+                .of_mut(gone.family)
+                .replace(Some(&gone), None);
+            out.push(Resolved::gone(&gone));
+        }
         let triggers = mem::take(&mut entry.triggers);
         if !triggers.is_empty() {
             self.changes.triggers.push((name.clone(), triggers));
@@ -484,35 +417,9 @@ impl Store {
     }
 }
 
-fn place(port: &ServicePort) -> (Family, &crate::PortName) {
+/// Returns what the ports of a Service are sorted by.
+fn place(port: &ServicePort) -> (Family, &PortName) {
     (port.family, &port.name)
-}
-
-fn gone_port(port: &ServicePort, without_local: &mut BothFamilies<WithoutLocal>) -> Resolved {
-    count_without_local(Some(port), None, without_local);
-    Resolved {
-        family: port.family,
-        name: Arc::clone(&port.name),
-        port: None,
-    }
-}
-
-fn count_without_local(
-    old: Option<&ServicePort>,
-    new: Option<&ServicePort>,
-    without_local: &mut BothFamilies<WithoutLocal>,
-) {
-    let lacks = |port: Option<&ServicePort>, route: fn(&ServicePort) -> Route| {
-        usize::from(port.is_some_and(|port| route(port) == Route::Drop))
-    };
-    let Some(family) = new.or(old).map(|port| port.family) else {
-        return;
-    };
-    let count = without_local.of_mut(family);
-    count.internal += lacks(new, |port| port.internal);
-    count.internal -= lacks(old, |port| port.internal);
-    count.external += lacks(new, |port| port.external);
-    count.external -= lacks(old, |port| port.external);
 }
 
 fn health_check(entry: &Entry, node: &NodeView) -> Option<HealthCheck> {

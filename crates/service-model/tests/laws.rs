@@ -1,0 +1,358 @@
+//! What holds for any objects and any order of events.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use vipline_service_model::arbitrary::{Dice, NODE};
+use vipline_service_model::{
+    Config, Endpoint, Event, Family, Hazard, HealthCheck, NodeView, ObjectName, PortName, Resolved,
+    Route, ServicePort, Store, WithoutLocal, api, parse_address,
+};
+
+type Ports = BTreeMap<(Family, Arc<PortName>), Arc<ServicePort>>;
+
+/// All that a store tells.
+#[derive(Debug, PartialEq)]
+struct Told {
+    ports: Ports,
+    health_checks: Vec<(ObjectName, HealthCheck)>,
+    service_cidrs: Vec<Vec<IpNet>>,
+    without_local: Vec<WithoutLocal>,
+}
+
+fn told(store: &Store) -> Told {
+    let ports = store
+        .ports()
+        .map(|port| ((port.family, Arc::clone(&port.name)), Arc::clone(port)));
+    let checks = store
+        .health_checks()
+        .map(|(name, check)| (name.clone(), *check));
+    Told {
+        ports: ports.collect(),
+        health_checks: checks.collect(),
+        service_cidrs: Family::ALL
+            .iter()
+            .map(|&family| store.service_cidrs(family))
+            .collect(),
+        without_local: Family::ALL
+            .iter()
+            .map(|&family| store.without_local(family))
+            .collect(),
+    }
+}
+
+fn store() -> Store {
+    Store::new(Config::new(NODE))
+}
+
+fn resolve(store: &mut Store) -> Vec<Resolved> {
+    let node = store.node();
+    store.resolve(&node)
+}
+
+/// Feeds events into a new store and resolves once, at the end.
+fn from_scratch(events: &[Event]) -> Store {
+    let mut store = store();
+    for event in events {
+        store.apply(event.clone());
+    }
+    store.apply(Event::Synced);
+    resolve(&mut store);
+    store
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+enum Subject {
+    Service(ObjectName),
+    Slice(ObjectName),
+    Node(String),
+    ServiceCidr(String),
+}
+
+fn subject(event: &Event) -> Option<Subject> {
+    Some(match event {
+        Event::ServiceApplied(service) => Subject::Service(service.metadata.object_name()),
+        Event::ServiceDeleted(name) => Subject::Service(name.clone()),
+        Event::SliceApplied(slice) => Subject::Slice(slice.metadata.object_name()),
+        Event::SliceDeleted(name) => Subject::Slice(name.clone()),
+        Event::NodeApplied(node) => Subject::Node(node.metadata.name.clone()),
+        Event::ServiceCidrApplied(cidr) => Subject::ServiceCidr(cidr.metadata.name.clone()),
+        Event::ServiceCidrDeleted(name) => Subject::ServiceCidr(name.to_string()),
+        Event::NodeDeleted(_) | Event::Synced => return None,
+    })
+}
+
+/// Keeps the last word about each object, in an order that the dice choose.
+fn last_words(events: &[Event], dice: &mut Dice) -> Vec<Event> {
+    let mut words: BTreeMap<Subject, Event> = BTreeMap::new();
+    for event in events {
+        if let Some(subject) = subject(event) {
+            words.insert(subject, event.clone());
+        }
+    }
+    let mut shuffled = Vec::new();
+    for event in words.into_values() {
+        let place = usize::from(dice.roll(u8::MAX)) % (shuffled.len() + 1);
+        shuffled.insert(place, event);
+    }
+    shuffled
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(500)
+    })]
+
+    #[test]
+    fn the_order_of_events_does_not_matter(seed: u64, count in 0..80_usize) {
+        let mut dice = Dice::from_seed(seed);
+        let events: Vec<_> = (0..count).map(|_| dice.event()).collect();
+        let shuffled = last_words(&events, &mut dice);
+        prop_assert_eq!(told(&from_scratch(&events)), told(&from_scratch(&shuffled)));
+    }
+
+    #[test]
+    fn resolving_now_and_then_equals_resolving_once(seed: u64, count in 0..80_usize) {
+        let mut dice = Dice::from_seed(seed);
+        let mut store = store();
+        store.apply(Event::Synced);
+        let mut events = Vec::new();
+        let mut followed = Ports::new();
+        for _ in 0..count {
+            let event = dice.event();
+            store.apply(event.clone());
+            events.push(event);
+            if dice.once_in(3) {
+                follow(&mut followed, resolve(&mut store));
+                prop_assert_eq!(told(&store), told(&from_scratch(&events)));
+                prop_assert_eq!(&followed, &told(&store).ports);
+                prop_assert_eq!(resolve(&mut store), []);
+            }
+        }
+    }
+
+    #[test]
+    fn warnings_do_not_depend_on_what_came_before(seed: u64, count in 1..20_usize) {
+        let mut dice = Dice::from_seed(seed);
+        let mut used = store();
+        for _ in 0..count {
+            let event = dice.event();
+            let warnings = used.apply(event.clone());
+            prop_assert_eq!(&warnings, &store().apply(event));
+            for warning in warnings {
+                prop_assert!(!warning.to_string().contains('\n'));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_of_a_fuzzer_never_upset_a_store(bytes: Vec<u8>) {
+        let mut dice = Dice::from_bytes(&bytes);
+        let mut store = store();
+        store.apply(Event::Synced);
+        for _ in 0..50 {
+            store.apply(dice.event());
+            resolve(&mut store);
+        }
+    }
+
+    #[test]
+    fn endpoints_are_those_that_a_plain_reading_of_the_rules_gives(seed: u64, count in 0..60_usize) {
+        let mut dice = Dice::from_seed(seed);
+        let events: Vec<_> = (0..count).map(|_| dice.event()).collect();
+        let store = from_scratch(&events);
+        let slices = final_slices(&events);
+        let node = store.node();
+        for port in store.ports() {
+            let plain = Plain::read(port, &slices, &node);
+            prop_assert_eq!(&*port.cluster, &plain.cluster[..], "cluster of {}", port.name);
+            prop_assert_eq!(&*port.local, &plain.local[..], "local of {}", port.name);
+            prop_assert_eq!(&*port.serving, &plain.serving[..], "serving of {}", port.name);
+            prop_assert_eq!(port.internal, plain.internal, "internal of {}", port.name);
+            prop_assert_eq!(port.external, plain.external, "external of {}", port.name);
+        }
+    }
+}
+
+/// Keeps up with changes as a reader of them does.
+fn follow(ports: &mut Ports, changes: Vec<Resolved>) {
+    let mut seen = BTreeSet::new();
+    for Resolved { family, name, port } in changes {
+        assert!(
+            seen.insert((family, Arc::clone(&name))),
+            "{name} changed twice"
+        );
+        match port {
+            Some(port) => {
+                let former = ports.insert((family, name), Arc::clone(&port));
+                assert_ne!(former, Some(port), "a change that changed nothing");
+            }
+            None => assert!(
+                ports.remove(&(family, name)).is_some(),
+                "gone, but never there"
+            ),
+        }
+    }
+}
+
+fn final_slices(events: &[Event]) -> Vec<api::EndpointSlice> {
+    let mut slices: BTreeMap<ObjectName, Option<api::EndpointSlice>> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::SliceApplied(slice) => {
+                slices.insert(slice.metadata.object_name(), Some(slice.clone()));
+            }
+            Event::SliceDeleted(name) => {
+                slices.insert(name.clone(), None);
+            }
+            _ => {}
+        }
+    }
+    slices.into_values().flatten().collect()
+}
+
+/// The rules once more, step by step as they are told, however slow.
+struct Plain {
+    cluster: Vec<Endpoint>,
+    local: Vec<Endpoint>,
+    serving: Vec<Endpoint>,
+    internal: Route,
+    external: Route,
+}
+
+impl Plain {
+    fn read(port: &ServicePort, slices: &[api::EndpointSlice], node: &NodeView) -> Self {
+        let all = gather(port, slices);
+        let uses_cluster = !port.internal_policy_local || port.is_external();
+        let uses_local =
+            port.internal_policy_local || (port.external_policy_local && port.is_external());
+        let is_local = |e: &api::Endpoint| e.node_name.as_deref() == Some(NODE);
+        let ready = |e: &api::Endpoint| e.conditions.ready != Some(false);
+        let serving = |e: &api::Endpoint| e.conditions.serving != Some(false);
+        let leaving = |e: &api::Endpoint| serving(e) && e.conditions.terminating == Some(true);
+        let select = |keep: &dyn Fn(&api::Endpoint) -> bool| -> Vec<Endpoint> {
+            let kept = all.iter().filter(|(_, endpoint)| keep(endpoint));
+            kept.map(|(&(addr, port), e)| Endpoint {
+                addr,
+                port,
+                is_local: is_local(e),
+            })
+            .collect()
+        };
+        let or_else = |first: Vec<Endpoint>, second: Vec<Endpoint>| {
+            if first.is_empty() { second } else { first }
+        };
+        let mut cluster = Vec::new();
+        let mut any = false;
+        if uses_cluster {
+            let ready_ones: Vec<_> = all.values().filter(|e| ready(e)).collect();
+            let mode = mode(&ready_ones, node);
+            let near = |e: &api::Endpoint| ready(e) && mode.iter().all(|(f, of)| has(e, *f, of));
+            cluster = or_else(select(&near), select(&leaving));
+            any = !cluster.is_empty();
+        }
+        let mut local = Vec::new();
+        if uses_local {
+            any |= all.values().any(|e| ready(e) || leaving(e));
+            let (here, leaving_here) = (
+                select(&|e: &api::Endpoint| ready(e) && is_local(e)),
+                select(&|e: &api::Endpoint| leaving(e) && is_local(e)),
+            );
+            local = or_else(here, leaving_here);
+        }
+        let route = |policy_local, list: &[Endpoint], taken| match (list.is_empty(), any) {
+            (false, _) => taken,
+            (true, true) if policy_local => Route::Drop,
+            (true, _) => Route::Reject,
+        };
+        let decide = |policy_local| match policy_local {
+            true => route(true, &local, Route::Local),
+            false => route(false, &cluster, Route::Cluster),
+        };
+        Self {
+            internal: decide(port.internal_policy_local),
+            external: decide(port.external_policy_local),
+            serving: select(&serving),
+            cluster,
+            local,
+        }
+    }
+}
+
+type Hinted = fn(&api::Endpoint) -> Vec<&str>;
+
+fn zone_hints(endpoint: &api::Endpoint) -> Vec<&str> {
+    let hints = endpoint.hints.iter().flat_map(|hints| &hints.for_zones);
+    hints.map(|hint| hint.name.as_str()).collect()
+}
+
+fn node_hints(endpoint: &api::Endpoint) -> Vec<&str> {
+    let hints = endpoint.hints.iter().flat_map(|hints| &hints.for_nodes);
+    hints.map(|hint| hint.name.as_str()).collect()
+}
+
+fn has(endpoint: &api::Endpoint, hinted: Hinted, name: &str) -> bool {
+    hinted(endpoint).contains(&name)
+}
+
+/// Returns the kind of hint to go by, and the name that must be among them.
+fn mode(ready: &[&api::Endpoint], node: &NodeView) -> Option<(Hinted, String)> {
+    let zone = node.zone.as_deref().unwrap_or("");
+    let modes: [(Hinted, &str); 2] = [(node_hints, NODE), (zone_hints, zone)];
+    for (hinted, name) in modes {
+        if ready.iter().all(|e| !hinted(e).is_empty()) && ready.iter().any(|e| has(e, hinted, name))
+        {
+            return Some((hinted, name.into()));
+        }
+    }
+    None
+}
+
+/// Returns the endpoints of a port by address and port.
+fn gather(
+    port: &ServicePort,
+    slices: &[api::EndpointSlice],
+) -> BTreeMap<(IpAddr, u16), api::Endpoint> {
+    let mut all: BTreeMap<_, api::Endpoint> = BTreeMap::new();
+    for slice in slices {
+        let labels = &slice.metadata.labels;
+        let family = HashMap::from([("IPv4", Family::V4), ("IPv6", Family::V6)]);
+        if *slice.metadata.namespace != *port.name.namespace
+            || labels.get("kubernetes.io/service-name").map(|s| &**s) != Some(&port.name.service)
+            || labels.contains_key("service.kubernetes.io/headless")
+            || family.get(slice.address_type.as_str()) != Some(&port.family)
+        {
+            continue;
+        }
+        let ports = slice.ports.iter().filter(|p| {
+            p.name.as_deref() == Some(&port.name.port)
+                && p.protocol.as_str() == port.protocol.to_string()
+        });
+        let mut numbers: Vec<_> = ports.filter_map(|p| p.port).filter(|&p| p != 0).collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            for endpoint in &slice.endpoints {
+                let Some(addr) = endpoint
+                    .addresses
+                    .first()
+                    .and_then(|text| parse_address(text))
+                else {
+                    continue;
+                };
+                if Hazard::of(addr).is_some() || Family::of(addr) != port.family {
+                    continue;
+                }
+                let key = (addr, number);
+                if !all.contains_key(&key) || endpoint.conditions.terminating != Some(true) {
+                    all.insert(key, endpoint.clone());
+                }
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,333 @@
+//! What is read from a Service.
+
+mod objects;
+
+use std::net::IpAddr;
+
+use objects::{HERE, only_port, port, ports, resolve, synced, web};
+use vipline_service_model::{
+    Config, Event, ExternalIps, Family, Protocol, ServicePort, Store, Timestamp, Warning, api,
+};
+
+fn texts<T: ToString>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+/// Changes the Service `default/web` and returns its IPv4 port and warnings.
+fn with(change: impl FnOnce(&mut api::Service)) -> (std::sync::Arc<ServicePort>, Vec<String>) {
+    let (mut store, warnings) = changed(change);
+    (only_port(&mut store), warnings)
+}
+
+/// Changes the Service and tells whether nothing is served, and the warnings.
+fn nothing_with(change: impl FnOnce(&mut api::Service)) -> (bool, Vec<String>) {
+    let (mut store, warnings) = changed(change);
+    (resolve(&mut store).is_empty(), warnings)
+}
+
+fn changed(change: impl FnOnce(&mut api::Service)) -> (Store, Vec<String>) {
+    let mut service = web();
+    change(&mut service);
+    let mut store = synced([]);
+    let warnings = store.apply(service.into());
+    (store, warnings.iter().map(Warning::to_string).collect())
+}
+
+#[test]
+fn a_plain_service_has_its_defaults() {
+    let (port, warnings) = with(|_| {});
+    assert_eq!(port.to_string(), "10.96.0.10:80/TCP");
+    assert_eq!(port.name.to_string(), "default/web");
+    assert_eq!(port.node_port, None);
+    assert_eq!(port.affinity, None);
+    assert!(!port.is_external());
+    assert!(warnings.is_empty());
+}
+
+#[test]
+fn services_that_are_not_ours_give_nothing_and_no_warning() {
+    let quiet = (true, Vec::new());
+    assert_eq!(nothing_with(|s| s.spec.cluster_ip = String::new()), quiet);
+    assert_eq!(nothing_with(|s| s.spec.cluster_ip = "None".into()), quiet);
+    assert_eq!(
+        nothing_with(|s| s.spec.kind = api::ServiceType::ExternalName),
+        quiet
+    );
+    assert_eq!(nothing_with(|s| s.spec.ports.clear()), quiet);
+    let label = "service.kubernetes.io/service-proxy-name";
+    let labeled = |s: &mut api::Service| {
+        s.metadata.labels.insert(label.into(), String::new());
+    };
+    assert_eq!(nothing_with(labeled), quiet);
+}
+
+#[test]
+fn a_cluster_ip_is_found_by_family() {
+    let cases: [(&str, &[&str], &[&str], Option<&str>, Option<&str>); 9] = [
+        ("10.0.0.1", &[], &[], Some("10.0.0.1"), None),
+        ("fd00::1", &[], &[], None, Some("fd00::1")),
+        ("010.000.0.001", &[], &[], Some("10.0.0.1"), None),
+        ("10.0.0.1", &["10.0.0.1"], &["IPv4"], Some("10.0.0.1"), None),
+        ("10.0.0.1", &[], &["IPv4"], Some("10.0.0.1"), None),
+        (
+            "10.0.0.1",
+            &["10.0.0.1", "fd00::1"],
+            &["IPv4", "IPv6"],
+            Some("10.0.0.1"),
+            Some("fd00::1"),
+        ),
+        (
+            "fd00::1",
+            &["fd00::1", "10.0.0.1"],
+            &["IPv6", "IPv4"],
+            Some("10.0.0.1"),
+            Some("fd00::1"),
+        ),
+        (
+            "10.0.0.1",
+            &["10.0.0.1", "fd00::1"],
+            &["IPv4"],
+            Some("10.0.0.1"),
+            None,
+        ),
+        (
+            "10.0.0.1",
+            &["10.0.0.1"],
+            &["IPv4", "IPv6"],
+            Some("10.0.0.1"),
+            None,
+        ),
+    ];
+    for (cluster_ip, cluster_ips, families, v4, v6) in cases {
+        let (mut store, warnings) = changed(|service| {
+            service.spec.cluster_ip = cluster_ip.into();
+            service.spec.cluster_ips = cluster_ips.iter().map(|&ip| ip.into()).collect();
+            service.spec.ip_families = families.iter().map(|&family| family.into()).collect();
+        });
+        for (family, expected) in [(Family::V4, v4), (Family::V6, v6)] {
+            let ports = ports(&mut store, family);
+            let found = ports.first().map(|port| port.cluster_ip);
+            let expected = expected.map(|ip| ip.parse::<IpAddr>().unwrap());
+            assert_eq!(found, expected, "{cluster_ip} {cluster_ips:?} {families:?}");
+        }
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_cluster_ip_that_is_none_is_named() {
+    let (nothing, warnings) = nothing_with(|s| s.spec.cluster_ip = "ten.0.0.1".into());
+    assert!(nothing);
+    let expected = r#"Service default/web: spec.clusterIPs[0]: not an IP address: "ten.0.0.1""#;
+    assert_eq!(warnings, [expected]);
+    let (nothing, warnings) = nothing_with(|s| s.spec.ip_families = vec![api::IpFamily::V6]);
+    assert!(nothing);
+    let expected = "Service default/web: spec.clusterIPs[0]: not an IPv6 address: 10.96.0.10";
+    assert_eq!(warnings, [expected]);
+}
+
+#[test]
+fn ports_are_told_apart_by_name_and_protocol() {
+    let (mut store, warnings) = changed(|service| {
+        service.spec.ports = vec![
+            port("web", "TCP", 443),
+            port("dns", "UDP", 53),
+            port("dns", "TCP", 53),
+            port("dns", "TCP", 54),
+            port("dccp", "DCCP", 80),
+            port("zero", "SCTP", 0),
+            port("sctp", "SCTP", 36_412),
+        ];
+    });
+    let ports = ports(&mut store, Family::V4);
+    let lines: Vec<_> = ports
+        .iter()
+        .map(|port| format!("{} {port}", port.name))
+        .collect();
+    let expected = [
+        "default/web:dns 10.96.0.10:54/TCP",
+        "default/web:dns 10.96.0.10:53/UDP",
+        "default/web:sctp 10.96.0.10:36412/SCTP",
+        "default/web:web 10.96.0.10:443/TCP",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(ports[1].protocol, Protocol::Udp);
+    let expected = [
+        "Service default/web: spec.ports[3]: name and protocol occur twice, the last counts",
+        r#"Service default/web: spec.ports[4].protocol: unknown: "DCCP""#,
+        "Service default/web: spec.ports[5].port: must not be zero",
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn a_node_port_is_used_whatever_the_type() {
+    let (port, _) = with(|service| service.spec.ports[0].node_port = 30_080);
+    assert_eq!(port.node_port, Some(30_080));
+    assert!(port.is_external());
+}
+
+#[test]
+fn affinity_lasts_as_long_as_the_object_says_or_three_hours() {
+    let seconds = |affinity: &str, seconds: Option<Option<u32>>| {
+        let (port, warnings) = with(|service| {
+            service.spec.session_affinity = affinity.into();
+            service.spec.session_affinity_config =
+                seconds.map(|timeout_seconds| api::SessionAffinityConfig {
+                    client_ip: Some(api::ClientIpConfig { timeout_seconds }),
+                });
+        });
+        (port.affinity, warnings.len())
+    };
+    assert_eq!(seconds("None", Some(Some(60))), (None, 0));
+    assert_eq!(seconds("ClientIP", Some(Some(60))), (Some(60), 0));
+    assert_eq!(seconds("ClientIP", Some(None)), (Some(10_800), 0));
+    assert_eq!(seconds("ClientIP", None), (Some(10_800), 0));
+    assert_eq!(seconds("ClientIP", Some(Some(0))), (Some(10_800), 1));
+    assert_eq!(seconds("Cookie", None), (None, 1));
+}
+
+#[test]
+fn external_ips_are_those_of_the_family_that_are_safe() {
+    let (port, warnings) = with(|service| {
+        let ips = [
+            "192.0.2.9",
+            "192.0.2.009",
+            "fd00::9",
+            "",
+            " ",
+            "odd",
+            "127.0.0.1",
+            "192.0.2.10",
+        ];
+        service.spec.external_ips = ips.map(Into::into).into();
+    });
+    assert_eq!(texts(&port.external_ips), ["192.0.2.9", "192.0.2.10"]);
+    let expected = [
+        r#"Service default/web: spec.externalIPs[5]: not an IP address: "odd""#,
+        "Service default/web: spec.externalIPs[6]: loopback address refused: 127.0.0.1",
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn ignored_external_ips_still_make_a_port_external() {
+    let mut service = web();
+    service.spec.external_ips = vec!["192.0.2.9".into()];
+    service.spec.internal_traffic_policy = api::TrafficPolicy::Local;
+    let slice = objects::slice("web-1", vec![objects::endpoint("10.0.0.2 there")]);
+    let mut store = Store::new(Config {
+        external_ips: ExternalIps::Ignore,
+        ..Config::new(HERE)
+    });
+    for event in [service.into(), slice.into(), Event::Synced] {
+        store.apply(event);
+    }
+    let port = only_port(&mut store);
+    assert!(port.external_ips.is_empty());
+    // Only what outsiders reach has a use for endpoints of the cluster here.
+    assert_eq!(objects::endpoints(&port.cluster), "10.0.0.2:8080");
+}
+
+#[test]
+fn load_balancer_ips_are_those_whose_packets_arrive_unchanged() {
+    let ingress = |ip: &str, mode: &str| api::Ingress {
+        ip: ip.into(),
+        ip_mode: mode.into(),
+    };
+    let (port, warnings) = with(|service| {
+        service.status.load_balancer.ingress = vec![
+            ingress("198.51.100.2", ""),
+            ingress("198.51.100.1", "VIP"),
+            ingress("198.51.100.3", "Proxy"),
+            ingress("fd00::1", "VIP"),
+            ingress("", "VIP"),
+            ingress("odd", "VIP"),
+            ingress("::1", "VIP"),
+        ];
+    });
+    assert_eq!(
+        texts(&port.load_balancer_ips),
+        ["198.51.100.1", "198.51.100.2"]
+    );
+    let path = "Service default/web: status.loadBalancer.ingress";
+    let expected = [
+        format!(r#"{path}[5].ip: not an IP address: "odd""#),
+        format!("{path}[6].ip: loopback address refused: ::1"),
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn source_ranges_bound_a_family_unless_one_allows_all() {
+    let ranges = |ranges: &[&str]| {
+        let (port, warnings) = with(|service| {
+            let ranges = ranges.iter().map(|&range| range.into());
+            service.spec.load_balancer_source_ranges = ranges.collect();
+        });
+        (texts(&port.source_ranges).join(" "), warnings.len())
+    };
+    assert_eq!(ranges(&[]), (String::new(), 0));
+    assert_eq!(
+        ranges(&[" 10.1.2.3/8 ", "192.0.2.0/24"]),
+        ("10.0.0.0/8 192.0.2.0/24".into(), 0)
+    );
+    assert_eq!(ranges(&["10.0.0.0/8", "0.0.0.0/0"]), (String::new(), 0));
+    assert_eq!(ranges(&["10.0.0.0/8", "::/0"]), ("10.0.0.0/8".into(), 0));
+    assert_eq!(ranges(&["fd00::/8"]), (String::new(), 0));
+    assert_eq!(ranges(&["010.0.0.0/8", "odd"]), ("10.0.0.0/8".into(), 1));
+}
+
+#[test]
+fn policy_local_for_external_traffic_needs_a_type_that_outsiders_reach() {
+    let local = |kind: &str, external_ips: &[&str]| {
+        let (port, _) = with(|service| {
+            service.spec.kind = kind.into();
+            service.spec.external_ips = external_ips.iter().map(|&ip| ip.into()).collect();
+            service.spec.external_traffic_policy = api::TrafficPolicy::Local;
+        });
+        port.external_policy_local
+    };
+    assert!(local("LoadBalancer", &[]));
+    assert!(local("NodePort", &[]));
+    assert!(!local("ClusterIP", &[]));
+    assert!(local("ClusterIP", &["192.0.2.9"]));
+    // Of whichever family.
+    assert!(local("ClusterIP", &["fd00::9"]));
+    assert!(!local("Odd", &["192.0.2.9"]));
+}
+
+#[test]
+fn health_checks_are_for_load_balancers_with_policy_local() {
+    let node_port = |kind: &str, policy: &str, number: u16| {
+        let (port, warnings) = with(|service| {
+            service.spec.kind = kind.into();
+            service.spec.external_traffic_policy = policy.into();
+            service.spec.health_check_node_port = number;
+        });
+        (port.health_check_node_port, warnings.len())
+    };
+    assert_eq!(
+        node_port("LoadBalancer", "Local", 32_000),
+        (Some(32_000), 0)
+    );
+    assert_eq!(node_port("LoadBalancer", "Cluster", 32_000), (None, 0));
+    assert_eq!(node_port("NodePort", "Local", 32_000), (None, 0));
+    assert_eq!(node_port("LoadBalancer", "Local", 0), (None, 1));
+}
+
+#[test]
+fn the_age_of_a_service_is_part_of_its_ports_names() {
+    let created = |text: &str| {
+        let (port, warnings) = with(|service| {
+            service.metadata.creation_timestamp = Some(text.into());
+        });
+        (port.name.created, warnings.len())
+    };
+    let expected = Timestamp {
+        seconds: 1_767_225_600,
+        nanos: 0,
+    };
+    assert_eq!(created("2026-01-01T00:00:00Z"), (Some(expected), 0));
+    assert_eq!(created("long ago"), (None, 1));
+}
