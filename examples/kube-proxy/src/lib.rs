@@ -1,0 +1,3 @@
+//! A complete kube-proxy made of the Vipline crates.
+
+pub mod manifests;

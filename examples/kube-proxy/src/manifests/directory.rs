@@ -1,0 +1,114 @@
+//! Which files there are, and what is in them.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use super::source::Content;
+
+/// A directory of manifests, or the one file in it that counts.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// The directory.
+    pub path: PathBuf,
+    /// The only file that counts.
+    only: Option<OsString>,
+}
+
+impl Directory {
+    /// Finds out whether a path is that of a directory or of a file.
+    ///
+    /// # Errors
+    ///
+    /// The path cannot be looked up, or has no name.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        if fs::metadata(path)?.is_dir() {
+            return Ok(Self {
+                path: path.to_owned(),
+                only: None,
+            });
+        }
+        let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+        let parent = path.parent().unwrap_or_else(|| Path::new(""));
+        Ok(Self {
+            path: parent.to_owned(),
+            only: Some(name.to_owned()),
+        })
+    }
+
+    /// Returns the directory as a path that can be opened.
+    pub fn openable(&self) -> &Path {
+        if self.path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &self.path
+        }
+    }
+
+    /// Tells whether a file of that name is a manifest.
+    pub fn has(&self, name: &OsStr) -> bool {
+        if let Some(only) = &self.only {
+            return only == name;
+        }
+        let hidden = name.as_encoded_bytes().first() == Some(&b'.');
+        let extension = Path::new(name).extension().and_then(OsStr::to_str);
+        !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
+    }
+
+    /// Returns the path of a file.
+    pub fn file(&self, name: &OsStr) -> Arc<Path> {
+        self.path.join(name).into()
+    }
+
+    /// Lists the manifests, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub fn list(&self) -> io::Result<Vec<Arc<Path>>> {
+        if let Some(only) = &self.only {
+            return Ok(vec![self.file(only)]);
+        }
+        let mut files = Vec::new();
+        for entry in fs::read_dir(self.openable())? {
+            let name = entry?.file_name();
+            if self.has(&name) {
+                files.push(self.file(&name));
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// Reads a file; what is no regular file, or leads nowhere, is not there.
+pub fn read(file: &Path) -> Content {
+    let bytes = match fs::metadata(file) {
+        Ok(metadata) if !metadata.is_file() => return Content::Gone,
+        Ok(_) => fs::read(file),
+        Err(error) => Err(error),
+    };
+    match bytes.map(String::from_utf8) {
+        Ok(Ok(text)) => Content::Text(text),
+        Ok(Err(error)) => {
+            let place = error.utf8_error().valid_up_to();
+            Content::Unreadable(format!("not UTF-8 text: byte {place} is wrong"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Content::Gone,
+        Err(error) => Content::Unreadable(error.to_string()),
+    }
+}
+
+/// Tells whether a file is there.
+pub fn exists(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Tells whether a file that has just been created is complete: it is only a
+/// new name for something that was there.
+pub fn is_link(file: &Path) -> bool {
+    fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink() || metadata.nlink() > 1)
+}

@@ -1,0 +1,384 @@
+//! The text of a manifest, read into objects.
+
+use vipline_service_model::{Kind, api};
+
+use super::fault::{Fault, Key, Place};
+use super::object::Object;
+use super::tree::{Node, Value};
+use super::{tree, typed, validate};
+
+/// What a manifest holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Manifest {
+    /// The objects that are good, in the order of the file.
+    pub objects: Vec<Found>,
+    /// What is wrong with the others.
+    pub broken: Vec<Broken>,
+    /// What is not read here.
+    pub ignored: Vec<Ignored>,
+}
+
+/// An object and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// What it is called.
+    pub key: Key,
+    /// Where it begins.
+    pub place: Place,
+    /// The object.
+    pub object: Object,
+}
+
+/// An object that is broken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    /// What it is called, if that much is known.
+    pub key: Option<Key>,
+    /// Where it begins.
+    pub place: Place,
+    /// What is wrong with it; never empty.
+    pub faults: Vec<Fault>,
+}
+
+/// An object of a kind that is not read here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ignored {
+    /// API version and kind.
+    pub kind: String,
+    /// Where it begins.
+    pub place: Place,
+}
+
+/// Reads a manifest: any number of YAML or JSON documents, lists of objects too.
+///
+/// # Errors
+///
+/// The text is neither YAML nor JSON; then nothing of it is known.
+pub fn parse(text: &str) -> Result<Manifest, Fault> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let numbers = Documents::new(text);
+    let mut manifest = Manifest::default();
+    for document in &tree::read(text)? {
+        let number = numbers.number(document.at.line);
+        manifest.read(document, number, Inherited::default());
+    }
+    Ok(manifest)
+}
+
+/// Returns the number of the document that a line belongs to.
+pub fn document_number(text: &str, line: u64) -> usize {
+    Documents::new(text).number(line)
+}
+
+/// Where the documents of a file begin.
+struct Documents {
+    /// The lines that begin a document, counted from 1.
+    lines: Vec<u64>,
+}
+
+impl Documents {
+    fn new(text: &str) -> Self {
+        let mut lines = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let marker = line
+                .strip_prefix("---")
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+            let content =
+                !line.trim_start().is_empty() && !line.trim_start().starts_with(['#', '%']);
+            if marker || (content && lines.is_empty()) {
+                lines.push(number);
+            }
+        }
+        Self { lines }
+    }
+
+    fn number(&self, line: u64) -> usize {
+        self.lines.partition_point(|&first| first <= line).max(1)
+    }
+}
+
+/// What an item of a list need not say, as the list does.
+#[derive(Clone, Copy, Default)]
+struct Inherited<'a> {
+    version: Option<&'a str>,
+    kind: Option<&'a str>,
+}
+
+impl Manifest {
+    fn read(&mut self, node: &Node<'_>, document: usize, inherited: Inherited<'_>) {
+        let place = Place {
+            document,
+            at: node.at,
+        };
+        let broken = |path: &str, reason: &str| Broken {
+            key: None,
+            place,
+            faults: vec![Fault::new(node.position(path), path, reason)],
+        };
+        if node.value == Value::Null {
+            return;
+        }
+        if !matches!(node.value, Value::Map(_)) {
+            return self.broken.push(broken("", "an object is needed"));
+        }
+        let word = |name: &str| {
+            node.get(name)
+                .and_then(Node::text)
+                .filter(|text| !text.is_empty())
+        };
+        let Some(version) = word("apiVersion").or(inherited.version) else {
+            return self.broken.push(broken("apiVersion", "missing"));
+        };
+        let Some(kind) = word("kind").or(inherited.kind) else {
+            return self.broken.push(broken("kind", "missing"));
+        };
+        match Reading::of(version, kind) {
+            Reading::List(inherited) => self.read_list(node, document, inherited),
+            Reading::Object(kind) => self.read_object(node, kind, place),
+            Reading::Version(expected) => {
+                let reason = format!("{kind} is read as {expected}, not as {version}");
+                self.broken.push(broken("apiVersion", &reason));
+            }
+            Reading::Ignored => {
+                self.ignored.push(Ignored {
+                    kind: format!("{version} {kind}"),
+                    place,
+                });
+            }
+        }
+    }
+
+    fn read_list(&mut self, node: &Node<'_>, document: usize, inherited: Inherited<'_>) {
+        match node.get("items").map(|items| &items.value) {
+            None | Some(Value::Null) => {}
+            Some(Value::List(items)) => {
+                for item in items {
+                    self.read(item, document, inherited);
+                }
+            }
+            Some(_) => self.broken.push(Broken {
+                key: None,
+                place: Place {
+                    document,
+                    at: node.at,
+                },
+                faults: vec![Fault::new(
+                    node.position("items"),
+                    "items",
+                    "a list is needed",
+                )],
+            }),
+        }
+    }
+
+    fn read_object(&mut self, node: &Node<'_>, kind: Kind, place: Place) {
+        let name = |field| node.get("metadata")?.get(field)?.text();
+        let key = name("name")
+            .filter(|name| !name.is_empty())
+            .map(|text| Key::new(kind, name("namespace").unwrap_or_default(), text));
+        let faults = match read_kind(node, kind) {
+            Err(fault) => vec![fault],
+            Ok(mut object) => {
+                let faults = validate::faults(&object, node);
+                if let (true, Some(key)) = (faults.is_empty(), key.clone()) {
+                    object.metadata_mut().namespace = key.name.namespace.as_ref().into();
+                    return self.objects.push(Found { key, place, object });
+                }
+                faults
+            }
+        };
+        self.broken.push(Broken { key, place, faults });
+    }
+}
+
+fn read_kind(node: &Node<'_>, kind: Kind) -> Result<Object, Fault> {
+    Ok(match kind {
+        Kind::Service => Object::Service(typed::read(node)?),
+        Kind::EndpointSlice => Object::Slice(typed::read(node)?),
+        Kind::Node => Object::Node(typed::read(node)?),
+        Kind::ServiceCidr => Object::ServiceCidr(typed::read(node)?),
+    })
+}
+
+/// What is done about an object of some kind.
+enum Reading<'a> {
+    /// It is a list, and its items are read.
+    List(Inherited<'a>),
+    /// It is read.
+    Object(Kind),
+    /// It is of a kind that is read, but of this version only.
+    Version(&'static str),
+    /// It is of no concern.
+    Ignored,
+}
+
+impl<'a> Reading<'a> {
+    fn of(version: &'a str, kind: &'a str) -> Self {
+        if (version, kind) == ("v1", "List") {
+            return Self::List(Inherited::default());
+        }
+        let (single, is_list) = match kind.strip_suffix("List") {
+            Some(single) => (single, true),
+            None => (kind, false),
+        };
+        let (expected, known) = match single {
+            api::Service::KIND => (api::Service::API_VERSION, Kind::Service),
+            api::EndpointSlice::KIND => (api::EndpointSlice::API_VERSION, Kind::EndpointSlice),
+            api::Node::KIND => (api::Node::API_VERSION, Kind::Node),
+            api::ServiceCidr::KIND => (api::ServiceCidr::API_VERSION, Kind::ServiceCidr),
+            _ => return Self::Ignored,
+        };
+        let group = |version: &'a str| version.split_once('/').map(|(group, _)| group);
+        if group(version) != group(expected) {
+            Self::Ignored
+        } else if version != expected {
+            Self::Version(expected)
+        } else if is_list {
+            Self::List(Inherited {
+                version: Some(version),
+                kind: Some(single),
+            })
+        } else {
+            Self::Object(known)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(manifest: &Manifest) -> Vec<String> {
+        let line = |found: &Found| format!("{} in {}", found.key, found.place.document);
+        manifest.objects.iter().map(line).collect()
+    }
+
+    fn faults(manifest: &Manifest) -> Vec<String> {
+        let mut lines = Vec::new();
+        for broken in &manifest.broken {
+            let key = broken
+                .key
+                .as_ref()
+                .map_or_else(|| "?".to_owned(), Key::to_string);
+            for Fault { at, path, reason } in &broken.faults {
+                let document = broken.place.document;
+                lines.push(format!(
+                    "{document} {key} {}:{} {path}: {reason}",
+                    at.line, at.column
+                ));
+            }
+        }
+        lines
+    }
+
+    const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n\
+                           spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n";
+
+    #[test]
+    fn every_kind_is_read_and_the_namespace_is_default_where_there_are_any() {
+        let text = format!(
+            "# comment\n---\n{SERVICE}---\n# empty\n---\n\
+             {{\"apiVersion\": \"discovery.k8s.io/v1\", \"kind\": \"EndpointSlice\",\n\
+             \"metadata\": {{\"name\": \"web-1\", \"namespace\": \"a\"}}, \"addressType\": \"IPv4\"}}\n\
+             ---\napiVersion: v1\nkind: Node\nmetadata: {{name: n1, namespace: x}}\n\
+             ---\napiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {{name: c}}\n\
+             spec: {{cidrs: [10.96.0.0/16]}}\n"
+        );
+        let manifest = parse(&text).unwrap();
+        let expected = [
+            "Service default/web in 1",
+            "EndpointSlice a/web-1 in 3",
+            "Node n1 in 4",
+            "ServiceCIDR c in 5",
+        ];
+        assert_eq!(keys(&manifest), expected);
+        assert_eq!(faults(&manifest), [""; 0]);
+        let Object::Service(service) = &manifest.objects[0].object else {
+            panic!()
+        };
+        assert_eq!(service.metadata.namespace, "default");
+    }
+
+    #[test]
+    fn lists_are_read_and_their_items_need_not_repeat_the_kind() {
+        let item = "{metadata: {name: a}, spec: {clusterIP: None}}";
+        let text = format!(
+            "apiVersion: v1\nkind: ServiceList\nitems: [{item}]\n---\n\
+             apiVersion: v1\nkind: List\nitems:\n- {item}\n- {{apiVersion: v1, kind: Node, \
+             metadata: {{name: n1}}}}\n---\napiVersion: v1\nkind: List\nitems: null\n"
+        );
+        let manifest = parse(&text).unwrap();
+        assert_eq!(keys(&manifest), ["Service default/a in 1", "Node n1 in 2"]);
+        assert_eq!(faults(&manifest), ["2 ? 8:3 apiVersion: missing"]);
+    }
+
+    #[test]
+    fn other_kinds_are_noted_and_other_versions_refused() {
+        let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\n\
+                    apiVersion: serving.knative.dev/v1\nkind: Service\n---\n\
+                    apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\n";
+        let manifest = parse(text).unwrap();
+        let ignored: Vec<_> = manifest
+            .ignored
+            .iter()
+            .map(|ignored| &*ignored.kind)
+            .collect();
+        assert_eq!(
+            ignored,
+            ["apps/v1 Deployment", "serving.knative.dev/v1 Service"]
+        );
+        let reason =
+            "EndpointSlice is read as discovery.k8s.io/v1, not as discovery.k8s.io/v1beta1";
+        assert_eq!(
+            faults(&manifest),
+            [format!("3 ? 8:13 apiVersion: {reason}")]
+        );
+    }
+
+    #[test]
+    fn what_is_broken_is_named_and_the_rest_is_read() {
+        let text = format!(
+            "{SERVICE}---\napiVersion: v1\nkind: Service\nmetadata: {{name: b}}\n\
+             spec: {{clusterIP: 10.0.0.300, ports: [{{port: 0}}]}}\n---\n- 1\n---\nkind: Service\n\
+             ---\napiVersion: v1\nkind: Service\nmetadata: {{}}\n---\n\
+             apiVersion: v1\nkind: List\nitems: 1\n"
+        );
+        let manifest = parse(&text).unwrap();
+        assert_eq!(keys(&manifest), ["Service default/web in 1"]);
+        let expected = [
+            "2 Service default/b 9:19 spec.clusterIP: not an IP address: \"10.0.0.300\"",
+            "2 Service default/b 9:46 spec.ports[0].port: not a port: 0",
+            "3 ? 11:1 : an object is needed",
+            "4 ? 13:1 apiVersion: missing",
+            "5 ? 17:11 metadata.name: missing",
+            "6 ? 21:8 items: a list is needed",
+        ];
+        assert_eq!(faults(&manifest), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_no_yaml_names_its_document() {
+        let text = format!("{SERVICE}---\na: [\n");
+        let fault = parse(&text).unwrap_err();
+        assert_eq!(document_number(&text, fault.at.line), 2);
+        assert_eq!(document_number("", 1), 1);
+        assert_eq!(
+            document_number("%YAML 1.2\n--- # first\na: 1\n--- {b: 1}\n", 4),
+            2
+        );
+    }
+
+    #[test]
+    fn nothing_is_an_empty_manifest() {
+        for text in [
+            "",
+            "\n",
+            "---\n",
+            "# nothing\n---\n---\n",
+            "\u{feff}",
+            "null\n",
+        ] {
+            assert_eq!(parse(text).unwrap(), Manifest::default(), "{text:?}");
+        }
+    }
+}

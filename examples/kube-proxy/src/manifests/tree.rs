@@ -1,0 +1,269 @@
+//! A YAML or JSON document as a tree that knows where everything stands.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{MergeKeyPolicy, Spanned, UserMessageFormatter, alias_limits, budget, options};
+
+use super::fault::{Fault, Position};
+
+/// A value, and where it stands in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node<'a> {
+    /// Where the value begins.
+    pub at: Position,
+    /// The value.
+    pub value: Value<'a>,
+}
+
+/// A value of the JSON data model; texts are borrowed from the file if they can be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number that is not negative.
+    Unsigned(u64),
+    /// A whole number that is negative.
+    Signed(i64),
+    /// Any other number.
+    Float(f64),
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A list.
+    List(Vec<Node<'a>>),
+    /// An object; each key once, in the order of the file.
+    Map(Vec<(String, Node<'a>)>),
+}
+
+/// How deep lists and objects may be nested.
+const DEPTH: usize = 64;
+
+/// How many values all aliases together may stand for.
+const ALIASED: usize = 10_000;
+
+/// More of anything than any file has that fits into memory.
+const MANY: usize = 1 << 32;
+
+/// Reads all documents of a file; those that are empty are left out.
+///
+/// # Errors
+///
+/// The text is neither YAML nor JSON; the rest of the file cannot be read then.
+pub fn read(text: &str) -> Result<Vec<Node<'_>>, Fault> {
+    let limits = budget! {
+        max_depth: DEPTH,
+        max_events: MANY,
+        max_nodes: MANY,
+        max_documents: MANY,
+        max_total_scalar_bytes: MANY
+    };
+    let options = options! {
+        budget: limits,
+        alias_limits: alias_limits! { max_total_replayed_events: ALIASED },
+        merge_keys: MergeKeyPolicy::Merge,
+        with_snippet: false
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| fault(&error))
+}
+
+fn fault(error: &serde_saphyr::Error) -> Fault {
+    let error = error.without_snippet();
+    let location = error.location().unwrap_or(serde_saphyr::Location::UNKNOWN);
+    let text = error.render_with_formatter(&UserMessageFormatter);
+    let suffix = format!(" at line {}, column {}", location.line(), location.column());
+    let reason = text.strip_suffix(&suffix).unwrap_or(&text);
+    Fault::new(Position::from(location), "", reason)
+}
+
+impl<'a> Node<'a> {
+    /// Returns the value of a key, unless this is no object or lacks it.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Value::Map(entries) = &self.value else {
+            return None;
+        };
+        entries
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, node)| node)
+    }
+
+    /// Returns the text that this is.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns where a field such as `spec.ports[0].port` stands.
+    ///
+    /// If it is missing, that is where the object begins that lacks it.
+    pub fn position(&self, path: &str) -> Position {
+        let mut node = self;
+        for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+            let inner = match (&node.value, step.strip_suffix(']')) {
+                (Value::List(items), Some(index)) => index
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| items.get(index)),
+                _ => node.get(step),
+            };
+            let Some(inner) = inner else { break };
+            node = inner;
+        }
+        node.at
+    }
+}
+
+impl<'de> Deserialize<'de> for Node<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned {
+            value, referenced, ..
+        } = Spanned::deserialize(deserializer)?;
+        Ok(Self {
+            at: Position::from(referenced),
+            value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON has")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
+        inner.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Value::Unsigned(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(u64::try_from(value).map_or(Value::Signed(value), Value::Unsigned))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Owned(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut map = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            map.push(entry);
+        }
+        Ok(Value::Map(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_and_json_are_read_with_their_positions() {
+        let yaml =
+            "# note\n---\nspec:\n  ports:\n  - port: 80\n---\n---\n{\"a\":\n\t[1, -2, null]}\n";
+        let documents = read(yaml).unwrap();
+        let [first, second] = &documents[..] else {
+            panic!("{documents:?}")
+        };
+        assert_eq!(
+            first.position("spec.ports[0].port"),
+            Position {
+                line: 5,
+                column: 11
+            }
+        );
+        assert_eq!(
+            first.position("spec.ports[0].name"),
+            Position { line: 5, column: 5 }
+        );
+        assert_eq!(
+            first.position("spec.ports[1].port"),
+            Position { line: 5, column: 5 }
+        );
+        assert_eq!(first.position(""), Position { line: 3, column: 1 });
+        assert_eq!(second.position("a[1]"), Position { line: 9, column: 6 });
+        let Some(Value::List(items)) = second.get("a").map(|node| &node.value) else {
+            panic!()
+        };
+        let values: Vec<_> = items.iter().map(|item| item.value.clone()).collect();
+        assert_eq!(values, [Value::Unsigned(1), Value::Signed(-2), Value::Null]);
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_a_fault_with_a_position() {
+        let place = |text: &str| read(text).unwrap_err().at;
+        assert_eq!(place("a: 1\nb: [1, 2\nc: 3\n").line, 3);
+        assert_eq!(place("a: 1\nb: 2\na: 3\n"), Position { line: 3, column: 1 });
+        assert_eq!(place("{\"a\": \"").line, 1);
+    }
+
+    #[test]
+    fn a_small_file_cannot_grow_large_or_deep() {
+        let deep = "[".repeat(10_000);
+        assert!(read(&deep).is_err());
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+            bomb += &format!("a{level}: &a{level} [{aliases}]\n");
+        }
+        assert!(read(&bomb).is_err());
+    }
+
+    #[test]
+    fn reasons_do_not_repeat_the_position_or_name_a_library() {
+        for text in ["a: 1\nb: [1, 2\nc: 3\n", "a: 1\na: 2\n", "a: *b\n"] {
+            let reason = read(text).unwrap_err().reason;
+            assert!(!reason.contains(" at line "), "{reason}");
+            assert!(!reason.contains("Options"), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Typed objects read from a tree, with the field that any fault is about.
+
+use std::fmt;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess,
+    SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::fault::{Fault, Position};
+use super::tree::{Node, Value};
+
+/// Reads a value of a type from a tree.
+///
+/// # Errors
+///
+/// Names the field that is not what the type needs, and where it stands.
+pub(super) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
+    T::deserialize(Reader(node)).map_err(|mut fault| {
+        if fault.at.line == 0 {
+            fault.at = node.at;
+        }
+        fault
+    })
+}
+
+/// Reads from a value of the tree.
+#[derive(Clone, Copy)]
+struct Reader<'de>(&'de Node<'de>);
+
+impl<'de> Deserializer<'de> for Reader<'de> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.0.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Unsigned(value) => visitor.visit_u64(*value),
+            Value::Signed(value) => visitor.visit_i64(*value),
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(text) => visitor.visit_borrowed_str(text),
+            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Value::Map(entries) => visitor.visit_map(Entries {
+                entries,
+                value: None,
+            }),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    /// Reads an object; unlike others, a list is never taken for its fields.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.0.value {
+            Value::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map enum identifier
+    }
+}
+
+struct Items<'de> {
+    items: &'de [Node<'de>],
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Fault;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Fault> {
+        let Some(node) = self.items.get(self.next) else {
+            return Ok(None);
+        };
+        let index = self.next;
+        self.next += 1;
+        let item = seed.deserialize(Reader(node));
+        item.map(Some)
+            .map_err(|fault| fault.in_item(index, node.at))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len() - self.next)
+    }
+}
+
+struct Entries<'de> {
+    entries: &'de [(String, Node<'de>)],
+    value: Option<&'de (String, Node<'de>)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = Fault;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Fault> {
+        let Some((entry, rest)) = self.entries.split_first() else {
+            return Ok(None);
+        };
+        self.entries = rest;
+        self.value = Some(entry);
+        let key: StrDeserializer<'_, Fault> = entry.0.as_str().into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
+        let Some((name, node)) = self.value.take() else {
+            return Err(de::Error::custom("a value was asked for before its key"));
+        };
+        seed.deserialize(Reader(node))
+            .map_err(|fault| fault.in_field(name, node.at))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self::new(Position::default(), "", reason.to_string())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, needed: &dyn Expected) -> Self {
+        Self::custom(format_args!(
+            "{} is needed, not {}",
+            Needed(needed),
+            Found(found)
+        ))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, needed: &dyn Expected) -> Self {
+        Self::invalid_type(found, needed)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(Position::default(), field, "missing")
+    }
+}
+
+/// What a type needs, in a user's words.
+struct Needed<'a>(&'a dyn Expected);
+
+impl fmt::Display for Needed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.to_string().as_str() {
+            "u16" => f.write_str("a number from 0 to 65535"),
+            "u32" => f.write_str("a number from 0 to 4294967295"),
+            "a boolean" => f.write_str("true or false"),
+            "a string" => f.write_str("a text"),
+            "a sequence" => f.write_str("a list"),
+            "a map" => f.write_str("an object"),
+            text if text.starts_with("struct ") => f.write_str("an object"),
+            text => f.write_str(text),
+        }
+    }
+}
+
+/// What there is, in a user's words.
+struct Found<'a>(Unexpected<'a>);
+
+impl fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Unexpected::Unit | Unexpected::Option => f.write_str("null"),
+            Unexpected::Bool(value) => write!(f, "{value}"),
+            Unexpected::Unsigned(value) => write!(f, "{value}"),
+            Unexpected::Signed(value) => write!(f, "{value}"),
+            Unexpected::Float(value) => write!(f, "{value}"),
+            Unexpected::Str(text) => write!(f, "the text {text:?}"),
+            Unexpected::Seq => f.write_str("a list"),
+            Unexpected::Map => f.write_str("an object"),
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::api::{EndpointSlice, Protocol, Service};
+
+    use super::super::tree;
+    use super::*;
+
+    fn read_service(text: &str) -> Result<Service, Fault> {
+        let documents = tree::read(text).unwrap();
+        read(&documents[0])
+    }
+
+    fn line(fault: &Fault) -> String {
+        format!(
+            "{}:{} {}: {}",
+            fault.at.line, fault.at.column, fault.path, fault.reason
+        )
+    }
+
+    #[test]
+    fn a_service_is_read_and_what_is_not_known_is_ignored() {
+        let service = read_service(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: web, uid: 5, labels: null}\n\
+             spec: {clusterIP: 10.0.0.1, selector: {a: b}, ports: [{port: 80, targetPort: x}]}\n",
+        );
+        let service = service.unwrap();
+        assert_eq!(service.metadata.name, "web");
+        assert_eq!(service.spec.ports[0].port, 80);
+        assert_eq!(service.spec.ports[0].protocol, Protocol::Tcp);
+    }
+
+    #[test]
+    fn a_fault_names_field_place_and_both_types() {
+        let cases = [
+            ("metadata: {}", "1:11 metadata.name: missing"),
+            ("spec: {}", "1:1 metadata: missing"),
+            (
+                "metadata:\n  name: 7",
+                "2:9 metadata.name: a text is needed, not 7",
+            ),
+            (
+                "metadata: {name: a}\nspec:\n  ports:\n  - port: http",
+                "4:11 spec.ports[0].port: a number from 0 to 65535 is needed, not the text \"http\"",
+            ),
+            (
+                "metadata: {name: a}\nspec: {ports: [{port: 1}, {port: 70000}]}",
+                "2:34 spec.ports[1].port: a number from 0 to 65535 is needed, not 70000",
+            ),
+            (
+                "metadata: {name: a}\nspec: {ports: {port: 1}}",
+                "2:15 spec.ports: a list is needed, not an object",
+            ),
+            (
+                "metadata: {name: a, labels: {x.y/z: true}}",
+                "1:37 metadata.labels[\"x.y/z\"]: a text is needed, not true",
+            ),
+            (
+                "metadata: [1]",
+                "1:11 metadata: an object is needed, not a list",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(line(&read_service(text).unwrap_err()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_slice_is_read_with_absent_conditions() {
+        let text = "metadata: {name: a}\naddressType: IPv6\nports: [{port: 80, name: null}]\n\
+                    endpoints: [{addresses: ['::1'], conditions: {ready: false}}]\n";
+        let documents = tree::read(text).unwrap();
+        let slice: EndpointSlice = read(&documents[0]).unwrap();
+        assert_eq!(slice.ports[0].name, None);
+        assert_eq!(slice.endpoints[0].conditions.ready, Some(false));
+        assert_eq!(slice.endpoints[0].conditions.serving, None);
+    }
+}

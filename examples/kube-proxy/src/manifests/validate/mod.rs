@@ -1,0 +1,119 @@
+//! What an API server would refuse, and nobody refuses before a file is read.
+//!
+//! Only what matters here is looked at.
+//! Words and addresses that the model would leave out with a warning are
+//! faults: a file is somebody's whole intent, and can be corrected.
+
+mod service;
+
+mod endpoint_slice;
+
+mod node;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use vipline_service_model::{Hazard, parse_address, parse_network};
+
+use super::fault::Fault;
+use super::object::Object;
+use super::tree::Node;
+
+/// Returns what is wrong with an object that was read from `node`.
+pub fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
+    let mut checks = Checks {
+        node,
+        faults: Vec::new(),
+    };
+    match object {
+        Object::Service(service) => service::check(service, &mut checks),
+        Object::Slice(slice) => endpoint_slice::check(slice, &mut checks),
+        Object::Node(object) => node::check_node(object, &mut checks),
+        Object::ServiceCidr(cidr) => node::check_service_cidr(cidr, &mut checks),
+    }
+    if node
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name")?.text())
+        == Some("")
+    {
+        checks.fault("metadata.name", "missing");
+    }
+    checks.faults
+}
+
+/// The faults found so far in an object.
+struct Checks<'a> {
+    node: &'a Node<'a>,
+    faults: Vec<Fault>,
+}
+
+impl Checks<'_> {
+    /// Notes a fault of a field such as `spec.ports[0].port`.
+    fn fault(&mut self, path: impl fmt::Display, reason: impl fmt::Display) {
+        let path = path.to_string();
+        let at = self.node.position(&path);
+        self.faults.push(Fault::new(at, path, reason.to_string()));
+    }
+
+    /// Checks that a word is one of those that `known` lists.
+    fn word(&mut self, path: impl fmt::Display, word: &str, known: &[&str]) {
+        if !known.contains(&word) {
+            self.fault(
+                path,
+                format_args!("{word:?} is none of {}", known.join(", ")),
+            );
+        }
+    }
+
+    /// Reads an address.
+    fn address(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
+        let address = parse_address(text);
+        if address.is_none() {
+            self.fault(path, format_args!("not an IP address: {text:?}"));
+        }
+        address
+    }
+
+    /// Reads an address that others may be sent to.
+    fn reachable(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
+        let address = self.address(&path, text)?;
+        if let Some(hazard) = Hazard::of(address) {
+            self.fault(path, format_args!("{text} is a {hazard} address"));
+            return None;
+        }
+        Some(address)
+    }
+
+    /// Checks that a text is a network.
+    fn network(&mut self, path: impl fmt::Display, text: &str) {
+        if parse_network(text.trim()).is_none() {
+            self.fault(path, format_args!("not a network: {text:?}"));
+        }
+    }
+
+    /// Checks that a number can be that of a port.
+    fn port(&mut self, path: impl fmt::Display, port: u16) {
+        if port == 0 {
+            self.fault(path, "not a port: 0");
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::parse::parse;
+
+    /// Returns the faults of one object as `FIELD: REASON`.
+    pub(in super::super) fn faults_of(text: &str) -> Vec<String> {
+        let manifest = parse(text).unwrap();
+        assert_eq!(
+            manifest.objects.len() + manifest.broken.len(),
+            1,
+            "{manifest:?}"
+        );
+        let faults = manifest.broken.into_iter().flat_map(|broken| broken.faults);
+        faults
+            .map(|fault| format!("{}: {}", fault.path, fault.reason))
+            .collect()
+    }
+}

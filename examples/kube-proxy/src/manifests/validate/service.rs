@@ -1,0 +1,282 @@
+//! Services.
+
+use std::net::IpAddr;
+
+use vipline_service_model::{Family, api};
+
+use super::Checks;
+
+/// The longest that a client may be remembered, in seconds: a day.
+const LONGEST_AFFINITY: u32 = 86_400;
+
+pub(super) fn check(service: &api::Service, checks: &mut Checks<'_>) {
+    let spec = &service.spec;
+    let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
+    checks.word("spec.type", spec.kind.as_str(), &types);
+    cluster_ips(spec, checks);
+    if spec.cluster_ip != "None" && spec.kind != api::ServiceType::ExternalName {
+        ports(&spec.ports, checks);
+    }
+    affinity(spec, checks);
+    let policies = ["Cluster", "Local"];
+    checks.word(
+        "spec.externalTrafficPolicy",
+        spec.external_traffic_policy.as_str(),
+        &policies,
+    );
+    checks.word(
+        "spec.internalTrafficPolicy",
+        spec.internal_traffic_policy.as_str(),
+        &policies,
+    );
+    for (index, text) in spec.external_ips.iter().enumerate() {
+        checks.reachable(format_args!("spec.externalIPs[{index}]"), text);
+    }
+    for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
+        checks.network(format_args!("spec.loadBalancerSourceRanges[{index}]"), text);
+    }
+    for (index, ingress) in service.status.load_balancer.ingress.iter().enumerate() {
+        let path = format!("status.loadBalancer.ingress[{index}]");
+        checks.word(
+            format_args!("{path}.ipMode"),
+            ingress.ip_mode.as_str(),
+            &["VIP", "Proxy"],
+        );
+        if !ingress.ip.is_empty() {
+            checks.reachable(format_args!("{path}.ip"), &ingress.ip);
+        }
+    }
+}
+
+fn cluster_ips(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
+    for (index, family) in spec.ip_families.iter().enumerate() {
+        let path = format_args!("spec.ipFamilies[{index}]");
+        checks.word(path, family.as_str(), &["IPv4", "IPv6"]);
+    }
+    if matches!(&*spec.cluster_ip, "" | "None") {
+        return;
+    }
+    let first = checks.reachable("spec.clusterIP", &spec.cluster_ip);
+    let mut families: Vec<Family> = Vec::new();
+    for (index, text) in spec.cluster_ips.iter().enumerate() {
+        let path = format!("spec.clusterIPs[{index}]");
+        if index == 0 && *text == spec.cluster_ip {
+            families.extend(first.map(Family::of));
+            continue;
+        }
+        let Some(address) = checks.reachable(&path, text) else {
+            continue;
+        };
+        let family = Family::of(address);
+        if index == 0 && first.is_some_and(|first| first != address) {
+            checks.fault(
+                &path,
+                format_args!("differs from spec.clusterIP, {}", spec.cluster_ip),
+            );
+        } else if families.contains(&family) {
+            checks.fault(&path, format_args!("a second {family} address"));
+        }
+        families.push(family);
+    }
+    listed_families(spec, first, checks);
+}
+
+/// Checks that the families listed are those of the addresses.
+fn listed_families(spec: &api::ServiceSpec, first: Option<IpAddr>, checks: &mut Checks<'_>) {
+    let texts = spec
+        .cluster_ips
+        .iter()
+        .map(|text| vipline_service_model::parse_address(text));
+    let addresses: Vec<_> = if spec.cluster_ips.is_empty() {
+        vec![first]
+    } else {
+        texts.collect()
+    };
+    for (index, (address, listed)) in addresses.into_iter().zip(&spec.ip_families).enumerate() {
+        let listed = match listed {
+            api::IpFamily::V4 => Family::V4,
+            api::IpFamily::V6 => Family::V6,
+            api::IpFamily::Other(_) => continue,
+        };
+        if let Some(address) = address.filter(|&address| Family::of(address) != listed) {
+            let path = format_args!("spec.ipFamilies[{index}]");
+            checks.fault(path, format_args!("{address} is no {listed} address"));
+        }
+    }
+}
+
+fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
+    if ports.is_empty() {
+        checks.fault("spec.ports", "missing");
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let path = |field| format!("spec.ports[{index}].{field}");
+        checks.word(
+            path("protocol"),
+            port.protocol.as_str(),
+            &["TCP", "UDP", "SCTP"],
+        );
+        checks.port(path("port"), port.port);
+        let earlier = ports.iter().take(index);
+        if port.name.is_empty() && ports.len() > 1 {
+            checks.fault(path("name"), "missing, though there are several ports");
+        } else if earlier.clone().any(|other| other.name == port.name) {
+            checks.fault(
+                path("name"),
+                format_args!("{:?} names another port too", port.name),
+            );
+        }
+        let same =
+            |other: &api::ServicePort| other.port == port.port && other.protocol == port.protocol;
+        if port.port != 0 && earlier.clone().any(same) {
+            let taken = format_args!(
+                "{} {} is taken by another",
+                port.protocol.as_str(),
+                port.port
+            );
+            checks.fault(path("port"), taken);
+        }
+    }
+}
+
+fn affinity(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
+    checks.word(
+        "spec.sessionAffinity",
+        spec.session_affinity.as_str(),
+        &["None", "ClientIP"],
+    );
+    let client_ip = spec
+        .session_affinity_config
+        .as_ref()
+        .and_then(|config| config.client_ip.as_ref());
+    let Some(seconds) = client_ip.and_then(|config| config.timeout_seconds) else {
+        return;
+    };
+    if seconds == 0 || seconds > LONGEST_AFFINITY {
+        checks.fault(
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
+            format_args!("{seconds} is not from 1 to {LONGEST_AFFINITY}"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::faults_of;
+
+    fn faults(spec: &str) -> Vec<String> {
+        faults_of(&format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: a}}, {spec}}}"
+        ))
+    }
+
+    #[test]
+    fn services_that_an_api_server_takes_have_no_faults() {
+        for spec in [
+            "spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}",
+            "spec: {clusterIP: 010.096.0.01, ports: [{port: 80}]}",
+            "spec: {clusterIP: None}",
+            "spec: {ports: [{port: 80}]}",
+            "spec: {type: ExternalName, externalName: example.com}",
+            "spec: {clusterIP: 'fd00::1', clusterIPs: ['fd00::1', 10.96.0.1], \
+             ipFamilies: [IPv6, IPv4], ports: [{port: 53, name: a}, {port: 53, name: b, \
+             protocol: UDP}]}",
+            "spec: {clusterIP: 10.96.0.1, sessionAffinity: ClientIP, externalIPs: [192.0.2.1], \
+             sessionAffinityConfig: {clientIP: {timeoutSeconds: 86400}}, ports: [{port: 80}]}, \
+             status: {loadBalancer: {ingress: [{hostname: x}, {ip: 192.0.2.2, ipMode: Proxy}]}}",
+        ] {
+            assert_eq!(faults(spec), [""; 0], "{spec}");
+        }
+    }
+
+    #[test]
+    fn each_field_that_an_api_server_refuses_is_a_fault() {
+        let port = "ports: [{port: 80}]";
+        for (spec, expected) in [
+            (
+                format!("type: Magic, clusterIP: 10.96.0.1, {port}"),
+                "spec.type: \"Magic\" is none of ClusterIP, NodePort, LoadBalancer, ExternalName",
+            ),
+            (
+                format!("clusterIP: web.example, {port}"),
+                "spec.clusterIP: not an IP address: \"web.example\"",
+            ),
+            (
+                format!("clusterIP: 127.0.0.1, {port}"),
+                "spec.clusterIP: 127.0.0.1 is a loopback address",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2], {port}"),
+                "spec.clusterIPs[0]: differs from spec.clusterIP, 10.96.0.1",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 10.96.0.2], {port}"),
+                "spec.clusterIPs[1]: a second IPv4 address",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, ipFamilies: [IPv6], {port}"),
+                "spec.ipFamilies[0]: 10.96.0.1 is no IPv6 address",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, ipFamilies: [IPv5], {port}"),
+                "spec.ipFamilies[0]: \"IPv5\" is none of IPv4, IPv6",
+            ),
+            ("clusterIP: 10.96.0.1".into(), "spec.ports: missing"),
+            (
+                "clusterIP: 10.96.0.1, ports: [{port: 0}]".into(),
+                "spec.ports[0].port: not a port: 0",
+            ),
+            (
+                "clusterIP: 10.96.0.1, ports: [{port: 80, protocol: ICMP}]".into(),
+                "spec.ports[0].protocol: \"ICMP\" is none of TCP, UDP, SCTP",
+            ),
+            (
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2}]".into(),
+                "spec.ports[1].name: missing, though there are several ports",
+            ),
+            (
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2, name: a}]".into(),
+                "spec.ports[1].name: \"a\" names another port too",
+            ),
+            (
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 1, name: b}]".into(),
+                "spec.ports[1].port: TCP 1 is taken by another",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, sessionAffinity: Cookie, {port}"),
+                "spec.sessionAffinity: \"Cookie\" is none of None, ClientIP",
+            ),
+            (
+                format!(
+                    "clusterIP: 10.96.0.1, sessionAffinityConfig: \
+                     {{clientIP: {{timeoutSeconds: 86401}}}}, {port}"
+                ),
+                "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not from 1 to 86400",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, externalIPs: [224.0.0.1], {port}"),
+                "spec.externalIPs[0]: 224.0.0.1 is a multicast address",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, loadBalancerSourceRanges: [10.0.0.0], {port}"),
+                "spec.loadBalancerSourceRanges[0]: not a network: \"10.0.0.0\"",
+            ),
+            (
+                format!("clusterIP: 10.96.0.1, internalTrafficPolicy: local, {port}"),
+                "spec.internalTrafficPolicy: \"local\" is none of Cluster, Local",
+            ),
+        ] {
+            assert_eq!(faults(&format!("spec: {{{spec}}}")), [expected], "{spec}");
+        }
+        let status =
+            "status: {loadBalancer: {ingress: [{ip: 10.0.0}, {ip: 192.0.2.1, ipMode: X}]}}";
+        let expected = [
+            "status.loadBalancer.ingress[0].ip: not an IP address: \"10.0.0\"",
+            "status.loadBalancer.ingress[1].ipMode: \"X\" is none of VIP, Proxy",
+        ];
+        assert_eq!(
+            faults(&format!("spec: {{clusterIP: None}}, {status}")),
+            expected
+        );
+    }
+}
