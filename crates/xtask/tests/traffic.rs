@@ -1,0 +1,418 @@
+//! Real connections through a real proxy, in a lab of network namespaces.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, str};
+
+use rustix::process::Signal;
+use testkit::generate::{Plan, service_cidr};
+use testkit::lab::{Host, Lab};
+use testkit::leftovers::Directory;
+use testkit::netns::Netns;
+use testkit::proxy::{Options, Proxy};
+use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol, Server};
+use vipline_service_model::api;
+
+/// The addresses of the Service `web`, which the backends serve.
+const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
+/// The addresses of the Service `empty`, which nobody serves.
+const EMPTY: [&str; 2] = ["10.96.0.11", "fd00:10:96::11"];
+/// Addresses of the service networks that no Service has.
+const NOBODY: [&str; 2] = ["10.96.0.99", "fd00:10:96::99"];
+const SERVICE_NETWORKS: [&str; 2] = ["10.96.0.0/16", "fd00:10:96::/112"];
+/// The ports of both Services, and those that the backends listen on.
+const PORTS: [(Protocol, u16, u16); 2] = [(Protocol::Tcp, 80, 8080), (Protocol::Udp, 53, 5353)];
+/// A port that no Service has.
+const OTHER_PORT: u16 = 81;
+/// How long a refusal may take, which is less than giving up.
+///
+/// A refusal that arrives while the kernel is still sending the first packet is
+/// lost on it; the second packet follows after a second.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long anything may take that happens soon.
+const SOON: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_thousand_connections_are_spread_over_three_endpoints_and_none_fails() {
+    let stage = Stage::new();
+    for ask in asks(Protocol::Tcp, WEB, 80) {
+        evenly(&ask.times(&stage.lab.client.netns, 1000));
+    }
+}
+
+#[test]
+fn a_thousand_datagrams_are_spread_over_three_endpoints_and_none_is_lost() {
+    let stage = Stage::new();
+    for ask in asks(Protocol::Udp, WEB, 53) {
+        evenly(&ask.times(&stage.lab.client.netns, 1000));
+    }
+}
+
+#[test]
+fn pods_and_the_node_reach_a_service_as_clients_do() {
+    let stage = Stage::new();
+    for host in [&stage.lab.pod, &stage.lab.node] {
+        for ask in web() {
+            let answers = ask.times(&host.netns, 100);
+            assert_eq!(answers.answered(), 100, "{}: {answers}", host.name);
+            assert_eq!(answers.servers.len(), 3, "{}: {answers}", host.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_fails_while_endpoints_are_replaced_under_load() {
+    let mut stage = Stage::with_backends(5);
+    let client = &stage.lab.client.netns;
+    let mut talks: Vec<Conversation> = asks(Protocol::Tcp, WEB, 80)
+        .map(|ask| talk_with(&stage.lab.client, ask, "backend-1"))
+        .into();
+    let loads: Vec<(Ask, Load)> = web()
+        .map(|ask| {
+            (
+                ask,
+                Load::start(client, ask, 3, Duration::from_millis(3)).unwrap(),
+            )
+        })
+        .collect();
+    for current in [[0, 1, 3], [0, 4, 3], [0, 4, 2], [0, 1, 2]] {
+        stage.serve(&[0, 1, 2, 3, 4]);
+        stage.write_web(&current);
+        stage.wait_until_only(&current);
+        stage.serve(&current);
+        for talk in &mut talks {
+            talk.say("an endpoint that stays keeps its connections")
+                .unwrap();
+        }
+    }
+    for (ask, load) in loads {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        assert_eq!(answers.servers.len(), 5, "{ask:?}: {answers}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_asks_its_own_service_may_reach_itself() {
+    let stage = Stage::new();
+    let backend = &stage.lab.backends[0];
+    for ask in web() {
+        let answers = ask.times(&backend.netns, 100);
+        assert_eq!(answers.answered(), 100, "{ask:?}: {answers}");
+        assert!(answers.by("backend-1") > 0, "{ask:?}: {answers}");
+        assert!(answers.by("backend-2") > 0, "{ask:?}: {answers}");
+    }
+}
+
+#[test]
+fn a_service_without_endpoints_refuses_at_once() {
+    let stage = Stage::new();
+    stage.let_the_world_answer(&PORTS.map(|(protocol, port, _)| (protocol, port)), || {
+        for (protocol, port, _) in PORTS {
+            for ask in asks(protocol, EMPTY, port) {
+                stage.is_refused(ask);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_port_that_a_service_does_not_have_is_refused_at_once() {
+    let stage = Stage::new();
+    let both = PORTS.map(|(protocol, ..)| (protocol, OTHER_PORT));
+    stage.let_the_world_answer(&both, || {
+        for (protocol, port) in both {
+            for ask in asks(protocol, WEB, port) {
+                stage.is_refused(ask);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_cluster_ip_that_no_service_has_gets_no_answer() {
+    let stage = Stage::new();
+    let both = PORTS.map(|(protocol, port, _)| (protocol, port));
+    stage.let_the_world_answer(&both, || {
+        for (protocol, port) in both {
+            for ask in asks(protocol, NOBODY, port) {
+                let ask = ask.patience(Duration::from_millis(300));
+                for host in [&stage.lab.client, &stage.lab.pod] {
+                    let kind = ask.once(&host.netns).unwrap_err().kind();
+                    assert_eq!(kind, ErrorKind::TimedOut, "{ask:?} from {}", host.name);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn endpoints_see_the_node_for_clients_from_outside_and_pods_as_they_are() {
+    let stage = Stage::new();
+    for ask in web() {
+        let family = usize::from(ask.target.is_ipv6());
+        for (host, seen) in [
+            (&stage.lab.client, Lab::GATEWAYS[family]),
+            (&stage.lab.pod, stage.lab.pod.addresses()[family]),
+        ] {
+            let answers = ask.times(&host.netns, 30);
+            assert_eq!(answers.answered(), 30, "{ask:?}: {answers}");
+            let clients: Vec<&IpAddr> = answers.clients.keys().collect();
+            assert_eq!(clients, [&seen], "{ask:?} from {}", host.name);
+        }
+    }
+}
+
+#[test]
+fn connections_go_on_when_the_proxy_is_killed_and_when_it_is_back() {
+    let mut stage = Stage::new();
+    let client = &stage.lab.client.netns;
+    let loads: Vec<Load> = web()
+        .map(|ask| Load::start(client, ask, 2, Duration::from_millis(3)).unwrap())
+        .collect();
+    let answer_more = || {
+        let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+        until("more is asked", || {
+            let asked = loads.iter().map(Load::asked);
+            asked.zip(&before).all(|(now, before)| now > before + 50)
+        });
+    };
+    answer_more();
+    stage.proxy.process().signal(Signal::KILL).unwrap();
+    answer_more();
+    stage.proxy = Proxy::start(&stage.lab, &options(&stage.folder)).unwrap();
+    stage.write_web(&[0, 1]);
+    stage.wait_until_only(&[0, 1]);
+    answer_more();
+    for load in loads {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{answers}");
+    }
+    stage.proxy.stop().unwrap();
+}
+
+/// A lab in which the proxy serves `web` and `empty`.
+struct Stage {
+    lab: Lab,
+    folder: Directory,
+    proxy: Proxy,
+    /// The servers of each backend that serves.
+    servers: BTreeMap<usize, Vec<Server>>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with_backends(3)
+    }
+
+    /// Makes a lab with that many backends, of which the first three serve.
+    fn with_backends(count: usize) -> Self {
+        let lab = Lab::with_backends(count).unwrap();
+        let folder = Directory::new().unwrap();
+        folder
+            .write("networks.yaml", &service_cidr(&SERVICE_NETWORKS))
+            .unwrap();
+        folder
+            .write("empty.yaml", &plan("empty", EMPTY).manifest())
+            .unwrap();
+        folder
+            .write("web.yaml", &web_plan(&lab, &[0, 1, 2]))
+            .unwrap();
+        let proxy = Proxy::start(&lab, &options(&folder)).unwrap();
+        let mut stage = Self {
+            lab,
+            folder,
+            proxy,
+            servers: BTreeMap::new(),
+        };
+        stage.serve(&[0, 1, 2]);
+        for ask in web() {
+            let from = &stage.lab.client.netns;
+            wait_for(&mut stage.proxy, from, ask);
+        }
+        stage
+    }
+
+    /// Lets these backends serve `web`, and no others.
+    fn serve(&mut self, backends: &[usize]) {
+        self.servers.retain(|number, _| backends.contains(number));
+        for &number in backends {
+            let host = &self.lab.backends[number];
+            let start = || {
+                let each = PORTS.iter().flat_map(|&(protocol, _, port)| {
+                    host.addresses().map(|address| (protocol, (address, port)))
+                });
+                each.map(|(protocol, at)| {
+                    Server::start(&host.netns, protocol, at.into(), &host.name)
+                })
+                .map(Result::unwrap)
+                .collect()
+            };
+            self.servers.entry(number).or_insert_with(start);
+        }
+    }
+
+    /// Lets these backends be the endpoints of `web`.
+    fn write_web(&self, backends: &[usize]) {
+        let manifest = web_plan(&self.lab, backends);
+        self.folder.write("web.yaml", &manifest).unwrap();
+    }
+
+    /// Waits until these backends are asked, and no others any more.
+    fn wait_until_only(&self, backends: &[usize]) {
+        for ask in web() {
+            until("the endpoints are replaced", || {
+                let answers = ask.times(&self.lab.pod.netns, 30);
+                let mut names: Vec<String> = backends
+                    .iter()
+                    .map(|number| self.lab.backends[*number].name.clone())
+                    .collect();
+                names.sort();
+                answers.servers.into_keys().eq(names)
+            });
+        }
+    }
+
+    fn is_refused(&self, ask: Ask) {
+        // To a datagram of its own the node's kernel says EPERM instead.
+        let node = (ask.protocol == Protocol::Tcp).then_some(&self.lab.node);
+        for host in [&self.lab.client, &self.lab.pod].into_iter().chain(node) {
+            let start = Instant::now();
+            let result = ask.once(&host.netns);
+            let kind = result.map_err(|error| error.kind());
+            assert_eq!(
+                kind,
+                Err(ErrorKind::ConnectionRefused),
+                "{ask:?} from {}",
+                host.name
+            );
+            assert!(start.elapsed() < AT_ONCE, "{ask:?} from {}", host.name);
+        }
+    }
+
+    /// Answers whatever reaches the world at these ports, during `work`.
+    fn let_the_world_answer(&self, ports: &[(Protocol, u16)], work: impl FnOnce()) {
+        let world = &self.lab.world;
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let mut servers = Vec::new();
+        for &(protocol, port) in ports {
+            for address in any {
+                let at = SocketAddr::new(address, port);
+                servers.extend(Server::start(&world.netns, protocol, at, "world"));
+            }
+        }
+        work();
+        assert!(servers.len() >= ports.len());
+    }
+}
+
+fn options(folder: &Directory) -> Options {
+    Options::new(program(), "nftables", folder.path())
+}
+
+fn web_plan(lab: &Lab, backends: &[usize]) -> String {
+    let mut plan = plan("web", WEB);
+    for number in backends {
+        for address in lab.backends[*number].addresses() {
+            plan = plan.endpoint(address, Proxy::NODE);
+        }
+    }
+    plan.manifest()
+}
+
+fn plan(name: &str, addresses: [&str; 2]) -> Plan {
+    let plan = Plan::new(name)
+        .at(addresses[0].parse().unwrap())
+        .at(addresses[1].parse().unwrap());
+    PORTS.iter().fold(plan, |plan, &(protocol, port, target)| {
+        let protocol = match protocol {
+            Protocol::Tcp => api::Protocol::Tcp,
+            Protocol::Udp => api::Protocol::Udp,
+        };
+        plan.port(protocol, port, target)
+    })
+}
+
+/// Asks `web` in both protocols and families.
+fn web() -> impl Iterator<Item = Ask> {
+    PORTS
+        .into_iter()
+        .flat_map(|(protocol, port, _)| asks(protocol, WEB, port))
+}
+
+fn asks(protocol: Protocol, addresses: [&str; 2], port: u16) -> [Ask; 2] {
+    addresses.map(|address| {
+        let address: IpAddr = address.parse().unwrap();
+        Ask::new(protocol, (address, port).into())
+    })
+}
+
+fn evenly(answers: &Answers) {
+    assert!(answers.failures.is_empty(), "{answers}");
+    for server in ["backend-1", "backend-2", "backend-3"] {
+        let share = answers.share(server);
+        assert!(
+            (0.25..=0.42).contains(&share),
+            "{server} {share}: {answers}"
+        );
+    }
+    assert_eq!(answers.answered(), 1000);
+}
+
+/// Opens a connection that a certain server answers.
+fn talk_with(from: &Host, ask: Ask, server: &str) -> Conversation {
+    (0..200)
+        .map(|_| Conversation::open(&from.netns, ask).unwrap())
+        .find(|talk| talk.server() == server)
+        .unwrap()
+}
+
+fn wait_for(proxy: &mut Proxy, from: &Netns, ask: Ask) {
+    if let Err(error) = proxy.wait_for(from, ask, SOON) {
+        panic!("{error}");
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Returns the program to test; builds it unless told where it is.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        if let Some(program) = env::var_os("KUBE_PROXY") {
+            return program.into();
+        }
+        let output = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--package",
+                "kube-proxy",
+                "--message-format",
+                "json",
+            ])
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "kube-proxy does not build");
+        str::from_utf8(&output.stdout)
+            .unwrap()
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
+            .expect("cargo tells where the program is")
+    })
+}
