@@ -1,0 +1,121 @@
+//! What rules depend on besides Services, for one family.
+
+use ipnet::IpNet;
+use vipline_service_model::{Family, LocalTraffic, NodeView};
+
+use crate::{Config, Mark};
+
+/// The longest name of an interface in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
+const MAX_INTERFACE_NAME: usize = 15;
+
+/// What rules depend on besides Services, for one family.
+///
+/// It changes when the node or the ServiceCIDRs do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Context {
+    /// The family.
+    pub family: Family,
+    /// The packet mark that says: give this flow the node's address.
+    pub masquerade_mark: Mark,
+    /// Whether all traffic to cluster IPs gets the node's address.
+    pub masquerade_all: bool,
+    /// How traffic of pods is told from other; `None`: it is not.
+    ///
+    /// Invariant: a network is of the family, an interface could exist.
+    pub local: Option<LocalTraffic>,
+    /// The networks that cluster IPs are taken from.
+    ///
+    /// Invariant: of the family, sorted, no two overlap.
+    pub service_cidrs: Vec<IpNet>,
+}
+
+impl Context {
+    /// Puts together what is known for a family.
+    ///
+    /// Of `service_cidrs` those of the family count.
+    pub fn new(
+        config: &Config,
+        node: &NodeView,
+        service_cidrs: impl IntoIterator<Item = IpNet>,
+        family: Family,
+    ) -> Self {
+        let local = config.detect_local.detector(family, node);
+        Self {
+            family,
+            masquerade_mark: config.masquerade_mark,
+            masquerade_all: config.masquerade_all,
+            local: local.filter(could_exist),
+            service_cidrs: disjoint(service_cidrs, family),
+        }
+    }
+}
+
+/// Tells whether traffic like that can be: no interface has a name too long.
+fn could_exist(local: &LocalTraffic) -> bool {
+    match local {
+        LocalTraffic::Cidr(_) => true,
+        LocalTraffic::Interface(name) | LocalTraffic::InterfacePrefix(name) => {
+            name.len() <= MAX_INTERFACE_NAME
+        }
+    }
+}
+
+/// Returns the same addresses in sorted networks that do not overlap.
+fn disjoint(networks: impl IntoIterator<Item = IpNet>, family: Family) -> Vec<IpNet> {
+    let own: Vec<_> = networks
+        .into_iter()
+        .filter(|&network| Family::of_network(network) == family)
+        .map(|network| network.trunc())
+        .collect();
+    let mut disjoint = IpNet::aggregate(&own);
+    disjoint.sort_unstable();
+    disjoint
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::DetectLocal;
+
+    use super::*;
+
+    fn net(text: &str) -> IpNet {
+        text.parse().unwrap()
+    }
+
+    fn context(config: &Config, cidrs: &[&str], family: Family) -> Context {
+        let cidrs = cidrs.iter().map(|text| net(text));
+        Context::new(config, &NodeView::new("n1"), cidrs, family)
+    }
+
+    #[test]
+    fn networks_of_a_family_are_sorted_and_do_not_overlap() {
+        let cidrs = [
+            "10.97.0.0/16",
+            "10.96.128.0/17",
+            "fd00:1::/112",
+            "10.96.0.0/16",
+        ];
+        let config = Config::default();
+        let v4 = context(&config, &cidrs, Family::V4);
+        assert_eq!(v4.service_cidrs, [net("10.96.0.0/15")]);
+        let v6 = context(&config, &cidrs, Family::V6);
+        assert_eq!(v6.service_cidrs, [net("fd00:1::/112")]);
+    }
+
+    #[test]
+    fn an_interface_that_cannot_exist_tells_nothing_apart() {
+        for (name, expected) in [("fifteen-letters", true), ("sixteen-letters!", false)] {
+            for detect_local in [
+                DetectLocal::Interface(name.into()),
+                DetectLocal::InterfacePrefix(name.into()),
+            ] {
+                let config = Config {
+                    detect_local,
+                    ..Config::default()
+                };
+                let context = context(&config, &[], Family::V4);
+                assert_eq!(context.local.is_some(), expected, "{config:?}");
+            }
+        }
+    }
+}

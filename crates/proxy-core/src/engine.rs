@@ -1,0 +1,201 @@
+//! Events in, kernels programmed.
+
+use std::time::Duration;
+
+use vipline_reconcile::{Kernel, Keyed};
+use vipline_service_model::{self as service_model, Event, Family, Store, Warning};
+
+use crate::driver::{Drive, Driver, Replan, plan_changes};
+use crate::report::Done;
+use crate::{Config, Context, Difference, Due, Error, Planner, Report, Schedule};
+
+/// Takes in what happens to Services and keeps the kernel's rules in step.
+///
+/// The engine reads no clock: times are counted from any fixed point that the
+/// caller likes, and never go back.
+pub struct Engine {
+    config: Config,
+    store: Store,
+    schedule: Schedule,
+    drivers: Vec<Box<dyn Drive>>,
+}
+
+impl Engine {
+    /// Opens the kernel of the configuration's mode in each of its families.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says when it is opened; nothing is written to it.
+    pub fn open(config: Config) -> Result<Self, Error> {
+        let families = config.families.iter();
+        let drivers = families
+            .map(|&family| config.mode.open(family))
+            .collect::<Result<_, _>>()?;
+        Ok(Self::new(config, drivers))
+    }
+
+    /// Returns an engine that only plans: it needs no privilege.
+    ///
+    /// Its syncs and differences fail with [`Error::NoKernel`].
+    pub fn plan_only(config: Config) -> Self {
+        let families = config.families.iter();
+        let drivers = families.map(|&family| config.mode.plan(family)).collect();
+        Self::new(config, drivers)
+    }
+
+    /// Returns an engine with a mode and kernels of the caller's own.
+    ///
+    /// With [`Memory`](vipline_reconcile::Memory) for a kernel it shows what a
+    /// real one would have been told.
+    pub fn with_kernels<P, K>(config: Config, mut kernel: impl FnMut(Family) -> K) -> Self
+    where
+        P: Planner + 'static,
+        P::Object: Send,
+        <P::Object as Keyed>::Key: Send,
+        K: Kernel<Object = P::Object> + Send + 'static,
+        Error: From<K::Error>,
+    {
+        let families = config.families.iter();
+        let drivers = families
+            .map(|&family| -> Box<dyn Drive> {
+                Box::new(Driver::<P, K>::new(family, kernel(family)))
+            })
+            .collect();
+        Self::new(config, drivers)
+    }
+
+    fn new(config: Config, drivers: Vec<Box<dyn Drive>>) -> Self {
+        let store = Store::new(service_model::Config {
+            node_name: config.node_name.clone(),
+            external_ips: config.external_ips,
+            started: config.started,
+        });
+        Self {
+            schedule: Schedule::new(config.intervals),
+            config,
+            store,
+            drivers,
+        }
+    }
+
+    /// Takes in an event and returns what is odd about its object.
+    ///
+    /// Nothing is planned or written before the next [`poll`](Self::poll).
+    pub fn apply(&mut self, event: Event) -> Vec<Warning> {
+        let concerns_base = matches!(
+            event,
+            Event::NodeApplied(_)
+                | Event::ServiceCidrApplied(_)
+                | Event::ServiceCidrDeleted(_)
+                | Event::Synced
+        );
+        let warnings = self.store.apply(event);
+        if concerns_base || self.store.is_dirty() {
+            self.schedule.request();
+        }
+        warnings
+    }
+
+    /// Syncs all families if that is due, and tells what was done.
+    ///
+    /// Nothing is due before [`Event::Synced`].
+    /// A family that fails does not keep the others from their sync.
+    pub fn poll(&mut self, now: Duration) -> Option<Report> {
+        if !self.store.is_synced() {
+            return None;
+        }
+        let due = self.schedule.poll(now)?;
+        if due == Due::Timer {
+            self.forget();
+        }
+        let ports = self.plan();
+        let families = self.drivers.iter_mut().map(|driver| Done {
+            family: driver.family(),
+            outcome: driver.reconcile(),
+        });
+        let report = Report {
+            due,
+            ports,
+            families: families.collect(),
+        };
+        if report.is_success() {
+            self.schedule.succeeded();
+        } else {
+            self.schedule.failed();
+        }
+        Some(report)
+    }
+
+    /// Returns the time of the next poll that matters; it may have passed.
+    ///
+    /// `None`: an event comes first.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        if self.store.is_synced() {
+            self.schedule.next_deadline()
+        } else {
+            None
+        }
+    }
+
+    /// Asks for a sync that compares the kernel with the plan.
+    ///
+    /// To be called when somebody else changed the kernel's state.
+    pub fn distrust(&mut self) {
+        self.forget();
+        self.schedule.request();
+    }
+
+    /// Returns what a sync would change now in all families; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to being dumped.
+    pub fn difference(&mut self) -> Result<Difference, Error> {
+        self.plan();
+        let mut sum = Difference::default();
+        for driver in &mut self.drivers {
+            let difference = driver.difference()?;
+            sum.edits += difference.edits;
+            sum.script += &difference.script;
+        }
+        Ok(sum)
+    }
+
+    /// Returns the plan for all families, as the mode's native tool loads it.
+    ///
+    /// Equal objects give equal text, whatever the order of events was.
+    pub fn desired(&mut self) -> String {
+        self.plan();
+        self.drivers.iter().map(|driver| driver.desired()).collect()
+    }
+
+    /// Returns what is known of Services, endpoints and the node.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn forget(&mut self) {
+        for driver in &mut self.drivers {
+            driver.forget();
+        }
+    }
+
+    /// Plans what changed, and returns how many service ports that were.
+    fn plan(&mut self) -> usize {
+        let node = self.store.node();
+        let changes = self.store.resolve(&node);
+        for driver in &mut self.drivers {
+            let family = driver.family();
+            let service_cidrs = self.store.service_cidrs(family);
+            let cx = Context::new(&self.config, &node, service_cidrs, family);
+            let replan = driver.enter(cx);
+            plan_changes(&mut **driver, &changes);
+            if replan == Replan::All {
+                for port in self.store.ports().filter(|port| port.family == family) {
+                    driver.plan(port);
+                }
+            }
+        }
+        changes.len()
+    }
+}

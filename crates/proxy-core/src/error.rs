@@ -1,0 +1,25 @@
+//! What can go wrong between the engine and the kernel.
+
+use vipline_reconcile::Refused;
+
+/// What can go wrong between the engine and the kernel, or its configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel in memory refused, as only tests make it do.
+    #[error("the kernel in memory {0}")]
+    Memory(#[from] Refused),
+    /// The engine was made without a kernel.
+    #[error("there is no kernel: the engine only plans")]
+    NoKernel,
+    /// A packet mark has 32 bits, counted from 0.
+    #[error("a packet mark has no bit {0}")]
+    NoSuchBit(u8),
+    /// There is no mode of that name, or it is not built in.
+    #[error("no proxy mode {0:?}; built in: {names}", names = crate::Mode::names())]
+    NoSuchMode(Box<str>),
+    /// nf_tables refused, or could not be talked to.
+    #[cfg(feature = "nftables")]
+    #[error(transparent)]
+    Nftables(#[from] vipline_nftables::Error),
+}

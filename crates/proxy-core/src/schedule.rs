@@ -1,0 +1,238 @@
+//! When to sync: at once, but not too often, and again after a failure.
+
+use std::time::Duration;
+
+/// How far apart syncs are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Intervals {
+    /// The pause after a sync before the next may begin.
+    pub min: Duration,
+    /// When a failed sync is tried again, though never before `min`.
+    pub retry: Duration,
+    /// When the kernel is compared with the plan although nothing changed.
+    pub max: Duration,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self {
+            min: Duration::from_secs(1),
+            retry: Duration::from_secs(30),
+            max: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+/// Why a sync is due.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Due {
+    /// Something changed.
+    Change,
+    /// The last sync failed.
+    Retry,
+    /// The maximal interval is over.
+    Timer,
+}
+
+/// Decides when to sync; times are counted from any fixed point.
+///
+/// A schedule reads no clock: it learns the time from [`poll`](Self::poll) and
+/// counts the pause after a sync from the first poll that follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    intervals: Intervals,
+    requested: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// A sync ended, and nobody has said yet what time it is.
+    Ended { next: Due },
+    /// The next sync may begin at `earliest` and must at `latest`, for `next`.
+    Waiting { earliest: Duration, latest: Duration, next: Due },
+}
+
+impl Schedule {
+    /// Returns a schedule whose first sync is due at the first request.
+    pub fn new(intervals: Intervals) -> Self {
+        let state = State::Waiting {
+            earliest: Duration::ZERO,
+            latest: Duration::MAX,
+            next: Due::Timer,
+        };
+        Self { intervals, requested: false, state }
+    }
+
+    /// Asks for a sync as soon as one may begin; asking twice is asking once.
+    pub fn request(&mut self) {
+        self.requested = true;
+    }
+
+    /// Tells whether a sync is due now, and why.
+    ///
+    /// The sync that follows answers all requests made before.
+    pub fn poll(&mut self, now: Duration) -> Option<Due> {
+        let State::Waiting { earliest, latest, next } = self.started(now) else {
+            return None;
+        };
+        if now < earliest || !(self.requested || now >= latest) {
+            return None;
+        }
+        self.requested = false;
+        Some(if now >= latest { next } else { Due::Change })
+    }
+
+    /// Returns the time of the next poll that matters; it may have passed.
+    ///
+    /// `None`: a request comes first.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match self.state {
+            State::Ended { .. } => Some(Duration::ZERO),
+            State::Waiting { earliest, .. } if self.requested => Some(earliest),
+            State::Waiting { latest, .. } if latest == Duration::MAX => None,
+            State::Waiting { latest, .. } => Some(latest),
+        }
+    }
+
+    /// Takes note that a sync was done.
+    pub fn succeeded(&mut self) {
+        self.ended(Due::Timer);
+    }
+
+    /// Takes note that a sync was tried in vain.
+    pub fn failed(&mut self) {
+        self.ended(Due::Retry);
+    }
+
+    fn ended(&mut self, next: Due) {
+        self.state = State::Ended { next };
+    }
+
+    /// Starts the intervals when a sync has ended.
+    fn started(&mut self, now: Duration) -> State {
+        let Intervals { min, retry, max } = self.intervals;
+        if let State::Ended { next } = self.state {
+            let longest = if next == Due::Retry { retry.min(max) } else { max };
+            let earliest = now.saturating_add(min);
+            let latest = now.saturating_add(longest).max(earliest);
+            self.state = State::Waiting { earliest, latest, next };
+        }
+        self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn schedule() -> Schedule {
+        Schedule::new(Intervals { min: secs(1), retry: secs(30), max: secs(3600) })
+    }
+
+    /// A schedule that synced for the first time at 100 s.
+    fn synced(outcome: fn(&mut Schedule)) -> Schedule {
+        let mut schedule = schedule();
+        schedule.request();
+        assert_eq!(schedule.poll(secs(100)), Some(Due::Change));
+        outcome(&mut schedule);
+        assert_eq!(schedule.next_deadline(), Some(Duration::ZERO));
+        assert_eq!(schedule.poll(secs(100)), None);
+        schedule
+    }
+
+    #[test]
+    fn nothing_is_due_before_the_first_request_and_then_at_once() {
+        let mut schedule = schedule();
+        assert_eq!(schedule.next_deadline(), None);
+        assert_eq!(schedule.poll(secs(1_000_000)), None);
+        schedule.request();
+        assert_eq!(schedule.next_deadline(), Some(Duration::ZERO));
+        assert_eq!(schedule.poll(Duration::ZERO), Some(Due::Change));
+    }
+
+    #[test]
+    fn a_request_within_the_pause_waits_for_its_end() {
+        let mut schedule = synced(Schedule::succeeded);
+        schedule.request();
+        schedule.request();
+        assert_eq!(schedule.next_deadline(), Some(secs(101)));
+        assert_eq!(schedule.poll(Duration::from_millis(100_999)), None);
+        assert_eq!(schedule.poll(secs(101)), Some(Due::Change));
+        schedule.succeeded();
+        assert_eq!(schedule.poll(secs(101)), None);
+        assert_eq!(schedule.poll(secs(102)), None, "two requests are one sync");
+    }
+
+    #[test]
+    fn the_pause_counts_from_the_end_of_a_sync() {
+        let mut schedule = schedule();
+        schedule.request();
+        assert_eq!(schedule.poll(secs(100)), Some(Due::Change));
+        schedule.succeeded();
+        schedule.request();
+        assert_eq!(schedule.poll(secs(107)), None, "the sync took seven seconds");
+        assert_eq!(schedule.next_deadline(), Some(secs(108)));
+    }
+
+    #[test]
+    fn without_requests_the_timer_is_due_once_an_interval() {
+        let mut schedule = synced(Schedule::succeeded);
+        assert_eq!(schedule.next_deadline(), Some(secs(3700)));
+        assert_eq!(schedule.poll(secs(3699)), None);
+        assert_eq!(schedule.poll(secs(3700)), Some(Due::Timer));
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_and_a_success_ends_that() {
+        let mut schedule = synced(Schedule::failed);
+        assert_eq!(schedule.next_deadline(), Some(secs(130)));
+        assert_eq!(schedule.poll(secs(129)), None);
+        assert_eq!(schedule.poll(secs(130)), Some(Due::Retry));
+        schedule.failed();
+        assert_eq!(schedule.poll(secs(130)), None);
+        schedule.request();
+        assert_eq!(schedule.poll(secs(131)), Some(Due::Change));
+        schedule.succeeded();
+        assert_eq!(schedule.poll(secs(131)), None);
+        assert_eq!(schedule.next_deadline(), Some(secs(131 + 3600)));
+    }
+
+    #[test]
+    fn a_retry_never_comes_before_the_pause_is_over() {
+        let mut schedule =
+            Schedule::new(Intervals { min: secs(10), retry: secs(2), max: secs(3600) });
+        schedule.request();
+        assert_eq!(schedule.poll(secs(0)), Some(Due::Change));
+        schedule.failed();
+        assert_eq!(schedule.poll(secs(0)), None);
+        assert_eq!(schedule.next_deadline(), Some(secs(10)));
+        assert_eq!(schedule.poll(secs(10)), Some(Due::Retry));
+    }
+
+    #[test]
+    fn without_a_pause_every_request_is_due_at_once() {
+        let mut schedule =
+            Schedule::new(Intervals { min: secs(0), retry: secs(2), max: secs(3600) });
+        for second in 0..3 {
+            schedule.request();
+            assert_eq!(schedule.poll(secs(second)), Some(Due::Change));
+            schedule.succeeded();
+        }
+    }
+
+    #[test]
+    fn an_endless_interval_has_no_deadline() {
+        let mut schedule =
+            Schedule::new(Intervals { min: secs(1), retry: Duration::MAX, max: Duration::MAX });
+        schedule.request();
+        assert_eq!(schedule.poll(secs(5)), Some(Due::Change));
+        schedule.succeeded();
+        assert_eq!(schedule.poll(secs(5)), None);
+        assert_eq!(schedule.next_deadline(), None);
+    }
+}
