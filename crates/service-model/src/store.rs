@@ -433,3 +433,6 @@ fn health_check(entry: &Entry, node: &NodeView) -> Option<HealthCheck> {
         local_ready,
     })
 }
+
+#[cfg(test)]
+mod tests;

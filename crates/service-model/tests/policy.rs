@@ -202,7 +202,7 @@ fn last_numbers(endpoints: &[Endpoint]) -> Vec<u8> {
 }
 
 fn port(store: &Store) -> &ServicePort {
-    store.ports().next().unwrap()
+    store.ports().next().expect("the Service has a port")
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn services_that_are_not_ours_give_nothing_and_no_warning() {
 
 #[test]
 fn a_cluster_ip_is_found_by_family() {
-    let cases: [(&str, &[&str], &[&str], Option<&str>, Option<&str>); 9] = [
+    type Texts = &'static [&'static str];
+    type Found = Option<&'static str>;
+    let cases: [(&str, Texts, Texts, Found, Found); 9] = [
         ("10.0.0.1", &[], &[], Some("10.0.0.1"), None),
         ("fd00::1", &[], &[], None, Some("fd00::1")),
         ("010.000.0.001", &[], &[], Some("10.0.0.1"), None),

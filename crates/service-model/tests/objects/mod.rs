@@ -60,7 +60,7 @@ pub(crate) fn endpoint_port(name: &str, protocol: &str, port: u16) -> api::Endpo
 pub(crate) fn endpoint(words: &str) -> api::Endpoint {
     let mut words = words.split(' ');
     let mut endpoint = api::Endpoint {
-        addresses: vec![words.next().unwrap().into()],
+        addresses: vec![words.next().expect("an address comes first").into()],
         ..api::Endpoint::default()
     };
     for word in words {
@@ -123,7 +123,7 @@ pub(crate) fn ports(store: &mut Store, family: Family) -> Vec<Arc<ServicePort>> 
 pub(crate) fn only_port(store: &mut Store) -> Arc<ServicePort> {
     let ports = ports(store, Family::V4);
     assert_eq!(ports.len(), 1, "{ports:?}");
-    ports.into_iter().next().unwrap()
+    ports.into_iter().next().expect("there is one")
 }
 
 /// Shows changes as one line each.

@@ -1,0 +1,100 @@
+//! A store keeps no more than there is.
+
+use super::*;
+use crate::arbitrary::{Dice, NODE};
+
+/// Fails unless the store is as if it had never seen an object.
+fn assert_forgot_all(store: &Store) {
+    assert!(store.entries.is_empty(), "{:?}", store.entries);
+    assert!(store.owners.is_empty(), "{:?}", store.owners);
+    assert!(store.dirty.is_empty(), "{:?}", store.dirty);
+    assert!(store.former.is_empty(), "{:?}", store.former);
+    assert!(store.health_checks.is_empty(), "{:?}", store.health_checks);
+    assert!(store.service_cidrs.is_empty(), "{:?}", store.service_cidrs);
+    assert_eq!(store.without_local, BothFamilies::default());
+}
+
+#[test]
+fn nothing_is_left_of_objects_that_are_gone() {
+    for seed in 0..500 {
+        let mut dice = Dice::from_seed(seed);
+        let mut store = Store::new(Config::new(NODE));
+        let mut deletions = Vec::new();
+        for _ in 0..60 {
+            let event = dice.event();
+            match &event {
+                Event::ServiceApplied(service) => {
+                    deletions.push(Event::ServiceDeleted(service.metadata.object_name()));
+                }
+                Event::SliceApplied(slice) => {
+                    deletions.push(Event::SliceDeleted(slice.metadata.object_name()));
+                }
+                Event::ServiceCidrApplied(cidr) => {
+                    let name = cidr.metadata.name.as_str().into();
+                    deletions.push(Event::ServiceCidrDeleted(name));
+                }
+                _ => {}
+            }
+            store.apply(event);
+            match dice.roll(8) {
+                0 => drop(store.apply(Event::Synced)),
+                1 => drop(store.resolve(&store.node())),
+                _ => {}
+            }
+        }
+        store.apply(Event::Synced);
+        if dice.once_in(2) {
+            store.resolve(&store.node());
+        }
+        for deletion in deletions {
+            store.apply(deletion);
+        }
+        store.resolve(&store.node());
+        assert_forgot_all(&store);
+    }
+}
+
+#[test]
+fn what_comes_and_goes_before_all_is_seen_leaves_nothing() {
+    let mut store = Store::new(Config::new(NODE));
+    for number in 0..1_000 {
+        let service = api::Service {
+            metadata: api::ObjectMeta::named("default", format!("web-{number}")),
+            spec: api::ServiceSpec {
+                cluster_ip: "10.96.0.10".into(),
+                ..api::ServiceSpec::default()
+            },
+            ..api::Service::default()
+        };
+        let name = service.metadata.object_name();
+        store.apply(service.into());
+        store.apply(Event::ServiceDeleted(name));
+    }
+    assert_forgot_all(&store);
+}
+
+#[test]
+fn trigger_times_of_a_service_are_bounded() {
+    let mut store = Store::new(Config::new(NODE));
+    let mut slice = api::EndpointSlice {
+        metadata: api::ObjectMeta::named("default", "web-1"),
+        endpoints: vec![api::Endpoint::default()],
+        ..api::EndpointSlice::default()
+    };
+    let label = api::EndpointSlice::SERVICE_NAME_LABEL.to_owned();
+    slice.metadata.labels.insert(label, "web".into());
+    let time = "2026-01-01T00:00:00Z".to_owned();
+    slice
+        .metadata
+        .annotations
+        .insert(TRIGGER_ANNOTATION.into(), time);
+    for number in 0..1_000 {
+        slice.endpoints = vec![api::Endpoint {
+            addresses: vec![format!("10.0.{}.{}", number / 256, number % 256)],
+            ..api::Endpoint::default()
+        }];
+        store.apply(slice.clone().into());
+    }
+    let entry = store.entries.values().next().unwrap();
+    assert_eq!(entry.triggers.len(), MAX_TRIGGERS);
+}
