@@ -1,7 +1,7 @@
 //! What outlives a namespace: processes started, directories made.
 //!
-//! Both go when their value is dropped, a panic included; a program that is
-//! interrupted calls [`remove_all`].
+//! Both go when their value is dropped, a panic included, and when the program
+//! is told to end by Ctrl-C or its like.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -9,12 +9,14 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, mem};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::netns::Netns;
 
@@ -23,27 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 static LEFTOVERS: Mutex<BTreeMap<usize, Leftover>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+static SIGNALS: Once = Once::new();
 
 #[derive(Debug)]
 enum Leftover {
     Process(OwnedFd),
     Directory(PathBuf),
-}
-
-/// Kills every process and removes every directory that still exist.
-///
-/// For a program about to end by a signal: their values are of no use after.
-pub fn remove_all() {
-    for (_, leftover) in std::mem::take(&mut *leftovers()) {
-        match leftover {
-            Leftover::Process(process) => {
-                let _ = pidfd_send_signal(process, Signal::KILL);
-            }
-            Leftover::Directory(path) => {
-                let _ = fs::remove_dir_all(path);
-            }
-        }
-    }
 }
 
 /// A process in a namespace, killed when dropped.
@@ -71,8 +58,8 @@ impl Process {
         leftovers().insert(id, Leftover::Process(pidfd_open(pid, PidfdFlags::empty())?));
         let output = Arc::new(Mutex::new(String::new()));
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            keep(stdout, &output);
-            keep(stderr, &output);
+            listen(stdout, &output);
+            listen(stderr, &output);
         }
         Ok(Self { id, child, output })
     }
@@ -149,10 +136,10 @@ impl Directory {
     ///
     /// What the kernel says to making it.
     pub fn new() -> io::Result<Self> {
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = next_id();
         let path = env::temp_dir().join(format!("vipline-{}-{id}", process::id()));
         fs::create_dir(&path)?;
-        leftovers().insert(id, Leftover::Directory(path.clone()));
+        keep_in_mind(id, Leftover::Directory(path.clone()))?;
         Ok(Self { id, path })
     }
 
@@ -180,6 +167,42 @@ impl Drop for Directory {
     }
 }
 
+fn next_id() -> usize {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn keep_in_mind(id: usize, leftover: Leftover) -> io::Result<()> {
+    let mut watched = Ok(());
+    SIGNALS.call_once(|| watched = remove_all_when_signaled());
+    leftovers().insert(id, leftover);
+    watched
+}
+
+/// Waits on a thread for a signal to end, removes everything, and ends.
+fn remove_all_when_signaled() -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            remove_all();
+            process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+fn remove_all() {
+    for (_, leftover) in mem::take(&mut *leftovers()) {
+        match leftover {
+            Leftover::Process(process) => {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+            Leftover::Directory(path) => {
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+    }
+}
+
 fn leftovers() -> MutexGuard<'static, BTreeMap<usize, Leftover>> {
     unpoisoned(&LEFTOVERS)
 }
@@ -190,7 +213,7 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Reads a pipe until nobody can write to it any more.
-fn keep(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+fn listen(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
     let output = Arc::clone(output);
     thread::spawn(move || {
         let mut buffer = [0; 4096];
@@ -250,5 +273,57 @@ mod tests {
         assert!(panicked.is_err());
         let (pid, path) = seen.lock().unwrap().take().unwrap();
         assert!(!exists(pid) && !path.exists());
+    }
+
+    #[test]
+    fn a_signal_takes_processes_and_directories_with_it() {
+        let Some(folder) = env::var_os("LEFTOVERS_OF_A_CHILD") else {
+            return interrupt_a_child();
+        };
+        let netns = Netns::new().unwrap();
+        let directory = Directory::new().unwrap();
+        let process = Process::start(&netns, Command::new("sleep").arg("60")).unwrap();
+        let words = format!("{} {}", process.pid(), directory.path().display());
+        let draft = Path::new(&folder).join("draft");
+        fs::write(&draft, words).unwrap();
+        fs::rename(&draft, Path::new(&folder).join("words")).unwrap();
+        thread::sleep(PATIENCE);
+    }
+
+    /// Runs the test above in a process of its own, and sends it a signal.
+    fn interrupt_a_child() {
+        let folder = Directory::new().unwrap();
+        let name = "leftovers::tests::a_signal_takes_processes_and_directories_with_it";
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--exact", name]);
+        child.env("LEFTOVERS_OF_A_CHILD", folder.path());
+        let mut child = Process::start(&Netns::new().unwrap(), &mut child).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let words = loop {
+            assert!(Instant::now() < deadline, "{}", child.output());
+            match fs::read_to_string(folder.path().join("words")) {
+                Ok(words) => break words,
+                Err(_) => thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let (pid, path) = words.split_once(' ').unwrap();
+        let pid: u32 = pid.parse().unwrap();
+        assert!(exists(pid) && Path::new(path).exists());
+        child.signal(Signal::INT).unwrap();
+        while child.ended().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "{}", child.output());
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(child.ended().unwrap().unwrap().code(), Some(130));
+        assert!(!Path::new(path).exists());
+        while is_running(pid) {
+            assert!(Instant::now() < deadline, "{pid} is still there");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether a process is there and no zombie that nobody waits for.
+    fn is_running(pid: u32) -> bool {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 }

@@ -16,6 +16,9 @@ const INPUT_TIMEOUT: &str = "-timeout=10";
 /// Megabytes of memory that are a finding.
 const INPUT_MEMORY: &str = "-rss_limit_mb=2048";
 
+/// Says nothing but findings and the sums at the end.
+const QUIET: &str = "-verbosity=0";
+
 /// Runs the task.
 pub(crate) fn run(seconds: u64) -> Result<()> {
     let mut all = Steps::new();
@@ -59,6 +62,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
                 "--",
                 "-runs=0",
                 INPUT_TIMEOUT,
+                QUIET,
             ]))?;
         }
         Ok(())
@@ -80,6 +84,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
                 &time,
                 INPUT_TIMEOUT,
                 INPUT_MEMORY,
+                QUIET,
                 "-print_final_stats=1",
             ]))?;
         }

@@ -24,8 +24,6 @@ mod cargo;
 
 mod tools;
 
-mod interrupt;
-
 /// Tasks of the Vipline workspace.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", disable_help_subcommand = true)]

@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 use crate::cargo::{cargo, execute};
 
 /// The version of cargo-fuzz that the fuzz targets are built with.
-const CARGO_FUZZ: &str = "0.13.1";
+const CARGO_FUZZ: &str = "0.13.2";
 
 /// A program, and the Debian package it comes in.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 
 use crate::cargo::{cargo, execute, metadata, root};
-use crate::interrupt::clean_up_when_interrupted;
 
 mod manifests;
 
@@ -40,7 +39,6 @@ enum Shown {
 pub(crate) fn run() -> Result<()> {
     let program = build()?;
     become_root().context("a lab needs network namespaces")?;
-    clean_up_when_interrupted()?;
     let manifests = root().join("examples/kube-proxy/demo");
     let mut table = Table::default();
     for (name, shown) in MODES {
