@@ -1,1 +1,50 @@
 //! nf_tables objects, expressions and atomic transactions over netlink.
+#![forbid(unsafe_code)]
+
+mod name;
+
+mod family;
+
+mod bytes;
+
+mod datatype;
+
+mod value;
+
+mod verdict;
+
+mod set;
+
+mod element;
+
+mod header;
+
+pub mod selector;
+
+pub mod statement;
+
+pub mod expr;
+
+mod rule;
+
+mod chain;
+
+mod object;
+
+mod literal;
+
+mod text;
+
+pub use bytes::Bytes;
+pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
+pub use datatype::Datatype;
+pub use element::{Element, InvalidElement};
+pub use family::Family;
+pub use name::{Comment, InvalidName, Name};
+pub use object::{Key, Object, SetKey, Table, TableId};
+pub use rule::Rule;
+pub use selector::Selector;
+pub use set::{DataKind, Field, Schema, Set, SetFlags};
+pub use statement::Statement;
+pub use value::Value;
+pub use verdict::{Data, Verdict};

@@ -1,0 +1,144 @@
+//! `bitwise`: changed bits.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::Bytes;
+use crate::text::Listing;
+use crate::verdict::{decode_value, encode_value};
+
+// enum nft_bitwise_attributes
+const NFTA_BITWISE_SREG: u16 = 1;
+const NFTA_BITWISE_DREG: u16 = 2;
+const NFTA_BITWISE_LEN: u16 = 3;
+const NFTA_BITWISE_MASK: u16 = 4;
+const NFTA_BITWISE_XOR: u16 = 5;
+const NFTA_BITWISE_OP: u16 = 6;
+const NFTA_BITWISE_DATA: u16 = 7;
+
+/// Changes bits of a value.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Bitwise {
+    /// Where the value comes from.
+    pub source: Register,
+    /// Where the changed value goes.
+    pub destination: Register,
+    /// How many bytes it has.
+    pub len: u32,
+    /// How bits change.
+    pub op: BitwiseOp,
+}
+
+/// How bits change: `enum nft_bitwise_ops`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum BitwiseOp {
+    /// Those not in the mask become zero, then those in `xor` change.
+    MaskXor {
+        /// The bits that stay.
+        mask: Bytes,
+        /// The bits that change after it.
+        xor: Bytes,
+    },
+    /// All move to the left by the number in these bytes.
+    ShiftLeft(Bytes),
+    /// All move to the right by the number in these bytes.
+    ShiftRight(Bytes),
+}
+
+impl Expression for Bitwise {
+    const NAME: &'static str = "bitwise";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_BITWISE_SREG, self.source.number());
+        put_be32(out, NFTA_BITWISE_DREG, self.destination.number());
+        let op = match &self.op {
+            BitwiseOp::MaskXor { .. } => 0,
+            BitwiseOp::ShiftLeft(_) => 1,
+            BitwiseOp::ShiftRight(_) => 2,
+        };
+        put_be32(out, NFTA_BITWISE_OP, op);
+        put_be32(out, NFTA_BITWISE_LEN, self.len);
+        match &self.op {
+            BitwiseOp::MaskXor { mask, xor } => {
+                encode_value(out, NFTA_BITWISE_MASK, mask);
+                encode_value(out, NFTA_BITWISE_XOR, xor);
+            }
+            BitwiseOp::ShiftLeft(by) | BitwiseOp::ShiftRight(by) => {
+                encode_value(out, NFTA_BITWISE_DATA, by);
+            }
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut source, mut destination, mut len) = (None, None, None);
+        let (mut op, mut mask, mut xor, mut data) = (0, None, None, None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_BITWISE_SREG => source = Some(Register::from_number(attr.be32()?)),
+                NFTA_BITWISE_DREG => destination = Some(Register::from_number(attr.be32()?)),
+                NFTA_BITWISE_LEN => len = Some(attr.be32()?),
+                NFTA_BITWISE_OP => op = attr.be32()?,
+                NFTA_BITWISE_MASK => mask = Some(decode_value(&attr)?),
+                NFTA_BITWISE_XOR => xor = Some(decode_value(&attr)?),
+                NFTA_BITWISE_DATA => data = Some(decode_value(&attr)?),
+                _ => return Ok(None),
+            }
+        }
+        let op = match (op, mask, xor, data) {
+            (0, Some(mask), Some(xor), None) => BitwiseOp::MaskXor { mask, xor },
+            (1, None, None, Some(by)) => BitwiseOp::ShiftLeft(by),
+            (2, None, None, Some(by)) => BitwiseOp::ShiftRight(by),
+            _ => return Ok(None),
+        };
+        let (Some(source), Some(destination), Some(len)) = (source, destination, len) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            source,
+            destination,
+            len,
+            op,
+        }))
+    }
+}
+
+impl List for Bitwise {
+    fn list(&self, listing: &mut Listing) {
+        let of = listing.read(self.source, self.len as usize);
+        match &self.op {
+            BitwiseOp::MaskXor { mask, xor } => {
+                listing.replace(self.destination, of.with_bits(mask.clone(), xor.clone()));
+            }
+            BitwiseOp::ShiftLeft(by) | BitwiseOp::ShiftRight(by) => listing.unknown("bitwise", by),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn every_operation_comes_back() {
+        let bytes = Bytes::from([0, 0, 0x40, 0]);
+        for op in [
+            BitwiseOp::MaskXor {
+                mask: bytes.clone(),
+                xor: Bytes::repeat(0, 4),
+            },
+            BitwiseOp::ShiftLeft(bytes.clone()),
+            BitwiseOp::ShiftRight(bytes),
+        ] {
+            let (source, destination) = (Register::word(0), Register::word(1));
+            assert_identity(Bitwise {
+                source,
+                destination,
+                len: 4,
+                op,
+            });
+        }
+    }
+}

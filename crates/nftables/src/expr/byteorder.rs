@@ -1,0 +1,112 @@
+//! `byteorder`: numbers turned to or from network order.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::text::Listing;
+
+// enum nft_byteorder_attributes
+const NFTA_BYTEORDER_SREG: u16 = 1;
+const NFTA_BYTEORDER_DREG: u16 = 2;
+const NFTA_BYTEORDER_OP: u16 = 3;
+const NFTA_BYTEORDER_LEN: u16 = 4;
+const NFTA_BYTEORDER_SIZE: u16 = 5;
+
+/// Turns numbers to or from network order.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Byteorder {
+    /// Where the numbers come from.
+    pub source: Register,
+    /// Where they go.
+    pub destination: Register,
+    /// Which way they are turned.
+    pub op: ByteorderOp,
+    /// How many bytes all have.
+    pub len: u32,
+    /// How many bytes one has: 2, 4 or 8.
+    pub size: u32,
+}
+
+/// Which way numbers are turned: `enum nft_byteorder_ops`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ByteorderOp {
+    /// To the order of the machine.
+    ToHost,
+    /// To network order.
+    ToNetwork,
+}
+
+impl Expression for Byteorder {
+    const NAME: &'static str = "byteorder";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_BYTEORDER_SREG, self.source.number());
+        put_be32(out, NFTA_BYTEORDER_DREG, self.destination.number());
+        put_be32(
+            out,
+            NFTA_BYTEORDER_OP,
+            u32::from(self.op == ByteorderOp::ToNetwork),
+        );
+        put_be32(out, NFTA_BYTEORDER_LEN, self.len);
+        put_be32(out, NFTA_BYTEORDER_SIZE, self.size);
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut source, mut destination, mut op) = (None, None, None);
+        let (mut len, mut size) = (None, None);
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match (attr.kind, number) {
+                (NFTA_BYTEORDER_SREG, number) => source = Some(Register::from_number(number)),
+                (NFTA_BYTEORDER_DREG, number) => destination = Some(Register::from_number(number)),
+                (NFTA_BYTEORDER_OP, 0) => op = Some(ByteorderOp::ToHost),
+                (NFTA_BYTEORDER_OP, 1) => op = Some(ByteorderOp::ToNetwork),
+                (NFTA_BYTEORDER_LEN, number) => len = Some(number),
+                (NFTA_BYTEORDER_SIZE, number) => size = Some(number),
+                _ => return Ok(None),
+            }
+        }
+        let (Some(source), Some(destination), Some(op)) = (source, destination, op) else {
+            return Ok(None);
+        };
+        let (Some(len), Some(size)) = (len, size) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            source,
+            destination,
+            op,
+            len,
+            size,
+        }))
+    }
+}
+
+impl List for Byteorder {
+    /// The order of bytes follows from what a value is compared with.
+    fn list(&self, listing: &mut Listing) {
+        listing.turn(self.destination);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn both_ways_come_back() {
+        let (source, destination) = (Register::word(0), Register::word(1));
+        for op in [ByteorderOp::ToHost, ByteorderOp::ToNetwork] {
+            assert_identity(Byteorder {
+                source,
+                destination,
+                op,
+                len: 4,
+                size: 4,
+            });
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `cmp`: comparisons with a constant.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::Bytes;
+use crate::text::Listing;
+use crate::verdict::{decode_value, encode_value};
+
+// enum nft_cmp_attributes
+const NFTA_CMP_SREG: u16 = 1;
+const NFTA_CMP_OP: u16 = 2;
+const NFTA_CMP_DATA: u16 = 3;
+
+/// Goes on if a value compares so with a constant, byte by byte.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Cmp {
+    /// Where the value comes from.
+    pub source: Register,
+    /// How it has to compare.
+    pub op: CmpOp,
+    /// The constant; as many bytes are compared as it has.
+    pub data: Bytes,
+}
+
+/// How a value has to compare: `enum nft_cmp_ops`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum CmpOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+}
+
+impl CmpOp {
+    const ALL: [Self; 6] = [Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
+
+    /// Returns the sign between two values, which `nft` leaves out for equality.
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Self::Eq => "",
+            Self::Ne => "!= ",
+            Self::Lt => "< ",
+            Self::Le => "<= ",
+            Self::Gt => "> ",
+            Self::Ge => ">= ",
+        }
+    }
+}
+
+impl Expression for Cmp {
+    const NAME: &'static str = "cmp";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_CMP_SREG, self.source.number());
+        put_be32(out, NFTA_CMP_OP, self.op as u32);
+        encode_value(out, NFTA_CMP_DATA, &self.data);
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut source, mut op, mut data) = (None, None, None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_CMP_SREG => source = Some(Register::from_number(attr.be32()?)),
+                NFTA_CMP_OP => op = CmpOp::ALL.get(attr.be32()? as usize).copied(),
+                NFTA_CMP_DATA => data = Some(decode_value(&attr)?),
+                _ => return Ok(None),
+            }
+        }
+        let (Some(source), Some(op), Some(data)) = (source, op, data) else {
+            return Ok(None);
+        };
+        Ok(Some(Self { source, op, data }))
+    }
+}
+
+impl List for Cmp {
+    fn list(&self, listing: &mut Listing) {
+        let left = listing.read(self.source, self.data.len());
+        let turned = listing.is_turned(self.source);
+        listing.compare(left, self.op, self.data.clone(), turned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn every_comparison_comes_back() {
+        for op in CmpOp::ALL {
+            assert_identity(Cmp {
+                source: Register::word(0),
+                op,
+                data: Bytes::from([0, 80]),
+            });
+        }
+    }
+}

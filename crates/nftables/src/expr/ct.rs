@@ -1,0 +1,251 @@
+//! `ct`: what the kernel knows about the connection.
+
+use bitflags::bitflags;
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Access, Expression, List, Register, put_byte};
+use crate::selector::Selector;
+use crate::text::Listing;
+use crate::{Datatype, Value};
+
+// enum nft_ct_attributes
+const NFTA_CT_DREG: u16 = 1;
+const NFTA_CT_KEY: u16 = 2;
+const NFTA_CT_DIRECTION: u16 = 3;
+const NFTA_CT_SREG: u16 = 4;
+
+/// Loads or sets what the kernel knows about the connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Ct {
+    /// What to load or set.
+    pub key: CtKey,
+    /// The direction, for keys that have one.
+    pub direction: Option<Direction>,
+    /// Whether it is loaded or set.
+    pub access: Access,
+}
+
+/// The direction of packets of a connection: `enum ip_conntrack_dir`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Direction {
+    /// From who opened the connection.
+    Original,
+    /// To who opened it.
+    Reply,
+}
+
+impl From<Direction> for Value {
+    fn from(direction: Direction) -> Self {
+        Self::Integer(match direction {
+            Direction::Original => 0,
+            Direction::Reply => 1,
+        })
+    }
+}
+
+macro_rules! ct_keys {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
+        /// What the kernel knows about a connection: `enum nft_ct_keys`.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[non_exhaustive]
+        pub enum CtKey {
+            $($(#[$doc])* $variant,)*
+            /// Another key, by its number.
+            Other(u32),
+        }
+
+        impl CtKey {
+            /// Returns the kernel's number of the key.
+            pub const fn number(self) -> u32 {
+                match self { $(Self::$variant => $number,)* Self::Other(number) => number }
+            }
+
+            /// Returns the key with this number.
+            pub const fn from_number(number: u32) -> Self {
+                match number { $($number => Self::$variant,)* number => Self::Other(number) }
+            }
+
+            /// Returns the text of the key; none for those we do not know.
+            pub const fn as_str(self) -> Option<&'static str> {
+                match self { $(Self::$variant => Some($text),)* Self::Other(_) => None }
+            }
+
+            /// Returns the type of the value and its size in bytes.
+            pub const fn datatype(self) -> (Datatype, u16) {
+                match self {
+                    $(Self::$variant => (Datatype::$datatype, $bytes),)*
+                    Self::Other(_) => (Datatype::Integer, 4),
+                }
+            }
+        }
+    };
+}
+
+ct_keys! {
+    /// The state.
+    State = 0, "state", CtState, 4;
+    /// The direction of the packet.
+    Direction = 1, "direction", CtDirection, 1;
+    /// The status.
+    Status = 2, "status", CtStatus, 4;
+    /// The mark.
+    Mark = 3, "mark", Mark, 4;
+    /// The protocol of the network layer.
+    L3Proto = 7, "l3proto", NfProto, 1;
+    /// The protocol of the transport layer.
+    Protocol = 10, "protocol", InetProto, 1;
+    /// The source port of a direction.
+    ProtoSrc = 11, "proto-src", InetService, 2;
+    /// The destination port of a direction.
+    ProtoDst = 12, "proto-dst", InetService, 2;
+    /// The number of packets.
+    Packets = 14, "packets", Integer, 8;
+    /// The number of bytes.
+    Bytes = 15, "bytes", Integer, 8;
+    /// The zone.
+    Zone = 17, "zone", Integer, 2;
+    /// The IPv4 source address of a direction.
+    SrcIp = 19, "ip saddr", Ipv4Addr, 4;
+    /// The IPv4 destination address of a direction.
+    DstIp = 20, "ip daddr", Ipv4Addr, 4;
+    /// The IPv6 source address of a direction.
+    SrcIp6 = 21, "ip6 saddr", Ipv6Addr, 16;
+    /// The IPv6 destination address of a direction.
+    DstIp6 = 22, "ip6 daddr", Ipv6Addr, 16;
+}
+
+bitflags! {
+    /// The state of a connection, as bits.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct CtState: u32 {
+        /// The packet belongs to no connection.
+        const INVALID = 1;
+        /// Packets went both ways.
+        const ESTABLISHED = 2;
+        /// The connection belongs to another one.
+        const RELATED = 4;
+        /// The packet opens a connection.
+        const NEW = 8;
+        /// The packet is kept out of connection tracking.
+        const UNTRACKED = 64;
+    }
+}
+
+bitflags! {
+    /// The status of a connection: `enum ip_conntrack_status`.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct CtStatus: u32 {
+        /// Another connection announced it.
+        const EXPECTED = 1;
+        /// Packets went both ways.
+        const SEEN_REPLY = 2;
+        /// It is kept even if the table is full.
+        const ASSURED = 4;
+        /// Its first packet left.
+        const CONFIRMED = 8;
+        /// Its source is changed.
+        const SNAT = 16;
+        /// Its destination is changed.
+        const DNAT = 32;
+        /// It is about to go.
+        const DYING = 512;
+    }
+}
+
+impl From<CtState> for Value {
+    fn from(state: CtState) -> Self {
+        Self::from(state.bits())
+    }
+}
+
+impl From<CtStatus> for Value {
+    fn from(status: CtStatus) -> Self {
+        Self::from(status.bits())
+    }
+}
+
+impl Expression for Ct {
+    const NAME: &'static str = "ct";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_CT_KEY, self.key.number());
+        if let Access::Load(register) = self.access {
+            put_be32(out, NFTA_CT_DREG, register.number());
+        }
+        if let Some(direction) = self.direction {
+            put_byte(
+                out,
+                NFTA_CT_DIRECTION,
+                u8::from(direction == Direction::Reply),
+            );
+        }
+        if let Access::Store(register) = self.access {
+            put_be32(out, NFTA_CT_SREG, register.number());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut key, mut direction, mut access) = (None, None, None);
+        for attr in attrs {
+            let attr = attr?;
+            let register = || attr.be32().map(Register::from_number);
+            match (attr.kind, attr.value) {
+                (NFTA_CT_KEY, _) => key = Some(CtKey::from_number(attr.be32()?)),
+                (NFTA_CT_DIRECTION, [0]) => direction = Some(Direction::Original),
+                (NFTA_CT_DIRECTION, [1]) => direction = Some(Direction::Reply),
+                (NFTA_CT_DREG, _) => access = Some(Access::Load(register()?)),
+                (NFTA_CT_SREG, _) => access = Some(Access::Store(register()?)),
+                _ => return Ok(None),
+            }
+        }
+        let (Some(key), Some(access)) = (key, access) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            key,
+            direction,
+            access,
+        }))
+    }
+}
+
+impl List for Ct {
+    fn list(&self, listing: &mut Listing) {
+        let selector = Selector::ct(self.key, self.direction);
+        match self.access {
+            Access::Load(register) => listing.load(register, selector),
+            Access::Store(register) => listing.set(selector, register),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn loads_and_stores_come_back() {
+        let load = Access::Load(Register::word(0));
+        assert_identity(Ct {
+            key: CtKey::State,
+            direction: None,
+            access: load,
+        });
+        for direction in [Direction::Original, Direction::Reply] {
+            let direction = Some(direction);
+            assert_identity(Ct {
+                key: CtKey::ProtoDst,
+                direction,
+                access: load,
+            });
+        }
+        let store = Access::Store(Register::word(1));
+        assert_identity(Ct {
+            key: CtKey::Other(9),
+            direction: None,
+            access: store,
+        });
+    }
+}

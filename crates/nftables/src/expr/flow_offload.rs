@@ -1,0 +1,57 @@
+//! `flow_offload`: connections moved to a flowtable.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_str};
+
+use super::{Expression, List, name};
+use crate::Name;
+use crate::text::Listing;
+
+// enum nft_offload_attributes
+const NFTA_FLOW_TABLE_NAME: u16 = 1;
+
+/// Moves the connection to a flowtable, past the chains: `flow add @f`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct FlowOffload {
+    /// The name of the flowtable.
+    pub flowtable: Name,
+}
+
+impl Expression for FlowOffload {
+    const NAME: &'static str = "flow_offload";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_str(out, NFTA_FLOW_TABLE_NAME, self.flowtable.as_str());
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let mut flowtable = None;
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_FLOW_TABLE_NAME => flowtable = Some(name(&attr)?),
+                _ => return Ok(None),
+            }
+        }
+        Ok(flowtable.map(|flowtable| Self { flowtable }))
+    }
+}
+
+impl List for FlowOffload {
+    fn list(&self, listing: &mut Listing) {
+        listing.say(format_args!("flow add @{}", self.flowtable));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn it_comes_back() {
+        assert_identity(FlowOffload {
+            flowtable: Name::new("f").unwrap(),
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! `hash`: numbers made of values (`jhash`) or of a connection (`symhash`).
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::selector::Selector;
+use crate::text::Listing;
+
+// enum nft_hash_attributes
+const NFTA_HASH_SREG: u16 = 1;
+const NFTA_HASH_DREG: u16 = 2;
+const NFTA_HASH_LEN: u16 = 3;
+const NFTA_HASH_MODULUS: u16 = 4;
+const NFTA_HASH_SEED: u16 = 5;
+const NFTA_HASH_OFFSET: u16 = 6;
+const NFTA_HASH_TYPE: u16 = 7;
+
+/// Makes a number from `offset` to `offset + modulus - 1` of a value.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Hash {
+    /// What the number is made of.
+    pub kind: HashKind,
+    /// How many different numbers there are.
+    pub modulus: u32,
+    /// The least number.
+    pub offset: u32,
+    /// Where the number goes, in the order of the machine.
+    pub destination: Register,
+}
+
+/// What the number is made of: `enum nft_hash_types`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum HashKind {
+    /// The bytes of registers.
+    Jenkins {
+        /// The first register.
+        source: Register,
+        /// How many bytes.
+        len: u32,
+        /// Makes the numbers differ from those of others; none: by chance.
+        seed: Option<u32>,
+    },
+    /// The two ends of the connection, in any order.
+    Symmetric,
+}
+
+impl Expression for Hash {
+    const NAME: &'static str = "hash";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if let HashKind::Jenkins { source, .. } = self.kind {
+            put_be32(out, NFTA_HASH_SREG, source.number());
+        }
+        put_be32(out, NFTA_HASH_DREG, self.destination.number());
+        if let HashKind::Jenkins { len, .. } = self.kind {
+            put_be32(out, NFTA_HASH_LEN, len);
+        }
+        put_be32(out, NFTA_HASH_MODULUS, self.modulus);
+        if let HashKind::Jenkins {
+            seed: Some(seed), ..
+        } = self.kind
+        {
+            put_be32(out, NFTA_HASH_SEED, seed);
+        }
+        if self.offset != 0 {
+            put_be32(out, NFTA_HASH_OFFSET, self.offset);
+        }
+        put_be32(
+            out,
+            NFTA_HASH_TYPE,
+            u32::from(self.kind == HashKind::Symmetric),
+        );
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut source, mut destination, mut len, mut modulus) = (None, None, None, None);
+        let (mut seed, mut offset, mut symmetric) = (None, 0, false);
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match (attr.kind, number) {
+                (NFTA_HASH_SREG, number) => source = Some(Register::from_number(number)),
+                (NFTA_HASH_DREG, number) => destination = Some(Register::from_number(number)),
+                (NFTA_HASH_LEN, number) => len = Some(number),
+                (NFTA_HASH_MODULUS, number) => modulus = Some(number),
+                (NFTA_HASH_SEED, number) => seed = Some(number),
+                (NFTA_HASH_OFFSET, number) => offset = number,
+                (NFTA_HASH_TYPE, 0) => symmetric = false,
+                (NFTA_HASH_TYPE, 1) => symmetric = true,
+                _ => return Ok(None),
+            }
+        }
+        let kind = match (source, len) {
+            (Some(source), Some(len)) if !symmetric => HashKind::Jenkins { source, len, seed },
+            (None, None) if symmetric => HashKind::Symmetric,
+            _ => return Ok(None),
+        };
+        let (Some(modulus), Some(destination)) = (modulus, destination) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            kind,
+            modulus,
+            offset,
+            destination,
+        }))
+    }
+}
+
+impl List for Hash {
+    fn list(&self, listing: &mut Listing) {
+        let selector = match self.kind {
+            HashKind::Jenkins { source, len, seed } => {
+                let of = listing.read(source, len as usize);
+                Selector::jenkins(of, self.modulus, seed, self.offset)
+            }
+            HashKind::Symmetric => Selector::symmetric(self.modulus, self.offset),
+        };
+        listing.load(self.destination, selector);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn both_kinds_come_back() {
+        let destination = Register::word(3);
+        for seed in [None, Some(7)] {
+            let kind = HashKind::Jenkins {
+                source: Register::word(8),
+                len: 6,
+                seed,
+            };
+            assert_identity(Hash {
+                kind,
+                modulus: 251,
+                offset: 0,
+                destination,
+            });
+        }
+        let kind = HashKind::Symmetric;
+        assert_identity(Hash {
+            kind,
+            modulus: 16,
+            offset: 2,
+            destination,
+        });
+    }
+}

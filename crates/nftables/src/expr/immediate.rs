@@ -1,0 +1,82 @@
+//! `immediate`: constants and verdicts.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::selector::Selector;
+use crate::text::Listing;
+use crate::{Data, Verdict};
+
+// enum nft_immediate_attributes
+const NFTA_IMMEDIATE_DREG: u16 = 1;
+const NFTA_IMMEDIATE_DATA: u16 = 2;
+
+/// Loads a constant, or gives a verdict.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Immediate {
+    /// Where it goes: [`Register::VERDICT`] for a verdict.
+    pub destination: Register,
+    /// The constant or the verdict.
+    pub data: Data,
+}
+
+impl From<Verdict> for Immediate {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            destination: Register::VERDICT,
+            data: Data::Verdict(verdict),
+        }
+    }
+}
+
+impl Expression for Immediate {
+    const NAME: &'static str = "immediate";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_IMMEDIATE_DREG, self.destination.number());
+        self.data.encode(out, NFTA_IMMEDIATE_DATA);
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut destination, mut data) = (None, None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_IMMEDIATE_DREG => destination = Some(Register::from_number(attr.be32()?)),
+                NFTA_IMMEDIATE_DATA => data = Some(Data::decode(&attr)?),
+                _ => return Ok(None),
+            }
+        }
+        let (Some(destination), Some(data)) = (destination, data) else {
+            return Ok(None);
+        };
+        Ok(Some(Self { destination, data }))
+    }
+}
+
+impl List for Immediate {
+    fn list(&self, listing: &mut Listing) {
+        match &self.data {
+            Data::Verdict(verdict) => listing.say(verdict),
+            Data::Value(bytes) => listing.load(self.destination, Selector::constant(bytes.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+    use crate::{Bytes, Name};
+
+    #[test]
+    fn constants_and_verdicts_come_back() {
+        let data = Data::Value(Bytes::from([10, 0, 0, 1]));
+        assert_identity(Immediate {
+            destination: Register::word(0),
+            data,
+        });
+        assert_identity(Immediate::from(Verdict::Jump(Name::new("c").unwrap())));
+    }
+}

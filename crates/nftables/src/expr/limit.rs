@@ -1,0 +1,183 @@
+//! `limit`: a rate of packets or bytes.
+
+use std::fmt;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32, put_be64};
+
+use super::{Expression, List};
+use crate::text::Listing;
+
+// enum nft_limit_attributes
+const NFTA_LIMIT_RATE: u16 = 1;
+const NFTA_LIMIT_UNIT: u16 = 2;
+const NFTA_LIMIT_BURST: u16 = 3;
+const NFTA_LIMIT_TYPE: u16 = 4;
+const NFTA_LIMIT_FLAGS: u16 = 5;
+const NFTA_LIMIT_PAD: u16 = 6;
+// enum nft_limit_flags
+const NFT_LIMIT_F_INV: u32 = 1;
+/// How many packets may come at once unless told otherwise.
+const DEFAULT_BURST: u32 = 5;
+
+/// Goes on at most so often, or only beyond that.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Limit {
+    /// How many packets or bytes in a unit of time.
+    pub rate: u64,
+    /// The unit of time, in seconds.
+    pub unit: u64,
+    /// How many packets or bytes may come at once.
+    pub burst: u32,
+    /// What is limited.
+    pub kind: LimitKind,
+    /// Goes on only beyond the rate: `limit rate over`.
+    pub over: bool,
+}
+
+/// What is limited: `enum nft_limit_type`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum LimitKind {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+}
+
+impl Limit {
+    /// Returns a limit of so many packets a second.
+    pub fn per_second(rate: u64) -> Self {
+        Self {
+            rate,
+            unit: 1,
+            burst: DEFAULT_BURST,
+            kind: LimitKind::Packets,
+            over: false,
+        }
+    }
+
+    /// Returns a limit of so many packets a minute.
+    pub fn per_minute(rate: u64) -> Self {
+        Self {
+            unit: 60,
+            ..Self::per_second(rate)
+        }
+    }
+
+    /// Returns the limit with so many packets that may come at once.
+    #[must_use]
+    pub fn with_burst(self, burst: u32) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// Returns the limit that goes on only beyond the rate.
+    #[must_use]
+    pub fn over(self) -> Self {
+        Self { over: true, ..self }
+    }
+}
+
+impl Expression for Limit {
+    const NAME: &'static str = "limit";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be64(out, NFTA_LIMIT_RATE, self.rate);
+        put_be64(out, NFTA_LIMIT_UNIT, self.unit);
+        put_be32(out, NFTA_LIMIT_BURST, self.burst);
+        put_be32(
+            out,
+            NFTA_LIMIT_TYPE,
+            u32::from(self.kind == LimitKind::Bytes),
+        );
+        put_be32(
+            out,
+            NFTA_LIMIT_FLAGS,
+            if self.over { NFT_LIMIT_F_INV } else { 0 },
+        );
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut rate, mut unit, mut burst, mut kind, mut flags) = (None, None, 0, 0, 0);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_LIMIT_RATE => rate = Some(attr.be64()?),
+                NFTA_LIMIT_UNIT => unit = Some(attr.be64()?),
+                NFTA_LIMIT_BURST => burst = attr.be32()?,
+                NFTA_LIMIT_TYPE => kind = attr.be32()?,
+                NFTA_LIMIT_FLAGS => flags = attr.be32()?,
+                NFTA_LIMIT_PAD => {}
+                _ => return Ok(None),
+            }
+        }
+        let kind = match kind {
+            0 => LimitKind::Packets,
+            1 => LimitKind::Bytes,
+            _ => return Ok(None),
+        };
+        let (Some(rate), Some(unit), 0..=NFT_LIMIT_F_INV) = (rate, unit, flags) else {
+            return Ok(None);
+        };
+        let over = flags == NFT_LIMIT_F_INV;
+        Ok(Some(Self {
+            rate,
+            unit,
+            burst,
+            kind,
+            over,
+        }))
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let over = if self.over { "over " } else { "" };
+        let unit = match self.unit {
+            1 => "second",
+            60 => "minute",
+            3_600 => "hour",
+            86_400 => "day",
+            _ => "week",
+        };
+        let (of, burst) = match self.kind {
+            LimitKind::Packets => ("", "packets"),
+            LimitKind::Bytes => (" bytes", "bytes"),
+        };
+        write!(f, "limit rate {over}{}{of}/{unit}", self.rate)?;
+        if self.burst != 0 {
+            write!(f, " burst {} {burst}", self.burst)?;
+        }
+        Ok(())
+    }
+}
+
+impl List for Limit {
+    fn list(&self, listing: &mut Listing) {
+        listing.say(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn limits_come_back() {
+        assert_identity(Limit::per_second(10));
+        let kind = LimitKind::Bytes;
+        assert_identity(Limit {
+            kind,
+            ..Limit::per_minute(5).with_burst(7).over()
+        });
+    }
+
+    #[test]
+    fn a_limit_reads_as_nft_writes_it() {
+        let limit = Limit::per_minute(5).over();
+        assert_eq!(
+            limit.to_string(),
+            "limit rate over 5/minute burst 5 packets"
+        );
+    }
+}

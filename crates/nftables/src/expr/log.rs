@@ -1,0 +1,198 @@
+//! `log`: packets written to a log.
+
+use bitflags::bitflags;
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be16, put_be32};
+
+use super::{Expression, List, name, put_name};
+use crate::Name;
+use crate::text::Listing;
+
+// enum nft_log_attributes
+const NFTA_LOG_GROUP: u16 = 1;
+const NFTA_LOG_PREFIX: u16 = 2;
+const NFTA_LOG_SNAPLEN: u16 = 3;
+const NFTA_LOG_QTHRESHOLD: u16 = 4;
+const NFTA_LOG_LEVEL: u16 = 5;
+const NFTA_LOG_FLAGS: u16 = 6;
+
+/// Writes the packet to the kernel's log, or to who listens to a group.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Log {
+    /// What is written before the packet; at most 127 bytes.
+    pub prefix: Option<Name>,
+    /// The group of `nfnetlink_log`; none for the kernel's own log.
+    pub group: Option<u16>,
+    /// How many bytes of the packet a group gets.
+    pub snaplen: Option<u32>,
+    /// How many packets are gathered for a group.
+    pub queue_threshold: Option<u16>,
+    /// How important the entry is; for the kernel's own log.
+    pub level: Option<LogLevel>,
+    /// What is written in addition; for the kernel's own log.
+    pub flags: LogFlags,
+}
+
+bitflags! {
+    /// What is written in addition: `NF_LOG_*` of `linux/netfilter/nf_log.h`.
+    #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+    pub struct LogFlags: u32 {
+        /// TCP sequence numbers.
+        const TCP_SEQUENCE = 0x01;
+        /// TCP options.
+        const TCP_OPTIONS = 0x02;
+        /// IP options.
+        const IP_OPTIONS = 0x04;
+        /// The user whose socket sent it.
+        const UID = 0x08;
+        /// The header of the link layer.
+        const LINK = 0x20;
+        /// Other flags are kept as they are.
+        const _ = !0;
+    }
+}
+
+/// How important an entry is: `enum nft_log_level`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[expect(missing_docs, reason = "the names are those of syslog")]
+pub enum LogLevel {
+    Emergency,
+    Alert,
+    Critical,
+    Error,
+    Warning,
+    Notice,
+    Info,
+    Debug,
+    Audit,
+}
+
+impl LogLevel {
+    const ALL: [(Self, &'static str); 9] = [
+        (Self::Emergency, "emerg"),
+        (Self::Alert, "alert"),
+        (Self::Critical, "crit"),
+        (Self::Error, "err"),
+        (Self::Warning, "warn"),
+        (Self::Notice, "notice"),
+        (Self::Info, "info"),
+        (Self::Debug, "debug"),
+        (Self::Audit, "audit"),
+    ];
+
+    fn as_str(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(level, _)| *level == self)
+            .map_or("warn", |(_, text)| text)
+    }
+}
+
+impl Expression for Log {
+    const NAME: &'static str = "log";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_name(out, NFTA_LOG_PREFIX, self.prefix.as_ref());
+        if let Some(group) = self.group {
+            put_be16(out, NFTA_LOG_GROUP, group);
+        }
+        if let Some(snaplen) = self.snaplen {
+            put_be32(out, NFTA_LOG_SNAPLEN, snaplen);
+        }
+        if let Some(threshold) = self.queue_threshold {
+            put_be16(out, NFTA_LOG_QTHRESHOLD, threshold);
+        }
+        if let Some(level) = self.level {
+            put_be32(out, NFTA_LOG_LEVEL, level as u32);
+        }
+        if !self.flags.is_empty() {
+            put_be32(out, NFTA_LOG_FLAGS, self.flags.bits());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let mut log = Self::default();
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_LOG_PREFIX if attr.str()?.is_empty() => {}
+                NFTA_LOG_PREFIX => log.prefix = Some(name(&attr)?),
+                NFTA_LOG_GROUP => log.group = Some(attr.be16()?),
+                NFTA_LOG_SNAPLEN => log.snaplen = Some(attr.be32()?),
+                NFTA_LOG_QTHRESHOLD => log.queue_threshold = Some(attr.be16()?),
+                NFTA_LOG_LEVEL => match LogLevel::ALL.get(attr.be32()? as usize) {
+                    Some((level, _)) => log.level = Some(*level),
+                    None => return Ok(None),
+                },
+                NFTA_LOG_FLAGS => log.flags = LogFlags::from_bits_retain(attr.be32()?),
+                _ => return Ok(None),
+            }
+        }
+        // The kernel dumps the level it takes when none is given.
+        log.level = log.level.filter(|level| *level != LogLevel::Warning);
+        Ok(Some(log))
+    }
+}
+
+impl List for Log {
+    fn list(&self, listing: &mut Listing) {
+        let mut text = String::from("log");
+        if let Some(prefix) = &self.prefix {
+            text += &format!(" prefix \"{prefix}\"");
+        }
+        if let Some(group) = self.group {
+            text += &format!(" group {group}");
+        }
+        if let Some(snaplen) = self.snaplen {
+            text += &format!(" snaplen {snaplen}");
+        }
+        if let Some(threshold) = self.queue_threshold {
+            text += &format!(" queue-threshold {threshold}");
+        }
+        if let Some(level) = self.level {
+            text += &format!(" level {}", level.as_str());
+        }
+        let words = [
+            (LogFlags::TCP_SEQUENCE, " flags tcp sequence"),
+            (LogFlags::TCP_OPTIONS, " flags tcp options"),
+            (LogFlags::IP_OPTIONS, " flags ip options"),
+            (LogFlags::UID, " flags skuid"),
+            (LogFlags::LINK, " flags ether"),
+        ];
+        let all = words
+            .iter()
+            .fold(LogFlags::empty(), |all, (flag, _)| all | *flag);
+        if self.flags == all {
+            text += " flags all";
+        } else {
+            for (_, word) in words.iter().filter(|(flag, _)| self.flags.contains(*flag)) {
+                text += word;
+            }
+        }
+        listing.say(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn logs_come_back() {
+        assert_identity(Log::default());
+        assert_identity(Log {
+            prefix: Some(Name::new("x: ").unwrap()),
+            group: Some(5),
+            snaplen: Some(10),
+            queue_threshold: Some(4),
+            ..Log::default()
+        });
+        let (level, flags) = (Some(LogLevel::Audit), LogFlags::UID);
+        assert_identity(Log {
+            level,
+            flags,
+            ..Log::default()
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! `lookup`: values looked up in a set or map.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32, put_str};
+
+use super::{Expression, List, Register, SetRef, name};
+use crate::text::Listing;
+
+// enum nft_lookup_attributes
+const NFTA_LOOKUP_SET: u16 = 1;
+const NFTA_LOOKUP_SREG: u16 = 2;
+const NFTA_LOOKUP_DREG: u16 = 3;
+const NFTA_LOOKUP_FLAGS: u16 = 5;
+// enum nft_lookup_flags
+const NFT_LOOKUP_F_INV: u32 = 1;
+
+/// Goes on if a value is in a set or map, and loads what it maps to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lookup {
+    /// The set or map.
+    pub set: SetRef,
+    /// Where the value comes from.
+    pub source: Register,
+    /// Where what it maps to goes: [`Register::VERDICT`] for a verdict map.
+    pub destination: Option<Register>,
+    /// Goes on if the value is not in the set.
+    pub invert: bool,
+}
+
+impl Expression for Lookup {
+    const NAME: &'static str = "lookup";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_str(out, NFTA_LOOKUP_SET, self.set.name().as_str());
+        put_be32(out, NFTA_LOOKUP_SREG, self.source.number());
+        if let Some(destination) = self.destination {
+            put_be32(out, NFTA_LOOKUP_DREG, destination.number());
+        }
+        if self.invert {
+            put_be32(out, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut set, mut source, mut destination, mut flags) = (None, None, None, 0);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_LOOKUP_SET => set = Some(name(&attr)?),
+                NFTA_LOOKUP_SREG => source = Some(Register::from_number(attr.be32()?)),
+                NFTA_LOOKUP_DREG => destination = Some(Register::from_number(attr.be32()?)),
+                NFTA_LOOKUP_FLAGS => flags = attr.be32()?,
+                _ => return Ok(None),
+            }
+        }
+        let (Some(set), Some(source), 0..=NFT_LOOKUP_F_INV) = (set, source, flags) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            set: SetRef::Named(set),
+            source,
+            destination,
+            invert: flags == NFT_LOOKUP_F_INV,
+        }))
+    }
+}
+
+impl List for Lookup {
+    fn list(&self, listing: &mut Listing) {
+        let key = listing.read_key(self.source, None);
+        match self.destination {
+            Some(Register::VERDICT) => listing.vmap(key, &self.set),
+            Some(register) => listing.replace(register, key.map_by(self.set.clone())),
+            None => listing.is_member(key, self.invert, &self.set),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Name;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn sets_maps_and_verdict_maps_come_back() {
+        let set = SetRef::Named(Name::new("s").unwrap());
+        let source = Register::word(0);
+        for destination in [None, Some(Register::VERDICT), Some(source)] {
+            let set = set.clone();
+            assert_identity(Lookup {
+                set,
+                source,
+                destination,
+                invert: false,
+            });
+        }
+        assert_identity(Lookup {
+            set,
+            source,
+            destination: None,
+            invert: true,
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! `masq`: sources changed to an address of the device.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, NatFlags, Register};
+use crate::text::Listing;
+
+// enum nft_masq_attributes
+const NFTA_MASQ_FLAGS: u16 = 1;
+const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
+const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
+
+/// Changes the source to an address of the device the packet leaves by.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Masq {
+    /// How ports are chosen.
+    pub flags: NatFlags,
+    /// Where the (first) port comes from.
+    pub proto_min: Option<Register>,
+    /// Where the last port comes from, if it is not the first.
+    pub proto_max: Option<Register>,
+}
+
+impl Expression for Masq {
+    const NAME: &'static str = "masq";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if !self.flags.is_empty() {
+            put_be32(out, NFTA_MASQ_FLAGS, self.flags.bits());
+        }
+        if let Some(register) = self.proto_min {
+            put_be32(out, NFTA_MASQ_REG_PROTO_MIN, register.number());
+        }
+        if let Some(register) = self.proto_max {
+            put_be32(out, NFTA_MASQ_REG_PROTO_MAX, register.number());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let mut masq = Self::default();
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match attr.kind {
+                NFTA_MASQ_FLAGS => masq.flags = NatFlags::decode(number),
+                NFTA_MASQ_REG_PROTO_MIN => masq.proto_min = Some(Register::from_number(number)),
+                NFTA_MASQ_REG_PROTO_MAX => masq.proto_max = Some(Register::from_number(number)),
+                _ => return Ok(None),
+            }
+        }
+        masq.proto_max = masq.proto_max.filter(|_| masq.proto_max != masq.proto_min);
+        Ok(Some(masq))
+    }
+}
+
+impl List for Masq {
+    fn list(&self, listing: &mut Listing) {
+        let ports = listing.port_range(self.proto_min, self.proto_max);
+        let ports = ports
+            .map(|ports| format!(" to :{ports}"))
+            .unwrap_or_default();
+        listing.say(format_args!("masquerade{ports}{}", self.flags.text()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn masquerades_come_back() {
+        assert_identity(Masq::default());
+        assert_identity(Masq {
+            flags: NatFlags::FULLY_RANDOM,
+            proto_min: Some(Register::word(0)),
+            proto_max: Some(Register::word(4)),
+        });
+    }
+}

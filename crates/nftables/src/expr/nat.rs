@@ -1,0 +1,217 @@
+//! `nat`: changed sources and destinations.
+
+use bitflags::bitflags;
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::Family;
+use crate::text::Listing;
+
+// enum nft_nat_attributes
+const NFTA_NAT_TYPE: u16 = 1;
+const NFTA_NAT_FAMILY: u16 = 2;
+const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
+const NFTA_NAT_REG_ADDR_MAX: u16 = 4;
+const NFTA_NAT_REG_PROTO_MIN: u16 = 5;
+const NFTA_NAT_REG_PROTO_MAX: u16 = 6;
+const NFTA_NAT_FLAGS: u16 = 7;
+
+/// Changes the source or the destination of a connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Nat {
+    /// Which end is changed.
+    pub kind: NatKind,
+    /// The family of the addresses.
+    pub family: Family,
+    /// Where the (first) address comes from.
+    pub addr_min: Option<Register>,
+    /// Where the last address comes from, if it is not the first.
+    pub addr_max: Option<Register>,
+    /// Where the (first) port comes from.
+    pub proto_min: Option<Register>,
+    /// Where the last port comes from, if it is not the first.
+    pub proto_max: Option<Register>,
+    /// How addresses and ports are chosen.
+    pub flags: NatFlags,
+}
+
+/// Which end is changed: `enum nft_nat_types`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum NatKind {
+    /// The source.
+    Snat,
+    /// The destination.
+    Dnat,
+}
+
+bitflags! {
+    /// How addresses and ports are chosen: `NF_NAT_RANGE_*` of `linux/netfilter/nf_nat.h`.
+    ///
+    /// The two flags that follow from the registers in use (an address, a
+    /// port) are not among them: the kernel adds them.
+    #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+    pub struct NatFlags: u32 {
+        /// The port is chosen by chance, but for its low bits.
+        const RANDOM = 0x04;
+        /// A source always gets the same address.
+        const PERSISTENT = 0x08;
+        /// The port is chosen by chance.
+        const FULLY_RANDOM = 0x10;
+        /// Only the network part of the address changes.
+        const NETMAP = 0x40;
+        /// Other flags are kept as they are.
+        const _ = !0;
+    }
+}
+
+/// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`.
+const DERIVED: u32 = 0x3;
+
+impl NatFlags {
+    /// Reads flags, without those that follow from the registers.
+    pub(super) fn decode(bits: u32) -> Self {
+        Self::from_bits_retain(bits & !DERIVED)
+    }
+
+    /// Returns the words for the flags, each with a space before it.
+    pub(super) fn text(self) -> String {
+        let words = [
+            (Self::RANDOM, "random"),
+            (Self::FULLY_RANDOM, "fully-random"),
+            (Self::PERSISTENT, "persistent"),
+        ];
+        let set: Vec<&str> = words
+            .iter()
+            .filter(|(flag, _)| self.contains(*flag))
+            .map(|(_, word)| *word)
+            .collect();
+        if set.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", set.join(","))
+        }
+    }
+}
+
+impl Expression for Nat {
+    const NAME: &'static str = "nat";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_NAT_TYPE, u32::from(self.kind == NatKind::Dnat));
+        put_be32(out, NFTA_NAT_FAMILY, self.family.number().into());
+        for (kind, register) in [
+            (NFTA_NAT_REG_ADDR_MIN, self.addr_min),
+            (NFTA_NAT_REG_ADDR_MAX, self.addr_max),
+            (NFTA_NAT_REG_PROTO_MIN, self.proto_min),
+            (NFTA_NAT_REG_PROTO_MAX, self.proto_max),
+        ] {
+            if let Some(register) = register {
+                put_be32(out, kind, register.number());
+            }
+        }
+        if !self.flags.is_empty() {
+            put_be32(out, NFTA_NAT_FLAGS, self.flags.bits());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut kind, mut family, mut flags) = (None, None, NatFlags::empty());
+        let mut registers = [None; 4];
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match (attr.kind, number) {
+                (NFTA_NAT_TYPE, 0) => kind = Some(NatKind::Snat),
+                (NFTA_NAT_TYPE, 1) => kind = Some(NatKind::Dnat),
+                (NFTA_NAT_FAMILY, number) => {
+                    family = u8::try_from(number).ok().and_then(Family::from_number);
+                }
+                (NFTA_NAT_REG_ADDR_MIN, n) => registers[0] = Some(Register::from_number(n)),
+                (NFTA_NAT_REG_ADDR_MAX, n) => registers[1] = Some(Register::from_number(n)),
+                (NFTA_NAT_REG_PROTO_MIN, n) => registers[2] = Some(Register::from_number(n)),
+                (NFTA_NAT_REG_PROTO_MAX, n) => registers[3] = Some(Register::from_number(n)),
+                (NFTA_NAT_FLAGS, bits) => flags = NatFlags::decode(bits),
+                _ => return Ok(None),
+            }
+        }
+        let (Some(kind), Some(family)) = (kind, family) else {
+            return Ok(None);
+        };
+        let [addr_min, addr_max, proto_min, proto_max] = registers;
+        Ok(Some(Self {
+            kind,
+            family,
+            addr_min,
+            addr_max: addr_max.filter(|_| addr_max != addr_min),
+            proto_min,
+            proto_max: proto_max.filter(|_| proto_max != proto_min),
+            flags,
+        }))
+    }
+}
+
+impl List for Nat {
+    fn list(&self, listing: &mut Listing) {
+        let kind = match self.kind {
+            NatKind::Snat => "snat",
+            NatKind::Dnat => "dnat",
+        };
+        let bytes = if self.family == Family::Ip { 4 } else { 16 };
+        let from_map = self
+            .addr_min
+            .is_some_and(|register| listing.holds_map(register));
+        let family = if listing.family() == Some(Family::Inet) || from_map {
+            format!(" {}", self.family)
+        } else {
+            String::new()
+        };
+        let target = if from_map {
+            listing.target_of_map(self.addr_min)
+        } else {
+            let addrs = listing.addr_range(self.addr_min, self.addr_max, bytes);
+            let ports = listing.port_range(self.proto_min, self.proto_max);
+            match (addrs, ports) {
+                (Some(addrs), Some(ports)) if bytes == 16 => format!(" to [{addrs}]:{ports}"),
+                (Some(addrs), Some(ports)) => format!(" to {addrs}:{ports}"),
+                (Some(addrs), None) => format!(" to {addrs}"),
+                (None, Some(ports)) => format!(" to :{ports}"),
+                (None, None) => String::new(),
+            }
+        };
+        listing.say(format_args!("{kind}{family}{target}{}", self.flags.text()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn both_kinds_come_back() {
+        assert_identity(Nat {
+            kind: NatKind::Dnat,
+            family: Family::Ip,
+            addr_min: Some(Register::word(0)),
+            addr_max: None,
+            proto_min: Some(Register::word(1)),
+            proto_max: None,
+            flags: NatFlags::empty(),
+        });
+        assert_identity(Nat {
+            kind: NatKind::Snat,
+            family: Family::Ip6,
+            addr_min: Some(Register::word(0)),
+            addr_max: Some(Register::word(4)),
+            proto_min: None,
+            proto_max: None,
+            flags: NatFlags::PERSISTENT | NatFlags::FULLY_RANDOM,
+        });
+    }
+
+    #[test]
+    fn flags_that_follow_from_the_registers_are_left_out() {
+        assert_eq!(NatFlags::decode(0x13), NatFlags::FULLY_RANDOM);
+    }
+}

@@ -1,0 +1,39 @@
+//! `notrack`: packets kept out of connection tracking.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::Attrs;
+
+use super::{Expression, List};
+use crate::text::Listing;
+
+/// Keeps the packet out of connection tracking.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Notrack;
+
+impl Expression for Notrack {
+    const NAME: &'static str = "notrack";
+
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(mut attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let first = attrs.next().transpose()?;
+        Ok(first.is_none().then_some(Self))
+    }
+}
+
+impl List for Notrack {
+    fn list(&self, listing: &mut Listing) {
+        listing.say("notrack");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn it_comes_back() {
+        assert_identity(Notrack);
+    }
+}

@@ -1,0 +1,101 @@
+//! `numgen`: random or counted numbers.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::selector::Selector;
+use crate::text::Listing;
+
+// enum nft_ng_attributes
+const NFTA_NG_DREG: u16 = 1;
+const NFTA_NG_MODULUS: u16 = 2;
+const NFTA_NG_TYPE: u16 = 3;
+const NFTA_NG_OFFSET: u16 = 4;
+
+/// Makes a number from `offset` to `offset + modulus - 1`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Numgen {
+    /// How numbers follow each other.
+    pub mode: NumgenMode,
+    /// How many different numbers there are.
+    pub modulus: u32,
+    /// The least number.
+    pub offset: u32,
+    /// Where the number goes, in the order of the machine.
+    pub destination: Register,
+}
+
+/// How numbers follow each other: `enum nft_ng_types`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum NumgenMode {
+    /// Each is one more than the one before.
+    Incremental,
+    /// By chance.
+    Random,
+}
+
+impl Expression for Numgen {
+    const NAME: &'static str = "numgen";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_NG_DREG, self.destination.number());
+        put_be32(out, NFTA_NG_MODULUS, self.modulus);
+        put_be32(
+            out,
+            NFTA_NG_TYPE,
+            u32::from(self.mode == NumgenMode::Random),
+        );
+        put_be32(out, NFTA_NG_OFFSET, self.offset);
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut mode, mut modulus, mut offset, mut destination) = (None, None, 0, None);
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match (attr.kind, number) {
+                (NFTA_NG_DREG, number) => destination = Some(Register::from_number(number)),
+                (NFTA_NG_MODULUS, number) => modulus = Some(number),
+                (NFTA_NG_TYPE, 0) => mode = Some(NumgenMode::Incremental),
+                (NFTA_NG_TYPE, 1) => mode = Some(NumgenMode::Random),
+                (NFTA_NG_OFFSET, number) => offset = number,
+                _ => return Ok(None),
+            }
+        }
+        let (Some(mode), Some(modulus), Some(destination)) = (mode, modulus, destination) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            mode,
+            modulus,
+            offset,
+            destination,
+        }))
+    }
+}
+
+impl List for Numgen {
+    fn list(&self, listing: &mut Listing) {
+        let selector = Selector::numgen(self.mode, self.modulus, self.offset);
+        listing.load(self.destination, selector);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn both_modes_come_back() {
+        for mode in [NumgenMode::Incremental, NumgenMode::Random] {
+            assert_identity(Numgen {
+                mode,
+                modulus: 3,
+                offset: 1,
+                destination: Register::word(3),
+            });
+        }
+    }
+}

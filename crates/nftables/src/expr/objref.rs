@@ -1,0 +1,132 @@
+//! `objref`: named counters, quotas and the like.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32, put_str};
+
+use super::{Expression, List, Register, SetRef, name};
+use crate::Name;
+use crate::text::Listing;
+
+// enum nft_objref_attributes
+const NFTA_OBJREF_IMM_TYPE: u16 = 1;
+const NFTA_OBJREF_IMM_NAME: u16 = 2;
+const NFTA_OBJREF_SET_SREG: u16 = 3;
+const NFTA_OBJREF_SET_NAME: u16 = 4;
+
+/// Uses a named object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objref {
+    /// Which object.
+    pub source: ObjrefSource,
+}
+
+/// How the object is found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ObjrefSource {
+    /// By its kind and name.
+    Named {
+        /// The kind of object: `NFT_OBJECT_*`.
+        kind: u32,
+        /// Its name.
+        name: Name,
+    },
+    /// By a map.
+    Map {
+        /// The map.
+        set: SetRef,
+        /// Where the key comes from.
+        key: Register,
+    },
+}
+
+/// Returns the word for a kind of object: `NFT_OBJECT_*`.
+pub(crate) fn kind_text(kind: u32) -> Option<&'static str> {
+    Some(match kind {
+        1 => "counter",
+        2 => "quota",
+        3 => "ct helper",
+        4 => "limit",
+        7 => "ct timeout",
+        8 => "secmark",
+        9 => "ct expectation",
+        10 => "synproxy",
+        _ => return None,
+    })
+}
+
+impl Expression for Objref {
+    const NAME: &'static str = "objref";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match &self.source {
+            ObjrefSource::Named { kind, name } => {
+                put_be32(out, NFTA_OBJREF_IMM_TYPE, *kind);
+                put_str(out, NFTA_OBJREF_IMM_NAME, name.as_str());
+            }
+            ObjrefSource::Map { set, key } => {
+                put_be32(out, NFTA_OBJREF_SET_SREG, key.number());
+                put_str(out, NFTA_OBJREF_SET_NAME, set.name().as_str());
+            }
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let (mut kind, mut object, mut key, mut set) = (None, None, None, None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_OBJREF_IMM_TYPE => kind = Some(attr.be32()?),
+                NFTA_OBJREF_IMM_NAME => object = Some(name(&attr)?),
+                NFTA_OBJREF_SET_SREG => key = Some(Register::from_number(attr.be32()?)),
+                NFTA_OBJREF_SET_NAME => set = Some(SetRef::Named(name(&attr)?)),
+                _ => return Ok(None),
+            }
+        }
+        let source = match (kind, object, key, set) {
+            (Some(kind), Some(name), None, None) => ObjrefSource::Named { kind, name },
+            (None, None, Some(key), Some(set)) => ObjrefSource::Map { set, key },
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { source }))
+    }
+}
+
+impl List for Objref {
+    fn list(&self, listing: &mut Listing) {
+        match &self.source {
+            ObjrefSource::Named { kind, name } => match kind_text(*kind) {
+                Some("limit") => listing.say(format_args!("limit name \"{name}\"")),
+                Some(kind @ ("counter" | "quota" | "synproxy")) => {
+                    listing.say(format_args!("{kind} name \"{name}\""));
+                }
+                Some(kind) => listing.say(format_args!("{kind} set \"{name}\"")),
+                None => listing.unknown("objref", &kind.to_be_bytes()),
+            },
+            ObjrefSource::Map { set, key } => {
+                let key = listing.read_key(*key, None);
+                listing.say(format_args!("counter name {key} map {set}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn both_sources_come_back() {
+        let name = Name::new("o").unwrap();
+        let set = SetRef::Named(name.clone());
+        assert_identity(Objref {
+            source: ObjrefSource::Named { kind: 1, name },
+        });
+        assert_identity(Objref {
+            source: ObjrefSource::Map {
+                set,
+                key: Register::word(0),
+            },
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! `redir`: destinations changed to this machine.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, NatFlags, Register};
+use crate::text::Listing;
+
+// enum nft_redir_attributes
+const NFTA_REDIR_REG_PROTO_MIN: u16 = 1;
+const NFTA_REDIR_REG_PROTO_MAX: u16 = 2;
+const NFTA_REDIR_FLAGS: u16 = 3;
+
+/// Changes the destination to this machine.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Redir {
+    /// Where the (first) port comes from.
+    pub proto_min: Option<Register>,
+    /// Where the last port comes from, if it is not the first.
+    pub proto_max: Option<Register>,
+    /// How ports are chosen.
+    pub flags: NatFlags,
+}
+
+impl Expression for Redir {
+    const NAME: &'static str = "redir";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(register) = self.proto_min {
+            put_be32(out, NFTA_REDIR_REG_PROTO_MIN, register.number());
+        }
+        if let Some(register) = self.proto_max {
+            put_be32(out, NFTA_REDIR_REG_PROTO_MAX, register.number());
+        }
+        if !self.flags.is_empty() {
+            put_be32(out, NFTA_REDIR_FLAGS, self.flags.bits());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let mut redir = Self::default();
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match attr.kind {
+                NFTA_REDIR_REG_PROTO_MIN => redir.proto_min = Some(Register::from_number(number)),
+                NFTA_REDIR_REG_PROTO_MAX => redir.proto_max = Some(Register::from_number(number)),
+                NFTA_REDIR_FLAGS => redir.flags = NatFlags::decode(number),
+                _ => return Ok(None),
+            }
+        }
+        redir.proto_max = redir
+            .proto_max
+            .filter(|_| redir.proto_max != redir.proto_min);
+        Ok(Some(redir))
+    }
+}
+
+impl List for Redir {
+    fn list(&self, listing: &mut Listing) {
+        let ports = listing.port_range(self.proto_min, self.proto_max);
+        let ports = ports
+            .map(|ports| format!(" to :{ports}"))
+            .unwrap_or_default();
+        listing.say(format_args!("redirect{ports}{}", self.flags.text()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn redirects_come_back() {
+        assert_identity(Redir::default());
+        assert_identity(Redir {
+            proto_min: Some(Register::word(0)),
+            proto_max: Some(Register::word(4)),
+            flags: NatFlags::RANDOM,
+        });
+    }
+}

@@ -1,0 +1,63 @@
+//! How expressions name the set they use.
+
+use std::sync::Arc;
+
+use crate::{Element, Name, Set};
+
+/// The set an expression uses.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetRef {
+    /// A set with a name.
+    Named(Name),
+    /// A set that belongs to the rule: `{ tcp, udp }`.
+    Anonymous(Arc<Anonymous>),
+}
+
+/// A set that belongs to a rule, with its elements.
+#[derive(Clone, Debug)]
+pub struct Anonymous {
+    /// The set; its name is a pattern which the kernel numbers.
+    pub set: Set,
+    /// Its elements.
+    pub elements: Vec<Element>,
+}
+
+impl PartialEq for Anonymous {
+    /// Compares what the sets hold, not how they are called.
+    fn eq(&self, other: &Self) -> bool {
+        let content = |anonymous: &Self| {
+            let mut content: Vec<_> = anonymous
+                .elements
+                .iter()
+                .map(|e| {
+                    (
+                        e.key_bytes().clone(),
+                        e.key_end().map(Vec::from),
+                        e.data().cloned(),
+                    )
+                })
+                .collect();
+            content.sort();
+            content
+        };
+        self.elements.len() == other.elements.len()
+            && self.set.key.len() == other.set.key.len()
+            && content(self) == content(other)
+    }
+}
+
+impl SetRef {
+    /// Returns the name, which is a pattern for a set that belongs to the rule.
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Named(name) => name,
+            Self::Anonymous(anonymous) => &anonymous.set.name,
+        }
+    }
+}
+
+impl From<&Set> for SetRef {
+    fn from(set: &Set) -> Self {
+        Self::Named(set.name.clone())
+    }
+}

@@ -1,0 +1,113 @@
+//! `tproxy`: packets given to a local socket.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put_be32};
+
+use super::{Expression, List, Register};
+use crate::Family;
+use crate::text::Listing;
+
+// enum nft_tproxy_attributes
+const NFTA_TPROXY_FAMILY: u16 = 1;
+const NFTA_TPROXY_REG_ADDR: u16 = 2;
+const NFTA_TPROXY_REG_PORT: u16 = 3;
+/// `NFPROTO_UNSPEC`: whatever the packet is.
+const UNSPECIFIED: u32 = 0;
+
+/// Gives the packet to a local socket without a change.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Tproxy {
+    /// The family of the address; none for packets of both.
+    pub family: Option<Family>,
+    /// Where the address of the socket comes from.
+    pub addr: Option<Register>,
+    /// Where the port of the socket comes from.
+    pub port: Option<Register>,
+}
+
+impl Expression for Tproxy {
+    const NAME: &'static str = "tproxy";
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let family = self
+            .family
+            .map_or(UNSPECIFIED, |family| family.number().into());
+        put_be32(out, NFTA_TPROXY_FAMILY, family);
+        if let Some(addr) = self.addr {
+            put_be32(out, NFTA_TPROXY_REG_ADDR, addr.number());
+        }
+        if let Some(port) = self.port {
+            put_be32(out, NFTA_TPROXY_REG_PORT, port.number());
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let mut tproxy = Self {
+            family: None,
+            addr: None,
+            port: None,
+        };
+        for attr in attrs {
+            let attr = attr?;
+            let number = attr.be32()?;
+            match (attr.kind, number) {
+                (NFTA_TPROXY_FAMILY, UNSPECIFIED) => tproxy.family = None,
+                (NFTA_TPROXY_FAMILY, number) => {
+                    let family = u8::try_from(number).ok().and_then(Family::from_number);
+                    let Some(family) = family else {
+                        return Ok(None);
+                    };
+                    tproxy.family = Some(family);
+                }
+                (NFTA_TPROXY_REG_ADDR, n) => tproxy.addr = Some(Register::from_number(n)),
+                (NFTA_TPROXY_REG_PORT, n) => tproxy.port = Some(Register::from_number(n)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(tproxy))
+    }
+}
+
+impl List for Tproxy {
+    fn list(&self, listing: &mut Listing) {
+        let bytes = if self.family == Some(Family::Ip6) {
+            16
+        } else {
+            4
+        };
+        let addr = listing.addr_range(self.addr, None, bytes);
+        let port = listing.port_range(self.port, None);
+        let family = match (listing.family(), self.family) {
+            (Some(Family::Inet), Some(family)) => format!(" {family}"),
+            _ => String::new(),
+        };
+        let addr = match addr {
+            Some(addr) if bytes == 16 => format!("[{addr}]"),
+            addr => addr.unwrap_or_default(),
+        };
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        listing.say(format_args!("tproxy{family} to {addr}{port}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::tests::assert_identity;
+
+    #[test]
+    fn proxies_come_back() {
+        let port = Some(Register::word(0));
+        assert_identity(Tproxy {
+            family: None,
+            addr: None,
+            port,
+        });
+        let addr = Some(Register::word(4));
+        assert_identity(Tproxy {
+            family: Some(Family::Ip),
+            addr,
+            port,
+        });
+    }
+}

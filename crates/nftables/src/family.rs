@@ -1,0 +1,83 @@
+//! The families a table can belong to.
+
+use std::fmt;
+
+/// The family of a table: which packets its chains can see.
+///
+/// Numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Family {
+    /// IPv4 and IPv6 packets alike.
+    Inet,
+    /// IPv4 packets.
+    Ip,
+    /// IPv6 packets.
+    Ip6,
+    /// ARP packets.
+    Arp,
+    /// Frames that cross a bridge.
+    Bridge,
+    /// Frames as a device receives or sends them.
+    Netdev,
+}
+
+impl Family {
+    /// All families, in the order of their declaration.
+    pub const ALL: [Self; 6] = [
+        Self::Inet,
+        Self::Ip,
+        Self::Ip6,
+        Self::Arp,
+        Self::Bridge,
+        Self::Netdev,
+    ];
+
+    /// Returns the number the kernel knows the family by.
+    #[doc(alias = "NFPROTO_INET")]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Inet => 1,
+            Self::Ip => 2,
+            Self::Arp => 3,
+            Self::Netdev => 5,
+            Self::Bridge => 7,
+            Self::Ip6 => 10,
+        }
+    }
+
+    /// Returns the family with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.number() == number)
+    }
+
+    /// Returns the word `nft` has for the family.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Inet => "inet",
+            Self::Ip => "ip",
+            Self::Ip6 => "ip6",
+            Self::Arp => "arp",
+            Self::Bridge => "bridge",
+            Self::Netdev => "netdev",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_its_number() {
+        for family in Family::ALL {
+            assert_eq!(Family::from_number(family.number()), Some(family));
+        }
+        assert_eq!(Family::from_number(4), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! The text of values, as nft prints them.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::Datatype;
+use crate::datatype::ByteOrder;
+use crate::header::PROTOCOLS;
+
+/// A value of a type, to be printed.
+pub(crate) struct Literal<'a> {
+    datatype: Datatype,
+    bytes: &'a [u8],
+    /// Whether a number is in network order although its type is not.
+    turned: bool,
+}
+
+impl<'a> Literal<'a> {
+    pub(crate) fn new(datatype: Datatype, bytes: &'a [u8], turned: bool) -> Self {
+        Self {
+            datatype,
+            bytes,
+            turned,
+        }
+    }
+
+    /// Returns the value as a number, if it has at most eight bytes.
+    fn number(&self) -> Option<u64> {
+        let mut number = [0; 8];
+        let at = number.len().checked_sub(self.bytes.len())?;
+        let (_, low) = number.split_at_mut(at);
+        low.copy_from_slice(self.bytes);
+        if self.datatype.order() == ByteOrder::Host
+            && !self.turned
+            && cfg!(target_endian = "little")
+        {
+            low.reverse();
+        }
+        Some(u64::from_be_bytes(number))
+    }
+}
+
+impl fmt::Display for Literal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.datatype, self.bytes) {
+            (Datatype::Ipv4Addr, bytes) if bytes.len() == 4 => {
+                let octets: [u8; 4] = bytes.try_into().unwrap_or_default();
+                return write!(f, "{}", Ipv4Addr::from(octets));
+            }
+            (Datatype::Ipv6Addr, bytes) if bytes.len() == 16 => {
+                let octets: [u8; 16] = bytes.try_into().unwrap_or_default();
+                return write!(f, "{}", Ipv6Addr::from(octets));
+            }
+            (Datatype::EtherAddr, bytes) => {
+                let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                return f.write_str(&hex.join(":"));
+            }
+            (Datatype::Ifname | Datatype::String, bytes) => {
+                let end = bytes
+                    .iter()
+                    .position(|byte| *byte == 0)
+                    .unwrap_or(bytes.len());
+                let text = String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes));
+                return write!(f, "\"{text}\"");
+            }
+            _ => {}
+        }
+        let Some(number) = self.number() else {
+            f.write_str("0x")?;
+            return self
+                .bytes
+                .iter()
+                .try_for_each(|byte| write!(f, "{byte:02x}"));
+        };
+        if let Some(flags) = flags(self.datatype).filter(|_| number != 0) {
+            return write_flags(f, flags, number);
+        }
+        match words(self.datatype)
+            .iter()
+            .find(|(word, _)| *word == number)
+        {
+            Some((_, word)) => f.write_str(word),
+            None if self.datatype == Datatype::InetProto => match protocol(number) {
+                Some(word) => f.write_str(word),
+                None => write!(f, "{number}"),
+            },
+            None if self.datatype == Datatype::Mark => write!(f, "{number:#010x}"),
+            None if self.datatype == Datatype::EtherType => write!(f, "{number:#06x}"),
+            None => write!(f, "{number}"),
+        }
+    }
+}
+
+fn protocol(number: u64) -> Option<&'static str> {
+    let number = u8::try_from(number).ok()?;
+    PROTOCOLS
+        .iter()
+        .find(|(id, _)| *id == number)
+        .map(|(_, word)| *word)
+}
+
+/// Returns the words for single values of a type.
+fn words(datatype: Datatype) -> &'static [(u64, &'static str)] {
+    match datatype {
+        Datatype::NfProto => &[(2, "ipv4"), (10, "ipv6")],
+        Datatype::CtDirection => &[(0, "original"), (1, "reply")],
+        Datatype::Boolean => &[(0, "missing"), (1, "exists")],
+        Datatype::PacketType => &[
+            (0, "host"),
+            (1, "broadcast"),
+            (2, "multicast"),
+            (3, "other"),
+        ],
+        Datatype::EtherType => &[(0x0800, "ip"), (0x86dd, "ip6"), (0x0806, "arp")],
+        Datatype::FibAddrType => &[
+            (1, "unicast"),
+            (2, "local"),
+            (3, "broadcast"),
+            (4, "anycast"),
+            (5, "multicast"),
+            (6, "blackhole"),
+            (7, "unreachable"),
+            (8, "prohibit"),
+        ],
+        Datatype::IcmpType => &[
+            (0, "echo-reply"),
+            (3, "destination-unreachable"),
+            (5, "redirect"),
+            (8, "echo-request"),
+            (11, "time-exceeded"),
+        ],
+        Datatype::Icmpv6Type => &[
+            (1, "destination-unreachable"),
+            (2, "packet-too-big"),
+            (3, "time-exceeded"),
+            (128, "echo-request"),
+            (129, "echo-reply"),
+            (133, "nd-router-solicit"),
+            (134, "nd-router-advert"),
+            (135, "nd-neighbor-solicit"),
+            (136, "nd-neighbor-advert"),
+        ],
+        _ => &[],
+    }
+}
+
+/// Returns the words for the bits of a type.
+fn flags(datatype: Datatype) -> Option<&'static [(u64, &'static str)]> {
+    Some(match datatype {
+        Datatype::CtState => &[
+            (1, "invalid"),
+            (2, "established"),
+            (4, "related"),
+            (8, "new"),
+            (64, "untracked"),
+        ],
+        Datatype::CtStatus => &[
+            (1, "expected"),
+            (2, "seen-reply"),
+            (4, "assured"),
+            (8, "confirmed"),
+            (16, "snat"),
+            (32, "dnat"),
+            (512, "dying"),
+        ],
+        Datatype::TcpFlag => &[
+            (1, "fin"),
+            (2, "syn"),
+            (4, "rst"),
+            (8, "psh"),
+            (16, "ack"),
+            (32, "urg"),
+            (64, "ecn"),
+            (128, "cwr"),
+        ],
+        _ => return None,
+    })
+}
+
+/// Tells whether values of a type are sets of bits.
+pub(crate) fn is_bitmask(datatype: Datatype) -> bool {
+    flags(datatype).is_some()
+}
+
+fn write_flags(f: &mut fmt::Formatter<'_>, flags: &[(u64, &str)], number: u64) -> fmt::Result {
+    let known: u64 = flags.iter().fold(0, |known, (bit, _)| known | bit);
+    let mut words: Vec<String> = flags
+        .iter()
+        .filter(|(bit, _)| number & bit != 0)
+        .map(|(_, word)| (*word).to_string())
+        .collect();
+    if number & !known != 0 {
+        words.push(format!("{:#x}", number & !known));
+    }
+    f.write_str(&words.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_as_nft_prints_them() {
+        let mark = 0x4000_u32.to_ne_bytes();
+        let state = 6_u32.to_ne_bytes();
+        let slot = 3_u32.to_ne_bytes();
+        for (datatype, bytes, text) in [
+            (Datatype::Ipv4Addr, &[10, 0, 0, 1][..], "10.0.0.1"),
+            (Datatype::Ipv6Addr, &Ipv6Addr::LOCALHOST.octets(), "::1"),
+            (Datatype::InetProto, &[6], "tcp"),
+            (Datatype::InetProto, &[99], "99"),
+            (Datatype::InetService, &[0, 80], "80"),
+            (Datatype::Mark, &mark, "0x00004000"),
+            (Datatype::CtState, &state, "established,related"),
+            (Datatype::Integer, &slot, "3"),
+            (Datatype::Ifname, b"cni0\0\0", "\"cni0\""),
+            (
+                Datatype::EtherAddr,
+                &[0, 1, 2, 3, 4, 255],
+                "00:01:02:03:04:ff",
+            ),
+            (Datatype::CtLabel, &[0xab; 9], "0xababababababababab"),
+        ] {
+            assert_eq!(Literal::new(datatype, bytes, false).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_number_in_network_order_reads_the_same() {
+        let literal = Literal::new(Datatype::Mark, &[0, 0, 0x40, 0], true);
+        assert_eq!(literal.to_string(), "0x00004000");
+    }
+}

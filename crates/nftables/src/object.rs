@@ -1,0 +1,169 @@
+//! What a ruleset consists of, and the keys of it.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use vipline_reconcile::Keyed;
+
+use crate::{Bytes, Chain, Comment, Element, Family, Name, Set};
+
+/// The family and the name of a table.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TableId {
+    /// The family of the table.
+    pub family: Family,
+    /// Its name, unique within the family.
+    pub name: Name,
+}
+
+impl TableId {
+    /// Returns the id of a table.
+    pub fn new(family: Family, name: Name) -> Self {
+        Self { family, name }
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.family, self.name)
+    }
+}
+
+/// A table: what chains and sets live in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Table {
+    /// Which table it is.
+    pub id: TableId,
+    /// What `nft` lists as its comment.
+    pub comment: Option<Comment>,
+}
+
+impl Table {
+    /// Returns a table without a comment.
+    pub fn new(id: TableId) -> Self {
+        Self { id, comment: None }
+    }
+}
+
+/// An entry of a ruleset.
+///
+/// Rules are part of their chain: the kernel gives them no name, so the chain
+/// is what changes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Object {
+    /// A table.
+    Table(Table),
+    /// A set, map or verdict map, without its elements.
+    Set(Set),
+    /// A chain with its rules.
+    Chain(Chain),
+    /// An element of a set or map.
+    Element(Element),
+}
+
+impl Object {
+    /// Returns the table the object is or lives in.
+    pub fn table(&self) -> &TableId {
+        match self {
+            Self::Table(table) => &table.id,
+            Self::Set(set) => &set.table,
+            Self::Chain(chain) => &chain.table,
+            Self::Element(element) => &element.set().table,
+        }
+    }
+}
+
+/// What identifies an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Key {
+    /// A table.
+    Table(TableId),
+    /// A set or map, by table and name.
+    Set(TableId, Name),
+    /// A chain, by table and name.
+    Chain(TableId, Name),
+    /// An element, by the set it is in and the first byte string it stands for.
+    Element(SetKey, Bytes),
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Table(id) => id.hash(state),
+            Self::Set(table, name) | Self::Chain(table, name) => {
+                table.hash(state);
+                name.hash(state);
+            }
+            Self::Element(set, key) => {
+                set.hash(state);
+                state.write(key);
+            }
+        }
+    }
+}
+
+/// The set an element is in: equal if table and name are.
+#[derive(Clone, Debug)]
+pub struct SetKey(pub(crate) Set);
+
+impl SetKey {
+    /// Returns the set.
+    pub fn set(&self) -> &Set {
+        &self.0
+    }
+}
+
+impl Eq for SetKey {}
+
+impl PartialEq for SetKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_same_set(&other.0)
+    }
+}
+
+impl Hash for SetKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.place_hash());
+    }
+}
+
+impl Keyed for Object {
+    type Key = Key;
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Table(table) => Key::Table(table.id.clone()),
+            Self::Set(set) => Key::Set(set.table.clone(), set.name.clone()),
+            Self::Chain(chain) => Key::Chain(chain.table.clone(), chain.name.clone()),
+            Self::Element(element) => {
+                Key::Element(SetKey(element.set().clone()), element.key_bytes().clone())
+            }
+        }
+    }
+
+    /// Tells whether the kernel sees no difference: user data (comments, the
+    /// expressions `nft` lists as types), counts and remaining time aside.
+    fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Table(one), Self::Table(other)) => one.id == other.id,
+            (Self::Set(one), Self::Set(other)) => one.same(other),
+            (Self::Chain(one), Self::Chain(other)) => one.same(other),
+            (Self::Element(one), Self::Element(other)) => one.same(other),
+            _ => false,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($variant:ident)*) => {
+        $(impl From<$variant> for Object {
+            fn from(object: $variant) -> Self {
+                Self::$variant(object)
+            }
+        })*
+    };
+}
+
+from! { Table Set Chain Element }

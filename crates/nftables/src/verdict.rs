@@ -1,0 +1,192 @@
+//! Verdicts, and the data of expressions and elements.
+
+use std::fmt;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, nest, put, put_be32, put_str};
+
+use crate::{Bytes, Name};
+
+// enum nft_data_attributes of linux/netfilter/nf_tables.h
+const NFTA_DATA_VALUE: u16 = 1;
+const NFTA_DATA_VERDICT: u16 = 2;
+// enum nft_verdict_attributes
+const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+
+/// What becomes of a packet.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Lets the packet go on to the next base chain.
+    Accept,
+    /// Throws the packet away.
+    Drop,
+    /// Goes on with the next rule.
+    Continue,
+    /// Leaves this rule and goes on with the next one.
+    Break,
+    /// Leaves this chain for the one that jumped here.
+    Return,
+    /// Goes through a chain and comes back.
+    Jump(Name),
+    /// Goes to a chain and does not come back.
+    Goto(Name),
+    /// Another verdict, by its number.
+    Other(i32),
+}
+
+impl Verdict {
+    /// Returns the number of the verdict: `NF_*` and `enum nft_verdicts`.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Drop => 0,
+            Self::Accept => 1,
+            Self::Continue => -1,
+            Self::Break => -2,
+            Self::Jump(_) => -3,
+            Self::Goto(_) => -4,
+            Self::Return => -5,
+            Self::Other(code) => *code,
+        }
+    }
+
+    /// Returns the chain the packet goes to.
+    pub fn chain(&self) -> Option<&Name> {
+        match self {
+            Self::Jump(chain) | Self::Goto(chain) => Some(chain),
+            _ => None,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_be32(out, NFTA_VERDICT_CODE, self.code().cast_unsigned());
+        if let Some(chain) = self.chain() {
+            put_str(out, NFTA_VERDICT_CHAIN, chain.as_str());
+        }
+    }
+
+    fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
+        let (mut code, mut chain) = (None, None);
+        for attr in attr.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                NFTA_VERDICT_CODE => code = Some(attr.be32()?.cast_signed()),
+                NFTA_VERDICT_CHAIN => {
+                    chain = Some(Name::new(attr.str()?).map_err(|_| attr.error("chain name"))?);
+                }
+                _ => {}
+            }
+        }
+        let code = code.ok_or_else(|| attr.error("verdict"))?;
+        Ok(match (code, chain) {
+            (-3, Some(chain)) => Self::Jump(chain),
+            (-4, Some(chain)) => Self::Goto(chain),
+            (0, _) => Self::Drop,
+            (1, _) => Self::Accept,
+            (-1, _) => Self::Continue,
+            (-2, _) => Self::Break,
+            (-5, _) => Self::Return,
+            (code, _) => Self::Other(code),
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept => f.write_str("accept"),
+            Self::Drop => f.write_str("drop"),
+            Self::Continue | Self::Break => f.write_str("continue"),
+            Self::Return => f.write_str("return"),
+            Self::Jump(chain) => write!(f, "jump {chain}"),
+            Self::Goto(chain) => write!(f, "goto {chain}"),
+            Self::Other(code) => write!(f, "# verdict {code}"),
+        }
+    }
+}
+
+/// A value or a verdict: what an immediate loads and what a map holds.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Data {
+    /// Bytes as registers hold them.
+    Value(Bytes),
+    /// A verdict.
+    Verdict(Verdict),
+}
+
+impl Data {
+    /// Appends the data as an attribute of this type.
+    pub fn encode(&self, out: &mut Vec<u8>, kind: u16) {
+        match self {
+            Self::Value(bytes) => encode_value(out, kind, bytes),
+            Self::Verdict(verdict) => nest(out, kind, |out| {
+                nest(out, NFTA_DATA_VERDICT, |out| verdict.encode(out));
+            }),
+        }
+    }
+
+    /// Reads the data of an attribute that [`Data::encode`] wrote.
+    pub fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
+        for inner in attr.attrs() {
+            let inner = inner?;
+            match inner.kind {
+                NFTA_DATA_VALUE => return Ok(Self::Value(inner.value.into())),
+                NFTA_DATA_VERDICT => return Verdict::decode(&inner).map(Self::Verdict),
+                _ => {}
+            }
+        }
+        Err(attr.error("data"))
+    }
+}
+
+/// Appends bytes as an attribute of this type.
+pub(crate) fn encode_value(out: &mut Vec<u8>, kind: u16, bytes: &[u8]) {
+    nest(out, kind, |out| put(out, NFTA_DATA_VALUE, bytes));
+}
+
+/// Reads the bytes of an attribute that holds no verdict.
+pub(crate) fn decode_value(attr: &Attr<'_>) -> Result<Bytes, DecodeError> {
+    match Data::decode(attr)? {
+        Data::Value(bytes) => Ok(bytes),
+        Data::Verdict(_) => Err(attr.error("value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::attr::Attrs;
+
+    use super::*;
+
+    #[test]
+    fn data_comes_back_as_it_went() {
+        let chain = Name::new("c").unwrap();
+        let verdicts = [
+            Verdict::Accept,
+            Verdict::Drop,
+            Verdict::Continue,
+            Verdict::Break,
+            Verdict::Return,
+            Verdict::Jump(chain.clone()),
+            Verdict::Goto(chain),
+            Verdict::Other(3),
+        ];
+        let value = Data::Value(Bytes::from([1, 2, 3]));
+        for data in verdicts.into_iter().map(Data::Verdict).chain([value]) {
+            let mut out = Vec::new();
+            data.encode(&mut out, 5);
+            let attr = Attrs::new(&out).next().unwrap().unwrap();
+            assert_eq!((attr.kind, Data::decode(&attr)), (5, Ok(data)));
+        }
+    }
+
+    #[test]
+    fn data_without_content_is_an_error() {
+        let attr = Attr {
+            kind: 5,
+            value: &[],
+        };
+        assert_eq!(Data::decode(&attr), Err(attr.error("data")));
+    }
+}
