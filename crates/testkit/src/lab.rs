@@ -216,10 +216,13 @@ fn pod(name: &str, number: usize) -> io::Result<Host> {
 
 /// Settings of each namespace, before it has links.
 ///
-/// Nothing waits for duplicate address detection, and nobody is told of
-/// shortcuts: pods have none.
+/// Nothing waits for duplicate address detection, every refusal is sent, and
+/// nobody is told of shortcuts: pods have none.
 fn settings() -> io::Result<()> {
     link::set_sysctl("ipv4/ip_local_port_range", PORTS)?;
+    for limit in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
+        link::set_sysctl(limit, "0")?;
+    }
     for scope in ["all", "default"] {
         for (setting, value) in [
             ("ipv4/conf/SCOPE/send_redirects", "0"),

@@ -102,7 +102,7 @@ impl Ask {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind((any, 0))?;
+        let socket = bind_fresh(any)?;
         socket.set_read_timeout(Some(self.patience))?;
         socket.connect(self.target)?;
         socket.send(b"who is there?")?;
@@ -110,6 +110,27 @@ impl Ask {
         let length = socket.recv(&mut buffer)?;
         Answer::parse(&buffer[..length])
     }
+}
+
+/// Binds a socket to a port that was not used for long.
+///
+/// A port that the kernel chooses may be one used a moment ago, whose flow is
+/// still known on the way and would lead to the server it had then.
+fn bind_fresh(any: IpAddr) -> io::Result<UdpSocket> {
+    const FIRST: usize = 10_000;
+    const COUNT: usize = 50_000;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut result = Err(io::ErrorKind::AddrInUse.into());
+    for _ in 0..10 {
+        let port = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        let port = u16::try_from(port).expect("less than 60,000");
+        result = UdpSocket::bind((any, port));
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => (),
+            _ => break,
+        }
+    }
+    result
 }
 
 impl Answer {

@@ -18,6 +18,8 @@ use super::table::{Outcome, Row, Table};
 
 /// How often each address is asked.
 const QUESTIONS: usize = 300;
+/// How often an address is asked that has to refuse.
+const REFUSALS: usize = 20;
 /// How long the proxy may take to start.
 const START: Duration = Duration::from_secs(15);
 /// Three backends, and three to replace them.
@@ -44,6 +46,7 @@ pub(super) fn run(
     folder: &Path,
     table: &mut Table,
 ) -> Result<()> {
+    eprintln!("{mode}: making a lab, and traffic in it");
     let manifests = manifests::read(folder)?;
     let mut stage = Stage {
         mode,
@@ -78,6 +81,7 @@ pub(super) fn run(
     for row in stage.hairpin() {
         table.add(row);
     }
+    eprintln!("{mode}: replacing endpoints under load");
     for row in rollout::run(&mut stage, &manifests)? {
         table.add(row);
     }
@@ -100,7 +104,7 @@ impl Stage {
     fn ask(&self, frontend: &Frontend, from: &Host) -> Row {
         let ask = Ask::new(frontend.protocol, frontend.address);
         let outcome = if frontend.endpoints.is_empty() {
-            refused(ask.times(&from.netns, QUESTIONS / 10))
+            refused(ask.times(&from.netns, REFUSALS))
         } else {
             let expected = self.names(&frontend.endpoints);
             Outcome::of(ask.times(&from.netns, QUESTIONS), &expected)
@@ -118,7 +122,7 @@ impl Stage {
             let ask = Ask::new(frontend.protocol, frontend.address);
             let expected = self.names(&frontend.endpoints);
             let outcome = Outcome::of(ask.times(&host.netns, QUESTIONS / 3), &expected);
-            rows.push(self.row(frontend, &format!("{}, itself", host.name), outcome));
+            rows.push(self.row(frontend, &format!("{} (hairpin)", host.name), outcome));
         }
         rows
     }

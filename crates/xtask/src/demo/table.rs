@@ -91,7 +91,7 @@ impl fmt::Display for Table {
                     writeln!(f, "{}  WRONG: {words}", counts(answers))?;
                 }
                 Outcome::Refused(asked) => {
-                    writeln!(f, "{asked:>6}  {:>6}  refused at once, as it should be", "")?;
+                    writeln!(f, "{asked:>6}  {:>6}  refused, as it should be", "")?;
                 }
                 Outcome::Figure(words) => writeln!(f, "{:>6}  {:>6}  {words}", "", "")?,
                 Outcome::Absent => writeln!(f, "{:>6}  {:>6}", "-", "-")?,
