@@ -121,11 +121,11 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
         if !begins_function(code) || code.ends_with('}') || code.ends_with(';') {
             continue;
         }
-        let ends = |line: &&str| {
-            line.strip_prefix(indent).is_some_and(|rest| {
-                rest == "}" || rest.starts_with(") -> ") && rest.ends_with(';') || rest == ");"
-            })
+        let is_end = |rest: &str| {
+            let without_body = rest == ");" || rest.starts_with(") -> ") && rest.ends_with(';');
+            rest.starts_with('}') || without_body
         };
+        let ends = |line: &&str| line.strip_prefix(indent).is_some_and(is_end);
         if let Some(length) = lines[start..].iter().position(ends) {
             found.push((start + 1, length + 1));
         }
@@ -199,5 +199,8 @@ mod tests {
     fn functions_are_measured_from_their_name_to_their_end() {
         let text = "trait T {\n    fn a();\n    fn b(\n        c: u8,\n    ) -> u8;\n\n    const fn d() {\n        e();\n    }\n}\nfn f() {}\npub(crate) fn g(\n    h: u8,\n) {\n    i();\n}\n";
         assert_eq!(functions(text), [(3, 3), (7, 3), (12, 5)]);
+        let text =
+            "    ($a:ident) => {\n        $(fn $a() {\n            b()\n        })*\n    };\n";
+        assert_eq!(functions(&text.replace("$(", "")), [(2, 3)]);
     }
 }
