@@ -1,2 +1,10 @@
 //! A complete kube-proxy made of the Vipline crates.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use kube_proxy::cli::Cli;
+
+fn main() -> ExitCode {
+    kube_proxy::start(&Cli::parse())
+}

@@ -1,0 +1,131 @@
+//! What the machine knows of itself: its name, addresses and families.
+
+use std::fs;
+use std::net::IpAddr;
+
+use anyhow::{Context, Result};
+use vipline_netlink::attr::Attrs;
+use vipline_netlink::{DecodeError, Dump, Error, Protocol, Socket};
+use vipline_service_model::{Family, Hazard};
+
+/// `RTM_GETADDR` of linux/rtnetlink.h.
+const GET_ADDRESS: u16 = 22;
+/// `struct ifaddrmsg` of linux/if_addr.h: family, prefix length, flags, scope, index.
+const HEADER: usize = 8;
+/// `IFA_ADDRESS` and `IFA_LOCAL` of linux/if_addr.h.
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+/// `RT_SCOPE_UNIVERSE` of linux/rtnetlink.h.
+const EVERYWHERE: u8 = 0;
+/// How often a list that changes while it is read is begun again.
+const ATTEMPTS: usize = 5;
+
+/// Returns the machine's name.
+pub fn hostname() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Returns the addresses of all interfaces that others may reach, in the order
+/// of the interfaces.
+///
+/// # Errors
+///
+/// The kernel does not tell.
+pub fn addresses() -> Result<Vec<IpAddr>> {
+    let context = "list the addresses of the interfaces";
+    let mut socket = Socket::open(Protocol::Route).context(context)?;
+    let start = Vec::new;
+    let listed = socket.dump(
+        GET_ADDRESS,
+        &[0; HEADER],
+        ATTEMPTS,
+        start,
+        |found, message| {
+            found.extend(read(message.payload)?);
+            Ok::<(), Error>(())
+        },
+    );
+    let (Dump::Complete(mut found) | Dump::Interrupted(mut found)) = listed.context(context)?;
+    found.sort_by_key(|&(interface, _)| interface);
+    Ok(found.into_iter().map(|(_, address)| address).collect())
+}
+
+/// Reads `struct ifaddrmsg` with its attributes: the interface and an address
+/// of it, unless that is of the machine or the link alone.
+fn read(payload: &[u8]) -> Result<Option<(u32, IpAddr)>, DecodeError> {
+    let Some((&[_, _, _, scope, index @ ..], attributes)) = payload.split_first_chunk::<HEADER>()
+    else {
+        return Ok(None);
+    };
+    let (mut address, mut local) = (None, None);
+    for attribute in Attrs::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFA_ADDRESS => address = ip(attribute.value),
+            IFA_LOCAL => local = ip(attribute.value),
+            _ => {}
+        }
+    }
+    // Where a link has two ends, IFA_ADDRESS is the other one.
+    let ours = local
+        .or(address)
+        .filter(|&address| Hazard::of(address).is_none());
+    let ours = ours.filter(|_| scope == EVERYWHERE);
+    Ok(ours.map(|address| (u32::from_ne_bytes(index), address)))
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
+}
+
+/// Returns the families that the kernel has: IPv6 may be absent or turned off.
+pub fn families() -> Vec<Family> {
+    let turned_off = fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+        .is_ok_and(|text| text.trim() == "1");
+    let absent = fs::metadata("/proc/net/if_inet6").is_err();
+    match turned_off || absent {
+        true => vec![Family::V4],
+        false => Family::ALL.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer as Linux 6.18 gives it, with its attributes in short.
+    fn payload(scope: u8, index: u32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut payload = vec![2, 24, 0, scope];
+        payload.extend(index.to_ne_bytes());
+        for &(kind, value) in attributes {
+            vipline_netlink::attr::put(&mut payload, kind, value);
+        }
+        payload
+    }
+
+    #[test]
+    fn addresses_that_others_reach_are_read() {
+        let ends: [(u16, &[u8]); 2] = [(IFA_ADDRESS, &[10, 0, 0, 2]), (IFA_LOCAL, &[10, 0, 0, 1])];
+        let own = Some((7, IpAddr::from([10, 0, 0, 1])));
+        assert_eq!(read(&payload(EVERYWHERE, 7, &ends)).unwrap(), own);
+        let global = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let v6 = read(&payload(EVERYWHERE, 2, &[(IFA_ADDRESS, &global)])).unwrap();
+        assert_eq!(v6, Some((2, IpAddr::from(global))));
+        let link = payload(253, 2, &[(IFA_LOCAL, &[10, 0, 0, 1])]);
+        assert_eq!(read(&link).unwrap(), None);
+        let loopback = payload(EVERYWHERE, 1, &[(IFA_LOCAL, &[127, 0, 0, 1])]);
+        assert_eq!(read(&loopback).unwrap(), None);
+        assert_eq!(read(&[2, 24, 0]).unwrap(), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_name_and_ipv4() {
+        assert!(!hostname().is_empty());
+        assert_eq!(families().first(), Some(&Family::V4));
+    }
+}

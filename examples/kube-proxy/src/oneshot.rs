@@ -1,0 +1,215 @@
+//! `--oneshot`: one sync, then the question whether the kernel equals the plan.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use proxy_core::Done;
+use serde::Serialize;
+
+use crate::cli::Output;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::settings::Settings;
+use crate::setup::{Counts, Reading, Setup, chain, hopeless};
+
+/// What `--oneshot` did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The mode.
+    pub mode: String,
+    /// The node.
+    pub node: String,
+    /// Services served.
+    pub services: usize,
+    /// Their ports, once per family.
+    pub ports: usize,
+    /// The endpoints of the ports.
+    pub endpoints: usize,
+    /// The edits in all families.
+    pub edits: usize,
+    /// What was done in each family.
+    pub families: Vec<FamilySummary>,
+    /// Whether the kernel equals the plan now.
+    pub in_sync: bool,
+    /// How long the sync took.
+    pub seconds: f64,
+}
+
+/// What `--oneshot` did in a family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FamilySummary {
+    /// The family.
+    pub family: String,
+    /// How many edits were committed.
+    pub edits: usize,
+    /// How many objects there are.
+    pub objects: usize,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Syncs once and prints a report; succeeds only if the kernel equals the plan.
+///
+/// # Errors
+///
+/// The manifests are wrong, or the machine lacks something.
+pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> {
+    let (mode, node) = (
+        settings.config.mode.to_string(),
+        settings.config.node_name.to_string(),
+    );
+    let mut setup = Setup::open(settings, Reading::Once)?;
+    let start = Instant::now();
+    let report = setup.engine.poll(Duration::ZERO);
+    let seconds = start.elapsed().as_secs_f64();
+    let done = report.as_ref().map_or(&[][..], |report| &report.families);
+    if let Some(failure) = done
+        .iter()
+        .find_map(|done| hopeless(done.outcome.as_ref().err()?))
+    {
+        return Err(failure);
+    }
+    let mut families: Vec<_> = done.iter().map(FamilySummary::new).collect();
+    let is_success = report.as_ref().is_some_and(proxy_core::Report::is_success);
+    let in_sync = is_success && equals(&mut setup, &mut families);
+    let Counts {
+        services,
+        ports,
+        endpoints,
+    } = setup.counts();
+    let edits = families.iter().map(|family| family.edits).sum();
+    let summary = Summary {
+        mode,
+        node,
+        services,
+        ports,
+        endpoints,
+        edits,
+        families,
+        in_sync,
+        seconds,
+    };
+    print(&summary.show(output)?)?;
+    Ok(if in_sync {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Asks the kernel whether it now equals the plan.
+fn equals(setup: &mut Setup, families: &mut [FamilySummary]) -> bool {
+    match setup.engine.difference() {
+        Ok(difference) => difference.edits == 0,
+        Err(error) => {
+            for family in families {
+                family.error.get_or_insert_with(|| chain(&error));
+            }
+            false
+        }
+    }
+}
+
+impl FamilySummary {
+    fn new(done: &Done) -> Self {
+        let family = done.family.to_string();
+        match &done.outcome {
+            Ok(outcome) => Self {
+                family,
+                edits: outcome.edits,
+                objects: outcome.objects,
+                error: None,
+            },
+            Err(error) => Self {
+                family,
+                edits: 0,
+                objects: 0,
+                error: Some(chain(error)),
+            },
+        }
+    }
+}
+
+impl Summary {
+    fn show(&self, output: Output) -> Result<String, Failure> {
+        match output {
+            Output::Text => Ok(self.text()),
+            Output::Json => serde_json::to_string_pretty(self)
+                .map(|text| text + "\n")
+                .map_err(Failure::machine),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            mode,
+            node,
+            services,
+            ports,
+            endpoints,
+            ..
+        } = self;
+        let mut text = format!(
+            "mode {mode}, node {node}: {services} services, {ports} ports, {endpoints} endpoints\n"
+        );
+        for FamilySummary {
+            family,
+            edits,
+            objects,
+            error,
+        } in &self.families
+        {
+            text += &match error {
+                Some(error) => format!("{family}: {error}\n"),
+                None => format!("{family}: {edits} edits, {objects} objects\n"),
+            };
+        }
+        let state = if self.in_sync {
+            "in sync"
+        } else {
+            "NOT in sync"
+        };
+        text + &format!("{state} after {:.3} s\n", self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_text_or_json() {
+        let family = |family: &str, edits, error: Option<&str>| FamilySummary {
+            family: family.into(),
+            edits,
+            objects: 30,
+            error: error.map(Into::into),
+        };
+        let mut summary = Summary {
+            mode: "nftables".into(),
+            node: "n1".into(),
+            services: 1,
+            ports: 2,
+            endpoints: 3,
+            edits: 4,
+            families: vec![family("IPv4", 4, None), family("IPv6", 0, None)],
+            in_sync: true,
+            seconds: 0.25,
+        };
+        let text = "mode nftables, node n1: 1 services, 2 ports, 3 endpoints\n\
+                    IPv4: 4 edits, 30 objects\nIPv6: 0 edits, 30 objects\nin sync after 0.250 s\n";
+        assert_eq!(summary.show(Output::Text).unwrap(), text);
+        summary.families = vec![family("IPv4", 0, Some("refused"))];
+        summary.in_sync = false;
+        let text = summary.show(Output::Text).unwrap();
+        assert!(text.contains("IPv4: refused\nNOT in sync"), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&summary.show(Output::Json).unwrap()).unwrap();
+        assert_eq!(json["families"][0]["error"], "refused");
+        assert_eq!(
+            (&json["services"], &json["in_sync"]),
+            (&1.into(), &false.into())
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Running: one thread that waits, and works when there is something to do.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use proxy_core::Report;
+use tracing::{info, warn};
+
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::setup::{Reading, Setup, chain, hopeless};
+use crate::signals::Signals;
+use crate::wait;
+
+/// Keeps the kernel in step with the manifests until SIGTERM or SIGINT.
+///
+/// The rules stay when it ends.
+///
+/// # Errors
+///
+/// The manifests are wrong at the start, or the machine lacks something.
+pub fn run(settings: Settings) -> Result<(), Failure> {
+    let signals = Signals::listen().map_err(Failure::machine)?;
+    let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
+    let mut setup = Setup::open(settings, Reading::Watched)?;
+    info!(%mode, %node, "started");
+    let start = Instant::now();
+    let mut synced = false;
+    loop {
+        let update = setup.manifests.poll(start.elapsed());
+        setup.take(update);
+        let begin = start.elapsed();
+        if let Some(report) = setup.engine.poll(begin) {
+            if !synced {
+                first(&report)?;
+                synced = report.is_success();
+            }
+            tell(&report, start.elapsed().saturating_sub(begin));
+        }
+        let deadlines = [
+            setup.engine.next_deadline(),
+            setup.manifests.next_deadline(),
+        ];
+        let next = deadlines.into_iter().flatten().min();
+        let timeout = next.map(|next| next.saturating_sub(start.elapsed()));
+        let (asked, files) = (signals.as_fd(), setup.manifests.readable());
+        if wait::readable(asked, files, timeout).map_err(Failure::machine)? {
+            info!("ended; the rules stay");
+            return Ok(());
+        }
+    }
+}
+
+/// Gives up when the first sync meets what no retry will mend.
+fn first(report: &Report) -> Result<(), Failure> {
+    report
+        .errors()
+        .find_map(|(_, error)| hopeless(error))
+        .map_or(Ok(()), Err)
+}
+
+fn tell(report: &Report, took: Duration) {
+    for done in &report.families {
+        match &done.outcome {
+            Ok(outcome) => {
+                let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);
+                info!(%family, edits, dumped, ?took, "synced");
+            }
+            Err(error) => {
+                let family = done.family;
+                warn!(%family, "sync failed, it will be tried again: {}", chain(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `diff`: what the kernel lacks, and exit codes that scripts can use.
+
+use crate::stage::{Stage, service, slice};
+
+fn web() -> String {
+    service("web", "10.96.0.10") + &slice("web", 1, 3)
+}
+
+#[test]
+fn the_difference_applies_with_nft_and_is_gone_then() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    for _ in 0..2 {
+        let said = stage.say("diff");
+        assert_eq!((said.code, &*said.stderr), (1, ""), "{said:?}");
+        stage.load(&said.stdout);
+        let nothing = stage.say("diff");
+        assert_eq!((nothing.code, &*nothing.stdout), (0, ""), "{nothing:?}");
+        stage.write(
+            "web.yaml",
+            &(service("web", "10.96.0.11") + &slice("web", 1, 2)),
+        );
+    }
+    assert!(
+        !stage.ruleset().contains("10.244.1.3"),
+        "{}",
+        stage.ruleset()
+    );
+}
+
+#[test]
+fn what_somebody_else_changed_is_the_difference() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    stage.oneshot();
+    let good = stage.ruleset();
+    stage.load("flush chain ip kube-proxy services\n");
+    let said = stage.say("diff");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.contains("services"), "{}", said.stdout);
+    assert!(
+        !said.stdout.contains("10.244.1.1"),
+        "what is right is left alone: {}",
+        said.stdout
+    );
+    assert_ne!(stage.ruleset(), good, "diff changes nothing");
+    stage.load(&said.stdout);
+    assert_eq!(stage.ruleset(), good);
+}
+
+#[test]
+fn tables_of_others_are_none_of_our_business() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    stage.load("table inet other { chain c { type filter hook input priority 0; accept; } }\n");
+    stage.oneshot();
+    assert_eq!(stage.say("diff").code, 0);
+    assert!(stage.ruleset().contains("table inet other"));
+}

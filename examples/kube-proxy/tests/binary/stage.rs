@@ -1,0 +1,173 @@
+//! A namespace, a folder of manifests, and the binary in between.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::leftovers::{Directory, Process};
+use testkit::netns::Netns;
+
+/// How many seconds a command may take.
+const PATIENCE: &str = "60";
+
+/// How long a change that is waited for may take.
+const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) struct Stage {
+    pub(crate) netns: Netns,
+    folder: Directory,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let stage = Self {
+            netns: Netns::new().unwrap(),
+            folder: Directory::new().unwrap(),
+        };
+        fs::create_dir(stage.manifests()).unwrap();
+        stage
+    }
+
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let stage = Self::new();
+        for (name, text) in files {
+            stage.write(name, text);
+        }
+        stage
+    }
+
+    pub(crate) fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.manifests().join(name), text).unwrap();
+    }
+
+    fn arguments(&self, line: &str) -> Vec<String> {
+        let usual = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
+                     --iptables-min-sync-period 0s --manifests";
+        let words = line
+            .split_whitespace()
+            .chain(usual.split_whitespace())
+            .map(str::to_owned);
+        words
+            .chain([self.manifests().display().to_string()])
+            .collect()
+    }
+
+    /// Runs the binary to its end, with flags for these manifests after `line`.
+    pub(crate) fn say(&self, line: &str) -> Said {
+        self.say_through(&[], line)
+    }
+
+    /// Runs the binary to its end through another program.
+    pub(crate) fn say_through(&self, program: &[&str], line: &str) -> Said {
+        let mut command = Command::new("timeout");
+        command
+            .args([PATIENCE])
+            .args(program)
+            .arg(BINARY)
+            .args(self.arguments(line));
+        Said::of(self.netns.run(|| command.output()).unwrap())
+    }
+
+    /// Starts the binary and waits until it has synced once.
+    pub(crate) fn start(&self) -> Process {
+        let process = self.start_unsynced();
+        until("the first sync", || process.output().contains("synced"));
+        process
+    }
+
+    pub(crate) fn start_unsynced(&self) -> Process {
+        Process::start(&self.netns, Command::new(BINARY).args(self.arguments(""))).unwrap()
+    }
+
+    /// Syncs once and returns the report.
+    pub(crate) fn oneshot(&self) -> Value {
+        let said = self.say("--oneshot -o json");
+        assert_eq!(said.code, 0, "{said:?}");
+        serde_json::from_str(&said.stdout).unwrap()
+    }
+
+    /// Loads a script with `nft -f`.
+    pub(crate) fn load(&self, script: &str) {
+        let path = self.folder.path().join("script.nft");
+        fs::write(&path, script).unwrap();
+        let said = self.nft(&["-f", &path.display().to_string()]);
+        assert_eq!(said.code, 0, "{}\n{script}", said.stderr);
+    }
+
+    pub(crate) fn nft(&self, words: &[&str]) -> Said {
+        let mut command = Command::new("nft");
+        command.args(words);
+        Said::of(self.netns.run(|| command.output()).unwrap())
+    }
+
+    /// Lists all rules with nft.
+    pub(crate) fn ruleset(&self) -> String {
+        let said = self.nft(&["list", "ruleset"]);
+        assert_eq!((said.code, &*said.stderr), (0, ""));
+        said.stdout
+    }
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_kube-proxy");
+
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Self {
+            code,
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+/// Waits until something holds and returns how long that took.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < SOON, "{what} is not there after {SOON:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    start.elapsed()
+}
+
+pub(crate) fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("demo")
+}
+
+/// A Service with one TCP port, 80.
+pub(crate) fn service(name: &str, ip: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  \
+         clusterIP: {ip}\n  ports:\n  - port: 80\n"
+    )
+}
+
+/// A slice of the only port of a Service, with endpoints 10.244.NET.1 and so on.
+pub(crate) fn slice(service: &str, net: u8, count: u8) -> String {
+    let endpoints: Vec<_> = (1..=count)
+        .map(|host| format!("- addresses: [10.244.{net}.{host}]\n"))
+        .collect();
+    format!(
+        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  \
+         name: {service}-{net}\n  labels:\n    kubernetes.io/service-name: {service}\n\
+         addressType: IPv4\nports:\n- port: 8080\nendpoints:\n{}",
+        endpoints.concat()
+    )
+}
