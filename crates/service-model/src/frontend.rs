@@ -275,7 +275,7 @@ fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>)
         let name = PortName {
             namespace: Arc::clone(&name.namespace),
             service: Arc::clone(&name.name),
-            port: port.name.as_str().into(),
+            port: port_name(&port.name),
             protocol,
             created,
         };
@@ -296,6 +296,15 @@ fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>)
         }
     }
     ports.into()
+}
+
+/// Returns a port's name; most ports have none, and that one is free.
+fn port_name(name: &str) -> Arc<str> {
+    if name.is_empty() {
+        Arc::default()
+    } else {
+        name.into()
+    }
 }
 
 fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timestamp> {

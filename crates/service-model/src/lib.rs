@@ -49,8 +49,8 @@
 //! To read the source, follow the modules: the objects ([`api`]), what happens
 //! to them (`event`), what they are called (`name`), what is odd about them
 //! (`warning`), this node (`node_view`), the result (`service_port`), and the
-//! `store` that leads from one to the other by way of `frontend` (a Service
-//! read once), `slices` (its endpoints), `topology` and `policy` (which of
+//! `store` that leads from one to the other, with `entries` (what is known of a
+//! Service and what waits), `frontend` (a Service read once), `slices` (its endpoints), `topology` and `policy` (which of
 //! them). `local_traffic` and `node_ports` decide from configuration.
 #![forbid(unsafe_code)]
 
@@ -71,6 +71,8 @@ mod node_view;
 mod service_port;
 
 mod store;
+
+mod entries;
 
 mod changes;
 

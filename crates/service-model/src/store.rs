@@ -1,18 +1,18 @@
 //! What is known of the objects, and which service ports are due to be resolved.
 
-use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, WithoutLocal};
+use crate::entries::{Entries, Entry, Place, Put};
 use crate::frontend::{ExternalIps, Frontend};
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, PortName, Resolved, ServicePort, Timestamp, Warning, api,
+    Event, Family, NodeView, ObjectName, Resolved, ServicePort, Timestamp, Warning, api,
     parse_network, policy,
 };
 
@@ -53,14 +53,11 @@ impl Config {
 pub struct Store {
     config: Config,
     synced: bool,
-    /// Invariant: an idle entry is dirty, and has a health check to be taken back.
-    entries: HashMap<ObjectName, Entry>,
-    /// The Service of each slice, by the slice's name.
+    entries: Entries,
+    /// Where the Service of each slice is, by the slice's name.
     ///
     /// Invariant: names exactly the slices in the entries.
-    owners: HashMap<ObjectName, ObjectName>,
-    /// Invariant: only names of entries.
-    dirty: BTreeSet<ObjectName>,
+    owners: HashMap<ObjectName, Place>,
     node: Arc<NodeView>,
     /// The node that the ports were resolved for.
     resolved_for: Option<NodeView>,
@@ -68,36 +65,8 @@ pub struct Store {
     health_checks: BTreeMap<ObjectName, HealthCheck>,
     without_local: BothFamilies<WithoutLocal>,
     counts: Counts,
-    /// What each Service changed since the last resolve was at that time.
-    former: HashMap<ObjectName, Option<Arc<Frontend>>>,
     pending_udp: BothFamilies<bool>,
     changes: Changes,
-}
-
-/// What is known about one Service.
-#[derive(Debug, Default)]
-struct Entry {
-    frontend: Option<Arc<Frontend>>,
-    /// Invariant: sorted by name.
-    slices: Vec<Slice>,
-    /// The ports last handed out, sorted by family and name.
-    ports: Vec<Arc<ServicePort>>,
-    triggers: Vec<Timestamp>,
-}
-
-impl Entry {
-    fn is_idle(&self) -> bool {
-        self.frontend.is_none() && self.slices.is_empty() && self.ports.is_empty()
-    }
-
-    /// Tells in which families UDP ports have endpoints.
-    fn udp(&self) -> BothFamilies<bool> {
-        let mut udp = BothFamilies::default();
-        for slice in self.slices.iter().filter(|slice| slice.has_udp()) {
-            *udp.of_mut(slice.family) = true;
-        }
-        udp
-    }
 }
 
 impl Store {
@@ -133,7 +102,8 @@ impl Store {
 
     /// Returns the service ports that changed since the last call.
     ///
-    /// They come in the order of their Services' names, per Service IPv4 first.
+    /// Services come in the order in which they began to change, per Service
+    /// IPv4 comes first.
     /// What came and went in between is not mentioned.
     /// Before [`Event::Synced`] nothing has changed yet.
     /// When the node's name or zone is another one, all ports are looked at.
@@ -147,17 +117,18 @@ impl Store {
             .is_some_and(|former| former.chooses_like(node))
         {
             self.resolved_for = Some(node.clone());
-            self.dirty.extend(self.entries.keys().cloned());
+            self.entries.mark_all();
         }
         self.changes = Changes {
             udp: mem::take(&mut self.pending_udp),
             triggers: Vec::new(),
         };
-        self.former = HashMap::new();
+        self.counts.service_changes_pending = 0;
         self.counts.slice_changes_pending = 0;
-        let mut resolved = Vec::with_capacity(self.dirty.len());
-        for name in mem::take(&mut self.dirty) {
-            self.resolve_service(name, node, &mut resolved);
+        let dirty = self.entries.take_dirty();
+        let mut resolved = Vec::with_capacity(dirty.len());
+        for place in dirty {
+            self.resolve_service(place, node, &mut resolved);
         }
         resolved
     }
@@ -169,7 +140,7 @@ impl Store {
 
     /// Tells whether some Service waits to be resolved.
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        self.entries.is_dirty()
     }
 
     /// Returns this node as its object describes it, to be resolved for.
@@ -179,14 +150,14 @@ impl Store {
 
     /// Returns all service ports as last resolved, in no order.
     pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
-        self.entries.values().flat_map(|entry| &entry.ports)
+        self.entries.iter().flat_map(|entry| &entry.ports)
     }
 
     /// Returns the service ports of one Service as last resolved.
     pub fn ports_of(&self, service: &ObjectName) -> &[Arc<ServicePort>] {
-        self.entries
-            .get(service)
-            .map(|entry| &*entry.ports)
+        let place = self.entries.find(service);
+        place
+            .map(|place| &*self.entries.at(place).ports)
             .unwrap_or_default()
     }
 
@@ -213,10 +184,7 @@ impl Store {
 
     /// Returns how many changes there were.
     pub fn counts(&self) -> Counts {
-        Counts {
-            service_changes_pending: self.former.len(),
-            ..self.counts
-        }
+        self.counts
     }
 
     /// Returns how many service ports lack a local endpoint, as last resolved.
@@ -225,7 +193,7 @@ impl Store {
     }
 
     fn apply_service(&mut self, service: &api::Service) -> Vec<Warning> {
-        let name = service.metadata.object_name();
+        let name = self.shared_name(service.metadata.object_name());
         let mut warnings = Warnings::about(Kind::Service, &name);
         let frontend =
             Frontend::read(service, &name, self.config.external_ips, &mut warnings).map(Arc::new);
@@ -234,22 +202,38 @@ impl Store {
         warnings
     }
 
+    /// Returns the name as it is in memory already, if it is.
+    fn shared_name(&self, name: ObjectName) -> ObjectName {
+        match self.entries.find(&name) {
+            Some(place) => self.entries.at(place).name().clone(),
+            None => name,
+        }
+    }
+
     fn set_frontend(&mut self, name: ObjectName, frontend: Option<Arc<Frontend>>) {
         self.counts.service_changes += 1;
         let held = self
             .entries
-            .get(&name)
-            .and_then(|entry| entry.frontend.clone());
-        if held == frontend {
+            .find(&name)
+            .and_then(|at| self.entries.at(at).frontend.as_ref());
+        if held == frontend.as_ref() {
             return;
         }
-        match self.former.entry(name.clone()) {
-            Slot::Occupied(former) if *former.get() == frontend => drop(former.remove()),
-            Slot::Occupied(_) => {}
-            Slot::Vacant(former) => drop(former.insert(held)),
+        let place = self.entries.open(name);
+        let entry = self.entries.at_mut(place);
+        let held = mem::replace(&mut entry.frontend, frontend);
+        match &entry.former {
+            None => {
+                entry.former = Some(held);
+                self.counts.service_changes_pending += 1;
+            }
+            Some(former) if *former == entry.frontend => {
+                entry.former = None;
+                self.counts.service_changes_pending -= 1;
+            }
+            Some(_) => {}
         }
-        self.entries.entry(name.clone()).or_default().frontend = frontend;
-        self.mark(name);
+        self.entries.mark(place);
     }
 
     fn apply_slice(&mut self, slice: api::EndpointSlice) -> Vec<Warning> {
@@ -260,45 +244,29 @@ impl Store {
         let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
         let read = Slice::read(slice, &name, &mut warnings);
         let warnings = warnings.into_found();
-        if self
-            .owners
-            .get(&name)
-            .is_some_and(|held| Some(held) != read.as_ref().map(|r| &r.0))
-        {
+        let Some((service, slice)) = read else {
+            self.remove_slice(&name);
+            return warnings;
+        };
+        self.counts.slice_changes += 1;
+        let place = self.entries.open(service);
+        if self.owners.get(&name).is_some_and(|&held| held != place) {
             self.remove_slice(&name);
         }
-        if let Some((owner, slice)) = read {
-            self.counts.slice_changes += 1;
-            self.owners.insert(name, owner.clone());
-            self.put_slice(owner, slice, trigger);
-        }
+        let namespace = Arc::clone(&self.entries.at(place).name().namespace);
+        self.owners.insert(ObjectName { namespace, ..name }, place);
+        self.put_slice(place, slice, trigger);
         warnings
     }
 
-    fn put_slice(&mut self, owner: ObjectName, slice: Slice, trigger: Option<Timestamp>) {
-        let entry = self.entries.entry(owner.clone()).or_default();
-        let udp_before = entry.udp();
+    fn put_slice(&mut self, place: Place, slice: Slice, trigger: Option<Timestamp>) {
         let family = slice.family;
-        let place = entry
-            .slices
-            .binary_search_by(|held| held.name.cmp(&slice.name));
-        let former = match place {
-            Err(place) => {
-                // Most Services have one slice for ever: no room for more.
-                entry.slices.reserve_exact(1);
-                entry.slices.insert(place, slice);
-                None
-            }
-            Ok(place) => {
-                let held = entry
-                    .slices
-                    .get_mut(place)
-                    .expect("the search found it there");
-                if *held == slice {
-                    return;
-                }
-                Some(mem::replace(held, slice).family)
-            }
+        let entry = self.entries.at_mut(place);
+        let udp_before = entry.udp();
+        let former = match entry.put_slice(slice) {
+            Put::New => None,
+            Put::Replaced(former) => Some(former.family),
+            Put::Same => return,
         };
         if let Some(trigger) = trigger.filter(|_| entry.triggers.len() < MAX_TRIGGERS) {
             entry.triggers.push(trigger);
@@ -308,26 +276,22 @@ impl Store {
             *self.pending_udp.of_mut(family) |= *udp_before.of(family) || *udp_after.of(family);
         }
         self.counts.slice_changes_pending += 1;
-        self.mark(owner);
+        self.entries.mark(place);
     }
 
     fn remove_slice(&mut self, name: &ObjectName) {
-        let Some(owner) = self.owners.remove(name) else {
+        let Some(place) = self.owners.remove(name) else {
             return;
         };
-        let entry = self
-            .entries
-            .get_mut(&owner)
-            .expect("an owner of slices has an entry");
-        let udp_before = entry.udp();
-        let place = entry
-            .slices
-            .binary_search_by(|held| held.name.cmp(&name.name));
-        let slice = entry.slices.remove(place.expect("an owner has its slices"));
+        let entry = self.entries.at_mut(place);
+        let udp = entry.udp();
+        let slice = entry
+            .take_slice(&name.name)
+            .expect("an owner has its slices");
         entry.triggers = Vec::new();
-        *self.pending_udp.of_mut(slice.family) |= *udp_before.of(slice.family);
+        *self.pending_udp.of_mut(slice.family) |= *udp.of(slice.family);
         self.counts.slice_changes_pending += 1;
-        self.mark(owner);
+        self.entries.mark(place);
     }
 
     fn apply_node(&mut self, node: &api::Node) -> Vec<Warning> {
@@ -357,69 +321,32 @@ impl Store {
         warnings
     }
 
-    /// Marks a Service to be resolved, or forgets it if nothing is left of it.
-    fn mark(&mut self, name: ObjectName) {
-        let is_idle = self.entries.get(&name).is_some_and(Entry::is_idle);
-        if is_idle && !self.health_checks.contains_key(&name) {
-            self.entries.remove(&name);
-            self.dirty.remove(&name);
-        } else {
-            self.dirty.insert(name);
-        }
-    }
-
-    fn resolve_service(&mut self, name: ObjectName, node: &NodeView, out: &mut Vec<Resolved>) {
-        let Some(entry) = self.entries.get_mut(&name) else {
-            return;
-        };
+    fn resolve_service(&mut self, place: Place, node: &NodeView, out: &mut Vec<Resolved>) {
+        let entry = self.entries.at_mut(place);
+        entry.former = None;
         let wanted = match &entry.frontend {
             Some(frontend) => policy::ports(frontend, &entry.slices, node),
             None => Vec::new(),
         };
-        let mut former = mem::take(&mut entry.ports).into_iter().peekable();
-        entry.ports.reserve_exact(wanted.len());
-        for port in wanted {
-            while let Some(gone) = former.next_if(|held| place(held) < place(&port)) {
-                self.without_local
-                    .of_mut(gone.family)
-                    .replace(Some(&gone), None);
-                out.push(Resolved::gone(&gone));
-            }
-            match former.next_if(|held| place(held) == place(&port)) {
-                Some(held) if *held == port => entry.ports.push(held),
-                held => {
-                    let port = Arc::new(port);
-                    self.without_local
-                        .of_mut(port.family)
-                        .replace(held.as_deref(), Some(&port));
-                    out.push(Resolved::now(&port));
-                    entry.ports.push(port);
-                }
-            }
-        }
-        for gone in former {
-            self.without_local
-                .of_mut(gone.family)
-                .replace(Some(&gone), None);
-            out.push(Resolved::gone(&gone));
-        }
+        entry.replace_ports(wanted, |old, new| {
+            let Some(port) = new.or(old) else { return };
+            let count = self.without_local.of_mut(port.family);
+            count.replace(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
+            out.push(match new {
+                Some(port) => Resolved::now(port),
+                None => Resolved::gone(port),
+            });
+        });
         let triggers = mem::take(&mut entry.triggers);
         if !triggers.is_empty() {
-            self.changes.triggers.push((name.clone(), triggers));
+            self.changes.triggers.push((entry.name().clone(), triggers));
         }
         match health_check(entry, node) {
-            Some(check) => drop(self.health_checks.insert(name.clone(), check)),
-            None => drop(self.health_checks.remove(&name)),
+            Some(check) => drop(self.health_checks.insert(entry.name().clone(), check)),
+            None => drop(self.health_checks.remove(entry.name())),
         }
-        if entry.is_idle() {
-            self.entries.remove(&name);
-        }
+        self.entries.close_if_idle(place);
     }
-}
-
-/// Returns what the ports of a Service are sorted by.
-fn place(port: &ServicePort) -> (Family, &PortName) {
-    (port.family, &port.name)
 }
 
 fn health_check(entry: &Entry, node: &NodeView) -> Option<HealthCheck> {

@@ -89,8 +89,8 @@ fn only_the_services_concerned_are_resolved() {
     other.metadata.name = "api".into();
     let mut store = synced([web().into(), other.into()]);
     let expected = [
-        "default/api 10.96.0.10:80/TCP ",
         "default/web 10.96.0.10:80/TCP ",
+        "default/api 10.96.0.10:80/TCP ",
     ];
     assert_eq!(lines(&resolve(&mut store)), expected);
     store.apply(slice_of("web-1", &["10.0.0.1"]).into());
@@ -178,8 +178,8 @@ fn a_slice_given_to_another_service_leaves_the_first() {
         .insert("kubernetes.io/service-name".into(), "api".into());
     store.apply(moved.into());
     let expected = [
-        "default/api 10.96.0.10:80/TCP 10.0.0.1:8080",
         "default/web 10.96.0.10:80/TCP ",
+        "default/api 10.96.0.10:80/TCP 10.0.0.1:8080",
     ];
     assert_eq!(lines(&resolve(&mut store)), expected);
 }
