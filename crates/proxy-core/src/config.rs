@@ -31,7 +31,6 @@ pub struct Config {
     pub started: Option<Timestamp>,
 }
 
-#[cfg(feature = "nftables")]
 impl Default for Config {
     fn default() -> Self {
         Self {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Reconciler};
-use vipline_service_model::{Family, PortName, Resolved, ServicePort};
+use vipline_service_model::{Family, PortName, ServicePort};
 
 use crate::{Context, Difference, Error, Outcome, Planner};
 
@@ -55,8 +55,26 @@ enum Owner {
     Past,
 }
 
+/// Returns a driver that wants nothing yet, over a kernel in any state.
+pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
+where
+    P: Planner + 'static,
+    P::Object: Send,
+    <P::Object as Keyed>::Key: Send,
+    K: Kernel<Object = P::Object> + Send + 'static,
+    Error: From<K::Error>,
+{
+    Box::new(Driver::<P, K> {
+        family,
+        cx: None,
+        ledger: Ledger::new(),
+        past: Vec::new(),
+        reconciler: Reconciler::new(kernel),
+    })
+}
+
 /// One family of one mode.
-pub(crate) struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
+struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, P::Object>,
@@ -66,17 +84,6 @@ pub(crate) struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
-    /// Returns a driver that wants nothing yet, over a kernel in any state.
-    pub(crate) fn new(family: Family, kernel: K) -> Self {
-        Self {
-            family,
-            cx: None,
-            ledger: Ledger::new(),
-            past: Vec::new(),
-            reconciler: Reconciler::new(kernel),
-        }
-    }
-
     /// Replaces what an owner wants.
     fn replace(&mut self, owner: Owner, objects: Vec<P::Object>) {
         let edits = self.ledger.replace(owner, objects);
@@ -158,16 +165,6 @@ where
     }
 }
 
-/// Plans the ports of a family that changed.
-pub(crate) fn plan_changes(driver: &mut dyn Drive, changes: &[Resolved]) {
-    for change in changes.iter().filter(|each| each.family == driver.family()) {
-        match &change.port {
-            Some(port) => driver.plan(port),
-            None => driver.unplan(&change.name),
-        }
-    }
-}
-
 /// The kernel of an engine that only plans: it does nothing.
 pub(crate) struct Absent<T>(PhantomData<fn() -> T>);
 
@@ -187,5 +184,146 @@ impl<T: Keyed> Kernel for Absent<T> {
 
     fn commit(&mut self, _edits: &[Edit<T>]) -> Result<(), Error> {
         Err(Error::NoKernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use vipline_reconcile::Memory;
+    use vipline_service_model::{NodeView, Protocol, Route};
+
+    use super::*;
+    use crate::Config;
+
+    /// A planner that wants the numbers up to the port's, odd ones for long.
+    enum Numbers {}
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Number(u16);
+
+    impl Keyed for Number {
+        type Key = u16;
+
+        fn key(&self) -> u16 {
+            self.0
+        }
+
+        fn same(&self, _: &Self) -> bool {
+            true
+        }
+    }
+
+    impl Planner for Numbers {
+        type Object = Number;
+
+        fn base(cx: &Context) -> Vec<Number> {
+            let first = if cx.masquerade_all { 200 } else { 100 };
+            vec![Number(first)]
+        }
+
+        fn port(_: &Context, port: &ServicePort) -> Vec<Number> {
+            (1..=port.port).map(Number).collect()
+        }
+
+        fn lingers(number: &Number) -> bool {
+            number.0 % 2 == 1
+        }
+
+        fn script(edits: &[Edit<Number>]) -> String {
+            format!("{edits:?}")
+        }
+
+        fn listing<'a>(objects: impl Iterator<Item = &'a Number>) -> String {
+            let mut numbers: Vec<_> = objects.map(|number| number.0).collect();
+            numbers.sort_unstable();
+            format!("{numbers:?}")
+        }
+    }
+
+    fn context(masquerade_all: bool) -> Context {
+        let config = Config {
+            masquerade_all,
+            ..Config::default()
+        };
+        Context::new(&config, &NodeView::new("n1"), [], Family::V4)
+    }
+
+    fn port(service: &str, port: u16) -> ServicePort {
+        ServicePort {
+            name: Arc::new(PortName {
+                namespace: "default".into(),
+                service: service.into(),
+                port: "".into(),
+                protocol: Protocol::Tcp,
+                created: None,
+            }),
+            family: Family::V4,
+            protocol: Protocol::Tcp,
+            cluster_ip: IpAddr::from([10, 96, 0, 1]),
+            port,
+            node_port: None,
+            external_ips: Arc::new([]),
+            load_balancer_ips: Arc::new([]),
+            source_ranges: Arc::new([]),
+            affinity: None,
+            internal: Route::Reject,
+            external: Route::Reject,
+            internal_policy_local: false,
+            external_policy_local: false,
+            health_check_node_port: None,
+            cluster: Arc::new([]),
+            local: Arc::new([]),
+            serving: Arc::new([]),
+        }
+    }
+
+    #[test]
+    fn what_lingers_stays_when_nobody_wants_it_any_more() {
+        let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+        driver.enter(context(false));
+        driver.plan(&port("a", 4));
+        assert_eq!(driver.reconcile().unwrap().edits, 5);
+        driver.plan(&port("a", 1));
+        assert_eq!(driver.desired(), "[1, 3, 100]");
+        assert_eq!(driver.reconcile().unwrap().edits, 2);
+        driver.unplan(&port("a", 1).name);
+        assert_eq!(driver.desired(), "[1, 3, 100]");
+        assert_eq!(driver.reconcile().unwrap().edits, 0);
+        driver.plan(&port("b", 3));
+        assert_eq!(driver.reconcile().unwrap().edits, 1);
+    }
+
+    #[test]
+    fn another_context_changes_the_base_and_asks_for_all_ports_again() {
+        let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+        assert_eq!(driver.enter(context(false)), Replan::Nothing);
+        assert_eq!(driver.enter(context(false)), Replan::Nothing);
+        assert_eq!(driver.enter(context(true)), Replan::All);
+        assert_eq!(driver.desired(), "[200]");
+    }
+
+    #[test]
+    fn a_failure_is_forgotten_and_the_next_sync_dumps() {
+        let mut memory = Memory::new();
+        memory.fail_after(1);
+        let mut driver = driver::<Numbers, _>(Family::V4, memory);
+        driver.enter(context(false));
+        driver.plan(&port("a", 2));
+        assert!(matches!(driver.reconcile(), Err(Error::Memory(_))));
+        let done = driver.reconcile().unwrap();
+        assert_eq!((done.edits, done.dumped, done.objects), (2, true, 3));
+        let difference = driver.difference().unwrap();
+        assert_eq!((difference.edits, &*difference.script), (0, ""));
+    }
+
+    #[test]
+    fn without_a_kernel_there_is_a_plan_and_nothing_else() {
+        let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
+        driver.enter(context(false));
+        assert_eq!(driver.desired(), "[100]");
+        assert!(matches!(driver.reconcile(), Err(Error::NoKernel)));
+        assert!(matches!(driver.difference(), Err(Error::NoKernel)));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vipline_reconcile::{Kernel, Keyed};
 use vipline_service_model::{self as service_model, Event, Family, Store, Warning};
 
-use crate::driver::{Drive, Driver, Replan, plan_changes};
+use crate::driver::{Drive, Replan, driver};
 use crate::report::Done;
 use crate::{Config, Context, Difference, Due, Error, Planner, Report, Schedule};
 
@@ -37,10 +37,16 @@ impl Engine {
     /// Returns an engine that only plans: it needs no privilege.
     ///
     /// Its syncs and differences fail with [`Error::NoKernel`].
-    pub fn plan_only(config: Config) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The mode is not built in.
+    pub fn plan_only(config: Config) -> Result<Self, Error> {
         let families = config.families.iter();
-        let drivers = families.map(|&family| config.mode.plan(family)).collect();
-        Self::new(config, drivers)
+        let drivers = families
+            .map(|&family| config.mode.plan_only(family))
+            .collect::<Result<_, _>>()?;
+        Ok(Self::new(config, drivers))
     }
 
     /// Returns an engine with a mode and kernels of the caller's own.
@@ -57,9 +63,7 @@ impl Engine {
     {
         let families = config.families.iter();
         let drivers = families
-            .map(|&family| -> Box<dyn Drive> {
-                Box::new(Driver::<P, K>::new(family, kernel(family)))
-            })
+            .map(|&family| driver::<P, K>(family, kernel(family)))
             .collect();
         Self::new(config, drivers)
     }
@@ -189,7 +193,12 @@ impl Engine {
             let service_cidrs = self.store.service_cidrs(family);
             let cx = Context::new(&self.config, &node, service_cidrs, family);
             let replan = driver.enter(cx);
-            plan_changes(&mut **driver, &changes);
+            for change in changes.iter().filter(|each| each.family == family) {
+                match &change.port {
+                    Some(port) => driver.plan(port),
+                    None => driver.unplan(&change.name),
+                }
+            }
             if replan == Replan::All {
                 for port in self.store.ports().filter(|port| port.family == family) {
                     driver.plan(port);

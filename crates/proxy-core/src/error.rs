@@ -2,6 +2,8 @@
 
 use vipline_reconcile::Refused;
 
+use crate::Mode;
+
 /// What can go wrong between the engine and the kernel, or its configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,10 +18,15 @@ pub enum Error {
     #[error("a packet mark has no bit {0}")]
     NoSuchBit(u8),
     /// There is no mode of that name, or it is not built in.
-    #[error("no proxy mode {0:?}; built in: {names}", names = crate::Mode::names())]
+    #[error("no proxy mode {0:?}; built in: {names}", names = built_in())]
     NoSuchMode(Box<str>),
     /// nf_tables refused, or could not be talked to.
     #[cfg(feature = "nftables")]
     #[error(transparent)]
     Nftables(#[from] vipline_nftables::Error),
+}
+
+fn built_in() -> String {
+    let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
+    names.join(", ")
 }

@@ -9,7 +9,9 @@ use std::str::FromStr;
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
 
-use crate::driver::{Absent, Drive, Driver};
+use crate::driver::Drive;
+#[cfg(feature = "nftables")]
+use crate::driver::{Absent, driver};
 use crate::{Context, Error};
 
 #[cfg(feature = "nftables")]
@@ -47,19 +49,17 @@ pub trait Planner {
 }
 
 /// A way to program Services.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "nftables", derive(Default))]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Mode {
     /// One nf_tables table per family, with constant rules.
-    #[cfg(feature = "nftables")]
     #[default]
     Nftables,
 }
 
 impl Mode {
-    /// The modes built in.
-    pub const ALL: &[Self] = &[
+    /// The modes that are built in.
+    pub const BUILT_IN: &[Self] = &[
         #[cfg(feature = "nftables")]
         Self::Nftables,
     ];
@@ -67,36 +67,38 @@ impl Mode {
     /// Returns the name as users write it.
     pub const fn name(self) -> &'static str {
         match self {
-            #[cfg(feature = "nftables")]
             Self::Nftables => "nftables",
         }
     }
 
-    /// Returns the names of the modes built in, for messages.
-    pub fn names() -> String {
-        let names: Vec<_> = Self::ALL.iter().map(|mode| mode.name()).collect();
-        names.join(", ")
-    }
-
     /// Makes the driver of a family, and opens its kernel.
+    #[cfg_attr(
+        not(feature = "nftables"),
+        allow(unused_variables, reason = "no mode is built in")
+    )]
     pub(crate) fn open(self, family: Family) -> Result<Box<dyn Drive>, Error> {
         match self {
             #[cfg(feature = "nftables")]
             Self::Nftables => {
                 let kernel = nftables::Kernel::open(family)?;
-                Ok(Box::new(Driver::<nftables::Planner, _>::new(family, kernel)))
+                Ok(driver::<nftables::Planner, _>(family, kernel))
             }
+            #[allow(unreachable_patterns, reason = "a mode may not be built in")]
+            _ => Err(Error::NoSuchMode(self.name().into())),
         }
     }
 
     /// Makes the driver of a family that has no kernel.
-    pub(crate) fn plan(self, family: Family) -> Box<dyn Drive> {
+    #[cfg_attr(
+        not(feature = "nftables"),
+        allow(unused_variables, reason = "no mode is built in")
+    )]
+    pub(crate) fn plan_only(self, family: Family) -> Result<Box<dyn Drive>, Error> {
         match self {
             #[cfg(feature = "nftables")]
-            Self::Nftables => {
-                let driver = Driver::<nftables::Planner, _>::new(family, Absent::default());
-                Box::new(driver)
-            }
+            Self::Nftables => Ok(driver::<nftables::Planner, _>(family, Absent::default())),
+            #[allow(unreachable_patterns, reason = "a mode may not be built in")]
+            _ => Err(Error::NoSuchMode(self.name().into())),
         }
     }
 }
@@ -110,10 +112,27 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = Error;
 
+    /// Finds a mode that is built in.
     fn from_str(name: &str) -> Result<Self, Error> {
-        let mut modes = Self::ALL.iter().copied();
+        let mut modes = Self::BUILT_IN.iter().copied();
         modes
             .find(|mode| mode.name() == name)
             .ok_or_else(|| Error::NoSuchMode(name.into()))
+    }
+}
+
+#[cfg(all(test, feature = "nftables"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_found_by_the_name_it_displays_as() {
+        for &mode in Mode::BUILT_IN {
+            assert_eq!(mode.to_string().parse::<Mode>().unwrap(), mode);
+        }
+        assert_eq!(
+            "userspace".parse::<Mode>().unwrap_err().to_string(),
+            r#"no proxy mode "userspace"; built in: nftables"#
+        );
     }
 }

@@ -1,0 +1,36 @@
+//! What one endpoint of a service port wants.
+
+use vipline_nftables::{Object, Value};
+use vipline_service_model::{Endpoint, ServicePort};
+
+use super::base::Table;
+use super::port::{Vip, element, protocol};
+
+/// ```nft
+/// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
+/// ```
+///
+/// The endpoint has this slot among those of the address.
+pub(super) fn backend(table: &Table, vip: Vip, slot: u32, endpoint: &Endpoint) -> Object {
+    let [addr, protocol, port] = vip.key();
+    let element = table.backends.element(&[addr, protocol, port, slot.into()]);
+    let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
+    let element = element.and_then(|it| it.with_data(&target));
+    element.expect("addresses of a service port are of one family").into()
+}
+
+/// ```nft
+/// add element ip kube-proxy hairpin-connections { 10.1.0.1 . 10.1.0.1 . tcp . 8080 }
+/// ```
+///
+/// Only endpoints on this node can reach themselves by way of it.
+pub(super) fn hairpin(table: &Table, port: &ServicePort) -> Vec<Object> {
+    let proto = protocol(port.protocol);
+    let local = port.reachable().into_iter().filter(|each| each.is_local);
+    local
+        .map(|Endpoint { addr, port, .. }| {
+            let key = [addr.into(), addr.into(), proto.into(), port.into()];
+            element(&table.hairpin_connections, &key)
+        })
+        .collect()
+}

@@ -1,0 +1,64 @@
+//! nf_tables as the kernel of one family: our table and nothing else.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use vipline_netlink::Counters;
+use vipline_nftables::{Client, Error, Object, TableId, Transaction};
+use vipline_reconcile::{self as reconcile, Edit};
+use vipline_service_model::Family;
+
+use super::base::Table;
+
+/// Our table of one family in the kernel's nf_tables.
+#[derive(Debug)]
+pub struct Kernel {
+    client: Client,
+    table: TableId,
+}
+
+impl Kernel {
+    /// Opens nf_tables in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to opening a netlink socket.
+    pub fn open(family: Family) -> Result<Self, Error> {
+        let client = Client::open()?;
+        let table = Table::of(family).id.clone();
+        Ok(Self { client, table })
+    }
+
+    /// Returns how often and how much was sent and received.
+    pub fn counters(&self) -> Counters {
+        self.client.counters()
+    }
+}
+
+impl AsFd for Kernel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
+}
+
+impl reconcile::Kernel for Kernel {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        let ruleset = self.client.dump(&[self.table.clone()])?;
+        Ok(ruleset.into_objects().collect())
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        let (now, after) = super::in_two(edits);
+        for edits in [&now[..], &after[..]].into_iter().filter(|it| !it.is_empty()) {
+            self.client.commit(&Transaction::from_edits(edits))?;
+        }
+        Ok(())
+    }
+}
