@@ -109,12 +109,11 @@ fn a_proxy_with_nothing_to_do_sleeps() {
     let proxy = stage.start();
     let switches = || {
         let status = fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
-        let line = status
+        status
             .lines()
             .find(|line| line.starts_with("voluntary"))
             .unwrap()
-            .to_owned();
-        line
+            .to_owned()
     };
     let mut before = switches();
     until("rest", || {

@@ -1,6 +1,7 @@
 //! The binary as its users meet it, against a real kernel.
 //!
 //! Every test has a network namespace of its own.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod stage;
 

@@ -75,7 +75,7 @@ fn the_same_object_twice_is_an_error_that_names_both_places() {
     let mut source = Source::default();
     let (first, second) = (service("a", "10.0.0.1"), service("a", "10.0.0.2"));
     let files = vec![
-        ("1", text(&[first.clone()])),
+        ("1", Content::Text(first.clone())),
         ("2", text(&[String::from("---\n"), second])),
     ];
     let (events, errors) = update(&mut source, files);

@@ -189,94 +189,108 @@ mod tests {
         }
     }
 
+    /// Checks the faults of specs that lack nothing else, each with its only one.
+    fn refused(cases: &[(&str, &str)]) {
+        for (spec, expected) in cases {
+            let found = faults(&format!("spec: {{{spec}}}"));
+            assert_eq!(found, [*expected], "{spec}");
+        }
+    }
+
     #[test]
-    fn each_field_that_an_api_server_refuses_is_a_fault() {
-        let port = "ports: [{port: 80}]";
-        for (spec, expected) in [
+    fn cluster_ips_that_an_api_server_refuses_are_faults() {
+        refused(&[
             (
-                format!("type: Magic, clusterIP: 10.96.0.1, {port}"),
-                "spec.type: \"Magic\" is none of ClusterIP, NodePort, LoadBalancer, ExternalName",
-            ),
-            (
-                format!("clusterIP: web.example, {port}"),
+                "clusterIP: web.example, ports: [{port: 80}]",
                 "spec.clusterIP: not an IP address: \"web.example\"",
             ),
             (
-                format!("clusterIP: 127.0.0.1, {port}"),
+                "clusterIP: 127.0.0.1, ports: [{port: 80}]",
                 "spec.clusterIP: 127.0.0.1 is a loopback address",
             ),
             (
-                format!("clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2], {port}"),
+                "clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2], ports: [{port: 80}]",
                 "spec.clusterIPs[0]: differs from spec.clusterIP, 10.96.0.1",
             ),
             (
-                format!("clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 10.96.0.2], {port}"),
+                "clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 10.96.0.2], ports: [{port: 80}]",
                 "spec.clusterIPs[1]: a second IPv4 address",
             ),
             (
-                format!("clusterIP: 10.96.0.1, ipFamilies: [IPv6], {port}"),
+                "clusterIP: 10.96.0.1, ipFamilies: [IPv6], ports: [{port: 80}]",
                 "spec.ipFamilies[0]: 10.96.0.1 is no IPv6 address",
             ),
             (
-                format!("clusterIP: 10.96.0.1, ipFamilies: [IPv5], {port}"),
+                "clusterIP: 10.96.0.1, ipFamilies: [IPv5], ports: [{port: 80}]",
                 "spec.ipFamilies[0]: \"IPv5\" is none of IPv4, IPv6",
             ),
-            ("clusterIP: 10.96.0.1".into(), "spec.ports: missing"),
+        ]);
+    }
+
+    #[test]
+    fn ports_that_an_api_server_refuses_are_faults() {
+        refused(&[
+            ("clusterIP: 10.96.0.1", "spec.ports: missing"),
             (
-                "clusterIP: 10.96.0.1, ports: [{port: 0}]".into(),
+                "clusterIP: 10.96.0.1, ports: [{port: 0}]",
                 "spec.ports[0].port: not a port: 0",
             ),
             (
-                "clusterIP: 10.96.0.1, ports: [{port: 80, protocol: ICMP}]".into(),
+                "clusterIP: 10.96.0.1, ports: [{port: 80, protocol: ICMP}]",
                 "spec.ports[0].protocol: \"ICMP\" is none of TCP, UDP, SCTP",
             ),
             (
-                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2}]".into(),
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2}]",
                 "spec.ports[1].name: missing, though there are several ports",
             ),
             (
-                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2, name: a}]".into(),
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2, name: a}]",
                 "spec.ports[1].name: \"a\" names another port too",
             ),
             (
-                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 1, name: b}]".into(),
+                "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 1, name: b}]",
                 "spec.ports[1].port: TCP 1 is taken by another",
             ),
+        ]);
+    }
+
+    #[test]
+    fn words_networks_and_outside_addresses_are_checked() {
+        refused(&[
             (
-                format!("clusterIP: 10.96.0.1, sessionAffinity: Cookie, {port}"),
+                "type: Magic",
+                "spec.type: \"Magic\" is none of ClusterIP, NodePort, LoadBalancer, ExternalName",
+            ),
+            (
+                "sessionAffinity: Cookie",
                 "spec.sessionAffinity: \"Cookie\" is none of None, ClientIP",
             ),
             (
-                format!(
-                    "clusterIP: 10.96.0.1, sessionAffinityConfig: \
-                     {{clientIP: {{timeoutSeconds: 86401}}}}, {port}"
-                ),
+                "sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}",
                 "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not from 1 to 86400",
             ),
             (
-                format!("clusterIP: 10.96.0.1, externalIPs: [224.0.0.1], {port}"),
+                "externalIPs: [224.0.0.1]",
                 "spec.externalIPs[0]: 224.0.0.1 is a multicast address",
             ),
             (
-                format!("clusterIP: 10.96.0.1, loadBalancerSourceRanges: [10.0.0.0], {port}"),
+                "loadBalancerSourceRanges: [10.0.0.0]",
                 "spec.loadBalancerSourceRanges[0]: not a network: \"10.0.0.0\"",
             ),
             (
-                format!("clusterIP: 10.96.0.1, internalTrafficPolicy: local, {port}"),
+                "internalTrafficPolicy: local",
                 "spec.internalTrafficPolicy: \"local\" is none of Cluster, Local",
             ),
-        ] {
-            assert_eq!(faults(&format!("spec: {{{spec}}}")), [expected], "{spec}");
-        }
-        let status =
-            "status: {loadBalancer: {ingress: [{ip: 10.0.0}, {ip: 192.0.2.1, ipMode: X}]}}";
+        ]
+        .map(|(spec, expected)| (format!("clusterIP: None, {spec}"), expected))
+        .each_ref()
+        .map(|(spec, expected)| (&**spec, *expected)));
+        let ingress = "ingress: [{ip: 10.0.0}, {ip: 192.0.2.1, ipMode: X}]";
+        let status = format!("spec: {{clusterIP: None}}, status: {{loadBalancer: {{{ingress}}}}}");
         let expected = [
             "status.loadBalancer.ingress[0].ip: not an IP address: \"10.0.0\"",
             "status.loadBalancer.ingress[1].ipMode: \"X\" is none of VIP, Proxy",
         ];
-        assert_eq!(
-            faults(&format!("spec: {{clusterIP: None}}, {status}")),
-            expected
-        );
+        assert_eq!(faults(&status), expected);
     }
 }
