@@ -6,6 +6,7 @@
 //! - [`manifests`]: objects from files, watched;
 //! - [`setup`]: engine and manifests brought together;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does.
+#![forbid(unsafe_code)]
 
 pub mod cli;
 

@@ -1,4 +1,5 @@
 //! A complete kube-proxy made of the Vipline crates.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

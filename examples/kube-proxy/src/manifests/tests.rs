@@ -1,3 +1,4 @@
+//! Files that change, in folders that exist.
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+//! How files become events.
 use super::*;
 
 fn service(name: &str, ip: &str) -> String {
