@@ -82,7 +82,7 @@ impl Dice {
     /// Returns the name of a Service.
     pub fn service_name(&mut self) -> ObjectName {
         ObjectName::new(
-            self.pick(&["default", "other"]),
+            self.pick(&["default", "default", "default", "other"]),
             self.pick(&["web", "dns", "db"]),
         )
     }
@@ -90,7 +90,7 @@ impl Dice {
     /// Returns the name of a slice.
     pub fn slice_name(&mut self) -> ObjectName {
         let name = self.pick(&["web-1", "web-2", "dns-1", "db-1", "db-2"]);
-        ObjectName::new(self.pick(&["default", "other"]), name)
+        ObjectName::new(self.pick(&["default", "default", "default", "other"]), name)
     }
 
     /// Returns a Service, perhaps a very odd one.
@@ -213,13 +213,16 @@ impl Dice {
                 port: self.pick(&[Some(8080), Some(8081), Some(53), Some(0), None]),
             });
         }
+        // Hints count only where many have them.
+        let hinted = self.pick(&[1, 1, 8, 100]);
         for _ in 0..self.roll(6) {
-            slice.endpoints.push(self.endpoint());
+            let endpoint = self.endpoint(hinted);
+            slice.endpoints.push(endpoint);
         }
         slice
     }
 
-    fn endpoint(&mut self) -> api::Endpoint {
+    fn endpoint(&mut self, hinted: u8) -> api::Endpoint {
         let chances = [None, Some(true), Some(false)];
         let nodes = [None, Some(NODE), Some("node-2"), Some("")];
         let mut endpoint = api::Endpoint {
@@ -234,7 +237,7 @@ impl Dice {
         for _ in 0..self.pick(&[1, 1, 1, 2, 0]) {
             endpoint.addresses.push(self.address());
         }
-        if self.once_in(2) {
+        if self.once_in(hinted) {
             endpoint.hints = Some(api::Hints {
                 for_zones: self.hints(&["a", "a", "b", ""]),
                 for_nodes: self.hints(&[NODE, NODE, "node-2", ""]),
@@ -286,29 +289,28 @@ impl Dice {
     }
 
     fn port_name(&mut self) -> String {
-        self.pick(&["", "http", "dns"]).into()
+        self.pick(&["", "", "", "http", "dns"]).into()
     }
 
     fn protocol(&mut self) -> api::Protocol {
-        self.pick(&["TCP", "TCP", "UDP", "SCTP", "", "Odd"]).into()
+        self.pick(&["TCP", "TCP", "TCP", "UDP", "UDP", "SCTP", "", "Odd"])
+            .into()
     }
 
     fn address(&mut self) -> String {
-        let addresses = [
+        let odd = ["127.0.0.1", "169.254.169.254", "fe80::1", "odd", ""];
+        let v4 = [
             "10.0.0.1",
             "10.0.0.2",
             "10.0.0.10",
             "010.000.0.2",
-            "fd00::1",
-            "fd00::2",
-            "FD00:0::02",
             "::ffff:10.0.0.2",
-            "127.0.0.1",
-            "169.254.169.254",
-            "fe80::1",
-            "odd",
-            "",
         ];
-        self.pick(&addresses).into()
+        let v6 = ["fd00::1", "fd00::2", "FD00:0::02"];
+        match self.roll(8) {
+            0..5 => self.pick(&v4).into(),
+            5 | 6 => self.pick(&v6).into(),
+            _ => self.pick(&odd).into(),
+        }
     }
 }

@@ -232,3 +232,28 @@ pub(crate) enum Put {
 fn order(port: &ServicePort) -> (Family, &PortName) {
     (port.family, &port.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_come_and_go_use_one_place_that_waits_once() {
+        let mut entries = Entries::default();
+        for number in 0..100 {
+            let place = entries.open(ObjectName::new("default", format!("web-{number}")));
+            entries.at_mut(place).former = Some(None);
+            entries.mark(place);
+            entries.at_mut(place).former = None;
+            entries.mark(place);
+        }
+        assert_eq!((entries.slots.len(), entries.dirty.len()), (1, 1));
+        assert_eq!(entries.vacant, [Place(0)]);
+        assert!(!entries.is_dirty());
+        let place = entries.open(ObjectName::new("default", "web"));
+        entries.mark_all();
+        assert!(entries.is_dirty());
+        assert_eq!(entries.take_dirty(), [place]);
+        assert_eq!(entries.take_dirty(), []);
+    }
+}

@@ -371,6 +371,7 @@ fn trigger_times_are_handed_on_once() {
         started,
         ..Config::new(HERE)
     });
+    store.apply(web().into());
     store.apply(Event::Synced);
     store.apply(triggered("10.0.0.1", "2025-12-31T23:59:59Z").into());
     store.apply(triggered("10.0.0.2", "2026-01-01T00:00:01.5Z").into());
