@@ -121,9 +121,7 @@ fn sets(table: &Table) -> [&Set; 7] {
     ]
 }
 
-/// ```nft
-/// typeof ip daddr . meta l4proto . th dport . numgen random mod 2 : ip daddr . tcp dport
-/// ```
+/// Returns the map from the slots of Services to their endpoints.
 ///
 /// The port of the data is a `tcp dport`, which has the bytes of any port: as a
 /// `th dport` nft finds it in conflict with the protocol of the key.
@@ -136,8 +134,12 @@ fn backends(id: &TableId) -> Set {
         .with_comment(comment("endpoints by slot"))
 }
 
-/// Returns the networks that cluster IPs are taken from, as elements.
-fn service_cidrs<'a>(cx: &'a Context, table: &'a Table) -> impl Iterator<Item = Object> + 'a {
+/// ```nft
+/// add element ip kube-proxy service-cidrs { 10.96.0.0/16 }
+/// ```
+///
+/// Cluster IPs are taken from this network.
+fn service_cidrs(cx: &Context, table: &Table) -> impl Iterator<Item = Object> {
     cx.service_cidrs.iter().map(|&network| {
         let element = table.service_cidrs.element(&[Value::from(network)]);
         element.expect("a network fits intervals of its family").into()
@@ -225,10 +227,10 @@ fn to_cluster_ips_check(table: &Table) -> Rule {
 }
 
 /// ```nft
-/// ip daddr @cluster-ips meta mark set meta mark | 0x00004000
-/// ip daddr @cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000
-/// ip daddr @cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000
-/// ip daddr @cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000
+/// ip daddr @cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
+/// ip daddr @cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
 /// ```
 ///
 /// Who is no pod, or with masquerade-all anybody, gets the answer by way of
@@ -321,7 +323,7 @@ fn no_local_endpoints(table: &Table) -> Rule {
 }
 
 /// ```nft
-/// ip daddr @cluster-ips reject
+/// ip daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
 /// ```
 ///
 /// What is still addressed to a cluster IP was sent to a port it does not have.
@@ -332,7 +334,7 @@ fn unused_ports(table: &Table) -> Rule {
 }
 
 /// ```nft
-/// ip daddr @service-cidrs drop
+/// ip daddr @service-cidrs drop comment "Drop traffic to unallocated ClusterIPs"
 /// ```
 ///
 /// An address that no Service has must not lead out of the cluster.
@@ -345,4 +347,62 @@ fn unused_cluster_ips(table: &Table) -> Rule {
 /// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.
 pub(super) fn vip_port(family: Family) -> [Selector; 3] {
     [daddr(family), l4proto(), th_dport()]
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::super::tests::{assert_documented, command, cx};
+    use super::*;
+
+    #[test]
+    fn rules_read_as_their_functions_say() {
+        let network = "10.0.0.0/8".parse().unwrap();
+        let [all, source, interface, prefix] = [
+            DetectLocal::NodeCidr,
+            DetectLocal::ClusterCidr(vec![network]),
+            DetectLocal::Interface("cni0".into()),
+            DetectLocal::InterfacePrefix("veth".into()),
+        ]
+        .map(|detect_local| cx(Family::V4, detect_local));
+        let table = Table::of(Family::V4);
+        let cidrs: Vec<_> = service_cidrs(&all, table).collect();
+        assert_eq!(masquerade_cluster_ips(&all, table), None);
+        let all = Context {
+            masquerade_all: true,
+            ..all
+        };
+        let marks = [&all, &source, &interface, &prefix]
+            .map(|cx| masquerade_cluster_ips(cx, table).unwrap().to_string());
+        let one = |rule: Rule| vec![rule.to_string()];
+        assert_documented(
+            include_str!("base.rs"),
+            &[
+                ("service_cidrs", cidrs.iter().map(command).collect()),
+                ("to_services", one(to_services(table))),
+                ("to_masquerading", one(to_masquerading(table))),
+                (
+                    "to_service_endpoints_check",
+                    one(to_service_endpoints_check(table)),
+                ),
+                ("to_cluster_ips_check", one(to_cluster_ips_check(table))),
+                ("masquerade_cluster_ips", marks.to_vec()),
+                ("service_ips", one(service_ips(table))),
+                ("masquerade_marked", one(masquerade_marked(&all, table))),
+                ("hairpin", one(hairpin(table))),
+                ("no_endpoints", one(no_endpoints(table))),
+                ("no_local_endpoints", one(no_local_endpoints(table))),
+                ("unused_ports", one(unused_ports(table))),
+                ("unused_cluster_ips", one(unused_cluster_ips(table))),
+            ],
+        );
+    }
+
+    #[test]
+    fn where_everybody_is_local_nobody_is_masqueraded() {
+        let everybody = DetectLocal::ClusterCidr(vec!["0.0.0.0/0".parse().unwrap()]);
+        let cx = cx(Family::V4, everybody);
+        assert_eq!(masquerade_cluster_ips(&cx, Table::of(Family::V4)), None);
+    }
 }

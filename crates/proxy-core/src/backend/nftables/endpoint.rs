@@ -34,3 +34,34 @@ pub(super) fn hairpin(table: &Table, port: &ServicePort) -> Vec<Object> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family, Route};
+
+    use super::super::tests::{assert_documented, commands, cx, service_port};
+    use super::super::{names, port};
+
+    #[test]
+    fn elements_read_as_their_functions_say() {
+        let cx = cx(Family::V4, DetectLocal::NodeCidr);
+        let planned = port::objects(&cx, &service_port(Route::Local));
+        let first = |set| commands(&planned, set).into_iter().take(1).collect();
+        assert_documented(
+            include_str!("endpoint.rs"),
+            &[
+                ("backend", first(names::BACKENDS)),
+                ("hairpin", first(names::HAIRPIN_CONNECTIONS)),
+            ],
+        );
+    }
+
+    #[test]
+    fn endpoints_elsewhere_are_no_hairpins() {
+        let mut port = service_port(Route::Cluster);
+        port.cluster = port.cluster.iter().map(|&it| super::Endpoint { is_local: false, ..it }).collect();
+        let planned = port::objects(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        assert_eq!(commands(&planned, names::HAIRPIN_CONNECTIONS).len(), 0);
+        assert_eq!(commands(&planned, names::BACKENDS).len(), 2);
+    }
+}

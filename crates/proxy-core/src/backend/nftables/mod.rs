@@ -64,6 +64,9 @@ mod endpoint;
 
 mod kernel;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use vipline_nftables::{Object, Ruleset, Transaction};

@@ -123,3 +123,51 @@ pub(super) fn protocol(protocol: Protocol) -> u8 {
         Protocol::Sctp => 132,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::super::tests::{assert_documented, commands, cx, service_port};
+    use super::*;
+
+    fn planned(route: Route) -> Vec<Object> {
+        objects(&cx(Family::V4, DetectLocal::NodeCidr), &service_port(route))
+    }
+
+    #[test]
+    fn elements_and_rules_read_as_their_functions_say() {
+        let served = planned(Route::Cluster);
+        let lb = lb(Table::of(Family::V4), 2);
+        assert_documented(
+            include_str!("port.rs"),
+            &[
+                ("cluster_ip", commands(&served, names::CLUSTER_IPS)),
+                ("balance", commands(&served, names::SERVICE_IPS)),
+                ("lb", lb.rules.iter().map(Rule::to_string).collect()),
+                ("no_endpoints", commands(&planned(Route::Reject), names::NO_ENDPOINTS)),
+                (
+                    "no_local_endpoints",
+                    commands(&planned(Route::Drop), names::NO_LOCAL_ENDPOINTS),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn each_route_leads_to_one_place() {
+        for route in [Route::Cluster, Route::Local, Route::Drop, Route::Reject] {
+            let planned = planned(route);
+            let places = [names::SERVICE_IPS, names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];
+            let counts = places.map(|set| commands(&planned, set).len());
+            let expected = match route {
+                Route::Cluster | Route::Local => [1, 0, 0],
+                Route::Reject => [0, 1, 0],
+                Route::Drop => [0, 0, 1],
+            };
+            assert_eq!(counts, expected, "{route:?}");
+            assert_eq!(commands(&planned, names::BACKENDS).len(), 2 * counts[0]);
+            assert_eq!(commands(&planned, names::CLUSTER_IPS).len(), 1);
+        }
+    }
+}

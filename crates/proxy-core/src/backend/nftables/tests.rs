@@ -1,0 +1,92 @@
+//! What the tests of rules share: their docs, and things to make them of.
+
+use std::sync::Arc;
+
+use vipline_nftables::{Element, Object};
+use vipline_service_model::{
+    DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
+};
+
+use crate::{Config, Context};
+
+/// Fails unless the functions of a source file emit the nft in their docs.
+///
+/// All functions with nft in their docs have to be among the `emitted`.
+#[track_caller]
+pub(super) fn assert_documented(source: &str, emitted: &[(&str, Vec<String>)]) {
+    let mut functions = Vec::new();
+    for doc in source.split("/// ```nft\n").skip(1) {
+        let (block, rest) = doc.split_once("/// ```\n").expect("a block ends");
+        let lines: Vec<_> = block.lines().map(|line| line.replacen("/// ", "", 1)).collect();
+        let function = rest.split_once("fn ").expect("a function follows").1;
+        let (name, _) = function.split_once(['(', '<']).expect("it takes something");
+        let found = emitted.iter().find(|(function, _)| *function == name);
+        assert_eq!(found.map(|(_, text)| text), Some(&lines), "{name}");
+        functions.push(name);
+    }
+    assert_eq!(functions, emitted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+}
+
+/// Returns the command that adds an element.
+pub(super) fn command(object: &Object) -> String {
+    let Object::Element(element) = object else {
+        panic!("no element: {object:?}");
+    };
+    let set = element.set();
+    format!("add element {} {} {{ {element} }}", set.table, set.name)
+}
+
+/// Returns the commands of those elements that are in a set.
+pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
+    let in_set = |element: &Element| element.set().name.as_str() == set;
+    let elements = objects
+        .iter()
+        .filter(|object| matches!(object, Object::Element(element) if in_set(element)));
+    elements.map(command).collect()
+}
+
+/// Returns the context of a family with its own ServiceCIDR.
+pub(super) fn cx(family: Family, detect_local: DetectLocal) -> Context {
+    let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());
+    let config = Config {
+        detect_local,
+        ..Config::default()
+    };
+    Context::new(&config, &NodeView::new("node-1"), networks, family)
+}
+
+/// Returns a service port with two endpoints on this node where a route leads.
+pub(super) fn service_port(route: Route) -> ServicePort {
+    let endpoints = [[10, 1, 0, 1], [10, 1, 0, 2]].map(|addr| Endpoint {
+        addr: addr.into(),
+        port: 8080,
+        is_local: true,
+    });
+    let listed = |by| if route == by { Arc::from(endpoints) } else { Arc::from([]) };
+    ServicePort {
+        name: Arc::new(PortName {
+            namespace: "default".into(),
+            service: "web".into(),
+            port: "".into(),
+            protocol: Protocol::Tcp,
+            created: None,
+        }),
+        family: Family::V4,
+        protocol: Protocol::Tcp,
+        cluster_ip: [10, 96, 0, 10].into(),
+        port: 80,
+        node_port: None,
+        external_ips: Arc::new([]),
+        load_balancer_ips: Arc::new([]),
+        source_ranges: Arc::new([]),
+        affinity: None,
+        internal: route,
+        external: Route::Reject,
+        internal_policy_local: false,
+        external_policy_local: false,
+        health_check_node_port: None,
+        cluster: listed(Route::Cluster),
+        local: listed(Route::Local),
+        serving: Arc::new([]),
+    }
+}

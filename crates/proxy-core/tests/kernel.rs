@@ -1,0 +1,391 @@
+//! The engine and the kernel's nf_tables, each test in a namespace of its own.
+#![cfg(feature = "nftables")]
+
+mod fixtures;
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fixtures::{apply, config, sync, web, with_endpoints};
+use proxy_core::backend::nftables::{Kernel as Nftables, Planner};
+use proxy_core::{Config, Engine, Event, Family, Report};
+use testkit::generate::{Stack, cluster};
+use testkit::netns::Netns;
+use vipline_netlink::Counters;
+use vipline_nftables::{Error, Object};
+use vipline_reconcile::{Edit, Kernel};
+use vipline_service_model::arbitrary::Dice;
+
+/// A kernel that can be looked at while an engine has it.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Nftables>>);
+
+impl Shared {
+    fn open(family: Family) -> Self {
+        let kernel = Nftables::open(family).expect("the kernel has nf_tables");
+        Self(Arc::new(Mutex::new(kernel)))
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.lock().expect("no test goes on after a panic").counters()
+    }
+}
+
+impl Kernel for Shared {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        self.0.lock().expect("no test goes on after a panic").dump()
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        self.0.lock().expect("no test goes on after a panic").commit(edits)
+    }
+}
+
+/// An engine in a namespace, with its two kernels and a clock.
+struct Proxy {
+    engine: Engine,
+    kernels: [Shared; 2],
+    now: Duration,
+}
+
+impl Proxy {
+    /// Starts in the namespace of the calling thread.
+    fn start(config: Config, events: impl IntoIterator<Item = Event>) -> Self {
+        let kernels = Family::ALL.map(Shared::open);
+        let mut engine = Engine::with_kernels::<Planner, _>(config, |family| match family {
+            Family::V4 => kernels[0].clone(),
+            Family::V6 => kernels[1].clone(),
+        });
+        apply(&mut engine, events);
+        engine.apply(Event::Synced);
+        let now = Duration::ZERO;
+        Self { engine, kernels, now }
+    }
+
+    /// Syncs, and fails unless that succeeds.
+    fn sync(&mut self) -> Report {
+        let report = sync(&mut self.engine, &mut self.now);
+        assert!(report.is_success(), "{report}");
+        report
+    }
+
+    /// Takes in events and syncs; returns what was sent in each family for it.
+    fn change(&mut self, events: impl IntoIterator<Item = Event>) -> [(u64, u64); 2] {
+        self.engine.poll(self.now);
+        self.now += Duration::from_secs(5);
+        let before = self.kernels.each_ref().map(Shared::counters);
+        apply(&mut self.engine, events);
+        let report = self.engine.poll(self.now).expect("a change is due");
+        assert!(report.is_success(), "{report}");
+        let after = self.kernels.each_ref().map(Shared::counters);
+        [0, 1].map(|family| {
+            let (before, after) = (before[family], after[family]);
+            (after.sends - before.sends, after.bytes_sent - before.bytes_sent)
+        })
+    }
+}
+
+/// Fails unless a new start finds nothing to do, and says so of both families.
+fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
+    let mut proxy = Proxy::start(config.clone(), events.iter().cloned());
+    let difference = proxy.engine.difference().unwrap();
+    assert_eq!(difference.script, "");
+    for done in proxy.sync().families {
+        let outcome = done.outcome.unwrap();
+        assert_eq!((outcome.edits, outcome.dumped), (0, true), "{}", done.family);
+    }
+}
+
+fn nft(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new("nft")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nft is installed");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(input.as_bytes()).expect("nft reads its input");
+    drop(stdin);
+    child.wait_with_output().expect("nft ends")
+}
+
+/// Runs nft, which has to succeed and to be silent about problems.
+#[track_caller]
+fn nft_succeeds(args: &[&str], input: &str) -> String {
+    let output = nft(args, input);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && words.is_empty(), "nft {args:?}: {words}\n{input}");
+    String::from_utf8(output.stdout).expect("nft writes text")
+}
+
+#[test]
+fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
+    for fixture in fixtures::all() {
+        let [programmed, rendered, reloaded] = [(); 3].map(|()| Netns::new().unwrap());
+        let (listing, plan) = programmed.run(|| {
+            let mut proxy = Proxy::start(fixture.config.clone(), fixture.events.clone());
+            proxy.sync();
+            nft_succeeds(&["-j", "list", "ruleset"], "");
+            (nft_succeeds(&["list", "ruleset"], ""), proxy.engine.desired())
+        });
+        programmed.run(|| assert_restart_writes_nothing(&fixture.config, &fixture.events));
+        rendered.run(|| {
+            nft_succeeds(&["-f", "-"], &plan);
+            assert_eq!(nft_succeeds(&["list", "ruleset"], ""), listing, "{}", fixture.name);
+            assert_restart_writes_nothing(&fixture.config, &fixture.events);
+        });
+        reloaded.run(|| {
+            nft_succeeds(&["-f", "-"], &listing);
+            assert_restart_writes_nothing(&fixture.config, &fixture.events);
+        });
+    }
+}
+
+#[test]
+fn a_difference_is_a_script_that_nft_applies() {
+    Netns::new().unwrap().run(|| {
+        let fixture = fixtures::all().swap_remove(0);
+        let mut proxy = Proxy::start(fixture.config.clone(), fixture.events.clone());
+        let difference = proxy.engine.difference().unwrap();
+        assert!(difference.edits > 0);
+        nft_succeeds(&["-f", "-"], &difference.script);
+        assert_restart_writes_nothing(&fixture.config, &fixture.events);
+        nft_succeeds(
+            &["delete", "element", "ip", "kube-proxy", "cluster-ips", "{", "10.96.0.10", "}"],
+            "",
+        );
+        let difference = proxy.engine.difference().unwrap();
+        assert_eq!(difference.edits, 1);
+        nft_succeeds(&["-f", "-"], &difference.script);
+        assert_restart_writes_nothing(&fixture.config, &fixture.events);
+    });
+}
+
+#[test]
+fn one_endpoint_replaced_is_one_message_that_does_not_grow_with_the_cluster() {
+    let sent = [10, 1_000].map(|services| {
+        Netns::new().unwrap().run(|| {
+            let others = cluster(services, 5, Stack::Dual).flat_map(|plan| plan.events());
+            let endpoints = |last| {
+                let plan = web("10.97.0.1").at("fd00:97::1".parse().unwrap());
+                let v4 = with_endpoints(plan, &["10.1.0.1", "10.1.0.2", last]);
+                with_endpoints(v4, &["fd00:1::1", "fd00:1::2"]).events()
+            };
+            let mut proxy = Proxy::start(config(), others.chain(endpoints("10.1.0.3")));
+            proxy.sync();
+            proxy.change(endpoints("10.1.0.4"))
+        })
+    });
+    let [[(v4_sends, v4_bytes), v6], large] = sent;
+    assert_eq!((v4_sends, v6), (1, (0, 0)));
+    assert!(v4_bytes < 1024, "{v4_bytes}");
+    assert_eq!(large, [(v4_sends, v4_bytes), v6]);
+}
+
+#[test]
+fn both_families_are_told_in_one_message_each() {
+    Netns::new().unwrap().run(|| {
+        let plan = || web("10.96.0.10").at("fd00:96::10".parse().unwrap());
+        let endpoints = |last: [&str; 2]| with_endpoints(plan(), &last).events();
+        let mut proxy = Proxy::start(config(), endpoints(["10.1.0.1", "fd00:1::1"]));
+        proxy.sync();
+        let sent = proxy.change(endpoints(["10.1.0.2", "fd00:1::2"]));
+        assert_eq!(sent.map(|(sends, _)| sends), [1, 1]);
+    });
+}
+
+/// What may be left by somebody who was killed, or done by somebody else.
+const STATES: &[&str] = &[
+    "",
+    "add table ip kube-proxy",
+    "add table ip kube-proxy { comment \"another\"; }; add chain ip kube-proxy services",
+    "delete table ip6 kube-proxy",
+    "delete table ip kube-proxy",
+    "flush chain ip kube-proxy services",
+    "flush chain ip kube-proxy nat-prerouting",
+    "add rule ip kube-proxy services counter drop",
+    "insert rule ip6 kube-proxy masquerading accept",
+    "add chain ip kube-proxy lb-77 { drop; }",
+    "add chain ip kube-proxy stray; add rule ip kube-proxy stray jump services",
+    "add chain ip kube-proxy hook { type filter hook input priority 5; policy drop; }",
+    "flush map ip kube-proxy backends",
+    "flush map ip kube-proxy service-ips",
+    "flush set ip kube-proxy cluster-ips",
+    "delete element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 1 }",
+    "add element ip kube-proxy backends { 10.96.0.99 . tcp . 80 . 0 : 10.1.0.1 . 80 }",
+    "add element ip kube-proxy cluster-ips { 10.96.0.99 }",
+    "add element ip kube-proxy no-endpoints { 10.96.0.10 . tcp . 80 }",
+    "add element ip kube-proxy service-cidrs { 10.200.0.0/16 }",
+    "delete element ip kube-proxy service-cidrs { 10.96.0.0/16 }",
+    "add set ip kube-proxy stray { type ipv4_addr; elements = { 10.0.0.1 } }",
+    "delete element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 }; \
+     add chain ip kube-proxy other; \
+     add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto other }",
+    "delete element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 }; \
+     add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : drop }",
+    "delete chain ip kube-proxy filter-postrouting; \
+     add chain ip kube-proxy filter-postrouting { type filter hook postrouting priority 7; }",
+];
+
+fn small_cluster() -> Vec<Event> {
+    let plan = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
+    let mut events = plan.events();
+    events.push(fixtures::service_cidr(&["10.96.0.0/16", "fd00:96::/112"]));
+    events
+}
+
+#[test]
+fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
+    for state in STATES {
+        let netns = Netns::new().unwrap();
+        netns.run(|| {
+            let fresh = state.is_empty() || state.starts_with("add table");
+            if !fresh {
+                Proxy::start(config(), small_cluster()).sync();
+            }
+            nft_succeeds(&["-f", "-"], state);
+            let report = Proxy::start(config(), small_cluster()).sync();
+            let edits = |done: &proxy_core::Done| done.outcome.as_ref().unwrap().edits;
+            assert!(report.families.iter().map(edits).sum::<usize>() > 0, "{state}");
+            assert_restart_writes_nothing(&config(), &small_cluster());
+        });
+    }
+}
+
+/// Returns edits that take away a part of a state, as chance will have it.
+fn damage(state: Vec<Object>, dice: &mut Dice) -> Vec<Edit<Object>> {
+    let mut edits = Vec::new();
+    for object in state {
+        match &object {
+            Object::Element(_) if dice.once_in(2) => edits.push(Edit::Remove(object)),
+            Object::Chain(chain) if !chain.rules.is_empty() && dice.once_in(2) => {
+                let rules = chain.rules.iter().skip(usize::from(dice.roll(2))).cloned();
+                let kept: Vec<_> = rules.take(usize::from(dice.roll(2))).collect();
+                let new = chain.clone().with_rules(kept).into();
+                edits.push(Edit::Change { old: object, new });
+            }
+            _ => {}
+        }
+    }
+    edits
+}
+
+#[test]
+fn a_start_completes_whatever_part_of_the_plan_it_finds() {
+    for seed in 0..40 {
+        let mut dice = Dice::from_seed(seed);
+        Netns::new().unwrap().run(|| {
+            Proxy::start(config(), small_cluster()).sync();
+            for family in Family::ALL {
+                let mut kernel = Nftables::open(family).unwrap();
+                let edits = damage(kernel.dump().unwrap(), &mut dice);
+                kernel.commit(&edits).unwrap();
+            }
+            Proxy::start(config(), small_cluster()).sync();
+            assert_restart_writes_nothing(&config(), &small_cluster());
+        });
+    }
+}
+
+#[test]
+fn what_somebody_else_programmed_stays_as_it_is() {
+    let foreign = "
+        table ip other {
+            map backends { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop } }
+            chain services { ip daddr vmap @backends; }
+            chain input { type filter hook input priority 0; policy accept; jump services; }
+        }
+        table inet kube-proxy { chain lb-9 { counter drop; } }
+        table ip6 kube-proxy-2 { set cluster-ips { type ipv6_addr; elements = { fd00::1 } } }
+    ";
+    Netns::new().unwrap().run(|| {
+        nft_succeeds(&["-f", "-"], foreign);
+        let list = || {
+            let tables = [["ip", "other"], ["inet", "kube-proxy"], ["ip6", "kube-proxy-2"]];
+            tables.map(|[family, table]| nft_succeeds(&["list", "table", family, table], ""))
+        };
+        let before = list();
+        let mut proxy = Proxy::start(config(), small_cluster());
+        proxy.sync();
+        assert_eq!(list(), before);
+        proxy.change([Event::ServiceDeleted(web("10.96.0.10").service().metadata.object_name())]);
+        proxy.engine.distrust();
+        proxy.now += Duration::from_secs(5);
+        proxy.sync();
+        assert_eq!(list(), before);
+    });
+}
+
+#[test]
+fn what_upstream_left_is_replaced() {
+    let upstream = r#"
+        table ip kube-proxy {
+            comment "rules for kube-proxy"
+            set cluster-ips { type ipv4_addr; comment "Active ClusterIPs"; elements = { 10.96.0.10, 10.96.0.20 }; }
+            set affinity-AAAA-default/web/tcp/__10.1.0.1/8080 { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
+            set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
+            map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; }
+            map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
+            chain nat-prerouting { type nat hook prerouting priority -100; policy accept; }
+            chain services { }
+            chain endpoint-AAAA-default/web/tcp/__10.1.0.1/8080 { }
+            chain service-BBBB-default/web/tcp/ { }
+            chain reject-chain { reject; }
+        }
+        add rule ip kube-proxy nat-prerouting jump services
+        add rule ip kube-proxy services ip daddr . meta l4proto . th dport vmap @service-ips
+        add rule ip kube-proxy endpoint-AAAA-default/web/tcp/__10.1.0.1/8080 update @affinity-AAAA-default/web/tcp/__10.1.0.1/8080 { ip saddr }
+        add rule ip kube-proxy endpoint-AAAA-default/web/tcp/__10.1.0.1/8080 meta l4proto tcp dnat to 10.1.0.1:8080
+        add rule ip kube-proxy service-BBBB-default/web/tcp/ numgen random mod 1 vmap { 0 : goto endpoint-AAAA-default/web/tcp/__10.1.0.1/8080 }
+        add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto service-BBBB-default/web/tcp/ }
+        add element ip kube-proxy no-endpoint-services { 10.96.0.20 . tcp . 80 : goto reject-chain }
+    "#;
+    Netns::new().unwrap().run(|| {
+        nft_succeeds(&["-f", "-"], upstream);
+        Proxy::start(config(), small_cluster()).sync();
+        let listing = nft_succeeds(&["list", "ruleset"], "");
+        for gone in ["default/web", "reject-chain", "no-endpoint-services", "10.96.0.20"] {
+            assert!(!listing.contains(gone), "{listing}");
+        }
+        assert_restart_writes_nothing(&config(), &small_cluster());
+    });
+}
+
+#[test]
+fn chains_that_are_not_used_go_at_the_next_start() {
+    Netns::new().unwrap().run(|| {
+        let events = |endpoints: &[&str]| with_endpoints(web("10.96.0.10"), endpoints).events();
+        let mut proxy = Proxy::start(config(), events(&["10.1.0.1", "10.1.0.2"]));
+        proxy.sync();
+        let [(sends, _), _] = proxy.change(events(&["10.1.0.1"]));
+        assert_eq!(sends, 1);
+        let chains = || nft_succeeds(&["list", "chains", "ip"], "");
+        assert!(chains().contains("chain lb-1 ") && chains().contains("chain lb-2 "));
+        Proxy::start(config(), events(&["10.1.0.1"])).sync();
+        assert!(chains().contains("chain lb-1 ") && !chains().contains("chain lb-2 "));
+        assert_restart_writes_nothing(&config(), &events(&["10.1.0.1"]));
+    });
+}
+
+#[test]
+fn seventy_thousand_elements_and_a_service_of_300_endpoints_are_programmed() {
+    let addresses: Vec<_> = (0..300).map(|n| format!("10.1.{}.{}", n / 250, n % 250)).collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let large = with_endpoints(web("10.97.0.1"), &addresses);
+    let events: Vec<_> = cluster(14_000, 5, Stack::V4)
+        .chain([large])
+        .flat_map(|plan| plan.events())
+        .collect();
+    Netns::new().unwrap().run(|| {
+        Proxy::start(config(), events.clone()).sync();
+        assert_restart_writes_nothing(&config(), &events);
+        let chain = nft_succeeds(&["list", "chain", "ip", "kube-proxy", "lb-300"], "");
+        assert!(chain.contains("numgen random mod 300"), "{chain}");
+    });
+}

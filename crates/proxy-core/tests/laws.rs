@@ -1,0 +1,366 @@
+//! Laws that hold for any events in any order, and counts that must not grow.
+#![cfg(feature = "nftables")]
+
+mod fixtures;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use fixtures::{Kernels, apply, sync, web, with_endpoints};
+use proptest::prelude::*;
+use proxy_core::backend::nftables::Planner;
+use proxy_core::{
+    Config, Context, Difference, Due, Engine, Event, Family, Intervals, Outcome, Report,
+};
+use testkit::generate::{Stack, cluster};
+use vipline_nftables::Object;
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::DetectLocal;
+use vipline_service_model::arbitrary::{self, Dice};
+
+/// Returns the configuration of an engine that syncs whenever it is polled.
+fn config() -> Config {
+    let min = Duration::ZERO;
+    Config {
+        node_name: arbitrary::NODE.into(),
+        detect_local: DetectLocal::NodeCidr,
+        intervals: Intervals {
+            min,
+            ..Intervals::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// Plans everything anew: base and ports, the older Service first.
+fn from_scratch(engine: &Engine, config: &Config) -> String {
+    let store = engine.store();
+    let mut text = String::new();
+    for &family in &config.families {
+        let cidrs = store.service_cidrs(family);
+        let cx = Context::new(config, &store.node(), cidrs, family);
+        let mut ports: Vec<_> = store.ports().filter(|port| port.family == family).collect();
+        ports.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut objects = plan::base(&cx);
+        objects.extend(ports.into_iter().flat_map(|port| plan::port(&cx, port)));
+        let mut seen = HashSet::new();
+        objects.retain(|object| seen.insert(object.key()));
+        text += &plan::listing(&objects);
+    }
+    text
+}
+
+/// The planner's functions without their trait.
+mod plan {
+    use proxy_core::{Context, Planner as _};
+    use vipline_service_model::ServicePort;
+
+    use super::{Object, Planner};
+
+    pub(crate) fn base(cx: &Context) -> Vec<Object> {
+        Planner::base(cx)
+    }
+
+    pub(crate) fn port(cx: &Context, port: &ServicePort) -> Vec<Object> {
+        Planner::port(cx, port)
+    }
+
+    pub(crate) fn listing(objects: &[Object]) -> String {
+        Planner::listing(objects.iter())
+    }
+
+    pub(crate) fn lingers(object: &Object) -> bool {
+        Planner::lingers(object)
+    }
+}
+
+/// Returns what both kernels hold.
+fn held(kernels: &Kernels) -> String {
+    let families = Family::ALL.into_iter();
+    families
+        .map(|family| {
+            let told = kernels.of(family).get();
+            let objects: Vec<_> = told.memory.objects().cloned().collect();
+            plan::listing(&objects)
+        })
+        .collect()
+}
+
+/// Returns how many objects the kernels hold that do not linger.
+fn lasting(kernels: &Kernels) -> usize {
+    let families = Family::ALL.into_iter();
+    families
+        .map(|family| {
+            let told = kernels.of(family).get();
+            let objects = told.memory.objects();
+            objects.filter(|object| !plan::lingers(object)).count()
+        })
+        .sum()
+}
+
+/// Syncs until that succeeds, however many failures are still to come.
+fn settle(engine: &mut Engine, now: &mut Duration) -> Report {
+    for _ in 0..100 {
+        let report = sync(engine, now);
+        if report.is_success() {
+            return report;
+        }
+    }
+    panic!("the failures do not end");
+}
+
+/// Starts an engine that hears of everything before its first sync.
+fn start(kernels: &Kernels, events: &[Event]) -> Engine {
+    let mut engine = kernels.engine(config());
+    apply(&mut engine, events.iter().cloned());
+    engine.apply(Event::Synced);
+    engine
+}
+
+fn commits(kernels: &Kernels) -> usize {
+    let families = Family::ALL.into_iter();
+    families
+        .map(|family| kernels.of(family).get().memory.commits())
+        .sum()
+}
+
+/// Lets the next commit of a family fail half way.
+fn fail_one(kernels: &Kernels, dice: &mut Dice) {
+    let family = dice.pick(&Family::ALL);
+    let applied = usize::from(dice.roll(40));
+    kernels.of(family).get().memory.fail_after(applied);
+}
+
+/// Takes an object away behind the engine's back, and tells the engine or not.
+fn interfere(kernels: &Kernels, engine: &mut Engine, dice: &mut Dice) {
+    let mut told = kernels.of(dice.pick(&Family::ALL)).get();
+    let mut objects: Vec<Object> = told.memory.objects().cloned().collect();
+    objects.sort_by_cached_key(|object| format!("{:?}", object.key()));
+    let place = usize::from(dice.roll(200));
+    if let Some(victim) = objects.into_iter().nth(place) {
+        told.memory.interfere(Edit::Remove(victim)).expect("it is there");
+        drop(told);
+        engine.distrust();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_history_ends_in_what_planning_from_scratch_gives(seed: u64) {
+        let mut dice = Dice::from_seed(seed);
+        let kernels = Kernels::default();
+        let mut engine = kernels.engine(config());
+        let mut now = Duration::ZERO;
+        let mut events = Vec::new();
+        engine.apply(Event::Synced);
+        for _ in 0..60 {
+            match dice.roll(12) {
+                0..8 => {
+                    let event = dice.event();
+                    events.push(event.clone());
+                    engine.apply(event);
+                }
+                8 => fail_one(&kernels, &mut dice),
+                9 => interfere(&kernels, &mut engine, &mut dice),
+                _ => {
+                    now += Duration::from_secs(1);
+                    drop(engine.poll(now));
+                }
+            }
+        }
+        engine.distrust();
+        settle(&mut engine, &mut now);
+        prop_assert_eq!(held(&kernels), engine.desired());
+        prop_assert_eq!(engine.difference().unwrap(), Difference::default());
+
+        // A new start differs in the chains that are not used any more only.
+        let before = lasting(&kernels);
+        let mut engine = start(&kernels, &events);
+        settle(&mut engine, &mut now);
+        prop_assert_eq!(lasting(&kernels), before);
+        prop_assert_eq!(held(&kernels), from_scratch(&engine, &config()));
+
+        // And a start after that differs in nothing.
+        let before = commits(&kernels);
+        let mut engine = start(&kernels, &events);
+        let report = settle(&mut engine, &mut now);
+        let idle = |outcome: &Outcome| outcome.edits == 0 && outcome.dumped;
+        prop_assert!(report.families.iter().all(|done| done.outcome.as_ref().is_ok_and(idle)));
+        prop_assert_eq!(commits(&kernels), before);
+    }
+}
+
+#[test]
+fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(config());
+    let mut now = Duration::ZERO;
+    for plan in cluster(20, 5, Stack::V4) {
+        apply(&mut engine, plan.events());
+    }
+    let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5"];
+    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+    engine.apply(Event::Synced);
+    assert!(sync(&mut engine, &mut now).is_success());
+    assert!(engine.poll(now).is_none());
+
+    for (endpoints, edits) in [
+        // The last one in order is another: one slot.
+        (["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"], 1),
+        // The first one is gone, and one comes last: all slots.
+        (["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9", "10.1.0.10"], 5),
+    ] {
+        let commits = kernels.v4.get().memory.commits();
+        apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+        let report = engine.poll(now).expect("a change is due");
+        assert_eq!((report.due, report.ports), (Due::Change, 1));
+        assert!(engine.poll(now).is_none());
+        let told = kernels.v4.get();
+        assert_eq!(told.memory.commits(), commits + 1);
+        assert_eq!(told.last.len(), edits);
+        for edit in &told.last {
+            let Edit::Change { new: Object::Element(element), .. } = edit else {
+                panic!("no change of an element: {edit:?}");
+            };
+            assert_eq!(element.set().name.as_str(), "backends");
+            assert!(element.key_bytes().starts_with(&[10, 97, 0, 1]), "{element}");
+        }
+    }
+    assert_eq!(kernels.v4.get().memory.dumps(), 1);
+    assert_eq!(kernels.v6.get().memory.commits(), 1);
+}
+
+#[test]
+fn another_number_of_endpoints_changes_one_goto_and_keeps_the_chain() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(config());
+    let mut now = Duration::ZERO;
+    let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3"];
+    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+    engine.apply(Event::Synced);
+    sync(&mut engine, &mut now);
+
+    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints[..2]).events());
+    sync(&mut engine, &mut now);
+    let kinds = |edits: &[Edit<Object>]| {
+        let mut kinds: Vec<_> = edits
+            .iter()
+            .map(|edit| match edit {
+                Edit::Add(Object::Chain(chain)) => format!("add {}", chain.name),
+                Edit::Add(object) => panic!("added {object:?}"),
+                Edit::Change { new, .. } => format!("change {}", set_of(new)),
+                Edit::Remove(old) => format!("remove {}", set_of(old)),
+            })
+            .collect();
+        kinds.sort();
+        kinds
+    };
+    assert_eq!(
+        kinds(&kernels.v4.get().last),
+        ["add lb-2", "change service-ips", "remove backends"]
+    );
+
+    // The next start removes the chain, and nothing else.
+    let mut engine = kernels.engine(config());
+    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints[..2]).events());
+    engine.apply(Event::Synced);
+    sync(&mut engine, &mut now);
+    let told = kernels.v4.get();
+    let [Edit::Remove(Object::Chain(chain))] = &told.last[..] else {
+        panic!("{:?}", told.last);
+    };
+    assert_eq!(chain.name.as_str(), "lb-3");
+}
+
+fn set_of(object: &Object) -> &str {
+    match object {
+        Object::Element(element) => element.set().name.as_str(),
+        other => panic!("no element: {other:?}"),
+    }
+}
+
+#[test]
+fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services() {
+    let count = |services| {
+        let kernels = Kernels::default();
+        // A node without endpoints, so that none is a hairpin.
+        let mut engine = kernels.engine(Config::default());
+        for plan in cluster(services, 5, Stack::V4) {
+            apply(&mut engine, plan.events());
+        }
+        engine.apply(Event::Synced);
+        assert!(sync(&mut engine, &mut Duration::ZERO).is_success());
+        let told = kernels.v4.get();
+        let (elements, others): (Vec<_>, Vec<_>) = told
+            .memory
+            .objects()
+            .partition(|object| matches!(object, Object::Element(_)));
+        assert_eq!(elements.len(), services * (5 + 2));
+        others.len()
+    };
+    assert_eq!(count(10), count(10_000));
+}
+
+#[test]
+fn of_services_that_claim_one_address_the_older_one_has_it() {
+    let older = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
+    let younger = with_endpoints(
+        testkit::generate::Plan::new("a-usurper")
+            .at("10.96.0.10".parse().unwrap())
+            .port(vipline_service_model::api::Protocol::Tcp, 80, 9090),
+        &["10.2.0.1", "10.2.0.2", "10.2.0.3"],
+    );
+    let events = |plan: &testkit::generate::Plan, created: &str| {
+        let mut service = plan.service();
+        service.metadata.creation_timestamp = Some(created.into());
+        let slices = plan.slices().into_iter().map(Event::from);
+        [Event::from(service)].into_iter().chain(slices).collect::<Vec<_>>()
+    };
+    let (older, younger) = (
+        events(&older, "2025-01-01T00:00:00Z"),
+        events(&younger, "2026-01-01T00:00:00Z"),
+    );
+    let mut plans = Vec::new();
+    for events in [[older.clone(), younger.clone()], [younger, older]] {
+        let mut engine = Kernels::default().engine(fixtures::config());
+        apply(&mut engine, events.into_iter().flatten());
+        engine.apply(Event::Synced);
+        plans.push(engine.desired());
+    }
+    assert_eq!(plans[0], plans[1]);
+    assert!(plans[0].contains("10.96.0.10 . tcp . 80 : goto lb-2"), "{}", plans[0]);
+    assert!(plans[0].contains("10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080"));
+    assert!(!plans[0].contains("10.2.0.1"));
+}
+
+#[test]
+fn a_service_with_300_endpoints_has_300_slots() {
+    let addresses: Vec<_> = (0..300).map(|n| format!("10.1.{}.{}", n / 250, n % 250)).collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let mut engine = Kernels::default().engine(fixtures::config());
+    apply(&mut engine, with_endpoints(web("10.96.0.10"), &addresses).events());
+    engine.apply(Event::Synced);
+    let plan = engine.desired();
+    assert!(plan.contains("numgen random mod 300 map @backends"), "{plan}");
+    assert!(plan.contains("10.96.0.10 . tcp . 80 . 299 : 10.1.1.49 . 8080"), "{plan}");
+}
+
+#[test]
+fn nothing_happens_before_the_first_listing_is_complete() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(fixtures::config());
+    apply(&mut engine, with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events());
+    assert!(engine.poll(Duration::from_secs(100)).is_none());
+    assert_eq!(engine.next_deadline(), None);
+    engine.apply(Event::Synced);
+    assert_eq!(engine.next_deadline(), Some(Duration::ZERO));
+    let report = engine.poll(Duration::from_secs(100)).unwrap();
+    assert_eq!((report.due, report.ports), (Due::Change, 1));
+    let lines = [
+        "IPv4: 25 edits, 25 objects, after a dump",
+        "IPv6: 21 edits, 21 objects, after a dump",
+    ];
+    assert_eq!(report.to_string(), lines.join("\n"));
+}
