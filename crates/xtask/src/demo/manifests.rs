@@ -100,7 +100,8 @@ fn frontend(
     let mut endpoints = Vec::new();
     for slice in slices {
         let owner = slice.metadata.labels.get(label);
-        if owner != Some(&service.metadata.name) {
+        let same = slice.metadata.namespace == service.metadata.namespace;
+        if owner != Some(&service.metadata.name) || !same {
             continue;
         }
         let targets = slice.ports.iter().filter(|target| {
@@ -134,6 +135,7 @@ mod tests {
     use testkit::generate::Plan;
 
     use super::*;
+    use crate::cargo::root;
 
     #[test]
     fn each_port_of_each_address_gets_the_endpoints_of_its_family() {
@@ -157,5 +159,20 @@ mod tests {
             endpoints: vec!["[fd00:244:1::11]:5353".parse().unwrap()],
         };
         assert_eq!(frontends[3], expected);
+    }
+
+    #[test]
+    fn the_manifests_of_the_demo_show_both_protocols_families_and_a_refusal() {
+        let folder = root().join("examples/kube-proxy/demo");
+        let frontends = frontends(&read(&folder).unwrap()).unwrap();
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            for v6 in [false, true] {
+                let shown = frontends
+                    .iter()
+                    .filter(|each| each.protocol == protocol && each.address.is_ipv6() == v6);
+                assert!(shown.clone().any(|each| each.endpoints.len() == 3));
+            }
+        }
+        assert!(frontends.iter().any(|each| each.endpoints.is_empty()));
     }
 }

@@ -1,6 +1,6 @@
 //! One mode, shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,8 +16,8 @@ use super::manifests::{self, Frontend};
 use super::rollout;
 use super::table::{Outcome, Row, Table};
 
-/// How often each address is asked.
-const QUESTIONS: usize = 300;
+/// How often each address is asked by each who asks.
+const QUESTIONS: usize = 200;
 /// How often an address is asked that has to refuse.
 const REFUSALS: usize = 20;
 /// How long the proxy may take to start.
@@ -74,9 +74,7 @@ pub(super) fn run(
         }
     }
     for frontend in &stage.frontends {
-        for host in [&stage.lab.client, &stage.lab.pod, &stage.lab.node] {
-            table.add(stage.ask(frontend, host));
-        }
+        table.add(stage.ask(frontend));
     }
     for row in stage.hairpin() {
         table.add(row);
@@ -100,29 +98,39 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks an address many times, or sees that it refuses at once.
-    fn ask(&self, frontend: &Frontend, from: &Host) -> Row {
+    /// Asks an address many times, or sees that it refuses.
+    fn ask(&self, frontend: &Frontend) -> Row {
         let ask = Ask::new(frontend.protocol, frontend.address);
-        let outcome = if frontend.endpoints.is_empty() {
-            refused(ask.times(&from.netns, REFUSALS))
+        let refuses = frontend.endpoints.is_empty();
+        let count = if refuses { REFUSALS } else { QUESTIONS };
+        let answers = [&self.lab.client, &self.lab.pod, &self.lab.node]
+            .map(|host| ask.times(&host.netns, count))
+            .into_iter()
+            .fold(Answers::default(), Answers::merge);
+        let outcome = if refuses {
+            refused(answers)
         } else {
-            let expected = self.names(&frontend.endpoints);
-            Outcome::of(ask.times(&from.netns, QUESTIONS), &expected)
+            Outcome::of(answers, &self.names(&frontend.endpoints))
         };
-        self.row(frontend, &from.name, outcome)
+        self.row(frontend, "client, pod and node", outcome)
     }
 
     /// Lets an endpoint ask its own Service, which may lead back to itself.
+    ///
+    /// One address of each protocol and family is enough.
     fn hairpin(&self) -> Vec<Row> {
         let mut rows = Vec::new();
+        let mut seen = BTreeSet::new();
         for frontend in &self.frontends {
             let Some(Ok(host)) = frontend.endpoints.first().map(|at| self.host(*at)) else {
                 continue;
             };
-            let ask = Ask::new(frontend.protocol, frontend.address);
-            let expected = self.names(&frontend.endpoints);
-            let outcome = Outcome::of(ask.times(&host.netns, QUESTIONS / 3), &expected);
-            rows.push(self.row(frontend, &format!("{} (hairpin)", host.name), outcome));
+            if seen.insert((frontend.protocol, frontend.address.is_ipv6())) {
+                let ask = Ask::new(frontend.protocol, frontend.address);
+                let expected = self.names(&frontend.endpoints);
+                let outcome = Outcome::of(ask.times(&host.netns, QUESTIONS), &expected);
+                rows.push(self.row(frontend, &format!("{} (hairpin)", host.name), outcome));
+            }
         }
         rows
     }
