@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{Comment, Name, Rule, TableId};
 
 /// A chain with its rules.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chain {
     /// The table it is in.
     pub table: TableId,

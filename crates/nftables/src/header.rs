@@ -81,12 +81,12 @@ fields! {
     ETHER_DADDR: "ether" "daddr", Link + 0, 6 EtherAddr, Layer::Any, (17, 1);
     ETHER_SADDR: "ether" "saddr", Link + 6, 6 EtherAddr, Layer::Any, (17, 2);
     ETHER_TYPE: "ether" "type", Link + 12, 2 EtherType, Layer::Any, (17, 3);
-    IP_LENGTH: "ip" "length", Network + 2, 2 Integer, IP, (12, 6);
-    IP_ID: "ip" "id", Network + 4, 2 Integer, IP, (12, 7);
-    IP_TTL: "ip" "ttl", Network + 8, 1 Integer, IP, (12, 9);
-    IP_PROTOCOL: "ip" "protocol", Network + 9, 1 InetProto, IP, (12, 10);
-    IP_SADDR: "ip" "saddr", Network + 12, 4 Ipv4Addr, IP, (12, 12);
-    IP_DADDR: "ip" "daddr", Network + 16, 4 Ipv4Addr, IP, (12, 13);
+    IP_LENGTH: "ip" "length", Network + 2, 2 Integer, IP, (12, 5);
+    IP_ID: "ip" "id", Network + 4, 2 Integer, IP, (12, 6);
+    IP_TTL: "ip" "ttl", Network + 8, 1 Integer, IP, (12, 8);
+    IP_PROTOCOL: "ip" "protocol", Network + 9, 1 InetProto, IP, (12, 9);
+    IP_SADDR: "ip" "saddr", Network + 12, 4 Ipv4Addr, IP, (12, 11);
+    IP_DADDR: "ip" "daddr", Network + 16, 4 Ipv4Addr, IP, (12, 12);
     IP6_LENGTH: "ip6" "length", Network + 4, 2 Integer, IP6, (13, 5);
     IP6_NEXTHDR: "ip6" "nexthdr", Network + 6, 1 InetProto, IP6, (13, 6);
     IP6_HOPLIMIT: "ip6" "hoplimit", Network + 7, 1 Integer, IP6, (13, 7);

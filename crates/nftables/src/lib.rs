@@ -35,16 +35,34 @@ mod literal;
 
 mod text;
 
+mod userdata;
+
+pub mod wire;
+
+mod transaction;
+
+mod operation;
+
+mod ruleset;
+
+mod script;
+
+mod error;
+
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
 pub use datatype::Datatype;
 pub use element::{Element, InvalidElement};
+pub use error::{Committed, Error, Refused};
 pub use family::Family;
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey, Table, TableId};
+pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
+pub use ruleset::{Assembler, Ruleset};
 pub use selector::Selector;
 pub use set::{DataKind, Field, Schema, Set, SetFlags};
 pub use statement::Statement;
+pub use transaction::{Batch, Transaction};
 pub use value::Value;
 pub use verdict::{Data, Verdict};

@@ -49,7 +49,7 @@ impl Table {
 ///
 /// Rules are part of their chain: the kernel gives them no name, so the chain
 /// is what changes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
     /// A table.

@@ -21,7 +21,7 @@ use crate::{Bytes, Comment, Family};
 /// ]);
 /// assert_eq!(rule.to_string(), "ct state new tcp dport 22 accept");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
     /// The expressions in their order.
     pub exprs: Vec<Expr>,

@@ -13,7 +13,7 @@ use crate::set::width;
 use crate::{Bytes, Datatype, Family, Field, Set};
 
 /// What a rule looks at: a header field, a property, a number, or several.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selector(pub(crate) Term);
 
 /// The kinds of selectors.
@@ -57,6 +57,8 @@ pub(crate) enum Term {
     Constant(Bytes),
     Unknown,
 }
+
+impl Eq for Term {}
 
 impl PartialEq for Term {
     /// Two terms are equal if they read so.

@@ -39,7 +39,7 @@ bitflags! {
 }
 
 /// One field of a key or of data.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
     /// The type of its values.
     pub datatype: Datatype,
@@ -70,7 +70,7 @@ impl From<Selector> for Field {
 }
 
 /// What the elements of a set map to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DataKind {
     /// Nothing: a set.
     None,
@@ -83,7 +83,7 @@ pub enum DataKind {
 }
 
 /// What a set is: everything but its elements.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Schema {
     /// The table it is in.
     pub table: TableId,
@@ -260,7 +260,12 @@ impl Set {
                 && self.flags == other.flags
                 && self.timeout == other.timeout
                 && self.gc_interval == other.gc_interval
-                && self.size == other.size
+                && self.effective_size() == other.effective_size()
+    }
+
+    /// Returns the size the kernel takes: a dynamic set has one even if none is given.
+    fn effective_size(&self) -> Option<u32> {
+        self.size.or(self.is_dynamic().then_some(u16::MAX.into()))
     }
 }
 
@@ -314,6 +319,8 @@ impl From<Schema> for Set {
     }
 }
 
+impl Eq for Set {}
+
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.schema == other.0.schema
@@ -355,4 +362,26 @@ pub(crate) fn join(
         }
     }
     Some((first, last))
+}
+
+/// Returns the fields of a key type of so many bytes.
+///
+/// `lens` are the lengths of the fields, if the kernel tells them.
+pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
+    let types = Datatype::fields(ty);
+    let of = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);
+    if let [] | [_] = &*types {
+        let datatype = types.first().copied().unwrap_or(Datatype::Other(0));
+        return vec![Field {
+            datatype,
+            bytes: of(len),
+            selector: None,
+        }];
+    }
+    let fields = types.into_iter().enumerate().map(|(at, datatype)| Field {
+        datatype,
+        bytes: lens.get(at).map_or(datatype.bytes(), |bytes| of(*bytes)),
+        selector: None,
+    });
+    fields.collect()
 }

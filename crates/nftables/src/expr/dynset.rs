@@ -25,7 +25,7 @@ const NFT_DYNSET_F_EXPR: u32 = 2;
 const NFTA_LIST_ELEM: u16 = 1;
 
 /// Adds an element to a set or map, with a key and data of the packet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dynset {
     /// The set or map.
     pub set: SetRef,

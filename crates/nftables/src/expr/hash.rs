@@ -63,9 +63,7 @@ impl Expression for Hash {
         {
             put_be32(out, NFTA_HASH_SEED, seed);
         }
-        if self.offset != 0 {
-            put_be32(out, NFTA_HASH_OFFSET, self.offset);
-        }
+        put_be32(out, NFTA_HASH_OFFSET, self.offset);
         put_be32(
             out,
             NFTA_HASH_TYPE,

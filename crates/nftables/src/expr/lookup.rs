@@ -10,12 +10,13 @@ use crate::text::Listing;
 const NFTA_LOOKUP_SET: u16 = 1;
 const NFTA_LOOKUP_SREG: u16 = 2;
 const NFTA_LOOKUP_DREG: u16 = 3;
+const NFTA_LOOKUP_SET_ID: u16 = 4;
 const NFTA_LOOKUP_FLAGS: u16 = 5;
 // enum nft_lookup_flags
 const NFT_LOOKUP_F_INV: u32 = 1;
 
 /// Goes on if a value is in a set or map, and loads what it maps to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lookup {
     /// The set or map.
     pub set: SetRef,
@@ -31,11 +32,11 @@ impl Expression for Lookup {
     const NAME: &'static str = "lookup";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_str(out, NFTA_LOOKUP_SET, self.set.name().as_str());
         put_be32(out, NFTA_LOOKUP_SREG, self.source.number());
         if let Some(destination) = self.destination {
             put_be32(out, NFTA_LOOKUP_DREG, destination.number());
         }
+        put_str(out, NFTA_LOOKUP_SET, self.set.name().as_str());
         if self.invert {
             put_be32(out, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
         }
@@ -62,6 +63,14 @@ impl Expression for Lookup {
             destination,
             invert: flags == NFT_LOOKUP_F_INV,
         }))
+    }
+}
+
+impl Lookup {
+    /// Appends the attributes, with the number of a set of the same transaction.
+    pub(crate) fn encode_with_set_id(&self, out: &mut Vec<u8>, id: u32) {
+        self.encode(out);
+        put_be32(out, NFTA_LOOKUP_SET_ID, id);
     }
 }
 

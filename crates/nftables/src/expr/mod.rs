@@ -82,6 +82,7 @@ pub use meta::{Meta, MetaKey};
 pub use nat::{Nat, NatFlags, NatKind};
 pub use notrack::Notrack;
 pub use numgen::{Numgen, NumgenMode};
+pub(crate) use objref::kind_text as object_kind;
 pub use objref::{Objref, ObjrefSource};
 pub use payload::{Payload, PayloadAccess, PayloadBase};
 pub use quota::Quota;
@@ -119,7 +120,7 @@ pub(crate) trait List {
 macro_rules! expressions {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// An expression of a rule.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]
         pub enum Expr {
             $($(#[$doc])* $name($name),)*

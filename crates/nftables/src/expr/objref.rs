@@ -14,14 +14,14 @@ const NFTA_OBJREF_SET_SREG: u16 = 3;
 const NFTA_OBJREF_SET_NAME: u16 = 4;
 
 /// Uses a named object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Objref {
     /// Which object.
     pub source: ObjrefSource,
 }
 
 /// How the object is found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ObjrefSource {
     /// By its kind and name.
     Named {

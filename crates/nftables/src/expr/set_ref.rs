@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{Element, Name, Set};
 
 /// The set an expression uses.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SetRef {
     /// A set with a name.
     Named(Name),
@@ -21,6 +21,8 @@ pub struct Anonymous {
     /// Its elements.
     pub elements: Vec<Element>,
 }
+
+impl Eq for Anonymous {}
 
 impl PartialEq for Anonymous {
     /// Compares what the sets hold, not how they are called.

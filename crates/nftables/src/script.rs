@@ -1,0 +1,276 @@
+//! The text of objects, transactions and rulesets: scripts that `nft -f` loads.
+
+use std::fmt;
+
+use crate::header::Layer;
+use crate::operation::ElementText;
+use crate::ruleset::Content;
+use crate::selector::Term;
+use crate::text::Span;
+use crate::transaction::Step;
+use crate::{
+    Chain, DataKind, Element, Field, Object, Ruleset, Schema, SetFlags, Table, TableId, Transaction,
+};
+
+impl Schema {
+    /// Returns what nft calls it: a set or a map.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self.data {
+            DataKind::None => "set",
+            _ => "map",
+        }
+    }
+
+    /// Returns the lines of its declaration.
+    fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.type_line()];
+        if let Some(size) = self.size {
+            lines.push(format!("size {size}"));
+        }
+        let words = [
+            (SetFlags::CONSTANT, "constant"),
+            (SetFlags::DYNAMIC, "dynamic"),
+            (SetFlags::INTERVAL, "interval"),
+            (SetFlags::TIMEOUT, "timeout"),
+        ];
+        let flags: Vec<&str> = words
+            .iter()
+            .filter(|(flag, _)| self.flags.contains(*flag))
+            .map(|(_, word)| *word)
+            .collect();
+        if !flags.is_empty() {
+            lines.push(format!("flags {}", flags.join(",")));
+        }
+        if let Some(timeout) = self.timeout {
+            lines.push(format!("timeout {}", Span(timeout)));
+        }
+        if let Some(interval) = self.gc_interval {
+            lines.push(format!("gc-interval {}", Span(interval)));
+        }
+        if let Some(comment) = &self.comment {
+            lines.push(comment.to_string());
+        }
+        lines
+    }
+
+    fn type_line(&self) -> String {
+        let is_typeof = self.is_typeof();
+        let word = if is_typeof { "typeof" } else { "type" };
+        let key = fields_text(&self.key, is_typeof, false);
+        match &self.data {
+            DataKind::None => format!("{word} {key}"),
+            DataKind::Verdict => format!("{word} {key} : verdict"),
+            DataKind::Object(kind) => {
+                let kind = crate::expr::object_kind(*kind).unwrap_or("counter");
+                format!("{word} {key} : {kind}")
+            }
+            DataKind::Fields(fields) => {
+                let data = fields_text(fields, is_typeof, self.is_of_any_transport());
+                format!("{word} {key} : {data}")
+            }
+        }
+    }
+
+    /// Tells whether no field of the key is about one transport protocol.
+    fn is_of_any_transport(&self) -> bool {
+        let of_one = |field: &Field| match field.selector.as_ref().map(|s| &s.0) {
+            Some(Term::Header(header)) => matches!(header.layer, Layer::Transport(_)),
+            _ => false,
+        };
+        !self.key.iter().any(of_one)
+    }
+}
+
+/// Writes fields after `type` or `typeof`.
+///
+/// nft takes a port of one protocol among the data of a map for a promise, and
+/// adds the test for that protocol to the first rule that uses the map.
+/// With `any_transport` such a port is written as that of any protocol.
+fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String {
+    let text = |field: &Field| match (&field.selector, is_typeof) {
+        (Some(selector), true) => match &selector.0 {
+            Term::Header(header)
+                if any_transport
+                    && matches!(header.layer, Layer::Transport(_))
+                    && header.name.ends_with("port") =>
+            {
+                format!("th {}", header.name)
+            }
+            _ => selector.to_string(),
+        },
+        _ => field.datatype.to_string(),
+    };
+    let fields: Vec<String> = fields.iter().map(text).collect();
+    fields.join(" . ")
+}
+
+impl fmt::Display for Object {
+    /// Writes the commands that add the object.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => fmt_table(f, table),
+            Self::Set(set) => fmt_set(f, set),
+            Self::Element(element) => fmt_elements(f, "add", std::slice::from_ref(element)),
+            Self::Chain(chain) => {
+                fmt_chain(f, chain)?;
+                (0..chain.rules.len()).try_for_each(|at| {
+                    writeln!(f)?;
+                    fmt_rule(f, chain, at)
+                })
+            }
+        }
+    }
+}
+
+fn fmt_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
+    match &table.comment {
+        None => write!(f, "add table {}", table.id),
+        Some(comment) => write!(f, "add table {} {{ {comment}; }}", table.id),
+    }
+}
+
+fn fmt_set(f: &mut fmt::Formatter<'_>, set: &Schema) -> fmt::Result {
+    let lines = set.lines().join("; ");
+    write!(
+        f,
+        "add {} {} {} {{ {lines}; }}",
+        set.noun(),
+        set.table,
+        set.name
+    )
+}
+
+fn fmt_chain(f: &mut fmt::Formatter<'_>, chain: &Chain) -> fmt::Result {
+    write!(f, "add chain {} {}", chain.table, chain.name)?;
+    match (&chain.base, &chain.comment) {
+        (None, None) => Ok(()),
+        (base, comment) => {
+            f.write_str(" {")?;
+            if let Some(base) = base {
+                write!(f, " {base}")?;
+            }
+            if let Some(comment) = comment {
+                write!(f, " {comment};")?;
+            }
+            f.write_str(" }")
+        }
+    }
+}
+
+fn fmt_rule(f: &mut fmt::Formatter<'_>, chain: &Chain, at: usize) -> fmt::Result {
+    let text = chain
+        .rules
+        .get(at)
+        .map(|rule| rule.text(Some(chain.table.family)));
+    write!(
+        f,
+        "add rule {} {} {}",
+        chain.table,
+        chain.name,
+        text.unwrap_or_default()
+    )
+}
+
+fn fmt_elements(f: &mut fmt::Formatter<'_>, action: &str, elements: &[Element]) -> fmt::Result {
+    let Some(first) = elements.first() else {
+        return Ok(());
+    };
+    let with_data = action == "add";
+    write!(
+        f,
+        "{action} element {} {} {{",
+        first.set().table,
+        first.set().name
+    )?;
+    if let [element] = elements {
+        return write!(f, " {} }}", ElementText { element, with_data });
+    }
+    for element in elements {
+        write!(f, "\n\t{},", ElementText { element, with_data })?;
+    }
+    f.write_str("\n}")
+}
+
+impl fmt::Display for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            match step {
+                Step::AddTable(table) => fmt_table(f, table)?,
+                Step::DeleteTable(table) => write!(f, "delete table {}", table.id)?,
+                Step::AddSet(set) => fmt_set(f, set)?,
+                Step::DeleteSet(set) => {
+                    write!(f, "delete {} {} {}", set.noun(), set.table, set.name)?;
+                }
+                Step::AddChain(chain) => fmt_chain(f, chain)?,
+                Step::FlushChain(chain) => write!(f, "flush chain {} {}", chain.table, chain.name)?,
+                Step::DeleteChain(chain) => {
+                    write!(f, "delete chain {} {}", chain.table, chain.name)?;
+                }
+                Step::AddRule(chain, at) => fmt_rule(f, chain, *at)?,
+                Step::AddElements(elements) => fmt_elements(f, "add", elements)?,
+                Step::DeleteElements(elements) => fmt_elements(f, "delete", elements)?,
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Ruleset {
+    /// Writes what `nft list ruleset` prints, but for the values in dynamic
+    /// sets, which belong to the packets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tables
+            .iter()
+            .try_for_each(|(id, content)| content.fmt(f, id))
+    }
+}
+
+impl Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>, id: &TableId) -> fmt::Result {
+        writeln!(f, "table {id} {{")?;
+        if let Some(comment) = self.table.as_ref().and_then(|table| table.comment.as_ref()) {
+            writeln!(f, "\t{comment}")?;
+        }
+        for (name, (set, elements)) in &self.sets {
+            let Some(set) = set.as_ref().or(elements.first().map(Element::set)) else {
+                continue;
+            };
+            writeln!(f, "\t{} {name} {{", set.noun())?;
+            for line in set.lines() {
+                writeln!(f, "\t\t{line}")?;
+            }
+            if !set.is_dynamic() {
+                fmt_listed(f, elements)?;
+            }
+            writeln!(f, "\t}}")?;
+        }
+        for (name, chain) in &self.chains {
+            writeln!(f, "\tchain {name} {{")?;
+            if let Some(comment) = &chain.comment {
+                writeln!(f, "\t\t{comment}")?;
+            }
+            if let Some(base) = &chain.base {
+                writeln!(f, "\t\t{base}")?;
+            }
+            for rule in &*chain.rules {
+                writeln!(f, "\t\t{}", rule.text(Some(id.family)))?;
+            }
+            writeln!(f, "\t}}")?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+fn fmt_listed(f: &mut fmt::Formatter<'_>, elements: &[Element]) -> fmt::Result {
+    if elements.is_empty() {
+        return Ok(());
+    }
+    let mut sorted: Vec<&Element> = elements.iter().collect();
+    sorted.sort_by(|a, b| a.key_bytes().cmp(b.key_bytes()));
+    writeln!(f, "\t\telements = {{")?;
+    for element in sorted {
+        writeln!(f, "\t\t\t{element},")?;
+    }
+    writeln!(f, "\t\t}}")
+}

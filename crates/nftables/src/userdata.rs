@@ -1,0 +1,331 @@
+//! User data: what `nft` keeps in the kernel for its listings.
+//!
+//! Records of type (one byte), length (one byte) and content; numbers in the
+//! order of the machine.
+//! The kernel does not look at them (`libnftnl/udata.h`).
+
+use crate::datatype::ByteOrder;
+use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
+use crate::header;
+use crate::selector::{Selector, Term};
+use crate::{Comment, DataKind, Field, Schema};
+
+/// The comment of a table, chain, rule or element.
+const COMMENT: u8 = 0;
+/// The flags of an element.
+const ELEMENT_FLAGS: u8 = 1;
+/// The interval of an element has no end.
+const ELEMENT_IS_OPEN: u32 = 1;
+// enum nftnl_udata_set_types
+const SET_KEY_ORDER: u8 = 0;
+const SET_DATA_ORDER: u8 = 1;
+const SET_KEY_TYPEOF: u8 = 3;
+const SET_DATA_TYPEOF: u8 = 4;
+const SET_DATA_INTERVAL: u8 = 6;
+const SET_COMMENT: u8 = 7;
+// enum nftnl_udata_set_typeof_types
+const TYPEOF_KIND: u8 = 0;
+const TYPEOF_CONTENT: u8 = 1;
+// enum expr_types of nft 1.0.6
+const KIND_PAYLOAD: u32 = 7;
+const KIND_META: u32 = 9;
+const KIND_CT: u32 = 12;
+const KIND_CONCAT: u32 = 13;
+const KIND_NUMGEN: u32 = 23;
+/// The direction of a connection property that has none.
+const NO_DIRECTION: u32 = u32::MAX;
+
+/// Appends the record of a comment.
+pub(crate) fn put_comment(out: &mut Vec<u8>, comment: &Comment) {
+    put_text(out, COMMENT, comment);
+}
+
+/// Reads the comment of a table, chain, rule or element.
+pub(crate) fn comment(bytes: &[u8]) -> Option<Comment> {
+    text(Records(bytes).find(COMMENT)?)
+}
+
+/// Appends the record that an interval has no end.
+pub(crate) fn put_open(out: &mut Vec<u8>) {
+    put_u32(out, ELEMENT_FLAGS, ELEMENT_IS_OPEN);
+}
+
+/// Appends the records of a set.
+pub(crate) fn put_set(out: &mut Vec<u8>, set: &Schema) {
+    put_u32(out, SET_KEY_ORDER, order(&set.key));
+    match &set.data {
+        DataKind::None | DataKind::Object(_) => {}
+        DataKind::Verdict => put_u32(out, SET_DATA_ORDER, 0),
+        DataKind::Fields(fields) => put_u32(out, SET_DATA_ORDER, order(fields)),
+    }
+    let data = match &set.data {
+        DataKind::Fields(fields) => &fields[..],
+        _ => &[],
+    };
+    if set.is_typeof() {
+        put_typeof(out, SET_KEY_TYPEOF, &set.key);
+        if !data.is_empty() {
+            put_typeof(out, SET_DATA_TYPEOF, data);
+        }
+    }
+    if set.data != DataKind::None {
+        put_u32(out, SET_DATA_INTERVAL, 0);
+    }
+    if let Some(comment) = &set.comment {
+        put_text(out, SET_COMMENT, comment);
+    }
+}
+
+/// Reads the comment of a set, and gives its fields the selectors it names.
+pub(crate) fn read_set(bytes: &[u8], set: &mut Schema) {
+    let records = Records(bytes);
+    set.comment = records.find(SET_COMMENT).and_then(text);
+    if let Some(content) = records.find(SET_KEY_TYPEOF) {
+        read_typeof(content, &mut set.key);
+    }
+    if let (Some(content), DataKind::Fields(fields)) =
+        (records.find(SET_DATA_TYPEOF), &mut set.data)
+    {
+        read_typeof(content, fields);
+    }
+}
+
+/// Returns the number nft has for the order of the bytes of fields.
+fn order(fields: &[Field]) -> u32 {
+    match fields {
+        [field] if field.datatype.order() == ByteOrder::Host => 1,
+        [_] => 2,
+        _ => 0,
+    }
+}
+
+impl Schema {
+    /// Tells whether all fields have a selector that nft can keep.
+    pub(crate) fn is_typeof(&self) -> bool {
+        let known = |fields: &[Field]| {
+            fields
+                .iter()
+                .all(|f| f.selector.as_ref().and_then(kind).is_some())
+        };
+        known(&self.key)
+            && match &self.data {
+                DataKind::Fields(fields) => known(fields),
+                _ => true,
+            }
+    }
+}
+
+/// Returns what nft keeps of a selector: its kind and two or three numbers.
+fn kind(selector: &Selector) -> Option<(u32, Vec<u32>)> {
+    Some(match &selector.0 {
+        Term::Header(field) => (KIND_PAYLOAD, vec![field.typeof_ids.0, field.typeof_ids.1]),
+        Term::Meta(key) => (KIND_META, vec![key.number()]),
+        Term::Ct(key, direction) => {
+            let direction = match direction {
+                None => NO_DIRECTION,
+                Some(Direction::Original) => 0,
+                Some(Direction::Reply) => 1,
+            };
+            (KIND_CT, vec![key.number(), direction])
+        }
+        Term::Numgen {
+            mode,
+            modulus,
+            offset,
+        } => {
+            let random = u32::from(*mode == NumgenMode::Random);
+            (KIND_NUMGEN, vec![random, *modulus, *offset])
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the selector of a kind with these numbers.
+fn selector(kind: u32, numbers: &[u32]) -> Option<Selector> {
+    Some(match (kind, numbers) {
+        (KIND_PAYLOAD, [protocol, field]) => {
+            let ids = (*protocol, *field);
+            Selector(Term::Header(
+                header::ALL.iter().find(|f| f.typeof_ids == ids)?,
+            ))
+        }
+        (KIND_META, [key]) => MetaKey::from_number(*key).into(),
+        (KIND_CT, [key, direction]) => {
+            let direction = match direction {
+                0 => Some(Direction::Original),
+                1 => Some(Direction::Reply),
+                _ => None,
+            };
+            Selector::ct(CtKey::from_number(*key), direction)
+        }
+        (KIND_NUMGEN, [random, modulus, offset]) => {
+            let mode = if *random == 1 {
+                NumgenMode::Random
+            } else {
+                NumgenMode::Incremental
+            };
+            Selector::numgen(mode, *modulus, *offset)
+        }
+        _ => return None,
+    })
+}
+
+fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
+    let kinds = fields
+        .iter()
+        .filter_map(|field| kind(field.selector.as_ref()?));
+    put(out, ty, |out| match fields {
+        [_] => kinds.for_each(|(kind, numbers)| put_kind(out, kind, &numbers)),
+        _ => {
+            put_u32(out, TYPEOF_KIND, KIND_CONCAT);
+            put(out, TYPEOF_CONTENT, |out| {
+                for (index, (kind, numbers)) in (0..).zip(kinds) {
+                    put(out, index, |out| put_kind(out, kind, &numbers));
+                }
+            });
+        }
+    });
+}
+
+fn put_kind(out: &mut Vec<u8>, kind: u32, numbers: &[u32]) {
+    put_u32(out, TYPEOF_KIND, kind);
+    put(out, TYPEOF_CONTENT, |out| {
+        for (index, number) in (0..).zip(numbers) {
+            put_u32(out, index, *number);
+        }
+    });
+}
+
+fn read_typeof(content: &[u8], fields: &mut [Field]) {
+    let read = |content: &[u8], field: &mut Field| {
+        let record = Records(content);
+        let numbers: Vec<u32> = match record.find(TYPEOF_CONTENT) {
+            Some(content) => Records(content)
+                .filter_map(|(_, number)| as_u32(number))
+                .collect(),
+            None => Vec::new(),
+        };
+        let kind = record.find(TYPEOF_KIND).and_then(as_u32);
+        let known = kind.and_then(|kind| selector(kind, &numbers));
+        field.selector = known.filter(|known| known.bytes() == field.bytes);
+    };
+    if let [field] = fields {
+        return read(content, field);
+    }
+    let Some(content) = Records(content).find(TYPEOF_CONTENT) else {
+        return;
+    };
+    for (field, (_, content)) in fields.iter_mut().zip(Records(content)) {
+        read(content, field);
+    }
+}
+
+/// Appends a record with what `body` appends; none if that is too long.
+fn put(out: &mut Vec<u8>, ty: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[ty, 0]);
+    body(out);
+    match u8::try_from(out.len() - start - 2) {
+        Ok(len) => {
+            if let Some(field) = out.get_mut(start + 1) {
+                *field = len;
+            }
+        }
+        Err(_) => out.truncate(start),
+    }
+}
+
+fn put_u32(out: &mut Vec<u8>, ty: u8, number: u32) {
+    put(out, ty, |out| out.extend_from_slice(&number.to_ne_bytes()));
+}
+
+fn put_text(out: &mut Vec<u8>, ty: u8, comment: &Comment) {
+    put(out, ty, |out| {
+        out.extend_from_slice(comment.as_str().as_bytes());
+        out.push(0);
+    });
+}
+
+fn as_u32(content: &[u8]) -> Option<u32> {
+    content.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn text(content: &[u8]) -> Option<Comment> {
+    let text = content.strip_suffix(&[0]).unwrap_or(content);
+    Comment::new(std::str::from_utf8(text).ok()?).ok()
+}
+
+/// The records in a slice; what does not fit is left out.
+#[derive(Clone, Copy)]
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Records<'a> {
+    fn find(mut self, ty: u8) -> Option<&'a [u8]> {
+        self.find_map(|(found, content)| (found == ty).then_some(content))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&[ty, len], rest) = self.0.split_first_chunk::<2>()?;
+        let (content, rest) = rest.split_at_checked(usize::from(len))?;
+        self.0 = rest;
+        Some((ty, content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selector::{ip_daddr, l4proto, numgen_random, tcp_dport, th_dport};
+    use crate::{Family, Name, Set, TableId};
+
+    fn backends() -> Set {
+        let table = TableId::new(Family::Ip, Name::new("t").unwrap());
+        let key = [ip_daddr(), l4proto(), th_dport(), numgen_random(2)].map(Field::from);
+        let data = [ip_daddr(), tcp_dport()].map(Field::from);
+        Set::map(table, Name::new("m").unwrap(), key, data)
+    }
+
+    #[test]
+    fn a_typeof_map_has_the_records_that_nft_writes() {
+        // nft --debug=mnl add map ip t m { typeof ip daddr . meta l4proto . th dport
+        //   . numgen random mod 2 : ip daddr . tcp dport; }
+        let recorded = "00040000000001040000000003600004\
+            0d000000015800140004070000000 10c00040c00000001040c000000010e0004\
+            0900000001060004100000000214000407000000010c00040b0000000104020000\
+            00031a0004170000000112000401000000010402000000020400000000\
+            043400040d000000012c00140004070000 00010c00040c00000001040c00000001\
+            14000407000000010c00040800000001040200000006040000000 0";
+        let recorded: String = recorded.split_whitespace().collect();
+        let mut out = Vec::new();
+        put_set(&mut out, &backends());
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, recorded);
+    }
+
+    #[test]
+    fn selectors_come_back_from_the_records() {
+        let mut out = Vec::new();
+        let wanted = (*backends()).clone();
+        put_set(&mut out, &wanted);
+        let mut read = wanted.clone();
+        for field in &mut read.key {
+            field.selector = None;
+        }
+        read_set(&out, &mut read);
+        assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_left_out() {
+        assert_eq!(
+            Records(&[0, 1, 7, 1, 9, 9]).collect::<Vec<_>>(),
+            [(0, &[7][..])]
+        );
+        assert_eq!(comment(&[0, 2, b'x', 0]), Comment::new("x").ok());
+        assert_eq!(comment(&[]), None);
+    }
+}

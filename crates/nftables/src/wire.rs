@@ -1,0 +1,599 @@
+//! The messages of nf_tables: objects to bytes and back.
+//!
+//! Sans-IO: [`Transaction::encode`](crate::Transaction::encode) gives a whole
+//! batch, [`Query`] the payload of a question, and
+//! [`Assembler`](crate::Assembler) takes the messages of the answers.
+//! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
+
+use crate::expr::{Expr, Lookup, SetRef};
+use crate::set::{DataKind, Set, width};
+use crate::{
+    BaseChain, Chain, ChainKind, Datatype, Family, Hook, Name, Policy, Rule, SetFlags, Table,
+    TableId, userdata,
+};
+
+/// The number of nf_tables within nfnetlink: `NFNL_SUBSYS_NFTABLES`.
+pub const SUBSYSTEM: u8 = 10;
+/// The length of what stands before the attributes: `struct nfgenmsg`.
+const HEADER: usize = 4;
+
+/// The kinds of messages: `enum nf_tables_msg_types`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    NewTable = 0,
+    GetTable = 1,
+    DelTable = 2,
+    NewChain = 3,
+    GetChain = 4,
+    DelChain = 5,
+    NewRule = 6,
+    GetRule = 7,
+    DelRule = 8,
+    NewSet = 9,
+    GetSet = 10,
+    DelSet = 11,
+    NewSetElem = 12,
+    GetSetElem = 13,
+    DelSetElem = 14,
+    NewGen = 15,
+    GetGen = 16,
+}
+
+impl Kind {
+    /// Returns the type of the netlink message.
+    pub(crate) fn message_type(self) -> u16 {
+        u16::from(SUBSYSTEM) << 8 | self as u16
+    }
+}
+
+// enum nft_table_attributes
+const NFTA_TABLE_NAME: u16 = 1;
+const NFTA_TABLE_FLAGS: u16 = 2;
+const NFTA_TABLE_USERDATA: u16 = 6;
+// enum nft_chain_attributes
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
+const NFTA_CHAIN_TYPE: u16 = 7;
+const NFTA_CHAIN_USERDATA: u16 = 12;
+// enum nft_hook_attributes
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const NFTA_HOOK_PRIORITY: u16 = 2;
+const NFTA_HOOK_DEV: u16 = 3;
+const NFTA_HOOK_DEVS: u16 = 4;
+// enum nft_devices_attributes
+const NFTA_DEVICE_NAME: u16 = 1;
+// enum nft_rule_attributes
+const NFTA_RULE_TABLE: u16 = 1;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_RULE_USERDATA: u16 = 7;
+// enum nft_set_attributes
+const NFTA_SET_TABLE: u16 = 1;
+const NFTA_SET_NAME: u16 = 2;
+const NFTA_SET_FLAGS: u16 = 3;
+const NFTA_SET_KEY_TYPE: u16 = 4;
+const NFTA_SET_KEY_LEN: u16 = 5;
+const NFTA_SET_DATA_TYPE: u16 = 6;
+const NFTA_SET_DATA_LEN: u16 = 7;
+const NFTA_SET_DESC: u16 = 9;
+const NFTA_SET_ID: u16 = 10;
+const NFTA_SET_TIMEOUT: u16 = 11;
+const NFTA_SET_GC_INTERVAL: u16 = 12;
+const NFTA_SET_USERDATA: u16 = 13;
+const NFTA_SET_OBJ_TYPE: u16 = 15;
+// enum nft_set_desc_attributes
+const NFTA_SET_DESC_SIZE: u16 = 1;
+const NFTA_SET_DESC_CONCAT: u16 = 2;
+// enum nft_set_field_attributes
+const NFTA_SET_FIELD_LEN: u16 = 1;
+// enum nft_list_attributes
+const NFTA_LIST_ELEM: u16 = 1;
+// enum nft_set_flags: those that follow from the fields
+const NFT_SET_MAP: u32 = 0x8;
+const NFT_SET_OBJECT: u32 = 0x40;
+const NFT_SET_CONCAT: u32 = 0x80;
+/// The data type of verdicts: `NFT_DATA_VERDICT`.
+const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
+// enum nft_expr_attributes
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+
+/// Appends what stands before the attributes of a message.
+pub(crate) fn put_header(out: &mut Vec<u8>, family: u8, resource: u16) {
+    out.extend_from_slice(&[family, 0]);
+    out.extend_from_slice(&resource.to_be_bytes());
+}
+
+/// Takes what stands before the attributes off a payload.
+pub(crate) fn split_header(payload: &[u8]) -> Result<(Option<Family>, Attrs<'_>), DecodeError> {
+    match payload.split_at_checked(HEADER) {
+        Some(([family, ..], attrs)) => Ok((Family::from_number(*family), Attrs::new(attrs))),
+        _ => Err(DecodeError::new("nfgenmsg", 0, payload.len())),
+    }
+}
+
+fn put_userdata(out: &mut Vec<u8>, kind: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut records = Vec::new();
+    write(&mut records);
+    if !records.is_empty() {
+        put(out, kind, &records);
+    }
+}
+
+/// Appends the attributes of a new table.
+pub(crate) fn put_table(out: &mut Vec<u8>, table: &Table) {
+    put_str(out, NFTA_TABLE_NAME, table.id.name.as_str());
+    put_be32(out, NFTA_TABLE_FLAGS, 0);
+    if let Some(comment) = &table.comment {
+        put_userdata(out, NFTA_TABLE_USERDATA, |out| {
+            userdata::put_comment(out, comment)
+        });
+    }
+}
+
+/// Appends the attributes that name a table.
+pub(crate) fn put_table_name(out: &mut Vec<u8>, table: &TableId) {
+    put_str(out, NFTA_TABLE_NAME, table.name.as_str());
+}
+
+/// Reads a table.
+pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeError> {
+    let (mut found, mut comment) = (None, None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_TABLE_NAME => found = Some(name(&attr)?),
+            NFTA_TABLE_USERDATA => comment = userdata::comment(attr.value),
+            _ => {}
+        }
+    }
+    let name = found.ok_or_else(|| missing(NFTA_TABLE_NAME, "table name"))?;
+    Ok(Table {
+        id: TableId::new(family, name),
+        comment,
+    })
+}
+
+/// Appends the attributes of a new chain.
+pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
+    put_str(out, NFTA_CHAIN_TABLE, chain.table.name.as_str());
+    put_str(out, NFTA_CHAIN_NAME, chain.name.as_str());
+    if let Some(base) = &chain.base {
+        put_be32(
+            out,
+            NFTA_CHAIN_POLICY,
+            u32::from(base.policy == Policy::Accept),
+        );
+        put_str(out, NFTA_CHAIN_TYPE, base.kind.as_str());
+        nest(out, NFTA_CHAIN_HOOK, |out| {
+            let hook = hook_number(chain.table.family, base.hook);
+            put_be32(out, NFTA_HOOK_HOOKNUM, hook);
+            put_be32(out, NFTA_HOOK_PRIORITY, base.priority.cast_unsigned());
+            if let Some(device) = &base.device {
+                put_str(out, NFTA_HOOK_DEV, device.as_str());
+            }
+        });
+    }
+    if let Some(comment) = &chain.comment {
+        put_userdata(out, NFTA_CHAIN_USERDATA, |out| {
+            userdata::put_comment(out, comment)
+        });
+    }
+}
+
+/// Appends the attributes that name a chain.
+pub(crate) fn put_chain_name(out: &mut Vec<u8>, chain: &Chain) {
+    put_str(out, NFTA_CHAIN_TABLE, chain.table.name.as_str());
+    put_str(out, NFTA_CHAIN_NAME, chain.name.as_str());
+}
+
+/// Returns the number of a hook: `enum nf_inet_hooks` or `enum nf_dev_hooks`.
+fn hook_number(family: Family, hook: Hook) -> u32 {
+    match (family, hook) {
+        (Family::Arp, Hook::Output) | (Family::Netdev, Hook::Egress) => 1,
+        (Family::Netdev, Hook::Ingress) | (Family::Arp, Hook::Input) => 0,
+        (_, Hook::Prerouting) => 0,
+        (_, Hook::Input) => 1,
+        (_, Hook::Forward) => 2,
+        (_, Hook::Output) => 3,
+        (_, Hook::Postrouting) => 4,
+        (_, Hook::Ingress | Hook::Egress) => 5,
+    }
+}
+
+fn hook(family: Family, number: u32) -> Option<Hook> {
+    Some(match (family, number) {
+        (Family::Netdev, 0) => Hook::Ingress,
+        (Family::Netdev, 1) => Hook::Egress,
+        (Family::Arp, 0) => Hook::Input,
+        (Family::Arp, 1) => Hook::Output,
+        (_, 0) => Hook::Prerouting,
+        (_, 1) => Hook::Input,
+        (_, 2) => Hook::Forward,
+        (_, 3) => Hook::Output,
+        (_, 4) => Hook::Postrouting,
+        (Family::Inet, 5) => Hook::Ingress,
+        _ => return None,
+    })
+}
+
+/// Reads a chain, without its rules.
+pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeError> {
+    let (mut table, mut found, mut kind, mut place) = (None, None, None, None);
+    let (mut policy, mut comment) = (Policy::Accept, None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_CHAIN_TABLE => table = Some(name(&attr)?),
+            NFTA_CHAIN_NAME => found = Some(name(&attr)?),
+            NFTA_CHAIN_TYPE => {
+                kind = Some(match attr.str()? {
+                    "filter" => ChainKind::Filter,
+                    "nat" => ChainKind::Nat,
+                    "route" => ChainKind::Route,
+                    _ => ChainKind::Other(name(&attr)?),
+                });
+            }
+            NFTA_CHAIN_POLICY if attr.be32()? == 0 => policy = Policy::Drop,
+            NFTA_CHAIN_HOOK => place = Some(hook_attrs(family, &attr)?),
+            NFTA_CHAIN_USERDATA => comment = userdata::comment(attr.value),
+            _ => {}
+        }
+    }
+    let (Some(table), Some(name)) = (table, found) else {
+        return Err(missing(NFTA_CHAIN_NAME, "chain name"));
+    };
+    let base = match (kind, place) {
+        (Some(kind), Some((hook, priority, device))) => Some(BaseChain {
+            kind,
+            hook,
+            priority,
+            policy,
+            device,
+        }),
+        _ => None,
+    };
+    let mut chain = Chain::new(TableId::new(family, table), name);
+    (chain.base, chain.comment) = (base, comment);
+    Ok(chain)
+}
+
+fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name>), DecodeError> {
+    let (mut place, mut priority, mut device) = (None, 0, None);
+    for attr in attr.attrs() {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_HOOK_HOOKNUM => {
+                let known = hook(family, attr.be32()?);
+                place = Some(known.ok_or_else(|| attr.error("hook"))?);
+            }
+            NFTA_HOOK_PRIORITY => priority = attr.be32()?.cast_signed(),
+            NFTA_HOOK_DEV => device = Some(name(&attr)?),
+            NFTA_HOOK_DEVS => {
+                for attr in attr.attrs() {
+                    let attr = attr?;
+                    if attr.kind == NFTA_DEVICE_NAME && device.is_none() {
+                        device = Some(name(&attr)?);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let hook = place.ok_or_else(|| attr.error("hook"))?;
+    Ok((hook, priority, device))
+}
+
+/// Appends the attributes of a new rule.
+///
+/// `anonymous` are the numbers of the sets that belong to it, in their order.
+pub(crate) fn put_rule(out: &mut Vec<u8>, chain: &Chain, rule: &Rule, anonymous: &[u32]) {
+    put_str(out, NFTA_RULE_TABLE, chain.table.name.as_str());
+    put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
+    let mut anonymous = anonymous.iter();
+    nest(out, NFTA_RULE_EXPRESSIONS, |out| {
+        for expr in &rule.exprs {
+            nest(out, NFTA_LIST_ELEM, |out| match expr {
+                Expr::Lookup(
+                    lookup @ Lookup {
+                        set: SetRef::Anonymous(_),
+                        ..
+                    },
+                ) => {
+                    put_str(out, NFTA_EXPR_NAME, expr.name());
+                    let id = anonymous.next().copied().unwrap_or_default();
+                    nest(out, NFTA_EXPR_DATA, |out| {
+                        lookup.encode_with_set_id(out, id)
+                    });
+                }
+                expr => expr.encode(out),
+            });
+        }
+    });
+    if let Some(comment) = &rule.comment {
+        put_userdata(out, NFTA_RULE_USERDATA, |out| {
+            userdata::put_comment(out, comment)
+        });
+    }
+}
+
+/// Appends the attributes that name all rules of a chain.
+pub(crate) fn put_rules_of(out: &mut Vec<u8>, chain: &Chain) {
+    put_str(out, NFTA_RULE_TABLE, chain.table.name.as_str());
+    put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
+}
+
+/// Reads a rule, and the names of its table and its chain.
+pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> {
+    let (mut table, mut chain, mut exprs, mut comment) = (None, None, Vec::new(), None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_RULE_TABLE => table = Some(name(&attr)?),
+            NFTA_RULE_CHAIN => chain = Some(name(&attr)?),
+            NFTA_RULE_EXPRESSIONS => {
+                for expr in attr.attrs() {
+                    exprs.push(Expr::decode(expr?.value)?);
+                }
+            }
+            NFTA_RULE_USERDATA => comment = userdata::comment(attr.value),
+            _ => {}
+        }
+    }
+    let (Some(table), Some(chain)) = (table, chain) else {
+        return Err(missing(NFTA_RULE_CHAIN, "chain of a rule"));
+    };
+    Ok((table, chain, Rule { exprs, comment }))
+}
+
+/// Appends the attributes of a new set.
+pub(crate) fn put_set(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: Option<u32>) {
+    put_str(out, NFTA_SET_TABLE, table.name.as_str());
+    put_str(out, NFTA_SET_NAME, set.name.as_str());
+    let fields_described = set.has_intervals() && set.is_concatenated();
+    let mut flags = set.flags.bits();
+    match &set.data {
+        DataKind::None => {}
+        DataKind::Fields(_) | DataKind::Verdict => flags |= NFT_SET_MAP,
+        DataKind::Object(_) => flags |= NFT_SET_OBJECT,
+    }
+    if fields_described {
+        flags |= NFT_SET_CONCAT;
+    }
+    put_be32(out, NFTA_SET_FLAGS, flags);
+    put_be32(
+        out,
+        NFTA_SET_KEY_TYPE,
+        Datatype::concat(set.key.iter().map(|f| f.datatype)),
+    );
+    put_be32(
+        out,
+        NFTA_SET_KEY_LEN,
+        u32::try_from(set.key_bytes()).unwrap_or(u32::MAX),
+    );
+    match &set.data {
+        DataKind::None => {}
+        DataKind::Fields(fields) => {
+            put_be32(
+                out,
+                NFTA_SET_DATA_TYPE,
+                Datatype::concat(fields.iter().map(|f| f.datatype)),
+            );
+            put_be32(
+                out,
+                NFTA_SET_DATA_LEN,
+                u32::try_from(width(fields)).unwrap_or(u32::MAX),
+            );
+        }
+        DataKind::Verdict => {
+            put_be32(out, NFTA_SET_DATA_TYPE, NFT_DATA_VERDICT);
+            put_be32(out, NFTA_SET_DATA_LEN, 0);
+        }
+        DataKind::Object(kind) => put_be32(out, NFTA_SET_OBJ_TYPE, *kind),
+    }
+    put_be32(out, NFTA_SET_ID, id);
+    if size.is_some() || fields_described {
+        nest(out, NFTA_SET_DESC, |out| {
+            if let Some(size) = size {
+                put_be32(out, NFTA_SET_DESC_SIZE, size);
+            }
+            if fields_described {
+                nest(out, NFTA_SET_DESC_CONCAT, |out| {
+                    for field in &set.key {
+                        nest(out, NFTA_LIST_ELEM, |out| {
+                            put_be32(out, NFTA_SET_FIELD_LEN, field.bytes.into());
+                        });
+                    }
+                });
+            }
+        });
+    }
+    if let Some(timeout) = set.timeout {
+        put_be64(out, NFTA_SET_TIMEOUT, crate::element::milliseconds(timeout));
+    }
+    if let Some(interval) = set.gc_interval {
+        let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
+        put_be32(out, NFTA_SET_GC_INTERVAL, interval);
+    }
+    put_userdata(out, NFTA_SET_USERDATA, |out| userdata::put_set(out, set));
+}
+
+/// Appends the attributes that name a set.
+pub(crate) fn put_set_name(out: &mut Vec<u8>, table: &TableId, set: &Name) {
+    put_str(out, NFTA_SET_TABLE, table.name.as_str());
+    put_str(out, NFTA_SET_NAME, set.as_str());
+}
+
+/// What the attributes of a set say, before they are put together.
+#[derive(Default)]
+struct SetAttrs<'a> {
+    table: Option<Name>,
+    name: Option<Name>,
+    flags: u32,
+    key_type: u32,
+    key_len: u32,
+    data_type: Option<u32>,
+    data_len: u32,
+    object: Option<u32>,
+    size: Option<u32>,
+    lens: Vec<u32>,
+    timeout: Option<u64>,
+    gc_interval: Option<u32>,
+    userdata: &'a [u8],
+}
+
+/// Reads a set.
+pub(crate) fn set(family: Family, attrs: Attrs<'_>) -> Result<Set, DecodeError> {
+    let mut found = SetAttrs::default();
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_SET_TABLE => found.table = Some(name(&attr)?),
+            NFTA_SET_NAME => found.name = Some(name(&attr)?),
+            NFTA_SET_FLAGS => found.flags = attr.be32()?,
+            NFTA_SET_KEY_TYPE => found.key_type = attr.be32()?,
+            NFTA_SET_KEY_LEN => found.key_len = attr.be32()?,
+            NFTA_SET_DATA_TYPE => found.data_type = Some(attr.be32()?),
+            NFTA_SET_DATA_LEN => found.data_len = attr.be32()?,
+            NFTA_SET_OBJ_TYPE => found.object = Some(attr.be32()?),
+            NFTA_SET_DESC => desc(&attr, &mut found)?,
+            NFTA_SET_TIMEOUT => found.timeout = Some(attr.be64()?),
+            NFTA_SET_GC_INTERVAL => found.gc_interval = Some(attr.be32()?),
+            NFTA_SET_USERDATA => found.userdata = attr.value,
+            _ => {}
+        }
+    }
+    found.into_set(family)
+}
+
+fn desc(attr: &Attr<'_>, found: &mut SetAttrs<'_>) -> Result<(), DecodeError> {
+    for attr in attr.attrs() {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_SET_DESC_SIZE => found.size = Some(attr.be32()?),
+            NFTA_SET_DESC_CONCAT => {
+                for field in attr.attrs() {
+                    for attr in field?.attrs() {
+                        found.lens.push(attr?.be32()?);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl SetAttrs<'_> {
+    fn into_set(self, family: Family) -> Result<Set, DecodeError> {
+        let (Some(table), Some(name)) = (self.table, self.name) else {
+            return Err(missing(NFTA_SET_NAME, "set name"));
+        };
+        let data = match (self.data_type, self.object) {
+            (Some(NFT_DATA_VERDICT), _) => DataKind::Verdict,
+            (Some(ty), _) => DataKind::Fields(crate::set::fields(ty, self.data_len, &[])),
+            (None, Some(kind)) => DataKind::Object(kind),
+            (None, None) => DataKind::None,
+        };
+        let derived = NFT_SET_MAP | NFT_SET_OBJECT | NFT_SET_CONCAT;
+        let mut schema = crate::Schema {
+            table: TableId::new(family, table),
+            name,
+            key: crate::set::fields(self.key_type, self.key_len, &self.lens),
+            data,
+            flags: SetFlags::from_bits_retain(self.flags & !derived),
+            timeout: self
+                .timeout
+                .filter(|ms| *ms != 0)
+                .map(std::time::Duration::from_millis),
+            gc_interval: self
+                .gc_interval
+                .filter(|ms| *ms != 0)
+                .map(|ms| std::time::Duration::from_millis(ms.into())),
+            size: self.size.filter(|size| *size != 0),
+            comment: None,
+        };
+        userdata::read_set(self.userdata, &mut schema);
+        Ok(Set::from(schema))
+    }
+}
+
+/// A question to the kernel, whose answers an [`Assembler`](crate::Assembler)
+/// takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Query<'a> {
+    /// Asks whether there is a table; not a dump.
+    Table(&'a TableId),
+    /// Asks for the chains of a family.
+    Chains(Family),
+    /// Asks for the rules of a table.
+    Rules(&'a TableId),
+    /// Asks for the sets and maps of a table.
+    Sets(&'a TableId),
+    /// Asks for the elements of a set or map.
+    Elements(&'a Set),
+    /// Asks for the number of the kernel's generation; not a dump.
+    Generation,
+}
+
+impl Query<'_> {
+    /// Returns the type of the message.
+    pub fn message_type(&self) -> u16 {
+        match self {
+            Self::Table(_) => Kind::GetTable,
+            Self::Chains(_) => Kind::GetChain,
+            Self::Rules(_) => Kind::GetRule,
+            Self::Sets(_) => Kind::GetSet,
+            Self::Elements(_) => Kind::GetSetElem,
+            Self::Generation => Kind::GetGen,
+        }
+        .message_type()
+    }
+
+    /// Appends the payload of the message: all after the netlink header.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let family = match self {
+            Self::Table(id) | Self::Rules(id) | Self::Sets(id) => id.family.number(),
+            Self::Chains(family) => family.number(),
+            Self::Elements(set) => set.table.family.number(),
+            Self::Generation => 0,
+        };
+        put_header(out, family, 0);
+        match self {
+            Self::Table(id) => put_table_name(out, id),
+            Self::Rules(id) => put_str(out, NFTA_RULE_TABLE, id.name.as_str()),
+            Self::Sets(id) => put_str(out, NFTA_SET_TABLE, id.name.as_str()),
+            Self::Elements(set) => put_set_name(out, &set.table, &set.name),
+            Self::Chains(_) | Self::Generation => {}
+        }
+    }
+}
+
+// enum nft_gen_attributes
+const NFTA_GEN_ID: u16 = 1;
+
+/// Reads the number of the kernel's generation from the answer to
+/// [`Query::Generation`].
+pub fn generation(payload: &[u8]) -> Result<u32, DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_GEN_ID {
+            return attr.be32();
+        }
+    }
+    Err(missing(NFTA_GEN_ID, "generation"))
+}
+
+fn name(attr: &Attr<'_>) -> Result<Name, DecodeError> {
+    Name::new(attr.str()?).map_err(|_| attr.error("name"))
+}
+
+pub(crate) fn missing(kind: u16, what: &'static str) -> DecodeError {
+    DecodeError::new(what, kind, 0)
+}
