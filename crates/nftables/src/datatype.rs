@@ -7,7 +7,7 @@ const FIELD_BITS: u32 = 6;
 
 /// The order of the bytes of a number in a register.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum ByteOrder {
+pub(crate) enum ByteOrder {
     /// Network order, or no number at all.
     Big,
     /// The order of the machine.
@@ -45,7 +45,7 @@ macro_rules! datatypes {
             }
 
             /// Returns the order of the bytes.
-            pub const fn order(self) -> ByteOrder {
+            pub(crate) const fn order(self) -> ByteOrder {
                 match self { $(Self::$variant => ByteOrder::$order,)* Self::Other(_) => ByteOrder::Big }
             }
 

@@ -171,10 +171,6 @@ impl Element {
         self.extras.as_ref()?.comment.as_ref()
     }
 
-    pub(crate) fn extras(&self) -> Option<&Extras> {
-        self.extras.as_deref()
-    }
-
     /// Tells whether the kernel sees no difference to another element of the key.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.set.same(&other.set)

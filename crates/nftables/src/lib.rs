@@ -47,10 +47,13 @@ mod ruleset;
 
 mod script;
 
+mod client;
+
 mod error;
 
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
+pub use client::{Client, Generation};
 pub use datatype::Datatype;
 pub use element::{Element, InvalidElement};
 pub use error::{Committed, Error, Refused};
@@ -59,7 +62,7 @@ pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey, Table, TableId};
 pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
-pub use ruleset::{Assembler, Ruleset};
+pub use ruleset::{Assembler, Objects, Ruleset};
 pub use selector::Selector;
 pub use set::{DataKind, Field, Schema, Set, SetFlags};
 pub use statement::Statement;

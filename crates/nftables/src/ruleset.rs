@@ -1,6 +1,7 @@
 //! Rulesets: all objects of some tables.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use vipline_netlink::DecodeError;
 
@@ -75,6 +76,32 @@ impl Ruleset {
     /// Tells whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
+    }
+}
+
+/// The objects of a ruleset, in the order of [`Ruleset::objects`].
+pub struct Objects(Box<dyn Iterator<Item = Object>>);
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Objects")
+    }
+}
+
+impl Iterator for Objects {
+    type Item = Object;
+
+    fn next(&mut self) -> Option<Object> {
+        self.0.next()
+    }
+}
+
+impl IntoIterator for Ruleset {
+    type Item = Object;
+    type IntoIter = Objects;
+
+    fn into_iter(self) -> Objects {
+        Objects(Box::new(self.into_objects()))
     }
 }
 

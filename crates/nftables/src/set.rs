@@ -213,6 +213,11 @@ impl Set {
         self.key.len() > 1
     }
 
+    /// Tells whether elements map to something.
+    pub fn is_map(&self) -> bool {
+        self.data != DataKind::None
+    }
+
     /// Tells whether elements can stand for more than one key.
     pub fn has_intervals(&self) -> bool {
         self.flags.contains(SetFlags::INTERVAL)

@@ -38,7 +38,6 @@ pub(crate) enum Kind {
     NewSetElem = 12,
     GetSetElem = 13,
     DelSetElem = 14,
-    NewGen = 15,
     GetGen = 16,
 }
 
