@@ -50,7 +50,11 @@ enum State {
     /// A sync ended, and nobody has said yet what time it is.
     Ended { next: Due },
     /// The next sync may begin at `earliest` and must at `latest`, for `next`.
-    Waiting { earliest: Duration, latest: Duration, next: Due },
+    Waiting {
+        earliest: Duration,
+        latest: Duration,
+        next: Due,
+    },
 }
 
 impl Schedule {
@@ -61,7 +65,11 @@ impl Schedule {
             latest: Duration::MAX,
             next: Due::Timer,
         };
-        Self { intervals, requested: false, state }
+        Self {
+            intervals,
+            requested: false,
+            state,
+        }
     }
 
     /// Asks for a sync as soon as one may begin; asking twice is asking once.
@@ -73,7 +81,12 @@ impl Schedule {
     ///
     /// The sync that follows answers all requests made before.
     pub fn poll(&mut self, now: Duration) -> Option<Due> {
-        let State::Waiting { earliest, latest, next } = self.started(now) else {
+        let State::Waiting {
+            earliest,
+            latest,
+            next,
+        } = self.started(now)
+        else {
             return None;
         };
         if now < earliest || !(self.requested || now >= latest) {
@@ -113,10 +126,18 @@ impl Schedule {
     fn started(&mut self, now: Duration) -> State {
         let Intervals { min, retry, max } = self.intervals;
         if let State::Ended { next } = self.state {
-            let longest = if next == Due::Retry { retry.min(max) } else { max };
+            let longest = if next == Due::Retry {
+                retry.min(max)
+            } else {
+                max
+            };
             let earliest = now.saturating_add(min);
             let latest = now.saturating_add(longest).max(earliest);
-            self.state = State::Waiting { earliest, latest, next };
+            self.state = State::Waiting {
+                earliest,
+                latest,
+                next,
+            };
         }
         self.state
     }
@@ -131,7 +152,11 @@ mod tests {
     }
 
     fn schedule() -> Schedule {
-        Schedule::new(Intervals { min: secs(1), retry: secs(30), max: secs(3600) })
+        Schedule::new(Intervals {
+            min: secs(1),
+            retry: secs(30),
+            max: secs(3600),
+        })
     }
 
     /// A schedule that synced for the first time at 100 s.
@@ -175,7 +200,11 @@ mod tests {
         assert_eq!(schedule.poll(secs(100)), Some(Due::Change));
         schedule.succeeded();
         schedule.request();
-        assert_eq!(schedule.poll(secs(107)), None, "the sync took seven seconds");
+        assert_eq!(
+            schedule.poll(secs(107)),
+            None,
+            "the sync took seven seconds"
+        );
         assert_eq!(schedule.next_deadline(), Some(secs(108)));
     }
 
@@ -204,8 +233,11 @@ mod tests {
 
     #[test]
     fn a_retry_never_comes_before_the_pause_is_over() {
-        let mut schedule =
-            Schedule::new(Intervals { min: secs(10), retry: secs(2), max: secs(3600) });
+        let mut schedule = Schedule::new(Intervals {
+            min: secs(10),
+            retry: secs(2),
+            max: secs(3600),
+        });
         schedule.request();
         assert_eq!(schedule.poll(secs(0)), Some(Due::Change));
         schedule.failed();
@@ -216,8 +248,11 @@ mod tests {
 
     #[test]
     fn without_a_pause_every_request_is_due_at_once() {
-        let mut schedule =
-            Schedule::new(Intervals { min: secs(0), retry: secs(2), max: secs(3600) });
+        let mut schedule = Schedule::new(Intervals {
+            min: secs(0),
+            retry: secs(2),
+            max: secs(3600),
+        });
         for second in 0..3 {
             schedule.request();
             assert_eq!(schedule.poll(secs(second)), Some(Due::Change));
@@ -227,8 +262,11 @@ mod tests {
 
     #[test]
     fn an_endless_interval_has_no_deadline() {
-        let mut schedule =
-            Schedule::new(Intervals { min: secs(1), retry: Duration::MAX, max: Duration::MAX });
+        let mut schedule = Schedule::new(Intervals {
+            min: secs(1),
+            retry: Duration::MAX,
+            max: Duration::MAX,
+        });
         schedule.request();
         assert_eq!(schedule.poll(secs(5)), Some(Due::Change));
         schedule.succeeded();

@@ -29,7 +29,10 @@ impl Shared {
     }
 
     fn counters(&self) -> Counters {
-        self.0.lock().expect("no test goes on after a panic").counters()
+        self.0
+            .lock()
+            .expect("no test goes on after a panic")
+            .counters()
     }
 }
 
@@ -42,7 +45,10 @@ impl Kernel for Shared {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        self.0.lock().expect("no test goes on after a panic").commit(edits)
+        self.0
+            .lock()
+            .expect("no test goes on after a panic")
+            .commit(edits)
     }
 }
 
@@ -64,7 +70,11 @@ impl Proxy {
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let now = Duration::ZERO;
-        Self { engine, kernels, now }
+        Self {
+            engine,
+            kernels,
+            now,
+        }
     }
 
     /// Syncs, and fails unless that succeeds.
@@ -85,7 +95,10 @@ impl Proxy {
         let after = self.kernels.each_ref().map(Shared::counters);
         [0, 1].map(|family| {
             let (before, after) = (before[family], after[family]);
-            (after.sends - before.sends, after.bytes_sent - before.bytes_sent)
+            (
+                after.sends - before.sends,
+                after.bytes_sent - before.bytes_sent,
+            )
         })
     }
 }
@@ -97,7 +110,12 @@ fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
     assert_eq!(difference.script, "");
     for done in proxy.sync().families {
         let outcome = done.outcome.unwrap();
-        assert_eq!((outcome.edits, outcome.dumped), (0, true), "{}", done.family);
+        assert_eq!(
+            (outcome.edits, outcome.dumped),
+            (0, true),
+            "{}",
+            done.family
+        );
     }
 }
 
@@ -110,7 +128,9 @@ fn nft(args: &[&str], input: &str) -> Output {
         .spawn()
         .expect("nft is installed");
     let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(input.as_bytes()).expect("nft reads its input");
+    stdin
+        .write_all(input.as_bytes())
+        .expect("nft reads its input");
     drop(stdin);
     child.wait_with_output().expect("nft ends")
 }
@@ -120,7 +140,10 @@ fn nft(args: &[&str], input: &str) -> Output {
 fn nft_succeeds(args: &[&str], input: &str) -> String {
     let output = nft(args, input);
     let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && words.is_empty(), "nft {args:?}: {words}\n{input}");
+    assert!(
+        output.status.success() && words.is_empty(),
+        "nft {args:?}: {words}\n{input}"
+    );
     String::from_utf8(output.stdout).expect("nft writes text")
 }
 
@@ -132,12 +155,20 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
             let mut proxy = Proxy::start(fixture.config.clone(), fixture.events.clone());
             proxy.sync();
             nft_succeeds(&["-j", "list", "ruleset"], "");
-            (nft_succeeds(&["list", "ruleset"], ""), proxy.engine.desired())
+            (
+                nft_succeeds(&["list", "ruleset"], ""),
+                proxy.engine.desired(),
+            )
         });
         programmed.run(|| assert_restart_writes_nothing(&fixture.config, &fixture.events));
         rendered.run(|| {
             nft_succeeds(&["-f", "-"], &plan);
-            assert_eq!(nft_succeeds(&["list", "ruleset"], ""), listing, "{}", fixture.name);
+            assert_eq!(
+                nft_succeeds(&["list", "ruleset"], ""),
+                listing,
+                "{}",
+                fixture.name
+            );
             assert_restart_writes_nothing(&fixture.config, &fixture.events);
         });
         reloaded.run(|| {
@@ -157,7 +188,16 @@ fn a_difference_is_a_script_that_nft_applies() {
         nft_succeeds(&["-f", "-"], &difference.script);
         assert_restart_writes_nothing(&fixture.config, &fixture.events);
         nft_succeeds(
-            &["delete", "element", "ip", "kube-proxy", "cluster-ips", "{", "10.96.0.10", "}"],
+            &[
+                "delete",
+                "element",
+                "ip",
+                "kube-proxy",
+                "cluster-ips",
+                "{",
+                "10.96.0.10",
+                "}",
+            ],
             "",
         );
         let difference = proxy.engine.difference().unwrap();
@@ -252,7 +292,10 @@ fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
             nft_succeeds(&["-f", "-"], state);
             let report = Proxy::start(config(), small_cluster()).sync();
             let edits = |done: &proxy_core::Done| done.outcome.as_ref().unwrap().edits;
-            assert!(report.families.iter().map(edits).sum::<usize>() > 0, "{state}");
+            assert!(
+                report.families.iter().map(edits).sum::<usize>() > 0,
+                "{state}"
+            );
             assert_restart_writes_nothing(&config(), &small_cluster());
         });
     }
@@ -307,14 +350,20 @@ fn what_somebody_else_programmed_stays_as_it_is() {
     Netns::new().unwrap().run(|| {
         nft_succeeds(&["-f", "-"], foreign);
         let list = || {
-            let tables = [["ip", "other"], ["inet", "kube-proxy"], ["ip6", "kube-proxy-2"]];
+            let tables = [
+                ["ip", "other"],
+                ["inet", "kube-proxy"],
+                ["ip6", "kube-proxy-2"],
+            ];
             tables.map(|[family, table]| nft_succeeds(&["list", "table", family, table], ""))
         };
         let before = list();
         let mut proxy = Proxy::start(config(), small_cluster());
         proxy.sync();
         assert_eq!(list(), before);
-        proxy.change([Event::ServiceDeleted(web("10.96.0.10").service().metadata.object_name())]);
+        proxy.change([Event::ServiceDeleted(
+            web("10.96.0.10").service().metadata.object_name(),
+        )]);
         proxy.engine.distrust();
         proxy.now += Duration::from_secs(5);
         proxy.sync();
@@ -350,7 +399,12 @@ fn what_upstream_left_is_replaced() {
         nft_succeeds(&["-f", "-"], upstream);
         Proxy::start(config(), small_cluster()).sync();
         let listing = nft_succeeds(&["list", "ruleset"], "");
-        for gone in ["default/web", "reject-chain", "no-endpoint-services", "10.96.0.20"] {
+        for gone in [
+            "default/web",
+            "reject-chain",
+            "no-endpoint-services",
+            "10.96.0.20",
+        ] {
             assert!(!listing.contains(gone), "{listing}");
         }
         assert_restart_writes_nothing(&config(), &small_cluster());
@@ -375,7 +429,9 @@ fn chains_that_are_not_used_go_at_the_next_start() {
 
 #[test]
 fn seventy_thousand_elements_and_a_service_of_300_endpoints_are_programmed() {
-    let addresses: Vec<_> = (0..300).map(|n| format!("10.1.{}.{}", n / 250, n % 250)).collect();
+    let addresses: Vec<_> = (0..300)
+        .map(|n| format!("10.1.{}.{}", n / 250, n % 250))
+        .collect();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let large = with_endpoints(web("10.97.0.1"), &addresses);
     let events: Vec<_> = cluster(14_000, 5, Stack::V4)

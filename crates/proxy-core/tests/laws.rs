@@ -138,7 +138,9 @@ fn interfere(kernels: &Kernels, engine: &mut Engine, dice: &mut Dice) {
     objects.sort_by_cached_key(|object| format!("{:?}", object.key()));
     let place = usize::from(dice.roll(200));
     if let Some(victim) = objects.into_iter().nth(place) {
-        told.memory.interfere(Edit::Remove(victim)).expect("it is there");
+        told.memory
+            .interfere(Edit::Remove(victim))
+            .expect("it is there");
         drop(told);
         engine.distrust();
     }
@@ -201,19 +203,31 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
         apply(&mut engine, plan.events());
     }
     let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5"];
-    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.97.0.1"), &endpoints).events(),
+    );
     engine.apply(Event::Synced);
     assert!(sync(&mut engine, &mut now).is_success());
     assert!(engine.poll(now).is_none());
 
     for (endpoints, edits) in [
         // The last one in order is another: one slot.
-        (["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"], 1),
+        (
+            ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"],
+            1,
+        ),
         // The first one is gone, and one comes last: all slots.
-        (["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9", "10.1.0.10"], 5),
+        (
+            ["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9", "10.1.0.10"],
+            5,
+        ),
     ] {
         let commits = kernels.v4.get().memory.commits();
-        apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+        apply(
+            &mut engine,
+            with_endpoints(web("10.97.0.1"), &endpoints).events(),
+        );
         let report = engine.poll(now).expect("a change is due");
         assert_eq!((report.due, report.ports), (Due::Change, 1));
         assert!(engine.poll(now).is_none());
@@ -221,11 +235,18 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
         assert_eq!(told.memory.commits(), commits + 1);
         assert_eq!(told.last.len(), edits);
         for edit in &told.last {
-            let Edit::Change { new: Object::Element(element), .. } = edit else {
+            let Edit::Change {
+                new: Object::Element(element),
+                ..
+            } = edit
+            else {
                 panic!("no change of an element: {edit:?}");
             };
             assert_eq!(element.set().name.as_str(), "backends");
-            assert!(element.key_bytes().starts_with(&[10, 97, 0, 1]), "{element}");
+            assert!(
+                element.key_bytes().starts_with(&[10, 97, 0, 1]),
+                "{element}"
+            );
         }
     }
     assert_eq!(kernels.v4.get().memory.dumps(), 1);
@@ -238,11 +259,17 @@ fn another_number_of_endpoints_changes_one_goto_and_keeps_the_chain() {
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
     let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3"];
-    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.97.0.1"), &endpoints).events(),
+    );
     engine.apply(Event::Synced);
     sync(&mut engine, &mut now);
 
-    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints[..2]).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.97.0.1"), &endpoints[..2]).events(),
+    );
     sync(&mut engine, &mut now);
     let kinds = |edits: &[Edit<Object>]| {
         let mut kinds: Vec<_> = edits
@@ -264,7 +291,10 @@ fn another_number_of_endpoints_changes_one_goto_and_keeps_the_chain() {
 
     // The next start removes the chain, and nothing else.
     let mut engine = kernels.engine(config());
-    apply(&mut engine, with_endpoints(web("10.97.0.1"), &endpoints[..2]).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.97.0.1"), &endpoints[..2]).events(),
+    );
     engine.apply(Event::Synced);
     sync(&mut engine, &mut now);
     let told = kernels.v4.get();
@@ -316,7 +346,10 @@ fn of_services_that_claim_one_address_the_older_one_has_it() {
         let mut service = plan.service();
         service.metadata.creation_timestamp = Some(created.into());
         let slices = plan.slices().into_iter().map(Event::from);
-        [Event::from(service)].into_iter().chain(slices).collect::<Vec<_>>()
+        [Event::from(service)]
+            .into_iter()
+            .chain(slices)
+            .collect::<Vec<_>>()
     };
     let (older, younger) = (
         events(&older, "2025-01-01T00:00:00Z"),
@@ -330,28 +363,46 @@ fn of_services_that_claim_one_address_the_older_one_has_it() {
         plans.push(engine.desired());
     }
     assert_eq!(plans[0], plans[1]);
-    assert!(plans[0].contains("10.96.0.10 . tcp . 80 : goto lb-2"), "{}", plans[0]);
+    assert!(
+        plans[0].contains("10.96.0.10 . tcp . 80 : goto lb-2"),
+        "{}",
+        plans[0]
+    );
     assert!(plans[0].contains("10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080"));
     assert!(!plans[0].contains("10.2.0.1"));
 }
 
 #[test]
 fn a_service_with_300_endpoints_has_300_slots() {
-    let addresses: Vec<_> = (0..300).map(|n| format!("10.1.{}.{}", n / 250, n % 250)).collect();
+    let addresses: Vec<_> = (0..300)
+        .map(|n| format!("10.1.{}.{}", n / 250, n % 250))
+        .collect();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let mut engine = Kernels::default().engine(fixtures::config());
-    apply(&mut engine, with_endpoints(web("10.96.0.10"), &addresses).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &addresses).events(),
+    );
     engine.apply(Event::Synced);
     let plan = engine.desired();
-    assert!(plan.contains("numgen random mod 300 map @backends"), "{plan}");
-    assert!(plan.contains("10.96.0.10 . tcp . 80 . 299 : 10.1.1.49 . 8080"), "{plan}");
+    assert!(
+        plan.contains("numgen random mod 300 map @backends"),
+        "{plan}"
+    );
+    assert!(
+        plan.contains("10.96.0.10 . tcp . 80 . 299 : 10.1.1.49 . 8080"),
+        "{plan}"
+    );
 }
 
 #[test]
 fn nothing_happens_before_the_first_listing_is_complete() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(fixtures::config());
-    apply(&mut engine, with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events(),
+    );
     assert!(engine.poll(Duration::from_secs(100)).is_none());
     assert_eq!(engine.next_deadline(), None);
     engine.apply(Event::Synced);

@@ -142,7 +142,9 @@ fn backends(id: &TableId) -> Set {
 fn service_cidrs(cx: &Context, table: &Table) -> impl Iterator<Item = Object> {
     cx.service_cidrs.iter().map(|&network| {
         let element = table.service_cidrs.element(&[Value::from(network)]);
-        element.expect("a network fits intervals of its family").into()
+        element
+            .expect("a network fits intervals of its family")
+            .into()
     })
 }
 
@@ -153,19 +155,30 @@ fn base_chains(table: &Table) -> [Chain; 9] {
     let before_dnat = -110;
     let [dnat, filter, snat] = [-100, 0, 100];
     let chain = |text, kind, hook, priority| {
-        table.chain(text, []).with_base(BaseChain::new(kind, hook, priority))
+        table
+            .chain(text, [])
+            .with_base(BaseChain::new(kind, hook, priority))
     };
     [
-        chain(names::FILTER_PREROUTING_PRE_DNAT, Filter, Prerouting, before_dnat),
+        chain(
+            names::FILTER_PREROUTING_PRE_DNAT,
+            Filter,
+            Prerouting,
+            before_dnat,
+        ),
         chain(names::FILTER_OUTPUT_PRE_DNAT, Filter, Output, before_dnat),
         chain(names::NAT_PREROUTING, Nat, Prerouting, dnat).with_rules([to_services(table)]),
         chain(names::NAT_OUTPUT, Nat, Output, dnat).with_rules([to_services(table)]),
         chain(names::FILTER_INPUT, Filter, Input, filter)
             .with_rules([to_service_endpoints_check(table)]),
-        chain(names::FILTER_FORWARD, Filter, Forward, filter)
-            .with_rules([to_service_endpoints_check(table), to_cluster_ips_check(table)]),
-        chain(names::FILTER_OUTPUT, Filter, Output, filter)
-            .with_rules([to_service_endpoints_check(table), to_cluster_ips_check(table)]),
+        chain(names::FILTER_FORWARD, Filter, Forward, filter).with_rules([
+            to_service_endpoints_check(table),
+            to_cluster_ips_check(table),
+        ]),
+        chain(names::FILTER_OUTPUT, Filter, Output, filter).with_rules([
+            to_service_endpoints_check(table),
+            to_cluster_ips_check(table),
+        ]),
         chain(names::FILTER_POSTROUTING, Filter, Postrouting, filter),
         chain(names::NAT_POSTROUTING, Nat, Postrouting, snat).with_rules([to_masquerading(table)]),
     ]
@@ -178,9 +191,18 @@ fn chains(cx: &Context, table: &Table) -> [Chain; 4] {
         table
             .chain(names::SERVICES, [])
             .with_rules(services.chain([service_ips(table)])),
-        table.chain(names::MASQUERADING, [masquerade_marked(cx, table), hairpin(table)]),
-        table.chain(names::SERVICE_ENDPOINTS_CHECK, [no_endpoints(table), no_local_endpoints(table)]),
-        table.chain(names::CLUSTER_IPS_CHECK, [unused_ports(table), unused_cluster_ips(table)]),
+        table.chain(
+            names::MASQUERADING,
+            [masquerade_marked(cx, table), hairpin(table)],
+        ),
+        table.chain(
+            names::SERVICE_ENDPOINTS_CHECK,
+            [no_endpoints(table), no_local_endpoints(table)],
+        ),
+        table.chain(
+            names::CLUSTER_IPS_CHECK,
+            [unused_ports(table), unused_cluster_ips(table)],
+        ),
     ]
 }
 

@@ -16,7 +16,9 @@ pub(super) fn backend(table: &Table, vip: Vip, slot: u32, endpoint: &Endpoint) -
     let element = table.backends.element(&[addr, protocol, port, slot.into()]);
     let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
     let element = element.and_then(|it| it.with_data(&target));
-    element.expect("addresses of a service port are of one family").into()
+    element
+        .expect("addresses of a service port are of one family")
+        .into()
 }
 
 /// ```nft
@@ -59,7 +61,14 @@ mod tests {
     #[test]
     fn endpoints_elsewhere_are_no_hairpins() {
         let mut port = service_port(Route::Cluster);
-        port.cluster = port.cluster.iter().map(|&it| super::Endpoint { is_local: false, ..it }).collect();
+        port.cluster = port
+            .cluster
+            .iter()
+            .map(|&it| super::Endpoint {
+                is_local: false,
+                ..it
+            })
+            .collect();
         let planned = port::objects(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         assert_eq!(commands(&planned, names::HAIRPIN_CONNECTIONS).len(), 0);
         assert_eq!(commands(&planned, names::BACKENDS).len(), 2);

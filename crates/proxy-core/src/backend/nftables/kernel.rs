@@ -13,6 +13,7 @@ use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
 use super::base::Table;
+use super::batches::{BATCH, batches};
 
 /// Our table of one family in the kernel's nf_tables.
 #[derive(Debug)]
@@ -55,9 +56,8 @@ impl reconcile::Kernel for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        let (now, after) = super::in_two(edits);
-        for edits in [&now[..], &after[..]].into_iter().filter(|it| !it.is_empty()) {
-            self.client.commit(&Transaction::from_edits(edits))?;
+        for batch in batches(edits, BATCH) {
+            self.client.commit(&Transaction::from_edits(&batch))?;
         }
         Ok(())
     }

@@ -53,6 +53,9 @@
 //! Chains `lb-N` stay until the next start once they are made: kernels before
 //! 6.2 notice late that nothing refers to a chain any more.
 //! The start removes those that are not in use, after its first commit.
+//!
+//! Many edits are committed in batches, in an order in which each batch leaves
+//! rules that make sense.
 
 mod names;
 
@@ -64,10 +67,10 @@ mod endpoint;
 
 mod kernel;
 
+mod batches;
+
 #[cfg(test)]
 mod tests;
-
-use std::borrow::Cow;
 
 use vipline_nftables::{Object, Ruleset, Transaction};
 use vipline_reconcile::Edit;
@@ -104,20 +107,4 @@ impl backend::Planner for Planner {
     fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
         objects.cloned().collect::<Ruleset>().to_string()
     }
-}
-
-/// Splits edits into those to commit now and those to commit after them.
-///
-/// Chains that nothing goes to any more are removed in a transaction of their
-/// own: kernels before 6.2 do not see within one that a chain became free.
-fn in_two(edits: &[Edit<Object>]) -> (Cow<'_, [Edit<Object>]>, Vec<Edit<Object>>) {
-    let waits = |edit: &Edit<Object>| match edit {
-        Edit::Remove(object) => <Planner as backend::Planner>::lingers(object),
-        _ => false,
-    };
-    if !edits.iter().any(waits) {
-        return (Cow::Borrowed(edits), Vec::new());
-    }
-    let (after, now) = edits.iter().cloned().partition(waits);
-    (Cow::<[_]>::Owned(now), after)
 }

@@ -74,7 +74,11 @@ fn balance(table: &Table, vip: Vip, endpoints: &[Endpoint], out: &mut Vec<Object
     }
     let element = table.service_ips.element(&vip.key());
     let element = element.and_then(|it| it.with_verdict(Verdict::Goto(names::lb(slots))));
-    out.push(element.expect("the verdict of an address fits the map").into());
+    out.push(
+        element
+            .expect("the verdict of an address fits the map")
+            .into(),
+    );
 }
 
 /// ```nft
@@ -112,7 +116,9 @@ fn no_local_endpoints(table: &Table, vip: Vip) -> Object {
 /// Returns an element of a set whose key the values are of.
 pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     let element = set.element(key);
-    element.expect("the values are of the fields of the set").into()
+    element
+        .expect("the values are of the fields of the set")
+        .into()
 }
 
 /// Returns the number of a protocol: `IPPROTO_*` of `linux/in.h`.
@@ -145,7 +151,10 @@ mod tests {
                 ("cluster_ip", commands(&served, names::CLUSTER_IPS)),
                 ("balance", commands(&served, names::SERVICE_IPS)),
                 ("lb", lb.rules.iter().map(Rule::to_string).collect()),
-                ("no_endpoints", commands(&planned(Route::Reject), names::NO_ENDPOINTS)),
+                (
+                    "no_endpoints",
+                    commands(&planned(Route::Reject), names::NO_ENDPOINTS),
+                ),
                 (
                     "no_local_endpoints",
                     commands(&planned(Route::Drop), names::NO_LOCAL_ENDPOINTS),
@@ -158,7 +167,11 @@ mod tests {
     fn each_route_leads_to_one_place() {
         for route in [Route::Cluster, Route::Local, Route::Drop, Route::Reject] {
             let planned = planned(route);
-            let places = [names::SERVICE_IPS, names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];
+            let places = [
+                names::SERVICE_IPS,
+                names::NO_ENDPOINTS,
+                names::NO_LOCAL_ENDPOINTS,
+            ];
             let counts = places.map(|set| commands(&planned, set).len());
             let expected = match route {
                 Route::Cluster | Route::Local => [1, 0, 0],

@@ -17,14 +17,20 @@ pub(super) fn assert_documented(source: &str, emitted: &[(&str, Vec<String>)]) {
     let mut functions = Vec::new();
     for doc in source.split("/// ```nft\n").skip(1) {
         let (block, rest) = doc.split_once("/// ```\n").expect("a block ends");
-        let lines: Vec<_> = block.lines().map(|line| line.replacen("/// ", "", 1)).collect();
+        let lines: Vec<_> = block
+            .lines()
+            .map(|line| line.replacen("/// ", "", 1))
+            .collect();
         let function = rest.split_once("fn ").expect("a function follows").1;
         let (name, _) = function.split_once(['(', '<']).expect("it takes something");
         let found = emitted.iter().find(|(function, _)| *function == name);
         assert_eq!(found.map(|(_, text)| text), Some(&lines), "{name}");
         functions.push(name);
     }
-    assert_eq!(functions, emitted.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    assert_eq!(
+        functions,
+        emitted.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+    );
 }
 
 /// Returns the command that adds an element.
@@ -62,7 +68,13 @@ pub(super) fn service_port(route: Route) -> ServicePort {
         port: 8080,
         is_local: true,
     });
-    let listed = |by| if route == by { Arc::from(endpoints) } else { Arc::from([]) };
+    let listed = |by| {
+        if route == by {
+            Arc::from(endpoints)
+        } else {
+            Arc::from([])
+        }
+    };
     ServicePort {
         name: Arc::new(PortName {
             namespace: "default".into(),

@@ -1,0 +1,239 @@
+//! In which transactions edits are committed.
+
+use std::borrow::Cow;
+
+use vipline_nftables::Object;
+use vipline_reconcile::Edit;
+
+use super::names;
+
+/// How many edits a transaction has at most, if it can be helped.
+///
+/// Packets wait for a transaction, and so many elements take some 30 ms.
+pub(super) const BATCH: usize = 16_384;
+
+/// When an edit is made, relative to others.
+///
+/// Whoever is halfway through this order has rules that make sense: nothing
+/// leads to what is not there yet, or not there any more.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Stage {
+    /// Tables, sets and chains, and networks of cluster IPs.
+    Frame,
+    /// Endpoints, which nothing leads to yet.
+    Endpoints,
+    /// What becomes of traffic to addresses and ports.
+    Services,
+    /// Which addresses are in use: their other ports are refused now.
+    Addresses,
+    /// Addresses that are not in use any more.
+    FormerAddresses,
+    /// What became of traffic to addresses and ports.
+    FormerServices,
+    /// Endpoints that nothing leads to any more.
+    FormerEndpoints,
+    /// Chains that nothing goes to any more, in transactions of their own:
+    /// kernels before 6.2 do not see within one that a chain became free.
+    FormerChains,
+}
+
+/// Splits edits into transactions of at most `size` edits, to commit in turn.
+///
+/// Edits that do away with what somebody else programmed, or with a drift of
+/// ours other than in elements, stay in one transaction whatever its size.
+pub(super) fn batches(
+    edits: &[Edit<Object>],
+    size: usize,
+) -> impl Iterator<Item = Cow<'_, [Edit<Object>]>> {
+    let divisible = edits.iter().all(is_divisible);
+    let late = edits.iter().filter(|edit| is_late(edit)).count();
+    let fits = edits.len() <= size || !divisible;
+    let whole = (late == 0 && fits).then(|| Cow::Borrowed(edits));
+    let mut order: Vec<_> = match whole {
+        Some(_) => Vec::new(),
+        None => edits.iter().collect(),
+    };
+    order.sort_by_key(|edit| stage(edit));
+    let after = order.split_off(order.len().saturating_sub(late));
+    let size = if divisible { size } else { usize::MAX };
+    whole
+        .into_iter()
+        .chain(parts(order, size))
+        .chain(parts(after, size))
+}
+
+/// Returns at most `size` edits at a time.
+fn parts<'a>(
+    edits: Vec<&'a Edit<Object>>,
+    size: usize,
+) -> impl Iterator<Item = Cow<'a, [Edit<Object>]>> {
+    let mut edits = edits.into_iter();
+    std::iter::from_fn(move || {
+        let part: Vec<_> = edits.by_ref().take(size).cloned().collect();
+        (!part.is_empty()).then(|| Cow::Owned(part))
+    })
+}
+
+fn is_late(edit: &Edit<Object>) -> bool {
+    stage(edit) == Stage::FormerChains
+}
+
+/// Tells whether an edit may be in another transaction than others.
+fn is_divisible(edit: &Edit<Object>) -> bool {
+    match edit {
+        Edit::Add(_) => true,
+        Edit::Change { new, .. } => matches!(new, Object::Element(_)),
+        Edit::Remove(old) => matches!(old, Object::Element(_)) || is_late(edit),
+    }
+}
+
+fn stage(edit: &Edit<Object>) -> Stage {
+    let (object, gone) = match edit {
+        Edit::Add(object) | Edit::Change { new: object, .. } => (object, false),
+        Edit::Remove(object) => (object, true),
+    };
+    let element = match object {
+        Object::Element(element) => element,
+        Object::Chain(chain) if gone && names::is_lb(&chain.name) => return Stage::FormerChains,
+        _ if gone => return Stage::FormerEndpoints,
+        _ => return Stage::Frame,
+    };
+    match (element.set().name.as_str(), gone) {
+        (names::SERVICE_CIDRS, _) => Stage::Frame,
+        (names::CLUSTER_IPS, false) => Stage::Addresses,
+        (names::CLUSTER_IPS, true) => Stage::FormerAddresses,
+        (names::BACKENDS | names::HAIRPIN_CONNECTIONS, false) => Stage::Endpoints,
+        (names::BACKENDS | names::HAIRPIN_CONNECTIONS, true) => Stage::FormerEndpoints,
+        (_, false) => Stage::Services,
+        (_, true) => Stage::FormerServices,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use vipline_nftables::Chain;
+    use vipline_reconcile::{Kernel, Keyed, Memory, diff};
+    use vipline_service_model::{DetectLocal, Family, Route};
+
+    use super::super::Planner;
+    use super::super::tests::{cx, service_port};
+    use super::*;
+    use crate::Planner as _;
+
+    /// Plans Services with so many endpoints each; with none they reject.
+    fn plan(endpoints: &[u8]) -> Vec<Object> {
+        let cx = cx(Family::V4, DetectLocal::NodeCidr);
+        let mut objects = Planner::base(&cx);
+        for (service, &count) in (1..).zip(endpoints) {
+            let mut port = service_port(if count > 0 {
+                Route::Cluster
+            } else {
+                Route::Reject
+            });
+            port.cluster_ip = IpAddr::from([10, 96, 0, service]);
+            let endpoint = |n| vipline_service_model::Endpoint {
+                addr: IpAddr::from([10, 1, service, n]),
+                port: 8080,
+                is_local: n == 1,
+            };
+            port.cluster = (0..count).map(endpoint).collect::<Arc<[_]>>();
+            objects.extend(Planner::port(&cx, &port));
+        }
+        let mut seen = BTreeSet::new();
+        objects.retain(|object| seen.insert(format!("{:?}", object.key())));
+        objects
+    }
+
+    fn lines(memory: &Memory<Object>, set: &str) -> BTreeSet<String> {
+        let objects: Vec<_> = memory.objects().cloned().collect();
+        let commands = super::super::tests::commands(&objects, set).into_iter();
+        let text = |line: String| line.split(['{', '}']).nth(1).unwrap().trim().to_owned();
+        commands.map(text).collect()
+    }
+
+    /// Fails where packets would be led astray.
+    fn assert_sound(memory: &Memory<Object>) {
+        let backends = lines(memory, names::BACKENDS);
+        let services = lines(memory, names::SERVICE_IPS);
+        let rejected = lines(memory, names::NO_ENDPOINTS);
+        for service in &services {
+            let (vip, slots) = service.split_once(" : goto lb-").unwrap();
+            for slot in 0..slots.parse().unwrap() {
+                let slot = format!("{vip} . {slot} : ");
+                assert!(
+                    backends.iter().any(|it| it.starts_with(&slot)),
+                    "{service}: {slot}"
+                );
+            }
+        }
+        for addr in lines(memory, names::CLUSTER_IPS) {
+            let port = format!("{addr} . tcp . 80");
+            assert!(
+                rejected.contains(&port) || services.iter().any(|it| it.starts_with(&port)),
+                "{addr}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_batch_leaves_rules_that_make_sense() {
+        let states: [&[u8]; 6] = [&[], &[2, 3, 0], &[3, 3, 1], &[1, 0, 2, 4], &[0, 5], &[4]];
+        for from in states {
+            for to in states {
+                let (from, to) = (plan(from), plan(to));
+                let edits = diff(from.clone(), &to);
+                let mut memory = Memory::new();
+                memory.commit(&diff([], &from)).unwrap();
+                for batch in batches(&edits, 2) {
+                    assert!(batch.len() <= 2);
+                    memory.commit(&batch).unwrap();
+                    assert_sound(&memory);
+                }
+                assert_eq!(diff(memory.dump().unwrap(), &to), []);
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_start_is_sound_at_any_time_and_a_small_change_is_one_batch() {
+        let to = plan(&[2, 0, 3]);
+        let edits = diff([], &to);
+        let mut memory = Memory::new();
+        for batch in batches(&edits, 1) {
+            memory.commit(&batch).unwrap();
+            assert_sound(&memory);
+        }
+        assert_eq!(batches(&edits, BATCH).count(), 1);
+        assert_eq!(
+            batches(&[], BATCH).map(|batch| batch.len()).sum::<usize>(),
+            0
+        );
+    }
+
+    #[test]
+    fn chains_go_in_a_transaction_of_their_own() {
+        let edits = diff(plan(&[2, 3]), &plan(&[2]));
+        let batches: Vec<_> = batches(&edits, BATCH).collect();
+        let sizes: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
+        assert_eq!(sizes, [edits.len() - 1, 1]);
+        assert!(batches[1].iter().all(is_late));
+    }
+
+    #[test]
+    fn what_somebody_else_programmed_goes_in_one_transaction() {
+        let mut before = plan(&[2]);
+        let stray = Chain::new(before[0].table().clone(), names::name("stray"));
+        before.push(stray.into());
+        let edits = diff(before, &plan(&[3, 4]));
+        let sizes: Vec<_> = batches(&edits, 2).map(|batch| batch.len()).collect();
+        assert_eq!(
+            sizes,
+            [edits.len() - 1, 1],
+            "chain lb-2 goes after the rest"
+        );
+    }
+}
