@@ -134,8 +134,8 @@ impl Answers {
 }
 
 impl Refusal {
-    /// Keeps the words of an answer.
-    pub(crate) fn new(seq: u32, errno: Errno, answer: message::Answer<'_>) -> Self {
+    /// Returns the refusal of the message `seq`, with the words of its answer.
+    pub fn new(seq: u32, errno: Errno, answer: message::Answer<'_>) -> Self {
         Self {
             seq,
             errno,

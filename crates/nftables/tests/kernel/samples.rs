@@ -1,0 +1,404 @@
+//! Objects and rules of every kind.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use vipline_nftables::expr::{
+    AddrType, CmpOp, CtKey, CtState, CtStatus, Direction, Expr, Immediate, Limit, Log, LogLevel,
+    NatFlags, Objref, ObjrefSource, Quota, Register, Tproxy,
+};
+use vipline_nftables::selector::*;
+use vipline_nftables::statement::*;
+use vipline_nftables::{
+    BaseChain, Bytes, Chain, ChainKind, Comment, Data, Datatype, Element, Family, Hook, Name,
+    Object, Policy, Rule, Set, SetFlags, Statement, Table, TableId, Value, Verdict,
+};
+
+/// Kernels without flowtables cannot have rules with it.
+pub const NEEDS_FLOWTABLES: &str = "flow_offload";
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// The table most tests use.
+pub fn table() -> TableId {
+    TableId::new(Family::Ip, name("samples"))
+}
+
+/// A table of each family that sees addresses.
+pub fn tables() -> [TableId; 3] {
+    let of = |family| TableId::new(family, name("samples"));
+    [of(Family::Ip), of(Family::Ip6), of(Family::Inet)]
+}
+
+/// Every kind of object; the first one is the table.
+pub fn objects(table: &TableId) -> Vec<Object> {
+    let mut objects = vec![Object::from(Table {
+        comment: Some(Comment::new("made by a test").unwrap()),
+        ..Table::new(table.clone())
+    })];
+    objects.extend(sets(table));
+    let leaf = Chain::new(table.clone(), name("leaf"))
+        .with_comment(Comment::new("where packets end").unwrap())
+        .with_rules([Rule::new(table.family, [counter(), drop()])]);
+    let input = Chain::new(table.clone(), name("input"))
+        .with_base(BaseChain::new(ChainKind::Filter, Hook::Input, -150).with_policy(Policy::Drop))
+        .with_rules([
+            Rule::new(table.family, [iifname().is("lo"), accept()])
+                .with_comment(Comment::new("ourselves").unwrap()),
+            Rule::new(table.family, [jump(&name("leaf"))]),
+        ]);
+    objects.extend([input.into(), leaf.into()]);
+    objects
+}
+
+/// The type of addresses of a family, and the nth address.
+fn addresses(family: Family) -> (Datatype, fn(u32) -> IpAddr) {
+    match family {
+        Family::Ip6 => (Datatype::Ipv6Addr, |n| {
+            Ipv6Addr::from(0xfd00 << 112 | u128::from(n)).into()
+        }),
+        _ => (Datatype::Ipv4Addr, |n| Ipv4Addr::from(10 << 24 | n).into()),
+    }
+}
+
+/// Sets and maps of every kind, with elements.
+fn sets(table: &TableId) -> Vec<Object> {
+    let (datatype, addr) = addresses(table.family);
+    let net = |n: u32, bits: u8| Value::from(IpNet::new(addr(n << 8), bits).unwrap().trunc());
+    let bits = if table.family == Family::Ip6 { 120 } else { 24 };
+    let key = [
+        datatype.into(),
+        Datatype::InetProto.into(),
+        Datatype::InetService.into(),
+    ];
+    let set = |text: &str, key: &[_]| Set::set(table.clone(), name(text), key.to_vec());
+
+    let plain = set("plain", &[datatype.into()]).with_comment(Comment::new("a few").unwrap());
+    let ports = set("ports", &[Datatype::InetService.into()]).with_flags(SetFlags::INTERVAL);
+    let nets = set("nets", &[datatype.into()]).with_flags(SetFlags::INTERVAL);
+    let concat = set("concat", &key);
+    let ranges = set("ranges", &[key[0].clone(), key[0].clone()]).with_flags(SetFlags::INTERVAL);
+    let timed = set("timed", &[Datatype::Mark.into()]).with_timeout(Duration::from_secs(3600));
+    let names = set("names", &[Datatype::Ifname.into()]);
+    let map = Set::map(
+        table.clone(),
+        name("map"),
+        key.to_vec(),
+        vec![datatype.into(), Datatype::InetService.into()],
+    );
+    let vmap = Set::verdict_map(table.clone(), name("vmap"), key.to_vec());
+    let learned = Set::map(
+        table.clone(),
+        name("learned"),
+        vec![datatype.into()],
+        vec![Datatype::Mark.into()],
+    )
+    .with_flags(SetFlags::DYNAMIC)
+    .with_size(4096)
+    .with_timeout(Duration::from_secs(60));
+
+    let service = |n: u32, port: u16| [addr(n).into(), 6_u8.into(), port.into()];
+    let comment = Comment::new("number one").unwrap();
+    let elements: Vec<Element> = vec![
+        plain
+            .element(&[addr(1).into()])
+            .unwrap()
+            .with_comment(comment),
+        plain.element(&[addr(2).into()]).unwrap(),
+        ports.element(&[Value::numbers(1, 1023)]).unwrap(),
+        ports.element(&[8080_u16.into()]).unwrap(),
+        ports.element(&[Value::numbers(60_000, 65_535)]).unwrap(),
+        nets.element(&[net(1, bits)]).unwrap(),
+        nets.element(&[net(2, bits)]).unwrap(),
+        nets.element(&[addr(9).into()]).unwrap(),
+        concat.element(&service(1, 80)).unwrap(),
+        ranges.element(&[net(1, bits), net(4, bits)]).unwrap(),
+        ranges.element(&[addr(1).into(), net(4, bits)]).unwrap(),
+        timed.element(&[7_u32.into()]).unwrap(),
+        timed
+            .element(&[8_u32.into()])
+            .unwrap()
+            .with_timeout(Duration::from_secs(7200)),
+        names.element(&["eth0".into()]).unwrap(),
+        map.element(&service(1, 80))
+            .and_then(|one| one.with_data(&[addr(7).into(), 8080_u16.into()]))
+            .unwrap(),
+        vmap.element(&service(1, 80))
+            .and_then(|one| one.with_verdict(Verdict::Goto(name("leaf"))))
+            .unwrap(),
+        vmap.element(&service(2, 80))
+            .and_then(|one| one.with_verdict(Verdict::Drop))
+            .unwrap(),
+    ];
+    let sets = [
+        plain, ports, nets, concat, ranges, timed, names, map, vmap, learned,
+    ];
+    let elements = elements.into_iter().map(Object::from);
+    sets.map(Object::from).into_iter().chain(elements).collect()
+}
+
+/// Rules with every expression; the first object is the table.
+///
+/// They refer to the counter `hits`, which is no object of ours.
+pub fn expressions(table: &TableId) -> Vec<Object> {
+    let learned = Set::set(table.clone(), name("learned"), [Datatype::Ipv4Addr.into()])
+        .with_flags(SetFlags::DYNAMIC)
+        .with_timeout(Duration::from_secs(60));
+    let chain = |text: &str, kind, hook, priority, rules: Vec<Vec<Statement>>| {
+        let rules = rules
+            .into_iter()
+            .map(|statements| Rule::new(table.family, statements));
+        Chain::new(table.clone(), name(text))
+            .with_base(BaseChain::new(kind, hook, priority))
+            .with_rules(rules)
+            .into()
+    };
+    vec![
+        Table::new(table.clone()).into(),
+        learned.clone().into(),
+        chain("tests", ChainKind::Filter, Hook::Prerouting, -150, tests()),
+        chain(
+            "actions",
+            ChainKind::Filter,
+            Hook::Prerouting,
+            -140,
+            actions(&learned),
+        ),
+        chain(
+            "numbers",
+            ChainKind::Filter,
+            Hook::Prerouting,
+            -130,
+            numbers(),
+        ),
+        chain(
+            "answers",
+            ChainKind::Filter,
+            Hook::Input,
+            0,
+            vec![
+                vec![tcp_dport().is(1_u16), reject_with_tcp_reset()],
+                vec![reject()],
+            ],
+        ),
+        chain(
+            "to",
+            ChainKind::Nat,
+            Hook::Prerouting,
+            -100,
+            vec![
+                vec![tcp_dport().is(80_u16), redirect(8080)],
+                vec![
+                    tcp_dport().is(81_u16),
+                    dnat(SocketAddr::from(([10, 0, 0, 1], 80))),
+                ],
+            ],
+        ),
+        chain(
+            "from",
+            ChainKind::Nat,
+            Hook::Postrouting,
+            100,
+            vec![
+                vec![
+                    mark().and(0x4000).is_not(0_u32),
+                    masquerade(NatFlags::FULLY_RANDOM),
+                ],
+                vec![snat(IpAddr::from([10, 0, 0, 2]))],
+            ],
+        ),
+    ]
+}
+
+/// What rules can ask about a packet.
+fn tests() -> Vec<Vec<Statement>> {
+    let protocols = l4proto()
+        .is_one_of([[Value::from(6_u8)], [17_u8.into()]])
+        .unwrap();
+    vec![
+        vec![ip_daddr().is(IpAddr::from([10, 0, 0, 1])), accept()],
+        vec![
+            ip_saddr().is_not("10.0.0.0/8".parse::<IpNet>().unwrap()),
+            accept(),
+        ],
+        vec![protocols.clone(), th_dport().is(53_u16), accept()],
+        vec![tcp_dport().is(Value::numbers(1, 5)), accept()],
+        vec![tcp_dport().is_not(Value::numbers(1, 5)), accept()],
+        vec![mark().is(Value::numbers(1, 5)), accept()],
+        vec![mark().compares(CmpOp::Lt, 9_u32), accept()],
+        vec![iifname().is("cni0"), accept()],
+        vec![iifname().is_not("veth*"), accept()],
+        vec![ct_state().is(CtState::NEW), accept()],
+        vec![ct_direction().is(Direction::Original), accept()],
+        vec![ct_status().is(CtStatus::DNAT), accept()],
+        vec![protocols, ct_original(CtKey::ProtoDst).is(80_u16), accept()],
+        vec![fib_daddr_type().is(AddrType::Local), accept()],
+    ]
+}
+
+/// What rules can do with a packet.
+fn actions(learned: &Set) -> Vec<Vec<Statement>> {
+    let address = Immediate {
+        destination: Register::word(0),
+        data: Data::Value(Bytes::from([127, 0, 0, 1])),
+    };
+    let port = Immediate {
+        destination: Register::word(4),
+        data: Data::Value(Bytes::from(8080_u16.to_be_bytes())),
+    };
+    let tproxy = Tproxy {
+        family: Some(Family::Ip),
+        addr: Some(Register::word(0)),
+        port: Some(Register::word(4)),
+    };
+    let hits = Objref {
+        source: ObjrefSource::Named {
+            kind: 1,
+            name: name("hits"),
+        },
+    };
+    let raw = |expr: Expr| Statement::from(expr);
+    vec![
+        vec![
+            l4proto().is(6_u8),
+            raw(address.into()),
+            raw(port.into()),
+            raw(tproxy.into()),
+        ],
+        vec![notrack()],
+        vec![counter(), raw(hits.into())],
+        vec![
+            Quota {
+                bytes: 1 << 20,
+                consumed: 0,
+                over: true,
+            }
+            .into(),
+            drop(),
+        ],
+        vec![
+            Limit::per_second(10).with_burst(20).into(),
+            log(&name("seen: ")),
+        ],
+        vec![
+            Log {
+                level: Some(LogLevel::Debug),
+                ..Log::default()
+            }
+            .into(),
+        ],
+        vec![
+            Log {
+                group: Some(3),
+                snaplen: Some(64),
+                ..Log::default()
+            }
+            .into(),
+        ],
+        vec![add(learned, &ip_saddr())],
+        vec![ip_daddr().set_to(IpAddr::from([10, 0, 0, 1]))],
+        vec![ct_mark().set(&mark())],
+        vec![mark().set(&mark().or(0x4000))],
+        vec![mark().set(&mark().xor(0x4000))],
+        vec![return_()],
+    ]
+}
+
+/// Numbers that the kernel makes.
+fn numbers() -> Vec<Vec<Statement>> {
+    vec![
+        vec![mark().set(&numgen_random(3))],
+        vec![mark().set(&numgen_inc(3))],
+        vec![mark().set(&symhash(2))],
+        vec![mark().set(&jhash(ip_saddr(), 251, Some(1)))],
+        vec![mark().set(&jhash(concat([ip_saddr(), th_sport()]), 251, Some(1)))],
+    ]
+}
+
+/// A verdict map that a rule looks up, with table and chain.
+pub fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
+    let set = Set::verdict_map(
+        table.clone(),
+        name("service-ips"),
+        [
+            Datatype::Ipv4Addr.into(),
+            Datatype::InetProto.into(),
+            Datatype::InetService.into(),
+        ],
+    );
+    let key = concat([ip_daddr(), l4proto(), th_dport()]);
+    let chain = Chain::new(table.clone(), name("services"))
+        .with_rules([Rule::new(table.family, [key.vmap(&set)])]);
+    let objects = vec![
+        Table::new(table.clone()).into(),
+        set.clone().into(),
+        chain.into(),
+    ];
+    (set, objects)
+}
+
+/// As many elements of the verdict map.
+pub fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
+    (0..u32::try_from(count).unwrap())
+        .map(|n| {
+            let addr = Ipv4Addr::from(10 << 24 | n);
+            let element = set.element(&[addr.into(), 6_u8.into(), 80_u16.into()]);
+            element
+                .unwrap()
+                .with_verdict(Verdict::Accept)
+                .unwrap()
+                .into()
+        })
+        .collect()
+}
+
+/// The element of a service that goes to a chain.
+pub fn goto(set: &Set, chain: &str) -> Object {
+    let addr = Ipv4Addr::new(10, 96, 0, 1);
+    let element = set.element(&[addr.into(), 6_u8.into(), 80_u16.into()]);
+    element
+        .unwrap()
+        .with_verdict(Verdict::Goto(name(chain)))
+        .unwrap()
+        .into()
+}
+
+/// The same key with another verdict.
+pub fn dropped(object: &Object) -> Object {
+    match object {
+        Object::Element(element) => element.clone().with_verdict(Verdict::Drop).unwrap().into(),
+        other => panic!("{other:?} is no element"),
+    }
+}
+
+/// A chain that others can jump to.
+pub fn empty_chain(table: &TableId, text: &str) -> Object {
+    Chain::new(table.clone(), name(text)).into()
+}
+
+/// Two sets of addresses, with their table.
+pub fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
+    let set = |text| Set::set(table.clone(), name(text), [Datatype::Ipv4Addr.into()]);
+    let sets = [set("left"), set("right")];
+    let [left, right] = sets.clone();
+    (
+        sets,
+        vec![Table::new(table.clone()).into(), left.into(), right.into()],
+    )
+}
+
+/// The same addresses as elements of each of the sets.
+pub fn hops(sets: &[Set; 2], count: u32) -> [Vec<Object>; 2] {
+    sets.each_ref().map(|set| {
+        (0..count)
+            .map(|n| {
+                set.element(&[Ipv4Addr::from(10 << 24 | n).into()])
+                    .unwrap()
+                    .into()
+            })
+            .collect()
+    })
+}

@@ -1,0 +1,122 @@
+//! A small firewall: written as values, committed, read back and changed.
+//!
+//! Run it as root with `cargo run -p vipline-nftables --example firewall`.
+//! It makes a network namespace of its own and changes nothing outside of it.
+#![allow(clippy::print_stdout, reason = "it shows what happens")]
+
+use std::error::Error;
+
+use ipnet::IpNet;
+use testkit::netns::Netns;
+use vipline_nftables::expr::CtState;
+use vipline_nftables::selector::{ct_state, iifname, ip_saddr, tcp_dport};
+use vipline_nftables::statement::{accept, counter, drop, log};
+use vipline_nftables::{
+    BaseChain, Chain, ChainKind, Client, Datatype, Family, Hook, Name, Object, Policy, Rule, Set,
+    SetFlags, Table, TableId, Transaction,
+};
+use vipline_reconcile::{Edit, diff};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Result<()> {
+    Netns::new()?.run(run)
+}
+
+fn run() -> Result<()> {
+    let mut client = Client::open()?;
+    let firewall = Firewall::new()?;
+
+    // The difference to what the kernel has is what has to be done: all of it, the first time.
+    let installed = client.dump(&[firewall.table.clone()])?;
+    let wanted = firewall.objects()?;
+    let transaction = Transaction::from_edits(&diff(installed.into_objects(), &wanted));
+    println!("# What is committed, all or nothing:\n\n{transaction}");
+    client.commit(&transaction)?;
+
+    let installed = client.dump(&[firewall.table.clone()])?;
+    println!("# What the kernel has now:\n\n{installed}");
+    assert!(
+        diff(installed.into_objects(), &wanted).is_empty(),
+        "the kernel has what was wanted"
+    );
+
+    // Later changes name what changes, whatever else there is.
+    let https = firewall.ports.element(&[443_u16.into()])?;
+    let transaction = Transaction::from_edits(&[Edit::Add(https.into())]);
+    println!("# One port more:\n\n{transaction}");
+    client.commit(&transaction)?;
+
+    // A refusal names what was refused, and nothing of the transaction is done.
+    let telnet = firewall.ports.element(&[23_u16.into()])?;
+    let refused = client.commit(&Transaction::from_edits(&[Edit::Remove(telnet.into())]));
+    if let Err(error) = refused {
+        println!("# What is not there cannot be removed:\n\n{error}");
+    }
+    Ok(())
+}
+
+/// The table and the sets, which rules and elements refer to.
+struct Firewall {
+    table: TableId,
+    /// The TCP ports that are open.
+    ports: Set,
+    /// The networks nobody is let in from.
+    blocked: Set,
+}
+
+impl Firewall {
+    fn new() -> Result<Self> {
+        let table = TableId::new(Family::Inet, Name::new("firewall")?);
+        let ports = Set::set(
+            table.clone(),
+            Name::new("open-ports")?,
+            [Datatype::InetService.into()],
+        );
+        let blocked = Set::set(
+            table.clone(),
+            Name::new("blocked")?,
+            [Datatype::Ipv4Addr.into()],
+        );
+        Ok(Self {
+            table,
+            ports,
+            blocked: blocked.with_flags(SetFlags::INTERVAL),
+        })
+    }
+
+    /// Everything the firewall consists of; the order does not matter.
+    fn objects(&self) -> Result<Vec<Object>> {
+        let mut objects: Vec<Object> = vec![
+            Table::new(self.table.clone()).into(),
+            self.ports.clone().into(),
+            self.blocked.clone().into(),
+            self.input()?.into(),
+        ];
+        for port in [22_u16, 80] {
+            objects.push(self.ports.element(&[port.into()])?.into());
+        }
+        for network in ["192.0.2.0/24", "198.51.100.64/26"] {
+            let network: IpNet = network.parse()?;
+            objects.push(self.blocked.element(&[network.into()])?.into());
+        }
+        Ok(objects)
+    }
+
+    /// What packets to this machine go through.
+    fn input(&self) -> Result<Chain> {
+        let rule = |statements: Vec<_>| Rule::new(Family::Inet, statements);
+        let input = BaseChain::new(ChainKind::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+        let chain = Chain::new(self.table.clone(), Name::new("input")?);
+        Ok(chain.with_base(input).with_rules([
+            rule(vec![iifname().is("lo"), accept()]),
+            rule(vec![
+                ct_state().is(CtState::ESTABLISHED | CtState::RELATED),
+                accept(),
+            ]),
+            rule(vec![ip_saddr().in_set(&self.blocked), counter(), drop()]),
+            rule(vec![tcp_dport().in_set(&self.ports), accept()]),
+            rule(vec![log(&Name::new("refused: ")?), counter()]),
+        ]))
+    }
+}
