@@ -259,3 +259,46 @@ fn refused(batch: &Batch<'_>, first: u32, refusals: Vec<Refusal>, more: usize) -
         .collect();
     Error::Refused { refused, more }
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::message::Answer;
+    use vipline_reconcile::Edit;
+
+    use super::*;
+    use crate::{Name, Table};
+
+    const FIRST: u32 = 7;
+
+    /// What a commit says that adds a table, when the kernel refuses a message.
+    fn told(seq: u32, errno: Errno) -> Error {
+        let table = TableId::new(Family::Ip, Name::new("filter").unwrap());
+        let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
+        let batch = transaction.encode(FIRST, None);
+        let refusal = Refusal::new(seq, errno, Answer::default());
+        refused(&batch, FIRST, vec![refusal], 0)
+    }
+
+    #[test]
+    fn the_refusal_of_a_whole_batch_tells_what_the_kernel_or_the_program_lacks() {
+        assert!(matches!(told(FIRST, Errno::PERM), Error::Denied));
+        let unsupported = told(FIRST, Errno::OPNOTSUPP);
+        assert!(unsupported.to_string().contains("CONFIG_NF_TABLES"));
+        assert_eq!(
+            told(FIRST, Errno::RESTART).to_string(),
+            "commit transaction: interrupted system call should be restarted"
+        );
+    }
+
+    #[test]
+    fn the_refusal_of_one_message_names_its_operation_whatever_the_errno() {
+        assert_eq!(
+            told(FIRST + 1, Errno::PERM).to_string(),
+            "add table ip filter: operation not permitted"
+        );
+        assert_eq!(
+            told(FIRST + 1, Errno::OPNOTSUPP).to_string(),
+            "add table ip filter: operation not supported"
+        );
+    }
+}
