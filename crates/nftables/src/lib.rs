@@ -23,6 +23,10 @@ pub mod selector;
 
 pub mod statement;
 
+mod comparison;
+
+mod lower;
+
 pub mod expr;
 
 mod rule;
@@ -35,11 +39,15 @@ mod literal;
 
 mod text;
 
+mod display;
+
 mod userdata;
 
 pub mod wire;
 
 mod transaction;
+
+mod batch;
 
 mod operation;
 
@@ -51,6 +59,7 @@ mod client;
 
 mod error;
 
+pub use batch::Batch;
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
 pub use client::{Client, Generation};
@@ -66,6 +75,6 @@ pub use ruleset::{Assembler, Objects, Ruleset};
 pub use selector::Selector;
 pub use set::{DataKind, Field, Schema, Set, SetFlags};
 pub use statement::Statement;
-pub use transaction::{Batch, Transaction};
+pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use crate::display::Span;
 use crate::header::Layer;
 use crate::operation::ElementText;
 use crate::ruleset::Content;
 use crate::selector::Term;
-use crate::text::Span;
+
 use crate::transaction::Step;
 use crate::{
     Chain, DataKind, Element, Field, Object, Ruleset, Schema, SetFlags, Table, TableId, Transaction,
@@ -233,7 +234,7 @@ impl Content {
             writeln!(f, "\t{comment}")?;
         }
         for (name, (set, elements)) in &self.sets {
-            let Some(set) = set.as_ref().or(elements.first().map(Element::set)) else {
+            let Some(set) = set.as_ref().or_else(|| elements.first().map(Element::set)) else {
                 continue;
             };
             writeln!(f, "\t{} {name} {{", set.noun())?;

@@ -135,6 +135,10 @@ struct Shared {
 
 impl Set {
     /// Returns a set.
+    #[allow(
+        clippy::self_named_constructors,
+        reason = "beside a map and a verdict map"
+    )]
     pub fn set(table: TableId, name: Name, key: impl Into<Vec<Field>>) -> Self {
         Self::plain(table, name, key.into(), DataKind::None)
     }
@@ -270,7 +274,10 @@ impl Set {
 
     /// Returns the size the kernel takes: a dynamic set has one even if none is given.
     fn effective_size(&self) -> Option<u32> {
-        self.size.or(self.is_dynamic().then_some(u16::MAX.into()))
+        match self.size {
+            None if self.is_dynamic() => Some(u16::MAX.into()),
+            size => size,
+        }
     }
 }
 
@@ -385,7 +392,10 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
     }
     let fields = types.into_iter().enumerate().map(|(at, datatype)| Field {
         datatype,
-        bytes: lens.get(at).map_or(datatype.bytes(), |bytes| of(*bytes)),
+        bytes: match lens.get(at) {
+            Some(bytes) => of(*bytes),
+            None => datatype.bytes(),
+        },
         selector: None,
     });
     fields.collect()

@@ -4,16 +4,13 @@
 //! so that rules which somebody else wrote read well, too.
 
 use std::fmt;
-use std::time::Duration;
 
-use crate::expr::{
-    CmpOp, Direction, Expr, FibFlags, FibResult, MetaKey, NumgenMode, PayloadBase, Register, SetRef,
-};
+use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
 use crate::header::{HeaderField, WITH_PORTS};
 use crate::literal::{Literal, is_bitmask};
-use crate::selector::{Selector, Term, zip};
+use crate::selector::{Selector, Term};
 use crate::set::split;
-use crate::{Bytes, Data, DataKind, Datatype, Element, Family, Field, Rule};
+use crate::{Bytes, Datatype, Family, Field};
 
 /// How many words registers have.
 const WORDS: usize = 16;
@@ -56,7 +53,7 @@ enum PartKind {
 }
 
 impl Listing {
-    fn new(family: Option<Family>) -> Self {
+    pub(crate) fn new(family: Option<Family>) -> Self {
         Self {
             family,
             words: [const { None }; WORDS],
@@ -344,7 +341,7 @@ impl Listing {
         }
     }
 
-    fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let mut text: Vec<String> = Vec::new();
         let mut parts = self.parts.into_iter().peekable();
         while let Some(part) = parts.next() {
@@ -416,7 +413,7 @@ fn operand(selector: &Selector, datatype: Datatype, turned: bool) -> String {
 }
 
 /// Returns how many bits come first in a mask, if no others are set.
-fn prefix_len(mask: &[u8]) -> Option<u32> {
+pub(crate) fn prefix_len(mask: &[u8]) -> Option<u32> {
     let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
     let mut left = ones;
     for byte in mask {
@@ -435,269 +432,4 @@ fn port_name(selector: &Selector) -> Option<&'static str> {
         Term::Header(field) if field.protocol == "th" => Some(field.name),
         _ => None,
     }
-}
-
-impl fmt::Display for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Term::Header(field) => write!(f, "{} {}", field.protocol, field.name),
-            Term::Payload { base, offset, len } => {
-                let base = match base {
-                    PayloadBase::Link => "ll",
-                    PayloadBase::Network => "nh",
-                    PayloadBase::Transport => "th",
-                    PayloadBase::Other(_) => "ih",
-                };
-                write!(
-                    f,
-                    "@{base},{},{}",
-                    u64::from(*offset) * 8,
-                    u64::from(*len) * 8
-                )
-            }
-            Term::Meta(key) => match key.as_str() {
-                Some(text) => f.write_str(text),
-                None => write!(f, "/* meta key {} */", key.number()),
-            },
-            Term::Ct(key, direction) => {
-                f.write_str(match direction {
-                    None => "ct ",
-                    Some(Direction::Original) => "ct original ",
-                    Some(Direction::Reply) => "ct reply ",
-                })?;
-                match key.as_str() {
-                    Some(text) => f.write_str(text),
-                    None => write!(f, "/* key {} */", key.number()),
-                }
-            }
-            Term::Fib(flags, result) => fmt_fib(f, *flags, *result),
-            Term::Numgen {
-                mode,
-                modulus,
-                offset,
-            } => {
-                let mode = match mode {
-                    NumgenMode::Incremental => "inc",
-                    NumgenMode::Random => "random",
-                };
-                write!(f, "numgen {mode} mod {modulus}")?;
-                fmt_offset(f, *offset)
-            }
-            Term::Jenkins {
-                of,
-                modulus,
-                seed,
-                offset,
-            } => {
-                write!(f, "jhash {of} mod {modulus}")?;
-                if let Some(seed) = seed {
-                    write!(f, " seed {seed:#x}")?;
-                }
-                fmt_offset(f, *offset)
-            }
-            Term::Symmetric { modulus, offset } => {
-                write!(f, "symhash mod {modulus}")?;
-                fmt_offset(f, *offset)
-            }
-            Term::Bits { of, mask, xor } => fmt_bits(f, of, mask, xor),
-            Term::Map { of, set, .. } => write!(f, "{of} map {set}"),
-            Term::Concat(parts) => {
-                for (at, part) in parts.iter().enumerate() {
-                    let dot = if at == 0 { "" } else { " . " };
-                    write!(f, "{dot}{part}")?;
-                }
-                Ok(())
-            }
-            Term::Constant(bytes) => write!(f, "{}", Literal::new(Datatype::Integer, bytes, false)),
-            Term::Unknown => f.write_str("/* unknown */"),
-        }
-    }
-}
-
-fn fmt_offset(f: &mut fmt::Formatter<'_>, offset: u32) -> fmt::Result {
-    if offset == 0 {
-        Ok(())
-    } else {
-        write!(f, " offset {offset}")
-    }
-}
-
-fn fmt_fib(f: &mut fmt::Formatter<'_>, flags: FibFlags, result: FibResult) -> fmt::Result {
-    let words = [
-        (FibFlags::SADDR, "saddr"),
-        (FibFlags::DADDR, "daddr"),
-        (FibFlags::MARK, "mark"),
-        (FibFlags::IIF, "iif"),
-        (FibFlags::OIF, "oif"),
-    ];
-    let words: Vec<&str> = words
-        .iter()
-        .filter(|(flag, _)| flags.contains(*flag))
-        .map(|(_, word)| *word)
-        .collect();
-    let result = match result {
-        FibResult::Oif => "oif",
-        FibResult::Oifname => "oifname",
-        FibResult::AddrType => "type",
-    };
-    write!(f, "fib {} {result}", words.join(" . "))
-}
-
-/// Writes changed bits with as few operators as give the same expression.
-fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Selector, mask: &[u8], xor: &[u8]) -> fmt::Result {
-    let datatype = of.datatype();
-    let text = |bytes: &[u8]| {
-        let literal = Literal::new(datatype, bytes, false);
-        if is_bitmask(datatype) {
-            literal.to_string().replace(',', " | ")
-        } else {
-            literal.to_string()
-        }
-    };
-    let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-    let all = mask.iter().all(|byte| *byte == 0xff);
-    let common = zip(mask, xor, |a, b| a & b);
-    let outside = zip(mask, xor, |a, b| !a ^ b);
-    match () {
-        () if none(xor) => write!(f, "{of} & {}", text(mask)),
-        () if all => write!(f, "{of} ^ {}", text(xor)),
-        () if none(&outside) => write!(f, "{of} | {}", text(xor)),
-        () if none(&common) => write!(f, "{of} & {} | {}", text(mask), text(xor)),
-        () => write!(f, "{of} & {} ^ {}", text(mask), text(xor)),
-    }
-}
-
-impl fmt::Display for SetRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Named(name) => write!(f, "@{name}"),
-            Self::Anonymous(anonymous) => {
-                let mut elements: Vec<String> =
-                    anonymous.elements.iter().map(ToString::to_string).collect();
-                if elements.len() > 1 {
-                    elements.dedup();
-                }
-                write!(f, "{{ {} }}", elements.join(", "))
-            }
-        }
-    }
-}
-
-impl Rule {
-    /// Returns the text of the rule in a table of a family.
-    pub(crate) fn text(&self, family: Option<Family>) -> String {
-        let mut listing = Listing::new(family);
-        for expr in &self.exprs {
-            expr.list(&mut listing);
-        }
-        let mut text = listing.finish();
-        if let Some(comment) = &self.comment {
-            text += &format!(" {comment}");
-        }
-        text
-    }
-}
-
-impl fmt::Display for Rule {
-    /// Writes the rule as nft does.
-    ///
-    /// What depends on the family of the table is guessed: the text of a
-    /// chain, a transaction or a ruleset knows it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(None))
-    }
-}
-
-/// A span of time, as nft writes it.
-pub(crate) struct Span(pub(crate) Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        for (unit, text) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
-            let count = match unit {
-                86_400 => seconds / unit,
-                3_600 => seconds % 86_400 / unit,
-                60 => seconds % 3_600 / unit,
-                _ => seconds % 60,
-            };
-            if count != 0 {
-                write!(f, "{count}{text}")?;
-            }
-        }
-        let milliseconds = self.0.subsec_millis();
-        if milliseconds != 0 || seconds == 0 {
-            write!(f, "{milliseconds}ms")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Element {
-    /// Writes the element as nft does: `10.0.0.1 . tcp . 80 : goto c`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_key(f)?;
-        if let Some(timeout) = self.timeout() {
-            write!(f, " timeout {}", Span(timeout))?;
-        }
-        if let Some(comment) = self.comment() {
-            write!(f, " {comment}")?;
-        }
-        match (self.data(), &self.set().data) {
-            (Some(Data::Verdict(verdict)), _) => write!(f, " : {verdict}"),
-            (Some(Data::Value(bytes)), DataKind::Fields(fields)) => {
-                f.write_str(" : ")?;
-                fmt_fields(f, fields, bytes, None, false)
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Element {
-    /// Writes the key alone, which names the element.
-    pub(crate) fn fmt_key(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_catch_all() {
-            return f.write_str("*");
-        }
-        let turned = self.set().has_intervals();
-        fmt_fields(f, &self.set().key, self.key_bytes(), self.key_end(), turned)
-    }
-}
-
-/// Writes the fields of a key or data, as intervals if there is an end.
-fn fmt_fields(
-    f: &mut fmt::Formatter<'_>,
-    fields: &[Field],
-    first: &[u8],
-    last: Option<&[u8]>,
-    turned: bool,
-) -> fmt::Result {
-    let last = last.unwrap_or(first);
-    for (at, ((field, first), (_, last))) in
-        split(fields, first).zip(split(fields, last)).enumerate()
-    {
-        if at != 0 {
-            f.write_str(" . ")?;
-        }
-        write!(f, "{}", Literal::new(field.datatype, first, turned))?;
-        if first == last {
-            continue;
-        }
-        let is_addr = matches!(field.datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr);
-        let same = zip(first, last, |a, b| !(a ^ b));
-        let host = zip(first, last, |a, b| a & (a ^ b));
-        let full = zip(last, &same, |b, s| b | s);
-        match prefix_len(&same) {
-            Some(len)
-                if is_addr
-                    && host.iter().all(|byte| *byte == 0)
-                    && full.iter().all(|byte| *byte == 0xff) =>
-            {
-                write!(f, "/{len}")?;
-            }
-            _ => write!(f, "-{}", Literal::new(field.datatype, last, turned))?,
-        }
-    }
-    Ok(())
 }

@@ -60,7 +60,7 @@ impl Verdict {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_be32(out, NFTA_VERDICT_CODE, self.code().cast_unsigned());
+        put_be32(out, NFTA_VERDICT_CODE, self.code() as u32);
         if let Some(chain) = self.chain() {
             put_str(out, NFTA_VERDICT_CHAIN, chain.as_str());
         }
@@ -71,7 +71,7 @@ impl Verdict {
         for attr in attr.attrs() {
             let attr = attr?;
             match attr.kind {
-                NFTA_VERDICT_CODE => code = Some(attr.be32()?.cast_signed()),
+                NFTA_VERDICT_CODE => code = Some(attr.be32()? as i32),
                 NFTA_VERDICT_CHAIN => {
                     chain = Some(Name::new(attr.str()?).map_err(|_| attr.error("chain name"))?);
                 }

@@ -6,7 +6,8 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
 use super::{Expr, Expression, List, Register, SetRef, name};
-use crate::text::{Listing, Span};
+use crate::display::Span;
+use crate::text::Listing;
 
 // enum nft_dynset_attributes
 const NFTA_DYNSET_SET_NAME: u16 = 1;

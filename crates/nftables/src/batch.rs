@@ -1,0 +1,369 @@
+//! Batches: transactions as bytes.
+
+use vipline_netlink::attr::{Attrs, nest, put_be32, put_str};
+use vipline_netlink::message::{ACK, APPEND, CREATE, REQUEST, begin, end};
+
+use crate::element::{
+    self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
+    NFTA_SET_ELEM_LIST_TABLE,
+};
+use crate::expr::{Anonymous, SetRef};
+use crate::operation::{Action, Operation, Subject};
+use crate::transaction::Step;
+use crate::wire::{self, Kind, SUBSYSTEM};
+use crate::{Chain, Element, Object, Rule, SetFlags, TableId, Transaction};
+
+/// `NFNL_MSG_BATCH_BEGIN` of `linux/netfilter/nfnetlink.h`.
+const BATCH_BEGIN: u16 = 0x10;
+/// `NFNL_MSG_BATCH_END`
+const BATCH_END: u16 = 0x11;
+/// `NFNL_BATCH_GENID`
+const BATCH_GENERATION: u16 = 1;
+/// Where a list of elements is cut: its length has to fit 16 bits.
+const LIST_LIMIT: usize = 48 << 10;
+/// What an element takes at most that is not opaque: see [`LIST_LIMIT`].
+const USUAL_ELEMENT: usize = 112;
+
+/// A transaction as bytes, and what each message of it is about.
+#[derive(Debug)]
+pub struct Batch<'t> {
+    transaction: &'t Transaction,
+    bytes: Vec<u8>,
+    sequence: u32,
+    messages: Vec<Message>,
+}
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    /// Where it starts.
+    start: usize,
+    /// The step it belongs to; none for the first and the last message.
+    step: Option<u32>,
+    /// The first element in it, and how many there are.
+    elements: (u32, u32),
+}
+
+impl<'t> Batch<'t> {
+    /// Encodes a transaction: see [`Transaction::encode`].
+    pub(crate) fn new(
+        transaction: &'t Transaction,
+        sequence: u32,
+        generation: Option<u32>,
+    ) -> Self {
+        let elements: usize = transaction
+            .steps
+            .iter()
+            .map(|step| step.elements().len())
+            .sum();
+        let mut encoder = Encoder {
+            out: Vec::with_capacity(elements * USUAL_ELEMENT + (transaction.steps.len() + 2) * 64),
+            sequence,
+            messages: Vec::with_capacity(transaction.steps.len() + 2),
+            next_set_id: 1,
+            scratch: Vec::new(),
+        };
+        encoder.bracket(BATCH_BEGIN, generation);
+        for (step, place) in transaction.steps.iter().zip(0..) {
+            encoder.step(step, place);
+        }
+        let last = encoder.messages.last().map_or(0, |message| message.start);
+        encoder.acknowledge(last);
+        encoder.bracket(BATCH_END, None);
+        Self {
+            transaction,
+            bytes: encoder.out,
+            sequence,
+            messages: encoder.messages,
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Returns the messages, the first one and the last one being those of the
+    /// batch.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the operation that the message with this number is about.
+    ///
+    /// With the offset of the extended acknowledgement, the number of bytes
+    /// from the start of the message to what is wrong, one of many elements
+    /// is found.
+    pub fn operation(&self, sequence: u32, offset: Option<u32>) -> Option<Operation> {
+        let place = usize::try_from(sequence.wrapping_sub(self.sequence)).ok()?;
+        let message = self.messages.get(place)?;
+        let Some(step) = message.step else {
+            let (action, subject) = (Action::Commit, Subject::Transaction);
+            return Some(Operation { action, subject });
+        };
+        let step = self.transaction.steps.get(usize::try_from(step).ok()?)?;
+        let object = |object: Object| Subject::Object(Box::new(object));
+        let (action, subject) = match step {
+            Step::AddTable(table) => (Action::Add, object(table.clone().into())),
+            Step::DeleteTable(table) => (Action::Delete, object(table.clone().into())),
+            Step::AddSet(set) => (Action::Add, object(set.clone().into())),
+            Step::DeleteSet(set) => (Action::Delete, object(set.clone().into())),
+            Step::AddChain(chain) => (Action::Add, object(chain.clone().into())),
+            Step::FlushChain(chain) => (Action::Flush, object(chain.clone().into())),
+            Step::DeleteChain(chain) => (Action::Delete, object(chain.clone().into())),
+            Step::AddRule(chain, at) => {
+                let rule = chain.rules.get(*at)?.clone();
+                (
+                    Action::Add,
+                    Subject::Rule(Box::new(chain.clone()), Box::new(rule)),
+                )
+            }
+            Step::AddElements(all) => (Action::Add, self.elements(message, all, offset)?),
+            Step::DeleteElements(all) => (Action::Delete, self.elements(message, all, offset)?),
+        };
+        Some(Operation { action, subject })
+    }
+
+    /// Returns the element at an offset, or all elements of the message.
+    fn elements(&self, message: &Message, all: &[Element], offset: Option<u32>) -> Option<Subject> {
+        let (first, count) = message.elements;
+        let (first, count) = (usize::try_from(first).ok()?, usize::try_from(count).ok()?);
+        let elements = all.get(first..first + count)?;
+        let found = offset.and_then(|offset| self.element_at(message, elements, offset));
+        if let Some(element) = found.or_else(|| elements.first().filter(|_| count == 1)) {
+            return Some(Subject::Object(Box::new(element.clone().into())));
+        }
+        Some(Subject::Elements {
+            first: Box::new(elements.first()?.clone()),
+            last: Box::new(elements.last()?.clone()),
+            count,
+        })
+    }
+
+    /// Finds the element whose bytes are at an offset.
+    fn element_at<'a>(
+        &self,
+        message: &Message,
+        elements: &'a [Element],
+        offset: u32,
+    ) -> Option<&'a Element> {
+        /// The lengths of `struct nlmsghdr`, `struct nfgenmsg` and `struct nlattr`.
+        const HEADERS: usize = 16 + 4;
+        const ATTR: usize = 4;
+        let offset = usize::try_from(offset).ok()?;
+        let payload = self.bytes.get(message.start + HEADERS..)?;
+        let mut at = HEADERS;
+        for attr in Attrs::new(payload) {
+            let attr = attr.ok()?;
+            at += ATTR;
+            if attr.kind != NFTA_SET_ELEM_LIST_ELEMENTS {
+                at += attr.value.len().next_multiple_of(4);
+                continue;
+            }
+            let mut ends = attr.attrs().map_while(Result::ok).map(|member| {
+                at += ATTR + member.value.len().next_multiple_of(4);
+                at
+            });
+            let members = elements
+                .iter()
+                .flat_map(|element| std::iter::repeat_n(element, element::members(element)));
+            return members
+                .zip(&mut ends)
+                .find(|(_, end)| offset < *end)
+                .map(|(found, _)| found);
+        }
+        None
+    }
+}
+
+/// Appends messages.
+struct Encoder {
+    out: Vec<u8>,
+    sequence: u32,
+    messages: Vec<Message>,
+    next_set_id: u32,
+    scratch: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends one message.
+    fn message(
+        &mut self,
+        ty: u16,
+        flags: u16,
+        about: (Option<u32>, (u32, u32)),
+        body: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>),
+    ) {
+        let seq = self
+            .sequence
+            .wrapping_add(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
+        let (step, elements) = about;
+        self.messages.push(Message {
+            start: self.out.len(),
+            step,
+            elements,
+        });
+        let start = begin(&mut self.out, ty, REQUEST | flags, seq);
+        body(&mut self.out, &mut self.scratch);
+        end(&mut self.out, start);
+    }
+
+    /// Appends the first or the last message of the batch.
+    fn bracket(&mut self, ty: u16, generation: Option<u32>) {
+        self.message(ty, 0, (None, (0, 0)), |out, _| {
+            wire::put_header(out, 0, SUBSYSTEM.into());
+            if let Some(generation) = generation {
+                put_be32(out, BATCH_GENERATION, generation);
+            }
+        });
+    }
+
+    /// Asks for an acknowledgement of the message that starts here.
+    fn acknowledge(&mut self, start: usize) {
+        // The flags follow length and type in `struct nlmsghdr`.
+        if let Some([low, high]) = self.out.get_mut(start + 6..start + 8) {
+            let flags = u16::from_ne_bytes([*low, *high]) | ACK;
+            [*low, *high] = flags.to_ne_bytes();
+        }
+    }
+
+    fn simple(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        step: u32,
+        table: &TableId,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.message(
+            kind.message_type(),
+            flags,
+            (Some(step), (0, 0)),
+            |out, _| {
+                wire::put_header(out, table.family.number(), 0);
+                body(out);
+            },
+        );
+    }
+
+    fn step(&mut self, step: &Step, at: u32) {
+        match step {
+            Step::AddTable(table) => self.simple(Kind::NewTable, CREATE, at, &table.id, |out| {
+                wire::put_table(out, table);
+            }),
+            Step::DeleteTable(table) => self.simple(Kind::DelTable, 0, at, &table.id, |out| {
+                wire::put_table_name(out, &table.id);
+            }),
+            Step::AddSet(set) => {
+                let id = self.set_id();
+                self.simple(Kind::NewSet, CREATE, at, &set.table, |out| {
+                    wire::put_set(out, &set.table, set, id, set.size);
+                });
+            }
+            Step::DeleteSet(set) => self.simple(Kind::DelSet, 0, at, &set.table, |out| {
+                wire::put_set_name(out, &set.table, &set.name);
+            }),
+            Step::AddChain(chain) => self.simple(Kind::NewChain, CREATE, at, &chain.table, |out| {
+                wire::put_chain(out, chain);
+            }),
+            Step::FlushChain(chain) => self.simple(Kind::DelRule, 0, at, &chain.table, |out| {
+                wire::put_rules_of(out, chain);
+            }),
+            Step::DeleteChain(chain) => self.simple(Kind::DelChain, 0, at, &chain.table, |out| {
+                wire::put_chain_name(out, chain);
+            }),
+            Step::AddRule(chain, place) => {
+                if let Some(rule) = chain.rules.get(*place) {
+                    self.rule(chain, rule, at);
+                }
+            }
+            Step::AddElements(elements) => {
+                self.elements(Kind::NewSetElem, CREATE, elements, None, None, at);
+            }
+            Step::DeleteElements(elements) => {
+                self.elements(Kind::DelSetElem, 0, elements, None, None, at);
+            }
+        }
+    }
+
+    fn set_id(&mut self) -> u32 {
+        let id = self.next_set_id;
+        self.next_set_id += 1;
+        id
+    }
+
+    /// Appends a rule, after the sets that belong to it.
+    fn rule(&mut self, chain: &Chain, rule: &Rule, at: u32) {
+        let mut ids = Vec::new();
+        for set in rule.sets() {
+            if let SetRef::Anonymous(anonymous) = set {
+                ids.push(self.anonymous(&chain.table, anonymous, at));
+            }
+        }
+        self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
+            wire::put_rule(out, chain, rule, &ids);
+        });
+    }
+
+    fn anonymous(&mut self, table: &TableId, anonymous: &Anonymous, at: u32) -> u32 {
+        let id = self.set_id();
+        let Anonymous { set, elements } = anonymous;
+        let members: usize = elements.iter().map(element::members).sum();
+        let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
+        let size = size.and_then(|size| u32::try_from(size).ok());
+        self.simple(Kind::NewSet, CREATE, at, table, |out| {
+            wire::put_set(out, table, set, id, size);
+        });
+        self.elements(
+            Kind::NewSetElem,
+            CREATE,
+            elements,
+            Some(table),
+            Some(id),
+            at,
+        );
+        id
+    }
+
+    /// Appends elements of one set, as few messages as lengths of 16 bits allow.
+    fn elements(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        elements: &[Element],
+        table: Option<&TableId>,
+        set_id: Option<u32>,
+        at: u32,
+    ) {
+        let mut done = 0;
+        while let Some(first) = elements.get(done) {
+            let table = table.unwrap_or(&first.set().table);
+            let start = done;
+            let rest = elements.get(done..).unwrap_or(&[]);
+            self.message(
+                kind.message_type(),
+                flags,
+                (Some(at), (0, 0)),
+                |out, scratch| {
+                    wire::put_header(out, table.family.number(), 0);
+                    put_str(out, NFTA_SET_ELEM_LIST_TABLE, table.name.as_str());
+                    put_str(out, NFTA_SET_ELEM_LIST_SET, first.set().name.as_str());
+                    if let Some(id) = set_id {
+                        put_be32(out, NFTA_SET_ELEM_LIST_SET_ID, id);
+                    }
+                    nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
+                        let limit = out.len() + LIST_LIMIT;
+                        for element in rest {
+                            element::encode(out, element, scratch);
+                            done += 1;
+                            if out.len() > limit {
+                                break;
+                            }
+                        }
+                    });
+                },
+            );
+            if let Some(message) = self.messages.last_mut() {
+                let [start, count] = [start, done - start].map(|n| u32::try_from(n).unwrap_or(0));
+                message.elements = (start, count);
+            }
+        }
+    }
+}

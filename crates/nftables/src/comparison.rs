@@ -1,0 +1,227 @@
+//! Tests: what a rule compares and looks up.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::datatype::ByteOrder;
+use crate::expr::{Anonymous, Cmp, CmpOp, Lookup, Range, Register, SetRef};
+use crate::lower::Lower;
+use crate::selector::{Selector, Term};
+use crate::{
+    Bytes, Datatype, Element, Family, Field, InvalidElement, Name, Set, SetFlags, Statement,
+    TableId, Value,
+};
+
+impl Selector {
+    /// `ip daddr 10.0.0.1`, `ct state new`, `iifname "cni*"`, `tcp dport 1-5`
+    ///
+    /// A value has to be of the selector's size; one that is not is compared
+    /// as it is and leads to an error of the kernel or to no packet at all.
+    /// A state or a set of flags matches if any of its bits is set.
+    pub fn is(self, value: impl Into<Value>) -> Statement {
+        self.compare(CmpOp::Eq, &value.into())
+    }
+
+    /// `ip daddr != 10.0.0.0/8`
+    pub fn is_not(self, value: impl Into<Value>) -> Statement {
+        self.compare(CmpOp::Ne, &value.into())
+    }
+
+    /// `meta mark < 5`, `tcp dport >= 1024`
+    pub fn compares(self, op: CmpOp, value: impl Into<Value>) -> Statement {
+        self.compare(op, &value.into())
+    }
+
+    /// `ip daddr @set`
+    pub fn in_set(self, set: &Set) -> Statement {
+        self.lookup(set.into(), set.has_intervals(), None, false)
+    }
+
+    /// `ip daddr != @set`
+    pub fn not_in_set(self, set: &Set) -> Statement {
+        self.lookup(set.into(), set.has_intervals(), None, true)
+    }
+
+    /// `ip daddr . tcp dport vmap @map`
+    pub fn vmap(self, map: &Set) -> Statement {
+        self.lookup(
+            map.into(),
+            map.has_intervals(),
+            Some(Register::VERDICT),
+            false,
+        )
+    }
+
+    /// `meta l4proto { tcp, udp }`: a set that belongs to the rule.
+    ///
+    /// Each value of a concatenation is a list with one value a field.
+    /// Prefixes and ranges make it a set of intervals.
+    pub fn is_one_of<V: AsRef<[Value]>>(
+        self,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<Statement, InvalidElement> {
+        let values: Vec<V> = values.into_iter().collect();
+        let wide = |value: &Value| matches!(value, Value::Prefix(_) | Value::Range(_));
+        let intervals = values.iter().any(|value| value.as_ref().iter().any(wide));
+        let set = self.anonymous_set(intervals, &values)?;
+        Ok(self.lookup(set, intervals, None, false))
+    }
+
+    fn anonymous_set<V: AsRef<[Value]>>(
+        &self,
+        intervals: bool,
+        values: &[V],
+    ) -> Result<SetRef, InvalidElement> {
+        let pattern = |text| Name::new(text).expect("a constant that is a name");
+        // The table is that of the rule, which the transaction knows.
+        let table = TableId::new(Family::Inet, pattern("-"));
+        let fields: Vec<Field> = self.parts().iter().cloned().map(Field::from).collect();
+        let mut flags = SetFlags::ANONYMOUS | SetFlags::CONSTANT;
+        flags.set(SetFlags::INTERVAL, intervals);
+        let set = Set::set(table, pattern("__set%d"), fields).with_flags(flags);
+        let elements: Result<Vec<Element>, _> = values
+            .iter()
+            .map(|value| set.element(value.as_ref()))
+            .collect();
+        Ok(SetRef::Anonymous(Arc::new(Anonymous {
+            elements: elements?,
+            set,
+        })))
+    }
+
+    /// `meta mark set meta mark | 0x4000`
+    pub fn set(self, value: &Self) -> Statement {
+        let mut lower = Lower::default();
+        let source = lower.value(value);
+        lower.store(&self, source);
+        Statement::of(lower)
+    }
+
+    /// `meta mark set 0x4000`
+    pub fn set_to(self, value: impl Into<Value>) -> Statement {
+        let (first, _) = self.bytes_of(&value.into(), self.order());
+        self.set(&Self::constant(first))
+    }
+
+    fn lookup(
+        self,
+        set: SetRef,
+        intervals: bool,
+        destination: Option<Register>,
+        invert: bool,
+    ) -> Statement {
+        let mut lower = Lower {
+            intervals,
+            ..Lower::default()
+        };
+        let source = lower.value(&self);
+        if intervals && !matches!(self.0, Term::Concat(_)) {
+            lower.turn(0, &self);
+        }
+        lower.push(Lookup {
+            set,
+            source,
+            destination,
+            invert,
+        });
+        Statement::of(lower)
+    }
+
+    fn bytes_of(&self, value: &Value, order: ByteOrder) -> (Bytes, Bytes) {
+        let field = Field {
+            datatype: self.datatype(),
+            bytes: self.bytes(),
+            selector: None,
+        };
+        let (mut first, mut last) = (Bytes::new(), Bytes::new());
+        if !value.write(&field, order, &mut first, &mut last) {
+            first = match value {
+                Value::Addr(IpAddr::V4(addr)) => Bytes::from(addr.octets()),
+                Value::Addr(IpAddr::V6(addr)) => Bytes::from(addr.octets()),
+                Value::Prefix(IpNet::V4(net)) => Bytes::from(net.network().octets()),
+                Value::Prefix(IpNet::V6(net)) => Bytes::from(net.network().octets()),
+                Value::Bytes(bytes) | Value::Text(bytes) => bytes.clone(),
+                _ => Bytes::repeat(0xff, usize::from(field.bytes)),
+            };
+            last = first.clone();
+        }
+        (first, last)
+    }
+
+    fn compare(self, op: CmpOp, value: &Value) -> Statement {
+        let mut lower = Lower::default();
+        let source = Register::word(0);
+        match value {
+            Value::Prefix(net) if net.prefix_len() < net.max_prefix_len() => {
+                let len = usize::from(net.prefix_len());
+                let (first, _) = self.bytes_of(value, ByteOrder::Big);
+                let data = lower.load_prefix(&self, len, first);
+                lower.push(Cmp { source, op, data });
+            }
+            Value::Range(_) => {
+                lower.value(&self);
+                lower.turn(0, &self);
+                let (from, to) = self.bytes_of(value, ByteOrder::Big);
+                if op == CmpOp::Ne {
+                    lower.push(Range {
+                        source,
+                        invert: true,
+                        from,
+                        to,
+                    });
+                } else {
+                    lower.push(Cmp {
+                        source,
+                        op: CmpOp::Ge,
+                        data: from,
+                    });
+                    lower.push(Cmp {
+                        source,
+                        op: CmpOp::Le,
+                        data: to,
+                    });
+                }
+            }
+            Value::Text(text) if text.ends_with(b"*") => {
+                lower.value(&self);
+                let data = text.get(..text.len() - 1).unwrap_or(text).into();
+                lower.push(Cmp { source, op, data });
+            }
+            _ if op == CmpOp::Eq && self.is_bitmask() => {
+                let (mask, _) = self.bytes_of(value, self.order());
+                let none = Bytes::repeat(0, mask.len());
+                lower.value(&self.with_bits(mask, none.clone()));
+                lower.push(Cmp {
+                    source,
+                    op: CmpOp::Ne,
+                    data: none,
+                });
+            }
+            _ => {
+                lower.value(&self);
+                let ordered = !matches!(op, CmpOp::Eq | CmpOp::Ne);
+                if ordered {
+                    lower.turn(0, &self);
+                }
+                let order = if ordered {
+                    ByteOrder::Big
+                } else {
+                    self.order()
+                };
+                let (data, _) = self.bytes_of(value, order);
+                lower.push(Cmp { source, op, data });
+            }
+        }
+        Statement::of(lower)
+    }
+
+    fn is_bitmask(&self) -> bool {
+        let bits = matches!(
+            self.datatype(),
+            Datatype::CtState | Datatype::CtStatus | Datatype::TcpFlag
+        );
+        bits && !matches!(self.0, Term::Bits { .. })
+    }
+}

@@ -1,0 +1,293 @@
+//! From selectors to expressions: which register holds what.
+//!
+//! Registers are given out as nft 1.0.6 does: a concatenation gets the words
+//! it needs, any other value four.
+
+use crate::datatype::ByteOrder;
+use crate::expr::{
+    Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Ct, Expr, Fib, Hash, HashKind, Immediate,
+    Lookup, Meta, Numgen, Payload, PayloadAccess, PayloadBase, Register,
+};
+use crate::header::Layer;
+use crate::selector::{Selector, Term};
+use crate::statement::Protocols;
+use crate::{Bytes, Data, Datatype, Family};
+
+/// How many words nft gives a value that is no concatenation.
+pub(crate) const SINGLE: u8 = 4;
+
+/// Turns selectors into expressions and gives out registers.
+#[derive(Default)]
+pub(crate) struct Lower {
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) needs: Protocols,
+    /// The first word that nothing uses.
+    pub(crate) next: u8,
+    /// Whether numbers have to be in network order.
+    pub(crate) intervals: bool,
+}
+
+impl Lower {
+    pub(crate) fn push(&mut self, expr: impl Into<Expr>) {
+        self.exprs.push(expr.into());
+    }
+
+    /// Loads a value into words of its own, and returns the first one.
+    pub(crate) fn value(&mut self, selector: &Selector) -> Register {
+        let at = self.next;
+        self.next += match &selector.0 {
+            Term::Concat(_) => selector.words(),
+            Term::Map { of, .. } => of.words().max(SINGLE),
+            _ => SINGLE,
+        };
+        self.load(selector, at);
+        Register::word(at)
+    }
+
+    /// Loads a constant into words of its own, and returns the first one.
+    pub(crate) fn constant(&mut self, bytes: Bytes) -> Register {
+        self.value(&Selector::constant(bytes))
+    }
+
+    /// Loads a value into the words from `at` on.
+    pub(crate) fn load(&mut self, selector: &Selector, at: u8) {
+        self.needs = self.needs.with(selector.needs());
+        let destination = Register::word(at);
+        let access = Access::Load(destination);
+        match &selector.0 {
+            Term::Header(field) => {
+                self.load_payload(field.base, field.offset, field.bytes.into(), destination);
+            }
+            Term::Payload { base, offset, len } => {
+                self.load_payload(*base, *offset, *len, destination);
+            }
+            Term::Meta(key) => self.push(Meta { key: *key, access }),
+            Term::Ct(key, direction) => {
+                self.push(Ct {
+                    key: *key,
+                    direction: *direction,
+                    access,
+                });
+            }
+            Term::Fib(flags, result) => {
+                self.push(Fib {
+                    flags: *flags,
+                    result: *result,
+                    destination,
+                });
+            }
+            Term::Numgen { .. } | Term::Jenkins { .. } | Term::Symmetric { .. } => {
+                self.load_number(selector, destination);
+            }
+            Term::Bits { of, mask, xor } => {
+                self.load(of, at);
+                let op = BitwiseOp::MaskXor {
+                    mask: mask.clone(),
+                    xor: xor.clone(),
+                };
+                let (source, len) = (destination, of.bytes().into());
+                self.push(Bitwise {
+                    source,
+                    destination,
+                    len,
+                    op,
+                });
+            }
+            Term::Map { of, set, .. } => {
+                self.load(of, at);
+                let (set, source) = (set.clone(), destination);
+                self.push(Lookup {
+                    set,
+                    source,
+                    destination: Some(destination),
+                    invert: false,
+                });
+            }
+            Term::Concat(parts) => {
+                let mut at = at;
+                for part in parts {
+                    self.load(part, at);
+                    if self.intervals {
+                        self.turn_field(at, part);
+                    }
+                    at += part.words();
+                }
+            }
+            Term::Constant(bytes) => {
+                self.push(Immediate {
+                    destination,
+                    data: Data::Value(bytes.clone()),
+                });
+            }
+            Term::Unknown => {}
+        }
+    }
+
+    /// Loads a number that is made, not found.
+    fn load_number(&mut self, selector: &Selector, destination: Register) {
+        match &selector.0 {
+            Term::Numgen {
+                mode,
+                modulus,
+                offset,
+            } => {
+                let (mode, modulus, offset) = (*mode, *modulus, *offset);
+                self.push(Numgen {
+                    mode,
+                    modulus,
+                    offset,
+                    destination,
+                });
+            }
+            Term::Jenkins {
+                of,
+                modulus,
+                seed,
+                offset,
+            } => {
+                let before = self.next;
+                let source = self.value(of);
+                self.next = before;
+                let kind = HashKind::Jenkins {
+                    source,
+                    len: of.bytes().into(),
+                    seed: *seed,
+                };
+                let (modulus, offset) = (*modulus, *offset);
+                self.push(Hash {
+                    kind,
+                    modulus,
+                    offset,
+                    destination,
+                });
+            }
+            Term::Symmetric { modulus, offset } => {
+                let (modulus, offset) = (*modulus, *offset);
+                self.push(Hash {
+                    kind: HashKind::Symmetric,
+                    modulus,
+                    offset,
+                    destination,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn load_payload(&mut self, base: PayloadBase, offset: u32, len: u32, destination: Register) {
+        let access = PayloadAccess::Load(destination);
+        self.push(Payload {
+            base,
+            offset,
+            len,
+            access,
+        });
+    }
+
+    /// Loads what a prefix of `len` bits is compared with, and returns that.
+    pub(crate) fn load_prefix(&mut self, selector: &Selector, len: usize, first: Bytes) -> Bytes {
+        if let (Term::Header(field), 0, 1..) = (&selector.0, len % 8, len) {
+            self.needs = self.needs.with(selector.needs());
+            let bytes = u32::try_from(len / 8).unwrap_or(u32::MAX);
+            self.load_payload(field.base, field.offset, bytes, Register::word(0));
+            return first.get(..len / 8).unwrap_or(&first).into();
+        }
+        let mut mask = Bytes::repeat(0, first.len());
+        for (at, byte) in mask.as_mut_slice().iter_mut().enumerate() {
+            let ones = len.saturating_sub(at * 8).min(8);
+            *byte = !(0xff_u16 >> ones) as u8;
+        }
+        let none = Bytes::repeat(0, first.len());
+        self.value(&selector.clone().with_bits(mask, none));
+        first
+    }
+
+    /// Turns the number in the words from `at` on to network order.
+    pub(crate) fn turn(&mut self, at: u8, selector: &Selector) {
+        let bytes = selector.bytes();
+        if selector.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
+            self.push_turn(at, bytes.into(), bytes.into());
+        }
+    }
+
+    /// Turns one field of a concatenation to network order, as nft does.
+    fn turn_field(&mut self, at: u8, selector: &Selector) {
+        let bytes: u32 = selector.bytes().into();
+        let number = !matches!(selector.datatype(), Datatype::Ifname | Datatype::String);
+        let is_header = matches!(selector.0, Term::Header(_) | Term::Payload { .. });
+        let is_host = selector.order() == ByteOrder::Host
+            || selector.datatype() == Datatype::InetProto && !is_header;
+        if is_host && number {
+            self.push_turn(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
+        }
+    }
+
+    fn push_turn(&mut self, at: u8, len: u32, size: u32) {
+        let source = Register::word(at);
+        let op = ByteorderOp::ToNetwork;
+        self.push(Byteorder {
+            source,
+            destination: source,
+            op,
+            len,
+            size,
+        });
+    }
+
+    /// Sets a property from a register.
+    pub(crate) fn store(&mut self, selector: &Selector, source: Register) {
+        let access = Access::Store(source);
+        match &selector.0 {
+            Term::Meta(key) => self.push(Meta { key: *key, access }),
+            Term::Ct(key, direction) => {
+                self.push(Ct {
+                    key: *key,
+                    direction: *direction,
+                    access,
+                });
+            }
+            Term::Header(field) => {
+                self.needs = self.needs.with(selector.needs());
+                let ip = field.layer == Layer::Network(Family::Ip);
+                let access = PayloadAccess::Store {
+                    source,
+                    checksum: ip.into(),
+                    checksum_offset: if ip { 10 } else { 0 },
+                    checksum_flags: (field.name.ends_with("addr")).into(),
+                };
+                let (base, offset, len) = (field.base, field.offset, field.bytes.into());
+                self.push(Payload {
+                    base,
+                    offset,
+                    len,
+                    access,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Selector {
+    /// Returns the protocols that packets have to have.
+    fn needs(&self) -> Protocols {
+        match &self.0 {
+            Term::Header(field) => match field.layer {
+                Layer::Any => Protocols::default(),
+                Layer::Network(family) => Protocols {
+                    network: Some(family),
+                    transport: None,
+                },
+                Layer::Transport(proto) => Protocols {
+                    network: None,
+                    transport: Some(proto),
+                },
+            },
+            Term::Jenkins { of, .. } | Term::Bits { of, .. } | Term::Map { of, .. } => of.needs(),
+            Term::Concat(parts) => parts
+                .iter()
+                .fold(Protocols::default(), |known, part| known.with(part.needs())),
+            _ => Protocols::default(),
+        }
+    }
+}

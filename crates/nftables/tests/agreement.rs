@@ -1,0 +1,140 @@
+//! Our bytes, our text and nft agree: a rule is the same whoever loads it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+#[path = "agreement/rules.rs"]
+mod rules;
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use rules::{Case, Samples};
+use testkit::netns::Netns;
+use vipline_nftables::{Client, Family, Object, Ruleset, Transaction};
+use vipline_reconcile::{Edit, diff};
+
+const FAMILIES: [Family; 2] = [Family::Ip, Family::Ip6];
+
+/// Runs `nft` in a namespace; gives its output, or its words on failure.
+fn nft(netns: &Netns, args: &[&str], script: &str) -> Result<String, String> {
+    let output = netns.run(|| {
+        let mut child = Command::new("nft")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nft is installed");
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(script.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
+    });
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(format!("{:?}: {}", output.status, text(output.stderr)))
+    }
+}
+
+fn additions(objects: &[Object]) -> Transaction {
+    let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
+    Transaction::from_edits(&edits)
+}
+
+/// What the kernel holds after we gave it these objects.
+fn written_by_us(samples: &Samples, objects: &[Object]) -> (Ruleset, String) {
+    let netns = Netns::new().unwrap();
+    let mut client = netns.run(Client::open).unwrap();
+    client.commit(&additions(objects)).unwrap();
+    let ruleset = client.dump(std::slice::from_ref(&samples.table)).unwrap();
+    (ruleset, nft(&netns, &["list", "ruleset"], "").unwrap())
+}
+
+/// What the kernel holds after nft loaded a script.
+fn written_by_nft(samples: &Samples, script: &str) -> (Ruleset, String) {
+    let netns = Netns::new().unwrap();
+    if let Err(words) = nft(&netns, &["-f", "-"], script) {
+        panic!("{words}\n{script}");
+    }
+    let mut client = netns.run(Client::open).unwrap();
+    let ruleset = client.dump(std::slice::from_ref(&samples.table)).unwrap();
+    (ruleset, nft(&netns, &["list", "ruleset"], "").unwrap())
+}
+
+#[track_caller]
+fn assert_same(one: &Ruleset, other: &Ruleset) {
+    let other: Vec<Object> = other.objects().collect();
+    let edits = diff(one.objects(), &other);
+    assert!(
+        edits.is_empty(),
+        "{}\n{edits:?}",
+        Transaction::from_edits(&edits)
+    );
+}
+
+/// The cases nft can load, each with the objects around it.
+fn loadable(samples: &Samples) -> Vec<Object> {
+    let cases: Vec<Case> = samples
+        .cases()
+        .into_iter()
+        .filter(|case| case.loads)
+        .collect();
+    samples.objects(&cases)
+}
+
+#[test]
+fn every_rule_reads_as_nft_writes_it() {
+    for family in FAMILIES {
+        for case in Samples::new(family).cases() {
+            assert_eq!(case.rule.to_string(), case.text);
+        }
+    }
+}
+
+#[test]
+fn a_dump_of_what_we_wrote_is_what_we_wrote() {
+    for family in FAMILIES {
+        let samples = Samples::new(family);
+        let objects = samples.objects(&samples.cases());
+        let (ruleset, _) = written_by_us(&samples, &objects);
+        assert_same(&ruleset, &objects.into_iter().collect());
+    }
+}
+
+#[test]
+fn a_script_of_a_transaction_loads_to_what_we_write() {
+    for family in FAMILIES {
+        let samples = Samples::new(family);
+        let objects = loadable(&samples);
+        let (ours, _) = written_by_us(&samples, &objects);
+        let (theirs, _) = written_by_nft(&samples, &additions(&objects).to_string());
+        assert_same(&ours, &theirs);
+    }
+}
+
+#[test]
+fn the_listing_of_a_ruleset_loads_to_what_we_write() {
+    for family in FAMILIES {
+        let samples = Samples::new(family);
+        let objects = loadable(&samples);
+        let (ours, listing) = written_by_us(&samples, &objects);
+        let script = objects.iter().cloned().collect::<Ruleset>().to_string();
+        let (theirs, _) = written_by_nft(&samples, &script);
+        assert_same(&ours, &theirs);
+        let (again, _) = written_by_nft(&samples, &ours.to_string());
+        assert_same(&ours, &again);
+        assert!(
+            listing.contains("th dport . numgen random mod 3 map @backends"),
+            "{listing}"
+        );
+    }
+}

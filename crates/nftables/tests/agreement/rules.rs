@@ -1,0 +1,521 @@
+//! A table of each family, with rules as programs for load balancing need them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use vipline_nftables::expr::{AddrType, Log};
+use vipline_nftables::expr::{
+    CmpOp, CtKey, CtState, CtStatus, Direction, FibFlags, FibResult, Limit, LimitKind, LogLevel,
+    NatFlags, Quota,
+};
+use vipline_nftables::selector::*;
+use vipline_nftables::statement::*;
+use vipline_nftables::{
+    BaseChain, Chain, ChainKind, Comment, Datatype, Family, Field, Hook, Name, Object, Rule, Set,
+    SetFlags, Statement, Table, TableId, Value, Verdict,
+};
+
+const THREE_HOURS: Duration = Duration::from_secs(3 * 60 * 60);
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A rule, the text nft has for it, and the base chain it can stand in.
+pub(crate) struct Case {
+    pub(crate) text: String,
+    pub(crate) rule: Rule,
+    pub(crate) hook: Hook,
+    /// Whether nft 1.0.6 can load the text: it aborts at some.
+    pub(crate) loads: bool,
+}
+
+/// The table, its sets, a chain for each case, and the cases.
+pub(crate) struct Samples {
+    pub(crate) family: Family,
+    pub(crate) table: TableId,
+    pub(crate) service_ips: Set,
+    pub(crate) backends: Set,
+    pub(crate) hairpin: Set,
+    pub(crate) cluster_ips: Set,
+    pub(crate) cidrs: Set,
+    pub(crate) ranges: Set,
+    pub(crate) affinity: Set,
+    pub(crate) affinity_endpoints: Set,
+    pub(crate) marks: Set,
+}
+
+impl Samples {
+    pub(crate) fn new(family: Family) -> Self {
+        let table = TableId::new(family, name("agreement"));
+        let addr = match family {
+            Family::Ip6 => Datatype::Ipv6Addr,
+            _ => Datatype::Ipv4Addr,
+        };
+        let [addr, proto, port] =
+            [addr, Datatype::InetProto, Datatype::InetService].map(Field::from);
+        let three = [addr.clone(), proto.clone(), port.clone()];
+        let set = |text: &str, key: &[Field]| Set::set(table.clone(), name(text), key.to_vec());
+        let slots = [daddr(family), l4proto(), th_dport(), numgen_random(2)].map(Field::from);
+        let endpoint = [daddr(family), tcp_dport()].map(Field::from);
+        let client = [saddr(family), daddr(family), l4proto(), th_dport()].map(Field::from);
+        Self {
+            family,
+            service_ips: Set::verdict_map(table.clone(), name("service-ips"), three.clone())
+                .with_comment(Comment::new("where to go").unwrap()),
+            backends: Set::map(table.clone(), name("backends"), slots, endpoint.clone()),
+            hairpin: set("hairpin", &[&three[..1], &three[..]].concat()),
+            cluster_ips: set("cluster-ips", &three[..1]),
+            cidrs: set("cidrs", &three[..1]).with_flags(SetFlags::INTERVAL),
+            ranges: set("ranges", &[&three[..], &three[..1]].concat())
+                .with_flags(SetFlags::INTERVAL),
+            affinity: Set::map(table.clone(), name("affinity"), client, endpoint)
+                .with_flags(SetFlags::DYNAMIC)
+                .with_timeout(THREE_HOURS)
+                .with_size(1 << 20),
+            affinity_endpoints: set("affinity-endpoints", &[&three[..], &[addr, port]].concat()),
+            marks: set("marks", &[Datatype::Mark.into()]).with_flags(SetFlags::INTERVAL),
+            table,
+        }
+    }
+
+    pub(crate) fn addr(&self, n: u32) -> IpAddr {
+        match self.family {
+            Family::Ip6 => Ipv6Addr::from(0xfd00 << 112 | u128::from(n)).into(),
+            _ => Ipv4Addr::from(10 << 24 | n).into(),
+        }
+    }
+
+    fn net(&self, n: u32, host_bits: u8) -> IpNet {
+        let addr = self.addr(n);
+        let bits = if addr.is_ipv6() { 128 } else { 32 };
+        IpNet::new(addr, bits - host_bits).unwrap().trunc()
+    }
+
+    /// Everything as objects: a chain for each case.
+    pub(crate) fn objects(&self, cases: &[Case]) -> Vec<Object> {
+        let mut objects = vec![Object::from(Table::new(self.table.clone()))];
+        objects.extend(self.sets().into_iter().map(Object::from));
+        objects.push(Chain::new(self.table.clone(), name("target")).into());
+        for (number, case) in cases.iter().enumerate() {
+            let kind = match case.hook {
+                Hook::Prerouting | Hook::Postrouting => ChainKind::Nat,
+                _ => ChainKind::Filter,
+            };
+            let priority = 100 + i32::try_from(number).unwrap();
+            let chain = Chain::new(self.table.clone(), name(&format!("case-{number:02}")))
+                .with_base(BaseChain::new(kind, case.hook, priority))
+                .with_rules([case.rule.clone()]);
+            objects.push(chain.into());
+        }
+        objects.extend(self.elements());
+        objects
+    }
+
+    fn sets(&self) -> Vec<Set> {
+        [
+            &self.service_ips,
+            &self.backends,
+            &self.hairpin,
+            &self.cluster_ips,
+            &self.cidrs,
+            &self.ranges,
+            &self.affinity,
+            &self.affinity_endpoints,
+            &self.marks,
+        ]
+        .map(Set::clone)
+        .into()
+    }
+
+    fn elements(&self) -> Vec<Object> {
+        let vip = Value::from(self.addr(0x6000a));
+        let (tcp, http) = (Value::from(6_u8), Value::from(80_u16));
+        let mut objects = Vec::new();
+        for slot in 0..3_u32 {
+            let key = [vip.clone(), tcp.clone(), http.clone(), slot.into()];
+            let endpoint = [self.addr(slot + 1).into(), Value::from(8080_u16)];
+            objects.push(
+                self.backends
+                    .element(&key)
+                    .unwrap()
+                    .with_data(&endpoint)
+                    .unwrap(),
+            );
+        }
+        let service = self
+            .service_ips
+            .element(&[vip.clone(), tcp.clone(), http.clone()])
+            .unwrap();
+        let service = service.with_verdict(Verdict::Goto(name("target"))).unwrap();
+        objects.push(service.with_comment(Comment::new("a Service").unwrap()));
+        for net in [self.net(0, 8), self.net(0x100, 8), self.net(0x500, 0)] {
+            objects.push(self.cidrs.element(&[net.into()]).unwrap());
+        }
+        let some = Value::addrs(self.addr(0x703), self.addr(0x709));
+        objects.push(self.cidrs.element(&[some]).unwrap());
+        let last = match self.family {
+            Family::Ip6 => "ff00::/8",
+            _ => "255.0.0.0/8",
+        };
+        let last: IpNet = last.parse().unwrap();
+        objects.push(self.cidrs.element(&[last.into()]).unwrap());
+        let range = [vip, tcp, http, self.net(0, 16).into()];
+        objects.push(self.ranges.element(&range).unwrap());
+        objects.push(self.marks.element(&[Value::numbers(0x10, 0x1f)]).unwrap());
+        objects.into_iter().map(Object::from).collect()
+    }
+
+    /// A case per rule; `IP` in a text stands for the word of the family.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let mut cases = self.dispatch();
+        cases.extend(self.tests());
+        cases.extend(self.actions());
+        cases
+    }
+
+    fn case(
+        &self,
+        hook: Hook,
+        text: &str,
+        statements: impl IntoIterator<Item = Statement>,
+    ) -> Case {
+        let word = self.family.as_str();
+        Case {
+            text: text.replace("IP", word),
+            rule: Rule::new(self.family, statements),
+            hook,
+            loads: true,
+        }
+    }
+
+    /// `IP daddr . meta l4proto . th dport`
+    fn destination(&self) -> [Selector; 3] {
+        [daddr(self.family), l4proto(), th_dport()]
+    }
+
+    fn learned_key(&self) -> Selector {
+        concat([
+            ct_original_saddr(self.family),
+            ct_original_daddr(self.family),
+            l4proto(),
+            ct_original(CtKey::ProtoDst),
+        ])
+    }
+
+    #[allow(clippy::too_many_lines, reason = "a table of rules")]
+    fn dispatch(&self) -> Vec<Case> {
+        let family = self.family;
+        let destination = || self.destination();
+        let slot = |slot: Selector| {
+            dnat(concat(destination().into_iter().chain([slot])).map(&self.backends))
+        };
+        let original = [
+            ct_original_daddr(family),
+            l4proto(),
+            ct_original(CtKey::ProtoDst),
+            daddr(family),
+            th_dport(),
+        ];
+        let endpoint = concat([daddr(family), th_dport()]);
+        let protocols = [[6_u8], [17], [132]].map(|[proto]| [Value::from(proto)]);
+        let hairpin = [saddr(family)].into_iter().chain(destination());
+        let affine = concat([saddr(family)].into_iter().chain(destination()));
+        let mut cases = vec![
+            self.case(
+                Hook::Prerouting,
+                "IP daddr . meta l4proto . th dport vmap @service-ips",
+                [concat(destination()).vmap(&self.service_ips)],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "dnat IP to IP daddr . meta l4proto . th dport . numgen random mod 3 map @backends",
+                [slot(numgen_random(3))],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "dnat IP to IP daddr . meta l4proto . th dport . numgen random mod 1 map @backends",
+                [slot(numgen_random(1))],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "dnat IP to IP daddr . meta l4proto . th dport . jhash IP saddr . th sport mod 251 seed 0x7 map @backends",
+                [slot(jhash(concat([saddr(family), th_sport()]), 251, Some(7)))],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "dnat IP to IP daddr . meta l4proto . th dport . jhash IP saddr mod 251 seed 0x7 map @backends",
+                [slot(jhash(saddr(family), 251, Some(7)))],
+            ),
+            self.case(
+                Hook::Prerouting,
+                "dnat IP to IP saddr . IP daddr . meta l4proto . th dport map @affinity",
+                [dnat(affine.map(&self.affinity))],
+            ),
+            self.case(
+                Hook::Postrouting,
+                "ct status dnat IP saddr . IP daddr . meta l4proto . th dport @hairpin masquerade fully-random",
+                [
+                    ct_status().is(CtStatus::DNAT),
+                    concat(hairpin).in_set(&self.hairpin),
+                    masquerade(NatFlags::FULLY_RANDOM),
+                ],
+            ),
+        ];
+        cases.push(Case {
+            loads: family != Family::Ip6,
+            ..self.case(
+                Hook::Input,
+                "meta l4proto { tcp, udp, sctp } ct state new ct direction original ct status dnat \
+                 ct original IP daddr . meta l4proto . ct original proto-dst . IP daddr . th dport @affinity-endpoints \
+                 update @affinity { ct original IP saddr . ct original IP daddr . meta l4proto . ct original proto-dst timeout 3h : IP daddr . th dport }",
+                [
+                    l4proto().is_one_of(protocols).unwrap(),
+                    ct_state().is(CtState::NEW),
+                    ct_direction().is(Direction::Original),
+                    ct_status().is(CtStatus::DNAT),
+                    concat(original).in_set(&self.affinity_endpoints),
+                    update_map(&self.affinity, &self.learned_key(), Some(THREE_HOURS), &endpoint),
+                ],
+            )
+        });
+        cases
+    }
+
+    #[allow(clippy::too_many_lines, reason = "a table of rules")]
+    fn tests(&self) -> Vec<Case> {
+        let family = self.family;
+        let near = self.net(0, 24);
+        let odd = self.net(0, 23);
+        let here: IpAddr = match family {
+            Family::Ip6 => Ipv6Addr::LOCALHOST.into(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        };
+        let (first, last) = (self.addr(1), self.addr(5));
+        let guarded = concat(self.destination().into_iter().chain([saddr(family)]));
+        vec![
+            self.case(
+                Hook::Forward,
+                "ct state new jump target",
+                [ct_state().is(CtState::NEW), jump(&name("target"))],
+            ),
+            self.case(
+                Hook::Forward,
+                "ct state established,related accept",
+                [ct_state().is(CtState::ESTABLISHED | CtState::RELATED), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "ct state != new accept",
+                [ct_state().is_not(CtState::NEW), accept()],
+            ),
+            self.case(
+                Hook::Postrouting,
+                "meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random",
+                [
+                    mark().and(0x4000).is_not(0_u32),
+                    mark().set(&mark().xor(0x4000)),
+                    masquerade(NatFlags::FULLY_RANDOM),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark & 0x0000ff00 == 0x00001200 accept",
+                [mark().and(0xff00).is(0x1200_u32), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                &format!("IP daddr @cluster-ips IP saddr != {near} meta mark set meta mark | 0x00004000"),
+                [
+                    daddr(family).in_set(&self.cluster_ips),
+                    saddr(family).is_not(near),
+                    mark().set(&mark().or(0x4000)),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                &format!("IP saddr {odd} drop"),
+                [saddr(family).is(odd), drop()],
+            ),
+            self.case(
+                Hook::Forward,
+                &format!("fib daddr type local IP daddr != {here} accept"),
+                [fib_daddr_type().is(AddrType::Local), daddr(family).is_not(here), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "fib daddr . mark type unicast accept",
+                [
+                    fib(FibFlags::DADDR | FibFlags::MARK, FibResult::AddrType).is(AddrType::Unicast),
+                    accept(),
+                ],
+            ),
+            self.case(Hook::Forward, "iifname \"cni0\" accept", [iifname().is("cni0"), accept()]),
+            self.case(
+                Hook::Forward,
+                "iifname != \"veth*\" accept",
+                [iifname().is_not("veth*"), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "IP daddr . meta l4proto . th dport . IP saddr != @ranges drop",
+                [guarded.not_in_set(&self.ranges), drop()],
+            ),
+            self.case(
+                Hook::Forward,
+                "IP daddr @cidrs drop",
+                [daddr(family).in_set(&self.cidrs), drop()],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark @marks accept",
+                [mark().in_set(&self.marks), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark 0x00000001-0x00000005 accept",
+                [mark().is(Value::numbers(1, 5)), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                &format!("IP saddr {first}-{last} accept"),
+                [saddr(family).is(Value::addrs(first, last)), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "tcp dport != 1-5 accept",
+                [tcp_dport().is_not(Value::numbers(1, 5)), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "tcp dport >= 1024 accept",
+                [tcp_dport().compares(CmpOp::Ge, 1024_u16), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "udp dport { 53, 1000-2000 } accept",
+                [
+                    udp_dport()
+                        .is_one_of([[Value::from(53_u16)], [Value::numbers(1000, 2000)]])
+                        .unwrap(),
+                    accept(),
+                ],
+            ),
+        ]
+    }
+
+    #[allow(clippy::too_many_lines, reason = "a table of rules")]
+    fn actions(&self) -> Vec<Case> {
+        let family = self.family;
+        let (addr, socket) = (self.addr(1), SocketAddr::new(self.addr(1), 8080));
+        vec![
+            self.case(
+                Hook::Forward,
+                "IP daddr @cluster-ips reject",
+                [daddr(family).in_set(&self.cluster_ips), reject()],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta l4proto tcp reject with tcp reset",
+                [reject_with_tcp_reset()],
+            ),
+            self.case(
+                Hook::Forward,
+                "tcp dport 22 accept",
+                [tcp_dport().is(22_u16), accept()],
+            ),
+            self.case(
+                Hook::Forward,
+                "counter log prefix \"x: \" limit rate 10/second burst 5 packets drop",
+                [
+                    counter(),
+                    log(&name("x: ")),
+                    Limit::per_second(10).into(),
+                    drop(),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "limit rate over 512 bytes/minute burst 100 bytes drop",
+                [
+                    Limit {
+                        kind: LimitKind::Bytes,
+                        ..Limit::per_minute(512).with_burst(100)
+                    }
+                    .over()
+                    .into(),
+                    drop(),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "log prefix \"y\" level debug accept",
+                [
+                    Log {
+                        prefix: Some(name("y")),
+                        level: Some(LogLevel::Debug),
+                        ..Log::default()
+                    }
+                    .into(),
+                    accept(),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "quota over 500 bytes drop",
+                [
+                    Quota {
+                        bytes: 500,
+                        over: true,
+                        ..Quota::default()
+                    }
+                    .into(),
+                    drop(),
+                ],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set 0x00000010",
+                [mark().set_to(0x10_u32)],
+            ),
+            self.case(
+                Hook::Forward,
+                "ct mark set meta mark",
+                [ct_mark().set(&mark())],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set meta mark & 0x0000000f | 0x00000010",
+                [mark().set(&mark().and(0xf).or(0x10))],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set numgen inc mod 7",
+                [mark().set(&numgen_inc(7))],
+            ),
+            self.case(
+                Hook::Forward,
+                "meta mark set jhash IP saddr . IP daddr mod 16 seed 0xbeef",
+                [mark().set(&jhash(
+                    concat([saddr(family), daddr(family)]),
+                    16,
+                    Some(0xbeef),
+                ))],
+            ),
+            self.case(Hook::Prerouting, &format!("dnat to {addr}"), [dnat(addr)]),
+            self.case(
+                Hook::Prerouting,
+                &format!("tcp dport 80 dnat to {socket}"),
+                [tcp_dport().is(80_u16), dnat(socket)],
+            ),
+            self.case(Hook::Postrouting, &format!("snat to {addr}"), [snat(addr)]),
+            self.case(
+                Hook::Prerouting,
+                "tcp dport 80 redirect to :8080",
+                [tcp_dport().is(80_u16), redirect(8080)],
+            ),
+            self.case(Hook::Forward, "return", [return_()]),
+        ]
+    }
+}
