@@ -5,15 +5,17 @@
 //! [`Assembler`](crate::Assembler) takes the messages of the answers.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
+mod set;
+
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_be64, put_str};
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
 
 use crate::expr::{Expr, Lookup, SetRef};
-use crate::set::{DataKind, Set, width};
 use crate::{
-    BaseChain, Chain, ChainKind, Datatype, Family, Hook, Name, Policy, Rule, SetFlags, Table,
-    TableId, userdata,
+    BaseChain, Chain, ChainKind, Family, Hook, Name, Policy, Rule, Set, Table, TableId, userdata,
 };
+
+pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
 
 /// The number of nf_tables within nfnetlink: `NFNL_SUBSYS_NFTABLES`.
 pub const SUBSYSTEM: u8 = 10;
@@ -71,33 +73,8 @@ const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_USERDATA: u16 = 7;
-// enum nft_set_attributes
-const NFTA_SET_TABLE: u16 = 1;
-const NFTA_SET_NAME: u16 = 2;
-const NFTA_SET_FLAGS: u16 = 3;
-const NFTA_SET_KEY_TYPE: u16 = 4;
-const NFTA_SET_KEY_LEN: u16 = 5;
-const NFTA_SET_DATA_TYPE: u16 = 6;
-const NFTA_SET_DATA_LEN: u16 = 7;
-const NFTA_SET_DESC: u16 = 9;
-const NFTA_SET_ID: u16 = 10;
-const NFTA_SET_TIMEOUT: u16 = 11;
-const NFTA_SET_GC_INTERVAL: u16 = 12;
-const NFTA_SET_USERDATA: u16 = 13;
-const NFTA_SET_OBJ_TYPE: u16 = 15;
-// enum nft_set_desc_attributes
-const NFTA_SET_DESC_SIZE: u16 = 1;
-const NFTA_SET_DESC_CONCAT: u16 = 2;
-// enum nft_set_field_attributes
-const NFTA_SET_FIELD_LEN: u16 = 1;
 // enum nft_list_attributes
 const NFTA_LIST_ELEM: u16 = 1;
-// enum nft_set_flags: those that follow from the fields
-const NFT_SET_MAP: u32 = 0x8;
-const NFT_SET_OBJECT: u32 = 0x40;
-const NFT_SET_CONCAT: u32 = 0x80;
-/// The data type of verdicts: `NFT_DATA_VERDICT`.
-const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
 // enum nft_expr_attributes
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
@@ -172,7 +149,7 @@ pub(crate) fn put_chain(out: &mut Vec<u8>, chain: &Chain) {
         nest(out, NFTA_CHAIN_HOOK, |out| {
             let hook = hook_number(chain.table.family, base.hook);
             put_be32(out, NFTA_HOOK_HOOKNUM, hook);
-            put_be32(out, NFTA_HOOK_PRIORITY, base.priority.cast_unsigned());
+            put_be32(out, NFTA_HOOK_PRIORITY, base.priority as u32);
             if let Some(device) = &base.device {
                 put_str(out, NFTA_HOOK_DEV, device.as_str());
             }
@@ -271,7 +248,7 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name
                 let known = hook(family, attr.be32()?);
                 place = Some(known.ok_or_else(|| attr.error("hook"))?);
             }
-            NFTA_HOOK_PRIORITY => priority = attr.be32()?.cast_signed(),
+            NFTA_HOOK_PRIORITY => priority = attr.be32()? as i32,
             NFTA_HOOK_DEV => device = Some(name(&attr)?),
             NFTA_HOOK_DEVS => {
                 for attr in attr.attrs() {
@@ -350,178 +327,6 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
     Ok((table, chain, Rule { exprs, comment }))
 }
 
-/// Appends the attributes of a new set.
-pub(crate) fn put_set(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: Option<u32>) {
-    put_str(out, NFTA_SET_TABLE, table.name.as_str());
-    put_str(out, NFTA_SET_NAME, set.name.as_str());
-    let fields_described = set.has_intervals() && set.is_concatenated();
-    let mut flags = set.flags.bits();
-    match &set.data {
-        DataKind::None => {}
-        DataKind::Fields(_) | DataKind::Verdict => flags |= NFT_SET_MAP,
-        DataKind::Object(_) => flags |= NFT_SET_OBJECT,
-    }
-    if fields_described {
-        flags |= NFT_SET_CONCAT;
-    }
-    put_be32(out, NFTA_SET_FLAGS, flags);
-    put_be32(
-        out,
-        NFTA_SET_KEY_TYPE,
-        Datatype::concat(set.key.iter().map(|f| f.datatype)),
-    );
-    put_be32(
-        out,
-        NFTA_SET_KEY_LEN,
-        u32::try_from(set.key_bytes()).unwrap_or(u32::MAX),
-    );
-    match &set.data {
-        DataKind::None => {}
-        DataKind::Fields(fields) => {
-            put_be32(
-                out,
-                NFTA_SET_DATA_TYPE,
-                Datatype::concat(fields.iter().map(|f| f.datatype)),
-            );
-            put_be32(
-                out,
-                NFTA_SET_DATA_LEN,
-                u32::try_from(width(fields)).unwrap_or(u32::MAX),
-            );
-        }
-        DataKind::Verdict => {
-            put_be32(out, NFTA_SET_DATA_TYPE, NFT_DATA_VERDICT);
-            put_be32(out, NFTA_SET_DATA_LEN, 0);
-        }
-        DataKind::Object(kind) => put_be32(out, NFTA_SET_OBJ_TYPE, *kind),
-    }
-    put_be32(out, NFTA_SET_ID, id);
-    if size.is_some() || fields_described {
-        nest(out, NFTA_SET_DESC, |out| {
-            if let Some(size) = size {
-                put_be32(out, NFTA_SET_DESC_SIZE, size);
-            }
-            if fields_described {
-                nest(out, NFTA_SET_DESC_CONCAT, |out| {
-                    for field in &set.key {
-                        nest(out, NFTA_LIST_ELEM, |out| {
-                            put_be32(out, NFTA_SET_FIELD_LEN, field.bytes.into());
-                        });
-                    }
-                });
-            }
-        });
-    }
-    if let Some(timeout) = set.timeout {
-        put_be64(out, NFTA_SET_TIMEOUT, crate::element::milliseconds(timeout));
-    }
-    if let Some(interval) = set.gc_interval {
-        let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
-        put_be32(out, NFTA_SET_GC_INTERVAL, interval);
-    }
-    put_userdata(out, NFTA_SET_USERDATA, |out| userdata::put_set(out, set));
-}
-
-/// Appends the attributes that name a set.
-pub(crate) fn put_set_name(out: &mut Vec<u8>, table: &TableId, set: &Name) {
-    put_str(out, NFTA_SET_TABLE, table.name.as_str());
-    put_str(out, NFTA_SET_NAME, set.as_str());
-}
-
-/// What the attributes of a set say, before they are put together.
-#[derive(Default)]
-struct SetAttrs<'a> {
-    table: Option<Name>,
-    name: Option<Name>,
-    flags: u32,
-    key_type: u32,
-    key_len: u32,
-    data_type: Option<u32>,
-    data_len: u32,
-    object: Option<u32>,
-    size: Option<u32>,
-    lens: Vec<u32>,
-    timeout: Option<u64>,
-    gc_interval: Option<u32>,
-    userdata: &'a [u8],
-}
-
-/// Reads a set.
-pub(crate) fn set(family: Family, attrs: Attrs<'_>) -> Result<Set, DecodeError> {
-    let mut found = SetAttrs::default();
-    for attr in attrs {
-        let attr = attr?;
-        match attr.kind {
-            NFTA_SET_TABLE => found.table = Some(name(&attr)?),
-            NFTA_SET_NAME => found.name = Some(name(&attr)?),
-            NFTA_SET_FLAGS => found.flags = attr.be32()?,
-            NFTA_SET_KEY_TYPE => found.key_type = attr.be32()?,
-            NFTA_SET_KEY_LEN => found.key_len = attr.be32()?,
-            NFTA_SET_DATA_TYPE => found.data_type = Some(attr.be32()?),
-            NFTA_SET_DATA_LEN => found.data_len = attr.be32()?,
-            NFTA_SET_OBJ_TYPE => found.object = Some(attr.be32()?),
-            NFTA_SET_DESC => desc(&attr, &mut found)?,
-            NFTA_SET_TIMEOUT => found.timeout = Some(attr.be64()?),
-            NFTA_SET_GC_INTERVAL => found.gc_interval = Some(attr.be32()?),
-            NFTA_SET_USERDATA => found.userdata = attr.value,
-            _ => {}
-        }
-    }
-    found.into_set(family)
-}
-
-fn desc(attr: &Attr<'_>, found: &mut SetAttrs<'_>) -> Result<(), DecodeError> {
-    for attr in attr.attrs() {
-        let attr = attr?;
-        match attr.kind {
-            NFTA_SET_DESC_SIZE => found.size = Some(attr.be32()?),
-            NFTA_SET_DESC_CONCAT => {
-                for field in attr.attrs() {
-                    for attr in field?.attrs() {
-                        found.lens.push(attr?.be32()?);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-impl SetAttrs<'_> {
-    fn into_set(self, family: Family) -> Result<Set, DecodeError> {
-        let (Some(table), Some(name)) = (self.table, self.name) else {
-            return Err(missing(NFTA_SET_NAME, "set name"));
-        };
-        let data = match (self.data_type, self.object) {
-            (Some(NFT_DATA_VERDICT), _) => DataKind::Verdict,
-            (Some(ty), _) => DataKind::Fields(crate::set::fields(ty, self.data_len, &[])),
-            (None, Some(kind)) => DataKind::Object(kind),
-            (None, None) => DataKind::None,
-        };
-        let derived = NFT_SET_MAP | NFT_SET_OBJECT | NFT_SET_CONCAT;
-        let mut schema = crate::Schema {
-            table: TableId::new(family, table),
-            name,
-            key: crate::set::fields(self.key_type, self.key_len, &self.lens),
-            data,
-            flags: SetFlags::from_bits_retain(self.flags & !derived),
-            timeout: self
-                .timeout
-                .filter(|ms| *ms != 0)
-                .map(std::time::Duration::from_millis),
-            gc_interval: self
-                .gc_interval
-                .filter(|ms| *ms != 0)
-                .map(|ms| std::time::Duration::from_millis(ms.into())),
-            size: self.size.filter(|size| *size != 0),
-            comment: None,
-        };
-        userdata::read_set(self.userdata, &mut schema);
-        Ok(Set::from(schema))
-    }
-}
-
 /// A question to the kernel, whose answers an [`Assembler`](crate::Assembler)
 /// takes.
 #[derive(Clone, Copy, Debug)]
@@ -566,7 +371,7 @@ impl Query<'_> {
         match self {
             Self::Table(id) => put_table_name(out, id),
             Self::Rules(id) => put_str(out, NFTA_RULE_TABLE, id.name.as_str()),
-            Self::Sets(id) => put_str(out, NFTA_SET_TABLE, id.name.as_str()),
+            Self::Sets(id) => put_str(out, set::NFTA_SET_TABLE, id.name.as_str()),
             Self::Elements(set) => put_set_name(out, &set.table, &set.name),
             Self::Chains(_) | Self::Generation => {}
         }
