@@ -26,15 +26,16 @@ fn main() -> Result<()> {
 fn run() -> Result<()> {
     let mut client = Client::open()?;
     let firewall = Firewall::new()?;
+    let tables = [firewall.table.clone()];
 
     // The difference to what the kernel has is what has to be done: all of it, the first time.
-    let installed = client.dump(&[firewall.table.clone()])?;
+    let installed = client.dump(&tables)?;
     let wanted = firewall.objects()?;
     let transaction = Transaction::from_edits(&diff(installed.into_objects(), &wanted));
     println!("# What is committed, all or nothing:\n\n{transaction}");
     client.commit(&transaction)?;
 
-    let installed = client.dump(&[firewall.table.clone()])?;
+    let installed = client.dump(&tables)?;
     println!("# What the kernel has now:\n\n{installed}");
     assert!(
         diff(installed.into_objects(), &wanted).is_empty(),

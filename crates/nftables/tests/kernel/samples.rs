@@ -16,25 +16,25 @@ use vipline_nftables::{
 };
 
 /// Kernels without flowtables cannot have rules with it.
-pub const NEEDS_FLOWTABLES: &str = "flow_offload";
+pub(crate) const NEEDS_FLOWTABLES: &str = "flow_offload";
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
 /// The table most tests use.
-pub fn table() -> TableId {
+pub(crate) fn table() -> TableId {
     TableId::new(Family::Ip, name("samples"))
 }
 
 /// A table of each family that sees addresses.
-pub fn tables() -> [TableId; 3] {
+pub(crate) fn tables() -> [TableId; 3] {
     let of = |family| TableId::new(family, name("samples"));
     [of(Family::Ip), of(Family::Ip6), of(Family::Inet)]
 }
 
 /// Every kind of object; the first one is the table.
-pub fn objects(table: &TableId) -> Vec<Object> {
+pub(crate) fn objects(table: &TableId) -> Vec<Object> {
     let mut objects = vec![Object::from(Table {
         comment: Some(Comment::new("made by a test").unwrap()),
         ..Table::new(table.clone())
@@ -143,7 +143,7 @@ fn sets(table: &TableId) -> Vec<Object> {
 /// Rules with every expression; the first object is the table.
 ///
 /// They refer to the counter `hits`, which is no object of ours.
-pub fn expressions(table: &TableId) -> Vec<Object> {
+pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
     let learned = Set::set(table.clone(), name("learned"), [Datatype::Ipv4Addr.into()])
         .with_flags(SetFlags::DYNAMIC)
         .with_timeout(Duration::from_secs(60));
@@ -319,7 +319,7 @@ fn numbers() -> Vec<Vec<Statement>> {
 }
 
 /// A verdict map that a rule looks up, with table and chain.
-pub fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
+pub(crate) fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
     let set = Set::verdict_map(
         table.clone(),
         name("service-ips"),
@@ -341,7 +341,7 @@ pub fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
 }
 
 /// As many elements of the verdict map.
-pub fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
+pub(crate) fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
     (0..u32::try_from(count).unwrap())
         .map(|n| {
             let addr = Ipv4Addr::from(10 << 24 | n);
@@ -356,7 +356,7 @@ pub fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
 }
 
 /// The element of a service that goes to a chain.
-pub fn goto(set: &Set, chain: &str) -> Object {
+pub(crate) fn goto(set: &Set, chain: &str) -> Object {
     let addr = Ipv4Addr::new(10, 96, 0, 1);
     let element = set.element(&[addr.into(), 6_u8.into(), 80_u16.into()]);
     element
@@ -367,7 +367,7 @@ pub fn goto(set: &Set, chain: &str) -> Object {
 }
 
 /// The same key with another verdict.
-pub fn dropped(object: &Object) -> Object {
+pub(crate) fn dropped(object: &Object) -> Object {
     match object {
         Object::Element(element) => element.clone().with_verdict(Verdict::Drop).unwrap().into(),
         other => panic!("{other:?} is no element"),
@@ -375,12 +375,12 @@ pub fn dropped(object: &Object) -> Object {
 }
 
 /// A chain that others can jump to.
-pub fn empty_chain(table: &TableId, text: &str) -> Object {
+pub(crate) fn empty_chain(table: &TableId, text: &str) -> Object {
     Chain::new(table.clone(), name(text)).into()
 }
 
 /// Two sets of addresses, with their table.
-pub fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
+pub(crate) fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
     let set = |text| Set::set(table.clone(), name(text), [Datatype::Ipv4Addr.into()]);
     let sets = [set("left"), set("right")];
     let [left, right] = sets.clone();
@@ -391,7 +391,7 @@ pub fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
 }
 
 /// The same addresses as elements of each of the sets.
-pub fn hops(sets: &[Set; 2], count: u32) -> [Vec<Object>; 2] {
+pub(crate) fn hops(sets: &[Set; 2], count: u32) -> [Vec<Object>; 2] {
     sets.each_ref().map(|set| {
         (0..count)
             .map(|n| {
