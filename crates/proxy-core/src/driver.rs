@@ -166,6 +166,10 @@ where
 }
 
 /// The kernel of an engine that only plans: it does nothing.
+#[cfg_attr(
+    not(feature = "nftables"),
+    allow(dead_code, reason = "no mode is built in")
+)]
 pub(crate) struct Absent<T>(PhantomData<fn() -> T>);
 
 impl<T> Default for Absent<T> {

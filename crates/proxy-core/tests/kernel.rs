@@ -1,5 +1,10 @@
 //! The engine and the kernel's nf_tables, each test in a namespace of its own.
 #![cfg(feature = "nftables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "nft judges what was programmed"
+)]
 
 mod fixtures;
 
@@ -106,10 +111,10 @@ impl Proxy {
 /// Fails unless a new start finds nothing to do, and says so of both families.
 fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
     let mut proxy = Proxy::start(config.clone(), events.iter().cloned());
-    let difference = proxy.engine.difference().unwrap();
+    let difference = proxy.engine.difference().expect("a dump");
     assert_eq!(difference.script, "");
     for done in proxy.sync().families {
-        let outcome = done.outcome.unwrap();
+        let outcome = done.outcome.expect("nothing to do");
         assert_eq!(
             (outcome.edits, outcome.dumped),
             (0, true),
@@ -253,7 +258,7 @@ const STATES: &[&str] = &[
     "insert rule ip6 kube-proxy masquerading accept",
     "add chain ip kube-proxy lb-77 { drop; }",
     "add chain ip kube-proxy stray; add rule ip kube-proxy stray jump services",
-    "add chain ip kube-proxy hook { type filter hook input priority 5; policy drop; }",
+    "add chain ip kube-proxy hooked { type filter hook input priority 5; policy drop; }",
     "flush map ip kube-proxy backends",
     "flush map ip kube-proxy service-ips",
     "flush set ip kube-proxy cluster-ips",
@@ -263,7 +268,7 @@ const STATES: &[&str] = &[
     "add element ip kube-proxy no-endpoints { 10.96.0.10 . tcp . 80 }",
     "add element ip kube-proxy service-cidrs { 10.200.0.0/16 }",
     "delete element ip kube-proxy service-cidrs { 10.96.0.0/16 }",
-    "add set ip kube-proxy stray { type ipv4_addr; elements = { 10.0.0.1 } }",
+    "add set ip kube-proxy stray { type ipv4_addr; elements = { 10.0.0.1 }; }",
     "delete element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 }; \
      add chain ip kube-proxy other; \
      add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto other }",
@@ -340,12 +345,16 @@ fn a_start_completes_whatever_part_of_the_plan_it_finds() {
 fn what_somebody_else_programmed_stays_as_it_is() {
     let foreign = "
         table ip other {
-            map backends { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop } }
+            map backends { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop }; }
             chain services { ip daddr vmap @backends; }
             chain input { type filter hook input priority 0; policy accept; jump services; }
         }
-        table inet kube-proxy { chain lb-9 { counter drop; } }
-        table ip6 kube-proxy-2 { set cluster-ips { type ipv6_addr; elements = { fd00::1 } } }
+        table inet kube-proxy {
+            chain lb-9 { counter drop; }
+        }
+        table ip6 kube-proxy-2 {
+            set cluster-ips { type ipv6_addr; elements = { fd00::1 }; }
+        }
     ";
     Netns::new().unwrap().run(|| {
         nft_succeeds(&["-f", "-"], foreign);

@@ -321,7 +321,8 @@ fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services(
             apply(&mut engine, plan.events());
         }
         engine.apply(Event::Synced);
-        assert!(sync(&mut engine, &mut Duration::ZERO).is_success());
+        let mut now = Duration::ZERO;
+        assert!(sync(&mut engine, &mut now).is_success());
         let told = kernels.v4.get();
         let (elements, others): (Vec<_>, Vec<_>) = told
             .memory

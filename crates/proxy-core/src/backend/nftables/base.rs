@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use vipline_nftables::expr::{CtState, CtStatus, NatFlags};
 use vipline_nftables::selector::{
     Selector, concat, ct_state, ct_status, daddr, iifname, l4proto, mark, numgen_random, saddr,
-    tcp_dport, th_dport,
+    th_dport,
 };
 use vipline_nftables::statement::{Statement, drop, jump, masquerade, reject};
 use vipline_nftables::{
@@ -123,13 +123,13 @@ fn sets(table: &Table) -> [&Set; 7] {
 
 /// Returns the map from the slots of Services to their endpoints.
 ///
-/// The port of the data is a `tcp dport`, which has the bytes of any port: as a
-/// `th dport` nft finds it in conflict with the protocol of the key.
+/// The port of the data is a `th dport`: of a `tcp dport` nft concludes that
+/// rules which use the map are for TCP alone.
 fn backends(id: &TableId) -> Set {
     let mut key = vip_port(id.family).to_vec();
     key.push(numgen_random(2));
     let key: Vec<_> = key.into_iter().map(Into::into).collect();
-    let data = [daddr(id.family), tcp_dport()].map(Into::into);
+    let data = [daddr(id.family), th_dport()].map(Into::into);
     Set::map(id.clone(), name(names::BACKENDS), key, data)
         .with_comment(comment("endpoints by slot"))
 }

@@ -47,19 +47,17 @@ pub(super) fn batches(
 ) -> impl Iterator<Item = Cow<'_, [Edit<Object>]>> {
     let divisible = edits.iter().all(is_divisible);
     let late = edits.iter().filter(|edit| is_late(edit)).count();
-    let fits = edits.len() <= size || !divisible;
-    let whole = (late == 0 && fits).then(|| Cow::Borrowed(edits));
-    let mut order: Vec<_> = match whole {
-        Some(_) => Vec::new(),
-        None => edits.iter().collect(),
-    };
-    order.sort_by_key(|edit| stage(edit));
+    let ordered = edits.len() > size || edits.iter().any(is_frame) || late > 0;
+    let whole = (!ordered).then_some(Cow::Borrowed(edits));
+    let mut order: Vec<_> = edits.iter().filter(|_| ordered).collect();
+    order.sort_by(|one, other| {
+        let stages = stage(one).cmp(&stage(other));
+        stages.then_with(|| name(one).cmp(&name(other)))
+    });
     let after = order.split_off(order.len().saturating_sub(late));
     let size = if divisible { size } else { usize::MAX };
-    whole
-        .into_iter()
-        .chain(parts(order, size))
-        .chain(parts(after, size))
+    let ordered = parts(order, size).chain(parts(after, size));
+    whole.into_iter().chain(ordered)
 }
 
 /// Returns at most `size` edits at a time.
@@ -72,6 +70,10 @@ fn parts<'a>(
         let part: Vec<_> = edits.by_ref().take(size).cloned().collect();
         (!part.is_empty()).then(|| Cow::Owned(part))
     })
+}
+
+fn is_frame(edit: &Edit<Object>) -> bool {
+    stage(edit) == Stage::Frame
 }
 
 fn is_late(edit: &Edit<Object>) -> bool {
@@ -87,11 +89,23 @@ fn is_divisible(edit: &Edit<Object>) -> bool {
     }
 }
 
+/// Returns the name of a set or chain: the kernel lists them as they came.
+fn name(edit: &Edit<Object>) -> Option<&str> {
+    match object(edit) {
+        Object::Set(set) => Some(set.name.as_str()),
+        Object::Chain(chain) => Some(chain.name.as_str()),
+        _ => None,
+    }
+}
+
+fn object(edit: &Edit<Object>) -> &Object {
+    match edit {
+        Edit::Add(object) | Edit::Change { new: object, .. } | Edit::Remove(object) => object,
+    }
+}
+
 fn stage(edit: &Edit<Object>) -> Stage {
-    let (object, gone) = match edit {
-        Edit::Add(object) | Edit::Change { new: object, .. } => (object, false),
-        Edit::Remove(object) => (object, true),
-    };
+    let (object, gone) = (object(edit), matches!(edit, Edit::Remove(_)));
     let element = match object {
         Object::Element(element) => element,
         Object::Chain(chain) if gone && names::is_lb(&chain.name) => return Stage::FormerChains,

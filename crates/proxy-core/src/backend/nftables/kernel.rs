@@ -6,6 +6,7 @@
 )]
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::slice;
 
 use vipline_netlink::Counters;
 use vipline_nftables::{Client, Error, Object, TableId, Transaction};
@@ -51,7 +52,7 @@ impl reconcile::Kernel for Kernel {
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        let ruleset = self.client.dump(&[self.table.clone()])?;
+        let ruleset = self.client.dump(slice::from_ref(&self.table))?;
         Ok(ruleset.into_objects().collect())
     }
 
