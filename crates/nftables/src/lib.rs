@@ -1,4 +1,58 @@
 //! nf_tables objects, expressions and atomic transactions over netlink.
+//!
+//! Tables, chains with their rules, sets, maps, verdict maps and their elements
+//! are values ([`Object`]); what changes between two states is a
+//! [`Transaction`], which the kernel does as a whole or not at all.
+//! Rules are built of statements that read as in nft, and everything prints as
+//! a script that `nft -f` loads.
+//!
+//! ```no_run
+//! use vipline_nftables::expr::CtState;
+//! use vipline_nftables::selector::{ct_state, tcp_dport};
+//! use vipline_nftables::statement::accept;
+//! use vipline_nftables::{
+//!     BaseChain, Chain, ChainKind, Client, Family, Hook, Name, Policy, Rule, Table, TableId,
+//!     Transaction,
+//! };
+//! use vipline_reconcile::{Edit, diff};
+//!
+//! let id = TableId::new(Family::Inet, Name::new("firewall")?);
+//! let input = BaseChain::new(ChainKind::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+//! let input = Chain::new(id.clone(), Name::new("input")?).with_base(input).with_rules([
+//!     Rule::new(id.family, [ct_state().is(CtState::ESTABLISHED), accept()]),
+//!     Rule::new(id.family, [tcp_dport().is(22_u16), accept()]),
+//! ]);
+//! let wanted = [Table::new(id.clone()).into(), input.into()];
+//!
+//! let mut client = Client::open()?;
+//! let edits = diff(client.dump(&[id])?, &wanted);
+//! client.commit(&Transaction::from_edits(&edits))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What it does not do
+//!
+//! It parses no nft scripts, and does not watch what others change.
+//! Flowtables and named counters, quotas and the like can be used by rules,
+//! but are not objects here.
+//! Two matches of adjacent header fields stay two, where nft joins them.
+//! Expressions it does not know are kept as bytes ([`expr::Expr::Other`]) and
+//! written back as they came.
+//!
+//! # The kernel's side
+//!
+//! Netlink messages of `linux/netfilter/nf_tables.h`, for Linux 6.1 and later.
+//! `CAP_NET_ADMIN` is needed in the user namespace of the network namespace.
+//! The codecs do no IO and are public: [`Transaction::encode`] gives a batch,
+//! [`wire::Query`] a question and [`Assembler`] takes the answers, for those who
+//! have a socket of their own.
+//!
+//! # Modules
+//!
+//! Names, families and values come first; then [`selector`] and [`statement`],
+//! what rules are built of; [`expr`], what the kernel runs; rules, chains and
+//! objects; their text; [`wire`], their bytes; transactions and rulesets; and
+//! the [`Client`].
 #![forbid(unsafe_code)]
 
 mod name;
