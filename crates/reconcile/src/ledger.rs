@@ -1,8 +1,9 @@
 //! Who wants which objects, and what follows for the whole.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
+use crate::index::Index;
 use crate::{Edit, Keyed};
 
 /// The objects that each owner wants; the sum of them is the desired state.
@@ -11,10 +12,26 @@ use crate::{Edit, Keyed};
 /// Then the least owner has it, by the order of `O`, whoever came first, and
 /// the next one gets it when the winner lets go.
 #[derive(Clone, Debug)]
-pub struct Ledger<O, T: Keyed> {
-    /// Invariant: lists exactly the keys whose [`Claims`] name the owner.
-    fragments: HashMap<O, Vec<T::Key>>,
-    claims: HashMap<T::Key, Claims<O, T>>,
+pub struct Ledger<O, T> {
+    /// The places of what each owner claims.
+    ///
+    /// Invariant: lists exactly the places whose [`Claims`] name the owner.
+    fragments: HashMap<O, Vec<usize>>,
+    slots: Vec<Option<Slot<O, T>>>,
+    /// Invariant: lists exactly the slots with nothing in them.
+    vacant: Vec<usize>,
+    /// The slots by the keys claimed there.
+    index: Index,
+    /// How often something was replaced.
+    round: u64,
+}
+
+/// A key that is claimed.
+#[derive(Clone, Debug)]
+struct Slot<O, T> {
+    claims: Claims<O, T>,
+    /// The round in which it was claimed last.
+    round: u64,
 }
 
 /// Who claims a key. Almost all keys are claimed once, so that is cheap.
@@ -25,11 +42,14 @@ enum Claims<O, T> {
     Many(BTreeMap<O, T>),
 }
 
-impl<O, T: Keyed> Default for Ledger<O, T> {
+impl<O, T> Default for Ledger<O, T> {
     fn default() -> Self {
         Self {
             fragments: HashMap::new(),
-            claims: HashMap::new(),
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            index: Index::default(),
+            round: 0,
         }
     }
 }
@@ -40,24 +60,27 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         Self::default()
     }
 
-    /// Returns the desired state: the object that holds each key, in no order.
+    /// Returns the desired state: the object that holds each key.
+    ///
+    /// Equal histories give an equal order.
     pub fn objects(&self) -> impl Iterator<Item = &T> {
-        self.claims.values().map(Claims::holder)
+        self.slots.iter().flatten().map(|slot| slot.claims.holder())
     }
 
     /// Returns the number of keys in the desired state.
     pub fn len(&self) -> usize {
-        self.claims.len()
+        self.slots.len() - self.vacant.len()
     }
 
     /// Tells whether nobody wants anything.
     pub fn is_empty(&self) -> bool {
-        self.claims.is_empty()
+        self.len() == 0
     }
 
     /// Returns the object that holds a key.
     pub fn get(&self, key: &T::Key) -> Option<&T> {
-        self.claims.get(key).map(Claims::holder)
+        let place = self.find(self.index.hash(key), key)?;
+        Some(self.at(place).claims.holder())
     }
 
     /// Tells whether an owner wants anything.
@@ -67,7 +90,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Returns the owner that holds a key.
     pub fn holder(&self, key: &T::Key) -> Option<&O> {
-        match self.claims.get(key)? {
+        let place = self.find(self.index.hash(key), key)?;
+        match &self.at(place).claims {
             Claims::One(owner, _) => Some(owner),
             Claims::Many(claims) => claims.keys().next(),
         }
@@ -78,55 +102,94 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Of objects with equal keys the first counts.
     /// An owner that wants nothing is forgotten.
     pub fn replace(&mut self, owner: O, objects: Vec<T>) -> Vec<Edit<T>> {
+        self.round += 1;
         let former = self.fragments.remove(&owner).unwrap_or_default();
         let mut edits = Vec::with_capacity(objects.len());
-        let mut keys = Vec::with_capacity(objects.len());
-        let mut wanted = HashSet::with_capacity(objects.len());
+        let mut places = Vec::with_capacity(objects.len());
         for object in objects {
-            let key = object.key();
-            if wanted.insert(key.clone()) {
-                edits.extend(self.claim(&owner, key.clone(), object));
-                keys.push(key);
+            if let Some((place, edit)) = self.claim(&owner, object) {
+                places.push(place);
+                edits.extend(edit);
             }
         }
-        for key in former {
-            if !wanted.contains(&key) {
-                edits.extend(self.release(&owner, key));
+        for place in former {
+            if self.at(place).round != self.round {
+                edits.extend(self.release(&owner, place));
             }
         }
-        if !keys.is_empty() {
-            self.fragments.insert(owner, keys);
+        if !places.is_empty() {
+            self.fragments.insert(owner, places);
         }
         edits
     }
 
-    /// Enters the owner's claim to a key.
-    fn claim(&mut self, owner: &O, key: T::Key, object: T) -> Option<Edit<T>> {
-        let Some(claims) = self.claims.get_mut(&key) else {
-            self.claims
-                .insert(key, Claims::One(owner.clone(), object.clone()));
-            return Some(Edit::Add(object));
+    /// Enters the owner's claim to a key, unless this round has seen one.
+    fn claim(&mut self, owner: &O, object: T) -> Option<(usize, Option<Edit<T>>)> {
+        let key = object.key();
+        let hash = self.index.hash(&key);
+        let Some(place) = self.find(hash, &key) else {
+            let place = self.put(Slot {
+                claims: Claims::One(owner.clone(), object.clone()),
+                round: self.round,
+            });
+            self.index.insert(hash, place);
+            return Some((place, Some(Edit::Add(object))));
         };
-        let before = claims.holder().clone();
+        let round = self.round;
+        let slot = self.at_mut(place);
+        if slot.round == round {
+            return None;
+        }
+        slot.round = round;
+        let before = slot.claims.holder().clone();
         // Sharing an equal object keeps one copy for all who want the same.
         let object = if before.same(&object) {
             before.clone()
         } else {
             object
         };
-        claims.insert(owner, object);
-        Edit::between(Some(before), Some(claims.holder().clone()))
+        slot.claims.insert(owner, object);
+        let after = slot.claims.holder().clone();
+        Some((place, Edit::between(Some(before), Some(after))))
     }
 
-    /// Strikes out the owner's claim to a key.
-    fn release(&mut self, owner: &O, key: T::Key) -> Option<Edit<T>> {
-        let claims = self.claims.get_mut(&key)?;
+    /// Strikes out the owner's claim to the key at a place.
+    fn release(&mut self, owner: &O, place: usize) -> Option<Edit<T>> {
+        let claims = &mut self.at_mut(place).claims;
         let before = claims.holder().clone();
         if claims.remove(owner) {
             return Edit::between(Some(before), Some(claims.holder().clone()));
         }
-        self.claims.remove(&key);
+        self.slots[place] = None;
+        self.vacant.push(place);
+        self.index.remove(self.index.hash(&before.key()), place);
         Some(Edit::Remove(before))
+    }
+
+    fn find(&self, hash: u64, key: &T::Key) -> Option<usize> {
+        let has_key = |place| self.at(place).claims.holder().key() == *key;
+        self.index.find(hash, has_key)
+    }
+
+    fn put(&mut self, slot: Slot<O, T>) -> usize {
+        if let Some(place) = self.vacant.pop() {
+            self.slots[place] = Some(slot);
+            return place;
+        }
+        self.slots.push(Some(slot));
+        self.slots.len() - 1
+    }
+
+    fn at(&self, place: usize) -> &Slot<O, T> {
+        self.slots[place]
+            .as_ref()
+            .expect("a place that is listed is claimed")
+    }
+
+    fn at_mut(&mut self, place: usize) -> &mut Slot<O, T> {
+        self.slots[place]
+            .as_mut()
+            .expect("a place that is listed is claimed")
     }
 }
 

@@ -48,6 +48,8 @@ mod edit;
 
 mod pending;
 
+mod index;
+
 mod ledger;
 
 mod kernel;
