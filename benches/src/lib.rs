@@ -1,1 +1,18 @@
-//! Benches of Vipline: micro benches and the figures of performance.
+//! What the benches share: clusters, proxies, floors and figures.
+//!
+//! - [`cluster`]: how many Services there are, as events, and changes of one.
+//! - [`proxy`]: an engine over kernels that can be looked at.
+//! - [`floor`]: batches replayed with nothing around them.
+//! - [`time`]: how long something takes.
+//! - [`figure`]: what was measured, and what it must not exceed.
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+
+pub mod proxy;
+
+pub mod floor;
+
+pub mod time;
+
+pub mod figure;

@@ -1,0 +1,212 @@
+//! Micro benches of the steps from events to bytes, without a kernel.
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+
+use std::hint::black_box;
+use std::iter;
+use std::time::{Duration, Instant};
+
+use benches::cluster::{self, Size};
+use benches::proxy::config;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use proxy_core::backend::nftables::Planner;
+use proxy_core::{Context, Engine, Event, Family, Planner as _};
+use vipline_nftables::{Error, Object, Transaction};
+use vipline_reconcile::{Edit, Kernel, Ledger, diff};
+use vipline_service_model::{NodeView, Resolved, Store};
+
+const SIZES: [Size; 3] = [
+    Size::new(1_000, 5),
+    Size::new(10_000, 5),
+    Size::new(100_000, 1),
+];
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1));
+    targets = resolve, plan, replace, difference, transaction, encode, one_endpoint
+}
+criterion_main!(benches);
+
+/// Returns a store that has taken in everything and resolved nothing.
+fn store(size: Size) -> Store {
+    let mut store = Store::default();
+    for event in size.events() {
+        store.apply(event);
+    }
+    store.apply(Event::Synced);
+    store
+}
+
+fn resolved(size: Size) -> Vec<Resolved> {
+    store(size).resolve(&NodeView::default())
+}
+
+fn context() -> Context {
+    Context::new(&config(), &NodeView::default(), [], Family::V4)
+}
+
+/// Returns what each service port wants, and last what is always wanted.
+fn fragments(size: Size) -> Vec<Vec<Object>> {
+    let cx = context();
+    let ports = resolved(size);
+    let ports = ports.iter().filter_map(|each| each.port.as_deref());
+    let fragments = ports.map(|port| Planner::port(&cx, port));
+    fragments.chain(iter::once(Planner::base(&cx))).collect()
+}
+
+fn ledger(fragments: Vec<Vec<Object>>) -> Ledger<usize, Object> {
+    let mut ledger = Ledger::new();
+    for (owner, objects) in fragments.into_iter().enumerate() {
+        ledger.replace(owner, objects);
+    }
+    ledger
+}
+
+fn resolve(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("resolve");
+    for size in SIZES {
+        group.throughput(Throughput::Elements(size.services as u64));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_custom(|rounds| {
+                let time = |_| {
+                    let mut store = store(size);
+                    let start = Instant::now();
+                    black_box(store.resolve(&NodeView::default()));
+                    start.elapsed()
+                };
+                (0..rounds).map(time).sum()
+            });
+        });
+    }
+}
+
+fn plan(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan");
+    for size in SIZES {
+        let (cx, ports) = (context(), resolved(size));
+        let ports: Vec<_> = ports
+            .iter()
+            .filter_map(|each| each.port.as_deref())
+            .collect();
+        group.throughput(Throughput::Elements(elements(size)));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter(|| {
+                for port in &ports {
+                    black_box(Planner::port(&cx, port));
+                }
+            });
+        });
+    }
+}
+
+fn replace(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("ledger");
+    for size in SIZES {
+        let fragments = fragments(size);
+        group.throughput(Throughput::Elements(elements(size)));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_custom(|rounds| {
+                let time = |_| {
+                    let fragments = fragments.clone();
+                    let start = Instant::now();
+                    let ledger = ledger(fragments);
+                    let time = start.elapsed();
+                    drop(ledger);
+                    time
+                };
+                (0..rounds).map(time).sum()
+            });
+        });
+    }
+}
+
+fn difference(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("diff");
+    for size in SIZES {
+        let ledger = ledger(fragments(size));
+        group.throughput(Throughput::Elements(elements(size)));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_with_large_drop(|| diff([], ledger.objects()));
+        });
+    }
+}
+
+fn transaction(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("transaction");
+    for size in SIZES {
+        let edits = diff([], ledger(fragments(size)).objects());
+        group.throughput(Throughput::Elements(elements(size)));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_with_large_drop(|| Transaction::from_edits(&edits));
+        });
+    }
+}
+
+fn encode(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("encode");
+    for size in SIZES {
+        let edits = diff([], ledger(fragments(size)).objects());
+        let transaction = Transaction::from_edits(&edits);
+        group.throughput(Throughput::Elements(elements(size)));
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_with_large_drop(|| transaction.encode(1, None));
+        });
+    }
+}
+
+/// A kernel that has the bytes made for it and throws them away.
+struct Encoded;
+
+impl Kernel for Encoded {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        black_box(Transaction::from_edits(edits).encode(1, None));
+        Ok(())
+    }
+}
+
+/// From the event to the bytes, when one endpoint is replaced.
+fn one_endpoint(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("one endpoint replaced");
+    for size in SIZES {
+        let mut engine = Engine::with_kernels::<Planner, _>(config(), |_| Encoded);
+        for event in size.events().chain([Event::Synced]) {
+            engine.apply(event);
+        }
+        let mut now = Duration::ZERO;
+        engine.poll(now).expect("the first sync is due");
+        let mut slices = size.slices(100);
+        let mut number = 0;
+        group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
+            bencher.iter_custom(|rounds| {
+                let time = |_| {
+                    engine.poll(now);
+                    now += Duration::from_secs(5);
+                    let place = number % slices.len();
+                    cluster::replace(&mut slices[place], number, number as u32);
+                    number += 1;
+                    let event = Event::from(slices[place].clone());
+                    let start = Instant::now();
+                    engine.apply(event);
+                    engine.poll(now).expect("a change is due");
+                    start.elapsed()
+                };
+                (0..rounds).map(time).sum()
+            });
+        });
+    }
+}
+
+/// How many elements a cluster makes: per Service its address twice, and one an endpoint.
+fn elements(size: Size) -> u64 {
+    (size.services * (2 + size.endpoints)) as u64
+}

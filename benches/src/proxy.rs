@@ -1,0 +1,180 @@
+//! An engine in mode nftables, and its kernels to be looked at.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use proxy_core::backend::nftables::{Kernel as Nftables, Planner};
+use proxy_core::{Config, Engine, Event, Family, Intervals, Report};
+use vipline_netlink::Counters;
+use vipline_nftables::{Error, Object, Transaction};
+use vipline_reconcile::{Edit, Kernel};
+
+use crate::time::Time;
+
+/// The kernel of one family; clones share it.
+#[derive(Clone, Debug)]
+pub struct Watched(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    kernel: Nftables,
+    records: bool,
+    recorded: Vec<Vec<Edit<Object>>>,
+    recording: Time,
+    commits: Vec<Duration>,
+}
+
+impl Watched {
+    fn open(family: Family, records: bool) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Mutex::new(State {
+            kernel: Nftables::open(family)?,
+            records,
+            recorded: Vec::new(),
+            recording: Time::default(),
+            commits: Vec::new(),
+        }))))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody goes on after a panic")
+    }
+}
+
+impl Kernel for Watched {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        self.state().kernel.dump()
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.records {
+            let (time, edits) = Time::of(|| edits.to_vec());
+            state.recorded.push(edits);
+            state.recording = state.recording + time;
+        }
+        let (time, result) = Time::of(|| state.kernel.commit(edits));
+        state.commits.push(time.wall);
+        result
+    }
+}
+
+/// Returns a configuration without syncs that only compare.
+pub fn config() -> Config {
+    let intervals = Intervals {
+        max: Duration::MAX,
+        ..Intervals::default()
+    };
+    Config {
+        intervals,
+        ..Config::default()
+    }
+}
+
+/// An engine over the kernels of both families, in the thread's namespace.
+pub struct Proxy {
+    engine: Engine,
+    kernels: [Watched; 2],
+    now: Duration,
+}
+
+/// What was sent to the kernel and received from it, both families together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Traffic {
+    /// Calls of `sendmsg` for IPv4.
+    pub sends_v4: u64,
+    /// Calls of `sendmsg` for IPv6.
+    pub sends_v6: u64,
+    /// Datagrams received.
+    pub receives: u64,
+}
+
+impl Proxy {
+    /// Opens the kernels and takes in the events before [`Event::Synced`].
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn start(events: impl Iterator<Item = Event>, records: bool) -> Result<Self, Error> {
+        let kernels = [
+            Watched::open(Family::V4, records)?,
+            Watched::open(Family::V6, records)?,
+        ];
+        let mut engine = Engine::with_kernels::<Planner, _>(config(), |family| match family {
+            Family::V4 => kernels[0].clone(),
+            Family::V6 => kernels[1].clone(),
+        });
+        for event in events {
+            engine.apply(event);
+        }
+        Ok(Self {
+            engine,
+            kernels,
+            now: Duration::ZERO,
+        })
+    }
+
+    /// Takes in an event, syncs, and tells how long both took.
+    ///
+    /// # Panics
+    ///
+    /// When nothing is due, or the sync fails.
+    pub fn change(&mut self, event: impl Into<Event>) -> (Time, Report) {
+        let event = event.into();
+        // The pause that follows a sync begins with the next poll.
+        assert!(self.engine.poll(self.now).is_none(), "nothing is due yet");
+        self.now += Duration::from_secs(5);
+        let recording = self.recording();
+        let (time, report) = Time::of(|| {
+            self.engine.apply(event);
+            self.engine.poll(self.now).expect("a sync is due")
+        });
+        assert!(report.is_success(), "{report}");
+        (time - (self.recording() - recording), report)
+    }
+
+    /// Returns what was sent and received so far.
+    pub fn traffic(&self) -> Traffic {
+        let [v4, v6] = self.counters();
+        Traffic {
+            sends_v4: v4.sends,
+            sends_v6: v6.sends,
+            receives: v4.receives + v6.receives,
+        }
+    }
+
+    /// Returns how long each commit took.
+    pub fn commits(&self) -> Vec<Duration> {
+        let commits = self
+            .kernels
+            .iter()
+            .map(|kernel| kernel.state().commits.clone());
+        commits.flatten().collect()
+    }
+
+    /// Returns the transactions of all commits so far, the kernels' in turn.
+    pub fn recorded(&self) -> Vec<Transaction> {
+        let mut transactions = Vec::new();
+        for kernel in &self.kernels {
+            let edits = &kernel.state().recorded;
+            transactions.extend(edits.iter().map(|edits| Transaction::from_edits(edits)));
+        }
+        transactions
+    }
+
+    fn counters(&self) -> [Counters; 2] {
+        self.kernels
+            .each_ref()
+            .map(|kernel| kernel.state().kernel.counters())
+    }
+
+    fn recording(&self) -> Time {
+        let times = self
+            .kernels
+            .each_ref()
+            .map(|kernel| kernel.state().recording);
+        times[0] + times[1]
+    }
+}
