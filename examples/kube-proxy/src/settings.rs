@@ -91,7 +91,8 @@ fn manifests(flags: &Flags) -> Result<PathBuf, String> {
 }
 
 fn mode(word: &str) -> Result<Mode, String> {
-    let built_in = format!("the modes built in are: {}", Mode::names());
+    let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
+    let built_in = format!("the modes built in are: {}", names.join(", "));
     let reason = match word {
         "" => "empty, which means iptables".to_owned(),
         "iptables" | "ipvs" => format!("{word} is not built in"),

@@ -55,7 +55,7 @@ impl Setup {
     /// What is wrong with the manifests.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
         let (manifests, update) = read(settings, Reading::Once)?;
-        let engine = Engine::plan_only(settings.config.clone());
+        let engine = Engine::plan_only(settings.config.clone()).map_err(Failure::input)?;
         Self::new(engine, manifests, settings, update)
     }
 

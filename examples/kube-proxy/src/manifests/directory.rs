@@ -102,11 +102,6 @@ pub fn read(file: &Path) -> Content {
     }
 }
 
-/// Tells whether a file is there.
-pub fn exists(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
-}
-
 /// Tells whether a file that has just been created is complete: it is only a
 /// new name for something that was there.
 pub fn is_link(file: &Path) -> bool {

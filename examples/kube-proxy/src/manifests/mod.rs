@@ -35,13 +35,14 @@ use std::time::Duration;
 
 use directory::Directory;
 use fault::{Fault, Key, ManifestError};
-use source::{Content, Source, Update};
+use source::{Batch, Content, Source, Update};
 use watch::Watch;
 
-/// How long a file may be missing before its objects are given up.
+/// How long it takes before objects are given up, or files called broken.
 ///
-/// Editors and `mv` make a file vanish for a moment.
-const MISSING: Duration = Duration::from_millis(40);
+/// Editors and `mv` make a file vanish for a moment, and who writes a file
+/// empties it first.
+const DOUBT: Duration = Duration::from_millis(40);
 
 /// The manifests at a path, and how they change.
 #[derive(Debug)]
@@ -51,7 +52,9 @@ pub struct Manifests {
     watch: Option<Watch>,
     /// Files to be read.
     due: BTreeSet<Arc<Path>>,
-    /// Until when it is waited for files that are missing.
+    /// Whether something was heard since they were read last.
+    heard: bool,
+    /// Until when it is waited for them to get better.
     deadline: Option<Duration>,
 }
 
@@ -69,6 +72,7 @@ impl Manifests {
             source: Source::default(),
             watch: None,
             due: BTreeSet::new(),
+            heard: false,
             deadline: None,
         };
         let update = manifests.load_all()?;
@@ -90,7 +94,7 @@ impl Manifests {
 
     fn load_all(&mut self) -> io::Result<Update> {
         let files = self.directory.list()?;
-        Ok(self.source.update(files.into_iter().map(read)))
+        Ok(self.source.update(files.into_iter().map(read).collect()))
     }
 
     /// Tells whether an object is in some manifest.
@@ -103,24 +107,23 @@ impl Manifests {
     /// Times are counted from any fixed point.
     pub fn poll(&mut self, now: Duration) -> Update {
         let mut update = self.listen();
-        if self.due.is_empty() {
+        let waits = self.deadline.is_some_and(|deadline| now < deadline);
+        if self.due.is_empty() || (waits && !self.heard) {
             return update;
         }
-        let gone = |file: &Arc<Path>| self.source.knows(file) && !directory::exists(file);
-        let missing = self.due.iter().any(gone);
-        if missing && self.deadline.is_none() {
-            self.deadline = now.checked_add(MISSING);
-        }
-        if missing && self.deadline.is_some_and(|deadline| now < deadline) {
+        self.heard = false;
+        let batch: Batch = self.due.iter().cloned().map(read).collect();
+        if self.source.doubts(&batch) && (waits || self.deadline.is_none()) {
+            self.deadline = self.deadline.or(now.checked_add(DOUBT));
             return update;
         }
         self.deadline = None;
-        let files = std::mem::take(&mut self.due);
+        self.due.clear();
         let Update {
             events,
             errors,
             ignored,
-        } = self.source.update(files.into_iter().map(read));
+        } = self.source.update(batch);
         update.events.extend(events);
         update.errors.extend(errors);
         update.ignored.extend(ignored);
@@ -141,6 +144,7 @@ impl Manifests {
             Ok(heard) => heard,
             Err(error) => return self.lost(&error),
         };
+        let known = self.due.len();
         let file = |name: &_| self.directory.file(name);
         self.due.extend(heard.changed.iter().map(|name| file(name)));
         let complete = |file: &Arc<Path>| directory::is_link(file) || self.source.is_broken(file);
@@ -154,6 +158,7 @@ impl Manifests {
                 Err(error) => return self.lost(&error),
             }
         }
+        self.heard |= heard.all || !heard.changed.is_empty() || self.due.len() > known;
         Update::default()
     }
 

@@ -12,7 +12,7 @@ use vipline_service_model::Event;
 
 use super::fault::{Fault, Key, ManifestError, Place};
 use super::object::Object;
-use super::parse::{Broken, Found, Manifest, document_number, parse};
+use super::parse::{Broken, Found, Ignored, Manifest, document_number, parse};
 
 /// The objects of all files.
 #[derive(Debug, Default)]
@@ -63,32 +63,52 @@ impl Source {
     /// Takes note of files that changed, all at once.
     ///
     /// An object that moves from one of the files to another is no change.
-    pub fn update(&mut self, files: impl IntoIterator<Item = (Arc<Path>, Content)>) -> Update {
-        let mut update = Update::default();
-        let read: Vec<_> = files
-            .into_iter()
-            .filter_map(|(file, content)| self.read(&file, content, &mut update))
-            .collect();
+    pub fn update(&mut self, batch: Batch) -> Update {
+        let mut update = Update {
+            ignored: batch.ignored,
+            ..Update::default()
+        };
         let mut touched = Touched::default();
-        for (file, wanted) in &read {
-            self.release(file, wanted, &mut touched);
+        for (file, wanted) in &batch.files {
+            if let Ok(wanted) = wanted {
+                self.release(file, wanted, &mut touched);
+            }
         }
-        for (file, wanted) in read {
-            let errors = self.claim(&file, wanted, &mut touched);
+        for (file, wanted) in batch.files {
+            let errors = match wanted {
+                Ok(wanted) => self.claim(&file, wanted, &mut touched),
+                Err(error) => vec![error],
+            };
             self.tell(&file, errors, &mut update);
         }
         update.events = touched.events(&self.claims);
         update
     }
 
+    /// Tells whether the files may be read in the middle of being written:
+    /// something in them is broken, or objects would go.
+    pub fn doubts(&self, batch: &Batch) -> bool {
+        let wanted = || {
+            batch
+                .files
+                .iter()
+                .filter_map(|(_, wanted)| wanted.as_ref().ok())
+        };
+        let is_named = |key: &Key| wanted().any(|wanted| wanted.keys.contains(key));
+        batch.files.iter().any(|(file, wanted)| match wanted {
+            Err(_) => true,
+            Ok(wanted) if !wanted.errors.is_empty() => true,
+            Ok(wanted) => self.files.get(file).is_some_and(|held| {
+                held.keys
+                    .iter()
+                    .any(|key| !wanted.keys.contains(key) && !is_named(key))
+            }),
+        })
+    }
+
     /// Returns the files that hold objects or errors.
     pub fn files(&self) -> impl Iterator<Item = &Arc<Path>> {
         self.files.keys()
-    }
-
-    /// Tells whether a file holds objects or errors.
-    pub fn knows(&self, file: &Path) -> bool {
-        self.files.contains_key(file)
     }
 
     /// Tells whether a file is wrong in some way.
@@ -101,48 +121,6 @@ impl Source {
     /// Tells whether an object is in some file.
     pub fn holds(&self, key: &Key) -> bool {
         self.claims.contains_key(key)
-    }
-
-    /// Reads a file; `None` when its objects stay as they are.
-    fn read(
-        &mut self,
-        file: &Arc<Path>,
-        content: Content,
-        update: &mut Update,
-    ) -> Option<(Arc<Path>, Wanted)> {
-        let text = match content {
-            Content::Text(text) => text,
-            Content::Gone => return Some((Arc::clone(file), Wanted::default())),
-            Content::Unreadable(reason) => {
-                self.tell(
-                    file,
-                    vec![error(file, None, None, Fault::unplaced(reason))],
-                    update,
-                );
-                return None;
-            }
-        };
-        match parse(&text) {
-            Ok(manifest) => {
-                let line = |ignored: super::parse::Ignored| {
-                    format!(
-                        "{}:{}: {}",
-                        file.display(),
-                        ignored.place.at.line,
-                        ignored.kind
-                    )
-                };
-                update
-                    .ignored
-                    .extend(manifest.ignored.iter().cloned().map(line));
-                Some((Arc::clone(file), Wanted::new(file, manifest)))
-            }
-            Err(fault) => {
-                let document = document_number(&text, fault.at.line);
-                self.tell(file, vec![error(file, Some(document), None, fault)], update);
-                None
-            }
-        }
     }
 
     /// Gives up what a file does not want any more.
@@ -222,6 +200,45 @@ impl Source {
             .errors
             .extend(errors.iter().filter(|error| !told.contains(error)).cloned());
         *told = errors;
+    }
+}
+
+/// Files that were read, and changed nothing yet.
+#[derive(Debug, Default)]
+pub struct Batch {
+    files: Vec<(Arc<Path>, Result<Wanted, ManifestError>)>,
+    ignored: Vec<String>,
+}
+
+impl FromIterator<(Arc<Path>, Content)> for Batch {
+    fn from_iter<I: IntoIterator<Item = (Arc<Path>, Content)>>(files: I) -> Self {
+        let mut batch = Self::default();
+        for (file, content) in files {
+            let wanted = batch.read(&file, content);
+            batch.files.push((file, wanted));
+        }
+        batch
+    }
+}
+
+impl Batch {
+    fn read(&mut self, file: &Arc<Path>, content: Content) -> Result<Wanted, ManifestError> {
+        let text = match content {
+            Content::Text(text) => text,
+            Content::Gone => return Ok(Wanted::default()),
+            Content::Unreadable(reason) => {
+                return Err(error(file, None, None, Fault::unplaced(reason)));
+            }
+        };
+        let manifest = parse(&text).map_err(|fault| {
+            let document = document_number(&text, fault.at.line);
+            error(file, Some(document), None, fault)
+        })?;
+        for Ignored { kind, place } in &manifest.ignored {
+            self.ignored
+                .push(format!("{}:{}: {kind}", file.display(), place.at.line));
+        }
+        Ok(Wanted::new(file, manifest))
     }
 }
 

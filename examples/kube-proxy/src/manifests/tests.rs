@@ -92,7 +92,8 @@ fn written_moved_linked_and_removed_files_are_noticed() {
     folder.write("a.yaml", &service("a"));
     assert_eq!(poll(START), ["+a"]);
     folder.write("a.yaml", &service("b"));
-    assert_eq!(poll(START), ["-a", "+b"]);
+    assert_eq!(poll(START), [""; 0], "a may still come");
+    assert_eq!(poll(LATER), ["-a", "+b"]);
     folder.write("ignored.txt", &service("c"));
     fs::rename(folder.0.join("ignored.txt"), folder.0.join("c.yaml")).unwrap();
     assert_eq!(poll(START), ["+c"]);
@@ -121,7 +122,7 @@ fn a_file_that_vanishes_for_a_moment_keeps_its_objects() {
     let (file, backup) = (folder.0.join("a.yaml"), folder.0.join("a.yaml~"));
     fs::rename(&file, &backup).unwrap();
     assert_eq!(lines(&manifests.poll(START)), [""; 0]);
-    assert_eq!(manifests.next_deadline(), Some(MISSING));
+    assert_eq!(manifests.next_deadline(), Some(DOUBT));
     fs::write(&file, service("a") + "---\n" + &service("b")).unwrap();
     assert_eq!(lines(&manifests.poll(Duration::from_millis(5))), ["+b"]);
     assert_eq!(manifests.next_deadline(), None);
@@ -133,6 +134,28 @@ fn a_file_that_vanishes_for_a_moment_keeps_its_objects() {
         "a renamed file is no change"
     );
     assert!(manifests.holds(&Key::new(vipline_service_model::Kind::Service, "", "b")));
+}
+
+#[test]
+fn a_file_that_is_read_while_it_is_written_keeps_its_objects() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("a"));
+    let (mut manifests, _) = watch(&folder);
+    for half in ["", "{apiVersion: v1, kind: Serv", "{apiVersion: v1}"] {
+        folder.write("a.yaml", half);
+        assert_eq!(lines(&manifests.poll(START)), [""; 0], "{half}");
+        folder.write("a.yaml", &service("a"));
+        assert_eq!(lines(&manifests.poll(START)), [""; 0], "{half}");
+        assert_eq!(manifests.next_deadline(), None);
+    }
+    folder.write("a.yaml", "{apiVersion: v1}");
+    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
+    assert_eq!(lines(&manifests.poll(START)), [""; 0]);
+    assert_eq!(
+        lines(&manifests.poll(LATER)),
+        ["missing"],
+        "it stays broken"
+    );
 }
 
 #[test]
@@ -153,12 +176,14 @@ fn a_swap_of_a_config_map_is_one_change() {
     symlink(version(2, &["b"]), folder.0.join("..data_tmp")).unwrap();
     assert_eq!(lines(&manifests.poll(START)), [""; 0]);
     fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
-    assert_eq!(lines(&manifests.poll(START)), ["-a", "+b"]);
+    assert_eq!(lines(&manifests.poll(START)), [""; 0], "a may still come");
+    assert_eq!(lines(&manifests.poll(LATER)), ["-a", "+b"]);
     let (mut single, first) = Manifests::watch(&folder.0.join("web.yaml")).unwrap();
     assert_eq!(lines(&first), ["+b"]);
     symlink(version(3, &["c"]), folder.0.join("..data_tmp")).unwrap();
     fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).unwrap();
-    assert_eq!(lines(&single.poll(START)), ["-b", "+c"]);
+    assert_eq!(lines(&single.poll(START)), [""; 0]);
+    assert_eq!(lines(&single.poll(LATER)), ["-b", "+c"]);
 }
 
 #[test]

@@ -15,16 +15,14 @@ fn the_difference_applies_with_nft_and_is_gone_then() {
         stage.load(&said.stdout);
         let nothing = stage.say("diff");
         assert_eq!((nothing.code, &*nothing.stdout), (0, ""), "{nothing:?}");
-        stage.write(
-            "web.yaml",
-            &(service("web", "10.96.0.11") + &slice("web", 1, 2)),
-        );
+        // As many endpoints as before: a rule that names a map which is there
+        // already is more than nft 1.0.6 can load.
+        let changed = service("web", "10.96.0.11") + &slice("web", 2, 3);
+        stage.write("web.yaml", &changed);
     }
-    assert!(
-        !stage.ruleset().contains("10.244.1.3"),
-        "{}",
-        stage.ruleset()
-    );
+    let rules = stage.ruleset();
+    assert!(rules.contains("10.244.2.3"), "{rules}");
+    assert!(!rules.contains("10.244.1.3"), "{rules}");
 }
 
 #[test]
@@ -49,7 +47,7 @@ fn what_somebody_else_changed_is_the_difference() {
 #[test]
 fn tables_of_others_are_none_of_our_business() {
     let stage = Stage::with(&[("web.yaml", &web())]);
-    stage.load("table inet other { chain c { type filter hook input priority 0; accept; } }\n");
+    stage.load("table inet other {\nchain c {\ntype filter hook input priority 0\naccept\n}\n}\n");
     stage.oneshot();
     assert_eq!(stage.say("diff").code, 0);
     assert!(stage.ruleset().contains("table inet other"));

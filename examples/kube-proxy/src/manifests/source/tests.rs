@@ -17,7 +17,7 @@ fn update(source: &mut Source, files: Vec<(&str, Content)>) -> (Vec<String>, Vec
     let files = files
         .into_iter()
         .map(|(name, content)| (Arc::from(Path::new(name)), content));
-    let update = source.update(files);
+    let update = source.update(files.collect());
     let event = |event: &Event| match event {
         Event::ServiceApplied(service) => {
             format!("+{} {}", service.metadata.name, service.spec.cluster_ip)
@@ -151,4 +151,37 @@ fn while_something_unnamed_is_broken_no_object_of_the_file_goes() {
     let (events, errors) = update(&mut source, vec![("1", text(&[a.clone(), nameless]))]);
     assert_eq!((events.len(), errors.len()), (0, 1), "{errors:?}");
     assert_eq!(change(&mut source, "1", text(&[a])), ["-b"]);
+}
+
+#[test]
+fn files_that_may_be_half_written_are_doubted() {
+    let mut source = Source::default();
+    let (a, b) = (service("a", "10.0.0.1"), service("b", "10.0.0.2"));
+    change(&mut source, "1", text(&[a.clone(), b.clone()]));
+    let doubts = |source: &Source, files: Vec<(&str, Content)>| {
+        let files = files
+            .into_iter()
+            .map(|(name, content)| (Arc::from(Path::new(name)), content));
+        source.doubts(&files.collect())
+    };
+    let other = || service("b", "10.0.0.3");
+    assert!(!doubts(&source, vec![("1", text(&[a.clone(), other()]))]));
+    assert!(!doubts(
+        &source,
+        vec![("2", text(&[service("c", "10.0.0.4")]))]
+    ));
+    assert!(!doubts(
+        &source,
+        vec![("1", text(&[a.clone()])), ("2", text(&[b]))]
+    ));
+    for content in [
+        Content::Gone,
+        Content::Text(String::new()),
+        Content::Text("kind: [".into()),
+        Content::Text("kind: Service".into()),
+        Content::Unreadable("why".into()),
+        text(&[a]),
+    ] {
+        assert!(doubts(&source, vec![("1", content.clone())]), "{content:?}");
+    }
 }
