@@ -24,8 +24,12 @@ impl Expression for Counter {
     const NAME: &'static str = "counter";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_be64(out, NFTA_COUNTER_BYTES, self.bytes);
-        put_be64(out, NFTA_COUNTER_PACKETS, self.packets);
+        if self.bytes != 0 {
+            put_be64(out, NFTA_COUNTER_BYTES, self.bytes);
+        }
+        if self.packets != 0 {
+            put_be64(out, NFTA_COUNTER_PACKETS, self.packets);
+        }
     }
 
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {

@@ -11,6 +11,7 @@ use crate::text::Listing;
 
 // enum nft_dynset_attributes
 const NFTA_DYNSET_SET_NAME: u16 = 1;
+const NFTA_DYNSET_SET_ID: u16 = 2;
 const NFTA_DYNSET_OP: u16 = 3;
 const NFTA_DYNSET_SREG_KEY: u16 = 4;
 const NFTA_DYNSET_SREG_DATA: u16 = 5;
@@ -110,7 +111,8 @@ impl Expression for Dynset {
                     }
                 }
                 NFTA_DYNSET_FLAGS => flags = attr.be32()?,
-                NFTA_DYNSET_PAD => {}
+                // The name says the same.
+                NFTA_DYNSET_SET_ID | NFTA_DYNSET_PAD => {}
                 _ => return Ok(None),
             }
         }

@@ -51,6 +51,8 @@ impl Expression for Lookup {
                 NFTA_LOOKUP_SREG => source = Some(Register::from_number(attr.be32()?)),
                 NFTA_LOOKUP_DREG => destination = Some(Register::from_number(attr.be32()?)),
                 NFTA_LOOKUP_FLAGS => flags = attr.be32()?,
+                // The name says the same.
+                NFTA_LOOKUP_SET_ID => {}
                 _ => return Ok(None),
             }
         }

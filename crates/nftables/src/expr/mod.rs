@@ -232,7 +232,9 @@ impl Expr {
     /// Appends the name and the attributes of the expression.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_str(out, NFTA_EXPR_NAME, self.name());
-        nest(out, NFTA_EXPR_DATA, |out| self.encode_data(out));
+        if !matches!(self, Self::Notrack(_)) {
+            nest(out, NFTA_EXPR_DATA, |out| self.encode_data(out));
+        }
     }
 
     /// Reads what [`Expr::encode`] appends.

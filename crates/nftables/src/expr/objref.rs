@@ -12,6 +12,7 @@ const NFTA_OBJREF_IMM_TYPE: u16 = 1;
 const NFTA_OBJREF_IMM_NAME: u16 = 2;
 const NFTA_OBJREF_SET_SREG: u16 = 3;
 const NFTA_OBJREF_SET_NAME: u16 = 4;
+const NFTA_OBJREF_SET_ID: u16 = 5;
 
 /// Uses a named object.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,6 +80,8 @@ impl Expression for Objref {
                 NFTA_OBJREF_IMM_NAME => object = Some(name(&attr)?),
                 NFTA_OBJREF_SET_SREG => key = Some(Register::from_number(attr.be32()?)),
                 NFTA_OBJREF_SET_NAME => set = Some(SetRef::Named(name(&attr)?)),
+                // The name says the same.
+                NFTA_OBJREF_SET_ID => {}
                 _ => return Ok(None),
             }
         }
