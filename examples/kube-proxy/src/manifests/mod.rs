@@ -114,7 +114,7 @@ impl Manifests {
         self.heard = false;
         let batch: Batch = self.due.iter().cloned().map(read).collect();
         if self.source.doubts(&batch) && (waits || self.deadline.is_none()) {
-            self.deadline = self.deadline.or(now.checked_add(DOUBT));
+            self.deadline = self.deadline.or_else(|| now.checked_add(DOUBT));
             return update;
         }
         self.deadline = None;

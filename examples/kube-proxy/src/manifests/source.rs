@@ -77,7 +77,7 @@ impl Source {
         for (file, wanted) in batch.files {
             let errors = match wanted {
                 Ok(wanted) => self.claim(&file, wanted, &mut touched),
-                Err(error) => vec![error],
+                Err(error) => vec![*error],
             };
             self.tell(&file, errors, &mut update);
         }
@@ -206,9 +206,12 @@ impl Source {
 /// Files that were read, and changed nothing yet.
 #[derive(Debug, Default)]
 pub struct Batch {
-    files: Vec<(Arc<Path>, Result<Wanted, ManifestError>)>,
+    files: Vec<(Arc<Path>, Read)>,
     ignored: Vec<String>,
 }
+
+/// What a file asks for, or why it cannot be told.
+type Read = Result<Wanted, Box<ManifestError>>;
 
 impl FromIterator<(Arc<Path>, Content)> for Batch {
     fn from_iter<I: IntoIterator<Item = (Arc<Path>, Content)>>(files: I) -> Self {
@@ -222,17 +225,18 @@ impl FromIterator<(Arc<Path>, Content)> for Batch {
 }
 
 impl Batch {
-    fn read(&mut self, file: &Arc<Path>, content: Content) -> Result<Wanted, ManifestError> {
+    fn read(&mut self, file: &Arc<Path>, content: Content) -> Read {
         let text = match content {
             Content::Text(text) => text,
             Content::Gone => return Ok(Wanted::default()),
             Content::Unreadable(reason) => {
-                return Err(error(file, None, None, Fault::unplaced(reason)));
+                let fault = Fault::unplaced(reason);
+                return Err(error(file, None, None, fault).into());
             }
         };
         let manifest = parse(&text).map_err(|fault| {
             let document = document_number(&text, fault.at.line);
-            error(file, Some(document), None, fault)
+            Box::new(error(file, Some(document), None, fault))
         })?;
         for Ignored { kind, place } in &manifest.ignored {
             self.ignored

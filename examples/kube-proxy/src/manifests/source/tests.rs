@@ -172,7 +172,7 @@ fn files_that_may_be_half_written_are_doubted() {
     ));
     assert!(!doubts(
         &source,
-        vec![("1", text(&[a.clone()])), ("2", text(&[b]))]
+        vec![("1", Content::Text(a.clone())), ("2", text(&[b]))]
     ));
     for content in [
         Content::Gone,
