@@ -1,6 +1,6 @@
 //! What is there whatever Services there are: table, sets, chains and rules.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use vipline_nftables::expr::{CtState, CtStatus, NatFlags};
 use vipline_nftables::selector::{
@@ -15,6 +15,7 @@ use vipline_nftables::{
 use vipline_service_model::{self as service_model, LocalTraffic};
 
 use super::names::{self, comment, name};
+use super::port;
 use crate::Context;
 
 /// The table of a family and the sets in it, made once and shared.
@@ -35,6 +36,8 @@ pub(super) struct Table {
     pub(super) no_local_endpoints: Set,
     /// The networks that cluster IPs are taken from.
     pub(super) service_cidrs: Set,
+    /// The chains for few slots, by their number, once they are asked for.
+    lbs: [OnceLock<Chain>; 128],
 }
 
 impl Table {
@@ -74,7 +77,17 @@ impl Table {
             ),
             service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
                 .with_flags(SetFlags::INTERVAL),
+            lbs: [const { OnceLock::new() }; 128],
             id,
+        }
+    }
+
+    /// Returns the chain that chooses among so many slots.
+    pub(super) fn lb(&self, slots: u32) -> Chain {
+        let make = || port::lb(self, slots);
+        match self.lbs.get(slots as usize) {
+            Some(lb) => lb.get_or_init(make).clone(),
+            None => make(),
         }
     }
 

@@ -68,12 +68,14 @@ fn cluster_ip(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
 /// Slots follow the order of the endpoints: a function of who they are now.
 fn balance(table: &Table, vip: Vip, endpoints: &[Endpoint], out: &mut Vec<Object>) {
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
-    out.push(lb(table, slots).into());
+    let lb = table.lb(slots);
+    let goto = Verdict::Goto(lb.name.clone());
+    out.push(lb.into());
     for (slot, endpoint) in (0..slots).zip(endpoints) {
         out.push(endpoint::backend(table, vip, slot, endpoint));
     }
     let element = table.service_ips.element(&vip.key());
-    let element = element.and_then(|it| it.with_verdict(Verdict::Goto(names::lb(slots))));
+    let element = element.and_then(|it| it.with_verdict(goto));
     out.push(
         element
             .expect("the verdict of an address fits the map")
@@ -87,7 +89,7 @@ fn balance(table: &Table, vip: Vip, endpoints: &[Endpoint], out: &mut Vec<Object
 ///
 /// One chain serves all addresses with so many endpoints: it draws a slot and
 /// finds the endpoint there.
-fn lb(table: &Table, slots: u32) -> Chain {
+pub(super) fn lb(table: &Table, slots: u32) -> Chain {
     let family = table.id.family;
     let mut key = vip_port(family).to_vec();
     key.push(numgen_random(slots));
