@@ -367,3 +367,117 @@ impl Encoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::message::Messages;
+    use vipline_reconcile::Edit;
+
+    use super::*;
+    use crate::{Datatype, Family, Name, Set, Table};
+
+    fn table() -> TableId {
+        TableId::new(Family::Ip, Name::new("t").unwrap())
+    }
+
+    /// A transaction that adds a table and so many ports to a set of it.
+    fn ports(count: u16, flags: SetFlags) -> Transaction {
+        let name = Name::new("s").unwrap();
+        let set = Set::set(table(), name, [Datatype::InetService.into()]).with_flags(flags);
+        let mut edits = vec![Edit::Add(Object::from(Table::new(table())))];
+        edits.extend(
+            (0..count).map(|port| Edit::Add(Object::from(set.element(&[port.into()]).unwrap()))),
+        );
+        Transaction::from_edits(&edits)
+    }
+
+    /// Returns where a message starts and where its nth element does.
+    fn place(batch: &Batch<'_>, message: usize, element: usize) -> usize {
+        let start = batch.messages[message].start;
+        let payload = &batch.bytes[start + 20..];
+        let mut at = 20;
+        for attr in Attrs::new(payload).map(Result::unwrap) {
+            if attr.kind == NFTA_SET_ELEM_LIST_ELEMENTS {
+                at += 4;
+                for member in attr.attrs().map(Result::unwrap).take(element) {
+                    at += 4 + member.value.len().next_multiple_of(4);
+                }
+                return at;
+            }
+            at += 4 + attr.value.len().next_multiple_of(4);
+        }
+        panic!("no elements");
+    }
+
+    #[test]
+    fn the_last_message_alone_is_acknowledged() {
+        let transaction = ports(3, SetFlags::empty());
+        let batch = transaction.encode(40, Some(9));
+        let messages: Vec<_> = Messages::new(batch.bytes()).map(Result::unwrap).collect();
+        let types: Vec<_> = messages.iter().map(|message| message.ty).collect();
+        assert_eq!(types, [BATCH_BEGIN, 0x0a00, 0x0a0c, BATCH_END]);
+        let acks: Vec<_> = messages
+            .iter()
+            .map(|message| message.flags & ACK != 0)
+            .collect();
+        assert_eq!(acks, [false, false, true, false]);
+        let numbers: Vec<_> = messages.iter().map(|message| message.seq).collect();
+        assert_eq!(numbers, [40, 41, 42, 43]);
+        assert_eq!(messages[0].payload, [0, 0, 0, 10, 8, 0, 1, 0, 0, 0, 0, 9]);
+    }
+
+    #[test]
+    fn an_offset_names_one_of_many_elements() {
+        let transaction = ports(9, SetFlags::empty());
+        let batch = transaction.encode(40, None);
+        let offset = |element| u32::try_from(place(&batch, 2, element)).unwrap() + 4;
+        let named = |offset| batch.operation(42, offset).unwrap().to_string();
+        assert_eq!(named(Some(offset(0))), "add element ip t s { 0 }");
+        assert_eq!(named(Some(offset(8))), "add element ip t s { 8 }");
+        assert_eq!(named(None), "add 9 elements ip t s { 0, …, 8 }");
+        assert_eq!(named(Some(1 << 20)), named(None));
+    }
+
+    #[test]
+    fn an_offset_at_either_end_names_the_interval() {
+        let transaction = ports(9, SetFlags::INTERVAL);
+        let batch = transaction.encode(40, None);
+        for end in [10, 11] {
+            let offset = u32::try_from(place(&batch, 2, end)).unwrap();
+            let operation = batch.operation(42, Some(offset)).unwrap();
+            assert_eq!(operation.to_string(), "add element ip t s { 5 }");
+        }
+    }
+
+    #[test]
+    fn numbers_of_no_message_name_nothing() {
+        let transaction = ports(1, SetFlags::empty());
+        let batch = transaction.encode(40, None);
+        assert_eq!(batch.operation(39, None), None);
+        assert_eq!(batch.operation(44, None), None);
+        assert_eq!(
+            batch.operation(43, None).unwrap().to_string(),
+            "commit transaction"
+        );
+        assert_eq!(
+            batch.operation(41, None).unwrap().to_string(),
+            "add table ip t"
+        );
+    }
+
+    #[test]
+    fn long_lists_are_cut_before_their_length_overflows() {
+        let transaction = ports(30_000, SetFlags::INTERVAL);
+        let batch = transaction.encode(0, None);
+        let mut count = 0;
+        for message in Messages::new(batch.bytes()).map(Result::unwrap) {
+            if message.ty == Kind::NewSetElem.message_type() {
+                assert!(message.payload.len() <= usize::from(u16::MAX));
+                element::decode_list(message.payload, |_| count += 1).unwrap();
+            }
+        }
+        assert_eq!(count, 60_000);
+        let last = batch.messages[batch.messages.len() - 2].elements;
+        assert_eq!(last.0 + last.1, 30_000);
+    }
+}

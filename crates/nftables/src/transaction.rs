@@ -206,3 +206,152 @@ impl Groups {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{accept, drop};
+    use crate::{BaseChain, ChainKind, Datatype, Family, Hook, Name, Rule, Verdict};
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn table() -> TableId {
+        TableId::new(Family::Ip, name("t"))
+    }
+
+    fn map() -> Set {
+        Set::verdict_map(table(), name("m"), [Datatype::InetService.into()])
+    }
+
+    fn element(port: u16, verdict: Verdict) -> Object {
+        let element = map().element(&[port.into()]).unwrap();
+        element.with_verdict(verdict).unwrap().into()
+    }
+
+    fn chain(text: &str, rules: &[Rule]) -> Chain {
+        Chain::new(table(), name(text)).with_rules(rules.iter().cloned())
+    }
+
+    #[track_caller]
+    fn assert_script(edits: &[Edit<Object>], script: &[&str]) {
+        let text = Transaction::from_edits(edits).to_string();
+        assert_eq!(text.lines().collect::<Vec<_>>(), script);
+    }
+
+    #[test]
+    fn what_is_added_comes_before_what_needs_it() {
+        let rule = Rule::new(Family::Ip, [accept()]);
+        assert_script(
+            &[
+                Edit::Add(element(80, Verdict::Goto(name("c")))),
+                Edit::Add(chain("c", &[rule]).into()),
+                Edit::Add(map().into()),
+                Edit::Add(Table::new(table()).into()),
+            ],
+            &[
+                "add table ip t",
+                "add map ip t m { type inet_service : verdict; }",
+                "add chain ip t c",
+                "add rule ip t c accept",
+                "add element ip t m { 80 : goto c }",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_removed_goes_after_what_needs_it() {
+        let rule = Rule::new(Family::Ip, [accept()]);
+        assert_script(
+            &[
+                Edit::Remove(map().into()),
+                Edit::Remove(chain("c", &[rule]).into()),
+                Edit::Remove(element(80, Verdict::Goto(name("c")))),
+            ],
+            &[
+                "flush chain ip t c",
+                "delete element ip t m { 80 }",
+                "delete chain ip t c",
+                "delete map ip t m",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_element_changes_by_going_and_coming_back() {
+        assert_script(
+            &[Edit::Change {
+                old: element(80, Verdict::Drop),
+                new: element(80, Verdict::Accept),
+            }],
+            &[
+                "delete element ip t m { 80 }",
+                "add element ip t m { 80 : accept }",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_chain_keeps_its_place_when_its_rules_change() {
+        let [old, new] = [accept(), drop()].map(|verdict| Rule::new(Family::Ip, [verdict]));
+        assert_script(
+            &[Edit::Change {
+                old: chain("c", &[old]).into(),
+                new: chain("c", &[new]).into(),
+            }],
+            &["flush chain ip t c", "add rule ip t c drop"],
+        );
+    }
+
+    #[test]
+    fn a_chain_that_packets_enter_elsewhere_is_exchanged() {
+        let base = |priority| BaseChain::new(ChainKind::Nat, Hook::Output, priority);
+        let rule = Rule::new(Family::Ip, [accept()]);
+        let at = |priority| chain("c", std::slice::from_ref(&rule)).with_base(base(priority));
+        assert_script(
+            &[Edit::Change {
+                old: at(0).into(),
+                new: at(-100).into(),
+            }],
+            &[
+                "flush chain ip t c",
+                "delete chain ip t c",
+                "add chain ip t c { type nat hook output priority -100; policy accept; }",
+                "add rule ip t c accept",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_in_a_removed_table_goes_with_it() {
+        assert_script(
+            &[
+                Edit::Remove(map().into()),
+                Edit::Remove(element(80, Verdict::Drop)),
+                Edit::Remove(Table::new(table()).into()),
+            ],
+            &["delete table ip t"],
+        );
+    }
+
+    #[test]
+    fn elements_of_a_set_stand_together() {
+        let other = Set::set(table(), name("s"), [Datatype::InetService.into()]);
+        let port = Object::from(other.element(&[7_u16.into()]).unwrap());
+        assert_script(
+            &[
+                Edit::Add(element(80, Verdict::Drop)),
+                Edit::Add(port),
+                Edit::Add(element(81, Verdict::Drop)),
+            ],
+            &[
+                "add element ip t m {",
+                "\t80 : drop,",
+                "\t81 : drop,",
+                "}",
+                "add element ip t s { 7 }",
+            ],
+        );
+    }
+}
