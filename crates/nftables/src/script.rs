@@ -275,3 +275,32 @@ fn fmt_listed(f: &mut fmt::Formatter<'_>, elements: &[Element]) -> fmt::Result {
     }
     writeln!(f, "\t\t}}")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::selector::{ip_daddr, l4proto, tcp_dport, th_dport};
+    use crate::{Family, Field, Name, Object, Set, TableId};
+
+    fn declared(key: &[Field]) -> String {
+        let table = TableId::new(Family::Ip, Name::new("t").unwrap());
+        let data = [ip_daddr(), tcp_dport()].map(Field::from);
+        let map = Set::map(table, Name::new("m").unwrap(), key, data);
+        Object::from(map).to_string()
+    }
+
+    #[test]
+    fn the_port_of_an_endpoint_is_that_of_any_protocol() {
+        assert_eq!(
+            declared(&[ip_daddr(), l4proto(), th_dport()].map(Field::from)),
+            "add map ip t m { typeof ip daddr . meta l4proto . th dport : ip daddr . th dport; }"
+        );
+    }
+
+    #[test]
+    fn the_port_of_an_endpoint_is_of_the_protocol_of_the_key() {
+        assert_eq!(
+            declared(&[ip_daddr(), tcp_dport()].map(Field::from)),
+            "add map ip t m { typeof ip daddr . tcp dport : ip daddr . tcp dport; }"
+        );
+    }
+}

@@ -126,15 +126,23 @@ fn the_listing_of_a_ruleset_loads_to_what_we_write() {
     for family in FAMILIES {
         let samples = Samples::new(family);
         let objects = loadable(&samples);
-        let (ours, listing) = written_by_us(&samples, &objects);
+        let (ours, _) = written_by_us(&samples, &objects);
         let script = objects.iter().cloned().collect::<Ruleset>().to_string();
         let (theirs, _) = written_by_nft(&samples, &script);
         assert_same(&ours, &theirs);
         let (again, _) = written_by_nft(&samples, &ours.to_string());
         assert_same(&ours, &again);
-        assert!(
-            listing.contains("th dport . numgen random mod 3 map @backends"),
-            "{listing}"
-        );
+    }
+}
+
+#[test]
+fn what_nft_lists_of_our_rules_loads_to_what_we_write() {
+    for family in FAMILIES {
+        let samples = Samples::new(family);
+        let objects = loadable(&samples);
+        let (ours, listing) = written_by_us(&samples, &objects);
+        let (again, relisted) = written_by_nft(&samples, &listing);
+        assert_same(&ours, &again);
+        assert_eq!(listing, relisted);
     }
 }

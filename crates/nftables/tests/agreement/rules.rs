@@ -58,7 +58,7 @@ impl Samples {
         let three = [addr.clone(), proto.clone(), port.clone()];
         let set = |text: &str, key: &[Field]| Set::set(table.clone(), name(text), key.to_vec());
         let slots = [daddr(family), l4proto(), th_dport(), numgen_random(2)].map(Field::from);
-        let endpoint = [daddr(family), tcp_dport()].map(Field::from);
+        let endpoint = [daddr(family), th_dport()].map(Field::from);
         let client = [saddr(family), daddr(family), l4proto(), th_dport()].map(Field::from);
         Self {
             family,
