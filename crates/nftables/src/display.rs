@@ -82,6 +82,7 @@ impl fmt::Display for Selector {
                 Ok(())
             }
             Term::Constant(bytes) => write!(f, "{}", Literal::new(Datatype::Integer, bytes, false)),
+            Term::Port(protocol, name) => write!(f, "{protocol} {name}"),
             Term::Unknown => f.write_str("/* unknown */"),
         }
     }
@@ -122,7 +123,11 @@ fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Selector, mask: &[u8], xor: &[u8]) 
     let text = |bytes: &[u8]| {
         let literal = Literal::new(datatype, bytes, false);
         if is_bitmask(datatype) {
-            literal.to_string().replace(',', " | ")
+            let text = literal.to_string();
+            match text.contains(',') {
+                true => format!("({})", text.replace(',', " | ")),
+                false => text,
+            }
         } else {
             literal.to_string()
         }

@@ -119,7 +119,7 @@ impl Lower {
                     data: Data::Value(bytes.clone()),
                 });
             }
-            Term::Unknown => {}
+            Term::Port(..) | Term::Unknown => {}
         }
     }
 

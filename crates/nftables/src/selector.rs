@@ -55,6 +55,8 @@ pub(crate) enum Term {
     },
     Concat(Vec<Selector>),
     Constant(Bytes),
+    /// A port of a protocol that was tested for, in text only.
+    Port(&'static str, &'static str),
     Unknown,
 }
 
@@ -310,6 +312,7 @@ impl Selector {
             Term::Header(field) => field.datatype,
             Term::Meta(key) => key.datatype().0,
             Term::Ct(key, _) => key.datatype().0,
+            Term::Fib(flags, _) if flags.contains(FibFlags::PRESENT) => Datatype::Boolean,
             Term::Fib(_, FibResult::Oif) => Datatype::IfaceIndex,
             Term::Fib(_, FibResult::Oifname) => Datatype::Ifname,
             Term::Fib(_, FibResult::AddrType) => Datatype::FibAddrType,
@@ -327,6 +330,7 @@ impl Selector {
             Term::Payload { len, .. } => u16::try_from(*len).unwrap_or(u16::MAX),
             Term::Meta(key) => key.datatype().1,
             Term::Ct(key, _) => key.datatype().1,
+            Term::Fib(flags, _) if flags.contains(FibFlags::PRESENT) => 1,
             Term::Fib(_, FibResult::Oifname) => 16,
             Term::Bits { of, .. } => of.bytes(),
             Term::Map { data, .. } => u16::try_from(width(data)).unwrap_or(u16::MAX),

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::expr::{CmpOp, Expr, MetaKey, Register, SetRef};
-use crate::header::{HeaderField, WITH_PORTS};
+use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
+use crate::header::{self, HeaderField, Layer, WITH_PORTS};
 use crate::literal::{Literal, is_bitmask};
 use crate::selector::{Selector, Term};
 use crate::set::split;
@@ -20,6 +20,8 @@ pub(crate) struct Listing {
     family: Option<Family>,
     words: [Option<Slot>; WORDS],
     parts: Vec<Part>,
+    /// The transport protocol that was tested for.
+    transport: Option<u8>,
 }
 
 /// What a register holds.
@@ -46,8 +48,8 @@ struct Part {
 #[derive(PartialEq)]
 enum PartKind {
     Plain,
-    /// `meta l4proto tcp`
-    Transport(&'static str),
+    /// `meta l4proto tcp`, by the number of the protocol.
+    Transport(u8),
     /// `x >= first`
     AtLeast(Bytes),
 }
@@ -58,12 +60,28 @@ impl Listing {
             family,
             words: [const { None }; WORDS],
             parts: Vec::new(),
+            transport: None,
         }
     }
 
     /// Returns the family of the table, if it is known.
     pub(crate) fn family(&self) -> Option<Family> {
         self.family
+    }
+
+    /// Returns the selector of bytes of the packet.
+    pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Selector {
+        let of_protocol = self.transport.and_then(|proto| {
+            header::ALL.iter().find(|field| {
+                field.layer == Layer::Transport(proto)
+                    && (field.base, field.offset, u32::from(field.bytes)) == (base, offset, len)
+                    && !field.name.ends_with("port")
+            })
+        });
+        match of_protocol {
+            Some(field) => Selector(Term::Header(field)),
+            None => Selector::payload(base, offset, len, self.family),
+        }
     }
 
     /// Notes that a register holds the value of a selector from now on.
@@ -270,10 +288,10 @@ impl Listing {
         }
         let (left, text) = comparison(left, op, &data, turned);
         let kind = match (&left.0, op, &*data) {
-            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => WITH_PORTS
-                .iter()
-                .find(|(number, _)| number == proto)
-                .map_or(PartKind::Plain, |(_, name)| PartKind::Transport(name)),
+            (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => {
+                self.transport = Some(*proto);
+                PartKind::Transport(*proto)
+            }
             (_, CmpOp::Ge, _) => PartKind::AtLeast(data),
             _ => PartKind::Plain,
         };
@@ -345,10 +363,13 @@ impl Listing {
         let mut text: Vec<String> = Vec::new();
         let mut parts = self.parts.into_iter().peekable();
         while let Some(part) = parts.next() {
-            if let (PartKind::Transport(name), Some(next)) = (&part.kind, parts.peek()) {
-                if let Some(port) = next.left.as_ref().and_then(port_name) {
-                    text.push(format!("{name} {port} {}", next.text));
-                    parts.next();
+            if let (PartKind::Transport(proto), Some(next)) = (&part.kind, parts.peek_mut()) {
+                // nft adds the test for the protocol by itself.
+                if next
+                    .left
+                    .as_mut()
+                    .is_some_and(|left| names_protocol(left, *proto))
+                {
                     continue;
                 }
             }
@@ -426,10 +447,79 @@ pub(crate) fn prefix_len(mask: &[u8]) -> Option<u32> {
     Some(ones)
 }
 
-/// Returns the name of a port of any protocol.
-fn port_name(selector: &Selector) -> Option<&'static str> {
-    match &selector.0 {
-        Term::Header(field) if field.protocol == "th" => Some(field.name),
-        _ => None,
+/// Makes a selector name the protocol, if it is about a header of it alone.
+fn names_protocol(selector: &mut Selector, proto: u8) -> bool {
+    match &mut selector.0 {
+        Term::Header(field) if field.protocol == "th" => {
+            let named = |(number, name): &(u8, &'static str)| (*number == proto).then_some(*name);
+            let Some(name) = WITH_PORTS.iter().find_map(named) else {
+                return false;
+            };
+            selector.0 = Term::Port(name, field.name);
+            true
+        }
+        Term::Header(field) => field.layer == Layer::Transport(proto),
+        Term::Bits { of, .. } => names_protocol(of, proto),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Name;
+    use crate::expr::{CtStatus, FibFlags, FibResult};
+    use crate::selector::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
+    use crate::statement::drop;
+    use crate::{Rule, Statement};
+
+    #[track_caller]
+    fn assert_text(statements: impl IntoIterator<Item = Statement>, text: &str) {
+        assert_eq!(Rule::new(Family::Ip, statements).to_string(), text);
+    }
+
+    #[test]
+    fn a_header_of_one_protocol_stands_for_its_test() {
+        assert_text(
+            [icmp_type().is(8_u8), drop()],
+            "icmp type echo-request drop",
+        );
+        assert_text([tcp_flags().is(2_u8)], "tcp flags syn");
+        assert_text([l4proto().is(17_u8), th_dport().is(53_u16)], "udp dport 53");
+        assert_text(
+            [l4proto().is(99_u8), th_dport().is(53_u16)],
+            "meta l4proto 99 th dport 53",
+        );
+    }
+
+    #[test]
+    fn several_bits_stand_in_parentheses() {
+        let bits = (CtStatus::SNAT | CtStatus::DNAT).bits();
+        let status = ct_status().and(bits).is(CtStatus::DNAT);
+        assert_text([status], "ct status & (snat | dnat) == dnat");
+    }
+
+    #[test]
+    fn a_route_exists_or_is_missing() {
+        let route = fib(FibFlags::SADDR | FibFlags::PRESENT, FibResult::Oif);
+        assert_text([route.is(0_u8), drop()], "fib saddr oif missing drop");
+    }
+
+    #[test]
+    fn what_nft_cannot_write_reads_as_a_comment() {
+        let (name, bytes) = (Name::new("synproxy").unwrap(), Bytes::from([1, 0xab]));
+        let rule = Rule {
+            exprs: vec![Expr::Other { name, bytes }],
+            comment: None,
+        };
+        assert_eq!(rule.to_string(), "/* synproxy 01ab */");
+    }
+
+    #[test]
+    fn an_odd_mask_is_no_prefix() {
+        assert_text(
+            [ip_daddr().and(0xff00_ff00).is(0x0a00_0100_u32)],
+            "ip daddr & 255.0.255.0 == 10.0.1.0",
+        );
     }
 }

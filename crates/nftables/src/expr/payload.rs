@@ -4,7 +4,6 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
 use super::{Expression, List, Register};
-use crate::selector::Selector;
 use crate::text::Listing;
 
 // enum nft_payload_attributes
@@ -148,7 +147,7 @@ impl Expression for Payload {
 
 impl List for Payload {
     fn list(&self, listing: &mut Listing) {
-        let selector = Selector::payload(self.base, self.offset, self.len, listing.family());
+        let selector = listing.payload(self.base, self.offset, self.len);
         match self.access {
             PayloadAccess::Load(register) => listing.load(register, selector),
             PayloadAccess::Store { source, .. } => listing.set(selector, source),
