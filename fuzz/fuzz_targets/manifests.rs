@@ -1,0 +1,23 @@
+//! Any text as a manifest: objects or faults with a place, and a store that takes them.
+#![no_main]
+
+use kube_proxy::manifests::parse::parse;
+use libfuzzer_sys::fuzz_target;
+use vipline_service_model::{Config, Event, Store};
+
+fuzz_target!(|text: &str| {
+    let manifest = match parse(text) {
+        Ok(manifest) => manifest,
+        Err(fault) => {
+            assert!(!fault.to_string().is_empty());
+            return;
+        }
+    };
+    let mut store = Store::new(Config::new("node-1"));
+    store.apply(Event::Synced);
+    for found in manifest.objects {
+        store.apply(found.object.applied());
+    }
+    let node = store.node();
+    store.resolve(&node);
+});

@@ -1,0 +1,31 @@
+//! Any messages as the dump of a table: objects, their text, and bytes again.
+#![no_main]
+
+use std::collections::HashSet;
+
+use libfuzzer_sys::fuzz_target;
+use vipline_netlink::message::Messages;
+use vipline_nftables::{Assembler, Family, Name, TableId, Transaction};
+use vipline_reconcile::{Edit, Keyed, diff};
+
+fuzz_target!(|dump: &[u8]| {
+    let table = |family| TableId::new(family, Name::new("t").expect("a good name"));
+    let mut assembler = Assembler::new(&[table(Family::Ip), table(Family::Ip6)]);
+    for message in Messages::new(dump).flatten() {
+        let _ = assembler.take(message.ty, message.payload);
+    }
+    let ruleset = assembler.finish();
+    let text = ruleset.to_string();
+    let objects: Vec<_> = ruleset.into_objects().collect();
+    assert_eq!(text.is_empty(), objects.is_empty());
+    let keys: HashSet<_> = objects.iter().map(Keyed::key).collect();
+    // The kernel names an element twice when it resizes a set during the dump.
+    if keys.len() == objects.len() {
+        assert!(diff(objects.clone(), &objects).is_empty());
+    }
+    let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();
+    let transaction = Transaction::from_edits(&edits);
+    let _ = transaction.to_string();
+    let batch = transaction.encode(1, None);
+    assert_eq!(Messages::new(batch.bytes()).filter(Result::is_err).count(), 0);
+});
