@@ -51,8 +51,8 @@ enum Owner {
     Base,
     /// A service port: that of the older Service is less.
     Port(Arc<PortName>),
-    /// Nobody anymore, but the objects stay until the next start.
-    Past,
+    /// Nobody in particular: the objects stay until the next start.
+    Lasting,
 }
 
 /// Returns a driver that wants nothing yet, over a kernel in any state.
@@ -68,7 +68,7 @@ where
         family,
         cx: None,
         ledger: Ledger::new(),
-        past: Vec::new(),
+        lasting: Vec::new(),
         reconciler: Reconciler::new(kernel),
     })
 }
@@ -78,27 +78,30 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, P::Object>,
-    /// What the owner `Past` wants.
-    past: Vec<P::Object>,
+    /// What the owner `Lasting` wants.
+    lasting: Vec<P::Object>,
     reconciler: Reconciler<K>,
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     /// Replaces what an owner wants.
-    fn replace(&mut self, owner: Owner, objects: Vec<P::Object>) {
-        let edits = self.ledger.replace(owner, objects);
-        let known = self.past.len();
-        for edit in &edits {
-            match edit {
-                Edit::Remove(object) if P::lingers(object) => self.past.push(object.clone()),
-                _ => {}
+    ///
+    /// What lingers is not the owner's: nobody has to let go of it.
+    fn replace(&mut self, owner: Owner, mut objects: Vec<P::Object>) {
+        let known = self.lasting.len();
+        objects.retain(|object| {
+            let lingers = P::lingers(object);
+            if lingers && self.ledger.get(&object.key()).is_none() {
+                self.lasting.push(object.clone());
             }
-        }
-        self.reconciler.extend(edits);
-        if self.past.len() > known {
-            let edits = self.ledger.replace(Owner::Past, self.past.clone());
+            !lingers
+        });
+        if self.lasting.len() > known {
+            let edits = self.ledger.replace(Owner::Lasting, self.lasting.clone());
             self.reconciler.extend(edits);
         }
+        let edits = self.ledger.replace(owner, objects);
+        self.reconciler.extend(edits);
     }
 }
 

@@ -32,7 +32,8 @@ pub trait Planner {
 
     /// Tells whether an object, once made, stays until the next start.
     ///
-    /// Such objects are shared, few, and harmless when nothing uses them.
+    /// Such objects are shared, few, and harmless when nothing uses them; those
+    /// with equal keys are equal.
     fn lingers(_object: &Self::Object) -> bool {
         false
     }

@@ -1,0 +1,165 @@
+//! Packets of a node's own processes, all within one namespace.
+//!
+//! Addresses of endpoints are the node's own.
+//! Half of the cluster IPs is routed to a link where nobody answers, and half
+//! to `lo` where somebody does, so that a missing rule shows in either half.
+#![cfg(feature = "nftables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the kernel judges what was programmed"
+)]
+
+mod fixtures;
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use fixtures::{NODE, apply, config, local_only, service_cidr, web, with_endpoints};
+use proxy_core::{Engine, Event};
+use testkit::generate::Plan;
+use testkit::netns::Netns;
+use vipline_service_model::api::Protocol;
+
+/// How long something is waited for that does not happen.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// How long something is waited for that does happen: a new link takes a
+/// second until IPv6 uses it.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output();
+    let output = output.expect("ip is installed");
+    assert!(output.status.success(), "ip {args}: {output:?}");
+}
+
+/// Makes a namespace as the file says.
+fn node() -> Netns {
+    let netns = Netns::new().expect("a namespace");
+    netns.run(|| {
+        ip("link add link0 type veth peer name link1");
+        ip("link set link0 up");
+        ip("link set link1 up");
+        ip("addr add 10.1.0.1/32 dev link0");
+        ip("addr add 10.1.0.2/32 dev link0");
+        ip("addr add fd00:1::1/128 dev link0 nodad");
+        ip("route add 10.96.0.0/17 dev link0 src 10.1.0.1");
+        ip("route add fd00:96::/113 dev link0 src fd00:1::1");
+        ip("route add local 10.96.128.0/17 dev lo");
+        ip("route add local fd00:96::8000/113 dev lo");
+    });
+    netns
+}
+
+/// Programs Services of each kind in the namespace of the calling thread.
+fn program() {
+    let here = |plan: Plan, addr: &str| plan.endpoint(addr.parse().expect("an address"), NODE);
+    let named = |name: &str, addr: &str| {
+        let plan = Plan::new(name).at(addr.parse().expect("an address"));
+        plan.port(Protocol::Tcp, 80, 8080)
+    };
+    let v4 = here(here(web("10.96.0.10"), "10.1.0.1"), "10.1.0.2");
+    let v6 = here(named("web6", "fd00:96::10"), "fd00:1::1");
+    let dns = Plan::new("dns").at("10.96.0.53".parse().expect("an address"));
+    let dns = here(dns.port(Protocol::Udp, 53, 5353), "10.1.0.1");
+    let elsewhere = with_endpoints(named("elsewhere", "10.96.200.30"), &["10.2.0.1"]);
+    let mut events = [v4, v6, dns, named("empty", "10.96.0.20")].map(|plan| plan.events());
+    events[3].extend(local_only(&elsewhere));
+    let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+    apply(&mut engine, events.into_iter().flatten());
+    apply(
+        &mut engine,
+        [
+            service_cidr(&["10.96.0.0/16", "fd00:96::/112"]),
+            Event::Synced,
+        ],
+    );
+    let report = engine.poll(Duration::ZERO).expect("the first sync is due");
+    assert!(report.is_success(), "{report}");
+}
+
+fn connect(to: &str, patience: Duration) -> Result<TcpStream, ErrorKind> {
+    let to: SocketAddr = to.parse().expect("an address");
+    TcpStream::connect_timeout(&to, patience).map_err(|error| error.kind())
+}
+
+#[test]
+fn connections_to_a_cluster_ip_reach_each_endpoint() {
+    node().run(|| {
+        let listen = |addr: &str| TcpListener::bind(addr).expect("the address is the node's");
+        let [first, second] = ["10.1.0.1:8080", "10.1.0.2:8080"].map(listen);
+        let third = listen("[fd00:1::1]:8080");
+        program();
+        for listener in [&first, &second, &third] {
+            listener.set_nonblocking(true).expect("a listener");
+        }
+        let streams: Vec<_> = (0..100)
+            .map(|_| connect("10.96.0.10:80", DEADLINE))
+            .collect();
+        assert!(streams.iter().all(Result::is_ok), "{streams:?}");
+        let [first, second] =
+            [first, second].map(|listener| std::iter::from_fn(|| listener.accept().ok()).count());
+        assert_eq!(first + second, 100);
+        assert!(first >= 20 && second >= 20, "{first} {second}");
+        assert!(connect("[fd00:96::10]:80", DEADLINE).is_ok());
+        assert!(third.accept().is_ok());
+    });
+}
+
+#[test]
+fn an_endpoint_reaches_itself_by_its_service_under_another_port() {
+    node().run(|| {
+        program();
+        let socket = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
+        socket.set_read_timeout(Some(DEADLINE)).expect("a time");
+        socket.send_to(b"?", "10.96.0.53:53").expect("it is sent");
+        let mut buffer = [0; 8];
+        let (_, from) = socket.recv_from(&mut buffer).expect("it comes back");
+        assert_ne!(from.port(), 5353, "not masqueraded: {from}");
+    });
+}
+
+#[test]
+fn datagrams_to_a_cluster_ip_are_answered_from_it() {
+    node().run(|| {
+        let server = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
+        program();
+        let client = UdpSocket::bind("10.1.0.2:0").expect("the address is the node's");
+        for socket in [&client, &server] {
+            socket.set_read_timeout(Some(DEADLINE)).expect("a time");
+        }
+        client.send_to(b"?", "10.96.0.53:53").expect("it is sent");
+        let mut buffer = [0; 8];
+        let (_, from) = server.recv_from(&mut buffer).expect("it arrives");
+        server.send_to(b"!", from).expect("it is sent");
+        let (_, from) = client.recv_from(&mut buffer).expect("it is answered");
+        assert_eq!(from.to_string(), "10.96.0.53:53");
+    });
+}
+
+#[test]
+fn what_nobody_serves_is_refused_or_dropped() {
+    node().run(|| {
+        let all = TcpListener::bind("[::]:80").expect("nobody is there");
+        let dropped = ["10.96.200.30:80", "10.96.200.77:80", "[fd00:96::8077]:80"];
+        for to in dropped {
+            assert!(
+                connect(to, DEADLINE).is_ok(),
+                "{to} is answered without rules"
+            );
+        }
+        program();
+        for to in ["10.96.0.20:80", "10.96.0.10:81", "[fd00:96::10]:81"] {
+            let refused = Err(ErrorKind::ConnectionRefused);
+            assert_eq!(connect(to, DEADLINE).map(drop), refused, "{to}");
+        }
+        for to in dropped {
+            let dropped = Err(ErrorKind::TimedOut);
+            assert_eq!(connect(to, PATIENCE).map(drop), dropped, "{to}");
+        }
+        drop(all);
+    });
+}
