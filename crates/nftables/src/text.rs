@@ -5,12 +5,12 @@
 
 use std::fmt;
 
+use crate::display::{comparison, operand, prefix_len, range_text};
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
 use crate::header::{self, HeaderField, Layer, WITH_PORTS};
-use crate::literal::{Literal, is_bitmask};
+use crate::literal::Literal;
 use crate::selector::{Selector, Term};
-use crate::set::split;
-use crate::{Bytes, Datatype, Family, Field};
+use crate::{Bytes, Datatype, Family};
 
 /// How many words registers have.
 const WORDS: usize = 16;
@@ -380,71 +380,6 @@ impl Listing {
         }
         text.join(" ")
     }
-}
-
-/// Returns the text of a comparison, and what is compared.
-fn comparison(left: Selector, op: CmpOp, data: &[u8], turned: bool) -> (Selector, String) {
-    let datatype = left.datatype();
-    if let (Term::Bits { of, mask, xor }, CmpOp::Ne) = (&left.0, op) {
-        let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        if is_bitmask(datatype) && none(data) && none(xor) {
-            let flags = Literal::new(datatype, mask, turned).to_string();
-            return ((**of).clone(), flags);
-        }
-    }
-    let value = Literal::new(datatype, data, turned).to_string();
-    if datatype == Datatype::Ifname && data.len() < usize::from(datatype.bytes()) {
-        let value = value.trim_end_matches('"');
-        return (left, format!("{}{value}*\"", op.sign()));
-    }
-    let needs_sign = is_bitmask(datatype) || matches!(left.0, Term::Bits { .. });
-    let sign = if op == CmpOp::Eq && needs_sign {
-        "== "
-    } else {
-        op.sign()
-    };
-    let text = match &left.0 {
-        Term::Concat(parts) => concatenation(parts, data),
-        _ => value,
-    };
-    (left, format!("{sign}{text}"))
-}
-
-/// Returns the text of a value of several fields.
-fn concatenation(parts: &[Selector], data: &[u8]) -> String {
-    let fields: Vec<_> = parts.iter().cloned().map(Field::from).collect();
-    let values: Vec<String> = split(&fields, data)
-        .map(|(field, value)| Literal::new(field.datatype, value, false).to_string())
-        .collect();
-    values.join(" . ")
-}
-
-fn range_text(left: &Selector, from: &[u8], to: &[u8], turned: bool) -> String {
-    let datatype = left.datatype();
-    let text = |bytes| Literal::new(datatype, bytes, turned);
-    format!("{}-{}", text(from), text(to))
-}
-
-/// Returns the text of a value that something is set to.
-fn operand(selector: &Selector, datatype: Datatype, turned: bool) -> String {
-    match &selector.0 {
-        Term::Constant(bytes) => Literal::new(datatype, bytes, turned).to_string(),
-        _ => selector.to_string(),
-    }
-}
-
-/// Returns how many bits come first in a mask, if no others are set.
-pub(crate) fn prefix_len(mask: &[u8]) -> Option<u32> {
-    let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
-    let mut left = ones;
-    for byte in mask {
-        let here = left.min(8);
-        left -= here;
-        if byte.leading_ones() != here {
-            return None;
-        }
-    }
-    Some(ones)
 }
 
 /// Makes a selector name the protocol, if it is about a header of it alone.

@@ -74,7 +74,7 @@ impl Transaction {
     ///
     /// Messages are numbered from `sequence` on.
     /// With a `generation` the kernel refuses the batch unless it is the
-    /// number of its present one ([`wire::generation`]).
+    /// number of its present one ([`wire::generation`](crate::wire::generation)).
     /// Only the last message before the end asks for an acknowledgement;
     /// refusals are reported anyway.
     pub fn encode(&self, sequence: u32, generation: Option<u32>) -> Batch<'_> {

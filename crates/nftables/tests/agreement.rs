@@ -9,6 +9,9 @@
 #[path = "agreement/rules.rs"]
 mod rules;
 
+#[path = "agreement/actions.rs"]
+mod actions;
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
