@@ -395,24 +395,3 @@ fn a_service_with_300_endpoints_has_300_slots() {
         "{plan}"
     );
 }
-
-#[test]
-fn nothing_happens_before_the_first_listing_is_complete() {
-    let kernels = Kernels::default();
-    let mut engine = kernels.engine(fixtures::config());
-    apply(
-        &mut engine,
-        with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events(),
-    );
-    assert!(engine.poll(Duration::from_secs(100)).is_none());
-    assert_eq!(engine.next_deadline(), None);
-    engine.apply(Event::Synced);
-    assert_eq!(engine.next_deadline(), Some(Duration::ZERO));
-    let report = engine.poll(Duration::from_secs(100)).unwrap();
-    assert_eq!((report.due, report.ports), (Due::Change, 1));
-    let lines = [
-        "IPv4: 25 edits, 25 objects, after a dump",
-        "IPv6: 21 edits, 21 objects, after a dump",
-    ];
-    assert_eq!(report.to_string(), lines.join("\n"));
-}

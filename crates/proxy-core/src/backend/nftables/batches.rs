@@ -68,7 +68,7 @@ fn parts<'a>(
     let mut edits = edits.into_iter();
     std::iter::from_fn(move || {
         let part: Vec<_> = edits.by_ref().take(size).cloned().collect();
-        (!part.is_empty()).then(|| Cow::Owned(part))
+        (!part.is_empty()).then_some(Cow::Owned(part))
     })
 }
 

@@ -1,0 +1,179 @@
+//! When the engine syncs, what it reports, and what it does about failures.
+#![cfg(feature = "nftables")]
+
+mod fixtures;
+
+use std::time::Duration;
+
+use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
+use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report};
+use vipline_nftables::Object;
+use vipline_reconcile::{Edit, Keyed, Memory};
+use vipline_service_model::ServicePort;
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// An engine that synced a Service with an endpoint at 100 s.
+fn synced(kernels: &Kernels) -> Engine {
+    let mut engine = kernels.engine(config());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events(),
+    );
+    engine.apply(Event::Synced);
+    assert!(
+        engine
+            .poll(secs(100))
+            .is_some_and(|report| report.is_success())
+    );
+    assert!(engine.poll(secs(100)).is_none());
+    engine
+}
+
+/// Takes the cluster IPs away behind the engine's back.
+fn interfere(kernels: &Kernels) {
+    let mut told = kernels.v4.get();
+    let is_cluster_ip = |object: &&Object| match object {
+        Object::Element(element) => element.set().name.as_str() == "cluster-ips",
+        _ => false,
+    };
+    let victim = told.memory.objects().find(is_cluster_ip).cloned();
+    let victim = victim.expect("there is a cluster IP");
+    told.memory
+        .interfere(Edit::Remove(victim))
+        .expect("it is there");
+}
+
+/// Returns edits and whether there was a dump, in IPv4.
+fn outcome(report: &Report) -> (usize, bool) {
+    let outcome = report.families[0].outcome.as_ref().expect("a success");
+    (outcome.edits, outcome.dumped)
+}
+
+#[test]
+fn after_the_longest_interval_the_kernel_is_compared_with_the_plan() {
+    let kernels = Kernels::default();
+    let mut engine = synced(&kernels);
+    interfere(&kernels);
+    assert_eq!(engine.next_deadline(), Some(secs(3700)));
+    assert!(engine.poll(secs(3699)).is_none());
+    let report = engine.poll(secs(3700)).expect("the timer is due");
+    assert_eq!((report.due, outcome(&report)), (Due::Timer, (1, true)));
+    assert_eq!(engine.difference().unwrap().edits, 0);
+}
+
+#[test]
+fn a_kernel_that_is_not_trusted_is_compared_with_the_plan_at_once() {
+    let kernels = Kernels::default();
+    let mut engine = synced(&kernels);
+    interfere(&kernels);
+    engine.distrust();
+    let report = engine.poll(secs(101)).expect("a sync is asked for");
+    assert_eq!((report.due, outcome(&report)), (Due::Change, (1, true)));
+}
+
+#[test]
+fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
+    let kernels = Kernels::default();
+    let mut engine = synced(&kernels);
+    kernels.v4.get().memory.fail_after(1);
+    let plan = || web("10.96.0.10").at("fd00:96::10".parse().unwrap());
+    apply(
+        &mut engine,
+        with_endpoints(plan(), &["10.1.0.2", "10.1.0.3", "fd00:1::1"]).events(),
+    );
+    let report = engine.poll(secs(101)).expect("a change is due");
+    assert!(!report.is_success());
+    let errors: Vec<_> = report.errors().map(|(family, _)| family).collect();
+    assert_eq!(errors, [Family::V4]);
+    assert_eq!(
+        report.to_string(),
+        "IPv4: the kernel in memory failed as told\nIPv6: 4 edits, 25 objects, known"
+    );
+    assert!(engine.poll(secs(101)).is_none());
+    assert_eq!(engine.next_deadline(), Some(secs(131)));
+    let report = engine.poll(secs(131)).expect("a retry is due");
+    assert_eq!(report.due, Due::Retry);
+    assert!(report.is_success() && outcome(&report).1, "{report}");
+    assert_eq!(engine.difference().unwrap().edits, 0);
+}
+
+/// A planner that shows all it is given.
+enum Show {}
+
+/// What a context and a port look like.
+#[derive(Clone, Debug, PartialEq)]
+struct Shown(String);
+
+impl Keyed for Shown {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.0.clone()
+    }
+
+    fn same(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Planner for Show {
+    type Object = Shown;
+
+    fn base(_: &Context) -> Vec<Shown> {
+        Vec::new()
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> Vec<Shown> {
+        vec![Shown(format!(
+            "{} {port} {:?}",
+            cx.family, cx.service_cidrs
+        ))]
+    }
+
+    fn script(edits: &[Edit<Shown>]) -> String {
+        format!("{edits:?}")
+    }
+
+    fn listing<'a>(objects: impl Iterator<Item = &'a Shown>) -> String {
+        objects.map(|shown| &*shown.0).collect()
+    }
+}
+
+#[test]
+fn ports_are_planned_again_when_their_context_is_another_one() {
+    let families = vec![Family::V4];
+    let config = Config {
+        families,
+        ..config()
+    };
+    let mut engine = Engine::with_kernels::<Show, _>(config, |_| Memory::new());
+    apply(&mut engine, web("10.96.0.10").events());
+    engine.apply(Event::Synced);
+    assert_eq!(engine.desired(), "IPv4 10.96.0.10:80/TCP []");
+    engine.apply(service_cidr(&["10.96.0.0/16"]));
+    assert_eq!(engine.desired(), "IPv4 10.96.0.10:80/TCP [10.96.0.0/16]");
+}
+
+#[test]
+fn nothing_happens_before_the_first_listing_is_complete() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(config());
+    apply(
+        &mut engine,
+        with_endpoints(web("10.96.0.10"), &["10.1.0.1"]).events(),
+    );
+    assert!(engine.poll(secs(100)).is_none());
+    assert_eq!(engine.next_deadline(), None);
+    engine.apply(Event::Synced);
+    assert_eq!(engine.next_deadline(), Some(Duration::ZERO));
+    let report = engine.poll(secs(100)).unwrap();
+    assert_eq!((report.due, report.ports), (Due::Change, 1));
+    let lines = [
+        "IPv4: 25 edits, 25 objects, after a dump",
+        "IPv6: 21 edits, 21 objects, after a dump",
+    ];
+    assert_eq!(report.to_string(), lines.join("\n"));
+}
