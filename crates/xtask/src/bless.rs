@@ -4,9 +4,10 @@ use anyhow::Result;
 
 use crate::cargo::{cargo, execute};
 
-/// Runs the task: tests that compare with golden files write them instead.
+/// Runs the task: the tests called `golden` of all members write what they
+/// would compare.
 pub(crate) fn run() -> Result<()> {
-    let mut tests = cargo(["test", "--workspace", "--", "golden"]);
+    let mut tests = cargo(["test", "--workspace", "--test", "golden"]);
     execute(tests.env("BLESS", "1"))?;
     eprintln!("review the difference before it is committed");
     Ok(())
