@@ -1,40 +1,72 @@
 //! Short byte strings that need no allocation.
 
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use smallvec::SmallVec;
+/// The length up to which a string is kept in place.
+const SHORT: usize = 32;
 
 /// A byte string that is kept in place up to 32 bytes.
 ///
 /// Keys and data of elements and the operands of expressions are such strings:
 /// each field padded to four bytes, as the kernel's registers hold it.
-#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Bytes(SmallVec<[u8; 32]>);
+#[derive(Clone)]
+pub struct Bytes(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    /// The length, and the bytes.
+    ///
+    /// Invariant: bytes beyond the length are zero.
+    Here(u8, [u8; SHORT]),
+    Elsewhere(Vec<u8>),
+}
 
 impl Bytes {
     /// Returns an empty string.
     pub fn new() -> Self {
-        Self::default()
+        Self(Kept::Here(0, [0; SHORT]))
     }
 
     /// Returns so many times this byte.
     pub fn repeat(byte: u8, len: usize) -> Self {
-        Self(SmallVec::from_elem(byte, len))
+        Self::from(&*vec![byte; len])
     }
 
     /// Appends bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        match &mut self.0 {
+            Kept::Here(len, kept) => {
+                let start = usize::from(*len);
+                let end = start + bytes.len();
+                match kept.get_mut(start..end) {
+                    Some(room) => {
+                        room.copy_from_slice(bytes);
+                        *len = end as u8;
+                    }
+                    None => self.0 = Kept::Elsewhere([&**self, bytes].concat()),
+                }
+            }
+            Kept::Elsewhere(kept) => kept.extend_from_slice(bytes),
+        }
     }
 
     /// Appends zero bytes until the length is a multiple of four.
     pub(crate) fn pad(&mut self) {
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        match &mut self.0 {
+            Kept::Here(len, _) => *len = len.next_multiple_of(4),
+            Kept::Elsewhere(kept) => kept.resize(kept.len().next_multiple_of(4), 0),
+        }
     }
 
     /// Returns the bytes to change them in place.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Kept::Here(len, kept) => kept.get_mut(..usize::from(*len)).unwrap_or_default(),
+            Kept::Elsewhere(kept) => kept,
+        }
     }
 }
 
@@ -42,19 +74,62 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Kept::Here(len, kept) => kept.get(..usize::from(*len)).unwrap_or_default(),
+            Kept::Elsewhere(kept) => kept,
+        }
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Eq for Bytes {}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Ord for Bytes {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl PartialOrd for Bytes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Bytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
 impl From<&[u8]> for Bytes {
     fn from(bytes: &[u8]) -> Self {
-        Self(SmallVec::from_slice(bytes))
+        let mut kept = Self::new();
+        kept.extend(bytes);
+        kept
     }
 }
 
 impl<const N: usize> From<[u8; N]> for Bytes {
     fn from(bytes: [u8; N]) -> Self {
-        Self(SmallVec::from_slice(&bytes))
+        Self::from(&bytes[..])
     }
 }
 
@@ -69,5 +144,22 @@ mod tests {
         assert_eq!(&*bytes, [1, 2, 3, 4, 5, 0, 0, 0]);
         bytes.pad();
         assert_eq!(bytes.len(), 8);
+    }
+
+    #[test]
+    fn a_string_that_outgrows_its_place_stays_the_same_string() {
+        let mut bytes = Bytes::new();
+        let mut expected = Vec::new();
+        for byte in 0..40 {
+            bytes.extend(&[byte]);
+            expected.push(byte);
+            assert_eq!(*bytes, *expected);
+            assert_eq!(bytes, Bytes::from(&*expected));
+            bytes.as_mut_slice().reverse();
+            expected.reverse();
+        }
+        bytes.extend(&[1]);
+        bytes.pad();
+        assert_eq!((bytes.len(), &bytes[40..]), (44, &[1, 0, 0, 0][..]));
     }
 }
