@@ -68,6 +68,10 @@ pub fn diff<'a, T: Keyed + 'a>(
         .collect();
     let mut edits = Vec::new();
     for object in desired {
+        if places.is_empty() {
+            edits.push(Edit::Add(object.clone()));
+            continue;
+        }
         let old = places
             .remove(&object.key())
             .and_then(|place| installed[place].take());
