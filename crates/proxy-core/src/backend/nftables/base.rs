@@ -138,6 +138,8 @@ fn sets(table: &Table) -> [&Set; 7] {
 ///
 /// The port of the data is a `th dport`: of a `tcp dport` nft concludes that
 /// rules which use the map are for TCP alone.
+/// The price is that nft 1.0.6 loads rules together with the map only, and
+/// refuses to add one to a map that is there; netlink has no such scruples.
 fn backends(id: &TableId) -> Set {
     let mut key = vip_port(id.family).to_vec();
     key.push(numgen_random(2));
