@@ -1,5 +1,6 @@
 //! Elements of sets and maps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -14,8 +15,12 @@ use crate::{Bytes, Comment, Data, Name, Value, Verdict, userdata, wire};
 /// An element of a set or map.
 ///
 /// Made by [`Set::element`], which checks that the values fit.
+/// Shared: a clone costs nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Element {
+pub struct Element(Arc<Content>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Content {
     set: Set,
     key: Bytes,
     /// The last key, if it is not the first one.
@@ -56,13 +61,13 @@ impl Element {
         if key_end.is_some() && !set.has_intervals() {
             return Err(wrong());
         }
-        Ok(Self {
+        Ok(Self(Arc::new(Content {
             set: set.clone(),
             key: first,
             key_end,
             data: None,
             extras: None,
-        })
+        })))
     }
 
     /// Makes an element of the bytes the kernel keeps.
@@ -74,24 +79,24 @@ impl Element {
         extras: Extras,
     ) -> Self {
         let extras = (extras != Extras::default()).then(|| Box::new(extras));
-        Self {
+        Self(Arc::new(Content {
             set: set.clone(),
             key,
             key_end,
             data,
             extras,
-        }
+        }))
     }
 
     /// Returns the element mapped to these values, one a field.
     pub fn with_data(mut self, data: &[Value]) -> Result<Self, InvalidElement> {
-        let joined = match &self.set.data {
+        let joined = match &self.0.set.data {
             DataKind::Fields(fields) => join(fields, data, |field| field.datatype.order()),
             _ => None,
         };
         match joined {
             Some((first, last)) if first == last => {
-                self.data = Some(Data::Value(first));
+                self.content_mut().data = Some(Data::Value(first));
                 Ok(self)
             }
             _ => Err(self.wrong_data()),
@@ -100,57 +105,61 @@ impl Element {
 
     /// Returns the element mapped to a verdict.
     pub fn with_verdict(mut self, verdict: Verdict) -> Result<Self, InvalidElement> {
-        if self.set.data != DataKind::Verdict {
+        if self.0.set.data != DataKind::Verdict {
             return Err(self.wrong_data());
         }
-        self.data = Some(Data::Verdict(verdict));
+        self.content_mut().data = Some(Data::Verdict(verdict));
         Ok(self)
+    }
+
+    fn content_mut(&mut self) -> &mut Content {
+        Arc::make_mut(&mut self.0)
     }
 
     fn wrong_data(&self) -> InvalidElement {
         InvalidElement {
             part: "data",
-            set: self.set.name.clone(),
+            set: self.0.set.name.clone(),
         }
     }
 
     /// Returns the element with a time after which it expires.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.extras.get_or_insert_default().timeout = Some(timeout);
+        self.content_mut().extras.get_or_insert_default().timeout = Some(timeout);
         self
     }
 
     /// Returns the element with a comment.
     #[must_use]
     pub fn with_comment(mut self, comment: Comment) -> Self {
-        self.extras.get_or_insert_default().comment = Some(comment);
+        self.content_mut().extras.get_or_insert_default().comment = Some(comment);
         self
     }
 
     /// Returns the set it is in.
     pub fn set(&self) -> &Set {
-        &self.set
+        &self.0.set
     }
 
     /// Returns its key, or the first one of an interval, as registers hold it.
     pub fn key_bytes(&self) -> &Bytes {
-        &self.key
+        &self.0.key
     }
 
     /// Returns the last key of an interval.
     pub fn key_end(&self) -> Option<&[u8]> {
-        self.key_end.as_deref()
+        self.0.key_end.as_deref()
     }
 
     /// Returns what it maps to.
     pub fn data(&self) -> Option<&Data> {
-        self.data.as_ref()
+        self.0.data.as_ref()
     }
 
     /// Returns the verdict it maps to.
     pub fn verdict(&self) -> Option<&Verdict> {
-        match &self.data {
+        match &self.0.data {
             Some(Data::Verdict(verdict)) => Some(verdict),
             _ => None,
         }
@@ -158,35 +167,35 @@ impl Element {
 
     /// Returns the time after which it expires, counted from its last update.
     pub fn timeout(&self) -> Option<Duration> {
-        self.extras.as_ref()?.timeout
+        self.0.extras.as_ref()?.timeout
     }
 
     /// Returns the time that was left when the element was dumped.
     pub fn expires_in(&self) -> Option<Duration> {
-        self.extras.as_ref()?.expires_in
+        self.0.extras.as_ref()?.expires_in
     }
 
     /// Returns what `nft` lists as its comment.
     pub fn comment(&self) -> Option<&Comment> {
-        self.extras.as_ref()?.comment.as_ref()
+        self.0.extras.as_ref()?.comment.as_ref()
     }
 
     /// Tells whether the kernel sees no difference to another element of the key.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.set.same(&other.set)
-            && self.key_end == other.key_end
-            && self.data == other.data
+        self.0.set.same(&other.0.set)
+            && self.0.key_end == other.0.key_end
+            && self.0.data == other.0.data
             && self.timeout() == other.timeout()
             && self.is_catch_all() == other.is_catch_all()
     }
 
     /// Tells whether it stands for all keys that no other element has.
     pub fn is_catch_all(&self) -> bool {
-        self.extras.as_ref().is_some_and(|extras| extras.catch_all)
+        self.0.extras.as_ref().is_some_and(|extras| extras.catch_all)
     }
 }
 
-const _: () = assert!(size_of::<Element>() <= 128);
+const _: () = assert!(size_of::<Content>() <= 112);
 
 // enum nft_set_elem_list_attributes
 pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
@@ -219,8 +228,8 @@ pub(crate) fn milliseconds(span: Duration) -> u64 {
 ///
 /// `scratch` is room for user data.
 pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
-    let simple = element.set.has_intervals() && !element.set.is_concatenated();
-    let last = element.key_end().unwrap_or(&element.key);
+    let simple = element.set().has_intervals() && !element.set().is_concatenated();
+    let last = element.key_end().unwrap_or(element.key_bytes());
     let end = simple.then(|| successor(last)).flatten();
     let is_open = simple && end.is_none() && !element.is_catch_all();
     nest(out, NFTA_LIST_ELEM, |out| {
@@ -231,12 +240,12 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
             put_be64(out, NFTA_SET_ELEM_TIMEOUT, milliseconds(timeout));
         }
         if !element.is_catch_all() {
-            encode_value(out, NFTA_SET_ELEM_KEY, &element.key);
+            encode_value(out, NFTA_SET_ELEM_KEY, element.key_bytes());
         }
         if let Some(end) = element.key_end().filter(|_| !simple) {
             encode_value(out, NFTA_SET_ELEM_KEY_END, end);
         }
-        if let Some(data) = &element.data {
+        if let Some(data) = element.data() {
             data.encode(out, NFTA_SET_ELEM_DATA);
         }
         encode_rest(out, element, is_open, scratch);
@@ -261,7 +270,7 @@ fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mu
     if !scratch.is_empty() {
         put(out, NFTA_SET_ELEM_USERDATA, scratch);
     }
-    let Some(extras) = &element.extras else {
+    let Some(extras) = &element.0.extras else {
         return;
     };
     if let Some(object) = &extras.object {
@@ -410,8 +419,8 @@ pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
 
 /// Returns how many members of a list an element takes.
 pub(crate) fn members(element: &Element) -> usize {
-    let simple = element.set.has_intervals() && !element.set.is_concatenated();
-    let last = element.key_end().unwrap_or(&element.key);
+    let simple = element.set().has_intervals() && !element.set().is_concatenated();
+    let last = element.key_end().unwrap_or(element.key_bytes());
     if simple && !element.is_catch_all() && successor(last).is_some() {
         2
     } else {

@@ -53,14 +53,17 @@ impl Table {
 #[non_exhaustive]
 pub enum Object {
     /// A table.
-    Table(Table),
+    Table(Box<Table>),
     /// A set, map or verdict map, without its elements.
     Set(Set),
     /// A chain with its rules.
-    Chain(Chain),
+    Chain(Box<Chain>),
     /// An element of a set or map.
     Element(Element),
 }
+
+// Almost all objects are elements, and edits hold two objects.
+const _: () = assert!(size_of::<Object>() <= 16);
 
 impl Object {
     /// Returns the table the object is or lives in.
@@ -160,7 +163,7 @@ macro_rules! from {
     ($($variant:ident)*) => {
         $(impl From<$variant> for Object {
             fn from(object: $variant) -> Self {
-                Self::$variant(object)
+                Self::$variant(object.into())
             }
         })*
     };

@@ -112,9 +112,9 @@ impl Extend<Object> for Ruleset {
         for object in objects {
             let content = self.tables.entry(object.table().clone()).or_default();
             match object {
-                Object::Table(table) => content.table = Some(table),
+                Object::Table(table) => content.table = Some(*table),
                 Object::Chain(chain) => {
-                    content.chains.insert(chain.name.clone(), chain);
+                    content.chains.insert(chain.name.clone(), *chain);
                 }
                 Object::Set(set) => {
                     let name = set.name.clone();

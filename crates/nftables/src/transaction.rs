@@ -109,11 +109,11 @@ struct Order {
 impl Order {
     fn add(&mut self, object: &Object) {
         match object {
-            Object::Table(table) => self.add_tables.push(Step::AddTable(table.clone())),
+            Object::Table(table) => self.add_tables.push(Step::AddTable(Table::clone(table))),
             Object::Set(set) => self.add_sets.push(Step::AddSet(set.clone())),
             Object::Element(element) => self.add_elements.push(element),
             Object::Chain(chain) => {
-                self.add_chains.push(Step::AddChain(chain.clone()));
+                self.add_chains.push(Step::AddChain(Chain::clone(chain)));
                 self.add_rules(chain);
             }
         }
@@ -127,7 +127,7 @@ impl Order {
     fn change(&mut self, old: &Object, new: &Object) {
         match (old, new) {
             (Object::Chain(old), Object::Chain(new)) if old.base == new.base => {
-                self.flush_chains.push(Step::FlushChain(old.clone()));
+                self.flush_chains.push(Step::FlushChain(Chain::clone(old)));
                 self.add_rules(new);
             }
             // Its properties are user data, which stays as it is.
@@ -141,15 +141,15 @@ impl Order {
 
     fn remove(&mut self, object: &Object) {
         match object {
-            Object::Table(table) => self.delete_tables.push(Step::DeleteTable(table.clone())),
+            Object::Table(table) => self.delete_tables.push(Step::DeleteTable(Table::clone(table))),
             Object::Set(set) => self.delete_sets.push(Step::DeleteSet(set.clone())),
             Object::Element(element) => self.delete_elements.push(element),
             Object::Chain(chain) => {
                 // Its rules go first, for they may lead to chains that go, too.
                 if !chain.rules.is_empty() {
-                    self.flush_chains.push(Step::FlushChain(chain.clone()));
+                    self.flush_chains.push(Step::FlushChain(Chain::clone(chain)));
                 }
-                self.delete_chains.push(Step::DeleteChain(chain.clone()));
+                self.delete_chains.push(Step::DeleteChain(Chain::clone(chain)));
             }
         }
     }
