@@ -1,9 +1,11 @@
 //! Who wants which objects, and what follows for the whole.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::mem;
 
 use crate::index::Index;
+use crate::slots::Slots;
 use crate::{Edit, Keyed};
 
 /// The objects that each owner wants; the sum of them is the desired state.
@@ -13,17 +15,21 @@ use crate::{Edit, Keyed};
 /// the next one gets it when the winner lets go.
 #[derive(Clone, Debug)]
 pub struct Ledger<O, T> {
-    /// The places of what each owner claims.
-    ///
-    /// Invariant: lists exactly the places whose [`Claims`] name the owner.
-    fragments: HashMap<O, Vec<usize>>,
-    slots: Vec<Option<Slot<O, T>>>,
-    /// Invariant: lists exactly the slots with nothing in them.
-    vacant: Vec<usize>,
-    /// The slots by the keys claimed there.
-    index: Index,
+    fragments: Slots<Fragment<O>>,
+    owners: Index,
+    slots: Slots<Slot<O, T>>,
+    keys: Index,
     /// How often something was replaced.
     round: u64,
+}
+
+/// What an owner wants.
+#[derive(Clone, Debug)]
+struct Fragment<O> {
+    owner: O,
+    /// Invariant: lists exactly the slots whose [`Claims`] name the owner, and
+    /// there is one.
+    places: Vec<usize>,
 }
 
 /// A key that is claimed.
@@ -45,10 +51,10 @@ enum Claims<O, T> {
 impl<O, T> Default for Ledger<O, T> {
     fn default() -> Self {
         Self {
-            fragments: HashMap::new(),
-            slots: Vec::new(),
-            vacant: Vec::new(),
-            index: Index::default(),
+            fragments: Slots::default(),
+            owners: Index::default(),
+            slots: Slots::default(),
+            keys: Index::default(),
             round: 0,
         }
     }
@@ -64,12 +70,12 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     ///
     /// Equal histories give an equal order.
     pub fn objects(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten().map(|slot| slot.claims.holder())
+        self.slots.iter().map(|slot| slot.claims.holder())
     }
 
     /// Returns the number of keys in the desired state.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
+        self.slots.len()
     }
 
     /// Tells whether nobody wants anything.
@@ -79,19 +85,19 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Returns the object that holds a key.
     pub fn get(&self, key: &T::Key) -> Option<&T> {
-        let place = self.find(self.index.hash(key), key)?;
-        Some(self.at(place).claims.holder())
+        let place = self.find(self.keys.hash(key), key)?;
+        Some(self.slots[place].claims.holder())
     }
 
     /// Tells whether an owner wants anything.
     pub fn owns(&self, owner: &O) -> bool {
-        self.fragments.contains_key(owner)
+        self.find_owner(self.owners.hash(owner), owner).is_some()
     }
 
     /// Returns the owner that holds a key.
     pub fn holder(&self, key: &T::Key) -> Option<&O> {
-        let place = self.find(self.index.hash(key), key)?;
-        match &self.at(place).claims {
+        let place = self.find(self.keys.hash(key), key)?;
+        match &self.slots[place].claims {
             Claims::One(owner, _) => Some(owner),
             Claims::Many(claims) => claims.keys().next(),
         }
@@ -103,7 +109,6 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// An owner that wants nothing is forgotten.
     pub fn replace(&mut self, owner: O, objects: Vec<T>) -> Vec<Edit<T>> {
         self.round += 1;
-        let former = self.fragments.remove(&owner).unwrap_or_default();
         let mut edits = Vec::with_capacity(objects.len());
         let mut places = Vec::with_capacity(objects.len());
         for object in objects {
@@ -112,31 +117,45 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
                 edits.extend(edit);
             }
         }
-        for place in former {
-            if self.at(place).round != self.round {
+        for place in self.enter(&owner, places) {
+            if self.slots[place].round != self.round {
                 edits.extend(self.release(&owner, place));
             }
         }
-        if !places.is_empty() {
-            self.fragments.insert(owner, places);
-        }
         edits
+    }
+
+    /// Notes which places an owner claims and returns those it claimed before.
+    fn enter(&mut self, owner: &O, places: Vec<usize>) -> Vec<usize> {
+        let hash = self.owners.hash(owner);
+        match self.find_owner(hash, owner) {
+            Some(at) if places.is_empty() => {
+                self.owners.remove(hash, at);
+                self.fragments.take(at).places
+            }
+            Some(at) => mem::replace(&mut self.fragments[at].places, places),
+            None if places.is_empty() => places,
+            None => {
+                let owner = owner.clone();
+                let at = self.fragments.put(Fragment { owner, places });
+                self.owners.insert(hash, at);
+                Vec::new()
+            }
+        }
     }
 
     /// Enters the owner's claim to a key, unless this round has seen one.
     fn claim(&mut self, owner: &O, object: T) -> Option<(usize, Option<Edit<T>>)> {
         let key = object.key();
-        let hash = self.index.hash(&key);
+        let hash = self.keys.hash(&key);
+        let round = self.round;
         let Some(place) = self.find(hash, &key) else {
-            let place = self.put(Slot {
-                claims: Claims::One(owner.clone(), object.clone()),
-                round: self.round,
-            });
-            self.index.insert(hash, place);
+            let claims = Claims::One(owner.clone(), object.clone());
+            let place = self.slots.put(Slot { claims, round });
+            self.keys.insert(hash, place);
             return Some((place, Some(Edit::Add(object))));
         };
-        let round = self.round;
-        let slot = self.at_mut(place);
+        let slot = &mut self.slots[place];
         if slot.round == round {
             return None;
         }
@@ -155,41 +174,24 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
 
     /// Strikes out the owner's claim to the key at a place.
     fn release(&mut self, owner: &O, place: usize) -> Option<Edit<T>> {
-        let claims = &mut self.at_mut(place).claims;
+        let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner) {
             return Edit::between(Some(before), Some(claims.holder().clone()));
         }
-        self.slots[place] = None;
-        self.vacant.push(place);
-        self.index.remove(self.index.hash(&before.key()), place);
+        self.keys.remove(self.keys.hash(&before.key()), place);
+        self.slots.take(place);
         Some(Edit::Remove(before))
     }
 
     fn find(&self, hash: u64, key: &T::Key) -> Option<usize> {
-        let has_key = |place| self.at(place).claims.holder().key() == *key;
-        self.index.find(hash, has_key)
+        let has_key = |place: usize| self.slots[place].claims.holder().key() == *key;
+        self.keys.find(hash, has_key)
     }
 
-    fn put(&mut self, slot: Slot<O, T>) -> usize {
-        if let Some(place) = self.vacant.pop() {
-            self.slots[place] = Some(slot);
-            return place;
-        }
-        self.slots.push(Some(slot));
-        self.slots.len() - 1
-    }
-
-    fn at(&self, place: usize) -> &Slot<O, T> {
-        self.slots[place]
-            .as_ref()
-            .expect("a place that is listed is claimed")
-    }
-
-    fn at_mut(&mut self, place: usize) -> &mut Slot<O, T> {
-        self.slots[place]
-            .as_mut()
-            .expect("a place that is listed is claimed")
+    fn find_owner(&self, hash: u64, owner: &O) -> Option<usize> {
+        self.owners
+            .find(hash, |at| self.fragments[at].owner == *owner)
     }
 }
 

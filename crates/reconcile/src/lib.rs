@@ -48,6 +48,8 @@ mod edit;
 
 mod pending;
 
+mod slots;
+
 mod index;
 
 mod ledger;
