@@ -155,10 +155,9 @@ where
         let edits = self.reconciler.difference(self.ledger.objects())?;
         Ok(Difference {
             edits: edits.len(),
-            script: if edits.is_empty() {
-                String::new()
-            } else {
-                P::script(&edits)
+            script: match edits.is_empty() {
+                true => String::new(),
+                false => P::script(edits, self.ledger.objects()),
             },
         })
     }
@@ -238,7 +237,7 @@ mod tests {
             number.0 % 2 == 1
         }
 
-        fn script(edits: &[Edit<Number>]) -> String {
+        fn script<'a>(edits: Vec<Edit<Number>>, _: impl Iterator<Item = &'a Number>) -> String {
             format!("{edits:?}")
         }
 

@@ -133,7 +133,7 @@ impl Planner for Show {
         ))]
     }
 
-    fn script(edits: &[Edit<Shown>]) -> String {
+    fn script<'a>(edits: Vec<Edit<Shown>>, _: impl Iterator<Item = &'a Shown>) -> String {
         format!("{edits:?}")
     }
 

@@ -213,6 +213,46 @@ fn a_difference_is_a_script_that_nft_applies() {
 }
 
 #[test]
+fn a_difference_with_another_number_of_endpoints_applies_too() {
+    Netns::new().unwrap().run(|| {
+        let plan = |endpoints: &[&str]| with_endpoints(web("10.96.0.10"), endpoints).events();
+        let [two, four] = [
+            plan(&["10.1.0.1", "10.1.0.2"]),
+            plan(&["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"]),
+        ];
+        Proxy::start(config(), two).sync();
+        let mut proxy = Proxy::start(config(), four.iter().cloned());
+        let script = proxy.engine.difference().unwrap().script;
+        nft_succeeds(&["-f", "-"], &script);
+        assert_restart_writes_nothing(&config(), &four);
+    });
+}
+
+#[test]
+fn a_set_with_other_properties_is_exchanged_though_rules_use_it() {
+    Netns::new().unwrap().run(|| {
+        let events = small_cluster();
+        let mut proxy = Proxy::start(config(), events.iter().cloned());
+        let set = "set cluster-ips {\n\t\ttype ipv4_addr\n";
+        let plan = proxy.engine.desired();
+        assert!(plan.contains(set), "{plan}");
+        let sized = plan.replace(set, &format!("{set}\t\tsize 70\n"));
+        for by_script in [true, false] {
+            nft_succeeds(&["flush", "ruleset"], "");
+            nft_succeeds(&["-f", "-"], &sized);
+            let mut proxy = Proxy::start(config(), events.iter().cloned());
+            if by_script {
+                let script = proxy.engine.difference().unwrap().script;
+                nft_succeeds(&["-f", "-"], &script);
+            } else {
+                proxy.sync();
+            }
+            assert_restart_writes_nothing(&config(), &events);
+        }
+    });
+}
+
+#[test]
 fn one_endpoint_replaced_is_one_message_that_does_not_grow_with_the_cluster() {
     let sent = [10, 1_000].map(|services| {
         Netns::new().unwrap().run(|| {

@@ -39,7 +39,15 @@ pub trait Planner {
     }
 
     /// Returns edits as text that the mode's native tool applies.
-    fn script(edits: &[Edit<Self::Object>]) -> String;
+    ///
+    /// They lead to the `desired` state, which the text may name as a whole
+    /// where the tool cannot do better.
+    fn script<'a>(
+        edits: Vec<Edit<Self::Object>>,
+        desired: impl Iterator<Item = &'a Self::Object>,
+    ) -> String
+    where
+        Self::Object: 'a;
 
     /// Returns a whole state as text that the mode's native tool loads.
     ///

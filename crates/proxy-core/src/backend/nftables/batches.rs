@@ -1,9 +1,10 @@
 //! In which transactions edits are committed.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
-use vipline_nftables::Object;
-use vipline_reconcile::Edit;
+use vipline_nftables::{Object, TableId};
+use vipline_reconcile::{Edit, Keyed};
 
 use super::names;
 
@@ -58,6 +59,71 @@ pub(super) fn batches(
     let size = if divisible { size } else { usize::MAX };
     let ordered = parts(order, size).chain(parts(after, size));
     whole.into_iter().chain(ordered)
+}
+
+/// Tells whether an edit exchanges a set for one with other properties.
+pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
+    matches!(
+        edit,
+        Edit::Change {
+            new: Object::Set(_),
+            ..
+        }
+    )
+}
+
+/// Returns the table of edits that no script can tell nft 1.0.6.
+///
+/// It neither exchanges a set that rules use, nor adds a rule that names the
+/// map of endpoints where the kernel has that map: it finds "conflicting
+/// protocols" in the type of the map.
+pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
+    let is_backends = |edit: &Edit<Object>| match edit {
+        Edit::Add(Object::Set(set)) => set.name.as_str() == names::BACKENDS,
+        _ => false,
+    };
+    let names_backends = |edit: &Edit<Object>| match (edit, object(edit)) {
+        (Edit::Remove(_), _) => false,
+        (_, Object::Chain(chain)) => names::is_lb(&chain.name),
+        _ => false,
+    };
+    let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(is_backends);
+    let edit = edits.first()?;
+    (is_named_anew || edits.iter().any(is_set_exchanged)).then(|| object(edit).table())
+}
+
+/// Returns edits that write the rules of all other chains anew, too.
+///
+/// A set that is exchanged must not be in use: its users let go of it and take
+/// up the new one.
+pub(super) fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+    let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
+    let users = installed
+        .into_iter()
+        .filter(|object| matches!(object, Object::Chain(_)) && !edited.contains(&object.key()));
+    let anew = users.map(|chain| Edit::Change {
+        old: chain.clone(),
+        new: chain,
+    });
+    anew.chain(edits.iter().cloned()).collect()
+}
+
+/// Puts edits into an order that depends on nothing but what they are.
+pub(super) fn sort(edits: &mut [Edit<Object>]) {
+    edits.sort_by(|one, other| place(one).cmp(&place(other)));
+}
+
+/// Returns the place of an edit among others: by stage, name and key.
+fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
+    let key: &[u8] = match object(edit) {
+        Object::Element(element) => element.key_bytes(),
+        _ => &[],
+    };
+    let set = match object(edit) {
+        Object::Element(element) => Some(element.set().name.as_str()),
+        _ => name(edit),
+    };
+    (stage(edit), set, key)
 }
 
 /// Returns at most `size` edits at a time.

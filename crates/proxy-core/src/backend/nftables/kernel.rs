@@ -5,6 +5,7 @@
     reason = "IO file"
 )]
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 
@@ -14,7 +15,7 @@ use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
 use super::base::Table;
-use super::batches::{BATCH, batches};
+use super::batches::{BATCH, batches, is_set_exchanged, with_users};
 
 /// Our table of one family in the kernel's nf_tables.
 #[derive(Debug)]
@@ -57,7 +58,11 @@ impl reconcile::Kernel for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        for batch in batches(edits, BATCH) {
+        let edits = match edits.iter().any(is_set_exchanged) {
+            true => Cow::Owned(with_users(edits, self.dump()?)),
+            false => Cow::Borrowed(edits),
+        };
+        for batch in batches(&edits, BATCH) {
             self.client.commit(&Transaction::from_edits(&batch))?;
         }
         Ok(())

@@ -100,8 +100,16 @@ impl backend::Planner for Planner {
         matches!(object, Object::Chain(chain) if names::is_lb(&chain.name))
     }
 
-    fn script(edits: &[Edit<Object>]) -> String {
-        Transaction::from_edits(edits).to_string()
+    fn script<'a>(
+        mut edits: Vec<Edit<Object>>,
+        desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
+        if let Some(table) = batches::beyond_nft(&edits) {
+            let listing = Self::listing(desired);
+            return format!("add table {table}\ndelete table {table}\n{listing}");
+        }
+        batches::sort(&mut edits);
+        Transaction::from_edits(&edits).to_string()
     }
 
     fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
