@@ -16,3 +16,5 @@ mod oneshot;
 mod live;
 
 mod privilege;
+
+mod killed;
