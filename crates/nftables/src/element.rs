@@ -191,7 +191,10 @@ impl Element {
 
     /// Tells whether it stands for all keys that no other element has.
     pub fn is_catch_all(&self) -> bool {
-        self.0.extras.as_ref().is_some_and(|extras| extras.catch_all)
+        self.0
+            .extras
+            .as_ref()
+            .is_some_and(|extras| extras.catch_all)
     }
 }
 

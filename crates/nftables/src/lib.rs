@@ -122,7 +122,7 @@ pub use element::{Element, InvalidElement};
 pub use error::{Committed, Error, Refused};
 pub use family::Family;
 pub use name::{Comment, InvalidName, Name};
-pub use object::{Key, Object, SetKey, Table, TableId};
+pub use object::{Key, Object, SetKey, Table, TableFlags, TableId};
 pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
 pub use ruleset::{Assembler, Objects, Ruleset};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use bitflags::bitflags;
 use vipline_reconcile::Keyed;
 
 use crate::{Bytes, Chain, Comment, Element, Family, Name, Set};
@@ -29,19 +30,44 @@ impl fmt::Display for TableId {
     }
 }
 
+bitflags! {
+    /// Properties of a table: `enum nft_table_flags` of
+    /// `linux/netfilter/nf_tables.h`.
+    #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+    pub struct TableFlags: u32 {
+        /// Packets pass by its chains.
+        #[doc(alias = "NFT_TABLE_F_DORMANT")]
+        const DORMANT = 0x1;
+        /// Only the socket that made it may change it.
+        #[doc(alias = "NFT_TABLE_F_OWNER")]
+        const OWNER = 0x2;
+        /// It stays when the socket of its owner is closed.
+        #[doc(alias = "NFT_TABLE_F_PERSIST")]
+        const PERSIST = 0x4;
+        /// Other flags are kept as they are.
+        const _ = !0;
+    }
+}
+
 /// A table: what chains and sets live in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Table {
     /// Which table it is.
     pub id: TableId,
+    /// Its properties.
+    pub flags: TableFlags,
     /// What `nft` lists as its comment.
     pub comment: Option<Comment>,
 }
 
 impl Table {
-    /// Returns a table without a comment.
+    /// Returns a table without properties or a comment.
     pub fn new(id: TableId) -> Self {
-        Self { id, comment: None }
+        Self {
+            id,
+            flags: TableFlags::empty(),
+            comment: None,
+        }
     }
 }
 
@@ -150,7 +176,7 @@ impl Keyed for Object {
     /// expressions `nft` lists as types), counts and remaining time aside.
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Table(one), Self::Table(other)) => one.id == other.id,
+            (Self::Table(one), Self::Table(other)) => one.flags == other.flags,
             (Self::Set(one), Self::Set(other)) => one.same(other),
             (Self::Chain(one), Self::Chain(other)) => one.same(other),
             (Self::Element(one), Self::Element(other)) => one.same(other),

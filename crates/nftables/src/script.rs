@@ -10,7 +10,8 @@ use crate::selector::Term;
 
 use crate::transaction::Step;
 use crate::{
-    Chain, DataKind, Element, Field, Object, Ruleset, Schema, SetFlags, Table, TableId, Transaction,
+    Chain, Comment, DataKind, Element, Field, Object, Ruleset, Schema, SetFlags, Table, TableFlags,
+    TableId, Transaction,
 };
 
 impl Schema {
@@ -34,14 +35,7 @@ impl Schema {
             (SetFlags::INTERVAL, "interval"),
             (SetFlags::TIMEOUT, "timeout"),
         ];
-        let flags: Vec<&str> = words
-            .iter()
-            .filter(|(flag, _)| self.flags.contains(*flag))
-            .map(|(_, word)| *word)
-            .collect();
-        if !flags.is_empty() {
-            lines.push(format!("flags {}", flags.join(",")));
-        }
+        lines.extend(flags_line(&words, |flag| self.flags.contains(flag)));
         if let Some(timeout) = self.timeout {
             lines.push(format!("timeout {}", Span(timeout)));
         }
@@ -123,10 +117,33 @@ impl fmt::Display for Object {
     }
 }
 
+impl Table {
+    /// Returns the lines of its declaration.
+    fn lines(&self) -> Vec<String> {
+        let words = [
+            (TableFlags::DORMANT, "dormant"),
+            (TableFlags::OWNER, "owner"),
+            (TableFlags::PERSIST, "persist"),
+        ];
+        let flags = flags_line(&words, |flag| self.flags.contains(flag));
+        let mut lines: Vec<_> = flags.into_iter().collect();
+        lines.extend(self.comment.as_ref().map(Comment::to_string));
+        lines
+    }
+}
+
+/// Returns the line of the flags that are there, if there is one.
+fn flags_line<F: Copy>(words: &[(F, &str)], is_there: impl Fn(F) -> bool) -> Option<String> {
+    let words = words.iter().filter(|(flag, _)| is_there(*flag));
+    let words: Vec<&str> = words.map(|(_, word)| *word).collect();
+    (!words.is_empty()).then(|| format!("flags {}", words.join(",")))
+}
+
 fn fmt_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
-    match &table.comment {
-        None => write!(f, "add table {}", table.id),
-        Some(comment) => write!(f, "add table {} {{ {comment}; }}", table.id),
+    write!(f, "add table {}", table.id)?;
+    match &*table.lines() {
+        [] => Ok(()),
+        lines => write!(f, " {{ {}; }}", lines.join("; ")),
     }
 }
 
@@ -230,8 +247,8 @@ impl fmt::Display for Ruleset {
 impl Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>, id: &TableId) -> fmt::Result {
         writeln!(f, "table {id} {{")?;
-        if let Some(comment) = self.table.as_ref().and_then(|table| table.comment.as_ref()) {
-            writeln!(f, "\t{comment}")?;
+        for line in self.table.iter().flat_map(|table| table.lines()) {
+            writeln!(f, "\t{line}")?;
         }
         for (name, (set, elements)) in &self.sets {
             let Some(set) = set.as_ref().or_else(|| elements.first().map(Element::set)) else {

@@ -43,6 +43,8 @@ impl Transaction {
     ///   are to enter it elsewhere.
     /// - The change of a set exchanges it: all its elements and the rules that
     ///   use it have to be among the edits.
+    /// - The change of a table's flags comes first; the kernel refuses new base
+    ///   chains in the transaction that wakes a dormant table.
     /// - What is in a removed table goes with it.
     pub fn from_edits(edits: &[Edit<Object>]) -> Self {
         let mut order = Order::default();
@@ -130,8 +132,7 @@ impl Order {
                 self.flush_chains.push(Step::FlushChain(Chain::clone(old)));
                 self.add_rules(new);
             }
-            // Its properties are user data, which stays as it is.
-            (Object::Table(_), Object::Table(_)) => {}
+            (Object::Table(_), Object::Table(_)) => self.add(new),
             (old, new) => {
                 self.remove(old);
                 self.add(new);
@@ -141,15 +142,19 @@ impl Order {
 
     fn remove(&mut self, object: &Object) {
         match object {
-            Object::Table(table) => self.delete_tables.push(Step::DeleteTable(Table::clone(table))),
+            Object::Table(table) => self
+                .delete_tables
+                .push(Step::DeleteTable(Table::clone(table))),
             Object::Set(set) => self.delete_sets.push(Step::DeleteSet(set.clone())),
             Object::Element(element) => self.delete_elements.push(element),
             Object::Chain(chain) => {
                 // Its rules go first, for they may lead to chains that go, too.
                 if !chain.rules.is_empty() {
-                    self.flush_chains.push(Step::FlushChain(Chain::clone(chain)));
+                    self.flush_chains
+                        .push(Step::FlushChain(Chain::clone(chain)));
                 }
-                self.delete_chains.push(Step::DeleteChain(Chain::clone(chain)));
+                self.delete_chains
+                    .push(Step::DeleteChain(Chain::clone(chain)));
             }
         }
     }

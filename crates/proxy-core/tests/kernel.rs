@@ -289,6 +289,8 @@ fn both_families_are_told_in_one_message_each() {
 const STATES: &[&str] = &[
     "",
     "add table ip kube-proxy",
+    "add table ip kube-proxy { flags dormant; }",
+    "create table ip x; delete table ip x; add table ip6 kube-proxy { flags dormant; }",
     "add table ip kube-proxy { comment \"another\"; }; add chain ip kube-proxy services",
     "delete table ip6 kube-proxy",
     "delete table ip kube-proxy",

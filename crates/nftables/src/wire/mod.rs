@@ -12,7 +12,8 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
 
 use crate::expr::{Expr, Lookup, SetRef};
 use crate::{
-    BaseChain, Chain, ChainKind, Family, Hook, Name, Policy, Rule, Set, Table, TableId, userdata,
+    BaseChain, Chain, ChainKind, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags, TableId,
+    userdata,
 };
 
 pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
@@ -104,7 +105,7 @@ fn put_userdata(out: &mut Vec<u8>, kind: u16, write: impl FnOnce(&mut Vec<u8>)) 
 /// Appends the attributes of a new table.
 pub(crate) fn put_table(out: &mut Vec<u8>, table: &Table) {
     put_str(out, NFTA_TABLE_NAME, table.id.name.as_str());
-    put_be32(out, NFTA_TABLE_FLAGS, 0);
+    put_be32(out, NFTA_TABLE_FLAGS, table.flags.bits());
     if let Some(comment) = &table.comment {
         put_userdata(out, NFTA_TABLE_USERDATA, |out| {
             userdata::put_comment(out, comment)
@@ -119,11 +120,12 @@ pub(crate) fn put_table_name(out: &mut Vec<u8>, table: &TableId) {
 
 /// Reads a table.
 pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeError> {
-    let (mut found, mut comment) = (None, None);
+    let (mut found, mut flags, mut comment) = (None, TableFlags::empty(), None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
             NFTA_TABLE_NAME => found = Some(name(&attr)?),
+            NFTA_TABLE_FLAGS => flags = TableFlags::from_bits_retain(attr.be32()?),
             NFTA_TABLE_USERDATA => comment = userdata::comment(attr.value),
             _ => {}
         }
@@ -131,6 +133,7 @@ pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeErr
     let name = found.ok_or_else(|| missing(NFTA_TABLE_NAME, "table name"))?;
     Ok(Table {
         id: TableId::new(family, name),
+        flags,
         comment,
     })
 }

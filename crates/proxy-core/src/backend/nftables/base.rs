@@ -93,8 +93,8 @@ impl Table {
 
     fn object(&self) -> vipline_nftables::Table {
         vipline_nftables::Table {
-            id: self.id.clone(),
             comment: Some(comment("rules for kube-proxy")),
+            ..vipline_nftables::Table::new(self.id.clone())
         }
     }
 

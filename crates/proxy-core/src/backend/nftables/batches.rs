@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use vipline_nftables::{Object, TableId};
+use vipline_nftables::{Object, TableId, Transaction};
 use vipline_reconcile::{Edit, Keyed};
 
 use super::names;
@@ -11,7 +11,7 @@ use super::names;
 /// How many edits a transaction has at most, if it can be helped.
 ///
 /// Packets wait for a transaction, and so many elements take some 30 ms.
-pub(super) const BATCH: usize = 16_384;
+const BATCH: usize = 16_384;
 
 /// When an edit is made, relative to others.
 ///
@@ -36,6 +36,14 @@ enum Stage {
     /// Chains that nothing goes to any more, in transactions of their own:
     /// kernels before 6.2 do not see within one that a chain became free.
     FormerChains,
+    /// Properties of the table, likewise: a table that sleeps is woken when
+    /// all is in it, and the kernel adds no chains while it wakes one.
+    Table,
+}
+
+/// Returns the transactions that make edits, to commit in turn.
+pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
+    batches(edits, BATCH).map(|batch| Transaction::from_edits(&batch))
 }
 
 /// Splits edits into transactions of at most `size` edits, to commit in turn.
@@ -74,9 +82,9 @@ pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
 
 /// Returns the table of edits that no script can tell nft 1.0.6.
 ///
-/// It neither exchanges a set that rules use, nor adds a rule that names the
-/// map of endpoints where the kernel has that map: it finds "conflicting
-/// protocols" in the type of the map.
+/// It neither exchanges a set that rules use, nor wakes a table and adds
+/// chains, nor adds a rule that names the map of endpoints where the kernel has
+/// that map: it finds "conflicting protocols" in the type of the map.
 pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let is_backends = |edit: &Edit<Object>| match edit {
         Edit::Add(Object::Set(set)) => set.name.as_str() == names::BACKENDS,
@@ -89,7 +97,8 @@ pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     };
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(is_backends);
     let edit = edits.first()?;
-    (is_named_anew || edits.iter().any(is_set_exchanged)).then(|| object(edit).table())
+    let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
+    (is_named_anew || edits.iter().any(is_apart)).then(|| object(edit).table())
 }
 
 /// Returns edits that write the rules of all other chains anew, too.
@@ -143,14 +152,14 @@ fn is_frame(edit: &Edit<Object>) -> bool {
 }
 
 fn is_late(edit: &Edit<Object>) -> bool {
-    stage(edit) == Stage::FormerChains
+    stage(edit) >= Stage::FormerChains
 }
 
 /// Tells whether an edit may be in another transaction than others.
 fn is_divisible(edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Add(_) => true,
-        Edit::Change { new, .. } => matches!(new, Object::Element(_)),
+        Edit::Change { new, .. } => matches!(new, Object::Element(_)) || is_late(edit),
         Edit::Remove(old) => matches!(old, Object::Element(_)) || is_late(edit),
     }
 }
@@ -174,6 +183,7 @@ fn stage(edit: &Edit<Object>) -> Stage {
     let (object, gone) = (object(edit), matches!(edit, Edit::Remove(_)));
     let element = match object {
         Object::Element(element) => element,
+        Object::Table(_) if matches!(edit, Edit::Change { .. }) => return Stage::Table,
         Object::Chain(chain) if gone && names::is_lb(&chain.name) => return Stage::FormerChains,
         _ if gone => return Stage::FormerEndpoints,
         _ => return Stage::Frame,

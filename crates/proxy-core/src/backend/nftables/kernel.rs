@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 
 use vipline_netlink::Counters;
-use vipline_nftables::{Client, Error, Object, TableId, Transaction};
+use vipline_nftables::{Client, Error, Object, TableId};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
 use super::base::Table;
-use super::batches::{BATCH, batches, is_set_exchanged, with_users};
+use super::batches::{is_set_exchanged, transactions, with_users};
 
 /// Our table of one family in the kernel's nf_tables.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl reconcile::Kernel for Kernel {
             true => Cow::Owned(with_users(edits, self.dump()?)),
             false => Cow::Borrowed(edits),
         };
-        for batch in batches(&edits, BATCH) {
-            self.client.commit(&Transaction::from_edits(&batch))?;
+        for transaction in transactions(&edits) {
+            self.client.commit(&transaction)?;
         }
         Ok(())
     }

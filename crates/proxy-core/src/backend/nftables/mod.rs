@@ -78,6 +78,7 @@ use vipline_service_model::ServicePort;
 
 use crate::{Context, backend};
 
+pub use batches::transactions;
 pub use kernel::Kernel;
 pub use names::TABLE;
 
