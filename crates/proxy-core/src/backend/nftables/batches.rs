@@ -59,10 +59,7 @@ pub(super) fn batches(
     let ordered = edits.len() > size || edits.iter().any(is_frame) || late > 0;
     let whole = (!ordered).then_some(Cow::Borrowed(edits));
     let mut order: Vec<_> = edits.iter().filter(|_| ordered).collect();
-    order.sort_by(|one, other| {
-        let stages = stage(one).cmp(&stage(other));
-        stages.then_with(|| name(one).cmp(&name(other)))
-    });
+    order.sort_by_cached_key(|&edit| (stage(edit), name(edit)));
     let after = order.split_off(order.len().saturating_sub(late));
     let size = if divisible { size } else { usize::MAX };
     let ordered = parts(order, size).chain(parts(after, size));
