@@ -14,50 +14,43 @@ use crate::time::Time;
 /// How long the kernel may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sends batches, each on a socket of its own, and tells how long that took.
+/// Sends batches one after the other and tells how long each took.
 ///
-/// The sockets are open before and have room enough; a batch is one `send`, and
+/// The socket is open before and has room enough; a batch is one `send`, and
 /// its acknowledgement is waited for.
 ///
 /// # Errors
 ///
 /// What the kernel says, a refused batch included.
-pub fn replay(batches: &[Vec<u8>]) -> io::Result<Time> {
-    let mut sockets = Vec::new();
-    for batch in batches {
-        let socket = socket(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            Some(netlink::NETFILTER),
-        )?;
-        connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        sockopt::set_socket_send_buffer_size_force(&socket, batch.len())?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
-        sockets.push(socket);
-    }
+pub fn replay(batches: &[Vec<u8>]) -> io::Result<Vec<Time>> {
+    let socket = socket(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        Some(netlink::NETFILTER),
+    )?;
+    connect(&socket, &SocketAddrNetlink::new(0, 0))?;
+    let largest = batches.iter().map(Vec::len).max().unwrap_or_default();
+    sockopt::set_socket_send_buffer_size_force(&socket, largest)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
     let mut answer = [0; 8192];
-    let (time, result) = Time::of(|| {
-        sockets.iter().zip(batches).try_for_each(|(socket, batch)| {
-            send(socket, batch, SendFlags::empty())?;
-            let (bytes, _) = recv(socket, &mut answer, RecvFlags::empty())?;
+    let times = batches.iter().map(|batch| {
+        let (time, result) = Time::of(|| {
+            send(&socket, batch, SendFlags::empty())?;
+            let (bytes, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
             acknowledged(&answer[..bytes])
-        })
+        });
+        result.map(|()| time)
     });
-    result.map(|()| time)
+    times.collect()
 }
 
 /// Fails unless the kernel says yes.
 fn acknowledged(datagram: &[u8]) -> io::Result<()> {
-    for message in Messages::new(datagram) {
-        let message = message.map_err(io::Error::other)?;
-        match message.content().map_err(io::Error::other)? {
-            Content::Answer(answer) if answer.errno.is_none() => return Ok(()),
-            other => {
-                return Err(io::Error::other(format!(
-                    "the batch was refused: {other:?}"
-                )));
-            }
-        }
+    let first = Messages::new(datagram).next();
+    let message = first.ok_or_else(|| io::Error::other("an empty answer"))?;
+    let content = message.and_then(|message| message.content());
+    match content.map_err(io::Error::other)? {
+        Content::Answer(answer) if answer.errno.is_none() => Ok(()),
+        other => Err(io::Error::other(format!("the batch is refused: {other:?}"))),
     }
-    Err(io::Error::other("the kernel did not answer"))
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use proxy_core::backend::nftables::{Kernel as Nftables, Planner};
+use proxy_core::backend::nftables::{Kernel as Nftables, Planner, transactions};
 use proxy_core::{Config, Engine, Event, Family, Intervals, Report};
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object, Transaction};
@@ -21,17 +21,17 @@ struct State {
     records: bool,
     recorded: Vec<Vec<Edit<Object>>>,
     recording: Time,
-    commits: Vec<Duration>,
+    commits: usize,
 }
 
 impl Watched {
-    fn open(family: Family, records: bool) -> Result<Self, Error> {
+    fn open(family: Family) -> Result<Self, Error> {
         Ok(Self(Arc::new(Mutex::new(State {
             kernel: Nftables::open(family)?,
-            records,
+            records: false,
             recorded: Vec::new(),
             recording: Time::default(),
-            commits: Vec::new(),
+            commits: 0,
         }))))
     }
 
@@ -55,9 +55,8 @@ impl Kernel for Watched {
             state.recorded.push(edits);
             state.recording = state.recording + time;
         }
-        let (time, result) = Time::of(|| state.kernel.commit(edits));
-        state.commits.push(time.wall);
-        result
+        state.commits += 1;
+        state.kernel.commit(edits)
     }
 }
 
@@ -97,11 +96,8 @@ impl Proxy {
     /// # Errors
     ///
     /// What the kernel says.
-    pub fn start(events: impl Iterator<Item = Event>, records: bool) -> Result<Self, Error> {
-        let kernels = [
-            Watched::open(Family::V4, records)?,
-            Watched::open(Family::V6, records)?,
-        ];
+    pub fn start(events: impl Iterator<Item = Event>) -> Result<Self, Error> {
+        let kernels = [Watched::open(Family::V4)?, Watched::open(Family::V6)?];
         let mut engine = Engine::with_kernels::<Planner, _>(config(), |family| match family {
             Family::V4 => kernels[0].clone(),
             Family::V6 => kernels[1].clone(),
@@ -145,23 +141,28 @@ impl Proxy {
         }
     }
 
-    /// Returns how long each commit took.
-    pub fn commits(&self) -> Vec<Duration> {
-        let commits = self
-            .kernels
-            .iter()
-            .map(|kernel| kernel.state().commits.clone());
-        commits.flatten().collect()
+    /// Returns how often something was committed.
+    pub fn commits(&self) -> usize {
+        let commits = self.kernels.iter().map(|kernel| kernel.state().commits);
+        commits.sum()
     }
 
-    /// Returns the transactions of all commits so far, the kernels' in turn.
-    pub fn recorded(&self) -> Vec<Transaction> {
-        let mut transactions = Vec::new();
+    /// Records from now on what is committed.
+    pub fn record(&self) {
         for kernel in &self.kernels {
-            let edits = &kernel.state().recorded;
-            transactions.extend(edits.iter().map(|edits| Transaction::from_edits(edits)));
+            kernel.state().records = true;
         }
-        transactions
+    }
+
+    /// Returns the transactions recorded, those for IPv4 first.
+    pub fn transactions(&self) -> [Vec<Transaction>; 2] {
+        self.kernels.each_ref().map(|kernel| {
+            let recorded = &kernel.state().recorded;
+            recorded
+                .iter()
+                .flat_map(|edits| transactions(edits))
+                .collect()
+        })
     }
 
     fn counters(&self) -> [Counters; 2] {

@@ -1,5 +1,6 @@
 //! How long something takes.
 
+use std::iter::Sum;
 use std::ops::{Add, Sub};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,12 @@ impl Add for Time {
             wall: self.wall + other.wall,
             processor: self.processor + other.processor,
         }
+    }
+}
+
+impl Sum for Time {
+    fn sum<I: Iterator<Item = Self>>(times: I) -> Self {
+        times.fold(Self::default(), Self::add)
     }
 }
 
