@@ -46,10 +46,14 @@ impl Transaction {
     /// - The change of a table's flags comes first; the kernel refuses new base
     ///   chains in the transaction that wakes a dormant table.
     /// - What is in a removed table goes with it.
-    pub fn from_edits(edits: &[Edit<Object>]) -> Self {
+    pub fn from_edits<'a, E>(edits: E) -> Self
+    where
+        E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
+    {
+        let edits = edits.into_iter();
         let mut order = Order::default();
         let removed_tables: HashSet<&TableId> = edits
-            .iter()
+            .clone()
             .filter_map(|edit| match edit {
                 Edit::Remove(Object::Table(table)) => Some(&table.id),
                 _ => None,

@@ -1,6 +1,5 @@
 //! In which transactions edits are committed.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use vipline_nftables::{Object, TableId, Transaction};
@@ -43,27 +42,23 @@ enum Stage {
 
 /// Returns the transactions that make edits, to commit in turn.
 pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
-    batches(edits, BATCH).map(|batch| Transaction::from_edits(&batch))
+    batches(edits, BATCH).map(Transaction::from_edits)
 }
 
 /// Splits edits into transactions of at most `size` edits, to commit in turn.
 ///
 /// Edits that do away with what somebody else programmed, or with a drift of
 /// ours other than in elements, stay in one transaction whatever its size.
-pub(super) fn batches(
-    edits: &[Edit<Object>],
-    size: usize,
-) -> impl Iterator<Item = Cow<'_, [Edit<Object>]>> {
+fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let divisible = edits.iter().all(is_divisible);
     let late = edits.iter().filter(|edit| is_late(edit)).count();
-    let ordered = edits.len() > size || edits.iter().any(is_frame) || late > 0;
-    let whole = (!ordered).then_some(Cow::Borrowed(edits));
-    let mut order: Vec<_> = edits.iter().filter(|_| ordered).collect();
-    order.sort_by_cached_key(|&edit| (stage(edit), name(edit)));
-    let after = order.split_off(order.len().saturating_sub(late));
+    let mut order: Vec<_> = edits.iter().collect();
+    if edits.len() > size || edits.iter().any(is_frame) || late > 0 {
+        order.sort_by_cached_key(|&edit| (stage(edit), name(edit)));
+    }
+    let after = order.split_off(order.len() - late);
     let size = if divisible { size } else { usize::MAX };
-    let ordered = parts(order, size).chain(parts(after, size));
-    whole.into_iter().chain(ordered)
+    parts(order, size).chain(parts(after, size))
 }
 
 /// Tells whether an edit exchanges a set for one with other properties.
@@ -133,14 +128,11 @@ fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
 }
 
 /// Returns at most `size` edits at a time.
-fn parts<'a>(
-    edits: Vec<&'a Edit<Object>>,
-    size: usize,
-) -> impl Iterator<Item = Cow<'a, [Edit<Object>]>> {
+fn parts(edits: Vec<&Edit<Object>>, size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut edits = edits.into_iter();
     std::iter::from_fn(move || {
-        let part: Vec<_> = edits.by_ref().take(size).cloned().collect();
-        (!part.is_empty()).then_some(Cow::Owned(part))
+        let part: Vec<_> = edits.by_ref().take(size).collect();
+        (!part.is_empty()).then_some(part)
     })
 }
 
@@ -266,6 +258,11 @@ mod tests {
         }
     }
 
+    fn commit(memory: &mut Memory<Object>, batch: Vec<&Edit<Object>>) {
+        let edits: Vec<_> = batch.into_iter().cloned().collect();
+        memory.commit(&edits).unwrap();
+    }
+
     #[test]
     fn each_batch_leaves_rules_that_make_sense() {
         let states: [&[u8]; 6] = [&[], &[2, 3, 0], &[3, 3, 1], &[1, 0, 2, 4], &[0, 5], &[4]];
@@ -277,7 +274,7 @@ mod tests {
                 memory.commit(&diff([], &from)).unwrap();
                 for batch in batches(&edits, 2) {
                     assert!(batch.len() <= 2);
-                    memory.commit(&batch).unwrap();
+                    commit(&mut memory, batch);
                     assert_sound(&memory);
                 }
                 assert_eq!(diff(memory.dump().unwrap(), &to), []);
@@ -291,7 +288,7 @@ mod tests {
         let edits = diff([], &to);
         let mut memory = Memory::new();
         for batch in batches(&edits, 1) {
-            memory.commit(&batch).unwrap();
+            commit(&mut memory, batch);
             assert_sound(&memory);
         }
         assert_eq!(batches(&edits, BATCH).count(), 1);
@@ -307,7 +304,7 @@ mod tests {
         let batches: Vec<_> = batches(&edits, BATCH).collect();
         let sizes: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
         assert_eq!(sizes, [edits.len() - 1, 1]);
-        assert!(batches[1].iter().all(is_late));
+        assert!(batches[1].iter().all(|edit| is_late(edit)));
     }
 
     #[test]
