@@ -6,9 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 /// The length up to which a string is kept in place.
-const SHORT: usize = 32;
+const SHORT: usize = 30;
 
-/// A byte string that is kept in place up to 32 bytes.
+/// A byte string that is kept in place up to 30 bytes.
 ///
 /// Keys and data of elements and the operands of expressions are such strings:
 /// each field padded to four bytes, as the kernel's registers hold it.
@@ -23,6 +23,8 @@ enum Kept {
     Here(u8, [u8; SHORT]),
     Elsewhere(Vec<u8>),
 }
+
+const _: () = assert!(size_of::<Bytes>() <= 32);
 
 impl Bytes {
     /// Returns an empty string.
@@ -55,10 +57,9 @@ impl Bytes {
 
     /// Appends zero bytes until the length is a multiple of four.
     pub(crate) fn pad(&mut self) {
-        match &mut self.0 {
-            Kept::Here(len, _) => *len = len.next_multiple_of(4),
-            Kept::Elsewhere(kept) => kept.resize(kept.len().next_multiple_of(4), 0),
-        }
+        const ZEROS: [u8; 3] = [0; 3];
+        let missing = self.len().next_multiple_of(4) - self.len();
+        self.extend(ZEROS.get(..missing).unwrap_or_default());
     }
 
     /// Returns the bytes to change them in place.

@@ -9,6 +9,7 @@ use crate::datatype::ByteOrder;
 use crate::expr::{Anonymous, Cmp, CmpOp, Lookup, Range, Register, SetRef};
 use crate::lower::Lower;
 use crate::selector::{Selector, Term};
+use crate::value::End;
 use crate::{
     Bytes, Datatype, Element, Family, Field, InvalidElement, Name, Set, SetFlags, Statement,
     TableId, Value,
@@ -135,19 +136,22 @@ impl Selector {
             bytes: self.bytes(),
             selector: None,
         };
-        let (mut first, mut last) = (Bytes::new(), Bytes::new());
-        if !value.write(&field, order, &mut first, &mut last) {
-            first = match value {
-                Value::Addr(IpAddr::V4(addr)) => Bytes::from(addr.octets()),
-                Value::Addr(IpAddr::V6(addr)) => Bytes::from(addr.octets()),
-                Value::Prefix(IpNet::V4(net)) => Bytes::from(net.network().octets()),
-                Value::Prefix(IpNet::V6(net)) => Bytes::from(net.network().octets()),
-                Value::Bytes(bytes) | Value::Text(bytes) => bytes.clone(),
-                _ => Bytes::repeat(0xff, usize::from(field.bytes)),
-            };
-            last = first.clone();
+        let written = |end| {
+            let mut out = Bytes::new();
+            value.write(&field, order, end, &mut out).then_some(out)
+        };
+        if let (Some(first), Some(last)) = (written(End::First), written(End::Last)) {
+            return (first, last);
         }
-        (first, last)
+        let bytes = match value {
+            Value::Addr(IpAddr::V4(addr)) => Bytes::from(addr.octets()),
+            Value::Addr(IpAddr::V6(addr)) => Bytes::from(addr.octets()),
+            Value::Prefix(IpNet::V4(net)) => Bytes::from(net.network().octets()),
+            Value::Prefix(IpNet::V6(net)) => Bytes::from(net.network().octets()),
+            Value::Bytes(bytes) | Value::Text(bytes) => bytes.clone(),
+            _ => Bytes::repeat(0xff, usize::from(field.bytes)),
+        };
+        (bytes.clone(), bytes)
     }
 
     fn compare(self, op: CmpOp, value: &Value) -> Statement {

@@ -9,6 +9,7 @@ use bitflags::bitflags;
 use crate::datatype::ByteOrder;
 use crate::element::Element;
 use crate::selector::Selector;
+use crate::value::End;
 use crate::{Bytes, Comment, Datatype, InvalidElement, Name, TableId, Value};
 
 bitflags! {
@@ -363,16 +364,23 @@ pub(crate) fn join(
     if fields.len() != values.len() {
         return None;
     }
-    let (mut first, mut last) = (Bytes::new(), Bytes::new());
-    for (field, value) in fields.iter().zip(values) {
-        if !value.write(field, order(field), &mut first, &mut last) {
-            return None;
+    let joined = |end| {
+        let mut out = Bytes::new();
+        for (field, value) in fields.iter().zip(values) {
+            if !value.write(field, order(field), end, &mut out) {
+                return None;
+            }
+            if fields.len() > 1 {
+                out.pad();
+            }
         }
-        if fields.len() > 1 {
-            first.pad();
-            last.pad();
-        }
-    }
+        Some(out)
+    };
+    let first = joined(End::First)?;
+    let last = match values.iter().any(Value::is_interval) {
+        true => joined(End::Last)?,
+        false => first.clone(),
+    };
     Some((first, last))
 }
 

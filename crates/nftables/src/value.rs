@@ -28,6 +28,13 @@ pub enum Value {
     Text(Bytes),
 }
 
+/// One of the two ends of an interval.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum End {
+    First,
+    Last,
+}
+
 impl Value {
     /// Makes the value of all addresses from one to another.
     pub fn addrs(first: IpAddr, last: IpAddr) -> Self {
@@ -39,37 +46,26 @@ impl Value {
         Self::Range(Box::new((Self::Integer(first), Self::Integer(last))))
     }
 
-    /// Appends the first and the last byte string the value stands for.
+    /// Tells whether it stands for more than one value, or may do so.
+    pub(crate) fn is_interval(&self) -> bool {
+        matches!(self, Self::Prefix(_) | Self::Range(_))
+    }
+
+    /// Appends the first or the last byte string the value stands for.
     ///
-    /// Both are equal but for prefixes and ranges.
+    /// Both are equal but for intervals.
     /// Gives back false if the value does not fit the field.
-    pub(crate) fn write(
-        &self,
-        field: &Field,
-        order: ByteOrder,
-        first: &mut Bytes,
-        last: &mut Bytes,
-    ) -> bool {
-        match self {
-            Self::Prefix(IpNet::V4(net)) if field.bytes == 4 => {
-                first.extend(&net.network().octets());
-                last.extend(&net.broadcast().octets());
-                true
+    pub(crate) fn write(&self, field: &Field, order: ByteOrder, end: End, out: &mut Bytes) -> bool {
+        match (self, end) {
+            (Self::Prefix(net), End::First) => {
+                Self::Addr(net.network()).write_one(field, order, out)
             }
-            Self::Prefix(IpNet::V6(net)) if field.bytes == 16 => {
-                first.extend(&net.network().octets());
-                last.extend(&net.broadcast().octets());
-                true
+            (Self::Prefix(net), End::Last) => {
+                Self::Addr(net.broadcast()).write_one(field, order, out)
             }
-            Self::Range(ends) => {
-                ends.0.write_one(field, order, first) && ends.1.write_one(field, order, last)
-            }
-            single => {
-                let start = first.len();
-                let fits = single.write_one(field, order, first);
-                last.extend(first.get(start..).unwrap_or(&[]));
-                fits
-            }
+            (Self::Range(ends), End::First) => ends.0.write_one(field, order, out),
+            (Self::Range(ends), End::Last) => ends.1.write_one(field, order, out),
+            (single, _) => single.write_one(field, order, out),
         }
     }
 
@@ -137,11 +133,14 @@ mod tests {
     use crate::Datatype;
 
     fn written(value: impl Into<Value>, field: Datatype, order: ByteOrder) -> Option<[Bytes; 2]> {
-        let (mut first, mut last) = (Bytes::new(), Bytes::new());
-        value
-            .into()
-            .write(&field.into(), order, &mut first, &mut last)
-            .then_some([first, last])
+        let value = value.into();
+        let end = |end| {
+            let mut out = Bytes::new();
+            value
+                .write(&field.into(), order, end, &mut out)
+                .then_some(out)
+        };
+        Some([end(End::First)?, end(End::Last)?])
     }
 
     #[test]
