@@ -1,6 +1,6 @@
 //! In which transactions edits are committed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use vipline_nftables::{Object, TableId, Transaction};
 use vipline_reconcile::{Edit, Keyed};
@@ -52,13 +52,25 @@ pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction>
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let divisible = edits.iter().all(is_divisible);
     let late = edits.iter().filter(|edit| is_late(edit)).count();
-    let mut order: Vec<_> = edits.iter().collect();
-    if edits.len() > size || edits.iter().any(is_frame) || late > 0 {
-        order.sort_by_cached_key(|&edit| (stage(edit), name(edit)));
-    }
+    let ordered = edits.len() > size || edits.iter().any(is_frame) || late > 0;
+    let mut order = match ordered {
+        true => in_order(edits),
+        false => edits.iter().collect(),
+    };
     let after = order.split_off(order.len() - late);
     let size = if divisible { size } else { usize::MAX };
     parts(order, size).chain(parts(after, size))
+}
+
+/// Sorts edits by stage, in it those of objects with names last, by name.
+fn in_order(edits: &[Edit<Object>]) -> Vec<&Edit<Object>> {
+    let (mut named, others): (Vec<_>, Vec<_>) = edits.iter().partition(|edit| name(edit).is_some());
+    named.sort_by(|one, other| name(one).cmp(&name(other)));
+    let mut stages: BTreeMap<Stage, Vec<_>> = BTreeMap::new();
+    for edit in others.into_iter().chain(named) {
+        stages.entry(stage(edit)).or_default().push(edit);
+    }
+    stages.into_values().flatten().collect()
 }
 
 /// Tells whether an edit exchanges a set for one with other properties.
