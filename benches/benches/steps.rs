@@ -48,12 +48,17 @@ fn context() -> Context {
     Context::new(&config(), &NodeView::default(), [], Family::V4)
 }
 
-/// Returns what each service port wants, and last what is always wanted.
+/// Returns what each service port wants for itself, and last what is always
+/// wanted.
 fn fragments(size: Size) -> Vec<Vec<Object>> {
     let cx = context();
     let ports = resolved(size);
     let ports = ports.iter().filter_map(|each| each.port.as_deref());
-    let fragments = ports.map(|port| Planner::port(&cx, port));
+    let fragments = ports.map(|port| {
+        let mut objects = Planner::port(&cx, port);
+        objects.retain(|object| !Planner::lingers(object));
+        objects
+    });
     fragments.chain(iter::once(Planner::base(&cx))).collect()
 }
 
