@@ -12,11 +12,9 @@ mod rules;
 #[path = "agreement/actions.rs"]
 mod actions;
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use rules::{Case, Samples};
 use testkit::netns::Netns;
+use testkit::nft;
 use vipline_nftables::{Client, Family, Object, Ruleset, Transaction};
 use vipline_reconcile::{Edit, diff};
 
@@ -24,22 +22,7 @@ const FAMILIES: [Family; 2] = [Family::Ip, Family::Ip6];
 
 /// Runs `nft` in a namespace; gives its output, or its words on failure.
 fn nft(netns: &Netns, args: &[&str], script: &str) -> Result<String, String> {
-    let output = netns.run(|| {
-        let mut child = Command::new("nft")
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("nft is installed");
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(script.as_bytes())
-            .unwrap();
-        child.wait_with_output().unwrap()
-    });
+    let output = netns.run(|| nft::run(args, script));
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if output.status.success() {
         Ok(text(output.stdout))

@@ -14,10 +14,10 @@ mod samples;
 
 use std::collections::BTreeSet;
 use std::env;
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use testkit::netns::Netns;
+use testkit::nft;
 use vipline_netlink::Errno;
 use vipline_nftables::expr::Expr;
 use vipline_nftables::{
@@ -61,7 +61,7 @@ impl Lab {
     /// Runs `nft` in the namespace, which has to succeed.
     #[track_caller]
     fn nft(&self, args: &[&str]) -> String {
-        let output = self.netns.run(|| nft(args, ""));
+        let output = self.netns.run(|| nft::run(args, ""));
         assert!(output.status.success(), "nft {args:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -69,7 +69,7 @@ impl Lab {
     /// Loads a script, which has to succeed.
     #[track_caller]
     fn load(&self, script: &str) {
-        let output = self.netns.run(|| nft(&["-f", "-"], script));
+        let output = self.netns.run(|| nft::run(&["-f", "-"], script));
         assert!(output.status.success(), "{script}\n{output:?}");
     }
 
@@ -95,20 +95,6 @@ impl Lab {
             .as_array()
             .map_or(0, Vec::len)
     }
-}
-
-fn nft(args: &[&str], script: &str) -> Output {
-    let mut child = Command::new("nft")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("nft is installed");
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(script.as_bytes()).unwrap();
-    drop(stdin);
-    child.wait_with_output().unwrap()
 }
 
 /// The lines of a text in an order of their own: `nft` lists chains by age.

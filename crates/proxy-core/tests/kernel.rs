@@ -8,8 +8,6 @@
 
 mod fixtures;
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +16,7 @@ use proxy_core::backend::nftables::{Kernel as Nftables, Planner};
 use proxy_core::{Config, Engine, Event, Family, Report};
 use testkit::generate::{Stack, cluster};
 use testkit::netns::Netns;
+use testkit::nft;
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object};
 use vipline_reconcile::{Edit, Kernel};
@@ -124,26 +123,10 @@ fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
     }
 }
 
-fn nft(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new("nft")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("nft is installed");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(input.as_bytes())
-        .expect("nft reads its input");
-    drop(stdin);
-    child.wait_with_output().expect("nft ends")
-}
-
 /// Runs nft, which has to succeed and to be silent about problems.
 #[track_caller]
 fn nft_succeeds(args: &[&str], input: &str) -> String {
-    let output = nft(args, input);
+    let output = nft::run(args, input);
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && words.is_empty(),

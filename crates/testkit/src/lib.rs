@@ -6,6 +6,7 @@
 //! - [`leftovers`]: processes and directories that go with their value.
 //! - [`proxy`]: a kube-proxy at work in a lab; [`commits`]: when rules change.
 //! - `generate`: Services with endpoints, as API objects and manifests.
+//! - [`nft`]: what an independent reader says of a ruleset.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
@@ -29,5 +30,7 @@ pub mod commits;
 
 #[cfg(feature = "generate")]
 pub mod generate;
+
+pub mod nft;
 
 pub mod golden;

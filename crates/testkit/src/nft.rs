@@ -1,0 +1,25 @@
+//! The program `nft`: what an independent reader says of a ruleset.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `nft` in the namespace of the calling thread, with a script as input.
+///
+/// # Panics
+///
+/// `nft` is not installed, or does not read its input.
+pub fn run(args: &[&str], script: &str) -> Output {
+    let mut child = Command::new("nft")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nft is installed");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin
+        .write_all(script.as_bytes())
+        .expect("nft reads its input");
+    drop(stdin);
+    child.wait_with_output().expect("nft ends")
+}
