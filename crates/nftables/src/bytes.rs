@@ -28,6 +28,7 @@ const _: () = assert!(size_of::<Bytes>() <= 32);
 
 impl Bytes {
     /// Returns an empty string.
+    #[inline]
     pub fn new() -> Self {
         Self(Kept::Here(0, [0; SHORT]))
     }
@@ -38,6 +39,7 @@ impl Bytes {
     }
 
     /// Appends bytes.
+    #[inline]
     pub fn extend(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             Kept::Here(len, kept) => {
@@ -56,10 +58,15 @@ impl Bytes {
     }
 
     /// Appends zero bytes until the length is a multiple of four.
+    #[inline]
     pub(crate) fn pad(&mut self) {
         const ZEROS: [u8; 3] = [0; 3];
-        let missing = self.len().next_multiple_of(4) - self.len();
-        self.extend(ZEROS.get(..missing).unwrap_or_default());
+        let padded = self.len().next_multiple_of(4);
+        match &mut self.0 {
+            // They are there already.
+            Kept::Here(len, _) if padded <= SHORT => *len = padded as u8,
+            _ => self.extend(ZEROS.get(..padded - self.len()).unwrap_or_default()),
+        }
     }
 
     /// Returns the bytes to change them in place.
@@ -74,6 +81,7 @@ impl Bytes {
 impl Deref for Bytes {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Kept::Here(len, kept) => kept.get(..usize::from(*len)).unwrap_or_default(),

@@ -23,8 +23,6 @@ pub struct Element(Arc<Content>);
 struct Content {
     set: Set,
     key: Bytes,
-    /// The last key, if it is not the first one.
-    key_end: Option<Box<[u8]>>,
     data: Option<Data>,
     extras: Option<Box<Extras>>,
 }
@@ -32,6 +30,8 @@ struct Content {
 /// What few elements have.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Extras {
+    /// The last key, if it is not the first one.
+    pub(crate) key_end: Option<Bytes>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) expires_in: Option<Duration>,
     pub(crate) comment: Option<Comment>,
@@ -56,33 +56,30 @@ impl Element {
             part: "key",
             set: set.name.clone(),
         };
-        let (first, last) = join(&set.key, key, |field| set.order(field)).ok_or_else(wrong)?;
-        let key_end = (first != last).then(|| (*last).into());
+        let (key, key_end) = join(&set.key, key, |field| set.order(field)).ok_or_else(wrong)?;
         if key_end.is_some() && !set.has_intervals() {
             return Err(wrong());
         }
+        let extras = key_end.is_some().then(|| {
+            Box::new(Extras {
+                key_end,
+                ..Extras::default()
+            })
+        });
         Ok(Self(Arc::new(Content {
             set: set.clone(),
-            key: first,
-            key_end,
+            key,
             data: None,
-            extras: None,
+            extras,
         })))
     }
 
     /// Makes an element of the bytes the kernel keeps.
-    pub(crate) fn raw(
-        set: &Set,
-        key: Bytes,
-        key_end: Option<Box<[u8]>>,
-        data: Option<Data>,
-        extras: Extras,
-    ) -> Self {
+    pub(crate) fn raw(set: &Set, key: Bytes, data: Option<Data>, extras: Extras) -> Self {
         let extras = (extras != Extras::default()).then(|| Box::new(extras));
         Self(Arc::new(Content {
             set: set.clone(),
             key,
-            key_end,
             data,
             extras,
         }))
@@ -95,8 +92,8 @@ impl Element {
             _ => None,
         };
         match joined {
-            Some((first, last)) if first == last => {
-                self.content_mut().data = Some(Data::Value(first));
+            Some((value, None)) => {
+                self.content_mut().data = Some(Data::Value(value));
                 Ok(self)
             }
             _ => Err(self.wrong_data()),
@@ -149,7 +146,7 @@ impl Element {
 
     /// Returns the last key of an interval.
     pub fn key_end(&self) -> Option<&[u8]> {
-        self.0.key_end.as_deref()
+        self.0.extras.as_ref()?.key_end.as_deref()
     }
 
     /// Returns what it maps to.
@@ -183,7 +180,7 @@ impl Element {
     /// Tells whether the kernel sees no difference to another element of the key.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.0.set.same(&other.0.set)
-            && self.0.key_end == other.0.key_end
+            && self.key_end() == other.key_end()
             && self.0.data == other.0.data
             && self.timeout() == other.timeout()
             && self.is_catch_all() == other.is_catch_all()
@@ -198,7 +195,7 @@ impl Element {
     }
 }
 
-const _: () = assert!(size_of::<Content>() <= 112);
+const _: () = assert!(size_of::<Content>() <= 88);
 
 // enum nft_set_elem_list_attributes
 pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
@@ -316,7 +313,6 @@ fn precede(number: &mut [u8]) {
 #[derive(Debug)]
 pub(crate) struct Raw {
     key: Bytes,
-    key_end: Option<Box<[u8]>>,
     data: Option<Data>,
     extras: Extras,
     is_end: bool,
@@ -353,7 +349,7 @@ pub(crate) fn decode_list(payload: &[u8], mut each: impl FnMut(Raw)) -> Result<(
 }
 
 fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
-    let (mut key, mut key_end, mut data, mut flags) = (Bytes::new(), None, None, 0);
+    let (mut key, mut data, mut flags) = (Bytes::new(), None, 0);
     let mut extras = Extras::default();
     for attr in attrs {
         let attr = attr?;
@@ -363,7 +359,7 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
         };
         match attr.kind {
             NFTA_SET_ELEM_KEY => key = decode_value(&attr)?,
-            NFTA_SET_ELEM_KEY_END => key_end = Some(decode_value(&attr)?),
+            NFTA_SET_ELEM_KEY_END => extras.key_end = Some(decode_value(&attr)?),
             NFTA_SET_ELEM_DATA => data = Some(Data::decode(&attr)?),
             NFTA_SET_ELEM_FLAGS => flags = attr.be32()?,
             NFTA_SET_ELEM_TIMEOUT => extras.timeout = span()?,
@@ -383,11 +379,10 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
         }
     }
     extras.catch_all = flags & CATCH_ALL != 0;
-    let key_end = key_end.filter(|end| *end != key).map(|end| (*end).into());
+    extras.key_end = extras.key_end.filter(|end| *end != key);
     let is_end = flags & INTERVAL_END != 0;
     Ok(Raw {
         key,
-        key_end,
         data,
         extras,
         is_end,
@@ -410,13 +405,13 @@ pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
                     .take()
                     .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
                 precede(last.as_mut_slice());
-                element.key_end = (last != element.key).then(|| (*last).into());
+                element.extras.key_end = Some(last).filter(|last| *last != element.key);
             }
         }
         raw.retain(|element| !element.is_end);
     }
     raw.into_iter()
-        .map(|raw| Element::raw(set, raw.key, raw.key_end, raw.data, raw.extras))
+        .map(|raw| Element::raw(set, raw.key, raw.data, raw.extras))
         .collect()
 }
 

@@ -355,12 +355,13 @@ pub(crate) fn split<'a>(
     })
 }
 
-/// Joins values to the byte strings of the first and the last key they stand for.
+/// Joins values to the first byte string they stand for, and to the last if
+/// that is another one.
 pub(crate) fn join(
     fields: &[Field],
     values: &[Value],
     order: impl Fn(&Field) -> ByteOrder,
-) -> Option<(Bytes, Bytes)> {
+) -> Option<(Bytes, Option<Bytes>)> {
     if fields.len() != values.len() {
         return None;
     }
@@ -378,8 +379,8 @@ pub(crate) fn join(
     };
     let first = joined(End::First)?;
     let last = match values.iter().any(Value::is_interval) {
-        true => joined(End::Last)?,
-        false => first.clone(),
+        true => Some(joined(End::Last)?).filter(|last| *last != first),
+        false => None,
     };
     Some((first, last))
 }

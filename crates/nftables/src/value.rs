@@ -88,20 +88,14 @@ impl Value {
 
 /// Appends a number of so many bytes, unless it needs more.
 fn write_integer(number: u64, bytes: usize, order: ByteOrder, out: &mut Bytes) -> bool {
-    let big = number.to_be_bytes();
-    let Some((high, low)) = 8_usize
-        .checked_sub(bytes)
-        .and_then(|at| big.split_at_checked(at))
-    else {
+    let mut ordered = number.to_le_bytes();
+    let Some((low, high)) = ordered.split_at_mut_checked(bytes) else {
         return false;
     };
-    let start = out.len();
-    out.extend(low);
-    if order == ByteOrder::Host && cfg!(target_endian = "little") {
-        if let Some(written) = out.as_mut_slice().get_mut(start..) {
-            written.reverse();
-        }
+    if order == ByteOrder::Big || cfg!(target_endian = "big") {
+        low.reverse();
     }
+    out.extend(low);
     high.iter().all(|byte| *byte == 0)
 }
 

@@ -1,6 +1,6 @@
 //! Who wants which objects, and what follows for the whole.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::hash::Hash;
 use std::mem;
 
@@ -17,7 +17,7 @@ use crate::{Edit, Keyed};
 pub struct Ledger<O, T> {
     fragments: Slots<Fragment<O>>,
     owners: Index,
-    slots: Slots<Slot<O, T>>,
+    slots: Slots<Slot<T>>,
     keys: Index,
     /// How often something was replaced.
     round: u64,
@@ -34,18 +34,20 @@ struct Fragment<O> {
 
 /// A key that is claimed.
 #[derive(Clone, Debug)]
-struct Slot<O, T> {
-    claims: Claims<O, T>,
+struct Slot<T> {
+    claims: Claims<T>,
     /// The round in which it was claimed last.
     round: u64,
 }
 
-/// Who claims a key. Almost all keys are claimed once, so that is cheap.
+/// Who claims a key, by the places of the owners' fragments.
+///
+/// Almost all keys are claimed once, so that is cheap.
 #[derive(Clone, Debug)]
-enum Claims<O, T> {
-    One(O, T),
-    /// Invariant: at least two.
-    Many(BTreeMap<O, T>),
+enum Claims<T> {
+    One(usize, T),
+    /// Invariant: at least two, sorted by owner.
+    Many(Vec<(usize, T)>),
 }
 
 impl<O, T> Default for Ledger<O, T> {
@@ -60,7 +62,7 @@ impl<O, T> Default for Ledger<O, T> {
     }
 }
 
-impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
+impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns a ledger in which nobody wants anything.
     pub fn new() -> Self {
         Self::default()
@@ -97,10 +99,11 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns the owner that holds a key.
     pub fn holder(&self, key: &T::Key) -> Option<&O> {
         let place = self.find(self.keys.hash(key), key)?;
-        match &self.slots[place].claims {
-            Claims::One(owner, _) => Some(owner),
-            Claims::Many(claims) => claims.keys().next(),
-        }
+        let owner = match &self.slots[place].claims {
+            Claims::One(owner, _) => *owner,
+            Claims::Many(claims) => claims.first()?.0,
+        };
+        Some(&self.fragments[owner].owner)
     }
 
     /// Replaces all that an owner wants and returns the edits that follow.
@@ -111,46 +114,43 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         self.round += 1;
         let mut edits = Vec::with_capacity(objects.len());
         let mut places = Vec::with_capacity(objects.len());
+        let owner = self.enter(owner);
         for object in objects {
-            if let Some((place, edit)) = self.claim(&owner, object) {
+            if let Some((place, edit)) = self.claim(owner, object) {
                 places.push(place);
                 edits.extend(edit);
             }
         }
-        for place in self.enter(&owner, places) {
+        for place in mem::replace(&mut self.fragments[owner].places, places) {
             if self.slots[place].round != self.round {
-                edits.extend(self.release(&owner, place));
+                edits.extend(self.release(owner, place));
             }
+        }
+        if self.fragments[owner].places.is_empty() {
+            let owned = self.fragments.take(owner);
+            self.owners.remove(self.owners.hash(&owned.owner), owner);
         }
         edits
     }
 
-    /// Notes which places an owner claims and returns those it claimed before.
-    fn enter(&mut self, owner: &O, places: Vec<usize>) -> Vec<usize> {
-        let hash = self.owners.hash(owner);
-        match self.find_owner(hash, owner) {
-            Some(at) if places.is_empty() => {
-                self.owners.remove(hash, at);
-                self.fragments.take(at).places
-            }
-            Some(at) => mem::replace(&mut self.fragments[at].places, places),
-            None if places.is_empty() => places,
-            None => {
-                let owner = owner.clone();
-                let at = self.fragments.put(Fragment { owner, places });
-                self.owners.insert(hash, at);
-                Vec::new()
-            }
-        }
+    /// Returns the place of an owner's fragment, which is made if need be.
+    fn enter(&mut self, owner: O) -> usize {
+        let hash = self.owners.hash(&owner);
+        self.find_owner(hash, &owner).unwrap_or_else(|| {
+            let places = Vec::new();
+            let place = self.fragments.put(Fragment { owner, places });
+            self.owners.insert(hash, place);
+            place
+        })
     }
 
     /// Enters the owner's claim to a key, unless this round has seen one.
-    fn claim(&mut self, owner: &O, object: T) -> Option<(usize, Option<Edit<T>>)> {
+    fn claim(&mut self, owner: usize, object: T) -> Option<(usize, Option<Edit<T>>)> {
         let key = object.key();
         let hash = self.keys.hash(&key);
         let round = self.round;
         let Some(place) = self.find(hash, &key) else {
-            let claims = Claims::One(owner.clone(), object.clone());
+            let claims = Claims::One(owner, object.clone());
             let place = self.slots.put(Slot { claims, round });
             self.keys.insert(hash, place);
             return Some((place, Some(Edit::Add(object))));
@@ -167,13 +167,15 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         } else {
             object
         };
-        slot.claims.insert(owner, object);
+        let owners = &self.fragments;
+        let by_owner = |other: usize| owners[other].owner.cmp(&owners[owner].owner);
+        slot.claims.insert(owner, object, by_owner);
         let after = slot.claims.holder().clone();
         Some((place, Edit::between(Some(before), Some(after))))
     }
 
     /// Strikes out the owner's claim to the key at a place.
-    fn release(&mut self, owner: &O, place: usize) -> Option<Edit<T>> {
+    fn release(&mut self, owner: usize, place: usize) -> Option<Edit<T>> {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner) {
@@ -195,38 +197,45 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 }
 
-impl<O: Clone + Ord, T> Claims<O, T> {
+impl<T> Claims<T> {
     fn holder(&self) -> &T {
         match self {
             Self::One(_, object) => object,
-            Self::Many(claims) => claims.values().next().expect("many are at least two"),
+            Self::Many(claims) => &claims.first().expect("many are at least two").1,
         }
     }
 
-    fn insert(&mut self, owner: &O, object: T)
+    /// Enters an owner's claim in place of the one it had.
+    ///
+    /// `by_owner` tells how another owner compares to this one.
+    fn insert(&mut self, owner: usize, object: T, by_owner: impl Fn(usize) -> Ordering)
     where
         T: Clone,
     {
         match self {
-            Self::One(first, held) if first == owner => *held = object,
+            Self::One(first, held) if *first == owner => *held = object,
             Self::One(first, held) => {
-                let both = [(first.clone(), held.clone()), (owner.clone(), object)];
-                *self = Self::Many(BTreeMap::from(both));
+                let mut both = vec![(*first, held.clone()), (owner, object)];
+                if by_owner(*first).is_gt() {
+                    both.reverse();
+                }
+                *self = Self::Many(both);
             }
-            Self::Many(claims) => {
-                claims.insert(owner.clone(), object);
-            }
+            Self::Many(claims) => match claims.binary_search_by(|(other, _)| by_owner(*other)) {
+                Ok(at) => claims[at].1 = object,
+                Err(at) => claims.insert(at, (owner, object)),
+            },
         }
     }
 
     /// Removes an owner's claim; tells whether somebody else's is left.
-    fn remove(&mut self, owner: &O) -> bool {
+    fn remove(&mut self, owner: usize) -> bool {
         let Self::Many(claims) = self else {
             return false;
         };
-        claims.remove(owner);
+        claims.retain(|(other, _)| *other != owner);
         if claims.len() == 1 {
-            let (owner, object) = claims.pop_first().expect("there is one");
+            let (owner, object) = claims.pop().expect("there is one");
             *self = Self::One(owner, object);
         }
         true

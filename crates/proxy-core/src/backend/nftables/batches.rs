@@ -1,6 +1,6 @@
 //! In which transactions edits are committed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use vipline_nftables::{Object, TableId, Transaction};
 use vipline_reconcile::{Edit, Keyed};
@@ -40,6 +40,13 @@ enum Stage {
     Table,
 }
 
+impl Stage {
+    /// Tells whether edits are made after the others, on their own.
+    fn is_late(self) -> bool {
+        self >= Self::FormerChains
+    }
+}
+
 /// Returns the transactions that make edits, to commit in turn.
 pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
     batches(edits, BATCH).map(Transaction::from_edits)
@@ -50,27 +57,17 @@ pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction>
 /// Edits that do away with what somebody else programmed, or with a drift of
 /// ours other than in elements, stay in one transaction whatever its size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
-    let divisible = edits.iter().all(is_divisible);
-    let late = edits.iter().filter(|edit| is_late(edit)).count();
-    let ordered = edits.len() > size || edits.iter().any(is_frame) || late > 0;
-    let mut order = match ordered {
-        true => in_order(edits),
-        false => edits.iter().collect(),
-    };
+    let mut order: Vec<_> = edits.iter().map(|edit| (stage(edit), edit)).collect();
+    let divisible = order.iter().all(|&(stage, edit)| is_divisible(stage, edit));
+    let late = order.iter().filter(|(stage, _)| stage.is_late()).count();
+    let is_framed = order.iter().any(|(stage, _)| *stage == Stage::Frame);
+    if edits.len() > size || is_framed || late > 0 {
+        // Sets and chains are listed by the kernel as they came.
+        order.sort_by_key(|&(stage, edit)| (stage, name(edit)));
+    }
     let after = order.split_off(order.len() - late);
     let size = if divisible { size } else { usize::MAX };
     parts(order, size).chain(parts(after, size))
-}
-
-/// Sorts edits by stage, in it those of objects with names last, by name.
-fn in_order(edits: &[Edit<Object>]) -> Vec<&Edit<Object>> {
-    let (mut named, others): (Vec<_>, Vec<_>) = edits.iter().partition(|edit| name(edit).is_some());
-    named.sort_by(|one, other| name(one).cmp(&name(other)));
-    let mut stages: BTreeMap<Stage, Vec<_>> = BTreeMap::new();
-    for edit in others.into_iter().chain(named) {
-        stages.entry(stage(edit)).or_default().push(edit);
-    }
-    stages.into_values().flatten().collect()
 }
 
 /// Tells whether an edit exchanges a set for one with other properties.
@@ -140,32 +137,28 @@ fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
 }
 
 /// Returns at most `size` edits at a time.
-fn parts(edits: Vec<&Edit<Object>>, size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
-    let mut edits = edits.into_iter();
+fn parts(
+    edits: Vec<(Stage, &Edit<Object>)>,
+    size: usize,
+) -> impl Iterator<Item = Vec<&Edit<Object>>> {
+    let mut edits = edits.into_iter().map(|(_, edit)| edit);
     std::iter::from_fn(move || {
         let part: Vec<_> = edits.by_ref().take(size).collect();
         (!part.is_empty()).then_some(part)
     })
 }
 
-fn is_frame(edit: &Edit<Object>) -> bool {
-    stage(edit) == Stage::Frame
-}
-
-fn is_late(edit: &Edit<Object>) -> bool {
-    stage(edit) >= Stage::FormerChains
-}
-
 /// Tells whether an edit may be in another transaction than others.
-fn is_divisible(edit: &Edit<Object>) -> bool {
+fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Add(_) => true,
-        Edit::Change { new, .. } => matches!(new, Object::Element(_)) || is_late(edit),
-        Edit::Remove(old) => matches!(old, Object::Element(_)) || is_late(edit),
+        Edit::Change { new: object, .. } | Edit::Remove(object) => {
+            matches!(object, Object::Element(_)) || stage.is_late()
+        }
     }
 }
 
-/// Returns the name of a set or chain: the kernel lists them as they came.
+/// Returns the name of a set or chain.
 fn name(edit: &Edit<Object>) -> Option<&str> {
     match object(edit) {
         Object::Set(set) => Some(set.name.as_str()),
@@ -316,7 +309,7 @@ mod tests {
         let batches: Vec<_> = batches(&edits, BATCH).collect();
         let sizes: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
         assert_eq!(sizes, [edits.len() - 1, 1]);
-        assert!(batches[1].iter().all(|edit| is_late(edit)));
+        assert!(batches[1].iter().all(|edit| stage(edit).is_late()));
     }
 
     #[test]
