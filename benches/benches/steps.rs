@@ -65,7 +65,7 @@ fn fragments(size: Size) -> Vec<Vec<Object>> {
 fn ledger(fragments: Vec<Vec<Object>>) -> Ledger<usize, Object> {
     let mut ledger = Ledger::new();
     for (owner, objects) in fragments.into_iter().enumerate() {
-        ledger.replace(owner, objects);
+        ledger.replace(owner, objects, None);
     }
     ledger
 }

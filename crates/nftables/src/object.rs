@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use bitflags::bitflags;
 use vipline_reconcile::Keyed;
 
-use crate::{Bytes, Chain, Comment, Element, Family, Name, Set};
+use crate::{Chain, Comment, Element, Family, Name, Set};
 
 /// The family and the name of a table.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -106,18 +106,18 @@ impl Object {
 /// What identifies an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Key {
+pub enum Key<'a> {
     /// A table.
-    Table(TableId),
+    Table(&'a TableId),
     /// A set or map, by table and name.
-    Set(TableId, Name),
+    Set(&'a TableId, &'a Name),
     /// A chain, by table and name.
-    Chain(TableId, Name),
+    Chain(&'a TableId, &'a Name),
     /// An element, by the set it is in and the first byte string it stands for.
-    Element(SetKey, Bytes),
+    Element(SetKey<'a>, &'a [u8]),
 }
 
-impl Hash for Key {
+impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Table(id) => id.hash(state),
@@ -134,41 +134,39 @@ impl Hash for Key {
 }
 
 /// The set an element is in: equal if table and name are.
-#[derive(Clone, Debug)]
-pub struct SetKey(pub(crate) Set);
+#[derive(Clone, Copy, Debug)]
+pub struct SetKey<'a>(&'a Set);
 
-impl SetKey {
+impl<'a> SetKey<'a> {
     /// Returns the set.
-    pub fn set(&self) -> &Set {
-        &self.0
+    pub fn set(self) -> &'a Set {
+        self.0
     }
 }
 
-impl Eq for SetKey {}
+impl Eq for SetKey<'_> {}
 
-impl PartialEq for SetKey {
+impl PartialEq for SetKey<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.is_same_set(&other.0)
+        self.0.is_same_set(other.0)
     }
 }
 
-impl Hash for SetKey {
+impl Hash for SetKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.place_hash());
     }
 }
 
 impl Keyed for Object {
-    type Key = Key;
+    type Key<'a> = Key<'a>;
 
-    fn key(&self) -> Key {
+    fn key(&self) -> Key<'_> {
         match self {
-            Self::Table(table) => Key::Table(table.id.clone()),
-            Self::Set(set) => Key::Set(set.table.clone(), set.name.clone()),
-            Self::Chain(chain) => Key::Chain(chain.table.clone(), chain.name.clone()),
-            Self::Element(element) => {
-                Key::Element(SetKey(element.set().clone()), element.key_bytes().clone())
-            }
+            Self::Table(table) => Key::Table(&table.id),
+            Self::Set(set) => Key::Set(&set.table, &set.name),
+            Self::Chain(chain) => Key::Chain(&chain.table, &chain.name),
+            Self::Element(element) => Key::Element(SetKey(element.set()), element.key_bytes()),
         }
     }
 

@@ -397,7 +397,7 @@ fn unique(objects: Vec<Object>) -> Vec<Object> {
     let mut keys = std::collections::HashSet::new();
     objects
         .into_iter()
-        .filter(|object| keys.insert(object.key()))
+        .filter(|object| keys.insert(format!("{:?}", object.key())))
         .collect()
 }
 

@@ -60,7 +60,6 @@ pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
 where
     P: Planner + 'static,
     P::Object: Send,
-    <P::Object as Keyed>::Key: Send,
     K: Kernel<Object = P::Object> + Send + 'static,
     Error: From<K::Error>,
 {
@@ -97,11 +96,12 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
             !lingers
         });
         if self.lasting.len() > known {
-            let edits = self.ledger.replace(Owner::Lasting, self.lasting.clone());
-            self.reconciler.extend(edits);
+            let lasting = self.lasting.clone();
+            let pending = self.reconciler.pending();
+            self.ledger.replace(Owner::Lasting, lasting, pending);
         }
-        let edits = self.ledger.replace(owner, objects);
-        self.reconciler.extend(edits);
+        let pending = self.reconciler.pending();
+        self.ledger.replace(owner, objects, pending);
     }
 }
 
@@ -109,7 +109,6 @@ impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
     P::Object: Send,
-    <P::Object as Keyed>::Key: Send,
     K: Kernel<Object = P::Object> + Send,
     Error: From<K::Error>,
 {
@@ -210,7 +209,7 @@ mod tests {
     struct Number(u16);
 
     impl Keyed for Number {
-        type Key = u16;
+        type Key<'a> = u16;
 
         fn key(&self) -> u16 {
             self.0

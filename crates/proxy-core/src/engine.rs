@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vipline_reconcile::{Kernel, Keyed};
+use vipline_reconcile::Kernel;
 use vipline_service_model::{self as service_model, Event, Family, Store, Warning};
 
 use crate::driver::{Drive, Replan, driver};
@@ -57,7 +57,6 @@ impl Engine {
     where
         P: Planner + 'static,
         P::Object: Send,
-        <P::Object as Keyed>::Key: Send,
         K: Kernel<Object = P::Object> + Send + 'static,
         Error: From<K::Error>,
     {

@@ -108,10 +108,10 @@ enum Show {}
 struct Shown(String);
 
 impl Keyed for Shown {
-    type Key = String;
+    type Key<'a> = &'a str;
 
-    fn key(&self) -> String {
-        self.0.clone()
+    fn key(&self) -> &str {
+        &self.0
     }
 
     fn same(&self, _: &Self) -> bool {

@@ -44,7 +44,7 @@ fn from_scratch(engine: &Engine, config: &Config) -> String {
         let mut objects = plan::base(&cx);
         objects.extend(ports.into_iter().flat_map(|port| plan::port(&cx, port)));
         let mut seen = HashSet::new();
-        objects.retain(|object| seen.insert(object.key()));
+        objects.retain(|object| seen.insert(format!("{:?}", object.key())));
         text += &plan::listing(&objects);
     }
     text

@@ -1,8 +1,7 @@
 //! One step from one state to another, and all the steps between two states.
 
-use std::collections::HashMap;
-
 use crate::Keyed;
+use crate::keep::Keep;
 
 /// One step from one state to another.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -20,6 +19,15 @@ pub enum Edit<T> {
     Remove(T),
 }
 
+impl<T> Edit<T> {
+    /// Returns the object after the edit, or the one that is removed.
+    pub fn object(&self) -> &T {
+        match self {
+            Self::Add(object) | Self::Remove(object) | Self::Change { new: object, .. } => object,
+        }
+    }
+}
+
 impl<T: Keyed> Edit<T> {
     /// Returns the edit that leads from `old` to `new`, if there is a difference.
     pub fn between(old: Option<T>, new: Option<T>) -> Option<Self> {
@@ -33,12 +41,8 @@ impl<T: Keyed> Edit<T> {
     }
 
     /// Returns the key that the edit is about.
-    pub fn key(&self) -> T::Key {
-        match self {
-            Self::Add(object) | Self::Remove(object) | Self::Change { new: object, .. } => {
-                object.key()
-            }
-        }
+    pub fn key(&self) -> T::Key<'_> {
+        self.object().key()
     }
 
     /// Splits the edit into what the key held before and what it holds after.
@@ -60,21 +64,13 @@ pub fn diff<'a, T: Keyed + 'a>(
     installed: impl IntoIterator<Item = T>,
     desired: impl IntoIterator<Item = &'a T>,
 ) -> Vec<Edit<T>> {
-    let mut installed: Vec<Option<T>> = installed.into_iter().map(Some).collect();
-    let mut places: HashMap<T::Key, usize> = installed
-        .iter()
-        .enumerate()
-        .filter_map(|(place, object)| Some((object.as_ref()?.key(), place)))
-        .collect();
+    let mut installed: Keep<T> = installed.into_iter().collect();
     let mut edits = Vec::new();
     for object in desired {
-        if places.is_empty() {
-            edits.push(Edit::Add(object.clone()));
-            continue;
-        }
-        let old = places
-            .remove(&object.key())
-            .and_then(|place| installed[place].take());
+        let old = match installed.is_empty() {
+            true => None,
+            false => installed.take_like(object),
+        };
         match old {
             Some(old) if old.same(object) => {}
             Some(old) => edits.push(Edit::Change {
@@ -84,6 +80,6 @@ pub fn diff<'a, T: Keyed + 'a>(
             None => edits.push(Edit::Add(object.clone())),
         }
     }
-    edits.extend(installed.into_iter().flatten().map(Edit::Remove));
+    edits.extend(installed.into_iter().map(Edit::Remove));
     edits
 }

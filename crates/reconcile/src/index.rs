@@ -35,6 +35,17 @@ impl Index {
         }
     }
 
+    /// Strikes all places out.
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+        self.others.clear();
+    }
+
+    /// Returns the number of places.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() + self.others.len()
+    }
+
     /// Strikes a place out.
     pub(crate) fn remove(&mut self, hash: u64, place: usize) {
         match self.places.entry(hash) {

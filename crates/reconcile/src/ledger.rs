@@ -6,7 +6,7 @@ use std::mem;
 
 use crate::index::Index;
 use crate::slots::Slots;
-use crate::{Edit, Keyed};
+use crate::{Edit, Keyed, Pending};
 
 /// The objects that each owner wants; the sum of them is the desired state.
 ///
@@ -86,7 +86,7 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 
     /// Returns the object that holds a key.
-    pub fn get(&self, key: &T::Key) -> Option<&T> {
+    pub fn get<'a>(&'a self, key: &T::Key<'a>) -> Option<&'a T> {
         let place = self.find(self.keys.hash(key), key)?;
         Some(self.slots[place].claims.holder())
     }
@@ -97,7 +97,7 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 
     /// Returns the owner that holds a key.
-    pub fn holder(&self, key: &T::Key) -> Option<&O> {
+    pub fn holder<'a>(&'a self, key: &T::Key<'a>) -> Option<&'a O> {
         let place = self.find(self.keys.hash(key), key)?;
         let owner = match &self.slots[place].claims {
             Claims::One(owner, _) => *owner,
@@ -106,31 +106,27 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         Some(&self.fragments[owner].owner)
     }
 
-    /// Replaces all that an owner wants and returns the edits that follow.
+    /// Replaces all that an owner wants.
     ///
+    /// The edits that follow are added to those `pending`, if anybody wants them.
     /// Of objects with equal keys the first counts.
     /// An owner that wants nothing is forgotten.
-    pub fn replace(&mut self, owner: O, objects: Vec<T>) -> Vec<Edit<T>> {
+    pub fn replace(&mut self, owner: O, objects: Vec<T>, mut pending: Option<&mut Pending<T>>) {
         self.round += 1;
-        let mut edits = Vec::with_capacity(objects.len());
         let mut places = Vec::with_capacity(objects.len());
         let owner = self.enter(owner);
         for object in objects {
-            if let Some((place, edit)) = self.claim(owner, object) {
-                places.push(place);
-                edits.extend(edit);
-            }
+            places.extend(self.claim(owner, object, pending.as_deref_mut()));
         }
         for place in mem::replace(&mut self.fragments[owner].places, places) {
             if self.slots[place].round != self.round {
-                edits.extend(self.release(owner, place));
+                self.release(owner, place, pending.as_deref_mut());
             }
         }
         if self.fragments[owner].places.is_empty() {
             let owned = self.fragments.take(owner);
             self.owners.remove(self.owners.hash(&owned.owner), owner);
         }
-        edits
     }
 
     /// Returns the place of an owner's fragment, which is made if need be.
@@ -145,15 +141,22 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 
     /// Enters the owner's claim to a key, unless this round has seen one.
-    fn claim(&mut self, owner: usize, object: T) -> Option<(usize, Option<Edit<T>>)> {
-        let key = object.key();
-        let hash = self.keys.hash(&key);
+    fn claim(
+        &mut self,
+        owner: usize,
+        object: T,
+        pending: Option<&mut Pending<T>>,
+    ) -> Option<usize> {
+        let hash = self.keys.hash(&object.key());
         let round = self.round;
-        let Some(place) = self.find(hash, &key) else {
-            let claims = Claims::One(owner, object.clone());
+        let Some(place) = self.find(hash, &object.key()) else {
+            if let Some(pending) = pending {
+                pending.push(Edit::Add(object.clone()));
+            }
+            let claims = Claims::One(owner, object);
             let place = self.slots.put(Slot { claims, round });
             self.keys.insert(hash, place);
-            return Some((place, Some(Edit::Add(object))));
+            return Some(place);
         };
         let slot = &mut self.slots[place];
         if slot.round == round {
@@ -170,23 +173,25 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         let owners = &self.fragments;
         let by_owner = |other: usize| owners[other].owner.cmp(&owners[owner].owner);
         slot.claims.insert(owner, object, by_owner);
-        let after = slot.claims.holder().clone();
-        Some((place, Edit::between(Some(before), Some(after))))
+        passes(before, slot.claims.holder(), pending);
+        Some(place)
     }
 
     /// Strikes out the owner's claim to the key at a place.
-    fn release(&mut self, owner: usize, place: usize) -> Option<Edit<T>> {
+    fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner) {
-            return Edit::between(Some(before), Some(claims.holder().clone()));
+            return passes(before, claims.holder(), pending);
         }
         self.keys.remove(self.keys.hash(&before.key()), place);
         self.slots.take(place);
-        Some(Edit::Remove(before))
+        if let Some(pending) = pending {
+            pending.push(Edit::Remove(before));
+        }
     }
 
-    fn find(&self, hash: u64, key: &T::Key) -> Option<usize> {
+    fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {
         let has_key = |place: usize| self.slots[place].claims.holder().key() == *key;
         self.keys.find(hash, has_key)
     }
@@ -194,6 +199,13 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     fn find_owner(&self, hash: u64, owner: &O) -> Option<usize> {
         self.owners
             .find(hash, |at| self.fragments[at].owner == *owner)
+    }
+}
+
+/// Notes that a key is held by one object and then by another.
+fn passes<T: Keyed>(before: T, after: &T, pending: Option<&mut Pending<T>>) {
+    if let Some(pending) = pending {
+        pending.extend(Edit::between(Some(before), Some(after.clone())));
     }
 }
 

@@ -25,8 +25,8 @@
 //! struct Route { prefix: &'static str, via: &'static str }
 //!
 //! impl Keyed for Route {
-//!     type Key = &'static str;
-//!     fn key(&self) -> Self::Key { self.prefix }
+//!     type Key<'a> = &'a str;
+//!     fn key(&self) -> &str { self.prefix }
 //!     fn same(&self, other: &Self) -> bool { self == other }
 //! }
 //!
@@ -35,7 +35,7 @@
 //! reconciler.reconcile(ledger.objects())?;
 //!
 //! let wanted = vec![Route { prefix: "10.0.0.0/8", via: "eth0" }];
-//! reconciler.extend(ledger.replace("alice", wanted.clone()));
+//! ledger.replace("alice", wanted.clone(), reconciler.pending());
 //! reconciler.reconcile(ledger.objects())?;
 //! assert_eq!(reconciler.kernel().objects().cloned().collect::<Vec<_>>(), wanted);
 //! # Ok::<(), vipline_reconcile::Refused>(())
@@ -51,6 +51,8 @@ mod pending;
 mod slots;
 
 mod index;
+
+mod keep;
 
 mod ledger;
 

@@ -1,9 +1,9 @@
 //! A kernel in memory, for tests.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 
+use crate::keep::Keep;
 use crate::{Edit, Kernel, Keyed};
 
 /// A kernel in memory that refuses what a real one would refuse.
@@ -11,8 +11,8 @@ use crate::{Edit, Kernel, Keyed};
 /// It counts dumps and commits, and fails when told to: a failing commit
 /// leaves a prefix of its edits applied, the worst a kernel may do.
 #[derive(Clone, Debug)]
-pub struct Memory<T: Keyed> {
-    state: HashMap<T::Key, T>,
+pub struct Memory<T> {
+    state: Keep<T>,
     failures: Vec<usize>,
     dumps: usize,
     commits: usize,
@@ -41,10 +41,10 @@ impl fmt::Display for Refused {
 
 impl Error for Refused {}
 
-impl<T: Keyed> Default for Memory<T> {
+impl<T> Default for Memory<T> {
     fn default() -> Self {
         Self {
-            state: HashMap::new(),
+            state: Keep::default(),
             failures: Vec::new(),
             dumps: 0,
             commits: 0,
@@ -60,7 +60,7 @@ impl<T: Keyed> Memory<T> {
 
     /// Returns the objects it holds, in no order.
     pub fn objects(&self) -> impl Iterator<Item = &T> {
-        self.state.values()
+        self.state.iter()
     }
 
     /// Returns how often it was dumped.
@@ -86,8 +86,7 @@ impl<T: Keyed> Memory<T> {
     }
 
     fn apply(&mut self, edit: &Edit<T>) -> Result<(), Refused> {
-        let key = edit.key();
-        let held = self.state.get(&key);
+        let held = self.state.get_like(edit.object());
         match edit {
             Edit::Add(_) if held.is_some() => return Err(Refused::AlreadyExists),
             Edit::Change { old, .. } | Edit::Remove(old) if !held.is_some_and(|t| t.same(old)) => {
@@ -95,10 +94,10 @@ impl<T: Keyed> Memory<T> {
             }
             _ => {}
         }
-        match edit.clone().into_sides().1 {
-            Some(new) => self.state.insert(key, new),
-            None => self.state.remove(&key),
-        };
+        self.state.take_like(edit.object());
+        if let Some(new) = edit.clone().into_sides().1 {
+            self.state.put(new);
+        }
         Ok(())
     }
 }
@@ -109,7 +108,7 @@ impl<T: Keyed> Kernel for Memory<T> {
 
     fn dump(&mut self) -> Result<Vec<T>, Refused> {
         self.dumps += 1;
-        Ok(self.state.values().cloned().collect())
+        Ok(self.state.iter().cloned().collect())
     }
 
     fn commit(&mut self, edits: &[Edit<T>]) -> Result<(), Refused> {

@@ -1,7 +1,6 @@
 //! Edits gathered until the next commit, merged per key.
 
-use std::collections::HashMap;
-
+use crate::index::Index;
 use crate::{Edit, Keyed};
 
 /// Edits that wait for a commit, at most one per key.
@@ -11,16 +10,17 @@ use crate::{Edit, Keyed};
 /// The order of the first edit of each key is kept, so equal histories give
 /// equal commits.
 #[derive(Clone, Debug)]
-pub struct Pending<T: Keyed> {
+pub struct Pending<T> {
     edits: Vec<Option<Edit<T>>>,
-    places: HashMap<T::Key, usize>,
+    /// Invariant: lists exactly the places with an edit.
+    keys: Index,
 }
 
-impl<T: Keyed> Default for Pending<T> {
+impl<T> Default for Pending<T> {
     fn default() -> Self {
         Self {
             edits: Vec::new(),
-            places: HashMap::new(),
+            keys: Index::default(),
         }
     }
 }
@@ -33,19 +33,19 @@ impl<T: Keyed> Pending<T> {
 
     /// Tells whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.len() == 0
     }
 
     /// Returns the number of keys with an edit.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.keys.len()
     }
 
     /// Merges an edit into those that wait.
     pub fn push(&mut self, edit: Edit<T>) {
-        let key = edit.key();
-        let Some(&place) = self.places.get(&key) else {
-            self.places.insert(key, self.edits.len());
+        let hash = self.keys.hash(&edit.key());
+        let Some(place) = self.find(hash, &edit.key()) else {
+            self.keys.insert(hash, self.edits.len());
             self.edits.push(Some(edit));
             return;
         };
@@ -55,15 +55,19 @@ impl<T: Keyed> Pending<T> {
         let after = edit.into_sides().1;
         match Edit::between(before, after) {
             Some(merged) => self.edits[place] = Some(merged),
-            None => {
-                self.places.remove(&key);
-            }
+            None => self.keys.remove(hash, place),
         }
+    }
+
+    fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {
+        let edit = |place: usize| self.edits[place].as_ref();
+        let has_key = |place| edit(place).is_some_and(|edit| edit.key() == *key);
+        self.keys.find(hash, has_key)
     }
 
     /// Takes all edits out.
     pub fn take(&mut self) -> Vec<Edit<T>> {
-        self.places.clear();
+        self.keys.clear();
         self.edits.drain(..).flatten().collect()
     }
 }

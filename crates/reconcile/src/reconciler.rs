@@ -4,8 +4,8 @@ use crate::{Edit, Kernel, Pending, diff};
 
 /// A kernel, and what is known of its state.
 ///
-/// While the state is known, a reconciliation commits the edits gathered since
-/// the last one.
+/// While the state is known, a reconciliation commits the edits [gathered](Self::pending)
+/// since the last one.
 /// After a failure, or when told to [`forget`](Self::forget), the state is
 /// unknown: the next reconciliation dumps it and commits the difference.
 #[derive(Clone, Debug)]
@@ -54,6 +54,14 @@ impl<K: Kernel> Reconciler<K> {
         self.pending.as_ref().is_some_and(Pending::is_empty)
     }
 
+    /// Returns where edits for the next reconciliation are gathered.
+    ///
+    /// `None` while the kernel's state is unknown: the difference to the
+    /// desired state will hold them.
+    pub fn pending(&mut self) -> Option<&mut Pending<K::Object>> {
+        self.pending.as_mut()
+    }
+
     /// Declares the kernel's state unknown.
     pub fn forget(&mut self) {
         self.pending = None;
@@ -95,17 +103,5 @@ impl<K: Kernel> Reconciler<K> {
             edits: edits.len(),
             dumped,
         })
-    }
-}
-
-impl<K: Kernel> Extend<Edit<K::Object>> for Reconciler<K> {
-    /// Gathers edits for the next reconciliation.
-    ///
-    /// While the state is unknown they need not be kept: the difference to the
-    /// desired state will hold them.
-    fn extend<I: IntoIterator<Item = Edit<K::Object>>>(&mut self, edits: I) {
-        if let Some(pending) = &mut self.pending {
-            pending.extend(edits);
-        }
     }
 }

@@ -49,6 +49,11 @@ impl<V> Slots<V> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
         self.slots.iter().flatten()
     }
+
+    /// Returns the values, by their places.
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = V> {
+        self.slots.into_iter().flatten()
+    }
 }
 
 const TAKEN: &str = "a place is known until its value is taken";

@@ -26,7 +26,7 @@ impl Hash for Key {
 }
 
 impl Keyed for Entry {
-    type Key = Key;
+    type Key<'a> = Key;
 
     fn key(&self) -> Key {
         Key(self.key)
@@ -148,9 +148,10 @@ proptest! {
         let mut wants = BTreeMap::new();
         let mut installed: HashMap<Key, Entry> = HashMap::new();
         for (owner, objects) in steps {
-            let edits = ledger.replace(owner, objects.clone());
+            let mut pending = Pending::new();
+            ledger.replace(owner, objects.clone(), Some(&mut pending));
             wants.insert(owner, objects);
-            for edit in edits {
+            for edit in pending.take() {
                 let key = edit.key();
                 let (old, new) = edit.into_sides();
                 prop_assert_eq!(installed.get(&key).map(|e| e.value), old.map(|e| e.value));
@@ -175,7 +176,7 @@ proptest! {
         order.sort_by_key(|owner| seed[usize::from(*owner)]);
         let mut ledger = Ledger::new();
         for owner in order {
-            ledger.replace(owner, fragments[&owner].clone());
+            ledger.replace(owner, fragments[&owner].clone(), None);
         }
         prop_assert_eq!(state(ledger.objects()), sum(&fragments));
     }
@@ -189,7 +190,7 @@ proptest! {
             match step {
                 Step::Replace(owner, objects) => {
                     wants.insert(owner, objects.clone());
-                    reconciler.extend(ledger.replace(owner, objects));
+                    ledger.replace(owner, objects, reconciler.pending());
                 }
                 Step::FailNext(applied) => reconciler.kernel_mut().fail_after(applied),
                 Step::Interfere(entry) => {
@@ -230,7 +231,7 @@ fn a_known_state_is_never_dumped_again() {
             value: round,
             note: 0,
         };
-        reconciler.extend(ledger.replace(round % 3, vec![entry]));
+        ledger.replace(round % 3, vec![entry], reconciler.pending());
         reconciler
             .reconcile(ledger.objects())
             .expect("the edits fit");
@@ -248,9 +249,14 @@ fn a_contested_key_goes_to_the_least_owner_and_back() {
         }]
     };
     let mut ledger = Ledger::new();
-    ledger.replace("younger", entry(2));
+    let replace = |ledger: &mut Ledger<_, _>, owner, objects| {
+        let mut pending = Pending::new();
+        ledger.replace(owner, objects, Some(&mut pending));
+        pending.take()
+    };
+    replace(&mut ledger, "younger", entry(2));
     assert!(matches!(
-        ledger.replace("older", entry(1)).as_slice(),
+        replace(&mut ledger, "older", entry(1)).as_slice(),
         [Edit::Change {
             old: Entry { value: 2, .. },
             new: Entry { value: 1, .. }
@@ -258,12 +264,12 @@ fn a_contested_key_goes_to_the_least_owner_and_back() {
     ));
     assert_eq!(ledger.holder(&Key(1)), Some(&"older"));
     assert_eq!(
-        ledger.replace("younger", entry(3)),
+        replace(&mut ledger, "younger", entry(3)),
         vec![],
         "the loser's changes are not seen"
     );
     assert!(matches!(
-        ledger.replace("older", vec![]).as_slice(),
+        replace(&mut ledger, "older", vec![]).as_slice(),
         [Edit::Change {
             new: Entry { value: 3, .. },
             ..

@@ -91,7 +91,7 @@ pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
         Edit::Add(Object::Set(set)) => set.name.as_str() == names::BACKENDS,
         _ => false,
     };
-    let names_backends = |edit: &Edit<Object>| match (edit, object(edit)) {
+    let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
         (Edit::Remove(_), _) => false,
         (_, Object::Chain(chain)) => names::is_lb(&chain.name),
         _ => false,
@@ -99,7 +99,7 @@ pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(is_backends);
     let edit = edits.first()?;
     let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
-    (is_named_anew || edits.iter().any(is_apart)).then(|| object(edit).table())
+    (is_named_anew || edits.iter().any(is_apart)).then(|| edit.object().table())
 }
 
 /// Returns edits that write the rules of all other chains anew, too.
@@ -125,11 +125,11 @@ pub(super) fn sort(edits: &mut [Edit<Object>]) {
 
 /// Returns the place of an edit among others: by stage, name and key.
 fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
-    let key: &[u8] = match object(edit) {
+    let key: &[u8] = match edit.object() {
         Object::Element(element) => element.key_bytes(),
         _ => &[],
     };
-    let set = match object(edit) {
+    let set = match edit.object() {
         Object::Element(element) => Some(element.set().name.as_str()),
         _ => name(edit),
     };
@@ -160,21 +160,15 @@ fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
 
 /// Returns the name of a set or chain.
 fn name(edit: &Edit<Object>) -> Option<&str> {
-    match object(edit) {
+    match edit.object() {
         Object::Set(set) => Some(set.name.as_str()),
         Object::Chain(chain) => Some(chain.name.as_str()),
         _ => None,
     }
 }
 
-fn object(edit: &Edit<Object>) -> &Object {
-    match edit {
-        Edit::Add(object) | Edit::Change { new: object, .. } | Edit::Remove(object) => object,
-    }
-}
-
 fn stage(edit: &Edit<Object>) -> Stage {
-    let (object, gone) = (object(edit), matches!(edit, Edit::Remove(_)));
+    let (object, gone) = (edit.object(), matches!(edit, Edit::Remove(_)));
     let element = match object {
         Object::Element(element) => element,
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => return Stage::Table,
