@@ -1,15 +1,19 @@
-//! A small cluster of network namespaces: client, node, pods, and the world.
+//! A small cluster of network namespaces: client, nodes, pods, and the world.
 //!
 //! ```text
 //!  client ── 192.0.2.0/24 ──┐         ┌── backend-1  10.244.1.11
 //!  192.0.2.10               │         ├── backend-2  10.244.1.12
 //!                          node ──────┼── backend-3  10.244.1.13
-//!                           │         ├── …
-//!  world ─ 198.51.100.0/24 ─┘         └── pod        10.244.1.101
+//!                           │ │       ├── …
+//!  world ─ 198.51.100.0/24 ─┘ │       └── pod        10.244.1.101
+//!                       172.16.0.0/24
+//!                             │
+//!                           node-2 ────── remote     10.244.2.11
 //! ```
 //!
 //! The node forwards both families and is the gateway of all others; pods have
 //! a link each, so traffic between them passes the node.
+//! The other node only forwards, to its one pod and back.
 //! The world takes every address that is nobody else's: a packet which the node
 //! should have kept and did not is answered there.
 //! IPv6 addresses follow the same plan: `2001:db8::10` is the client,
@@ -33,7 +37,7 @@ const PORTS: &str = "1024 65535";
 /// A namespace of the lab.
 #[derive(Debug)]
 pub struct Host {
-    /// What it is called in answers: `client`, `node`, `backend-1`, `pod`, `world`.
+    /// What it is called in answers: `client`, `node`, `backend-1`, `pod`, …
     pub name: String,
     /// Its IPv4 address.
     pub v4: Ipv4Addr,
@@ -50,12 +54,17 @@ pub struct Lab {
     pub client: Host,
     /// The node, where the proxy runs: 192.0.2.1 and 2001:db8::1.
     ///
-    /// To the pods it is 10.244.1.1 and fd00:244:1::1.
+    /// To its pods it is 10.244.1.1 and fd00:244:1::1, to the other node
+    /// 172.16.0.1 and fd00:172::1, to the world 198.51.100.1 and 2001:db8:1::1.
     pub node: Host,
     /// Pods to serve, 10.244.1.11 and fd00:244:1::11 and so on.
     pub backends: Vec<Host>,
     /// A pod to ask from, 10.244.1.101 and fd00:244:1::101.
     pub pod: Host,
+    /// Another node, 172.16.0.2 and fd00:172::2, without a proxy.
+    pub neighbor: Host,
+    /// A pod on it, 10.244.2.11 and fd00:244:2::11, to serve or to ask from.
+    pub remote: Host,
     /// Everything else, 198.51.100.2 and 2001:db8:1::2 and all other addresses.
     pub world: Host,
 }
@@ -88,6 +97,12 @@ impl Lab {
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 1, 0, 0, 0, 0, 1)),
     ];
 
+    /// The addresses that the other node has for its pod.
+    const NEIGHBOR_GATEWAYS: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::new(10, 244, 2, 1)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 2, 0, 0, 0, 0, 1)),
+    ];
+
     /// Makes a lab with three backends.
     ///
     /// # Errors
@@ -112,24 +127,28 @@ impl Lab {
                 .map(|number| pod(&format!("backend-{number}"), 10 + number))
                 .collect::<io::Result<_>>()?,
             pod: pod("pod", 101)?,
+            neighbor: Host::new("node-2", "172.16.0.2", "fd00:172::2")?,
+            remote: Host::new("remote", "10.244.2.11", "fd00:244:2::11")?,
             world: Host::new("world", "198.51.100.2", "2001:db8:1::2")?,
         };
-        lab.node.netns.run(|| {
-            for family in ["ipv4", "ipv6"] {
-                link::set_sysctl(&format!("{family}/conf/all/forwarding"), "1")?;
-            }
-            io::Result::Ok(())
-        })?;
+        for node in [&lab.node, &lab.neighbor] {
+            node.netns.run(|| {
+                link::set_sysctl("ipv4/conf/all/forwarding", "1")?;
+                link::set_sysctl("ipv6/conf/all/forwarding", "1")
+            })?;
+        }
         lab.join(&lab.client, ["192.0.2.1/24", "2001:db8::1/64"])?;
         lab.join(&lab.world, ["198.51.100.1/24", "2001:db8:1::1/64"])?;
+        lab.join(&lab.neighbor, ["172.16.0.1/24", "fd00:172::1/64"])?;
         lab.open_the_world()?;
         for pod in lab.pods() {
-            lab.join_pod(pod)?;
+            join_pod(&lab.node, pod, Self::GATEWAYS)?;
         }
+        lab.join_remote()?;
         Ok(lab)
     }
 
-    /// Returns the backends and the pod.
+    /// Returns the backends and the pod, all on the node.
     pub fn pods(&self) -> impl Iterator<Item = &Host> {
         self.backends.iter().chain([&self.pod])
     }
@@ -137,7 +156,7 @@ impl Lab {
     /// Joins the node, at `gateways`, and a host of the same two networks.
     fn join(&self, host: &Host, gateways: [&str; 2]) -> io::Result<()> {
         let gateways = gateways.map(net);
-        self.connect(host)?;
+        connect(&self.node, host)?;
         self.node.netns.run(|| {
             gateways
                 .iter()
@@ -155,31 +174,19 @@ impl Lab {
         })
     }
 
-    /// Joins the node and a pod that knows nobody but the node.
-    fn join_pod(&self, pod: &Host) -> io::Result<()> {
-        self.connect(pod)?;
-        for (address, gateway) in pod.addresses().into_iter().zip(Self::GATEWAYS) {
-            let (address, gateway) = (IpNet::from(address), IpNet::from(gateway));
-            self.node.netns.run(|| {
-                link::add_address(&pod.name, gateway)?;
-                link::add_route(address, Hop::Link, &pod.name)
-            })?;
-            pod.netns.run(|| {
-                link::add_address("eth0", address)?;
-                link::add_route(gateway, Hop::Link, "eth0")?;
-                link::add_route(default(address), Hop::Via(gateway.addr()), "eth0")
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Adds the links; the node's end has the name of the host.
-    fn connect(&self, host: &Host) -> io::Result<()> {
-        self.node
-            .netns
-            .run(|| link::add_pair(&host.name, "eth0", host.netns.as_fd()))?;
-        self.node.netns.run(|| link::up(&host.name))?;
-        host.netns.run(|| link::up("eth0"))
+    /// Joins the other node and its pod, and tells the node where that pod is.
+    fn join_remote(&self) -> io::Result<()> {
+        join_pod(&self.neighbor, &self.remote, Self::NEIGHBOR_GATEWAYS)?;
+        self.node.netns.run(|| {
+            for (pods, hop) in ["10.244.2.0/24", "fd00:244:2::/64"]
+                .map(net)
+                .into_iter()
+                .zip(self.neighbor.addresses())
+            {
+                link::add_route(pods, Hop::Via(hop), &self.neighbor.name)?;
+            }
+            Ok(())
+        })
     }
 
     /// Makes the world the owner of every address but those of the lab.
@@ -188,7 +195,9 @@ impl Lab {
             for (lab, gateway) in [
                 ("192.0.2.0/24", "198.51.100.1"),
                 ("10.244.0.0/16", "198.51.100.1"),
+                ("172.16.0.0/24", "198.51.100.1"),
                 ("2001:db8::/64", "2001:db8:1::1"),
+                ("fd00:172::/64", "2001:db8:1::1"),
                 ("fd00:244::/32", "2001:db8:1::1"),
             ] {
                 let gateway = gateway.parse().expect("an address of the plan");
@@ -206,6 +215,32 @@ impl Lab {
             Ok(())
         })
     }
+}
+
+/// Adds the links; the node's end has the name of the host.
+fn connect(node: &Host, host: &Host) -> io::Result<()> {
+    node.netns
+        .run(|| link::add_pair(&host.name, "eth0", host.netns.as_fd()))?;
+    node.netns.run(|| link::up(&host.name))?;
+    host.netns.run(|| link::up("eth0"))
+}
+
+/// Joins a node, at `gateways`, and a pod that knows nobody but the node.
+fn join_pod(node: &Host, pod: &Host, gateways: [IpAddr; 2]) -> io::Result<()> {
+    connect(node, pod)?;
+    for (address, gateway) in pod.addresses().into_iter().zip(gateways) {
+        let (address, gateway) = (IpNet::from(address), IpNet::from(gateway));
+        node.netns.run(|| {
+            link::add_address(&pod.name, gateway)?;
+            link::add_route(address, Hop::Link, &pod.name)
+        })?;
+        pod.netns.run(|| {
+            link::add_address("eth0", address)?;
+            link::add_route(gateway, Hop::Link, "eth0")?;
+            link::add_route(default(address), Hop::Via(gateway.addr()), "eth0")
+        })?;
+    }
+    Ok(())
 }
 
 fn pod(name: &str, number: usize) -> io::Result<Host> {
@@ -278,6 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn the_pod_of_the_other_node_is_reached_and_asks_under_its_own_address() {
+        let lab = Lab::with_backends(1).unwrap();
+        let backend = &lab.backends[0];
+        for family in 0..2 {
+            let listen = |host: &Host| {
+                let at = (host.addresses()[family], 8080).into();
+                Server::start(&host.netns, Protocol::Tcp, at, &host.name).unwrap()
+            };
+            let (near_server, far_server) = (listen(backend), listen(&lab.remote));
+            let near = Ask::new(Protocol::Tcp, near_server.address());
+            let far = Ask::new(Protocol::Tcp, far_server.address());
+            for host in [&lab.client, &lab.pod, backend] {
+                let answer = far.once(&host.netns).unwrap();
+                assert_eq!(answer.server, "remote");
+                assert_eq!(answer.client, host.addresses()[family]);
+                assert_eq!(answer.client, answer.own);
+            }
+            assert_eq!(
+                far.once(&lab.node.netns).unwrap().client.to_string(),
+                ["172.16.0.1", "fd00:172::1"][family]
+            );
+            let answer = near.once(&lab.remote.netns).unwrap();
+            assert_eq!(answer.client, lab.remote.addresses()[family]);
+        }
+    }
+
+    #[test]
     fn what_is_nobodys_reaches_the_world() {
         let lab = Lab::with_backends(0).unwrap();
         for (any, target) in [
@@ -288,7 +350,7 @@ mod tests {
             let netns = &lab.world.netns;
             let _server = Server::start(netns, Protocol::Tcp, (any, 80).into(), "world").unwrap();
             let ask = Ask::new(Protocol::Tcp, target.parse().unwrap());
-            for host in [&lab.client, &lab.node, &lab.pod] {
+            for host in [&lab.client, &lab.node, &lab.pod, &lab.neighbor, &lab.remote] {
                 assert_eq!(ask.once(&host.netns).unwrap().server, "world");
             }
         }

@@ -108,6 +108,7 @@ mod tests {
         Ok(Answer {
             server: server.to_owned(),
             client: IpAddr::from([192, 0, 2, 10]),
+            own: IpAddr::from([192, 0, 2, 10]),
         })
     }
 

@@ -30,6 +30,8 @@ pub struct Answer {
     pub server: String,
     /// The address of the client as the server sees it.
     pub client: IpAddr,
+    /// The address of the client as the client knows it.
+    pub own: IpAddr,
 }
 
 impl Ask {
@@ -108,7 +110,7 @@ impl Ask {
         socket.send(b"who is there?")?;
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer)?;
-        Answer::parse(&buffer[..length])
+        Answer::parse(&buffer[..length], socket.local_addr()?.ip())
     }
 }
 
@@ -134,7 +136,7 @@ fn bind_fresh(any: IpAddr) -> io::Result<UdpSocket> {
 }
 
 impl Answer {
-    fn parse(line: &[u8]) -> io::Result<Self> {
+    fn parse(line: &[u8], own: IpAddr) -> io::Result<Self> {
         let text = String::from_utf8_lossy(line);
         text.trim_end()
             .rsplit_once(' ')
@@ -142,6 +144,7 @@ impl Answer {
                 Some(Self {
                     server: server.to_owned(),
                     client: client.parse().ok()?,
+                    own,
                 })
             })
             .ok_or_else(|| {
@@ -153,13 +156,14 @@ impl Answer {
 
 /// Reads the line that a server begins a connection with.
 pub(super) fn greeting(stream: &TcpStream) -> io::Result<Answer> {
+    let own = stream.local_addr()?.ip();
     let mut line = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         let words = "closed without an answer";
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, words));
     }
-    Answer::parse(&line)
+    Answer::parse(&line, own)
 }
 
 /// Gives the kernel's two words for a read that took too long one kind.
