@@ -14,13 +14,14 @@
 //!   Answers are checked by sequence number and port, reading is bounded in
 //!   time, a dump the kernel interrupted is told from a complete one, and a
 //!   batch of any size goes out by one system call.
+//! - [`Listener`]: what happens to the kernel's state, without waiting, and
+//!   without what the program itself did.
 //! - [`Error`]: what goes wrong, with the kernel's words.
 //!
 //! The crate knows no family, spawns nothing, logs nothing and needs no C
 //! library.
 //! It brings no async runtime: writers and readers work without a socket, and
-//! [`Socket`] offers its file descriptor.
-//! It does not subscribe to events yet.
+//! [`Socket`] and [`Listener`] offer their file descriptors.
 //!
 //! ```no_run
 //! use vipline_netlink::attr::Attrs;
@@ -55,12 +56,18 @@ pub mod attr;
 
 pub mod message;
 
+mod protocol;
+
 mod outcome;
 
 mod socket;
 
+mod listener;
+
 mod error;
 
 pub use error::{DecodeError, Errno, Error, Refusal};
+pub use listener::{Event, Listener};
 pub use outcome::{Dump, Outcome};
-pub use socket::{Counters, Protocol, Socket};
+pub use protocol::Protocol;
+pub use socket::{Counters, Socket};

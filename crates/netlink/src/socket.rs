@@ -5,20 +5,19 @@
     reason = "IO file"
 )]
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use netlink_sys::SocketAddr;
-use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno as SystemErrno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 
 use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
 use crate::outcome::{Answers, Range};
-use crate::{Dump, Error, Outcome, Refusal};
+use crate::{Dump, Error, Outcome, Protocol, Refusal};
 
 /// How long an answer is waited for unless told otherwise.
 ///
@@ -27,7 +26,7 @@ use crate::{Dump, Error, Outcome, Refusal};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kernel fills datagrams of a dump up to 32 KiB.
-const BUFFER: usize = 64 << 10;
+pub(crate) const BUFFER: usize = 64 << 10;
 
 /// What the kernel keeps for itself of a send buffer (`netlink_sendmsg`).
 const RESERVED: usize = 32;
@@ -37,18 +36,6 @@ const DATAGRAMS: usize = 1 << 20;
 
 /// How many signals may disturb one system call.
 const SIGNALS: usize = 64;
-
-/// A family of netlink.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// `NETLINK_GENERIC`: families found by name, such as IPVS.
-    Generic,
-    /// `NETLINK_NETFILTER`: nf_tables, ipset, conntrack.
-    Netfilter,
-    /// `NETLINK_ROUTE`: links, addresses, routes.
-    Route,
-}
 
 /// What a socket has done so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -88,12 +75,8 @@ impl Socket {
     /// [`Error::Io`] when the kernel lacks the protocol, or has no room.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
         let io = |operation| move |source| Error::Io { operation, source };
-        let number = match protocol {
-            Protocol::Generic => NETLINK_GENERIC,
-            Protocol::Netfilter => NETLINK_NETFILTER,
-            Protocol::Route => NETLINK_ROUTE,
-        };
-        let mut inner = netlink_sys::Socket::new(number).map_err(io("open a netlink socket"))?;
+        let mut inner =
+            netlink_sys::Socket::new(protocol.number()).map_err(io("open a netlink socket"))?;
         let address = inner.bind_auto().map_err(io("bind a netlink socket"))?;
         // Connected, nobody but the kernel can send to it.
         inner
@@ -129,6 +112,13 @@ impl Socket {
     /// Returns the sequence number that the next batch has to begin with.
     pub fn sequence(&self) -> u32 {
         self.sequence
+    }
+
+    /// Returns the port by which the kernel tells this socket from others.
+    ///
+    /// Messages about what was done by way of it carry the port.
+    pub fn port(&self) -> u32 {
+        self.port
     }
 
     /// Returns what the socket has done so far.
@@ -199,9 +189,25 @@ impl Socket {
     /// Nothing was sent: the batch is no batch, is too large, or the system
     /// would not send it.
     pub fn batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
+        self.batch_by(batch, send_once)
+    }
+
+    /// Does what [`batch`](Self::batch) does, but leaves the sending to another.
+    ///
+    /// `send` sends the bytes through the socket as one datagram, and tells how
+    /// many they were; it is called again when a signal disturbed it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`batch`](Self::batch).
+    pub fn batch_by(
+        &mut self,
+        batch: &[u8],
+        send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
+    ) -> Result<Outcome, Error> {
         let range = Range::of(batch)?;
         self.make_room(batch.len())?;
-        self.send(batch)?;
+        self.send_by(batch, send)?;
         self.sequence = range.next();
 
         let mut answers = Answers::new(range);
@@ -356,19 +362,27 @@ impl Socket {
 
     /// Sends one datagram.
     fn send(&mut self, datagram: &[u8]) -> Result<(), Error> {
-        let mut result = Err(SystemErrno::INTR);
+        self.send_by(datagram, send_once)
+    }
+
+    /// Sends one datagram by this function, despite signals.
+    fn send_by(
+        &mut self,
+        datagram: &[u8],
+        mut send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
+    ) -> Result<(), Error> {
+        let mut result = Err(io::Error::from(SystemErrno::INTR));
         for _ in 0..SIGNALS {
-            result = sendmsg(
-                self.as_fd(),
-                &[IoSlice::new(datagram)],
-                &mut SendAncillaryBuffer::default(),
-                SendFlags::empty(),
-            );
-            if result != Err(SystemErrno::INTR) {
-                break;
+            result = send(self.as_fd(), datagram);
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
             }
         }
-        result.map_err(failed("send to the kernel"))?;
+        result.map_err(|source| Error::Io {
+            operation: "send to the kernel",
+            source,
+        })?;
         self.counters.sends += 1;
         self.counters.bytes_sent += datagram.len() as u64;
         Ok(())
@@ -376,32 +390,36 @@ impl Socket {
 
     /// Receives one datagram into the buffer.
     fn receive(&mut self, wait: RecvFlags) -> Result<(), Error> {
-        let limit = self.datagram.capacity();
-        let mut result = Err(SystemErrno::INTR);
-        for _ in 0..SIGNALS {
-            self.datagram.clear();
-            result = recv(
-                self.inner.as_fd(),
-                spare_capacity(&mut self.datagram),
-                wait | RecvFlags::TRUNC,
-            )
-            .map(|(_, bytes)| bytes);
-            if result != Err(SystemErrno::INTR) {
-                break;
-            }
+        let received = receive(self.inner.as_fd(), &mut self.datagram, wait);
+        if matches!(received, Ok(()) | Err(Error::Truncated { .. })) {
+            self.counters.receives += 1;
         }
-        match result {
-            Ok(bytes) => {
-                self.counters.receives += 1;
-                if bytes > limit {
-                    return Err(Error::Truncated { bytes, limit });
-                }
-                Ok(())
-            }
-            Err(SystemErrno::AGAIN) => Err(Error::Timeout),
-            Err(SystemErrno::NOBUFS) => Err(Error::Overrun),
-            Err(errno) => Err(failed("receive from the kernel")(errno)),
+        received
+    }
+}
+
+/// Receives one datagram into a buffer, which does not grow.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    datagram: &mut Vec<u8>,
+    wait: RecvFlags,
+) -> Result<(), Error> {
+    let limit = datagram.capacity();
+    let mut result = Err(SystemErrno::INTR);
+    for _ in 0..SIGNALS {
+        datagram.clear();
+        let room = spare_capacity(datagram);
+        result = recv(socket, room, wait | RecvFlags::TRUNC).map(|(_, bytes)| bytes);
+        if result != Err(SystemErrno::INTR) {
+            break;
         }
+    }
+    match result {
+        Ok(bytes) if bytes > limit => Err(Error::Truncated { bytes, limit }),
+        Ok(_) => Ok(()),
+        Err(SystemErrno::AGAIN) => Err(Error::Timeout),
+        Err(SystemErrno::NOBUFS) => Err(Error::Overrun),
+        Err(errno) => Err(failed("receive from the kernel")(errno)),
     }
 }
 
@@ -418,6 +436,18 @@ impl AsFd for Socket {
     }
 }
 
+/// Sends one datagram by one system call.
+fn send_once(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<usize> {
+    let datagram = [IoSlice::new(datagram)];
+    let mut ancillary = SendAncillaryBuffer::default();
+    Ok(sendmsg(
+        socket,
+        &datagram,
+        &mut ancillary,
+        SendFlags::empty(),
+    )?)
+}
+
 /// Returns how many bytes the socket can send at once.
 fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
     sockopt::socket_send_buffer_size(socket)
@@ -426,7 +456,7 @@ fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
 }
 
 /// Names what the system failed at.
-fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
+pub(crate) fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
     move |errno| Error::Io {
         operation,
         source: errno.into(),
@@ -434,61 +464,4 @@ fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use testkit::netns::Netns;
-
-    use super::*;
-
-    #[test]
-    fn nothing_to_read_ends_after_the_timeout() {
-        let mut socket = Socket::open(Protocol::Route).unwrap();
-        socket.set_timeout(Duration::from_millis(5)).unwrap();
-        let nothing = socket.receive(RecvFlags::empty());
-        assert!(matches!(nothing, Err(Error::Timeout)), "{nothing:?}");
-        assert_eq!(socket.counters(), Counters::default());
-    }
-
-    #[test]
-    fn a_dump_that_fails_half_way_does_not_hinder_the_next() {
-        const TABLES: u16 = 3000;
-        let netns = Netns::new().unwrap();
-        let mut socket = netns.run(|| Socket::open(Protocol::Netfilter)).unwrap();
-        let nf_tables: &[u8] = &[0, 0, 0, 10];
-        let (mut batch, mut seq) = (Vec::new(), socket.sequence());
-        let mut message = |ty, flags, payload: &[u8]| {
-            let start = begin(&mut batch, ty, REQUEST | flags, seq);
-            seq += 1;
-            batch.extend_from_slice(payload);
-            end(&mut batch, start);
-        };
-        message(16, 0, nf_tables);
-        for table in 1..=TABLES {
-            let mut payload = vec![1, 0, 0, 0];
-            crate::attr::put_str(&mut payload, 1, &table.to_string());
-            message(0xa00, crate::message::CREATE, &payload);
-        }
-        message(
-            0xa00,
-            crate::message::CREATE | ACK,
-            &[1, 0, 0, 0, 6, 0, 1, 0, b'1', 0, 0, 0],
-        );
-        message(17, 0, nf_tables);
-        let _ = socket.batch(&batch).unwrap();
-
-        let tables = |socket: &mut Socket| {
-            let count = |count: &mut u16, _: Message<'_>| {
-                *count += 1;
-                Ok::<(), Error>(())
-            };
-            socket.dump(0xa01, &[1, 0, 0, 0], 1, || 0, count)
-        };
-        socket.datagram = Vec::with_capacity(8);
-        let limit = socket.datagram.capacity();
-        match tables(&mut socket) {
-            Err(Error::Truncated { bytes, limit: told }) => assert!(told == limit && bytes > limit),
-            other => panic!("{other:?}"),
-        }
-        socket.datagram = Vec::with_capacity(BUFFER);
-        assert_eq!(tables(&mut socket).unwrap(), Dump::Complete(TABLES));
-    }
-}
+mod tests;

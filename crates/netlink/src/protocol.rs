@@ -1,0 +1,26 @@
+//! The families of netlink.
+
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
+
+/// A family of netlink.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// `NETLINK_GENERIC`: families found by name, such as IPVS.
+    Generic,
+    /// `NETLINK_NETFILTER`: nf_tables, ipset, conntrack.
+    Netfilter,
+    /// `NETLINK_ROUTE`: links, addresses, routes.
+    Route,
+}
+
+impl Protocol {
+    /// Returns the number of `linux/netlink.h`.
+    pub(crate) fn number(self) -> isize {
+        match self {
+            Self::Generic => NETLINK_GENERIC,
+            Self::Netfilter => NETLINK_NETFILTER,
+            Self::Route => NETLINK_ROUTE,
+        }
+    }
+}
