@@ -74,14 +74,15 @@ impl Socket {
     ///
     /// [`Error::Io`] when the kernel lacks the protocol, or has no room.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
-        let io = |operation| move |source| Error::Io { operation, source };
-        let mut inner =
-            netlink_sys::Socket::new(protocol.number()).map_err(io("open a netlink socket"))?;
-        let address = inner.bind_auto().map_err(io("bind a netlink socket"))?;
+        let mut inner = netlink_sys::Socket::new(protocol.number())
+            .map_err(io_error("open a netlink socket"))?;
+        let address = inner
+            .bind_auto()
+            .map_err(io_error("bind a netlink socket"))?;
         // Connected, nobody but the kernel can send to it.
         inner
             .connect(&SocketAddr::new(0, 0))
-            .map_err(io("connect a netlink socket"))?;
+            .map_err(io_error("connect a netlink socket"))?;
         // Kernels without these answer in fewer words, or longer ones.
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_cap_ack(true);
@@ -192,10 +193,10 @@ impl Socket {
         self.batch_by(batch, send_once)
     }
 
-    /// Does what [`batch`](Self::batch) does, but leaves the sending to another.
+    /// Does what [`batch`](Self::batch) does, but has the bytes sent by `send`.
     ///
-    /// `send` sends the bytes through the socket as one datagram, and tells how
-    /// many they were; it is called again when a signal disturbed it.
+    /// It sends them as one datagram and tells how many they were, and is called
+    /// again after a signal.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl Socket {
     ) -> Result<Outcome, Error> {
         let range = Range::of(batch)?;
         self.make_room(batch.len())?;
-        self.send_by(batch, send)?;
+        self.send(batch, send)?;
         self.sequence = range.next();
 
         let mut answers = Answers::new(range);
@@ -265,7 +266,7 @@ impl Socket {
         end(&mut request, start);
         let sent = self
             .make_room(request.len())
-            .and_then(|()| self.send(&request));
+            .and_then(|()| self.send(&request, send_once));
         self.request = request;
         sent?;
 
@@ -360,29 +361,21 @@ impl Socket {
         }
     }
 
-    /// Sends one datagram.
-    fn send(&mut self, datagram: &[u8]) -> Result<(), Error> {
-        self.send_by(datagram, send_once)
-    }
-
     /// Sends one datagram by this function, despite signals.
-    fn send_by(
+    fn send(
         &mut self,
         datagram: &[u8],
         mut send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
     ) -> Result<(), Error> {
-        let mut result = Err(io::Error::from(SystemErrno::INTR));
-        for _ in 0..SIGNALS {
-            result = send(self.as_fd(), datagram);
-            match &result {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                _ => break,
+        let is_signal = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+        let mut result = send(self.as_fd(), datagram);
+        for _ in 1..SIGNALS {
+            if !result.as_ref().is_err_and(is_signal) {
+                break;
             }
+            result = send(self.as_fd(), datagram);
         }
-        result.map_err(|source| Error::Io {
-            operation: "send to the kernel",
-            source,
-        })?;
+        result.map_err(io_error("send to the kernel"))?;
         self.counters.sends += 1;
         self.counters.bytes_sent += datagram.len() as u64;
         Ok(())
@@ -440,12 +433,8 @@ impl AsFd for Socket {
 fn send_once(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<usize> {
     let datagram = [IoSlice::new(datagram)];
     let mut ancillary = SendAncillaryBuffer::default();
-    Ok(sendmsg(
-        socket,
-        &datagram,
-        &mut ancillary,
-        SendFlags::empty(),
-    )?)
+    let sent = sendmsg(socket, &datagram, &mut ancillary, SendFlags::empty());
+    sent.map_err(io::Error::from)
 }
 
 /// Returns how many bytes the socket can send at once.
@@ -453,6 +442,11 @@ fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
     sockopt::socket_send_buffer_size(socket)
         .map(|size| size.saturating_sub(RESERVED))
         .map_err(failed("read the buffer size of a netlink socket"))
+}
+
+/// Names what failed.
+fn io_error(operation: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Io { operation, source }
 }
 
 /// Names what the system failed at.
