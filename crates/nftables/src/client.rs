@@ -13,8 +13,8 @@ use vipline_netlink::{Counters, Dump, Errno, Outcome, Protocol, Refusal, Socket}
 
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, Error, Family, Operation, Refused, Ruleset, Subject, TableId,
-    Transaction,
+    Action, Assembler, Batch, Element, Error, Family, Operation, Refused, Ruleset, Set, Subject,
+    TableId, Transaction,
 };
 
 /// How often a dump is begun again when the rules change under it.
@@ -61,6 +61,8 @@ impl Client {
     ///
     /// What is returned is one state of the kernel: when the rules change
     /// meanwhile, reading begins again.
+    /// Elements of [dynamic](Set::is_dynamic) sets come and go with packets and
+    /// time, so they are left out: [`elements`](Self::elements) reads them.
     ///
     /// # Errors
     ///
@@ -68,12 +70,33 @@ impl Client {
     pub fn dump(&mut self, tables: &[TableId]) -> Result<Ruleset, Error> {
         for _ in 0..ATTEMPTS {
             let before = self.generation()?;
-            let read = self.read(tables)?;
-            match read {
-                Some(ruleset) if self.generation()? == before && is_whole(&ruleset) => {
+            match self.read(tables) {
+                Ok(Some(ruleset)) if self.generation()? == before && is_whole(&ruleset) => {
                     return Ok(ruleset);
                 }
-                _ => {}
+                Ok(_) => {}
+                // What was there a moment ago is gone.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Interrupted { attempts: ATTEMPTS })
+    }
+
+    /// Reads the elements of a set, which is in the kernel as it is here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such set, and
+    /// [`Error::Interrupted`] when it changed under every attempt.
+    pub fn elements(&mut self, set: &Set) -> Result<Vec<Element>, Error> {
+        for _ in 0..ATTEMPTS {
+            let mut assembler = Assembler::of(set);
+            if self.list(Query::Elements(set), &mut assembler)? {
+                let ruleset = assembler.finish();
+                if is_whole(&ruleset) {
+                    return Ok(ruleset.into_elements().collect());
+                }
             }
         }
         Err(Error::Interrupted { attempts: ATTEMPTS })
@@ -115,6 +138,11 @@ impl Client {
         generation.map(Generation).ok_or(Error::Timeout)
     }
 
+    /// Returns the port by which the kernel tells this client from others.
+    pub fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
     /// Returns what the socket has done so far.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
@@ -146,7 +174,8 @@ impl Client {
                 return Ok(None);
             }
         }
-        for set in assembler.sets().to_vec() {
+        let sets = assembler.sets().iter().filter(|set| !set.is_dynamic());
+        for set in sets.cloned().collect::<Vec<_>>() {
             if !self.list(Query::Elements(&set), &mut assembler)? {
                 return Ok(None);
             }
@@ -181,8 +210,6 @@ impl Client {
         match dump {
             Ok(Dump::Complete(())) => Ok(true),
             Ok(Dump::Interrupted(())) => Ok(false),
-            // What was there a moment ago is gone.
-            Err(error) if error.errno() == Some(Errno::NOENT) => Ok(false),
             Err(error) => Err(unanswered(&query, error)),
         }
     }

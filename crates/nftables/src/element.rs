@@ -318,6 +318,19 @@ pub(crate) struct Raw {
     is_end: bool,
 }
 
+/// Returns how many elements a list has.
+pub(crate) fn count(payload: &[u8]) -> Result<usize, DecodeError> {
+    let (_, attrs) = wire::split_header(payload)?;
+    let mut count = 0;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_SET_ELEM_LIST_ELEMENTS {
+            count += attr.attrs().filter(Result::is_ok).count();
+        }
+    }
+    Ok(count)
+}
+
 /// Returns the names of the table and the set that a list is about.
 pub(crate) fn list_of(payload: &[u8]) -> Result<(&str, &str), DecodeError> {
     let (_, attrs) = wire::split_header(payload)?;

@@ -32,7 +32,7 @@
 //!
 //! # What it does not do
 //!
-//! It parses no nft scripts, and does not watch what others change.
+//! It parses no nft scripts.
 //! Flowtables and named counters, quotas and the like can be used by rules,
 //! but are not objects here.
 //! Two matches of adjacent header fields stay two, where nft joins them.
@@ -44,15 +44,15 @@
 //! Netlink messages of `linux/netfilter/nf_tables.h`, for Linux 6.1 and later.
 //! `CAP_NET_ADMIN` is needed in the user namespace of the network namespace.
 //! The codecs do no IO and are public: [`Transaction::encode`] gives a batch,
-//! [`wire::Query`] a question and [`Assembler`] takes the answers, for those who
-//! have a socket of their own.
+//! [`wire::Query`] a question, [`Assembler`] takes the answers and [`Notices`]
+//! what the kernel tells of changes, for those who have a socket of their own.
 //!
 //! # Modules
 //!
 //! Names, families and values come first; then [`selector`] and [`statement`],
 //! what rules are built of; [`expr`], what the kernel runs; rules, chains and
-//! objects; their text; [`wire`], their bytes; transactions and rulesets; and
-//! the [`Client`].
+//! objects; their text; [`wire`], their bytes; transactions and rulesets; the
+//! [`Client`]; and the [`Monitor`] of what others change.
 #![forbid(unsafe_code)]
 
 mod name;
@@ -111,6 +111,8 @@ mod script;
 
 mod client;
 
+mod monitor;
+
 mod error;
 
 pub use batch::Batch;
@@ -121,6 +123,7 @@ pub use datatype::Datatype;
 pub use element::{Element, InvalidElement};
 pub use error::{Committed, Error, Refused};
 pub use family::Family;
+pub use monitor::{Changes, Commit, Heard, Monitor, Notices, Process};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey, Table, TableFlags, TableId};
 pub use operation::{Action, Operation, Subject};

@@ -62,6 +62,13 @@ impl Ruleset {
         })
     }
 
+    /// Takes the elements of all sets out.
+    pub(crate) fn into_elements(self) -> impl Iterator<Item = Element> {
+        let sets = self.tables.into_values().map(|content| content.sets);
+        sets.flat_map(BTreeMap::into_values)
+            .flat_map(|(_, elements)| elements)
+    }
+
     /// Returns the set with this name, with its elements in no order.
     pub fn set(&self, table: &TableId, name: &str) -> Option<(&Set, &[Element])> {
         let (set, elements) = self.tables.get(table)?.sets.get(name)?;
@@ -160,6 +167,14 @@ impl Assembler {
     pub fn new(tables: &[TableId]) -> Self {
         Self {
             tables: tables.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns an assembler of the elements of a set.
+    pub(crate) fn of(set: &Set) -> Self {
+        Self {
+            sets: vec![set.clone()],
             ..Self::default()
         }
     }

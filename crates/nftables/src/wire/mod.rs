@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     NewSetElem = 12,
     GetSetElem = 13,
     DelSetElem = 14,
+    NewGen = 15,
     GetGen = 16,
 }
 
@@ -52,7 +53,7 @@ impl Kind {
 }
 
 // enum nft_table_attributes
-const NFTA_TABLE_NAME: u16 = 1;
+pub(crate) const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
 const NFTA_TABLE_USERDATA: u16 = 6;
 // enum nft_chain_attributes
@@ -383,6 +384,8 @@ impl Query<'_> {
 
 // enum nft_gen_attributes
 const NFTA_GEN_ID: u16 = 1;
+const NFTA_GEN_PROC_PID: u16 = 2;
+const NFTA_GEN_PROC_NAME: u16 = 3;
 
 /// Reads the number of the kernel's generation from the answer to
 /// [`Query::Generation`].
@@ -395,6 +398,22 @@ pub fn generation(payload: &[u8]) -> Result<u32, DecodeError> {
         }
     }
     Err(missing(NFTA_GEN_ID, "generation"))
+}
+
+/// Reads the number and name of the process that made the kernel's generation;
+/// 0 and no name where the kernel does not tell.
+pub(crate) fn process(payload: &[u8]) -> Result<(u32, &str), DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    let (mut id, mut name) = (0, "");
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_GEN_PROC_PID => id = attr.be32()?,
+            NFTA_GEN_PROC_NAME => name = attr.str()?,
+            _ => {}
+        }
+    }
+    Ok((id, name))
 }
 
 fn name(attr: &Attr<'_>) -> Result<Name, DecodeError> {

@@ -1,0 +1,295 @@
+//! What somebody changed: the kernel's notices, put together to commits.
+
+mod client;
+
+use std::fmt;
+
+use vipline_netlink::DecodeError;
+
+use crate::wire::{self, Kind, SUBSYSTEM};
+use crate::{Generation, TableId, element};
+
+pub use client::{Heard, Monitor};
+
+/// A commit that changed tables which are watched.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Commit {
+    /// The state that it made.
+    pub generation: Generation,
+    /// Who made it.
+    pub process: Process,
+    /// What it changed in each table, in no order.
+    pub changes: Vec<(TableId, Changes)>,
+}
+
+/// A process as the kernel names it; displays as name and number.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Process {
+    /// Its number, as the program's own namespace counts.
+    pub id: u32,
+    /// Its name, at most 15 bytes.
+    pub name: Box<str>,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.id)
+    }
+}
+
+/// How many objects of each kind were made, changed or removed.
+///
+/// Elements that vanish with their set are not told by the kernel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Changes {
+    /// The table itself.
+    pub tables: usize,
+    /// Chains.
+    pub chains: usize,
+    /// Rules.
+    pub rules: usize,
+    /// Sets and maps.
+    pub sets: usize,
+    /// Elements of sets and maps.
+    pub elements: usize,
+    /// Flowtables, counters and whatever else there is.
+    pub others: usize,
+}
+
+impl Changes {
+    /// Returns the number of changes of all kinds.
+    pub fn count(&self) -> usize {
+        self.tables + self.chains + self.rules + self.sets + self.elements + self.others
+    }
+}
+
+/// Puts the kernel's notices about changes together to [`Commit`]s.
+///
+/// Sans-IO: feed it the messages that the kernel sends to the group
+/// `NFNLGRP_NFTABLES`.
+/// It tells nothing of commits that leave its tables alone.
+#[derive(Clone, Debug, Default)]
+pub struct Notices {
+    tables: Vec<TableId>,
+    /// What was changed by the commit whose end did not come yet.
+    changes: Vec<(TableId, Changes)>,
+}
+
+impl Notices {
+    /// Watches these tables.
+    pub fn new(tables: &[TableId]) -> Self {
+        Self {
+            tables: tables.to_vec(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Takes a message, by its type and what follows the netlink header.
+    ///
+    /// The commit is returned with the last message about it.
+    ///
+    /// # Errors
+    ///
+    /// The message has not the form of a notice.
+    pub fn take(
+        &mut self,
+        message_type: u16,
+        payload: &[u8],
+    ) -> Result<Option<Commit>, DecodeError> {
+        let [kind, subsystem] = message_type.to_le_bytes();
+        if subsystem != SUBSYSTEM {
+            return Ok(None);
+        }
+        if message_type == Kind::NewGen.message_type() {
+            return self.end(payload);
+        }
+        let (family, attrs) = wire::split_header(payload)?;
+        let mut attrs = attrs;
+        // The name of the table is the first attribute of all objects, and has
+        // the same number.
+        let Some(name) = attrs.next().transpose()? else {
+            return Ok(None);
+        };
+        if name.kind != wire::NFTA_TABLE_NAME {
+            return Ok(None);
+        }
+        let name = name.str()?;
+        let is_it = |table: &TableId| Some(table.family) == family && table.name.as_str() == name;
+        let Some(table) = self.tables.iter().find(|table| is_it(table)) else {
+            return Ok(None);
+        };
+        let place = self.changes.iter().position(|(known, _)| known == table);
+        let place = place.unwrap_or_else(|| {
+            self.changes.push((table.clone(), Changes::default()));
+            self.changes.len() - 1
+        });
+        if let Some((_, changes)) = self.changes.get_mut(place) {
+            changes.add(kind, payload)?;
+        }
+        Ok(None)
+    }
+
+    /// Forgets a commit whose end is lost.
+    pub fn forget(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Takes the message that ends a commit.
+    fn end(&mut self, payload: &[u8]) -> Result<Option<Commit>, DecodeError> {
+        let changes = std::mem::take(&mut self.changes);
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let (id, name) = wire::process(payload)?;
+        Ok(Some(Commit {
+            generation: Generation(wire::generation(payload)?),
+            process: Process {
+                id,
+                name: name.into(),
+            },
+            changes,
+        }))
+    }
+}
+
+impl Changes {
+    /// Counts what a message is about.
+    fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
+        let is = |one: Kind, other: Kind| kind == one as u8 || kind == other as u8;
+        if is(Kind::NewSetElem, Kind::DelSetElem) {
+            self.elements += element::count(payload)?;
+        } else if is(Kind::NewTable, Kind::DelTable) {
+            self.tables += 1;
+        } else if is(Kind::NewChain, Kind::DelChain) {
+            self.chains += 1;
+        } else if is(Kind::NewRule, Kind::DelRule) {
+            self.rules += 1;
+        } else if is(Kind::NewSet, Kind::DelSet) {
+            self.sets += 1;
+        } else {
+            self.others += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::attr::{nest, put, put_be32, put_str};
+
+    use super::*;
+    use crate::{Family, Name};
+
+    fn table(name: &str) -> TableId {
+        TableId::new(Family::Ip, Name::new(name).unwrap())
+    }
+
+    /// A message about something in a table of family `ip`.
+    fn notice(kind: u8, table: &str) -> (u16, Vec<u8>) {
+        let mut payload = Vec::new();
+        wire::put_header(&mut payload, Family::Ip.number(), 0);
+        put_str(&mut payload, 1, table);
+        (u16::from(SUBSYSTEM) << 8 | u16::from(kind), payload)
+    }
+
+    /// The message that ends the commit of `nft` with process number 42.
+    fn end(generation: u32) -> (u16, Vec<u8>) {
+        let mut payload = Vec::new();
+        wire::put_header(&mut payload, 0, 0);
+        put_be32(&mut payload, 1, generation);
+        put_be32(&mut payload, 2, 42);
+        put_str(&mut payload, 3, "nft");
+        (Kind::NewGen.message_type(), payload)
+    }
+
+    fn commits(messages: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<Commit> {
+        let mut notices = Notices::new(&[table("ours"), table("too")]);
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(ty, &payload).unwrap();
+        messages.into_iter().filter_map(take).collect()
+    }
+
+    #[test]
+    fn a_commit_is_told_with_its_last_message_and_counts_by_kind() {
+        let (elements, mut payload) = notice(Kind::DelSetElem as u8, "ours");
+        nest(&mut payload, 3, |out| {
+            put(out, 1, &[]);
+            put(out, 1, &[]);
+        });
+        let of = |kind: Kind| notice(kind as u8, "ours");
+        let told = commits([
+            of(Kind::NewTable),
+            of(Kind::DelRule),
+            of(Kind::NewRule),
+            of(Kind::DelChain),
+            of(Kind::NewSet),
+            (elements, payload),
+            notice(77, "ours"),
+            notice(Kind::DelTable as u8, "too"),
+            end(9),
+        ]);
+        let [commit] = &*told else { panic!("{told:?}") };
+        assert_eq!(commit.generation, Generation(9));
+        assert_eq!(commit.process.to_string(), "nft (42)");
+        let changes = Changes {
+            tables: 1,
+            chains: 1,
+            rules: 2,
+            sets: 1,
+            elements: 2,
+            others: 1,
+        };
+        assert_eq!(commit.changes[0], (table("ours"), changes));
+        assert_eq!(commit.changes[1].0, table("too"));
+        assert_eq!((changes.count(), commit.changes[1].1.count()), (8, 1));
+    }
+
+    #[test]
+    fn what_leaves_the_tables_alone_is_not_told() {
+        let mut other_family = notice(Kind::DelTable as u8, "ours");
+        other_family.1[0] = Family::Ip6.number();
+        let other_subsystem = (0x0100, notice(0, "ours").1);
+        let nameless = (Kind::NewTable.message_type(), vec![2, 0, 0, 0]);
+        let told = commits([
+            notice(0, "other"),
+            other_family,
+            other_subsystem,
+            nameless,
+            end(9),
+        ]);
+        assert_eq!(told, []);
+    }
+
+    #[test]
+    fn one_commit_after_the_other_is_told_for_itself() {
+        let told = commits([
+            notice(0, "ours"),
+            end(9),
+            end(10),
+            notice(2, "ours"),
+            end(11),
+        ]);
+        let generations: Vec<_> = told.iter().map(|commit| commit.generation.0).collect();
+        assert_eq!(generations, [9, 11]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_told() {
+        let mut notices = Notices::new(&[table("ours")]);
+        let (ty, payload) = notice(0, "ours");
+        notices.take(ty, &payload).unwrap();
+        notices.forget();
+        let (ty, payload) = end(9);
+        assert_eq!(notices.take(ty, &payload), Ok(None));
+    }
+
+    #[test]
+    fn a_message_cut_off_is_an_error() {
+        let (ty, payload) = notice(0, "ours");
+        let mut notices = Notices::new(&[table("ours")]);
+        assert!(notices.take(ty, &payload[..3]).is_err());
+        assert!(notices.take(ty, &payload[..7]).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! What others do to a real kernel's tables, each test in a namespace of its own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "nft is the other one"
+)]
+
+use std::time::Duration;
+
+use testkit::netns::Netns;
+use testkit::nft;
+use vipline_nftables::{
+    Changes, Client, Commit, Datatype, Family, Monitor, Name, Object, Set, SetFlags, Table,
+    TableId, Transaction, Value,
+};
+use vipline_reconcile::Edit;
+
+/// How many elements fill any buffer with notices about them.
+const MANY: u32 = 20_000;
+
+/// A namespace with our table and its set, a client, and a monitor.
+struct Lab {
+    netns: Netns,
+    client: Client,
+    monitor: Monitor,
+    set: Set,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let netns = Netns::new().unwrap();
+        let mut client = netns.run(Client::open).unwrap();
+        let table = TableId::new(Family::Ip, Name::new("ours").unwrap());
+        let set = Set::set(
+            table.clone(),
+            Name::new("numbers").unwrap(),
+            [Datatype::Mark.into()],
+        );
+        let add = [Table::new(table.clone()).into(), Object::Set(set.clone())].map(Edit::Add);
+        client.commit(&Transaction::from_edits(&add)).unwrap();
+        let other = TableId::new(Family::Ip6, Name::new("ours").unwrap());
+        let monitor = netns.run(|| Monitor::open(&[table, other], &[client.port()]));
+        Self {
+            netns,
+            client,
+            monitor: monitor.unwrap(),
+            set,
+        }
+    }
+
+    /// Changes something as somebody else.
+    #[track_caller]
+    fn nft(&self, script: &str) {
+        let output = self.netns.run(|| nft::run(&["-f", "-"], script));
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}");
+    }
+
+    fn commits(&mut self) -> Vec<Commit> {
+        let heard = self.monitor.read().unwrap();
+        assert!(!heard.is_lost);
+        heard.commits
+    }
+
+    /// Returns what somebody else changed by a script, in our only table.
+    #[track_caller]
+    fn changes(&mut self, script: &str) -> Changes {
+        self.nft(script);
+        let commits = self.commits();
+        let [commit] = &*commits else {
+            panic!("{commits:?}")
+        };
+        let [(table, changes)] = &*commit.changes else {
+            panic!("{commit:?}")
+        };
+        assert_eq!(table, &self.set.table);
+        *changes
+    }
+
+    /// Adds elements as we do.
+    fn add(&mut self, numbers: std::ops::Range<u32>) {
+        let element = |number| self.set.element(&[Value::from(number)]).unwrap();
+        let edits: Vec<_> = numbers
+            .map(|number| Edit::Add(Object::Element(element(number))))
+            .collect();
+        self.client
+            .commit(&Transaction::from_edits(&edits))
+            .unwrap();
+    }
+}
+
+/// A script that adds elements.
+fn elements(numbers: impl IntoIterator<Item = u32>) -> String {
+    let numbers: Vec<_> = numbers.into_iter().map(|n| n.to_string()).collect();
+    format!("add element ip ours numbers {{ {} }}\n", numbers.join(", "))
+}
+
+#[test]
+fn what_somebody_else_changes_is_counted_by_kind() {
+    let mut lab = Lab::new();
+    let changes = lab.changes(
+        "add chain ip ours c\nadd rule ip ours c accept\nadd rule ip ours c drop\n\
+         add counter ip ours n",
+    );
+    let kinds = (changes.chains, changes.rules, changes.others);
+    assert_eq!((kinds, changes.count()), ((1, 2, 1), 4));
+    assert_eq!(lab.changes(&elements(1..4)).elements, 3);
+    let changes = lab.changes("delete element ip ours numbers { 2 }\nflush chain ip ours c");
+    assert_eq!(
+        (changes.elements, changes.rules, changes.count()),
+        (1, 2, 3)
+    );
+    let changes = lab.changes("delete table ip ours");
+    let kinds = (changes.tables, changes.sets, changes.chains);
+    assert_eq!(kinds, (1, 1, 1), "{changes:?}");
+}
+
+#[test]
+fn a_commit_names_its_process_and_its_state() {
+    let mut lab = Lab::new();
+    lab.nft(&elements([1]));
+    let commits = lab.commits();
+    assert_eq!(&*commits[0].process.name, "nft");
+    assert!(commits[0].process.id > 1);
+    assert_eq!(commits[0].generation, lab.client.generation().unwrap());
+}
+
+#[test]
+fn a_flush_of_the_ruleset_is_told_of_every_table() {
+    let mut lab = Lab::new();
+    lab.nft("add table ip6 ours\nadd table ip other");
+    assert_eq!(lab.commits().len(), 1);
+    lab.nft("flush ruleset");
+    let commits = lab.commits();
+    let families: Vec<_> = commits[0].changes.iter().map(|(id, _)| id.family).collect();
+    assert_eq!(
+        (commits.len(), families),
+        (1, vec![Family::Ip, Family::Ip6])
+    );
+}
+
+#[test]
+fn what_we_do_and_what_leaves_our_tables_alone_is_not_told() {
+    let mut lab = Lab::new();
+    lab.add(0..10);
+    lab.nft("add table ip other\nadd table inet ours\nadd set inet ours numbers { type mark; }");
+    assert_eq!(lab.commits(), []);
+}
+
+#[test]
+fn our_own_large_commits_overrun_nothing() {
+    let mut lab = Lab::new();
+    lab.monitor.set_room(4096).unwrap();
+    for part in 0..5 {
+        lab.add(part * MANY..(part + 1) * MANY);
+    }
+    assert_eq!(lab.commits(), []);
+    lab.nft(&elements([1_000_000]));
+    assert_eq!(lab.commits().len(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_told_as_lost() {
+    let mut lab = Lab::new();
+    lab.monitor.set_room(4096).unwrap();
+    lab.nft(&elements(0..MANY));
+    assert!(lab.monitor.read().unwrap().is_lost);
+    lab.nft(&elements([1_000_000]));
+    assert_eq!(lab.commits().len(), 1);
+}
+
+#[test]
+fn elements_of_a_set_are_read_alone() {
+    let mut lab = Lab::new();
+    lab.add(0..1000);
+    let set = lab.set.clone();
+    let elements = lab.client.elements(&set).unwrap();
+    assert_eq!(elements.len(), 1000);
+    assert!(
+        elements
+            .iter()
+            .all(|element| element.set().name == set.name)
+    );
+    lab.nft("delete table ip ours");
+    assert!(lab.client.elements(&set).unwrap_err().is_not_found());
+}
+
+#[test]
+fn elements_of_a_dynamic_set_are_read_alone_and_not_dumped() {
+    let mut lab = Lab::new();
+    let learned = Set::map(
+        lab.set.table.clone(),
+        Name::new("learned").unwrap(),
+        [Datatype::Mark.into()],
+        [Datatype::Mark.into()],
+    )
+    .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
+    .with_size(10);
+    let add = [Edit::Add(Object::Set(learned.clone()))];
+    lab.client.commit(&Transaction::from_edits(&add)).unwrap();
+    lab.nft("add element ip ours learned { 7 timeout 1m : 8 }");
+    let elements = lab.client.elements(&learned).unwrap();
+    assert_eq!(elements[0].timeout(), Some(Duration::from_secs(60)));
+    assert!(elements[0].expires_in() <= elements[0].timeout());
+    let dump = lab.client.dump(&[lab.set.table.clone()]).unwrap();
+    assert_eq!(dump.set(&lab.set.table, "learned").unwrap().1, []);
+    let remove = [Edit::Remove(Object::Element(elements[0].clone()))];
+    let remove = Transaction::from_edits(&remove);
+    lab.client.commit(&remove).unwrap();
+    assert_eq!(lab.client.elements(&learned).unwrap(), []);
+    assert!(lab.client.commit(&remove).unwrap_err().is_not_found());
+}
