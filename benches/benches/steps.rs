@@ -55,7 +55,8 @@ fn fragments(size: Size) -> Vec<Vec<Object>> {
     let ports = resolved(size);
     let ports = ports.iter().filter_map(|each| each.port.as_deref());
     let fragments = ports.map(|port| {
-        let mut objects = Planner::port(&cx, port);
+        let objects = Planner::port(&cx, port).into_objects();
+        let mut objects: Vec<_> = objects.collect();
         objects.retain(|object| !Planner::lingers(object));
         objects
     });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vipline_service_model::{DetectLocal, ExternalIps, Family, Timestamp};
+use vipline_service_model::{DetectLocal, ExternalIps, Family, NodePortAddresses, Timestamp};
 
 use crate::{Error, Intervals, Mode};
 
@@ -23,6 +23,8 @@ pub struct Config {
     pub masquerade_all: bool,
     /// How traffic of pods is told from other traffic.
     pub detect_local: DetectLocal,
+    /// On which of the node's addresses node ports are served.
+    pub node_port_addresses: NodePortAddresses,
     /// Whether the external IPs of Services are served.
     pub external_ips: ExternalIps,
     /// How far apart syncs are.
@@ -40,6 +42,7 @@ impl Default for Config {
             masquerade_mark: Mark::default(),
             masquerade_all: false,
             detect_local: DetectLocal::ClusterCidr(Vec::new()),
+            node_port_addresses: NodePortAddresses::Primary,
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
             started: None,

@@ -1,5 +1,7 @@
 //! What rules depend on besides Services, for one family.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use vipline_service_model::{Family, LocalTraffic, NodeView};
 
@@ -23,6 +25,13 @@ pub struct Context {
     ///
     /// Invariant: a network is of the family, an interface could exist.
     pub local: Option<LocalTraffic>,
+    /// The networks of the node's addresses that node ports are served on;
+    /// `None`: on all of them.
+    ///
+    /// Invariant: of the family, sorted, no two overlap.
+    pub nodeport_networks: Option<Vec<IpNet>>,
+    /// The node's own address, as far as it is known.
+    pub node_address: Option<IpAddr>,
     /// The networks that cluster IPs are taken from.
     ///
     /// Invariant: of the family, sorted, no two overlap.
@@ -40,11 +49,17 @@ impl Context {
         family: Family,
     ) -> Self {
         let local = config.detect_local.detector(family, node);
+        let node_ports = &config.node_port_addresses;
+        let node_ports = node_ports.filter(family, &node.addresses);
         Self {
             family,
             masquerade_mark: config.masquerade_mark,
             masquerade_all: config.masquerade_all,
             local: local.filter(could_exist),
+            nodeport_networks: node_ports
+                .networks()
+                .map(|networks| disjoint(networks.iter().copied(), family)),
+            node_address: node.address(family),
             service_cidrs: disjoint(service_cidrs, family),
         }
     }

@@ -1,12 +1,14 @@
 //! One family of one mode: a ledger of who wants what, over a kernel.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Arc;
 
-use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Reconciler};
+use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
 use vipline_service_model::{Family, PortName, ServicePort};
 
-use crate::{Context, Difference, Error, Outcome, Planner};
+use crate::{Address, Claim, Contested, Context, Difference, Error, Outcome, Planner};
 
 /// What the engine does with a family, whatever the mode.
 pub(crate) trait Drive: Send {
@@ -35,6 +37,9 @@ pub(crate) trait Drive: Send {
 
     /// Returns the plan as text.
     fn desired(&self) -> String;
+
+    /// Takes out which addresses were found to be contested since the last time.
+    fn take_contested(&mut self) -> Vec<Contested>;
 }
 
 /// Whether ports planned before have to be planned again.
@@ -44,12 +49,14 @@ pub(crate) enum Replan {
     Nothing,
 }
 
-/// Who wants objects; of those who contest a key the least has it.
+/// Who wants objects; those who want the same key want the same object.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 enum Owner {
     /// Whatever Services there are.
     Base,
-    /// A service port: that of the older Service is less.
+    /// Whoever has the address.
+    Address(Address),
+    /// A service port.
     Port(Arc<PortName>),
     /// Nobody in particular: the objects stay until the next start.
     Lasting,
@@ -59,13 +66,16 @@ enum Owner {
 pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
 where
     P: Planner + 'static,
-    P::Object: Send,
+    P::Object: Send + Sync,
     K: Kernel<Object = P::Object> + Send + 'static,
     Error: From<K::Error>,
 {
     Box::new(Driver::<P, K> {
         family,
         cx: None,
+        claims: Ledger::new(),
+        contested: BTreeMap::new(),
+        newly_contested: Vec::new(),
         ledger: Ledger::new(),
         lasting: Vec::new(),
         reconciler: Reconciler::new(kernel),
@@ -76,6 +86,11 @@ where
 struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
+    /// Who wants which addresses: the port of the older Service gets it.
+    claims: Ledger<Arc<PortName>, Claim<P::Object>>,
+    /// Who does without an address that somebody else has.
+    contested: BTreeMap<Address, Vec<Contested>>,
+    newly_contested: Vec<Contested>,
     ledger: Ledger<Owner, P::Object>,
     /// What the owner `Lasting` wants.
     lasting: Vec<P::Object>,
@@ -83,6 +98,42 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
+    /// Replaces the addresses that a service port claims, and what follows.
+    fn claim(&mut self, name: &Arc<PortName>, claims: Vec<Claim<P::Object>>) {
+        let mut passed = Pending::new();
+        self.claims
+            .replace(Arc::clone(name), claims, Some(&mut passed));
+        for edit in passed.take() {
+            let address = edit.key();
+            self.note_contested(address);
+            let holder = edit.into_sides().1;
+            let objects = holder.map(|claim| claim.objects.to_vec());
+            self.replace(Owner::Address(address), objects.unwrap_or_default());
+        }
+    }
+
+    /// Notes who does without an address that somebody else has.
+    fn note_contested(&mut self, address: Address) {
+        let mut claimants = self.claims.claimants(&address).cloned();
+        let Some(winner) = claimants.next() else {
+            self.contested.remove(&address);
+            return;
+        };
+        let lost = |loser| Contested {
+            address,
+            winner: Arc::clone(&winner),
+            loser,
+        };
+        let contested: Vec<_> = claimants.map(lost).collect();
+        let known = match contested.is_empty() {
+            true => self.contested.remove(&address),
+            false => self.contested.insert(address, contested.clone()),
+        };
+        let known = known.unwrap_or_default();
+        let news = contested.into_iter().filter(|each| !known.contains(each));
+        self.newly_contested.extend(news);
+    }
+
     /// Replaces what an owner wants.
     ///
     /// What lingers is not the owner's: nobody has to let go of it.
@@ -108,7 +159,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
 impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
-    P::Object: Send,
+    P::Object: Send + Sync,
     K: Kernel<Object = P::Object> + Send,
     Error: From<K::Error>,
 {
@@ -129,11 +180,13 @@ where
 
     fn plan(&mut self, port: &ServicePort) {
         let cx = self.cx.as_ref().expect("a context is entered before ports");
-        let objects = P::port(cx, port);
-        self.replace(Owner::Port(Arc::clone(&port.name)), objects);
+        let wants = P::port(cx, port);
+        self.claim(&port.name, wants.claims);
+        self.replace(Owner::Port(Arc::clone(&port.name)), wants.own);
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
+        self.claim(name, Vec::new());
         self.replace(Owner::Port(Arc::clone(name)), Vec::new());
     }
 
@@ -163,6 +216,10 @@ where
 
     fn desired(&self) -> String {
         P::listing(self.ledger.objects())
+    }
+
+    fn take_contested(&mut self) -> Vec<Contested> {
+        mem::take(&mut self.newly_contested)
     }
 }
 
@@ -197,10 +254,10 @@ mod tests {
     use std::net::IpAddr;
 
     use vipline_reconcile::Memory;
-    use vipline_service_model::{NodeView, Protocol, Route};
+    use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
 
     use super::*;
-    use crate::Config;
+    use crate::{Config, Wants};
 
     /// A planner that wants the numbers up to the port's, odd ones for long.
     enum Numbers {}
@@ -228,8 +285,14 @@ mod tests {
             vec![Number(first)]
         }
 
-        fn port(_: &Context, port: &ServicePort) -> Vec<Number> {
-            (1..=port.port).map(Number).collect()
+        fn port(_: &Context, port: &ServicePort) -> Wants<Number> {
+            let own = (1..=port.port).map(Number).collect();
+            let of_node = |number| {
+                let address = Address::NodePort(port.protocol, number);
+                Claim::new(address, vec![Number(1000 + 2 * port.port)])
+            };
+            let claims = port.node_port.map(of_node).into_iter().collect();
+            Wants { own, claims }
         }
 
         fn lingers(number: &Number) -> bool {
@@ -298,6 +361,39 @@ mod tests {
         assert_eq!(driver.reconcile().unwrap().edits, 0);
         driver.plan(&port("b", 3));
         assert_eq!(driver.reconcile().unwrap().edits, 1);
+    }
+
+    #[test]
+    fn an_address_goes_to_the_older_and_from_it_to_the_next() {
+        let of_age = |service: &str, age, number| {
+            let mut port = port(service, number);
+            let created = Timestamp::parse(&format!("2026-01-0{age}T00:00:00Z"));
+            let name = PortName::clone(&port.name);
+            port.name = Arc::new(PortName { created, ..name });
+            port.node_port = Some(30_080);
+            port
+        };
+        let [young, old] = [of_age("young", 2, 1), of_age("old", 1, 3)];
+        let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+        driver.enter(context(false));
+        driver.plan(&young);
+        assert_eq!(driver.desired(), "[1, 100, 1002]");
+        assert_eq!(driver.take_contested(), []);
+        driver.plan(&old);
+        assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
+        let contested = driver.take_contested();
+        let texts: Vec<_> = contested.iter().map(Contested::to_string).collect();
+        assert_eq!(
+            texts,
+            ["default/young does not get node port 30080/TCP: the older default/old has it"]
+        );
+        driver.plan(&young);
+        assert_eq!(driver.take_contested(), [], "that is known");
+        assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
+        driver.unplan(&old.name);
+        assert_eq!(driver.desired(), "[1, 3, 100, 1002]");
+        driver.plan(&old);
+        assert_eq!(driver.take_contested().len(), 1);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Engine {
     pub fn with_kernels<P, K>(config: Config, mut kernel: impl FnMut(Family) -> K) -> Self
     where
         P: Planner + 'static,
-        P::Object: Send,
+        P::Object: Send + Sync,
         K: Kernel<Object = P::Object> + Send + 'static,
         Error: From<K::Error>,
     {
@@ -112,6 +112,8 @@ impl Engine {
             self.forget();
         }
         let ports = self.plan();
+        let drivers = self.drivers.iter_mut();
+        let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
         let families = self.drivers.iter_mut().map(|driver| Done {
             family: driver.family(),
             outcome: driver.reconcile(),
@@ -120,6 +122,7 @@ impl Engine {
             due,
             ports,
             families: families.collect(),
+            contested,
         };
         if report.is_success() {
             self.schedule.succeeded();

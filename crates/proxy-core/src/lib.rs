@@ -54,11 +54,14 @@ mod report;
 
 mod error;
 
+mod claim;
+
 mod driver;
 
 pub mod backend;
 
 pub use backend::{Mode, Planner};
+pub use claim::{Address, Claim, Contested, Wants};
 pub use config::{Config, Mark};
 pub use context::Context;
 pub use engine::Engine;

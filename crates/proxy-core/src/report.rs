@@ -4,7 +4,7 @@ use std::fmt;
 
 use vipline_service_model::Family;
 
-use crate::{Due, Error};
+use crate::{Contested, Due, Error};
 
 /// What a sync did; displays as one line per family.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Report {
     pub ports: usize,
     /// What was done in each family, in the order of the configuration.
     pub families: Vec<Done>,
+    /// Which addresses are found to be claimed by several Services.
+    pub contested: Vec<Contested>,
 }
 
 /// What a sync did in one family.

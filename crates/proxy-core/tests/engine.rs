@@ -6,7 +6,7 @@ mod fixtures;
 use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
-use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report};
+use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report, Wants};
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
 use vipline_service_model::ServicePort;
@@ -90,7 +90,7 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert_eq!(errors, [Family::V4]);
     assert_eq!(
         report.to_string(),
-        "IPv4: the kernel in memory failed as told\nIPv6: 4 edits, 25 objects, known"
+        "IPv4: the kernel in memory failed as told\nIPv6: 3 edits, 67 objects, known"
     );
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));
@@ -126,11 +126,9 @@ impl Planner for Show {
         Vec::new()
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Vec<Shown> {
-        vec![Shown(format!(
-            "{} {port} {:?}",
-            cx.family, cx.service_cidrs
-        ))]
+    fn port(cx: &Context, port: &ServicePort) -> Wants<Shown> {
+        let text = format!("{} {port} {:?}", cx.family, cx.service_cidrs);
+        vec![Shown(text)].into()
     }
 
     fn script<'a>(edits: Vec<Edit<Shown>>, _: impl Iterator<Item = &'a Shown>) -> String {
@@ -172,8 +170,8 @@ fn nothing_happens_before_the_first_listing_is_complete() {
     let report = engine.poll(secs(100)).unwrap();
     assert_eq!((report.due, report.ports), (Due::Change, 1));
     let lines = [
-        "IPv4: 25 edits, 25 objects, after a dump",
-        "IPv6: 21 edits, 21 objects, after a dump",
+        "IPv4: 67 edits, 67 objects, after a dump",
+        "IPv6: 64 edits, 64 objects, after a dump",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
 }

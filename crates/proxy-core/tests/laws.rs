@@ -42,7 +42,12 @@ fn from_scratch(engine: &Engine, config: &Config) -> String {
         let mut ports: Vec<_> = store.ports().filter(|port| port.family == family).collect();
         ports.sort_by(|one, other| one.name.cmp(&other.name));
         let mut objects = plan::base(&cx);
-        objects.extend(ports.into_iter().flat_map(|port| plan::port(&cx, port)));
+        let mut claimed = HashSet::new();
+        for port in ports {
+            let mut wants = plan::port(&cx, port);
+            wants.claims.retain(|claim| claimed.insert(claim.address));
+            objects.extend(wants.into_objects());
+        }
         let mut seen = HashSet::new();
         objects.retain(|object| seen.insert(format!("{:?}", object.key())));
         text += &plan::listing(&objects);
@@ -52,7 +57,7 @@ fn from_scratch(engine: &Engine, config: &Config) -> String {
 
 /// The planner's functions without their trait.
 mod plan {
-    use proxy_core::{Context, Planner as _};
+    use proxy_core::{Context, Planner as _, Wants};
     use vipline_service_model::ServicePort;
 
     use super::{Object, Planner};
@@ -61,7 +66,7 @@ mod plan {
         Planner::base(cx)
     }
 
-    pub(crate) fn port(cx: &Context, port: &ServicePort) -> Vec<Object> {
+    pub(crate) fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
         Planner::port(cx, port)
     }
 
@@ -254,60 +259,71 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
 }
 
 #[test]
-fn another_number_of_endpoints_changes_one_goto_and_keeps_the_chain() {
+fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
-    let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3"];
-    apply(
-        &mut engine,
-        with_endpoints(web("10.97.0.1"), &endpoints).events(),
-    );
-    engine.apply(Event::Synced);
-    sync(&mut engine, &mut now);
-
-    apply(
-        &mut engine,
-        with_endpoints(web("10.97.0.1"), &endpoints[..2]).events(),
-    );
-    sync(&mut engine, &mut now);
-    let kinds = |edits: &[Edit<Object>]| {
-        let mut kinds: Vec<_> = edits
-            .iter()
-            .map(|edit| match edit {
-                Edit::Add(Object::Chain(chain)) => format!("add {}", chain.name),
-                Edit::Add(object) => panic!("added {object:?}"),
-                Edit::Change { new, .. } => format!("change {}", set_of(new)),
-                Edit::Remove(old) => format!("remove {}", set_of(old)),
-            })
-            .collect();
-        kinds.sort();
-        kinds
+    let mut replace = |endpoints: u8| {
+        let addresses: Vec<_> = (1..=endpoints).map(|n| format!("10.1.0.{n}")).collect();
+        let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+        apply(
+            &mut engine,
+            with_endpoints(web("10.97.0.1"), &addresses).events(),
+        );
+        engine.apply(Event::Synced);
+        sync(&mut engine, &mut now);
+        kinds(&kernels.v4.get().last)
     };
+    replace(3);
     assert_eq!(
-        kinds(&kernels.v4.get().last),
-        ["add lb-2", "change service-ips", "remove backends"]
+        replace(2),
+        ["add slots-2", "remove backends", "remove slots-3"]
+    );
+    replace(9);
+    assert_eq!(
+        replace(10),
+        ["add backends", "add lb-10", "change service-ips"]
+    );
+    assert_eq!(
+        replace(9),
+        ["change service-ips", "remove backends"],
+        "the chain stays"
     );
 
     // The next start removes the chain, and nothing else.
     let mut engine = kernels.engine(config());
+    let addresses: Vec<_> = (1..=9).map(|n| format!("10.1.0.{n}")).collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     apply(
         &mut engine,
-        with_endpoints(web("10.97.0.1"), &endpoints[..2]).events(),
+        with_endpoints(web("10.97.0.1"), &addresses).events(),
     );
     engine.apply(Event::Synced);
     sync(&mut engine, &mut now);
-    let told = kernels.v4.get();
-    let [Edit::Remove(Object::Chain(chain))] = &told.last[..] else {
-        panic!("{:?}", told.last);
-    };
-    assert_eq!(chain.name.as_str(), "lb-3");
+    assert_eq!(kinds(&kernels.v4.get().last), ["remove lb-10"]);
 }
 
-fn set_of(object: &Object) -> &str {
+/// Returns what edits do, sorted.
+fn kinds(edits: &[Edit<Object>]) -> Vec<String> {
+    let mut kinds: Vec<_> = edits
+        .iter()
+        .map(|edit| match edit {
+            Edit::Add(object) => format!("add {}", name_of(object)),
+            Edit::Change { new, .. } => format!("change {}", name_of(new)),
+            Edit::Remove(old) => format!("remove {}", name_of(old)),
+        })
+        .collect();
+    kinds.sort();
+    kinds
+}
+
+/// Returns the name of an object, of an element that of its set.
+fn name_of(object: &Object) -> &str {
     match object {
         Object::Element(element) => element.set().name.as_str(),
-        other => panic!("no element: {other:?}"),
+        Object::Chain(chain) => chain.name.as_str(),
+        Object::Set(set) => set.name.as_str(),
+        other => other.table().name.as_str(),
     }
 }
 
@@ -364,11 +380,12 @@ fn of_services_that_claim_one_address_the_older_one_has_it() {
         plans.push(engine.desired());
     }
     assert_eq!(plans[0], plans[1]);
-    assert!(
-        plans[0].contains("10.96.0.10 . tcp . 80 : goto lb-2"),
-        "{}",
-        plans[0]
-    );
+    let elements = |set: &str| {
+        let listed = plans[0].split(&format!("set {set} {{")).nth(1);
+        let listed = listed.and_then(|rest| rest.split("\n\t}").next());
+        listed.is_some_and(|listed| listed.contains("10.96.0.10 . tcp . 80"))
+    };
+    assert!(elements("slots-2") && !elements("slots-3"), "{}", plans[0]);
     assert!(plans[0].contains("10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080"));
     assert!(!plans[0].contains("10.2.0.1"));
 }

@@ -96,14 +96,12 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         self.find_owner(self.owners.hash(owner), owner).is_some()
     }
 
-    /// Returns the owner that holds a key.
-    pub fn holder<'a>(&'a self, key: &T::Key<'a>) -> Option<&'a O> {
-        let place = self.find(self.keys.hash(key), key)?;
-        let owner = match &self.slots[place].claims {
-            Claims::One(owner, _) => *owner,
-            Claims::Many(claims) => claims.first()?.0,
-        };
-        Some(&self.fragments[owner].owner)
+    /// Returns all who want a key, the one that holds it first.
+    pub fn claimants<'a>(&'a self, key: &T::Key<'a>) -> impl Iterator<Item = &'a O> {
+        let place = self.find(self.keys.hash(key), key);
+        let claims = place.map(|place| self.slots[place].claims.all());
+        let owners = claims.into_iter().flatten();
+        owners.map(|owner| &self.fragments[owner].owner)
     }
 
     /// Replaces all that an owner wants.
@@ -215,6 +213,15 @@ impl<T> Claims<T> {
             Self::One(_, object) => object,
             Self::Many(claims) => &claims.first().expect("many are at least two").1,
         }
+    }
+
+    /// Returns the places of those who claim, the holder's first.
+    fn all(&self) -> impl Iterator<Item = usize> {
+        let (one, many) = match self {
+            Self::One(owner, _) => (Some(*owner), &[][..]),
+            Self::Many(claims) => (None, &claims[..]),
+        };
+        one.into_iter().chain(many.iter().map(|(owner, _)| *owner))
     }
 
     /// Enters an owner's claim in place of the one it had.

@@ -262,7 +262,8 @@ fn a_contested_key_goes_to_the_least_owner_and_back() {
             new: Entry { value: 1, .. }
         }],
     ));
-    assert_eq!(ledger.holder(&Key(1)), Some(&"older"));
+    let claimants: Vec<_> = ledger.claimants(&Key(1)).collect();
+    assert_eq!(claimants, [&"older", &"younger"]);
     assert_eq!(
         replace(&mut ledger, "younger", entry(3)),
         vec![],

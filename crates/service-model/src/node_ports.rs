@@ -68,6 +68,12 @@ impl NodePortFilter {
         self.within.is_none()
     }
 
+    /// Returns the networks of the addresses that node ports are served on;
+    /// `None`: on all addresses.
+    pub fn networks(&self) -> Option<&[IpNet]> {
+        self.within.as_deref()
+    }
+
     /// Tells whether node ports are served on an address.
     pub fn matches(&self, addr: IpAddr) -> bool {
         let Some(within) = &self.within else {

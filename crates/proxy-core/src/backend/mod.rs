@@ -12,7 +12,7 @@ use vipline_service_model::{Family, ServicePort};
 use crate::driver::Drive;
 #[cfg(feature = "nftables")]
 use crate::driver::{Absent, driver};
-use crate::{Context, Error};
+use crate::{Context, Error, Wants};
 
 #[cfg(feature = "nftables")]
 pub mod nftables;
@@ -28,7 +28,7 @@ pub trait Planner {
     fn base(cx: &Context) -> Vec<Self::Object>;
 
     /// Returns the objects that one service port wants.
-    fn port(cx: &Context, port: &ServicePort) -> Vec<Self::Object>;
+    fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object>;
 
     /// Tells whether an object, once made, stays until the next start.
     ///

@@ -93,7 +93,7 @@ pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     };
     let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
         (Edit::Remove(_), _) => false,
-        (_, Object::Chain(chain)) => names::is_lb(&chain.name),
+        (_, Object::Chain(chain)) => names::is_on_demand(&chain.name),
         _ => false,
     };
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(is_backends);
@@ -172,7 +172,9 @@ fn stage(edit: &Edit<Object>) -> Stage {
     let element = match object {
         Object::Element(element) => element,
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => return Stage::Table,
-        Object::Chain(chain) if gone && names::is_lb(&chain.name) => return Stage::FormerChains,
+        Object::Chain(chain) if gone && names::is_on_demand(&chain.name) => {
+            return Stage::FormerChains;
+        }
         _ if gone => return Stage::FormerEndpoints,
         _ => return Stage::Frame,
     };
@@ -219,7 +221,7 @@ mod tests {
                 is_local: n == 1,
             };
             port.cluster = (0..count).map(endpoint).collect::<Arc<[_]>>();
-            objects.extend(Planner::port(&cx, &port));
+            objects.extend(Planner::port(&cx, &port).into_objects());
         }
         let mut seen = BTreeSet::new();
         objects.retain(|object| seen.insert(format!("{:?}", object.key())));
@@ -236,7 +238,12 @@ mod tests {
     /// Fails where packets would be led astray.
     fn assert_sound(memory: &Memory<Object>) {
         let backends = lines(memory, names::BACKENDS);
-        let services = lines(memory, names::SERVICE_IPS);
+        let few = (1..=8).flat_map(|slots| {
+            let vips = lines(memory, names::slots(slots).as_str()).into_iter();
+            vips.map(move |vip| format!("{vip} : goto lb-{slots}"))
+        });
+        let many = lines(memory, names::SERVICE_IPS);
+        let services: BTreeSet<_> = few.chain(many).collect();
         let rejected = lines(memory, names::NO_ENDPOINTS);
         for service in &services {
             let (vip, slots) = service.split_once(" : goto lb-").unwrap();
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn chains_go_in_a_transaction_of_their_own() {
-        let edits = diff(plan(&[2, 3]), &plan(&[2]));
+        let edits = diff(plan(&[9, 10]), &plan(&[9]));
         let batches: Vec<_> = batches(&edits, BATCH).collect();
         let sizes: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
         assert_eq!(sizes, [edits.len() - 1, 1]);
@@ -308,15 +315,15 @@ mod tests {
 
     #[test]
     fn what_somebody_else_programmed_goes_in_one_transaction() {
-        let mut before = plan(&[2]);
+        let mut before = plan(&[9]);
         let stray = Chain::new(before[0].table().clone(), names::name("stray"));
         before.push(stray.into());
-        let edits = diff(before, &plan(&[3, 4]));
+        let edits = diff(before, &plan(&[10, 11]));
         let sizes: Vec<_> = batches(&edits, 2).map(|batch| batch.len()).collect();
         assert_eq!(
             sizes,
             [edits.len() - 1, 1],
-            "chain lb-2 goes after the rest"
+            "chain lb-9 goes after the rest"
         );
     }
 }

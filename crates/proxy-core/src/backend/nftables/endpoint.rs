@@ -3,17 +3,16 @@
 use vipline_nftables::{Object, Value};
 use vipline_service_model::{Endpoint, ServicePort};
 
-use super::base::Table;
-use super::port::{Vip, element, protocol};
+use super::port::{Front, element, protocol};
+use super::table::{Table, Way};
 
 /// ```nft
 /// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
 /// The endpoint has this slot among those of the address.
-pub(super) fn backend(table: &Table, vip: Vip, slot: u32, endpoint: &Endpoint) -> Object {
-    let [addr, protocol, port] = vip.key();
-    let element = table.backends.element(&[addr, protocol, port, slot.into()]);
+pub(super) fn backend(way: &Way, front: &Front<'_>, slot: u32, endpoint: &Endpoint) -> Object {
+    let element = way.backends.element(&front.key_and([slot.into()]));
     let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
     let element = element.and_then(|it| it.with_data(&target));
     element
@@ -41,13 +40,13 @@ pub(super) fn hairpin(table: &Table, port: &ServicePort) -> Vec<Object> {
 mod tests {
     use vipline_service_model::{DetectLocal, Family, Route};
 
-    use super::super::tests::{assert_documented, commands, cx, service_port};
-    use super::super::{names, port};
+    use super::super::names;
+    use super::super::tests::{assert_documented, commands, cx, planned, service_port};
 
     #[test]
     fn elements_read_as_their_functions_say() {
         let cx = cx(Family::V4, DetectLocal::NodeCidr);
-        let planned = port::objects(&cx, &service_port(Route::Local));
+        let planned = planned(&cx, &service_port(Route::Local));
         let first = |set| commands(&planned, set).into_iter().take(1).collect();
         assert_documented(
             include_str!("endpoint.rs"),
@@ -69,7 +68,7 @@ mod tests {
                 ..it
             })
             .collect();
-        let planned = port::objects(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         assert_eq!(commands(&planned, names::HAIRPIN_CONNECTIONS).len(), 0);
         assert_eq!(commands(&planned, names::BACKENDS).len(), 2);
     }

@@ -14,8 +14,8 @@ use vipline_nftables::{Client, Error, Object, TableId};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
-use super::base::Table;
 use super::batches::{is_set_exchanged, transactions, with_users};
+use super::table::Table;
 
 /// Our table of one family in the kernel's nf_tables.
 #[derive(Debug)]

@@ -59,6 +59,8 @@
 
 mod names;
 
+mod table;
+
 mod base;
 
 mod port;
@@ -76,7 +78,7 @@ use vipline_nftables::{Object, Ruleset, Transaction};
 use vipline_reconcile::Edit;
 use vipline_service_model::ServicePort;
 
-use crate::{Context, backend};
+use crate::{Context, Wants, backend};
 
 pub use batches::transactions;
 pub use kernel::Kernel;
@@ -93,12 +95,12 @@ impl backend::Planner for Planner {
         base::objects(cx)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Vec<Object> {
-        port::objects(cx, port)
+    fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
+        port::wants(cx, port)
     }
 
     fn lingers(object: &Object) -> bool {
-        matches!(object, Object::Chain(chain) if names::is_lb(&chain.name))
+        matches!(object, Object::Chain(chain) if names::is_on_demand(&chain.name))
     }
 
     fn script<'a>(

@@ -51,6 +51,11 @@ pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
     elements.map(command).collect()
 }
 
+/// Returns all that a service port wants.
+pub(super) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
+    super::port::wants(cx, port).into_objects().collect()
+}
+
 /// Returns the context of a family with its own ServiceCIDR.
 pub(super) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     let networks = ["10.96.0.0/16", "fd00:96::/112"].map(|text| text.parse().unwrap());

@@ -1,0 +1,61 @@
+//! Rules that remember which endpoint a client was sent to.
+
+use vipline_nftables::expr::CtKey;
+use vipline_nftables::selector::{Selector, concat, ct_original, ct_original_daddr, l4proto};
+use vipline_nftables::statement::Statement;
+use vipline_nftables::{Chain, Rule, Value};
+use vipline_service_model::Protocol;
+
+use crate::backend::nftables::names;
+use crate::backend::nftables::port::protocol;
+use crate::backend::nftables::table::Table;
+
+/// Returns the chain that sends new connections to where they are remembered.
+pub(super) fn chains(table: &Table) -> Vec<Chain> {
+    vec![table.chain(names::AFFINITY_LEARNING, learners(table))]
+}
+
+/// ```nft
+/// meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst vmap @affinity-ips
+/// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @affinity-nodeport-ports
+/// ```
+///
+/// The client asked for an address that keeps it with its endpoint.
+fn learners(table: &Table) -> [Rule; 2] {
+    let (ips, nodeports) = (&table.ips.affinity, &table.nodeports.affinity);
+    let vip = [ct_original_daddr(table.family())];
+    [
+        table.rule([has_ports(), asked_for(vip.into()).vmap(&ips.learners)]),
+        table.rule([has_ports(), asked_for(Vec::new()).vmap(&nodeports.learners)]),
+    ]
+}
+
+/// Returns what the client asked for, after other things:
+/// `… . meta l4proto . ct original proto-dst`.
+pub(crate) fn asked_for(first: Vec<Selector>) -> Selector {
+    let port = [l4proto(), ct_original(CtKey::ProtoDst)];
+    concat(first.into_iter().chain(port))
+}
+
+/// Returns the test without which nft does not know what `proto-dst` is.
+pub(crate) fn has_ports() -> Statement {
+    let protocols = Protocol::ALL.map(|it| [Value::from(protocol(it))]);
+    l4proto()
+        .is_one_of(protocols)
+        .expect("the numbers are of protocols")
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::Family;
+
+    use super::*;
+    use crate::backend::nftables::tests::assert_documented;
+
+    #[test]
+    fn rules_read_as_their_functions_say() {
+        let rules = learners(Table::of(Family::V4));
+        let text = rules.iter().map(Rule::to_string).collect();
+        assert_documented(include_str!("affinity.rs"), &[("learners", text)]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Rules by which connections get the address of the node.
+
+use vipline_nftables::expr::{CtStatus, NatFlags};
+use vipline_nftables::selector::{ct_status, daddr, iifname, mark, saddr};
+use vipline_nftables::statement::{Statement, masquerade};
+use vipline_nftables::{Chain, Rule};
+use vipline_service_model::LocalTraffic;
+
+use super::dispatch::mark_to_masquerade;
+use crate::Context;
+use crate::backend::nftables::names::{self, comment};
+use crate::backend::nftables::table::Table;
+
+/// Returns the chain that changes sources.
+pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
+    let rules = [masquerade_marked(cx, table), hairpin(table)];
+    vec![table.chain(names::MASQUERADING, rules)]
+}
+
+/// ```nft
+/// ip daddr @cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
+/// ip daddr @cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ```
+///
+/// Who is no pod, or with masquerade-all anybody, gets the answer by way of
+/// this node: the endpoint may not know another way back.
+pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule> {
+    let to_cluster_ip = daddr(table.family()).in_set(&table.cluster_ips);
+    let mark = mark_to_masquerade(cx);
+    if cx.masquerade_all {
+        let rule = table.rule([to_cluster_ip, mark]);
+        return Some(rule.with_comment(comment("masquerade all clusterIP traffic")));
+    }
+    let from_elsewhere = not_local(cx.local.as_ref()?, table)?;
+    let rule = table.rule([to_cluster_ip, from_elsewhere, mark]);
+    Some(rule.with_comment(comment("masquerade clusterIP traffic from outside cluster")))
+}
+
+/// Returns the test for traffic that does not come from a local pod.
+///
+/// `None`: there is no other traffic.
+fn not_local(local: &LocalTraffic, table: &Table) -> Option<Statement> {
+    Some(match local {
+        LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
+        LocalTraffic::Cidr(network) => saddr(table.family()).is_not(*network),
+        LocalTraffic::Interface(name) => iifname().is_not(&**name),
+        LocalTraffic::InterfacePrefix(prefix) => iifname().is_not(&*format!("{prefix}*")),
+    })
+}
+
+/// ```nft
+/// meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random
+/// ```
+///
+/// The mark is ours within the node only: it is taken off again.
+fn masquerade_marked(cx: &Context, table: &Table) -> Rule {
+    let bit = cx.masquerade_mark.value();
+    table.rule([
+        mark().and(bit).is_not(0_u32),
+        mark().set(&mark().xor(bit)),
+        masquerade(NatFlags::FULLY_RANDOM),
+    ])
+}
+
+/// ```nft
+/// ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
+/// ```
+///
+/// An endpoint that reached itself by a Service would drop its own answers.
+fn hairpin(table: &Table) -> Rule {
+    table.rule([
+        ct_status().is(CtStatus::DNAT),
+        table
+            .ips
+            .client_and_key()
+            .in_set(&table.hairpin_connections),
+        masquerade(NatFlags::FULLY_RANDOM),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::*;
+    use crate::backend::nftables::tests::{assert_documented, cx};
+
+    #[test]
+    fn rules_read_as_their_functions_say() {
+        let network = "10.0.0.0/8".parse().unwrap();
+        let [all, source, interface, prefix] = [
+            DetectLocal::NodeCidr,
+            DetectLocal::ClusterCidr(vec![network]),
+            DetectLocal::Interface("cni0".into()),
+            DetectLocal::InterfacePrefix("veth".into()),
+        ]
+        .map(|detect_local| cx(Family::V4, detect_local));
+        let table = Table::of(Family::V4);
+        assert_eq!(masquerade_cluster_ips(&all, table), None);
+        let all = Context {
+            masquerade_all: true,
+            ..all
+        };
+        let marks = [&all, &source, &interface, &prefix]
+            .map(|cx| masquerade_cluster_ips(cx, table).unwrap().to_string());
+        let one = |rule: Rule| vec![rule.to_string()];
+        assert_documented(
+            include_str!("masquerading.rs"),
+            &[
+                ("masquerade_cluster_ips", marks.to_vec()),
+                ("masquerade_marked", one(masquerade_marked(&all, table))),
+                ("hairpin", one(hairpin(table))),
+            ],
+        );
+    }
+
+    #[test]
+    fn where_everybody_is_local_nobody_is_masqueraded() {
+        let everybody = DetectLocal::ClusterCidr(vec!["0.0.0.0/0".parse().unwrap()]);
+        let cx = cx(Family::V4, everybody);
+        assert_eq!(masquerade_cluster_ips(&cx, Table::of(Family::V4)), None);
+    }
+}

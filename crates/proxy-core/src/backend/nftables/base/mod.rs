@@ -1,0 +1,235 @@
+//! What is there whatever Services there are: table, sets, chains and rules.
+
+pub(super) mod affinity;
+
+mod checks;
+
+mod dispatch;
+
+mod masquerading;
+
+use ipnet::IpNet;
+use vipline_nftables::expr::{CtState, CtStatus, Direction};
+use vipline_nftables::selector::{ct_direction, ct_state, ct_status};
+use vipline_nftables::statement::{Statement, jump};
+use vipline_nftables::{BaseChain, Chain, ChainKind, Hook, Object, Rule, Set, Value};
+
+use super::names::{self, name};
+use super::port;
+use super::table::{FEW_SLOTS, Table};
+use crate::Context;
+
+/// Returns the objects that are there whatever Services there are.
+pub(super) fn objects(cx: &Context) -> Vec<Object> {
+    let table = Table::of(cx.family);
+    let mut objects: Vec<_> = table.objects().collect();
+    objects.extend(base_chains(cx, table).map(Object::from));
+    let lbs = (1..=FEW_SLOTS).map(|slots| table.ips.lb(slots));
+    objects.extend(lbs.map(Object::from));
+    let parts = [
+        dispatch::chains(cx, table),
+        masquerading::chains(cx, table),
+        checks::chains(table),
+        affinity::chains(table),
+    ];
+    objects.extend(parts.into_iter().flatten().map(Object::from));
+    objects.extend(service_cidrs(cx, table));
+    objects.extend(nodeport_ips(cx, table));
+    objects
+}
+
+/// ```nft
+/// add element ip kube-proxy service-cidrs { 10.96.0.0/16 }
+/// ```
+///
+/// Cluster IPs are taken from this network.
+fn service_cidrs(cx: &Context, table: &Table) -> Vec<Object> {
+    networks(&table.service_cidrs, &cx.service_cidrs)
+}
+
+/// ```nft
+/// add element ip kube-proxy nodeport-ips { 192.168.0.0/24 }
+/// ```
+///
+/// Node ports are served on the node's addresses in this network.
+fn nodeport_ips(cx: &Context, table: &Table) -> Vec<Object> {
+    networks(
+        &table.nodeport_ips,
+        cx.nodeport_networks.as_deref().unwrap_or_default(),
+    )
+}
+
+fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
+    let element = |&network| port::element(set, &[Value::from(network)]);
+    networks.iter().map(element).collect()
+}
+
+/// Returns the chains that packets enter: those of upstream, and one more.
+fn base_chains(cx: &Context, table: &Table) -> [Chain; 9] {
+    use ChainKind::{Filter, Nat};
+    use Hook::{Forward, Input, Output, Postrouting, Prerouting};
+    let before_dnat = -110;
+    let [dnat, filter, snat] = [-100, 0, 100];
+    let chain = |text, kind, hook, priority| {
+        table
+            .chain(text, [])
+            .with_base(BaseChain::new(kind, hook, priority))
+    };
+    [
+        chain(
+            names::FILTER_PREROUTING_PRE_DNAT,
+            Filter,
+            Prerouting,
+            before_dnat,
+        )
+        .with_rules([to_firewall_check(table)]),
+        chain(names::FILTER_OUTPUT_PRE_DNAT, Filter, Output, before_dnat)
+            .with_rules([to_firewall_check(table)]),
+        chain(names::NAT_PREROUTING, Nat, Prerouting, dnat).with_rules([to_services(table)]),
+        chain(names::NAT_OUTPUT, Nat, Output, dnat).with_rules([to_services(table)]),
+        chain(names::FILTER_INPUT, Filter, Input, filter).with_rules([
+            to_nodeport_endpoints_check(cx, table),
+            to_service_endpoints_check(table),
+            to_affinity_learning(table),
+        ]),
+        chain(names::FILTER_FORWARD, Filter, Forward, filter).with_rules([
+            to_service_endpoints_check(table),
+            to_cluster_ips_check(table),
+        ]),
+        chain(names::FILTER_OUTPUT, Filter, Output, filter).with_rules([
+            to_service_endpoints_check(table),
+            to_cluster_ips_check(table),
+        ]),
+        chain(names::FILTER_POSTROUTING, Filter, Postrouting, filter)
+            .with_rules([to_affinity_learning(table)]),
+        chain(names::NAT_POSTROUTING, Nat, Postrouting, snat).with_rules([to_masquerading(table)]),
+    ]
+}
+
+impl Table {
+    fn rule(&self, statements: impl IntoIterator<Item = Statement>) -> Rule {
+        Rule::new(self.family(), statements)
+    }
+
+    fn chain(&self, text: &'static str, rules: impl IntoIterator<Item = Rule>) -> Chain {
+        Chain::new(self.id.clone(), name(text)).with_rules(rules)
+    }
+}
+
+/// ```nft
+/// ct state new jump firewall-check
+/// ```
+///
+/// Who may use an address is asked while the packet still carries it.
+fn to_firewall_check(table: &Table) -> Rule {
+    of_new_connections(table, names::FIREWALL_CHECK)
+}
+
+/// ```nft
+/// jump services
+/// ```
+///
+/// A connection is sent to an endpoint before it is routed.
+fn to_services(table: &Table) -> Rule {
+    table.rule([jump(&name(names::SERVICES))])
+}
+
+/// ```nft
+/// jump masquerading
+/// ```
+///
+/// Sources are changed last, when it is known where the packet leaves.
+fn to_masquerading(table: &Table) -> Rule {
+    table.rule([jump(&name(names::MASQUERADING))])
+}
+
+/// ```nft
+/// ct state new fib daddr type local ip daddr != 127.0.0.0/8 jump nodeport-endpoints-check
+/// ```
+///
+/// Node ports are refused where they would be served.
+fn to_nodeport_endpoints_check(cx: &Context, table: &Table) -> Rule {
+    let is_new = [ct_state().is(CtState::NEW)].into_iter();
+    let to_check = [jump(&name(names::NODEPORT_ENDPOINTS_CHECK))];
+    table.rule(is_new.chain(dispatch::to_node(cx, table)).chain(to_check))
+}
+
+/// ```nft
+/// ct state new jump service-endpoints-check
+/// ```
+///
+/// Only new connections are refused: those that have an endpoint keep it.
+fn to_service_endpoints_check(table: &Table) -> Rule {
+    of_new_connections(table, names::SERVICE_ENDPOINTS_CHECK)
+}
+
+/// ```nft
+/// ct state new jump cluster-ips-check
+/// ```
+///
+/// Comes after the check of endpoints, which knows more of the same address.
+fn to_cluster_ips_check(table: &Table) -> Rule {
+    of_new_connections(table, names::CLUSTER_IPS_CHECK)
+}
+
+/// ```nft
+/// ct state new ct direction original ct status dnat jump affinity-learning
+/// ```
+///
+/// Where a client was sent to is seen once the destination is changed: on the
+/// way out, or on the way in if the endpoint is the node itself.
+fn to_affinity_learning(table: &Table) -> Rule {
+    table.rule([
+        ct_state().is(CtState::NEW),
+        ct_direction().is(Direction::Original),
+        ct_status().is(CtStatus::DNAT),
+        jump(&name(names::AFFINITY_LEARNING)),
+    ])
+}
+
+fn of_new_connections(table: &Table, chain: &'static str) -> Rule {
+    table.rule([ct_state().is(CtState::NEW), jump(&name(chain))])
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::super::tests::{assert_documented, command, cx};
+    use super::*;
+
+    #[test]
+    fn rules_read_as_their_functions_say() {
+        let cx = Context {
+            nodeport_networks: Some(vec!["192.168.0.0/24".parse().unwrap()]),
+            ..cx(Family::V4, DetectLocal::NodeCidr)
+        };
+        let anywhere = Context {
+            nodeport_networks: None,
+            ..cx.clone()
+        };
+        let table = Table::of(Family::V4);
+        let elements = |objects: Vec<Object>| objects.iter().map(command).collect();
+        let one = |rule: Rule| vec![rule.to_string()];
+        assert_documented(
+            include_str!("mod.rs"),
+            &[
+                ("service_cidrs", elements(service_cidrs(&cx, table))),
+                ("nodeport_ips", elements(nodeport_ips(&cx, table))),
+                ("to_firewall_check", one(to_firewall_check(table))),
+                ("to_services", one(to_services(table))),
+                ("to_masquerading", one(to_masquerading(table))),
+                (
+                    "to_nodeport_endpoints_check",
+                    one(to_nodeport_endpoints_check(&anywhere, table)),
+                ),
+                (
+                    "to_service_endpoints_check",
+                    one(to_service_endpoints_check(table)),
+                ),
+                ("to_cluster_ips_check", one(to_cluster_ips_check(table))),
+                ("to_affinity_learning", one(to_affinity_learning(table))),
+            ],
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! What one service port wants.
+
+mod affinity;
+
+mod external;
+
+use std::net::IpAddr;
+
+use vipline_nftables::selector::numgen_random;
+use vipline_nftables::statement::dnat;
+use vipline_nftables::{Chain, Object, Rule, Set, Value, Verdict};
+use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
+
+use super::table::{Table, Way};
+use super::{endpoint, names};
+use crate::{Address, Claim, Context, Wants};
+
+/// Returns the objects that a service port wants.
+pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
+    let table = Table::of(cx.family);
+    let mut claims = vec![cluster_ip(table, port)];
+    external::claims(cx, table, port, &mut claims);
+    Wants {
+        own: endpoint::hairpin(table, port),
+        claims,
+    }
+}
+
+/// Where clients connect to: an address of a service port, or a port of the node.
+#[derive(Clone, Debug)]
+pub(super) struct Front<'a> {
+    /// The fields of its key: `10.96.0.10 . tcp . 80`, `tcp . 30080`.
+    pub(super) key: Vec<Value>,
+    pub(super) port: &'a ServicePort,
+}
+
+impl<'a> Front<'a> {
+    fn ip(addr: IpAddr, port: &'a ServicePort) -> Self {
+        let protocol = protocol(port.protocol);
+        let key = vec![addr.into(), protocol.into(), port.port.into()];
+        Self { key, port }
+    }
+
+    fn nodeport(number: u16, port: &'a ServicePort) -> Self {
+        let key = vec![protocol(port.protocol).into(), number.into()];
+        Self { key, port }
+    }
+
+    /// Returns the key, and other fields after it.
+    pub(super) fn key_and<const N: usize>(&self, fields: [Value; N]) -> Vec<Value> {
+        self.key.iter().cloned().chain(fields).collect()
+    }
+}
+
+/// ```nft
+/// add element ip kube-proxy cluster-ips { 10.96.0.10 }
+/// ```
+///
+/// The cluster IP is one of those in use, and its traffic takes the route of
+/// the policy for internal traffic.
+fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
+    let front = Front::ip(port.cluster_ip, port);
+    let mut objects = Vec::with_capacity(3 + port.cluster.len());
+    match port.internal {
+        Route::Cluster => balance(&table.ips, &front, &port.cluster, &mut objects),
+        Route::Local => balance(&table.ips, &front, &port.local, &mut objects),
+        Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
+        Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
+    }
+    objects.push(element(&table.cluster_ips, &[port.cluster_ip.into()]));
+    let address = Address::Ip(port.cluster_ip, port.protocol, port.port);
+    Claim::new(address, objects)
+}
+
+/// ```nft
+/// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
+/// add element ip kube-proxy service-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// ```
+///
+/// Sends the address to the chain for as many slots as there are endpoints.
+/// Slots follow the order of the endpoints: a function of who they are now.
+fn balance(way: &Way, front: &Front<'_>, endpoints: &[Endpoint], out: &mut Vec<Object>) {
+    let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
+    for (slot, endpoint) in (0..slots).zip(endpoints) {
+        out.push(endpoint::backend(way, front, slot, endpoint));
+    }
+    let few = way.few_slots(slots);
+    if few.is_none() {
+        out.push(way.lb(slots).into());
+    }
+    match (front.port.affinity, few) {
+        (Some(seconds), _) => affinity::affinity(way, front, endpoints, seconds, out),
+        (None, Some(set)) => out.push(element(set, &front.key)),
+        (None, None) => out.push(dispatch(way, front, slots, false)),
+    }
+}
+
+/// Returns the element that sends an address to the chain for so many slots.
+fn dispatch(way: &Way, front: &Front<'_>, slots: u32, sticky: bool) -> Object {
+    let goto = Verdict::Goto(names::lb(way.word, slots, sticky));
+    let element = way.dispatch.element(&front.key);
+    let element = element.and_then(|it| it.with_verdict(goto));
+    element
+        .expect("the verdict of an address fits the map")
+        .into()
+}
+
+/// ```nft
+/// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends
+/// ```
+///
+/// One chain serves all addresses with so many endpoints: it draws a slot and
+/// finds the endpoint there.
+pub(super) fn lb(way: &Way, slots: u32) -> Chain {
+    let slot = way.key_and(numgen_random(slots));
+    let rule = Rule::new(way.id.family, [dnat(slot.map(&way.backends))]);
+    Chain::new(way.id.clone(), names::lb(way.word, slots, false)).with_rules([rule])
+}
+
+/// ```nft
+/// add element ip kube-proxy no-endpoints { 10.96.0.10 . tcp . 80 }
+/// ```
+///
+/// Connections are rejected: there are no endpoints at all.
+fn no_endpoints(set: &Set, front: &Front<'_>) -> Object {
+    element(set, &front.key)
+}
+
+/// ```nft
+/// add element ip kube-proxy no-local-endpoints { 10.96.0.10 . tcp . 80 }
+/// ```
+///
+/// Connections are dropped: there are endpoints, but the policy allows none.
+fn no_local_endpoints(set: &Set, front: &Front<'_>) -> Object {
+    element(set, &front.key)
+}
+
+/// Returns an element of a set whose key the values are of.
+pub(super) fn element(set: &Set, key: &[Value]) -> Object {
+    let element = set.element(key);
+    element
+        .expect("the values are of the fields of the set")
+        .into()
+}
+
+/// Returns the number of a protocol: `IPPROTO_*` of `linux/in.h`.
+pub(super) fn protocol(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        Protocol::Sctp => 132,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::{DetectLocal, Family};
+
+    use super::super::tests::{assert_documented, commands, cx, planned, service_port};
+    use super::*;
+
+    fn of_route(route: Route) -> Vec<Object> {
+        planned(&cx(Family::V4, DetectLocal::NodeCidr), &service_port(route))
+    }
+
+    #[test]
+    fn elements_and_rules_read_as_their_functions_say() {
+        let mut port = service_port(Route::Cluster);
+        port.node_port = Some(30080);
+        port.external = Route::Cluster;
+        let served = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        let dispatched = [names::slots(2).as_str(), names::SERVICE_NODEPORTS]
+            .map(|set| commands(&served, set))
+            .concat();
+        let lb = lb(&Table::of(Family::V4).ips, 2);
+        assert_documented(
+            include_str!("mod.rs"),
+            &[
+                ("cluster_ip", commands(&served, names::CLUSTER_IPS)),
+                ("balance", dispatched),
+                ("lb", lb.rules.iter().map(Rule::to_string).collect()),
+                (
+                    "no_endpoints",
+                    commands(&of_route(Route::Reject), names::NO_ENDPOINTS),
+                ),
+                (
+                    "no_local_endpoints",
+                    commands(&of_route(Route::Drop), names::NO_LOCAL_ENDPOINTS),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn each_route_leads_to_one_place() {
+        for route in [Route::Cluster, Route::Local, Route::Drop, Route::Reject] {
+            let planned = of_route(route);
+            let places = ["slots-2", names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];
+            let counts = places.map(|set| commands(&planned, set).len());
+            let expected = match route {
+                Route::Cluster | Route::Local => [1, 0, 0],
+                Route::Reject => [0, 1, 0],
+                Route::Drop => [0, 0, 1],
+            };
+            assert_eq!(counts, expected, "{route:?}");
+            assert_eq!(commands(&planned, names::BACKENDS).len(), 2 * counts[0]);
+            assert_eq!(commands(&planned, names::CLUSTER_IPS).len(), 1);
+        }
+    }
+
+    #[test]
+    fn an_address_with_many_endpoints_is_in_the_map() {
+        let mut port = service_port(Route::Cluster);
+        let many = (1..=9).map(|n| Endpoint {
+            addr: [10, 1, 0, n].into(),
+            port: 8080,
+            is_local: false,
+        });
+        port.cluster = many.collect();
+        let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        assert_eq!(
+            commands(&planned, names::SERVICE_IPS),
+            ["add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto lb-9 }"]
+        );
+        let chains = planned.iter().filter_map(|object| match object {
+            Object::Chain(chain) => Some(chain.name.as_str()),
+            _ => None,
+        });
+        assert_eq!(chains.collect::<Vec<_>>(), ["lb-9"]);
+    }
+}
