@@ -186,6 +186,12 @@ impl Element {
             && self.is_catch_all() == other.is_catch_all()
     }
 
+    /// Returns what few elements have.
+    #[cfg(feature = "nftnl")]
+    pub(crate) fn extras(&self) -> Option<&Extras> {
+        self.0.extras.as_deref()
+    }
+
     /// Tells whether it stands for all keys that no other element has.
     pub fn is_catch_all(&self) -> bool {
         self.0
@@ -216,8 +222,8 @@ const NFTA_SET_ELEM_OBJREF: u16 = 9;
 const NFTA_SET_ELEM_KEY_END: u16 = 10;
 const NFTA_SET_ELEM_EXPRESSIONS: u16 = 11;
 // enum nft_set_elem_flags
-const INTERVAL_END: u32 = 1;
-const CATCH_ALL: u32 = 2;
+pub(crate) const INTERVAL_END: u32 = 1;
+pub(crate) const CATCH_ALL: u32 = 2;
 
 /// Returns a span of time in the kernel's unit.
 pub(crate) fn milliseconds(span: Duration) -> u64 {
@@ -228,7 +234,8 @@ pub(crate) fn milliseconds(span: Duration) -> u64 {
 ///
 /// `scratch` is room for user data.
 pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
-    let simple = element.set().has_intervals() && !element.set().is_concatenated();
+    let has_intervals = element.set().has_intervals();
+    let simple = has_intervals && !element.set().is_concatenated();
     let last = element.key_end().unwrap_or(element.key_bytes());
     let end = simple.then(|| successor(last)).flatten();
     let is_open = simple && end.is_none() && !element.is_catch_all();
@@ -242,8 +249,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         if !element.is_catch_all() {
             encode_value(out, NFTA_SET_ELEM_KEY, element.key_bytes());
         }
-        if let Some(end) = element.key_end().filter(|_| !simple) {
-            encode_value(out, NFTA_SET_ELEM_KEY_END, end);
+        // The kernel needs no end of a single key, but nft lists what it finds
+        // without one together with its neighbours.
+        if has_intervals && !simple && !element.is_catch_all() {
+            encode_value(out, NFTA_SET_ELEM_KEY_END, last);
         }
         if let Some(data) = element.data() {
             data.encode(out, NFTA_SET_ELEM_DATA);
@@ -288,7 +297,7 @@ fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mu
 }
 
 /// Returns the number one higher, unless there is none.
-fn successor(number: &[u8]) -> Option<Bytes> {
+pub(crate) fn successor(number: &[u8]) -> Option<Bytes> {
     let mut next = Bytes::from(number);
     for byte in next.as_mut_slice().iter_mut().rev() {
         *byte = byte.wrapping_add(1);

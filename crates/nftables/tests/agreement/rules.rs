@@ -159,8 +159,14 @@ impl Samples {
         };
         let last: IpNet = last.parse().unwrap();
         objects.push(self.cidrs.element(&[last.into()]).unwrap());
-        let range = [vip, tcp, http, self.net(0, 16).into()];
-        objects.push(self.ranges.element(&range).unwrap());
+        for client in [
+            self.net(0, 16).into(),
+            self.addr(0x2_0001).into(),
+            self.addr(0x3_0001).into(),
+        ] {
+            let range = [vip.clone(), tcp.clone(), http.clone(), client];
+            objects.push(self.ranges.element(&range).unwrap());
+        }
         objects.push(self.marks.element(&[Value::numbers(0x10, 0x1f)]).unwrap());
         objects.into_iter().map(Object::from).collect()
     }
