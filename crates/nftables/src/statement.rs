@@ -334,6 +334,8 @@ fn dynset(
 ) -> Statement {
     let mut lower = Lower::default();
     let key = lower.value(key);
+    // nft keeps room for a whole value, however short the key is.
+    lower.next = lower.next.max(SINGLE);
     let data = data.map(|data| lower.value(data));
     lower.push(Dynset {
         set: set.into(),
