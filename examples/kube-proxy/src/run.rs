@@ -60,6 +60,9 @@ fn first(report: &Report) -> Result<(), Failure> {
 }
 
 fn tell(report: &Report, took: Duration) {
+    for contested in &report.contested {
+        warn!("{contested}");
+    }
     for done in &report.families {
         match &done.outcome {
             Ok(outcome) => {

@@ -27,8 +27,6 @@ pub struct Settings {
     pub config: Config,
     /// The address of this node, whatever its Node object says.
     pub bind_address: Option<IpAddr>,
-    /// On which of its addresses node ports are served.
-    pub node_port_addresses: NodePortAddresses,
 }
 
 impl Settings {
@@ -62,11 +60,11 @@ impl Settings {
                 node_name,
                 masquerade_all,
                 detect_local,
+                node_port_addresses,
                 intervals,
                 ..Config::default()
             },
             bind_address: Some(flags.bind_address).filter(|address| !address.is_unspecified()),
-            node_port_addresses,
         })
     }
 }
@@ -306,12 +304,19 @@ mod tests {
 
     #[test]
     fn node_port_addresses_are_networks_or_primary() {
-        assert_eq!(good("").node_port_addresses, NodePortAddresses::Primary);
-        let primary = good("--nodeport-addresses primary").node_port_addresses;
+        assert_eq!(
+            good("").config.node_port_addresses,
+            NodePortAddresses::Primary
+        );
+        let primary = good("--nodeport-addresses primary")
+            .config
+            .node_port_addresses;
         assert_eq!(primary, NodePortAddresses::Primary);
         let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
         assert_eq!(
-            good("--nodeport-addresses 10.0.0.0/8").node_port_addresses,
+            good("--nodeport-addresses 10.0.0.0/8")
+                .config
+                .node_port_addresses,
             within
         );
         let mixed = bad("--nodeport-addresses primary,10.0.0.0/8");
