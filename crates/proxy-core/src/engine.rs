@@ -1,5 +1,7 @@
 //! Events in, kernels programmed.
 
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use vipline_reconcile::Kernel;
@@ -7,7 +9,8 @@ use vipline_service_model::{self as service_model, Event, Family, Store, Warning
 
 use crate::driver::{Drive, Replan, driver};
 use crate::report::Done;
-use crate::{Config, Context, Difference, Due, Error, Planner, Report, Schedule};
+use crate::watch::Watch;
+use crate::{Config, Context, Difference, Drift, Due, Error, Planner, Report, Schedule};
 
 /// Takes in what happens to Services and keeps the kernel's rules in step.
 ///
@@ -18,6 +21,10 @@ pub struct Engine {
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
+    /// Hears what somebody else does, where there is a kernel to listen to.
+    watch: Option<Box<dyn Watch>>,
+    /// What was heard and not mended yet.
+    drift: BTreeMap<Family, Drift>,
 }
 
 impl Engine {
@@ -27,11 +34,10 @@ impl Engine {
     ///
     /// What the kernel says when it is opened; nothing is written to it.
     pub fn open(config: Config) -> Result<Self, Error> {
-        let families = config.families.iter();
-        let drivers = families
-            .map(|&family| config.mode.open(family))
-            .collect::<Result<_, _>>()?;
-        Ok(Self::new(config, drivers))
+        let (drivers, watch) = config.mode.open(&config.families)?;
+        let mut engine = Self::new(config, drivers);
+        engine.watch = Some(watch);
+        Ok(engine)
     }
 
     /// Returns an engine that only plans: it needs no privilege.
@@ -78,7 +84,50 @@ impl Engine {
             config,
             store,
             drivers,
+            watch: None,
+            drift: BTreeMap::new(),
         }
+    }
+
+    /// Begins to hear what somebody else does to what the engine programs.
+    ///
+    /// From now on a [`poll`](Self::poll) finds a sync due as soon as one of
+    /// the [descriptors](Self::fds) tells of a change, and the sync mends it.
+    /// Without that, changes are found when the maximal interval is over.
+    ///
+    /// While anybody listens the kernel has more work with each commit, so the
+    /// time to begin is after the first sync, in the network namespace in which
+    /// the engine was [opened](Self::open).
+    /// An engine with kernels of the caller's own hears nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to a listener.
+    pub fn watch(&mut self) -> Result<(), Error> {
+        let Some(watch) = &mut self.watch else {
+            return Ok(());
+        };
+        for family in watch.begin()? {
+            self.forget(|driver| driver.family() == family);
+            self.schedule.urge();
+        }
+        Ok(())
+    }
+
+    /// Tells whether the engine hears what somebody else does.
+    ///
+    /// It may turn deaf by a failure of the system, with a sync to be on the
+    /// safe side; then [`watch`](Self::watch) may be tried again.
+    pub fn is_watching(&self) -> bool {
+        self.watch
+            .as_ref()
+            .is_some_and(|watch| watch.is_listening())
+    }
+
+    /// Returns what becomes readable when the next [`poll`](Self::poll) matters,
+    /// besides [its time](Self::next_deadline).
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.watch.iter().flat_map(|watch| watch.fds()).collect()
     }
 
     /// Takes in an event and returns what is odd about its object.
@@ -104,18 +153,20 @@ impl Engine {
     /// Nothing is due before [`Event::Synced`].
     /// A family that fails does not keep the others from their sync.
     pub fn poll(&mut self, now: Duration) -> Option<Report> {
+        self.listen();
         if !self.store.is_synced() {
             return None;
         }
         let due = self.schedule.poll(now)?;
         if due == Due::Timer {
-            self.forget();
+            self.forget(|_| true);
         }
         let ports = self.plan();
         let drivers = self.drivers.iter_mut();
         let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
         let families = self.drivers.iter_mut().map(|driver| Done {
             family: driver.family(),
+            drift: self.drift.remove(&driver.family()),
             outcome: driver.reconcile(),
         });
         let report = Report {
@@ -145,9 +196,10 @@ impl Engine {
 
     /// Asks for a sync that compares the kernel with the plan.
     ///
-    /// To be called when somebody else changed the kernel's state.
+    /// To be called when somebody else changed the kernel's state, unless the
+    /// engine [hears](Self::watch) of it.
     pub fn distrust(&mut self) {
-        self.forget();
+        self.forget(|_| true);
         self.schedule.request();
     }
 
@@ -180,9 +232,22 @@ impl Engine {
         &self.store
     }
 
-    fn forget(&mut self) {
+    /// Takes in what somebody else did.
+    fn listen(&mut self) {
+        let heard = self.watch.as_mut().map(|watch| watch.read());
+        for (family, drift) in heard.into_iter().flatten() {
+            self.forget(|driver| driver.family() == family);
+            self.drift.entry(family).or_default().add(drift);
+            self.schedule.urge();
+        }
+    }
+
+    /// Declares the kernel's state unknown in some families.
+    fn forget(&mut self, is_meant: impl Fn(&dyn Drive) -> bool) {
         for driver in &mut self.drivers {
-            driver.forget();
+            if is_meant(&**driver) {
+                driver.forget();
+            }
         }
     }
 

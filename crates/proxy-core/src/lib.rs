@@ -52,6 +52,8 @@ mod schedule;
 
 mod report;
 
+mod watch;
+
 mod error;
 
 mod claim;
@@ -66,6 +68,6 @@ pub use config::{Config, Mark};
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
-pub use report::{Difference, Done, Outcome, Report};
+pub use report::{Difference, Done, Drift, Outcome, Report};
 pub use schedule::{Due, Intervals, Schedule};
 pub use vipline_service_model::{Event, Family, Warning};

@@ -26,8 +26,22 @@ pub struct Report {
 pub struct Done {
     /// The family.
     pub family: Family,
+    /// What somebody else was heard to do before, and the sync has mended.
+    pub drift: Option<Drift>,
     /// What was done; after an error it will be tried again.
     pub outcome: Result<Outcome, Error>,
+}
+
+/// What somebody else did to what the engine programs.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Drift {
+    /// How many objects were heard to be made, changed or removed.
+    pub changes: usize,
+    /// Who did it, as far as the kernel tells: the first few.
+    pub by: Vec<Box<str>>,
+    /// Whether more may have been done than was heard.
+    pub is_lost: bool,
 }
 
 /// What was done to a kernel.
@@ -64,6 +78,22 @@ impl Report {
     }
 }
 
+impl Drift {
+    /// How many processes are named.
+    const NAMED: usize = 8;
+
+    /// Adds what was done later.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.changes += later.changes;
+        self.is_lost |= later.is_lost;
+        for process in later.by {
+            if self.by.len() < Self::NAMED && !self.by.contains(&process) {
+                self.by.push(process);
+            }
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, done) in self.families.iter().enumerate() {
@@ -82,6 +112,10 @@ impl fmt::Display for Done {
         match &self.outcome {
             Ok(outcome) => outcome.fmt(f),
             Err(error) => error.fmt(f),
+        }?;
+        match &self.drift {
+            Some(drift) => write!(f, "; drift: {drift}"),
+            None => Ok(()),
         }
     }
 }
@@ -94,8 +128,48 @@ impl fmt::Display for Outcome {
     }
 }
 
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} changes", self.changes)?;
+        if self.is_lost {
+            write!(f, " and more")?;
+        }
+        for (index, process) in self.by.iter().enumerate() {
+            let before = if index == 0 { " by" } else { "," };
+            write!(f, "{before} {process}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.script)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drift_adds_up_and_names_each_process_once() {
+        let drift = |changes, by: &str| Drift {
+            changes,
+            by: vec![by.into()],
+            is_lost: false,
+        };
+        let mut sum = drift(2, "nft (7)");
+        assert_eq!(sum.to_string(), "2 changes by nft (7)");
+        sum.add(drift(3, "nft (7)"));
+        sum.add(Drift {
+            is_lost: true,
+            ..drift(1, "perl (9)")
+        });
+        assert_eq!(sum.to_string(), "6 changes and more by nft (7), perl (9)");
+        for process in 0..100 {
+            sum.add(drift(1, &format!("nft ({process})")));
+        }
+        assert_eq!((sum.changes, sum.by.len()), (106, Drift::NAMED));
     }
 }

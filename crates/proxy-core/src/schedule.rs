@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// The pause after a sync before the next may begin that mends what somebody
+/// else did: whoever does it again and again does not get all of our time.
+const URGENT: Duration = Duration::from_millis(20);
+
 /// How far apart syncs are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Intervals {
@@ -28,6 +32,8 @@ impl Default for Intervals {
 pub enum Due {
     /// Something changed.
     Change,
+    /// Somebody else changed the kernel's state.
+    Drift,
     /// The last sync failed.
     Retry,
     /// The maximal interval is over.
@@ -42,6 +48,7 @@ pub enum Due {
 pub struct Schedule {
     intervals: Intervals,
     requested: bool,
+    urged: bool,
     state: State,
 }
 
@@ -49,8 +56,10 @@ pub struct Schedule {
 enum State {
     /// A sync ended, and nobody has said yet what time it is.
     Ended { next: Due },
-    /// The next sync may begin at `earliest` and must at `latest`, for `next`.
+    /// The next sync may begin at `earliest`, one that is `urgent` at that
+    /// time, and must at `latest`, for `next`.
     Waiting {
+        urgent: Duration,
         earliest: Duration,
         latest: Duration,
         next: Due,
@@ -61,6 +70,7 @@ impl Schedule {
     /// Returns a schedule whose first sync is due at the first request.
     pub fn new(intervals: Intervals) -> Self {
         let state = State::Waiting {
+            urgent: Duration::ZERO,
             earliest: Duration::ZERO,
             latest: Duration::MAX,
             next: Due::Timer,
@@ -68,6 +78,7 @@ impl Schedule {
         Self {
             intervals,
             requested: false,
+            urged: false,
             state,
         }
     }
@@ -77,11 +88,18 @@ impl Schedule {
         self.requested = true;
     }
 
+    /// Asks for a sync that mends what somebody else did: it waits for nothing
+    /// but the breath between two of its kind.
+    pub fn urge(&mut self) {
+        self.urged = true;
+    }
+
     /// Tells whether a sync is due now, and why.
     ///
     /// The sync that follows answers all requests made before.
     pub fn poll(&mut self, now: Duration) -> Option<Due> {
         let State::Waiting {
+            urgent,
             earliest,
             latest,
             next,
@@ -89,11 +107,17 @@ impl Schedule {
         else {
             return None;
         };
-        if now < earliest || !(self.requested || now >= latest) {
+        let due = if self.urged && now >= urgent {
+            Due::Drift
+        } else if now >= latest {
+            next
+        } else if self.requested && now >= earliest {
+            Due::Change
+        } else {
             return None;
-        }
-        self.requested = false;
-        Some(if now >= latest { next } else { Due::Change })
+        };
+        (self.requested, self.urged) = (false, false);
+        Some(due)
     }
 
     /// Returns the time of the next poll that matters; it may have passed.
@@ -102,6 +126,7 @@ impl Schedule {
     pub fn next_deadline(&self) -> Option<Duration> {
         match self.state {
             State::Ended { .. } => Some(Duration::ZERO),
+            State::Waiting { urgent, .. } if self.urged => Some(urgent),
             State::Waiting { earliest, .. } if self.requested => Some(earliest),
             State::Waiting { latest, .. } if latest == Duration::MAX => None,
             State::Waiting { latest, .. } => Some(latest),
@@ -134,6 +159,7 @@ impl Schedule {
             let earliest = now.saturating_add(min);
             let latest = now.saturating_add(longest).max(earliest);
             self.state = State::Waiting {
+                urgent: now.saturating_add(min.min(URGENT)),
                 earliest,
                 latest,
                 next,
@@ -244,6 +270,22 @@ mod tests {
         assert_eq!(schedule.poll(secs(0)), None);
         assert_eq!(schedule.next_deadline(), Some(secs(10)));
         assert_eq!(schedule.poll(secs(10)), Some(Due::Retry));
+    }
+
+    #[test]
+    fn what_is_urgent_does_not_wait_for_the_pause_but_takes_a_breath() {
+        let mut schedule = synced(Schedule::succeeded);
+        let breath = secs(100) + URGENT;
+        schedule.urge();
+        assert_eq!(schedule.next_deadline(), Some(breath));
+        assert_eq!(schedule.poll(secs(100)), None);
+        schedule.request();
+        assert_eq!(schedule.poll(breath), Some(Due::Drift));
+        schedule.succeeded();
+        assert_eq!(schedule.poll(breath), None);
+        assert_eq!(schedule.poll(secs(102)), None, "one sync answers both");
+        schedule.urge();
+        assert_eq!(schedule.poll(secs(103)), Some(Due::Drift), "and at once");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use vipline_service_model::{Family, ServicePort};
 use crate::driver::Drive;
 #[cfg(feature = "nftables")]
 use crate::driver::{Absent, driver};
+use crate::watch::Watch;
 use crate::{Context, Error, Wants};
 
 #[cfg(feature = "nftables")]
@@ -57,6 +58,9 @@ pub trait Planner {
         Self::Object: 'a;
 }
 
+/// The drivers of families, and who hears what somebody else does to them.
+pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
+
 /// A way to program Services.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -80,17 +84,23 @@ impl Mode {
         }
     }
 
-    /// Makes the driver of a family, and opens its kernel.
+    /// Makes the drivers of families, opens their kernels, and returns who hears
+    /// what somebody else does to them.
     #[cfg_attr(
         not(feature = "nftables"),
         allow(unused_variables, reason = "no mode is built in")
     )]
-    pub(crate) fn open(self, family: Family) -> Result<Box<dyn Drive>, Error> {
+    pub(crate) fn open(self, families: &[Family]) -> Result<Opened, Error> {
         match self {
             #[cfg(feature = "nftables")]
             Self::Nftables => {
-                let kernel = nftables::Kernel::open(family)?;
-                Ok(driver::<nftables::Planner, _>(family, kernel))
+                let mut watch = nftables::Watch::default();
+                let drivers = families.iter().map(|&family| {
+                    let kernel = watch.open(family)?;
+                    Ok(driver::<nftables::Planner, _>(family, kernel))
+                });
+                let drivers = drivers.collect::<Result<_, Error>>()?;
+                Ok((drivers, Box::new(watch)))
             }
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]
             _ => Err(Error::NoSuchMode(self.name().into())),

@@ -82,6 +82,7 @@ use crate::{Context, Wants, backend};
 
 pub use batches::transactions;
 pub use kernel::Kernel;
+pub(crate) use kernel::Watch;
 pub use names::TABLE;
 
 /// The planner of mode nftables.

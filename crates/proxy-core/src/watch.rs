@@ -1,0 +1,25 @@
+//! Hearing what somebody else does to the state of a mode.
+
+use std::os::fd::BorrowedFd;
+
+use vipline_service_model::Family;
+
+use crate::{Drift, Error};
+
+/// What the engine does to hear of changes, whatever the mode.
+pub(crate) trait Watch: Send {
+    /// Begins to listen, and returns the families whose state may have been
+    /// changed since it was dumped.
+    fn begin(&mut self) -> Result<Vec<Family>, Error>;
+
+    /// Tells whether it listens.
+    fn is_listening(&self) -> bool;
+
+    /// Returns what becomes readable when there is something to hear.
+    fn fds(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Returns what was done since the last time, without waiting.
+    ///
+    /// When nothing can be heard any more, everything may have been done.
+    fn read(&mut self) -> Vec<(Family, Drift)>;
+}
