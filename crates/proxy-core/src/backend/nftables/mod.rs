@@ -7,21 +7,33 @@
 //! The way of a packet:
 //!
 //! ```text
-//! from outside ─► nat-prerouting ─┐                    ┌─ from a process of this node
+//! from outside ─► filter-prerouting-pre-dnat     filter-output-pre-dnat ◄─ from a process of this node
+//!                   └────────► firewall-check ◄────────┘                        new connections only
+//!                                @firewall-ips … != @source-ranges drop        source_ranges
+//!                 nat-prerouting ─┐                    ┌─ nat-output
 //!                                 ▼                    ▼
-//!                              services ◄──────── nat-output
-//!                                 │ mark what must be masqueraded   masquerade_cluster_ips
-//!                                 │ vmap @service-ips               service_ips
+//!                              services
+//!                                 │ mark what must be masqueraded   masquerade_cluster_ips, masquerade_external
+//!                                 ├─► short-circuit, of @local-policy-ips        to_short_circuit
+//!                                 │     from pods: vmap @short-ips               short_circuit
+//!                                 │     from the node: mark, vmap @short-ips ──► lb-short-N
+//!                                 │ @slots-N goto lb-N, for N up to 8           few_slots
+//!                                 │ vmap @service-ips                            dispatch
+//!                                 └─► nodeports, of addresses of the node        to_nodeports
+//!                                       the same, by port alone ──► lb-nodeport-N, lb-short-nodeport-N
 //!                                 ▼
 //!                               lb-N      one per number of slots in use
 //!                                 │ dnat to … numgen random mod N map @backends      lb
+//!                                 │ (lb-N-affinity: first dnat to … map @affinity    sticky)
 //!                                 ▼
 //!                    routing, with the endpoint as destination
 //!                                 │
 //!        ┌────────────────────────┼───────────────────────┐
 //!        ▼                        ▼                       ▼
 //!   filter-input           filter-forward           filter-output     new connections only
-//!        │                        │                       │
+//!        ├► nodeport-endpoints-check (of addresses of the node)
+//!        │    @no-endpoints-nodeports reject             no_endpoints
+//!        │    @no-local-endpoints-nodeports drop         no_local_endpoints
 //!        └─► service-endpoints-check ◄────────────────────┘
 //!              @no-endpoints reject                no_endpoints
 //!              @no-local-endpoints drop            no_local_endpoints
@@ -30,28 +42,42 @@
 //!                   @cluster-ips reject            unused_ports
 //!                   @service-cidrs drop            unused_cluster_ips
 //!                                 │
+//!                 filter-postrouting, and filter-input for endpoints here
+//!                   affinity-learning              learners
+//!                     learn-T: update @affinity    learn
 //!                                 ▼
 //!                    nat-postrouting ─► masquerading
 //!                                         marked: masquerade          masquerade_marked
 //!                                         @hairpin-connections        hairpin
 //! ```
 //!
-//! What a Service adds, as elements:
+//! What a Service adds, as elements; V is `VIP . proto . port`, and a port of
+//! the node has sets of its own, of `proto . port`:
 //!
 //! | Of | Element | Function |
 //! |---|---|---|
 //! | the cluster IP | `cluster-ips { VIP }` | `cluster_ip` |
-//! | each endpoint | `backends { VIP . proto . port . slot : endpoint . port }` | `backend` |
-//! | the number of endpoints | `service-ips { VIP . proto . port : goto lb-N }` | `balance` |
+//! | an external IP or that of a load balancer | as the cluster IP, with the route of outsiders | `external_ip` |
+//! | the node port | `service-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
+//! | each endpoint | `backends { V . slot : endpoint . port }` | `backend` |
+//! | the number of endpoints | `slots-N { V }`, or `service-ips { V : goto lb-N }` | `balance` |
+//! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
+//! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
+//! | source ranges | `firewall-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
+//! | session affinity | `service-ips { V : goto lb-N-affinity }` | `affinity` |
+//! | | `affinity-endpoints { V . endpoint . port }` | `may_be_remembered` |
+//! | | `affinity-ips { V : goto learn-T }` | `remember` |
 //! | each endpoint of this node | `hairpin-connections { ip . ip . proto . port }` | `hairpin` |
-//! | a lack of endpoints | `no-endpoints { VIP . proto . port }` | `no_endpoints` |
-//! | a lack of endpoints here | `no-local-endpoints { VIP . proto . port }` | `no_local_endpoints` |
+//! | a lack of endpoints | `no-endpoints { V }` | `no_endpoints` |
+//! | a lack of endpoints here | `no-local-endpoints { V }` | `no_local_endpoints` |
 //!
-//! `goto` elements are costly, for the kernel validates their whole map: they
-//! change only when a Service appears or has another number of endpoints.
+//! `goto` elements are costly, for the kernel validates their whole map: what
+//! most Services have is in plain sets instead.
 //!
-//! Chains `lb-N` stay until the next start once they are made: kernels before
-//! 6.2 notice late that nothing refers to a chain any more.
+//! Of Services that claim one address the older has it, with all its elements.
+//!
+//! Chains `lb-N` and `learn-T` stay until the next start once they are made:
+//! kernels before 6.2 notice late that nothing refers to a chain any more.
 //! The start removes those that are not in use, after its first commit.
 //!
 //! Many edits are committed in batches, in an order in which each batch leaves
