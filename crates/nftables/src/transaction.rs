@@ -33,8 +33,8 @@ pub(crate) enum Step {
 impl Transaction {
     /// Returns the transaction that makes these edits.
     ///
-    /// Tables come first, then what is in the way goes: rules, elements,
-    /// chains, sets; then come sets, chains, rules and elements.
+    /// Tables go first, then tables come; then what is in the way goes: rules,
+    /// elements, chains, sets; then come sets, chains, rules and elements.
     /// Within each of these, edits keep their order; elements of a set
     /// stand together.
     ///
@@ -45,7 +45,8 @@ impl Transaction {
     ///   use it have to be among the edits.
     /// - The change of a table's flags comes first; the kernel refuses new base
     ///   chains in the transaction that wakes a dormant table.
-    /// - What is in a removed table goes with it.
+    /// - What is in a removed table goes with it; a table that is removed and
+    ///   added is replaced.
     pub fn from_edits<'a, E>(edits: E) -> Self
     where
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
@@ -164,7 +165,8 @@ impl Order {
     }
 
     fn into_transaction(self) -> Transaction {
-        let mut steps = self.add_tables;
+        let mut steps = self.delete_tables;
+        steps.extend(self.add_tables);
         steps.extend(self.flush_chains);
         steps.extend(
             self.delete_elements
@@ -178,7 +180,6 @@ impl Order {
         steps.extend(self.add_chains);
         steps.extend(self.add_rules);
         steps.extend(self.add_elements.lists.into_iter().map(Step::AddElements));
-        steps.extend(self.delete_tables);
         Transaction { steps }
     }
 }
@@ -341,6 +342,22 @@ mod tests {
                 Edit::Remove(Table::new(table()).into()),
             ],
             &["delete table ip t"],
+        );
+    }
+
+    #[test]
+    fn a_table_that_is_removed_and_added_is_replaced() {
+        assert_script(
+            &[
+                Edit::Add(map().into()),
+                Edit::Add(Table::new(table()).into()),
+                Edit::Remove(Table::new(table()).into()),
+            ],
+            &[
+                "delete table ip t",
+                "add table ip t",
+                "add map ip t m { type inet_service : verdict; }",
+            ],
         );
     }
 
