@@ -1,35 +1,31 @@
 //! In which transactions edits are committed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use vipline_nftables::{Object, TableId, Transaction};
-use vipline_reconcile::{Edit, Keyed};
+use vipline_nftables::{Datatype, Element, Field, Object, Transaction};
+use vipline_reconcile::Edit;
 
-use super::names;
+use super::{Planner, names};
+use crate::backend::Planner as _;
 
-/// How many edits a transaction has at most, if it can be helped.
+/// How many plain elements a transaction writes at most, if it can be helped.
 ///
-/// Packets wait for a transaction, and so many elements take some 30 ms.
-const BATCH: usize = 16_384;
+/// Whoever else changes rules waits for a transaction: so many elements take
+/// the kernel 10 to 20 ms.
+const BATCH: usize = 8_192;
 
 /// When an edit is made, relative to others.
 ///
 /// Whoever is halfway through this order has rules that make sense: nothing
 /// leads to what is not there yet, or not there any more.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Stage {
-    /// Tables, sets and chains, and networks of cluster IPs.
+pub(super) enum Stage {
+    /// Tables, sets and chains, and what the node and the cluster are.
     Frame,
-    /// Endpoints, which nothing leads to yet.
+    /// Endpoints by themselves, which nothing leads to yet.
     Endpoints,
-    /// What becomes of traffic to addresses and ports.
+    /// All about one address or node port of a Service at a time.
     Services,
-    /// Which addresses are in use: their other ports are refused now.
-    Addresses,
-    /// Addresses that are not in use any more.
-    FormerAddresses,
-    /// What became of traffic to addresses and ports.
-    FormerServices,
     /// Endpoints that nothing leads to any more.
     FormerEndpoints,
     /// Chains that nothing goes to any more, in transactions of their own:
@@ -47,75 +43,113 @@ impl Stage {
     }
 }
 
+/// What an element is about, by the fields of its key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Subject<'a> {
+    /// The node or the cluster: `{ address }`.
+    Node,
+    /// An endpoint by itself: `{ address . address … }`.
+    Endpoint,
+    /// An address or node port of a Service: `{ address . protocol … }` or
+    /// `{ protocol . port … }`, and a cluster IP.
+    Frontend(&'a [u8]),
+}
+
+/// An edit, and its place in the order of all.
+#[derive(Clone, Copy, Debug)]
+struct Placed<'a> {
+    stage: Stage,
+    /// Which of the addresses and node ports it is about.
+    unit: u32,
+    edit: &'a Edit<Object>,
+}
+
+/// The addresses and node ports that edits are about, in the order they came.
+#[derive(Debug, Default)]
+struct Units<'a> {
+    numbers: HashMap<&'a [u8], u32>,
+    /// The last one, for most edits are about the same as those before.
+    last: (&'a [u8], u32),
+}
+
+impl<'a> Units<'a> {
+    fn place(&mut self, edit: &'a Edit<Object>) -> Placed<'a> {
+        let stage = stage(edit);
+        let unit = match edit.object() {
+            Object::Element(element) => match subject(element) {
+                Subject::Frontend(key) => self.number(key),
+                Subject::Endpoint | Subject::Node => 0,
+            },
+            _ => 0,
+        };
+        Placed { stage, unit, edit }
+    }
+
+    fn number(&mut self, key: &'a [u8]) -> u32 {
+        if self.last.0 != key {
+            let next = u32::try_from(self.numbers.len()).expect("edits fit in memory");
+            self.last = (key, *self.numbers.entry(key).or_insert(next));
+        }
+        self.last.1
+    }
+}
+
 /// Returns the transactions that make edits, to commit in turn.
 pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
     batches(edits, BATCH).map(Transaction::from_edits)
 }
 
-/// Splits edits into transactions of at most `size` edits, to commit in turn.
+/// Splits edits into transactions of some `size`, to commit in turn.
 ///
+/// What is about one address or node port is never split, and comes in the
+/// order of the edits; if it can be helped, no Service is split.
 /// Edits that do away with what somebody else programmed, or with a drift of
 /// ours other than in elements, stay in one transaction whatever its size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
-    let mut order: Vec<_> = edits.iter().map(|edit| (stage(edit), edit)).collect();
-    let divisible = order.iter().all(|&(stage, edit)| is_divisible(stage, edit));
-    let late = order.iter().filter(|(stage, _)| stage.is_late()).count();
-    let is_framed = order.iter().any(|(stage, _)| *stage == Stage::Frame);
+    let mut units = Units::default();
+    let mut order: Vec<_> = edits.iter().map(|edit| units.place(edit)).collect();
+    let divisible = order.iter().all(|it| is_divisible(it.stage, it.edit));
+    let late = order.iter().filter(|it| it.stage.is_late()).count();
+    let is_framed = order.iter().any(|it| it.stage == Stage::Frame);
     if edits.len() > size || is_framed || late > 0 {
         // Sets and chains are listed by the kernel as they came.
-        order.sort_by_key(|&(stage, edit)| (stage, name(edit)));
+        order.sort_by_key(|it| (it.stage, it.unit, name(it.edit)));
     }
     let after = order.split_off(order.len() - late);
     let size = if divisible { size } else { usize::MAX };
     parts(order, size).chain(parts(after, size))
 }
 
-/// Tells whether an edit exchanges a set for one with other properties.
-pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
-    matches!(
-        edit,
-        Edit::Change {
-            new: Object::Set(_),
-            ..
+/// Returns edits up to some `size` at a time.
+fn parts(order: Vec<Placed<'_>>, size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let rest = order.get(start..).filter(|rest| !rest.is_empty())?;
+        let part = rest.get(..length(rest, size))?;
+        start += part.len();
+        Some(part.iter().map(|it| it.edit).collect())
+    })
+}
+
+/// Returns how many edits the first part has: whole Services if some fit, else
+/// whole units, else the first unit whatever its size.
+fn length(order: &[Placed<'_>], size: usize) -> usize {
+    let (mut sum, mut units_end, mut services_end) = (0, None, None);
+    for (at, former) in (1..).zip(order) {
+        sum += former.cost();
+        let next = order.get(at);
+        if next.is_some_and(|next| former.is_bound_to(next)) {
+            continue;
         }
-    )
-}
-
-/// Returns the table of edits that no script can tell nft 1.0.6.
-///
-/// It neither exchanges a set that rules use, nor wakes a table and adds
-/// chains, nor adds a rule that names the map of endpoints where the kernel has
-/// that map: it finds "conflicting protocols" in the type of the map.
-pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
-    let is_backends = |edit: &Edit<Object>| match edit {
-        Edit::Add(Object::Set(set)) => set.name.as_str() == names::BACKENDS,
-        _ => false,
-    };
-    let names_backends = |edit: &Edit<Object>| match (edit, edit.object()) {
-        (Edit::Remove(_), _) => false,
-        (_, Object::Chain(chain)) => names::is_on_demand(&chain.name),
-        _ => false,
-    };
-    let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(is_backends);
-    let edit = edits.first()?;
-    let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
-    (is_named_anew || edits.iter().any(is_apart)).then(|| edit.object().table())
-}
-
-/// Returns edits that write the rules of all other chains anew, too.
-///
-/// A set that is exchanged must not be in use: its users let go of it and take
-/// up the new one.
-pub(super) fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
-    let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
-    let users = installed
-        .into_iter()
-        .filter(|object| matches!(object, Object::Chain(_)) && !edited.contains(&object.key()));
-    let anew = users.map(|chain| Edit::Change {
-        old: chain.clone(),
-        new: chain,
-    });
-    anew.chain(edits.iter().cloned()).collect()
+        if sum > size {
+            return services_end.or(units_end).unwrap_or(at);
+        }
+        units_end = Some(at);
+        if next.is_some_and(Placed::begins_service) {
+            services_end = units_end;
+        }
+    }
+    order.len()
 }
 
 /// Puts edits into an order that depends on nothing but what they are.
@@ -123,33 +157,47 @@ pub(super) fn sort(edits: &mut [Edit<Object>]) {
     edits.sort_by(|one, other| place(one).cmp(&place(other)));
 }
 
-/// Returns the place of an edit among others: by stage, name and key.
+/// Returns the place of an edit in a script: by stage, name and key.
 fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
-    let key: &[u8] = match edit.object() {
-        Object::Element(element) => element.key_bytes(),
-        _ => &[],
-    };
-    let set = match edit.object() {
-        Object::Element(element) => Some(element.set().name.as_str()),
-        _ => name(edit),
-    };
-    (stage(edit), set, key)
+    match edit.object() {
+        Object::Element(element) => {
+            let set = element.set().name.as_str();
+            (stage(edit), Some(set), element.key_bytes())
+        }
+        _ => (stage(edit), name(edit), &[]),
+    }
 }
 
-/// Returns at most `size` edits at a time.
-fn parts(
-    edits: Vec<(Stage, &Edit<Object>)>,
-    size: usize,
-) -> impl Iterator<Item = Vec<&Edit<Object>>> {
-    let mut edits = edits.into_iter().map(|(_, edit)| edit);
-    std::iter::from_fn(move || {
-        let part: Vec<_> = edits.by_ref().take(size).collect();
-        (!part.is_empty()).then_some(part)
-    })
+impl Placed<'_> {
+    /// Tells whether the next edit must be in the same transaction.
+    fn is_bound_to(&self, next: &Self) -> bool {
+        let is_whole = matches!(self.stage, Stage::Frame | Stage::Services);
+        is_whole && (self.stage, self.unit) == (next.stage, next.unit)
+    }
+
+    /// Tells whether a Service begins with the edit: its cluster IP comes first.
+    fn begins_service(&self) -> bool {
+        match self.edit.object() {
+            Object::Element(element) => element.set().name.as_str() == names::CLUSTER_IPS,
+            _ => false,
+        }
+    }
+
+    /// Returns how many plain elements take the kernel as long as the edit.
+    fn cost(&self) -> usize {
+        let steps = match self.edit {
+            Edit::Add(_) | Edit::Remove(_) => 1,
+            Edit::Change { .. } => 2,
+        };
+        match self.edit.object() {
+            Object::Element(element) if element.key_end().is_some() => 4 * steps,
+            _ => steps,
+        }
+    }
 }
 
 /// Tells whether an edit may be in another transaction than others.
-fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
+pub(super) fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Add(_) => true,
         Edit::Change { new: object, .. } | Edit::Remove(object) => {
@@ -167,26 +215,45 @@ fn name(edit: &Edit<Object>) -> Option<&str> {
     }
 }
 
-fn stage(edit: &Edit<Object>) -> Stage {
+/// Returns when an edit is made.
+pub(super) fn stage(edit: &Edit<Object>) -> Stage {
     let (object, gone) = (edit.object(), matches!(edit, Edit::Remove(_)));
-    let element = match object {
-        Object::Element(element) => element,
-        Object::Table(_) if matches!(edit, Edit::Change { .. }) => return Stage::Table,
-        Object::Chain(chain) if gone && names::is_on_demand(&chain.name) => {
-            return Stage::FormerChains;
-        }
-        _ if gone => return Stage::FormerEndpoints,
-        _ => return Stage::Frame,
-    };
-    match (element.set().name.as_str(), gone) {
-        (names::SERVICE_CIDRS, _) => Stage::Frame,
-        (names::CLUSTER_IPS, false) => Stage::Addresses,
-        (names::CLUSTER_IPS, true) => Stage::FormerAddresses,
-        (names::BACKENDS | names::HAIRPIN_CONNECTIONS, false) => Stage::Endpoints,
-        (names::BACKENDS | names::HAIRPIN_CONNECTIONS, true) => Stage::FormerEndpoints,
-        (_, false) => Stage::Services,
-        (_, true) => Stage::FormerServices,
+    match object {
+        Object::Element(element) => match subject(element) {
+            Subject::Node => Stage::Frame,
+            Subject::Endpoint if gone => Stage::FormerEndpoints,
+            Subject::Endpoint => Stage::Endpoints,
+            Subject::Frontend(_) => Stage::Services,
+        },
+        Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
+        Object::Chain(_) if gone && Planner::lingers(object) => Stage::FormerChains,
+        _ if gone => Stage::FormerEndpoints,
+        _ => Stage::Frame,
     }
+}
+
+/// Returns what an element is about.
+///
+/// The fields of a key tell, so a set more needs no word here.
+fn subject(element: &Element) -> Subject<'_> {
+    let (set, key) = (element.set(), &**element.key_bytes());
+    let is_addr = |field: &Field| {
+        let datatype = field.datatype;
+        matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr)
+    };
+    let bytes = match &*set.key {
+        [_] if set.name.as_str() == names::CLUSTER_IPS => return Subject::Frontend(key),
+        [addr, other, ..] if is_addr(addr) && is_addr(other) => return Subject::Endpoint,
+        [addr, _, ..] if is_addr(addr) => room(addr),
+        [protocol, port, ..] => room(protocol) + room(port),
+        _ => return Subject::Node,
+    };
+    Subject::Frontend(key.get(..bytes).unwrap_or(key))
+}
+
+/// Returns how many bytes a field takes in a key of several.
+fn room(field: &Field) -> usize {
+    usize::from(field.bytes).next_multiple_of(4)
 }
 
 #[cfg(test)]
@@ -195,14 +262,14 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    use vipline_nftables::Chain;
+    use ipnet::IpNet;
+    use vipline_nftables::{Chain, Name, Set, SetFlags, Value};
     use vipline_reconcile::{Kernel, Keyed, Memory, diff};
     use vipline_service_model::{DetectLocal, Family, Route};
 
     use super::super::Planner;
     use super::super::tests::{cx, service_port};
     use super::*;
-    use crate::Planner as _;
 
     /// Plans Services with so many endpoints each; with none they reject.
     fn plan(endpoints: &[u8]) -> Vec<Object> {
@@ -269,38 +336,146 @@ mod tests {
         memory.commit(&edits).unwrap();
     }
 
+    /// Fails if a batch has a part of what is about an address or node port.
+    fn assert_whole(batches: &[Vec<&Edit<Object>>]) {
+        let mut seen = BTreeSet::new();
+        for batch in batches {
+            let subjects = batch.iter().filter_map(|edit| match edit.object() {
+                Object::Element(element) => match subject(element) {
+                    Subject::Frontend(key) => Some(key.to_vec()),
+                    _ => None,
+                },
+                _ => None,
+            });
+            let subjects: BTreeSet<_> = subjects.collect();
+            assert!(seen.is_disjoint(&subjects), "{batch:?}");
+            seen.extend(subjects);
+        }
+    }
+
     #[test]
     fn each_batch_leaves_rules_that_make_sense() {
-        let states: [&[u8]; 6] = [&[], &[2, 3, 0], &[3, 3, 1], &[1, 0, 2, 4], &[0, 5], &[4]];
-        for from in states {
-            for to in states {
-                let (from, to) = (plan(from), plan(to));
-                let edits = diff(from.clone(), &to);
+        let counts: [&[u8]; 6] = [&[], &[2, 3, 0], &[3, 3, 1], &[1, 0, 2, 4], &[0, 5], &[4]];
+        let states = counts.map(plan);
+        for from in states.iter().chain([&Vec::new()]) {
+            for to in &states {
+                let edits = diff(from.clone(), to);
                 let mut memory = Memory::new();
-                memory.commit(&diff([], &from)).unwrap();
-                for batch in batches(&edits, 2) {
-                    assert!(batch.len() <= 2);
+                memory.commit(&diff([], from)).unwrap();
+                let small: Vec<_> = batches(&edits, 2).collect();
+                assert_whole(&small);
+                for batch in small {
                     commit(&mut memory, batch);
                     assert_sound(&memory);
                 }
-                assert_eq!(diff(memory.dump().unwrap(), &to), []);
+                assert_eq!(diff(memory.dump().unwrap(), to), []);
             }
         }
     }
 
     #[test]
-    fn a_first_start_is_sound_at_any_time_and_a_small_change_is_one_batch() {
-        let to = plan(&[2, 0, 3]);
-        let edits = diff([], &to);
-        let mut memory = Memory::new();
-        for batch in batches(&edits, 1) {
-            commit(&mut memory, batch);
-            assert_sound(&memory);
+    fn services_come_in_the_order_of_the_edits_and_batches_are_full() {
+        let counts = [3; 200];
+        let edits = diff([], &plan(&counts));
+        let size = 100;
+        let batches: Vec<_> = batches(&edits, size).collect();
+        assert_whole(&batches);
+        let (last, full) = batches.split_last().unwrap();
+        for batch in full {
+            assert!((size - 5..=size).contains(&batch.len()), "{}", batch.len());
         }
-        assert_eq!(batches(&edits, BATCH).count(), 1);
-        assert_eq!(
-            batches(&[], BATCH).map(|batch| batch.len()).sum::<usize>(),
-            0
+        assert!(last.len() <= size);
+        let cluster_ips = batches.iter().flatten().filter_map(|edit| {
+            let Object::Element(element) = edit.object() else {
+                return None;
+            };
+            let is_one = element.set().name.as_str() == names::CLUSTER_IPS;
+            is_one.then(|| element.to_string())
+        });
+        let expected = (1..=200).map(|service| format!("10.96.0.{service}"));
+        assert!(cluster_ips.eq(expected));
+    }
+
+    /// Adds, in a set whose keys have these fields, elements of these values.
+    fn elements(set: &str, fields: &[Datatype], keys: &[&[Value]]) -> Vec<Edit<Object>> {
+        let table = plan(&[])[0].table().clone();
+        let key: Vec<_> = fields.iter().map(|&field| field.into()).collect();
+        let set = Set::set(table, Name::new(set).unwrap(), key).with_flags(SetFlags::INTERVAL);
+        let element = |key: &&[Value]| Edit::Add(set.element(key).unwrap().into());
+        keys.iter().map(element).collect()
+    }
+
+    #[test]
+    fn node_ports_are_units_and_stay_with_their_service() {
+        use Datatype::{InetProto, InetService, Ipv4Addr};
+        let vip = |n: u8| Value::from(IpAddr::from([10, 96, 0, n]));
+        let (tcp, port) = (Value::from(6_u8), |n: u16| Value::from(n));
+        let mut edits = Vec::new();
+        for service in 1..=4_u8 {
+            let number = port(30_000 + u16::from(service));
+            edits.extend(elements("cluster-ips", &[Ipv4Addr], &[&[vip(service)]]));
+            let fields = [Ipv4Addr, InetProto, InetService];
+            let key = [vip(service), tcp.clone(), port(80)];
+            edits.extend(elements("slots-2", &fields, &[&key]));
+            let slot = [InetProto, InetService, Datatype::Integer];
+            let slots = [0_u32, 1].map(|slot| [tcp.clone(), number.clone(), slot.into()]);
+            edits.extend(elements(
+                "nodeport-backends",
+                &slot,
+                &[&slots[0], &slots[1]],
+            ));
+        }
+        for (size, expected) in [
+            (4, [4; 4].as_slice()),
+            (6, &[4; 4]),
+            (8, &[8; 2]),
+            (2, &[2; 8]),
+        ] {
+            let batches: Vec<_> = batches(&edits, size).collect();
+            assert_whole(&batches);
+            let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
+            assert_eq!(sizes, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_takes_the_kernel_long_counts_more() {
+        use Datatype::{InetProto, InetService, Ipv4Addr};
+        let ranges = (0..10_u8).flat_map(|n| {
+            let vip = IpAddr::from([10, 96, 0, n]).into();
+            let range: IpNet = format!("198.51.{n}.0/24").parse().unwrap();
+            let key = [vip, Value::from(6_u8), Value::from(80_u16), range.into()];
+            elements(
+                "source-ranges",
+                &[Ipv4Addr, InetProto, InetService, Ipv4Addr],
+                &[&key],
+            )
+        });
+        let ranges: Vec<_> = ranges.collect();
+        assert_eq!(batches(&ranges, 20).count(), 2);
+        let change = |edit: &Edit<Object>| Edit::Change {
+            old: edit.object().clone(),
+            new: edit.object().clone(),
+        };
+        let changes: Vec<_> = ranges.iter().map(change).collect();
+        assert_eq!(batches(&changes, 20).count(), 5);
+    }
+
+    #[test]
+    fn endpoints_by_themselves_come_first_and_go_last() {
+        let here = plan(&[2, 3]);
+        let stage_of = |batch: &Vec<&Edit<Object>>| stage(batch[0]);
+        let gone = diff(here.clone(), &plan(&[]));
+        let stages: Vec<_> = batches(&gone, 1).map(|batch| stage_of(&batch)).collect();
+        assert!(
+            stages.is_sorted() && stages.contains(&Stage::FormerEndpoints),
+            "{stages:?}"
+        );
+        let new = diff(plan(&[]), &here);
+        let stages: Vec<_> = batches(&new, 1).map(|batch| stage_of(&batch)).collect();
+        assert!(
+            stages.is_sorted() && stages.contains(&Stage::Endpoints),
+            "{stages:?}"
         );
     }
 

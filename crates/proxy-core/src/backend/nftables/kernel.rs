@@ -16,8 +16,9 @@ use vipline_nftables::{Client, Error, Generation, Heard, Monitor, Object, TableI
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
-use super::batches::{is_set_exchanged, transactions, with_users};
+use super::batches::transactions;
 use super::table::Table;
+use super::takeover::{are_incomplete, completed};
 use crate::{Drift, watch};
 
 /// Our table of one family in the kernel's nf_tables.
@@ -100,8 +101,8 @@ impl reconcile::Kernel for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        let edits = match edits.iter().any(is_set_exchanged) {
-            true => Cow::Owned(with_users(edits, self.dump()?)),
+        let edits = match are_incomplete(edits) {
+            true => Cow::Owned(completed(edits, self.dump()?)),
             false => Cow::Borrowed(edits),
         };
         for transaction in transactions(&edits) {

@@ -97,6 +97,8 @@ mod kernel;
 
 mod batches;
 
+mod takeover;
+
 #[cfg(test)]
 mod tests;
 
@@ -134,7 +136,7 @@ impl backend::Planner for Planner {
         mut edits: Vec<Edit<Object>>,
         desired: impl Iterator<Item = &'a Object>,
     ) -> String {
-        if let Some(table) = batches::beyond_nft(&edits) {
+        if let Some(table) = takeover::beyond_nft(&edits) {
             let listing = Self::listing(desired);
             return format!("add table {table}\ndelete table {table}\n{listing}");
         }

@@ -61,13 +61,14 @@ impl<'a> Front<'a> {
 fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
     let front = Front::ip(port.cluster_ip, port);
     let mut objects = Vec::with_capacity(3 + port.cluster.len());
+    // Comes first, for batches know by it where a Service begins.
+    objects.push(element(&table.cluster_ips, &[port.cluster_ip.into()]));
     match port.internal {
         Route::Cluster => balance(&table.ips, &front, &port.cluster, &mut objects),
         Route::Local => balance(&table.ips, &front, &port.local, &mut objects),
         Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
         Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
     }
-    objects.push(element(&table.cluster_ips, &[port.cluster_ip.into()]));
     let address = Address::Ip(port.cluster_ip, port.protocol, port.port);
     Claim::new(address, objects)
 }

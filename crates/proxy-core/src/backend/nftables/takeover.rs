@@ -1,0 +1,207 @@
+//! Edits that replace a table or a set which is in use.
+
+use std::collections::HashSet;
+
+use vipline_nftables::{Key, Object, TableId};
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::Family;
+
+use super::batches::{Stage, is_divisible, stage};
+use super::table::Table;
+use super::{Planner, names};
+use crate::backend::Planner as _;
+
+/// Tells whether edits need others beside them, which depend on the rest of
+/// what is installed: see [`completed`].
+pub(super) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
+    is_take_over(edits) || edits.iter().any(is_set_exchanged)
+}
+
+/// Returns edits together with those that they need, given what is installed.
+pub(super) fn completed(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+    if is_take_over(edits) {
+        as_new_table(edits, installed)
+    } else {
+        with_users(edits, installed)
+    }
+}
+
+/// Tells whether edits make the table ours that somebody else has made.
+///
+/// Ours has the map of endpoints from its first transaction on.
+pub(super) fn is_take_over(edits: &[Edit<Object>]) -> bool {
+    let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
+    let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
+    edits.iter().any(adds_backends) && !edits.iter().any(makes_table) && !edits.iter().all(is_tidy)
+}
+
+/// Tells whether an edit makes the map of endpoints.
+fn adds_backends(edit: &Edit<Object>) -> bool {
+    matches!(edit, Edit::Add(Object::Set(set)) if set.name.as_str() == names::BACKENDS)
+}
+
+/// Tells whether an edit exchanges a set for one with other properties.
+fn is_set_exchanged(edit: &Edit<Object>) -> bool {
+    matches!(
+        edit,
+        Edit::Change {
+            new: Object::Set(_),
+            ..
+        }
+    )
+}
+
+/// Returns the table of edits that no script can tell nft 1.0.6.
+///
+/// It neither exchanges a set that rules use, nor wakes a table and adds
+/// chains, nor adds a rule that names the map of endpoints where the kernel has
+/// that map: it finds "conflicting protocols" in the type of the map.
+/// The table of somebody else is replaced as a whole.
+pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
+    let names_backends = |edit: &Edit<Object>| match edit {
+        Edit::Remove(_) => false,
+        _ => Planner::lingers(edit.object()),
+    };
+    let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
+    let edit = edits.first()?;
+    let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
+    (is_named_anew || is_take_over(edits) || edits.iter().any(is_apart))
+        .then(|| edit.object().table())
+}
+
+/// Returns edits that replace a table as a whole.
+///
+/// A table goes with all that is in it, whatever uses what: kernels before 6.2
+/// do not see within one transaction that a chain became free.
+fn as_new_table(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+    let Some(former) = installed.iter().find(|object| is_table(object)).cloned() else {
+        return edits.to_vec();
+    };
+    let family = match former.table().family {
+        vipline_nftables::Family::Ip6 => Family::V6,
+        _ => Family::V4,
+    };
+    let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
+    let kept = installed
+        .into_iter()
+        .filter(|object| !edited.contains(&object.key()));
+    let wanted = edits
+        .iter()
+        .filter_map(|edit| edit.clone().into_sides().1)
+        .chain(kept);
+    // Our own have our comments, and no elements that rules have added.
+    let frame: Vec<_> = Table::of(family).objects().collect();
+    let sets: HashSet<_> = frame.iter().map(Object::key).collect();
+    let rest = wanted.filter(|object| match object {
+        Object::Table(_) | Object::Set(_) => false,
+        Object::Element(element) => {
+            sets.contains(&Key::Set(&element.set().table, &element.set().name))
+        }
+        _ => true,
+    });
+    let rest: Vec<_> = rest.collect();
+    let anew = frame.iter().cloned().chain(rest).map(Edit::Add);
+    [Edit::Remove(former)].into_iter().chain(anew).collect()
+}
+
+fn is_table(object: &Object) -> bool {
+    matches!(object, Object::Table(_))
+}
+
+/// Returns edits that write the rules of all other chains anew, too.
+///
+/// A set that is exchanged must not be in use: its users let go of it and take
+/// up the new one.
+fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+    let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
+    let users = installed
+        .into_iter()
+        .filter(|object| matches!(object, Object::Chain(_)) && !edited.contains(&object.key()));
+    let anew = users.map(|chain| Edit::Change {
+        old: chain.clone(),
+        new: chain,
+    });
+    anew.chain(edits.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_nftables::statement::drop;
+    use vipline_nftables::{Chain, Datatype, Name, Rule, Set, SetFlags, Transaction};
+    use vipline_reconcile::diff;
+    use vipline_service_model::{DetectLocal, Route};
+
+    use super::super::batches::transactions;
+    use super::super::tests::{cx, planned, service_port};
+    use super::*;
+
+    fn plan() -> Vec<Object> {
+        let cx = cx(Family::V4, DetectLocal::NodeCidr);
+        let mut objects = Planner::base(&cx);
+        objects.extend(planned(&cx, &service_port(Route::Cluster)));
+        objects
+    }
+
+    /// Returns a table of ours by name, with a cluster IP that we want and a
+    /// chain that we do not.
+    fn of_another(plan: &[Object]) -> Vec<Object> {
+        let table = plan[0].table();
+        let addr = [Datatype::Ipv4Addr.into()];
+        let dynamic = Set::set(table.clone(), Name::new("affinity-x").unwrap(), addr)
+            .with_flags(SetFlags::DYNAMIC);
+        let rules = [Rule::new(table.family, [drop()])];
+        let chain = Chain::new(table.clone(), Name::new("service-x").unwrap());
+        let is_cluster_ip = |object: &&Object| match object {
+            Object::Set(set) => set.name.as_str() == names::CLUSTER_IPS,
+            Object::Element(element) => element.set().name.as_str() == names::CLUSTER_IPS,
+            _ => false,
+        };
+        let mut objects = vec![
+            plan[0].clone(),
+            dynamic.clone().into(),
+            chain.with_rules(rules).into(),
+        ];
+        objects.extend(plan.iter().filter(is_cluster_ip).cloned());
+        objects
+    }
+
+    #[test]
+    fn the_table_of_somebody_else_is_replaced_as_a_whole() {
+        let plan = plan();
+        let mut installed = of_another(&plan);
+        let edits = diff(installed.clone(), &plan);
+        assert!(is_take_over(&edits) && are_incomplete(&edits));
+        let Object::Set(dynamic) = &installed[1] else {
+            panic!("a set: {:?}", installed[1]);
+        };
+        let client = dynamic.element(&[std::net::Ipv4Addr::LOCALHOST.into()]);
+        installed.push(client.unwrap().into());
+        let edits = completed(&edits, installed);
+        let added = Transaction::from_edits(&diff([], &plan)).to_string();
+        let mut transactions = transactions(&edits);
+        let text = transactions.next().unwrap().to_string();
+        assert!(transactions.next().is_none());
+        let (first, rest) = text.split_once('\n').unwrap();
+        assert_eq!(first, "delete table ip kube-proxy");
+        let sorted = |text: &str| {
+            let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(rest), sorted(&added));
+    }
+
+    #[test]
+    fn a_table_of_ours_is_not_taken_over_whatever_is_wrong_with_it() {
+        let plan = plan();
+        let stray = Chain::new(plan[0].table().clone(), Name::new("stray").unwrap());
+        for objects in [1, plan.len() / 2, plan.len()] {
+            let mut installed = plan[..objects].to_vec();
+            assert!(!is_take_over(&diff(installed.clone(), &plan)), "{objects}");
+            installed.push(stray.clone().into());
+            let is_ours = objects > 1;
+            assert_eq!(is_take_over(&diff(installed, &plan)), !is_ours, "{objects}");
+        }
+        assert!(!is_take_over(&diff([], &plan)));
+    }
+}
