@@ -18,9 +18,9 @@ const BATCH_BEGIN: u16 = 0x10;
 /// `NFNL_MSG_BATCH_END`
 const BATCH_END: u16 = 0x11;
 /// `NFNL_BATCH_GENID`
-const BATCH_GENERATION: u16 = 1;
+pub(crate) const BATCH_GENERATION: u16 = 1;
 /// Where a list of elements is cut: its length has to fit 16 bits.
-const LIST_LIMIT: usize = 48 << 10;
+pub(crate) const LIST_LIMIT: usize = 48 << 10;
 /// What an element takes at most that is not opaque: see [`LIST_LIMIT`].
 const USUAL_ELEMENT: usize = 112;
 
@@ -35,13 +35,13 @@ pub struct Batch<'t> {
 
 /// What a message is about.
 #[derive(Clone, Copy, Debug)]
-struct Message {
+pub(crate) struct Message {
     /// Where it starts.
-    start: usize,
+    pub(crate) start: usize,
     /// The step it belongs to; none for the first and the last message.
-    step: Option<u32>,
+    pub(crate) step: Option<u32>,
     /// The first element in it, and how many there are.
-    elements: (u32, u32),
+    pub(crate) elements: (u32, u32),
 }
 
 impl<'t> Batch<'t> {
@@ -68,13 +68,29 @@ impl<'t> Batch<'t> {
             encoder.step(step, place);
         }
         let last = encoder.messages.last().map_or(0, |message| message.start);
-        encoder.acknowledge(last);
+        acknowledge(&mut encoder.out, last);
         encoder.bracket(BATCH_END, None);
         Self {
             transaction,
             bytes: encoder.out,
             sequence,
             messages: encoder.messages,
+        }
+    }
+
+    /// Keeps what another encoder made of a transaction.
+    #[cfg(feature = "nftnl")]
+    pub(crate) fn of_bytes(
+        transaction: &'t Transaction,
+        bytes: Vec<u8>,
+        sequence: u32,
+        messages: Vec<Message>,
+    ) -> Self {
+        Self {
+            transaction,
+            bytes,
+            sequence,
+            messages,
         }
     }
 }
@@ -173,6 +189,15 @@ impl Batch<'_> {
     }
 }
 
+/// Asks for an acknowledgement of the message that starts here.
+pub(crate) fn acknowledge(messages: &mut [u8], start: usize) {
+    // The flags follow length and type in `struct nlmsghdr`.
+    if let Some([low, high]) = messages.get_mut(start + 6..start + 8) {
+        let flags = u16::from_ne_bytes([*low, *high]) | ACK;
+        [*low, *high] = flags.to_ne_bytes();
+    }
+}
+
 /// Appends messages.
 struct Encoder {
     out: Vec<u8>,
@@ -213,15 +238,6 @@ impl Encoder {
                 put_be32(out, BATCH_GENERATION, generation);
             }
         });
-    }
-
-    /// Asks for an acknowledgement of the message that starts here.
-    fn acknowledge(&mut self, start: usize) {
-        // The flags follow length and type in `struct nlmsghdr`.
-        if let Some([low, high]) = self.out.get_mut(start + 6..start + 8) {
-            let flags = u16::from_ne_bytes([*low, *high]) | ACK;
-            [*low, *high] = flags.to_ne_bytes();
-        }
     }
 
     fn simple(

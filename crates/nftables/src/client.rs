@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use vipline_netlink::message::Message;
 use vipline_netlink::{Counters, Dump, Errno, Outcome, Protocol, Refusal, Socket};
 
+#[cfg(feature = "nftnl")]
+use crate::nftnl;
 use crate::wire::{self, Query};
 use crate::{
     Action, Assembler, Batch, Element, Error, Family, Operation, Refused, Ruleset, Set, Subject,
@@ -29,6 +31,21 @@ const ATTEMPTS: usize = 10;
 pub struct Client {
     socket: Socket,
     payload: Vec<u8>,
+    /// What transactions are sent by if libnftnl encodes them.
+    #[cfg(feature = "nftnl")]
+    sender: Option<nftnl::Sender>,
+}
+
+/// Who makes messages of transactions; the kernel hears the same from each.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Encoder {
+    /// This crate.
+    #[default]
+    Native,
+    /// libnftnl, and libmnl sends them.
+    #[cfg(feature = "nftnl")]
+    Nftnl,
 }
 
 /// The number of a state of all tables; each commit makes the next one.
@@ -51,9 +68,28 @@ impl Client {
     /// [`Error::Unsupported`] when the kernel has no nfnetlink; whether it has
     /// nf_tables and lets us use them shows with the first dump or commit.
     pub fn open() -> Result<Self, Error> {
+        Self::open_with(Encoder::Native)
+    }
+
+    /// Opens a connection whose transactions are encoded by who is named.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_with(encoder: Encoder) -> Result<Self, Error> {
+        let socket = Socket::open(Protocol::Netfilter)?;
+        #[cfg(feature = "nftnl")]
+        let sender = match encoder {
+            Encoder::Native => None,
+            Encoder::Nftnl => Some(nftnl::Sender::new(socket.as_fd())?),
+        };
+        #[cfg(not(feature = "nftnl"))]
+        let Encoder::Native = encoder;
         Ok(Self {
-            socket: Socket::open(Protocol::Netfilter)?,
+            socket,
             payload: Vec::new(),
+            #[cfg(feature = "nftnl")]
+            sender,
         })
     }
 
@@ -116,12 +152,28 @@ impl Client {
             return Ok(());
         }
         let first = self.socket.sequence();
-        let batch = transaction.encode(first, None);
-        match self.socket.batch(batch.bytes())? {
+        let batch = self.encode(transaction, first)?;
+        match self.send(batch.bytes())? {
             Outcome::Committed => Ok(()),
             Outcome::Refused { refusals, more } => Err(refused(&batch, first, refusals, more)),
             Outcome::Unknown(error) => Err(error.into()),
         }
+    }
+
+    fn encode<'t>(&self, transaction: &'t Transaction, first: u32) -> Result<Batch<'t>, Error> {
+        #[cfg(feature = "nftnl")]
+        if self.sender.is_some() {
+            return nftnl::encode(transaction, first, None);
+        }
+        Ok(transaction.encode(first, None))
+    }
+
+    fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
+        #[cfg(feature = "nftnl")]
+        if let Some(sender) = &self.sender {
+            return Ok(self.socket.batch_by(batch, |_, batch| sender.send(batch))?);
+        }
+        Ok(self.socket.batch(batch)?)
     }
 
     /// Returns the number of the present state of all tables.

@@ -29,6 +29,13 @@ pub enum Error {
     /// The program may not do this.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
+    /// libnftnl has no words for a part of the transaction.
+    #[cfg(feature = "nftnl")]
+    #[error("libnftnl has no words for {what}")]
+    Inexpressible {
+        /// The part.
+        what: Box<str>,
+    },
     /// The rules changed under every attempt to read them.
     #[error("the rules changed during each of {attempts} attempts to read them")]
     Interrupted {
@@ -87,6 +94,8 @@ impl Error {
             | Self::Denied
             | Self::Refused { .. }
             | Self::Unsupported { .. } => Committed::No,
+            #[cfg(feature = "nftnl")]
+            Self::Inexpressible { .. } => Committed::No,
             _ => Committed::Unknown,
         }
     }

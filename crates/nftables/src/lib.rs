@@ -53,7 +53,7 @@
 //! what rules are built of; [`expr`], what the kernel runs; rules, chains and
 //! objects; their text; [`wire`], their bytes; transactions and rulesets; the
 //! [`Client`]; and the [`Monitor`] of what others change.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "nftnl"), forbid(unsafe_code))]
 
 mod name;
 
@@ -111,6 +111,9 @@ mod script;
 
 mod client;
 
+#[cfg(feature = "nftnl")]
+pub mod nftnl;
+
 mod monitor;
 
 mod error;
@@ -118,7 +121,7 @@ mod error;
 pub use batch::Batch;
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
-pub use client::{Client, Generation};
+pub use client::{Client, Encoder, Generation};
 pub use datatype::Datatype;
 pub use element::{Element, InvalidElement};
 pub use error::{Committed, Error, Refused};

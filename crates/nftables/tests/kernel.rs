@@ -10,7 +10,7 @@
 )]
 
 #[path = "kernel/samples.rs"]
-mod samples;
+pub(crate) mod samples;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -25,6 +25,15 @@ use vipline_nftables::{
 };
 use vipline_reconcile::{Edit, diff};
 
+/// Opens a client; these are also tests of libnftnl, as a part of `nftnl.rs`.
+fn open() -> Result<Client, Error> {
+    #[cfg(feature = "nftnl")]
+    if module_path!().starts_with("nftnl") {
+        return Client::open_with(vipline_nftables::Encoder::Nftnl);
+    }
+    Client::open()
+}
+
 /// A namespace, and a client in it.
 struct Lab {
     netns: Netns,
@@ -34,7 +43,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let netns = Netns::new().unwrap();
-        let client = netns.run(Client::open).unwrap();
+        let client = netns.run(open).unwrap();
         Self { netns, client }
     }
 
@@ -342,7 +351,7 @@ fn a_dump_under_commits_is_one_state_or_none() {
     lab.add(&objects);
     let [left, right] = samples::hops(&sets, 400);
     lab.add(&left);
-    let mut other = lab.netns.run(Client::open).unwrap();
+    let mut other = lab.netns.run(open).unwrap();
     let hops = |from: &[Object], to: &[Object]| {
         let gone = from.iter().cloned().map(Edit::Remove);
         let edits: Vec<_> = gone.chain(to.iter().cloned().map(Edit::Add)).collect();
@@ -387,10 +396,14 @@ fn is_inside() -> bool {
 
 /// Runs one test of this file again, by a program that takes privileges away.
 fn again(program: &str, args: &[&str], test: &str) {
+    let test = match module_path!().split_once("::") {
+        Some((_, module)) => format!("{module}::{test}"),
+        None => test.to_owned(),
+    };
     let output = Command::new(program)
         .args(args)
         .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &test, "--nocapture"])
         .env(INSIDE, "1")
         .output()
         .expect("the program is installed");
@@ -408,7 +421,7 @@ fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
         let test = "a_transaction_too_large_for_the_unprivileged_is_not_begun";
         return again("unshare", &args, test);
     }
-    let mut client = Client::open().unwrap();
+    let mut client = open().unwrap();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
@@ -436,7 +449,7 @@ fn a_missing_capability_is_named() {
         let args = ["--net", "setpriv", "--bounding-set=-net_admin"];
         return again("unshare", &args, "a_missing_capability_is_named");
     }
-    let mut client = Client::open().unwrap();
+    let mut client = open().unwrap();
     let table = samples::table();
     let (_, objects) = samples::dispatch(&table);
     let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();

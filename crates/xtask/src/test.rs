@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use testkit::privilege::become_root;
 
 use crate::cargo::{Metadata, cargo, execute, metadata};
-use crate::steps::Steps;
+use crate::steps::{Steps, Tally};
 use crate::{fuzz, tidy, tools};
 
 /// How long each fuzz target runs.
@@ -13,7 +13,9 @@ const FUZZ_SECONDS: u64 = 5;
 /// Runs the task.
 pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
     let metadata = metadata()?;
-    steps.step("tools", || tools::install(tools::KERNEL_TOOLS))?;
+    steps.step("tools", || {
+        tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL].concat())
+    })?;
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))
     })?;
@@ -40,6 +42,7 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
         become_root().context("kernel tests need namespaces")?;
         tally.run(cargo(["test", "--workspace"]).env("KUBE_PROXY", &program))
     })?;
+    steps.counted("libnftnl", nftnl)?;
     steps.step("benches compile", || {
         execute(&mut cargo([
             "test",
@@ -57,6 +60,20 @@ pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::new();
     run_steps(&mut steps)?;
     steps.finish()
+}
+
+/// Tests what libnftnl encodes; everything else is tested without it.
+fn nftnl(tally: &mut Tally) -> Result<()> {
+    let features = ["--package", "vipline-nftables", "--features", "nftnl"];
+    let lints = [
+        &["clippy", "--tests"],
+        &features[..],
+        &["--", "--deny=warnings"],
+    ]
+    .concat();
+    execute(&mut cargo(lints))?;
+    let tests = [&["test", "--lib", "--test", "nftnl"], &features[..]].concat();
+    tally.run(&mut cargo(tests))
 }
 
 /// Lints every package without its features, and with each of them alone.

@@ -12,7 +12,7 @@ use crate::cargo::{cargo, execute};
 /// The version of cargo-fuzz that the fuzz targets are built with.
 const CARGO_FUZZ: &str = "0.13.2";
 
-/// A program, and the Debian package it comes in.
+/// A program or the path of a file, and the Debian package it comes in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     program: &'static str,
@@ -24,6 +24,13 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("nft", "nftables"),
     Tool::new("ip", "iproute2"),
     Tool::new("unshare", "util-linux"),
+];
+
+/// What the feature `nftnl` is built with.
+pub(crate) const NFTNL: &[Tool] = &[
+    Tool::new("pkg-config", "pkg-config"),
+    Tool::new("/usr/include/libmnl/libmnl.h", "libmnl-dev"),
+    Tool::new("/usr/include/libnftnl/expr.h", "libnftnl-dev"),
 ];
 
 /// What builds libFuzzer.
@@ -95,7 +102,7 @@ pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Looks for a program where a shell of root would.
+/// Looks for a program where a shell of root would, or for a file at its path.
 fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let home = env::var_os("CARGO_HOME").map(|home| PathBuf::from(home).join("bin"));
@@ -114,6 +121,8 @@ mod tests {
     fn programs_are_found_and_absent_ones_are_not() {
         assert!(find("sh").is_some());
         assert!(find("no-such-program-anywhere").is_none());
+        assert!(find("/etc/passwd").is_some());
+        assert!(find("/etc/no-such-file").is_none());
         assert!(install(&[Tool::new("sh", "dash")]).is_ok());
     }
 }

@@ -5,7 +5,7 @@
 //! [`Assembler`](crate::Assembler) takes the messages of the answers.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
-mod set;
+pub(crate) mod set;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
@@ -173,7 +173,7 @@ pub(crate) fn put_chain_name(out: &mut Vec<u8>, chain: &Chain) {
 }
 
 /// Returns the number of a hook: `enum nf_inet_hooks` or `enum nf_dev_hooks`.
-fn hook_number(family: Family, hook: Hook) -> u32 {
+pub(crate) fn hook_number(family: Family, hook: Hook) -> u32 {
     match (family, hook) {
         (Family::Arp, Hook::Output) | (Family::Netdev, Hook::Egress) => 1,
         (Family::Netdev, Hook::Ingress) | (Family::Arp, Hook::Input) => 0,

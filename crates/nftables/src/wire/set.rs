@@ -29,11 +29,11 @@ const NFTA_SET_DESC_CONCAT: u16 = 2;
 // enum nft_set_field_attributes
 const NFTA_SET_FIELD_LEN: u16 = 1;
 // enum nft_set_flags: those that follow from the fields
-const NFT_SET_MAP: u32 = 0x8;
-const NFT_SET_OBJECT: u32 = 0x40;
-const NFT_SET_CONCAT: u32 = 0x80;
+pub(crate) const NFT_SET_MAP: u32 = 0x8;
+pub(crate) const NFT_SET_OBJECT: u32 = 0x40;
+pub(crate) const NFT_SET_CONCAT: u32 = 0x80;
 /// The data type of verdicts: `NFT_DATA_VERDICT`.
-const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
+pub(crate) const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
 /// Appends the attributes of a new set.
 pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: Option<u32>) {
     put_str(out, NFTA_SET_TABLE, table.name.as_str());

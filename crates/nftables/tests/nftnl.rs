@@ -1,0 +1,408 @@
+//! libnftnl is a judge of our encoder: it makes the same messages.
+//!
+//! They are compared as trees, for the order of attributes means nothing to the
+//! kernel but in lists.
+//! Two differences mean nothing to the kernel, either: what libnftnl makes has no
+//! list of expressions for a rule that has none, where ours is empty, and no NUL
+//! at the end of names in `objref`.
+//! The tests of `kernel.rs` run here, too, with what libnftnl makes.
+#![cfg(feature = "nftnl")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+#[path = "kernel.rs"]
+mod kernel;
+
+#[path = "laws/arbitrary.rs"]
+mod arbitrary;
+
+#[allow(dead_code, reason = "the texts are for agreement.rs")]
+#[path = "agreement/rules.rs"]
+mod rules;
+
+#[path = "agreement/actions.rs"]
+mod actions;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use kernel::samples;
+use proptest::prelude::*;
+use vipline_netlink::message::Messages;
+use vipline_nftables::expr::{Bitwise, BitwiseOp, Cmp, CmpOp, Dynset, DynsetOp, Expr, Register};
+use vipline_nftables::expr::{Counter, Limit, Lookup, SetRef};
+use vipline_nftables::{
+    BaseChain, Bytes, Chain, ChainKind, Committed, Datatype, Encoder, Error, Family, Field, Hook,
+    Name, Object, Rule, Set, SetFlags, Table, TableFlags, TableId, Transaction, nftnl,
+};
+use vipline_reconcile::Edit;
+
+const FAMILIES: [Family; 3] = [Family::Ip, Family::Ip6, Family::Inet];
+
+/// `NFTA_RULE_EXPRESSIONS`, a nest.
+const EXPRESSIONS: u16 = 1 << 15 | 4;
+/// `NFTA_OBJREF_IMM_NAME`
+const OBJREF_IMM_NAME: u16 = 2;
+/// `NFTA_OBJREF_SET_NAME`
+const OBJREF_SET_NAME: u16 = 4;
+
+/// An attribute with its flags: bytes, or attributes in the order of their types.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Tree {
+    Leaf(u16, Vec<u8>),
+    Nest(u16, Vec<Self>),
+}
+
+impl Tree {
+    fn kind(&self) -> u16 {
+        match self {
+            Self::Leaf(kind, _) | Self::Nest(kind, _) => *kind,
+        }
+    }
+
+    /// Reads attributes; those of one type keep their order.
+    fn all(mut bytes: &[u8]) -> Vec<Self> {
+        const NESTED: u16 = 1 << 15;
+        let mut trees = Vec::new();
+        while let [a, b, c, d, ..] = *bytes {
+            let len = usize::from(u16::from_ne_bytes([a, b]));
+            let kind = u16::from_ne_bytes([c, d]);
+            let value = &bytes[4..len];
+            trees.push(match kind & NESTED {
+                0 => Self::Leaf(kind, value.to_vec()),
+                _ => Self::Nest(kind, Self::all(value)),
+            });
+            assert!(bytes[len..len.next_multiple_of(4)].iter().all(|b| *b == 0));
+            bytes = &bytes[len.next_multiple_of(4)..];
+        }
+        assert!(bytes.is_empty());
+        trees.sort_by_key(Self::kind);
+        trees
+    }
+
+    /// Takes what differs, and means nothing, off the attributes of a rule.
+    fn without_differences(mut attrs: Vec<Self>) -> Vec<Self> {
+        attrs.retain(|attr| *attr != Self::Nest(EXPRESSIONS, Vec::new()));
+        for attr in &mut attrs {
+            if let Self::Nest(EXPRESSIONS, exprs) = attr {
+                exprs.iter_mut().for_each(Self::end_names);
+            }
+        }
+        attrs
+    }
+
+    /// Takes the NUL off the end of the names in `objref`.
+    fn end_names(&mut self) {
+        let Self::Nest(_, parts) = self else { return };
+        let [Self::Leaf(_, name), Self::Nest(_, data)] = &mut parts[..] else {
+            return;
+        };
+        if name != b"objref\0" {
+            return;
+        }
+        for attr in data {
+            if let Self::Leaf(OBJREF_IMM_NAME | OBJREF_SET_NAME, name) = attr {
+                let end = name.len() - usize::from(name.ends_with(&[0]));
+                name.truncate(end);
+            }
+        }
+    }
+}
+
+/// A message: its headers and its attributes.
+type Parts = (u16, u16, u32, Vec<u8>, Vec<Tree>);
+
+fn messages(bytes: &[u8]) -> Vec<Parts> {
+    const NEW_RULE: u16 = 10 << 8 | 6;
+    let parts = |message: vipline_netlink::message::Message<'_>| {
+        let (header, attrs) = message.payload.split_at(4);
+        let mut attrs = Tree::all(attrs);
+        if message.ty == NEW_RULE {
+            attrs = Tree::without_differences(attrs);
+        }
+        (
+            message.ty,
+            message.flags,
+            message.seq,
+            header.to_vec(),
+            attrs,
+        )
+    };
+    Messages::new(bytes)
+        .map(|message| parts(message.unwrap()))
+        .collect()
+}
+
+/// Fails unless libnftnl makes the messages of a transaction that we make.
+#[track_caller]
+fn assert_agreed(transaction: &Transaction) {
+    let ours = transaction.encode(7, Some(3));
+    let theirs = nftnl::encode(transaction, 7, Some(3)).unwrap();
+    let [ours_read, theirs_read] = [&ours, &theirs].map(|batch| messages(batch.bytes()));
+    for (seq, (one, other)) in (7..).zip(ours_read.iter().zip(&theirs_read)) {
+        let operation = ours.operation(seq, None).unwrap();
+        assert_eq!(one, other, "{operation}");
+        assert_eq!(theirs.operation(seq, None), Some(operation));
+    }
+    assert_eq!(ours_read.len(), theirs_read.len());
+}
+
+/// Fails unless objects are the same however they come and go.
+#[track_caller]
+fn assert_agreed_on(objects: &[Object]) {
+    let objects = || objects.iter().cloned();
+    assert_agreed(&Transaction::from_edits(
+        &objects().map(Edit::Add).collect::<Vec<_>>(),
+    ));
+    assert_agreed(&Transaction::from_edits(
+        &objects().map(Edit::Remove).collect::<Vec<_>>(),
+    ));
+    let inside = objects().filter(|object| !matches!(object, Object::Table(_)));
+    assert_agreed(&Transaction::from_edits(
+        &inside.map(Edit::Remove).collect::<Vec<_>>(),
+    ));
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn table() -> TableId {
+    TableId::new(Family::Inet, name("t"))
+}
+
+/// A chain with one rule of these expressions.
+fn chain(exprs: Vec<Expr>) -> Object {
+    let rule = Rule {
+        exprs,
+        comment: None,
+    };
+    Chain::new(table(), name("c")).with_rules([rule]).into()
+}
+
+fn adding(object: impl Into<Object>) -> Transaction {
+    Transaction::from_edits(&[Edit::Add(object.into())])
+}
+
+#[test]
+fn every_kind_of_object_is_the_same() {
+    for table in samples::tables() {
+        assert_agreed_on(&samples::objects(&table));
+    }
+    let owned = Table {
+        flags: TableFlags::OWNER,
+        ..Table::new(table())
+    };
+    let base = BaseChain {
+        device: Some(name("eth0")),
+        ..BaseChain::new(ChainKind::Filter, Hook::Ingress, -7)
+    };
+    let ingress = Chain::new(table(), name("i")).with_base(base);
+    assert_agreed_on(&[owned.into(), ingress.into()]);
+}
+
+#[test]
+fn every_expression_is_the_same() {
+    assert_agreed_on(&samples::expressions(&samples::table()));
+    for family in FAMILIES {
+        let samples = rules::Samples::new(family);
+        assert_agreed_on(&samples.objects(&samples.cases()));
+    }
+    let by = Bytes::from([0, 0, 0, 3]);
+    let [source, destination] = [0, 1].map(Register::word);
+    let shift = |op| {
+        let len = 4;
+        Bitwise {
+            source,
+            destination,
+            len,
+            op,
+        }
+        .into()
+    };
+    let dynset = |exprs| {
+        let (set, op, key) = (SetRef::Named(name("s")), DynsetOp::Delete, source);
+        let (data, timeout, invert) = (None, None, true);
+        Dynset {
+            set,
+            op,
+            key,
+            data,
+            timeout,
+            exprs,
+            invert,
+        }
+        .into()
+    };
+    let lookup = Lookup {
+        set: SetRef::Named(name("s")),
+        source,
+        destination: Some(Register::VERDICT),
+        invert: true,
+    };
+    assert_agreed(&adding(chain(vec![
+        shift(BitwiseOp::ShiftLeft(by.clone())),
+        shift(BitwiseOp::ShiftRight(by)),
+        dynset(Vec::new()),
+        dynset(vec![Counter::default().into()]),
+        dynset(vec![Counter::default().into(), Limit::per_second(9).into()]),
+        lookup.into(),
+    ])));
+}
+
+/// The messages nft sent for each expression, which it made with libnftnl.
+#[test]
+fn recorded_expressions_are_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
+    let mut seen = BTreeSet::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let byte = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+            let message: Vec<u8> = (0..line.len()).step_by(2).map(byte).collect();
+            for expr in expressions(&message) {
+                seen.insert(expr.name().to_owned());
+                assert_agreed(&adding(chain(vec![expr])));
+            }
+        }
+    }
+    assert!(
+        seen.iter()
+            .map(String::as_str)
+            .eq(Expr::NAMES.iter().copied().collect::<BTreeSet<_>>())
+    );
+}
+
+/// Returns the expressions of a message with a rule.
+fn expressions(message: &[u8]) -> Vec<Expr> {
+    const EXPRESSIONS: u16 = 4;
+    let attrs = vipline_netlink::attr::Attrs::new(&message[4..]).map(Result::unwrap);
+    attrs
+        .filter(|attr| attr.kind == EXPRESSIONS)
+        .flat_map(|attr| {
+            attr.attrs()
+                .map(|expr| Expr::decode(expr.unwrap().value).unwrap())
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn any_expression_is_the_same(expr in arbitrary::expr()) {
+        let is_known = !matches!(expr, Expr::Other { .. });
+        let transaction = adding(chain(vec![expr]));
+        match is_known {
+            true => assert_agreed(&transaction),
+            false => prop_assert!(nftnl::encode(&transaction, 1, None).is_err()),
+        }
+    }
+
+    #[test]
+    fn any_objects_are_the_same(objects in arbitrary::objects()) {
+        let known = |expr: &Expr| !matches!(expr, Expr::Other { .. });
+        let objects: Vec<Object> = objects.into_iter().map(|object| match object {
+            Object::Chain(mut chain) => {
+                let mut rules = chain.rules.to_vec();
+                rules.iter_mut().for_each(|rule| rule.exprs.retain(known));
+                chain.rules = rules.into();
+                Object::Chain(chain)
+            }
+            object => object,
+        }).collect();
+        assert_agreed_on(&objects);
+    }
+}
+
+#[test]
+fn long_lists_are_cut_at_the_same_places() {
+    let (set, mut objects) = samples::dispatch(&samples::table());
+    objects.extend(samples::dispatch_elements(&set, 5000));
+    assert_agreed_on(&objects);
+    let ports = Set::set(table(), name("p"), [Datatype::InetService.into()]);
+    let ports = ports.with_flags(SetFlags::INTERVAL);
+    let ports = (0..=u16::MAX).map(|port| ports.element(&[port.into()]).unwrap().into());
+    assert_agreed_on(&ports.collect::<Vec<_>>());
+}
+
+#[test]
+fn without_a_generation_none_is_asked_for() {
+    let transaction = adding(Table::new(table()));
+    let batch = nftnl::encode(&transaction, u32::MAX, None).unwrap();
+    assert_eq!(batch.bytes(), transaction.encode(u32::MAX, None).bytes());
+}
+
+#[test]
+fn a_rule_without_expressions_has_no_list_of_them() {
+    let transaction = adding(chain(Vec::new()));
+    let [ours, theirs] = [
+        transaction.encode(1, None),
+        nftnl::encode(&transaction, 1, None).unwrap(),
+    ]
+    .map(|batch| batch.bytes().len());
+    assert_eq!(ours, theirs + 4);
+    assert_agreed(&transaction);
+}
+
+/// Fails unless libnftnl has no words for an object; says for what.
+#[track_caller]
+fn inexpressible(object: impl Into<Object>) -> String {
+    let transaction = adding(object);
+    let error = nftnl::encode(&transaction, 1, None).unwrap_err();
+    assert!(matches!(error, Error::Inexpressible { .. }), "{error}");
+    assert_eq!(error.committed(), Committed::No);
+    error.to_string()
+}
+
+#[test]
+fn what_libnftnl_has_no_words_for_is_told() {
+    let other = Expr::Other {
+        name: name("synproxy"),
+        bytes: Bytes::from([4, 0, 1, 0]),
+    };
+    let words = inexpressible(chain(vec![other]));
+    assert_eq!(words, "libnftnl has no words for bytes of synproxy");
+    let long = |len| {
+        let (source, op) = (Register::word(0), CmpOp::Eq);
+        let data = Bytes::repeat(1, len);
+        chain(vec![Cmp { source, op, data }.into()])
+    };
+    assert_agreed(&adding(long(64)));
+    assert_eq!(
+        inexpressible(long(65)),
+        "libnftnl has no words for 65 bytes"
+    );
+    let fields = |count| {
+        let fields = vec![Field::from(Datatype::InetProto); count];
+        Set::set(table(), name("s"), fields).with_flags(SetFlags::INTERVAL)
+    };
+    assert_agreed(&adding(fields(15)));
+    assert_eq!(
+        inexpressible(fields(16)),
+        "libnftnl has no words for 16 bytes"
+    );
+}
+
+#[test]
+fn nothing_of_what_cannot_be_said_is_sent() {
+    let netns = testkit::netns::Netns::new().unwrap();
+    let open = || vipline_nftables::Client::open_with(Encoder::Nftnl);
+    let mut client = netns.run(open).unwrap();
+    let other = Expr::Other {
+        name: name("synproxy"),
+        bytes: Bytes::new(),
+    };
+    let table = Object::from(Table::new(table()));
+    let edits = [table, chain(vec![other])].map(Edit::Add);
+    let refused = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
+    assert!(matches!(refused, Error::Inexpressible { .. }), "{refused}");
+    assert_eq!(client.counters().sends, 0);
+    client
+        .commit(&Transaction::from_edits(&edits[..1]))
+        .unwrap();
+    assert_eq!(client.counters().sends, 1);
+}
