@@ -97,6 +97,12 @@ impl Lab {
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x244, 1, 0, 0, 0, 0, 1)),
     ];
 
+    /// The addresses that the node has for the other node.
+    pub const TO_NEIGHBOR: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::new(172, 16, 0, 1)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x172, 0, 0, 0, 0, 0, 1)),
+    ];
+
     /// The addresses that the other node has for its pod.
     const NEIGHBOR_GATEWAYS: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(10, 244, 2, 1)),
@@ -331,8 +337,8 @@ mod tests {
                 assert_eq!(answer.client, answer.own);
             }
             assert_eq!(
-                far.once(&lab.node.netns).unwrap().client.to_string(),
-                ["172.16.0.1", "fd00:172::1"][family]
+                far.once(&lab.node.netns).unwrap().client,
+                Lab::TO_NEIGHBOR[family]
             );
             let answer = near.once(&lab.remote.netns).unwrap();
             assert_eq!(answer.client, lab.remote.addresses()[family]);

@@ -1,0 +1,374 @@
+//! The engine on the node of a lab, and Services that are reached in every way.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use proxy_core::{Config, Engine, Event};
+use testkit::generate::Plan;
+use testkit::lab::{Host, Lab};
+use testkit::traffic::{Answer, Ask, Protocol, Server};
+use vipline_service_model::{DetectLocal, NodePortAddresses, api};
+
+use crate::fixtures::{self, ELSEWHERE, NODE, apply, service_cidr};
+
+/// The port of every Service, in both protocols.
+pub(crate) const PORT: u16 = 80;
+/// A port that no Service has.
+pub(crate) const OTHER_PORT: u16 = 81;
+/// The port that endpoints serve it on.
+const TARGET: u16 = 8080;
+
+/// How many answers show which of two endpoints are asked.
+const CERTAIN: usize = 40;
+/// How many failures show that there are no answers.
+const HOPELESS: usize = 2;
+/// How long a refusal may take: one that comes while the first packet is still
+/// being sent is lost on the client, whose second packet follows after a second.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// Where packets come from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    /// A pod on the node that is no endpoint.
+    Pod,
+    /// The node, under the address that the route to the destination has.
+    Node,
+    /// A host outside of the cluster.
+    External,
+    /// The node, to itself by the loopback address.
+    Localhost,
+}
+
+/// Where packets go to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Destination {
+    ClusterIp,
+    /// The node port at the node's primary address.
+    NodePort,
+    LoadBalancer,
+    ExternalIp,
+}
+
+/// A family and a protocol: all must hold in each way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// 0 for IPv4, 1 for IPv6, as in [`Host::addresses`].
+    pub(crate) family: usize,
+    pub(crate) protocol: Protocol,
+}
+
+pub(crate) const WAYS: [Way; 4] = [
+    Way::new(0, Protocol::Tcp),
+    Way::new(1, Protocol::Tcp),
+    Way::new(0, Protocol::Udp),
+    Way::new(1, Protocol::Udp),
+];
+
+impl Way {
+    const fn new(family: usize, protocol: Protocol) -> Self {
+        Self { family, protocol }
+    }
+
+    pub(crate) fn ask(self, address: IpAddr, port: u16) -> Ask {
+        Ask::new(self.protocol, SocketAddr::new(address, port))
+    }
+}
+
+/// A lab with the engine on its node, which knows pods by their networks.
+///
+/// The endpoints are a backend on the node and the pod of the other node; both
+/// answer, and so does the world to whatever leaves the node for nowhere.
+pub(crate) struct Stage {
+    pub(crate) lab: Lab,
+    /// Locked by nobody: it lets threads share the rest.
+    engine: Mutex<Engine>,
+    now: Duration,
+    world: Vec<Server>,
+    _endpoints: Vec<Server>,
+}
+
+/// Returns the configuration that stages start from.
+pub(crate) fn config() -> Config {
+    let networks = Lab::POD_NETWORKS.split(',');
+    let networks = networks.map(|text| text.parse().expect("a network"));
+    Config {
+        detect_local: DetectLocal::ClusterCidr(networks.collect()),
+        node_port_addresses: NodePortAddresses::Primary,
+        ..fixtures::config()
+    }
+}
+
+impl Stage {
+    /// Sets one up with a backend; Services come later.
+    pub(crate) fn new(config: Config) -> Self {
+        Self::with_backends(1, config)
+    }
+
+    /// Sets one up with that many backends on the node.
+    pub(crate) fn with_backends(count: usize, config: Config) -> Self {
+        let lab = Lab::with_backends(count).expect("root may make namespaces");
+        let open = || Engine::open(config).expect("the kernel has nf_tables");
+        let engine = lab.node.netns.run(open);
+        let endpoints = lab.backends.iter().chain([&lab.remote]);
+        let endpoints = endpoints.flat_map(|host| {
+            let addresses = host.addresses().into_iter();
+            addresses.flat_map(|address| serve(host, address, TARGET))
+        });
+        let any = Ipv6Addr::UNSPECIFIED.into();
+        let world = [PORT, OTHER_PORT].map(|port| serve(&lab.world, any, port));
+        let mut stage = Self {
+            _endpoints: endpoints.collect(),
+            world: world.into_iter().flatten().collect(),
+            lab,
+            engine: Mutex::new(engine),
+            now: Duration::ZERO,
+        };
+        let node = node(&stage.lab.node);
+        let cidr = service_cidr(&["10.96.0.0/16", "fd00:10:96::/112"]);
+        stage.sync([node, cidr, Event::Synced]);
+        stage
+    }
+
+    /// Applies events and syncs, with a clock that has no pause left to wait for.
+    pub(crate) fn sync(&mut self, events: impl IntoIterator<Item = Event>) {
+        let engine = self
+            .engine
+            .get_mut()
+            .expect("no test goes on after a panic");
+        let now = &mut self.now;
+        apply(engine, events);
+        let report = self.lab.node.netns.run(|| {
+            (0..2).find_map(|_| {
+                *now += Duration::from_secs(10);
+                engine.poll(*now)
+            })
+        });
+        let report = report.expect("a sync is due");
+        assert!(report.is_success(), "{report}");
+    }
+
+    /// Returns the endpoint on the node.
+    pub(crate) fn near(&self) -> (&Host, &'static str) {
+        (&self.lab.backends[0], NODE)
+    }
+
+    /// Returns the endpoint on the other node.
+    pub(crate) fn far(&self) -> (&Host, &'static str) {
+        (&self.lab.remote, ELSEWHERE)
+    }
+
+    pub(crate) fn host(&self, source: Source) -> &Host {
+        match source {
+            Source::Pod => &self.lab.pod,
+            Source::Node | Source::Localhost => &self.lab.node,
+            Source::External => &self.lab.client,
+        }
+    }
+
+    /// Returns how a source asks Service `number` by a destination.
+    pub(crate) fn ask(&self, from: Source, to: Destination, number: u16, way: Way) -> Ask {
+        if from == Source::Localhost {
+            let localhost: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            return way.ask(localhost[way.family], node_port(number));
+        }
+        match to {
+            Destination::NodePort => {
+                let node = self.lab.node.addresses()[way.family];
+                way.ask(node, node_port(number))
+            }
+            _ => way.ask(addresses(to, number)[way.family], PORT),
+        }
+    }
+
+    /// Asks until it is certain and returns who answered and whom they saw.
+    ///
+    /// It is a cell of the matrix: `all` endpoints or the `local` one, `M` when
+    /// they saw the node; `REJECT` or `DROP` for a failure; else a name, of the
+    /// world too if it was asked at all.
+    pub(crate) fn seen(&self, from: &Host, ask: Ask) -> String {
+        let before = self.asked_of_the_world();
+        let (mut who, mut whom) = (BTreeSet::new(), BTreeSet::new());
+        let mut failures = 0;
+        for _ in 0..CERTAIN {
+            let start = Instant::now();
+            match ask.once(&from.netns) {
+                Ok(answer) => {
+                    whom.insert(self.client_as_seen(&answer));
+                    who.insert(answer.server);
+                }
+                Err(error) => {
+                    failures += 1;
+                    who.insert(match error.kind() {
+                        ErrorKind::ConnectionRefused if start.elapsed() < AT_ONCE => {
+                            "REJECT".into()
+                        }
+                        ErrorKind::TimedOut => "DROP".into(),
+                        _ => format!("({error} after {:?})", start.elapsed()),
+                    });
+                }
+            }
+            if failures == HOPELESS {
+                break;
+            }
+        }
+        // Datagrams of the world come from one address, and are answers to none.
+        if self.asked_of_the_world() > before {
+            return self.lab.world.name.clone();
+        }
+        let (near, far) = (&*self.near().0.name, &*self.far().0.name);
+        let who: Vec<&str> = who.iter().map(String::as_str).collect();
+        let who = match &*who {
+            [one, other] if [*one, *other] == [near, far] => "all".into(),
+            [one] if *one == near => "local".into(),
+            others => others.join(" + "),
+        };
+        let whom: Vec<String> = whom.into_iter().collect();
+        who + &whom.join(" or")
+    }
+
+    /// Returns nothing for the client itself, `M` for the node.
+    fn client_as_seen(&self, answer: &Answer) -> String {
+        let family = usize::from(answer.client.is_ipv6());
+        let node = match answer.server == self.lab.remote.name {
+            false => Lab::GATEWAYS[family],
+            true => Lab::TO_NEIGHBOR[family],
+        };
+        match answer.client {
+            client if client == answer.own => String::new(),
+            client if client == node => " M".into(),
+            client => format!(" as {client}"),
+        }
+    }
+
+    fn asked_of_the_world(&self) -> usize {
+        self.world.iter().map(Server::asked).sum()
+    }
+}
+
+/// A Service with everything: a port in both protocols at each destination.
+#[derive(Clone)]
+pub(crate) struct Web {
+    pub(crate) service: api::Service,
+    pub(crate) slices: Vec<api::EndpointSlice>,
+}
+
+impl Web {
+    /// Returns Service `number` of policies Cluster with such endpoints.
+    pub(crate) fn new<'a>(
+        number: u16,
+        endpoints: impl IntoIterator<Item = (&'a Host, &'static str)>,
+    ) -> Self {
+        let mut plan = Plan::new(format!("web-{number}"));
+        for address in addresses(Destination::ClusterIp, number) {
+            plan = plan.at(address);
+        }
+        for protocol in [api::Protocol::Tcp, api::Protocol::Udp] {
+            plan = plan.port(protocol, PORT, TARGET);
+        }
+        for (host, node) in endpoints {
+            for address in host.addresses() {
+                plan = plan.endpoint(address, node);
+            }
+        }
+        let mut service = plan.service();
+        service.spec.kind = api::ServiceType::LoadBalancer;
+        for port in &mut service.spec.ports {
+            port.node_port = node_port(number);
+        }
+        let external = addresses(Destination::ExternalIp, number);
+        service.spec.external_ips = external.map(|address| address.to_string()).into();
+        let balancer = addresses(Destination::LoadBalancer, number);
+        service.status.load_balancer.ingress = balancer.map(ingress).into();
+        Self {
+            service,
+            slices: plan.slices(),
+        }
+    }
+
+    /// Sends traffic from outside to endpoints of the node alone.
+    pub(crate) fn externally_local(mut self) -> Self {
+        self.service.spec.external_traffic_policy = api::TrafficPolicy::Local;
+        self
+    }
+
+    /// Sends traffic to the cluster IPs to endpoints of the node alone.
+    pub(crate) fn internally_local(mut self) -> Self {
+        self.service.spec.internal_traffic_policy = api::TrafficPolicy::Local;
+        self
+    }
+
+    /// Lets only these networks use the load balancer's addresses.
+    pub(crate) fn only_for(mut self, ranges: &[&str]) -> Self {
+        let ranges = ranges.iter().map(|&range| range.into());
+        self.service.spec.load_balancer_source_ranges = ranges.collect();
+        self
+    }
+
+    /// Gives the endpoints on a node these conditions.
+    pub(crate) fn conditions(mut self, node: &str, conditions: &api::Conditions) -> Self {
+        for slice in &mut self.slices {
+            for endpoint in &mut slice.endpoints {
+                if endpoint.node_name.as_deref() == Some(node) {
+                    endpoint.conditions = conditions.clone();
+                }
+            }
+        }
+        self
+    }
+
+    /// Returns the events that make it known.
+    pub(crate) fn events(self) -> Vec<Event> {
+        let slices = self.slices.into_iter().map(Event::from);
+        [self.service.into()].into_iter().chain(slices).collect()
+    }
+}
+
+/// Returns the addresses of Service `number` that are no node's, IPv4 first.
+pub(crate) fn addresses(of: Destination, number: u16) -> [IpAddr; 2] {
+    let [v4, v6] = match of {
+        Destination::ClusterIp => ["10.96.0.", "fd00:10:96::"],
+        Destination::LoadBalancer => ["203.0.113.", "2001:db8:203::"],
+        Destination::ExternalIp => ["198.18.0.", "2001:db8:18::"],
+        Destination::NodePort => panic!("node ports are at the addresses of nodes"),
+    };
+    [v4, v6].map(|prefix| format!("{prefix}{number}").parse().expect("an address"))
+}
+
+pub(crate) fn node_port(number: u16) -> u16 {
+    30_000 + number
+}
+
+/// Returns the event of the lab's node, with its primary addresses.
+pub(crate) fn node(host: &Host) -> Event {
+    let address = |address: IpAddr| api::NodeAddress {
+        kind: "InternalIP".into(),
+        address: address.to_string(),
+    };
+    api::Node {
+        metadata: api::ObjectMeta::named("", NODE),
+        status: api::NodeStatus {
+            addresses: host.addresses().map(address).into(),
+        },
+        ..api::Node::default()
+    }
+    .into()
+}
+
+fn ingress(address: IpAddr) -> api::Ingress {
+    api::Ingress {
+        ip: address.to_string(),
+        ..api::Ingress::default()
+    }
+}
+
+/// Answers in both protocols.
+pub(crate) fn serve(host: &Host, address: IpAddr, port: u16) -> [Server; 2] {
+    [Protocol::Tcp, Protocol::Udp].map(|protocol| {
+        let at = (address, port).into();
+        Server::start(&host.netns, protocol, at, &host.name).expect("the port is free")
+    })
+}
