@@ -47,6 +47,12 @@
 //! [`wire::Query`] a question, [`Assembler`] takes the answers and [`Notices`]
 //! what the kernel tells of changes, for those who have a socket of their own.
 //!
+//! # Features
+//!
+//! - `nftnl`: libnftnl can make the messages of transactions, and libmnl send
+//!   them ([`Client::open_with`]). libnftnl is GPL-2.0-or-later, and makes a
+//!   program that is linked with it GPL.
+//!
 //! # Modules
 //!
 //! Names, families and values come first; then [`selector`] and [`statement`],

@@ -372,10 +372,12 @@ impl Message {
 
     /// Appends an object.
     fn push<K: Kind>(&mut self, object: &Object<K>) {
+        let limit = self.len() + object.room;
         let message = self.with_room(object.room);
         // SAFETY: both are alive, and there is room for the object; `set` and
         // `adopt` have counted what it becomes.
         unsafe { K::build(message, object.raw.as_ptr()) }
+        debug_assert!(self.len() <= limit, "{} bytes, not {limit}", self.len());
     }
 
     /// Appends an attribute with bytes.
