@@ -35,6 +35,9 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
                 first(&report)?;
                 synced = report.is_success();
             }
+            if synced && !setup.engine.is_watching() {
+                listen(&mut setup);
+            }
             tell(&report, start.elapsed().saturating_sub(begin));
         }
         let deadlines = [
@@ -43,8 +46,10 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         ];
         let next = deadlines.into_iter().flatten().min();
         let timeout = next.map(|next| next.saturating_sub(start.elapsed()));
-        let (asked, files) = (signals.as_fd(), setup.manifests.readable());
-        if wait::readable(asked, files, timeout).map_err(Failure::machine)? {
+        let mut others = setup.engine.fds();
+        others.extend(setup.manifests.readable());
+        let asked = wait::readable(signals.as_fd(), &others, timeout);
+        if asked.map_err(Failure::machine)? {
             info!("ended; the rules stay");
             return Ok(());
         }
@@ -59,6 +64,14 @@ fn first(report: &Report) -> Result<(), Failure> {
         .map_or(Ok(()), Err)
 }
 
+/// Begins to hear what somebody else does to the rules.
+fn listen(setup: &mut Setup) {
+    if let Err(error) = setup.engine.watch() {
+        let words = "changes by others are found late only, for nobody tells of them";
+        warn!("{words}: {}", chain(&error));
+    }
+}
+
 fn tell(report: &Report, took: Duration) {
     for contested in &report.contested {
         warn!("{contested}");
@@ -67,7 +80,12 @@ fn tell(report: &Report, took: Duration) {
         match &done.outcome {
             Ok(outcome) => {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);
-                info!(%family, edits, dumped, ?took, "synced");
+                match &done.drift {
+                    None => info!(%family, edits, dumped, ?took, "synced"),
+                    Some(drift) => {
+                        warn!(%family, edits, ?took, "mended what somebody else did: {drift}");
+                    }
+                }
             }
             Err(error) => {
                 let family = done.family;

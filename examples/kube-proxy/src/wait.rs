@@ -7,19 +7,21 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits until one of two becomes readable, or for a time; tells whether the
-/// first one did.
+/// Waits until the first or one of the others becomes readable, or for a time;
+/// tells whether the first one did.
 ///
 /// # Errors
 ///
 /// What the kernel says to waiting for them.
 pub fn readable(
     first: BorrowedFd<'_>,
-    second: Option<BorrowedFd<'_>>,
+    others: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let mut waited = vec![PollFd::from_borrowed_fd(first, PollFlags::IN)];
-    waited.extend(second.map(|second| PollFd::from_borrowed_fd(second, PollFlags::IN)));
+    let all = [first].into_iter().chain(others.iter().copied());
+    let mut waited: Vec<_> = all
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .collect();
     // A timeout too long for the kernel is as good as none.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut waited, timeout.as_ref()) {
@@ -42,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_from_the_second() {
+    fn the_first_is_told_from_the_others() {
         let (first, mut first_end) = UnixStream::pair().unwrap();
         let (second, mut second_end) = UnixStream::pair().unwrap();
         let brief = Some(Duration::from_millis(1));
-        let wait = |timeout| readable(first.as_fd(), Some(second.as_fd()), timeout).unwrap();
+        let wait = |timeout| readable(first.as_fd(), &[second.as_fd()], timeout).unwrap();
         assert!(!wait(brief));
         second_end.write_all(b"x").unwrap();
         assert!(!wait(None));

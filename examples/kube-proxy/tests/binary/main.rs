@@ -15,6 +15,8 @@ mod oneshot;
 
 mod live;
 
+mod drift;
+
 mod privilege;
 
 mod killed;

@@ -1,0 +1,66 @@
+//! What somebody else does to the rules while the proxy runs.
+
+use std::time::{Duration, Instant};
+
+use testkit::commits::Commits;
+
+use crate::stage::{Stage, service, slice, until};
+
+/// What was done is mended within this, on a machine that has time.
+const SOON: Duration = Duration::from_millis(100);
+
+/// How long nothing is committed when all is mended.
+const QUIET: Duration = Duration::from_millis(200);
+
+fn stage() -> Stage {
+    let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
+    Stage::with(&[("web.yaml", &web)])
+}
+
+#[test]
+fn what_somebody_else_does_is_mended_within_100_milliseconds() {
+    let stage = stage();
+    let proxy = stage.start();
+    let list = || ["ip", "ip6"].map(|family| stage.nft(&["list", "table", family, "kube-proxy"]));
+    let rules = list().map(|said| said.stdout);
+    let commits = Commits::listen(&stage.netns).unwrap();
+    for (words, changes) in [
+        ("delete table ip kube-proxy", None),
+        ("flush chain ip kube-proxy nat-prerouting", Some(1)),
+        (
+            "delete element ip kube-proxy cluster-ips { 10.96.0.10 }",
+            Some(1),
+        ),
+        ("flush ruleset", None),
+    ] {
+        let mut best = Duration::MAX;
+        for _ in 0..3 {
+            let begin = Instant::now();
+            let said = stage.nft(&[words]);
+            assert_eq!(said.code, 0, "{said:?}");
+            let last = commits.last(begin + 100 * SOON, QUIET).unwrap();
+            best = best.min(last.expect("nft committed") - begin);
+            let lists = list();
+            assert!(lists.map(|said| said.stdout) == rules, "{words}");
+        }
+        println!("mended {best:?} after nft was started: {words}");
+        assert!(best < SOON, "{words}: {best:?}");
+        let count = changes.map(|changes| format!("{changes} changes by nft"));
+        let told = "mended what somebody else did: ".to_owned() + &count.unwrap_or_default();
+        until(&told, || proxy.output().contains(&told));
+    }
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn what_somebody_else_does_elsewhere_is_not_told() {
+    let stage = stage();
+    let proxy = stage.start();
+    let before = proxy.output();
+    let commits = Commits::listen(&stage.netns).unwrap();
+    assert_eq!(stage.nft(&["add table ip other"]).code, 0);
+    assert_eq!(stage.nft(&["delete table ip other"]).code, 0);
+    commits.last(Instant::now() + QUIET, QUIET).unwrap();
+    assert_eq!(proxy.output(), before);
+    assert!(proxy.terminate().unwrap().success());
+}
