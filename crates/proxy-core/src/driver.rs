@@ -107,8 +107,8 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
             let address = edit.key();
             self.note_contested(address);
             let holder = edit.into_sides().1;
-            let objects = holder.map(|claim| claim.objects.to_vec());
-            self.replace(Owner::Address(address), objects.unwrap_or_default());
+            let objects = holder.map(|claim| claim.objects).unwrap_or_default();
+            self.replace(Owner::Address(address), &objects);
         }
     }
 
@@ -137,22 +137,21 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     /// Replaces what an owner wants.
     ///
     /// What lingers is not the owner's: nobody has to let go of it.
-    fn replace(&mut self, owner: Owner, mut objects: Vec<P::Object>) {
+    fn replace(&mut self, owner: Owner, objects: &[P::Object]) {
         let known = self.lasting.len();
-        objects.retain(|object| {
-            let lingers = P::lingers(object);
-            if lingers && self.ledger.get(&object.key()).is_none() {
+        for object in objects.iter().filter(|object| P::lingers(object)) {
+            if self.ledger.get(&object.key()).is_none() {
                 self.lasting.push(object.clone());
             }
-            !lingers
-        });
+        }
         if self.lasting.len() > known {
-            let lasting = self.lasting.clone();
+            let lasting = self.lasting.iter().cloned();
             let pending = self.reconciler.pending();
             self.ledger.replace(Owner::Lasting, lasting, pending);
         }
+        let own = objects.iter().filter(|object| !P::lingers(object));
         let pending = self.reconciler.pending();
-        self.ledger.replace(owner, objects, pending);
+        self.ledger.replace(owner, own.cloned(), pending);
     }
 }
 
@@ -171,10 +170,11 @@ where
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
-        self.replace(Owner::Base, P::base(&cx));
-        match self.cx.replace(cx) {
-            Some(_) => Replan::All,
-            None => Replan::Nothing,
+        self.replace(Owner::Base, &P::base(&cx));
+        let before = self.cx.replace(cx);
+        match (before, &self.cx) {
+            (Some(before), Some(cx)) if P::concerns_ports(&before, cx) => Replan::All,
+            _ => Replan::Nothing,
         }
     }
 
@@ -182,12 +182,12 @@ where
         let cx = self.cx.as_ref().expect("a context is entered before ports");
         let wants = P::port(cx, port);
         self.claim(&port.name, wants.claims);
-        self.replace(Owner::Port(Arc::clone(&port.name)), wants.own);
+        self.replace(Owner::Port(Arc::clone(&port.name)), &wants.own);
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
         self.claim(name, Vec::new());
-        self.replace(Owner::Port(Arc::clone(name)), Vec::new());
+        self.replace(Owner::Port(Arc::clone(name)), &[]);
     }
 
     fn forget(&mut self) {
@@ -283,6 +283,10 @@ mod tests {
         fn base(cx: &Context) -> Vec<Number> {
             let first = if cx.masquerade_all { 200 } else { 100 };
             vec![Number(first)]
+        }
+
+        fn concerns_ports(before: &Context, after: &Context) -> bool {
+            before.masquerade_all != after.masquerade_all
         }
 
         fn port(_: &Context, port: &ServicePort) -> Wants<Number> {

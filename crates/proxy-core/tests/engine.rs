@@ -126,6 +126,10 @@ impl Planner for Show {
         Vec::new()
     }
 
+    fn concerns_ports(before: &Context, after: &Context) -> bool {
+        before != after
+    }
+
     fn port(cx: &Context, port: &ServicePort) -> Wants<Shown> {
         let text = format!("{} {port} {:?}", cx.family, cx.service_cidrs);
         vec![Shown(text)].into()

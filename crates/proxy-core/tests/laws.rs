@@ -15,8 +15,8 @@ use proxy_core::{
 use testkit::generate::{Stack, cluster};
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed};
-use vipline_service_model::DetectLocal;
 use vipline_service_model::arbitrary::{self, Dice};
+use vipline_service_model::{DetectLocal, api};
 
 /// Returns the configuration of an engine that syncs whenever it is polled.
 fn config() -> Config {
@@ -351,12 +351,50 @@ fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services(
 }
 
 #[test]
+fn nor_does_it_when_services_use_every_feature() {
+    let count = |services| {
+        let kernels = Kernels::default();
+        let mut engine = kernels.engine(config());
+        let mut now = Duration::ZERO;
+        for (number, plan) in (0_u16..).zip(cluster(services, 3, Stack::Dual)) {
+            let mut service = plan.service();
+            let spec = &mut service.spec;
+            spec.kind = api::ServiceType::LoadBalancer;
+            spec.ports[0].node_port = 30_000 + number;
+            spec.load_balancer_source_ranges = vec!["192.168.0.0/16".into()];
+            if number % 2 == 0 {
+                spec.external_traffic_policy = api::TrafficPolicy::Local;
+            }
+            if number % 3 == 0 {
+                spec.session_affinity = api::Affinity::ClientIp;
+            }
+            let [high, low] = number.to_be_bytes();
+            spec.external_ips = vec![format!("198.18.{high}.{low}")];
+            service.status.load_balancer.ingress = vec![api::Ingress {
+                ip: format!("203.0.{high}.{low}"),
+                ..api::Ingress::default()
+            }];
+            apply(&mut engine, [service.into()]);
+            apply(&mut engine, plan.slices().into_iter().map(Event::from));
+        }
+        engine.apply(Event::Synced);
+        assert!(sync(&mut engine, &mut now).is_success());
+        let told = kernels.v4.get();
+        let objects = told.memory.objects();
+        objects
+            .filter(|object| !matches!(object, Object::Element(_)))
+            .count()
+    };
+    assert_eq!(count(12), count(1_200));
+}
+
+#[test]
 fn of_services_that_claim_one_address_the_older_one_has_it() {
     let older = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
     let younger = with_endpoints(
         testkit::generate::Plan::new("a-usurper")
             .at("10.96.0.10".parse().unwrap())
-            .port(vipline_service_model::api::Protocol::Tcp, 80, 9090),
+            .port(api::Protocol::Tcp, 80, 9090),
         &["10.2.0.1", "10.2.0.2", "10.2.0.3"],
     );
     let events = |plan: &testkit::generate::Plan, created: &str| {

@@ -109,9 +109,15 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// The edits that follow are added to those `pending`, if anybody wants them.
     /// Of objects with equal keys the first counts.
     /// An owner that wants nothing is forgotten.
-    pub fn replace(&mut self, owner: O, objects: Vec<T>, mut pending: Option<&mut Pending<T>>) {
+    pub fn replace(
+        &mut self,
+        owner: O,
+        objects: impl IntoIterator<Item = T>,
+        mut pending: Option<&mut Pending<T>>,
+    ) {
         self.round += 1;
-        let mut places = Vec::with_capacity(objects.len());
+        let objects = objects.into_iter();
+        let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
         let owner = self.enter(owner);
         for object in objects {
             places.extend(self.claim(owner, object, pending.as_deref_mut()));

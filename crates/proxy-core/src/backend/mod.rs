@@ -28,6 +28,9 @@ pub trait Planner {
     /// Returns the objects that are there whatever Services there are.
     fn base(cx: &Context) -> Vec<Self::Object>;
 
+    /// Tells whether service ports want other objects in another context.
+    fn concerns_ports(before: &Context, after: &Context) -> bool;
+
     /// Returns the objects that one service port wants.
     fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object>;
 

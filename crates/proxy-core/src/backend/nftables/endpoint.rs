@@ -10,14 +10,25 @@ use super::table::{Table, Way};
 /// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
-/// The endpoint has this slot among those of the address.
-pub(super) fn backend(way: &Way, front: &Front<'_>, slot: u32, endpoint: &Endpoint) -> Object {
-    let element = way.backends.element(&front.key_and([slot.into()]));
-    let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-    let element = element.and_then(|it| it.with_data(&target));
-    element
-        .expect("addresses of a service port are of one family")
-        .into()
+/// Each endpoint has a slot among those of the address, in their order: a
+/// function of who they are now.
+pub(super) fn backends(
+    way: &Way,
+    front: &Front<'_>,
+    endpoints: &[Endpoint],
+    out: &mut Vec<Object>,
+) {
+    let mut key = front.key_and([Value::from(0_u32)]);
+    for (slot, endpoint) in (0_u32..).zip(endpoints) {
+        if let Some(last) = key.last_mut() {
+            *last = slot.into();
+        }
+        let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
+        let element = way.backends.element(&key);
+        let element = element.and_then(|it| it.with_data(&target));
+        let element = element.expect("addresses of a service port are of one family");
+        out.push(element.into());
+    }
 }
 
 /// ```nft
@@ -51,7 +62,7 @@ mod tests {
         assert_documented(
             include_str!("endpoint.rs"),
             &[
-                ("backend", first(names::BACKENDS)),
+                ("backends", first(names::BACKENDS)),
                 ("hairpin", first(names::HAIRPIN_CONNECTIONS)),
             ],
         );

@@ -59,7 +59,7 @@
 //! | the cluster IP | `cluster-ips { VIP }` | `cluster_ip` |
 //! | an external IP or that of a load balancer | as the cluster IP, with the route of outsiders | `external_ip` |
 //! | the node port | `service-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
-//! | each endpoint | `backends { V . slot : endpoint . port }` | `backend` |
+//! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
 //! | the number of endpoints | `slots-N { V }`, or `service-ips { V : goto lb-N }` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
@@ -122,6 +122,11 @@ impl backend::Planner for Planner {
 
     fn base(cx: &Context) -> Vec<Object> {
         base::objects(cx)
+    }
+
+    /// Source ranges depend on the node's address, and nothing else on anything.
+    fn concerns_ports(before: &Context, after: &Context) -> bool {
+        before.node_address != after.node_address
     }
 
     fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {

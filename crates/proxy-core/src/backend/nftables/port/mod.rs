@@ -79,12 +79,9 @@ fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
 /// ```
 ///
 /// Sends the address to the chain for as many slots as there are endpoints.
-/// Slots follow the order of the endpoints: a function of who they are now.
 fn balance(way: &Way, front: &Front<'_>, endpoints: &[Endpoint], out: &mut Vec<Object>) {
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
-    for (slot, endpoint) in (0..slots).zip(endpoints) {
-        out.push(endpoint::backend(way, front, slot, endpoint));
-    }
+    endpoint::backends(way, front, endpoints, out);
     let few = way.few_slots(slots);
     if few.is_none() {
         out.push(way.lb(slots).into());
