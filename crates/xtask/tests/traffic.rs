@@ -36,6 +36,8 @@ const OTHER_PORT: u16 = 81;
 /// A refusal that arrives while the kernel is still sending the first packet is
 /// lost on it; the second packet follows after a second.
 const AT_ONCE: Duration = Duration::from_secs(2);
+/// How long an endpoint serves on after the proxy knows that it is removed.
+const SERVES_ON: Duration = Duration::from_secs(1);
 /// How long anything may take that happens soon.
 const SOON: Duration = Duration::from_secs(15);
 
@@ -96,6 +98,34 @@ fn nothing_fails_while_endpoints_are_replaced_under_load() {
         let answers = load.stop();
         assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
         assert_eq!(answers.servers.len(), 5, "{ask:?}: {answers}");
+    }
+}
+
+#[test]
+fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
+    let mut stage = Stage::with_backends(6);
+    stage.serve(&[0, 1, 2, 3, 4, 5]);
+    let client = &stage.lab.client.netns;
+    let start = Instant::now();
+    let loads = asks(Protocol::Tcp, WEB, 80)
+        .map(|ask| Load::start(client, ask, 6, Duration::from_millis(20)).unwrap());
+    for first in 1..=3 {
+        let current = [first, first + 1, first + 2];
+        stage.write_web(&current);
+        stage.wait_until_only(&current);
+        thread::sleep(SERVES_ON);
+        stage.serve(&Vec::from_iter(first..6));
+    }
+    let elapsed = start.elapsed();
+    let answers = loads.map(Load::stop);
+    let asked: usize = answers.iter().map(Answers::asked).sum();
+    assert!(
+        asked as f64 >= 200.0 * elapsed.as_secs_f64(),
+        "{asked} in {elapsed:?}"
+    );
+    for answers in answers {
+        assert!(answers.failures.is_empty(), "{answers}");
+        assert_eq!(answers.servers.len(), 6, "{answers}");
     }
 }
 
