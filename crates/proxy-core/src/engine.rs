@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use vipline_reconcile::Kernel;
-use vipline_service_model::{self as service_model, Event, Family, Store, Warning};
+use vipline_service_model::{self as service_model, Event, Family, PortName, Store, Warning};
 
 use crate::driver::{Drive, Replan, driver};
 use crate::report::Done;
@@ -254,7 +254,8 @@ impl Engine {
     /// Plans what changed, and returns how many service ports that were.
     fn plan(&mut self) -> usize {
         let node = self.store.node();
-        let changes = self.store.resolve(&node);
+        let mut changes = self.store.resolve(&node);
+        changes.sort_by_key(|change| urgency(&change.name));
         for driver in &mut self.drivers {
             let family = driver.family();
             let service_cidrs = self.store.service_cidrs(family);
@@ -273,5 +274,15 @@ impl Engine {
             }
         }
         changes.len()
+    }
+}
+
+/// Returns when a Service has its turn: the API first, then the names and what
+/// else the cluster needs to work, then all others.
+fn urgency(name: &PortName) -> u8 {
+    match (&*name.namespace, &*name.service) {
+        ("default", "kubernetes") => 0,
+        ("kube-system", _) => 1,
+        _ => 2,
     }
 }

@@ -450,3 +450,31 @@ fn a_service_with_300_endpoints_has_300_slots() {
         "{plan}"
     );
 }
+
+#[test]
+fn the_services_that_a_cluster_needs_come_first() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(config());
+    for (namespace, name, address) in [
+        ("default", "a-shop", "10.96.0.30"),
+        ("kube-system", "kube-dns", "10.96.0.10"),
+        ("default", "kubernetes", "10.96.0.1"),
+    ] {
+        let mut service = web(address).service();
+        service.metadata = api::ObjectMeta::named(namespace, name);
+        engine.apply(service.into());
+    }
+    engine.apply(Event::Synced);
+    sync(&mut engine, &mut Duration::from_secs(1));
+    let told = kernels.v4.get();
+    let addresses = told.last.iter().filter_map(|edit| match edit.object() {
+        Object::Element(element) if element.set().name.as_str() == "cluster-ips" => {
+            Some(element.to_string())
+        }
+        _ => None,
+    });
+    assert_eq!(
+        addresses.collect::<Vec<_>>(),
+        ["10.96.0.1", "10.96.0.10", "10.96.0.30"]
+    );
+}
