@@ -6,27 +6,39 @@
 )]
 
 use std::borrow::Cow;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vipline_netlink::Counters;
+use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{Client, Error, Generation, Heard, Monitor, Object, TableId, Transaction};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
+use super::affinity;
 use super::batches::transactions;
-use super::table::Table;
+use super::table::{Affinity, Table};
 use super::takeover::{are_incomplete, completed};
 use crate::{Drift, watch};
 
+/// How many clients are forgotten by one transaction.
+const CLIENTS: usize = 1024;
+
 /// Our table of one family in the kernel's nf_tables.
+///
+/// Packets write to it, too: they leave which endpoint a client was sent to.
+/// Nobody plans that, so it is neither dumped nor compared; but when endpoints
+/// leave, the clients that were sent to them are forgotten.
 #[derive(Debug)]
 pub struct Kernel {
     client: Client,
-    table: TableId,
+    table: &'static Table,
     tally: Tally,
+    /// Whether clients may be remembered for endpoints that left before the
+    /// last dump: by addresses, by node ports.
+    is_unchecked: [bool; 2],
 }
 
 /// Who committed how often: it tells whether somebody else did.
@@ -59,18 +71,55 @@ impl Kernel {
     }
 
     fn with_tally(family: Family, tally: Tally) -> Result<Self, Error> {
-        let client = Client::open()?;
-        let table = Table::of(family).id.clone();
         Ok(Self {
-            client,
-            table,
+            client: Client::open()?,
+            table: Table::of(family),
             tally,
+            is_unchecked: [false; 2],
         })
     }
 
     /// Returns how often and how much was sent and received.
     pub fn counters(&self) -> Counters {
         self.client.counters()
+    }
+
+    /// Returns what clients are remembered by: addresses, node ports.
+    fn affinities(&self) -> [&'static Affinity; 2] {
+        [&self.table.ips.affinity, &self.table.nodeports.affinity]
+    }
+
+    /// Forgets the clients that were sent to endpoints which left.
+    fn purge(&mut self, affinity: &Affinity) -> Result<(), Error> {
+        let clients = self.client.elements(&affinity.clients)?;
+        if clients.is_empty() {
+            return Ok(());
+        }
+        let endpoints = self.client.elements(&affinity.endpoints)?;
+        let stale = affinity::stale(clients, &endpoints);
+        let edits: Vec<_> = stale.map(|client| Edit::Remove(client.into())).collect();
+        for part in edits.chunks(CLIENTS) {
+            self.remove(part)?;
+        }
+        Ok(())
+    }
+
+    /// Removes elements, some of which may be gone already.
+    ///
+    /// One that is gone makes the kernel refuse a whole transaction, so each
+    /// half of it is tried for itself then.
+    fn remove(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        match self.transact(&Transaction::from_edits(edits)) {
+            Err(error) if error.errno() == Some(Errno::NOENT) => {
+                let (former, latter) = edits.split_at(edits.len() / 2);
+                if former.is_empty() {
+                    return Ok(());
+                }
+                self.remove(former)?;
+                self.remove(latter)
+            }
+            done => done,
+        }
     }
 
     /// Commits one transaction, and counts it.
@@ -95,8 +144,12 @@ impl reconcile::Kernel for Kernel {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let others = self.tally.others_at(self.client.generation()?);
-        let ruleset = self.client.dump(slice::from_ref(&self.table))?;
+        let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
         self.tally.others.store(others, Ordering::Relaxed);
+        self.is_unchecked = self.affinities().map(|affinity| {
+            let endpoints = ruleset.set(&self.table.id, affinity.endpoints.name.as_str());
+            endpoints.is_some_and(|(_, elements)| !elements.is_empty())
+        });
         Ok(ruleset.into_objects().collect())
     }
 
@@ -107,6 +160,13 @@ impl reconcile::Kernel for Kernel {
         };
         for transaction in transactions(&edits) {
             self.transact(&transaction)?;
+        }
+        let unchecked = mem::take(&mut self.is_unchecked);
+        for (affinity, is_unchecked) in self.affinities().into_iter().zip(unchecked) {
+            let left = |edit| affinity::is_removal(edit, &affinity.endpoints);
+            if is_unchecked || edits.iter().any(left) {
+                self.purge(affinity)?;
+            }
         }
         Ok(())
     }
@@ -141,7 +201,7 @@ impl Watch {
         let kernel = Kernel::with_tally(family, tally.clone())?;
         self.watched.push(Watched {
             family,
-            table: kernel.table.clone(),
+            table: kernel.table.id.clone(),
             port: kernel.client.port(),
             tally,
         });
@@ -204,5 +264,49 @@ impl watch::Watch for Watch {
             }
         };
         self.drift(&heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use testkit::netns::Netns;
+    use vipline_nftables::{Element, Value};
+
+    use super::*;
+
+    #[test]
+    fn clients_that_are_gone_already_do_not_keep_the_others() {
+        let netns = Netns::new().unwrap();
+        let mut kernel = netns.run(|| Kernel::open(Family::V4)).unwrap();
+        let [clients, _] = kernel.affinities().map(|affinity| affinity.clients.clone());
+        let table = vipline_nftables::Table::new(clients.table.clone());
+        let add = [Object::from(table), clients.clone().into()].map(Edit::Add);
+        kernel.transact(&Transaction::from_edits(&add)).unwrap();
+        let client = |last: u8| -> Element {
+            let vip = Value::from(Ipv4Addr::from([10, 96, 0, 1]));
+            let who = Value::from(Ipv4Addr::from([192, 0, 2, last]));
+            let key = [who, vip.clone(), 6_u8.into(), 80_u16.into()];
+            let client = clients.element(&key).unwrap();
+            client.with_data(&[vip, 80_u16.into()]).unwrap()
+        };
+        let there: Vec<_> = (0..5).map(|last| Edit::Add(client(last).into())).collect();
+        kernel.transact(&Transaction::from_edits(&there)).unwrap();
+        let ours = || kernel.tally.ours.load(Ordering::Relaxed);
+        assert_eq!(ours(), 2);
+        let remove: Vec<_> = (1..8)
+            .map(|last| Edit::Remove(client(last).into()))
+            .collect();
+        kernel.remove(&remove).unwrap();
+        let left = kernel.client.elements(&clients).unwrap();
+        let keys: Vec<_> = left.iter().map(Element::key_bytes).collect();
+        assert_eq!(keys, [client(0).key_bytes()]);
+        let generation = kernel.client.generation().unwrap();
+        assert_eq!(
+            kernel.tally.others_at(generation),
+            1,
+            "what is refused does not count"
+        );
     }
 }

@@ -93,6 +93,8 @@ mod port;
 
 mod endpoint;
 
+mod affinity;
+
 mod kernel;
 
 mod batches;
