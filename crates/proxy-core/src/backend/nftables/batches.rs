@@ -55,6 +55,17 @@ enum Subject<'a> {
     Frontend(&'a [u8]),
 }
 
+impl Subject<'_> {
+    fn stage(self, edit: &Edit<Object>) -> Stage {
+        match (self, edit) {
+            (Self::Node, _) => Stage::Frame,
+            (Self::Endpoint, Edit::Remove(_)) => Stage::FormerEndpoints,
+            (Self::Endpoint, _) => Stage::Endpoints,
+            (Self::Frontend(_), _) => Stage::Services,
+        }
+    }
+}
+
 /// An edit, and its place in the order of all.
 #[derive(Clone, Copy, Debug)]
 struct Placed<'a> {
@@ -74,13 +85,16 @@ struct Units<'a> {
 
 impl<'a> Units<'a> {
     fn place(&mut self, edit: &'a Edit<Object>) -> Placed<'a> {
-        let stage = stage(edit);
-        let unit = match edit.object() {
-            Object::Element(element) => match subject(element) {
-                Subject::Frontend(key) => self.number(key),
-                Subject::Endpoint | Subject::Node => 0,
-            },
-            _ => 0,
+        let (stage, unit) = match edit.object() {
+            Object::Element(element) => {
+                let subject = subject(element);
+                let unit = match subject {
+                    Subject::Frontend(key) => self.number(key),
+                    Subject::Endpoint | Subject::Node => 0,
+                };
+                (subject.stage(edit), unit)
+            }
+            _ => (stage(edit), 0),
         };
         Placed { stage, unit, edit }
     }
@@ -152,22 +166,6 @@ fn length(order: &[Placed<'_>], size: usize) -> usize {
     order.len()
 }
 
-/// Puts edits into an order that depends on nothing but what they are.
-pub(super) fn sort(edits: &mut [Edit<Object>]) {
-    edits.sort_by(|one, other| place(one).cmp(&place(other)));
-}
-
-/// Returns the place of an edit in a script: by stage, name and key.
-fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
-    match edit.object() {
-        Object::Element(element) => {
-            let set = element.set().name.as_str();
-            (stage(edit), Some(set), element.key_bytes())
-        }
-        _ => (stage(edit), name(edit), &[]),
-    }
-}
-
 impl Placed<'_> {
     /// Tells whether the next edit must be in the same transaction.
     fn is_bound_to(&self, next: &Self) -> bool {
@@ -207,7 +205,7 @@ pub(super) fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
 }
 
 /// Returns the name of a set or chain.
-fn name(edit: &Edit<Object>) -> Option<&str> {
+pub(super) fn name(edit: &Edit<Object>) -> Option<&str> {
     match edit.object() {
         Object::Set(set) => Some(set.name.as_str()),
         Object::Chain(chain) => Some(chain.name.as_str()),
@@ -219,12 +217,7 @@ fn name(edit: &Edit<Object>) -> Option<&str> {
 pub(super) fn stage(edit: &Edit<Object>) -> Stage {
     let (object, gone) = (edit.object(), matches!(edit, Edit::Remove(_)));
     match object {
-        Object::Element(element) => match subject(element) {
-            Subject::Node => Stage::Frame,
-            Subject::Endpoint if gone => Stage::FormerEndpoints,
-            Subject::Endpoint => Stage::Endpoints,
-            Subject::Frontend(_) => Stage::Services,
-        },
+        Object::Element(element) => subject(element).stage(edit),
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
         Object::Chain(_) if gone && Planner::lingers(object) => Stage::FormerChains,
         _ if gone => Stage::FormerEndpoints,

@@ -101,10 +101,12 @@ mod batches;
 
 mod takeover;
 
+mod script;
+
 #[cfg(test)]
 mod tests;
 
-use vipline_nftables::{Object, Ruleset, Transaction};
+use vipline_nftables::{Object, Ruleset};
 use vipline_reconcile::Edit;
 use vipline_service_model::ServicePort;
 
@@ -139,16 +141,8 @@ impl backend::Planner for Planner {
         matches!(object, Object::Chain(chain) if names::is_on_demand(&chain.name))
     }
 
-    fn script<'a>(
-        mut edits: Vec<Edit<Object>>,
-        desired: impl Iterator<Item = &'a Object>,
-    ) -> String {
-        if let Some(table) = takeover::beyond_nft(&edits) {
-            let listing = Self::listing(desired);
-            return format!("add table {table}\ndelete table {table}\n{listing}");
-        }
-        batches::sort(&mut edits);
-        Transaction::from_edits(&edits).to_string()
+    fn script<'a>(edits: Vec<Edit<Object>>, desired: impl Iterator<Item = &'a Object>) -> String {
+        script::script(edits, desired)
     }
 
     fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {

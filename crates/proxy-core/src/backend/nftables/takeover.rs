@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use vipline_nftables::{Key, Object, TableId};
+use vipline_nftables::{Key, Object};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::Family;
 
-use super::batches::{Stage, is_divisible, stage};
+use super::batches::{is_divisible, stage};
+use super::names;
 use super::table::Table;
-use super::{Planner, names};
-use crate::backend::Planner as _;
 
 /// Tells whether edits need others beside them, which depend on the rest of
 /// what is installed: see [`completed`].
@@ -36,12 +35,12 @@ pub(super) fn is_take_over(edits: &[Edit<Object>]) -> bool {
 }
 
 /// Tells whether an edit makes the map of endpoints.
-fn adds_backends(edit: &Edit<Object>) -> bool {
+pub(super) fn adds_backends(edit: &Edit<Object>) -> bool {
     matches!(edit, Edit::Add(Object::Set(set)) if set.name.as_str() == names::BACKENDS)
 }
 
 /// Tells whether an edit exchanges a set for one with other properties.
-fn is_set_exchanged(edit: &Edit<Object>) -> bool {
+pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
     matches!(
         edit,
         Edit::Change {
@@ -49,24 +48,6 @@ fn is_set_exchanged(edit: &Edit<Object>) -> bool {
             ..
         }
     )
-}
-
-/// Returns the table of edits that no script can tell nft 1.0.6.
-///
-/// It neither exchanges a set that rules use, nor wakes a table and adds
-/// chains, nor adds a rule that names the map of endpoints where the kernel has
-/// that map: it finds "conflicting protocols" in the type of the map.
-/// The table of somebody else is replaced as a whole.
-pub(super) fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
-    let names_backends = |edit: &Edit<Object>| match edit {
-        Edit::Remove(_) => false,
-        _ => Planner::lingers(edit.object()),
-    };
-    let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
-    let edit = edits.first()?;
-    let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
-    (is_named_anew || is_take_over(edits) || edits.iter().any(is_apart))
-        .then(|| edit.object().table())
 }
 
 /// Returns edits that replace a table as a whole.
@@ -126,6 +107,8 @@ fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object
 
 #[cfg(test)]
 mod tests {
+    use super::super::Planner;
+    use crate::Planner as _;
     use vipline_nftables::statement::drop;
     use vipline_nftables::{Chain, Datatype, Name, Rule, Set, SetFlags, Transaction};
     use vipline_reconcile::diff;
