@@ -1,26 +1,72 @@
 //! The Services of the demo, read from its manifests.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use testkit::proxy::Proxy;
 use testkit::traffic::Protocol;
 use vipline_service_model::api;
 
-/// One port of one address of a Service.
+/// One port of one address that a Service is reached by.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frontend {
     /// The name of the Service.
     pub(super) service: String,
+    /// What kind of address it is.
+    pub(super) kind: Kind,
     /// The protocol.
     pub(super) protocol: Protocol,
-    /// Its cluster IP and port.
+    /// The address and port.
     pub(super) address: SocketAddr,
     /// Where its ready endpoints listen.
-    pub(super) endpoints: Vec<SocketAddr>,
+    pub(super) endpoints: Vec<Endpoint>,
+    /// The traffic policy for this kind of address is Local.
+    pub(super) local_policy: bool,
+    /// A client stays with its endpoint.
+    pub(super) sticky: bool,
+    /// The only networks of its family that may use it; empty is all.
+    pub(super) ranges: Vec<String>,
+}
+
+/// The kinds of addresses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    ClusterIp,
+    NodePort,
+    ExternalIp,
+    LoadBalancer,
+}
+
+impl Frontend {
+    /// Tells whether two differ by nothing but their address.
+    pub(super) fn differs_by_address(&self, other: &Self) -> bool {
+        let key = |it: &Self| (it.kind, it.protocol, it.address.port());
+        self.service == other.service && key(self) == key(other)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ClusterIp => "cluster IP",
+            Self::NodePort => "node port",
+            Self::ExternalIp => "external IP",
+            Self::LoadBalancer => "load balancer",
+        })
+    }
+}
+
+/// Where a ready endpoint listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Endpoint {
+    /// Its address and port.
+    pub(super) at: SocketAddr,
+    /// It is on the node of the proxy.
+    pub(super) local: bool,
 }
 
 /// A manifest with its text.
@@ -56,26 +102,26 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Manifest>> {
     paths.iter().map(read).collect()
 }
 
-/// Finds every port of every cluster IP, with its endpoints.
+/// Finds every port of every address that a Service is reached by.
 pub(super) fn frontends(manifests: &[Manifest]) -> Result<Vec<Frontend>> {
-    let (mut services, mut slices) = (Vec::new(), Vec::new());
+    let mut objects = Objects::default();
     for manifest in manifests {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(&manifest.text).with_context(|| manifest.name.clone())?;
         for document in documents {
             match document["kind"].as_str() {
-                Some(api::Service::KIND) => services.push(typed::<api::Service>(document)?),
-                Some(api::EndpointSlice::KIND) => slices.push(typed(document)?),
+                Some(api::Service::KIND) => objects.services.push(typed(document)?),
+                Some(api::EndpointSlice::KIND) => objects.slices.push(typed(document)?),
+                Some(api::Node::KIND) => objects.nodes.push(typed(document)?),
                 _ => (),
             }
         }
     }
     let mut frontends = Vec::new();
-    for service in &services {
-        for address in &service.spec.cluster_ips {
-            let address: IpAddr = address.parse().with_context(|| address.clone())?;
-            for port in &service.spec.ports {
-                frontends.push(frontend(service, address, port, &slices)?);
+    for service in &objects.services {
+        for port in &service.spec.ports {
+            for (kind, address) in objects.addresses(service, port)? {
+                frontends.push(objects.frontend(service, port, kind, address)?);
             }
         }
     }
@@ -85,44 +131,126 @@ pub(super) fn frontends(manifests: &[Manifest]) -> Result<Vec<Frontend>> {
     Ok(frontends)
 }
 
-fn frontend(
-    service: &api::Service,
-    address: IpAddr,
-    port: &api::ServicePort,
-    slices: &[api::EndpointSlice],
-) -> Result<Frontend> {
-    let protocol = match port.protocol {
-        api::Protocol::Tcp => Protocol::Tcp,
-        api::Protocol::Udp => Protocol::Udp,
-        _ => bail!("{}: neither TCP nor UDP", service.metadata.name),
-    };
-    let label = api::EndpointSlice::SERVICE_NAME_LABEL;
-    let mut endpoints = Vec::new();
-    for slice in slices {
-        let owner = slice.metadata.labels.get(label);
-        let same = slice.metadata.namespace == service.metadata.namespace;
-        if owner != Some(&service.metadata.name) || !same {
-            continue;
+/// What the manifests hold.
+#[derive(Default)]
+struct Objects {
+    services: Vec<api::Service>,
+    slices: Vec<api::EndpointSlice>,
+    nodes: Vec<api::Node>,
+}
+
+impl Objects {
+    /// Returns the addresses of a port of a Service, in the families it has.
+    fn addresses(
+        &self,
+        service: &api::Service,
+        port: &api::ServicePort,
+    ) -> Result<Vec<(Kind, SocketAddr)>> {
+        let spec = &service.spec;
+        let ingress = &service.status.load_balancer.ingress;
+        let mut addresses = Vec::new();
+        let mut add = |kind, address: &str, port| {
+            let address: IpAddr = address.parse().with_context(|| address.to_owned())?;
+            let of_family = |ip: &String| ip.contains(':') == address.is_ipv6();
+            if spec.cluster_ips.iter().any(of_family) {
+                addresses.push((kind, SocketAddr::new(address, port)));
+            }
+            anyhow::Ok(())
+        };
+        for address in &spec.cluster_ips {
+            add(Kind::ClusterIp, address, port.port)?;
         }
-        let targets = slice.ports.iter().filter(|target| {
-            target.name.as_deref() == Some(&port.name) && target.protocol == port.protocol
-        });
-        for target in targets.filter_map(|target| target.port) {
-            for endpoint in &slice.endpoints {
-                let ready = endpoint.conditions.ready != Some(false);
-                let of: IpAddr = endpoint.addresses.first().context("an endpoint")?.parse()?;
-                if ready && of.is_ipv4() == address.is_ipv4() {
-                    endpoints.push(SocketAddr::new(of, target));
+        for address in self.node_addresses() {
+            if port.node_port != 0 {
+                add(Kind::NodePort, address, port.node_port)?;
+            }
+        }
+        for address in &spec.external_ips {
+            add(Kind::ExternalIp, address, port.port)?;
+        }
+        for address in ingress {
+            add(Kind::LoadBalancer, &address.ip, port.port)?;
+        }
+        Ok(addresses)
+    }
+
+    /// Returns the addresses of the proxy's node.
+    fn node_addresses(&self) -> impl Iterator<Item = &str> {
+        self.nodes
+            .iter()
+            .filter(|node| node.metadata.name == Proxy::NODE)
+            .flat_map(|node| &node.status.addresses)
+            .filter(|address| address.kind == "InternalIP")
+            .map(|address| &*address.address)
+    }
+
+    fn frontend(
+        &self,
+        service: &api::Service,
+        port: &api::ServicePort,
+        kind: Kind,
+        address: SocketAddr,
+    ) -> Result<Frontend> {
+        let spec = &service.spec;
+        let name = &service.metadata.name;
+        let policy = match kind {
+            Kind::ClusterIp => &spec.internal_traffic_policy,
+            _ => &spec.external_traffic_policy,
+        };
+        let ranges = match kind {
+            Kind::LoadBalancer => &*spec.load_balancer_source_ranges,
+            _ => &[],
+        };
+        let of_family = |range: &&String| range.contains(':') == address.is_ipv6();
+        Ok(Frontend {
+            service: name.clone(),
+            kind,
+            protocol: match port.protocol {
+                api::Protocol::Tcp => Protocol::Tcp,
+                api::Protocol::Udp => Protocol::Udp,
+                _ => bail!("{name}: neither TCP nor UDP"),
+            },
+            address,
+            endpoints: self.endpoints(service, port, address.is_ipv6())?,
+            local_policy: *policy == api::TrafficPolicy::Local,
+            sticky: spec.session_affinity == api::Affinity::ClientIp,
+            ranges: ranges.iter().filter(of_family).cloned().collect(),
+        })
+    }
+
+    /// Returns where the ready endpoints of a family listen.
+    fn endpoints(
+        &self,
+        service: &api::Service,
+        port: &api::ServicePort,
+        v6: bool,
+    ) -> Result<Vec<Endpoint>> {
+        let label = api::EndpointSlice::SERVICE_NAME_LABEL;
+        let mut endpoints = Vec::new();
+        for slice in &self.slices {
+            let owner = slice.metadata.labels.get(label);
+            let same = slice.metadata.namespace == service.metadata.namespace;
+            if owner != Some(&service.metadata.name) || !same {
+                continue;
+            }
+            let targets = slice.ports.iter().filter(|target| {
+                target.name.as_deref() == Some(&port.name) && target.protocol == port.protocol
+            });
+            for target in targets.filter_map(|target| target.port) {
+                for endpoint in &slice.endpoints {
+                    let ready = endpoint.conditions.ready != Some(false);
+                    let of: IpAddr = endpoint.addresses.first().context("an endpoint")?.parse()?;
+                    if ready && of.is_ipv6() == v6 {
+                        endpoints.push(Endpoint {
+                            at: SocketAddr::new(of, target),
+                            local: endpoint.node_name.as_deref() == Some(Proxy::NODE),
+                        });
+                    }
                 }
             }
         }
+        Ok(endpoints)
     }
-    Ok(Frontend {
-        service: service.metadata.name.clone(),
-        protocol,
-        address: SocketAddr::new(address, port.port),
-        endpoints,
-    })
 }
 
 fn typed<T: DeserializeOwned>(document: Value) -> Result<T> {
@@ -137,42 +265,83 @@ mod tests {
     use super::*;
     use crate::cargo::root;
 
-    #[test]
-    fn each_port_of_each_address_gets_the_endpoints_of_its_family() {
-        let plan = Plan::new("web")
-            .at("10.96.0.10".parse().unwrap())
-            .at("fd00:10:96::10".parse().unwrap())
+    const DUAL: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
+
+    fn web() -> Plan {
+        DUAL.iter()
+            .fold(Plan::new("web"), |plan, vip| plan.at(vip.parse().unwrap()))
             .port(api::Protocol::Tcp, 80, 8080)
             .port(api::Protocol::Udp, 53, 5353)
-            .endpoint("10.244.1.11".parse().unwrap(), "node-1")
-            .endpoint("fd00:244:1::11".parse().unwrap(), "node-1");
-        let manifest = Manifest {
-            name: "web.yaml".to_owned(),
-            text: plan.manifest(),
-        };
-        let frontends = frontends(&[manifest]).unwrap();
-        assert_eq!(frontends.len(), 4);
-        let expected = Frontend {
-            service: "web".to_owned(),
-            protocol: Protocol::Udp,
-            address: "[fd00:10:96::10]:53".parse().unwrap(),
-            endpoints: vec!["[fd00:244:1::11]:5353".parse().unwrap()],
-        };
-        assert_eq!(frontends[3], expected);
+            .endpoint("10.244.1.11".parse().unwrap(), Proxy::NODE)
+            .endpoint("fd00:244:1::11".parse().unwrap(), "node-2")
+    }
+
+    fn manifest(text: String) -> Manifest {
+        let name = "web.yaml".to_owned();
+        Manifest { name, text }
     }
 
     #[test]
-    fn the_manifests_of_the_demo_show_both_protocols_families_and_a_refusal() {
+    fn each_port_of_each_address_gets_the_endpoints_of_its_family() {
+        let frontends = frontends(&[manifest(web().manifest())]).unwrap();
+        assert_eq!(frontends.len(), 4);
+        let expected = Frontend {
+            service: "web".to_owned(),
+            kind: Kind::ClusterIp,
+            protocol: Protocol::Udp,
+            address: "[fd00:10:96::10]:53".parse().unwrap(),
+            endpoints: vec![Endpoint {
+                at: "[fd00:244:1::11]:5353".parse().unwrap(),
+                local: false,
+            }],
+            local_policy: false,
+            sticky: false,
+            ranges: Vec::new(),
+        };
+        assert_eq!(frontends[3], expected);
+        assert!(frontends[0].endpoints[0].local);
+    }
+
+    /// The frontends of the demo.
+    fn demo() -> Vec<Frontend> {
         let folder = root().join("examples/kube-proxy/demo");
-        let frontends = frontends(&read(&folder).unwrap()).unwrap();
-        for protocol in [Protocol::Tcp, Protocol::Udp] {
-            for v6 in [false, true] {
-                let shown = frontends
-                    .iter()
-                    .filter(|each| each.protocol == protocol && each.address.is_ipv6() == v6);
-                assert!(shown.clone().any(|each| each.endpoints.len() == 3));
+        frontends(&read(&folder).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_demo_shows_both_protocols_and_families_at_cluster_ips_and_node_ports() {
+        let demo = demo();
+        for kind in [Kind::ClusterIp, Kind::NodePort] {
+            for protocol in [Protocol::Tcp, Protocol::Udp] {
+                for v6 in [false, true] {
+                    let shown = demo.iter().filter(|each| {
+                        (each.kind, each.protocol) == (kind, protocol)
+                            && each.address.is_ipv6() == v6
+                    });
+                    assert!(shown.clone().any(|each| each.endpoints.len() == 3));
+                }
             }
         }
-        assert!(frontends.iter().any(|each| each.endpoints.is_empty()));
+    }
+
+    #[test]
+    fn the_demo_shows_each_kind_of_service() {
+        let demo = demo();
+        let shown = |what: &dyn Fn(&Frontend) -> bool| assert!(demo.iter().any(what));
+        shown(&|it| it.kind == Kind::ExternalIp);
+        shown(&|it| it.kind == Kind::LoadBalancer && !it.local_policy && it.ranges.is_empty());
+        shown(&|it| !it.ranges.is_empty());
+        shown(&|it| it.endpoints.is_empty());
+        for kind in [Kind::ClusterIp, Kind::NodePort] {
+            shown(&|it| it.kind == kind && it.sticky);
+        }
+        for kind in [Kind::ClusterIp, Kind::NodePort, Kind::LoadBalancer] {
+            for any in [false, true] {
+                shown(&|it| {
+                    let local = it.endpoints.iter().any(|endpoint| endpoint.local);
+                    it.kind == kind && it.local_policy && local == any
+                });
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! The proxy at work: real traffic through a real kernel, in a lab.
 //!
 //! What is asked follows from the manifests in `examples/kube-proxy/demo`: each
-//! address and port of each Service is asked, and each endpoint there gets a
-//! server.
+//! address and port of each Service is asked by clients outside, a pod and the
+//! node, and each endpoint there gets a server.
+//! Who has to answer follows from the Services too.
 //! A mode that is not built in is a line of the table that says so.
 
 use std::path::PathBuf;
@@ -11,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 
 use crate::cargo::{cargo, execute, metadata, root};
+
+mod expect;
 
 mod manifests;
 
@@ -46,7 +49,9 @@ pub(crate) fn run() -> Result<()> {
             Shown::Yes => mode::run(name, &program, &manifests, &mut table)?,
             Shown::NotBuiltIn => table.add(Row {
                 mode: name,
+                service: "-".to_owned(),
                 what: "not built in yet".to_owned(),
+                from: "-".to_owned(),
                 outcome: Outcome::Absent,
             }),
         }

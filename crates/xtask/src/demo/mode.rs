@@ -1,8 +1,7 @@
 //! One mode, shown.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,14 +11,16 @@ use testkit::leftovers::Directory;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Ask, Protocol, Server};
 
-use super::manifests::{self, Frontend};
+use super::expect::{Expected, Place};
+use super::manifests::{self, Frontend, Kind};
 use super::rollout;
-use super::table::{Outcome, Row, Table};
+use super::table::{Outcome, Row, Table, Tally};
 
 /// How often each address is asked by each who asks.
-const QUESTIONS: usize = 200;
-/// How often an address is asked that has to refuse.
-const REFUSALS: usize = 20;
+const QUESTIONS: usize = 100;
+/// How often an address is asked that must not answer, and with what patience.
+const VAIN_QUESTIONS: usize = 10;
+const VAIN_PATIENCE: Duration = Duration::from_millis(300);
 /// How long the proxy may take to start.
 const START: Duration = Duration::from_secs(15);
 /// Three backends, and three to replace them.
@@ -60,29 +61,22 @@ pub(super) fn run(
     }
     for frontend in stage.frontends.clone() {
         for endpoint in frontend.endpoints {
-            stage.serve(frontend.protocol, endpoint)?;
+            stage.serve(frontend.protocol, endpoint.at)?;
         }
     }
     let mut proxy = Proxy::start(
         &stage.lab,
         &Options::new(program, mode, stage.folder.path()),
     )?;
-    for frontend in &stage.frontends {
-        if !frontend.endpoints.is_empty() {
-            let ask = Ask::new(frontend.protocol, frontend.address);
-            proxy.wait_for(&stage.lab.client.netns, ask, START)?;
-        }
+    stage.wait_for(&mut proxy)?;
+    let world = stage.world()?;
+    for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
+        stage.ask(frontends, table);
     }
-    for frontend in &stage.frontends {
-        table.add(stage.ask(frontend));
-    }
-    for row in stage.hairpin() {
-        table.add(row);
-    }
+    stage.hairpin(table);
     eprintln!("{mode}: replacing endpoints under load");
-    for row in rollout::run(&mut stage, &manifests)? {
-        table.add(row);
-    }
+    rollout::run(&mut stage, &manifests, table)?;
+    drop(world);
     proxy.stop().context("stop the proxy")
 }
 
@@ -98,81 +92,201 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks an address many times, or sees that it refuses.
-    fn ask(&self, frontend: &Frontend) -> Row {
-        let ask = Ask::new(frontend.protocol, frontend.address);
-        let refuses = frontend.endpoints.is_empty();
-        let count = if refuses { REFUSALS } else { QUESTIONS };
-        let answers = [&self.lab.client, &self.lab.pod, &self.lab.node]
-            .map(|host| ask.times(&host.netns, count))
-            .into_iter()
-            .fold(Answers::default(), Answers::merge);
-        let outcome = if refuses {
-            refused(answers)
-        } else {
-            Outcome::of(answers, &self.names(&frontend.endpoints))
+    /// Waits until the client gets an answer wherever it should.
+    fn wait_for(&self, proxy: &mut Proxy) -> Result<()> {
+        let (host, place) = (&self.lab.client, Place::Outside);
+        for frontend in &self.frontends {
+            let expected = self.expected(frontend, Asker { host, place });
+            if let Expected::All(_) | Expected::One(_) = expected {
+                let ask = Ask::new(frontend.protocol, frontend.address);
+                proxy.wait_for(&host.netns, ask, START)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the world answer what the node should have kept.
+    fn world(&self) -> Result<Vec<Server>> {
+        let ports: BTreeSet<_> = self
+            .frontends
+            .iter()
+            .map(|frontend| (frontend.protocol, frontend.address.port()))
+            .collect();
+        let serve = |(protocol, port)| {
+            // This one listens to IPv4 as well.
+            let any = (Ipv6Addr::UNSPECIFIED, port).into();
+            Server::start(&self.lab.world.netns, protocol, any, "world")
+                .with_context(|| format!("serve {protocol} {port} in the world"))
         };
-        self.row(frontend, "client, pod and node", outcome)
+        ports.into_iter().map(serve).collect()
+    }
+
+    /// Asks addresses that differ by nothing else, from everywhere.
+    ///
+    /// Those who are to get the same answers share a row.
+    pub(super) fn ask(&self, frontends: &[Frontend], table: &mut Table) {
+        let lab = &self.lab;
+        let mut rows: Vec<(Vec<Expected>, Vec<Asker<'_>>)> = Vec::new();
+        for (host, place) in [
+            (&lab.client, Place::Outside),
+            (&lab.neighbor, Place::Outside),
+            (&lab.pod, Place::Pod),
+            (&lab.node, Place::Node),
+        ] {
+            let asker = Asker { host, place };
+            if !frontends.iter().all(|it| it.is_for(place)) {
+                continue;
+            }
+            let expected = frontends.iter();
+            let expected = expected.map(|it| self.expected(it, asker)).collect();
+            match rows.iter_mut().find(|(other, _)| *other == expected) {
+                Some((_, askers)) => askers.push(asker),
+                None => rows.push((expected, vec![asker])),
+            }
+        }
+        for (expected, askers) in rows {
+            let mut tally = Tally::default();
+            for (frontend, expected) in frontends.iter().zip(&expected) {
+                for asker in &askers {
+                    let answers = question(frontend, expected, asker.host);
+                    let verdict = expected
+                        .judge(&answers)
+                        .and_then(|()| asker.recognized(frontend, &answers));
+                    let who = format!("{} at {}", asker.host.name, frontend.address);
+                    tally.add(who, answers, verdict);
+                }
+            }
+            let from: Vec<_> = askers.iter().map(|it| &*it.host.name).collect();
+            let note = note(&frontends[0], &expected[0], askers[0].place);
+            let outcome = tally.outcome(note.to_owned());
+            table.add(self.row(frontends, &from.join(", "), outcome));
+        }
     }
 
     /// Lets an endpoint ask its own Service, which may lead back to itself.
     ///
-    /// One address of each protocol and family is enough.
-    fn hairpin(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
+    /// One Service of each protocol is enough.
+    fn hairpin(&self, table: &mut Table) {
         let mut seen = BTreeSet::new();
-        for frontend in &self.frontends {
-            let Some(Ok(host)) = frontend.endpoints.first().map(|at| self.host(*at)) else {
+        for frontends in self.frontends.chunk_by(Frontend::differs_by_address) {
+            let first = &frontends[0];
+            let mut endpoints = first.endpoints.iter();
+            let Some(endpoint) = endpoints.find(|it| it.local && !first.sticky) else {
                 continue;
             };
-            if seen.insert((frontend.protocol, frontend.address.is_ipv6())) {
-                let ask = Ask::new(frontend.protocol, frontend.address);
-                let expected = self.names(&frontend.endpoints);
-                let outcome = Outcome::of(ask.times(&host.netns, QUESTIONS), &expected);
-                rows.push(self.row(frontend, &format!("{} (hairpin)", host.name), outcome));
+            let Ok(host) = self.host(endpoint.at) else {
+                continue;
+            };
+            if seen.insert(first.protocol) {
+                let mut tally = Tally::default();
+                for frontend in frontends {
+                    let place = Place::Pod;
+                    let expected = self.expected(frontend, Asker { host, place });
+                    let answers = question(frontend, &expected, host);
+                    let verdict = expected.judge(&answers);
+                    tally.add(frontend.address, answers, verdict);
+                }
+                let from = format!("{} (hairpin)", host.name);
+                table.add(self.row(frontends, &from, tally.outcome(String::new())));
             }
         }
-        rows
     }
 
-    /// Makes a row about an address and who asks it.
-    pub(super) fn row(&self, frontend: &Frontend, from: &str, outcome: Outcome) -> Row {
+    /// Makes a row about addresses that differ by nothing else.
+    pub(super) fn row(&self, frontends: &[Frontend], from: &str, outcome: Outcome) -> Row {
         let Frontend {
             service,
+            kind,
             protocol,
             address,
             ..
-        } = frontend;
+        } = &frontends[0];
+        let families: BTreeSet<_> = frontends
+            .iter()
+            .map(|it| if it.address.is_ipv4() { "v4" } else { "v6" })
+            .collect();
+        let families: Vec<_> = families.into_iter().collect();
         Row {
             mode: self.mode,
-            what: format!("{service} {protocol} {address} from {from}"),
+            service: service.clone(),
+            what: format!(
+                "{kind} {}/{protocol} {}",
+                address.port(),
+                families.join("+")
+            ),
+            from: from.to_owned(),
             outcome,
         }
     }
 
-    fn names(&self, endpoints: &[SocketAddr]) -> Vec<String> {
-        endpoints
-            .iter()
-            .filter_map(|at| Some(self.host(*at).ok()?.name.clone()))
-            .collect()
+    fn expected(&self, frontend: &Frontend, asker: Asker<'_>) -> Expected {
+        frontend.expected(asker.place, asker.address(frontend), |endpoint| {
+            let host = self.host(endpoint.at);
+            host.map_or_else(|error| error.to_string(), |host| host.name.clone())
+        })
     }
 
     fn host(&self, at: SocketAddr) -> Result<&Host> {
         self.lab
             .pods()
+            .chain([&self.lab.remote])
             .find(|host| host.addresses().contains(&at.ip()))
             .with_context(|| format!("no pod of the lab has the address {at}"))
     }
 }
 
-fn refused(answers: Answers) -> Outcome {
-    let all = answers
-        .failures
-        .iter()
-        .all(|failure| failure.kind == ErrorKind::ConnectionRefused);
-    if all && answers.answered() == 0 {
-        Outcome::Refused(answers.failures.len())
-    } else {
-        Outcome::Wrong(answers, "should be refused".to_owned())
+/// Somebody who asks.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    host: &'a Host,
+    place: Place,
+}
+
+impl Asker<'_> {
+    /// Compares the addresses that endpoints saw with the asker's own.
+    fn recognized(&self, frontend: &Frontend, answers: &Answers) -> Result<(), String> {
+        let Some(shown) = frontend.shows_client(self.place) else {
+            return Ok(());
+        };
+        let own = self.address(frontend);
+        let mut seen = answers.clients.keys();
+        seen.find(|&&it| (it == own) != shown)
+            .map_or(Ok(()), |wrong| Err(format!("seen as {wrong}")))
+    }
+
+    /// Returns its address in the family of a frontend.
+    fn address(&self, frontend: &Frontend) -> IpAddr {
+        match frontend.address {
+            SocketAddr::V4(_) => self.host.v4.into(),
+            SocketAddr::V6(_) => self.host.v6.into(),
+        }
+    }
+}
+
+/// Asks often enough to see whether what is expected comes.
+fn question(frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
+    let ask = Ask::new(frontend.protocol, frontend.address);
+    match expected {
+        Expected::All(_) => ask.times(&host.netns, QUESTIONS),
+        // Before the first answer there is nothing to remember.
+        Expected::One(_) => ask
+            .times(&host.netns, 1)
+            .merge(ask.times(&host.netns, QUESTIONS - 1)),
+        Expected::Refused => ask.times(&host.netns, VAIN_QUESTIONS),
+        Expected::Dropped => ask
+            .patience(VAIN_PATIENCE)
+            .times(&host.netns, VAIN_QUESTIONS),
+    }
+}
+
+/// Returns what to say of answers that are as they should be.
+fn note(frontend: &Frontend, expected: &Expected, place: Place) -> &'static str {
+    let outside = place == Place::Outside && frontend.kind != Kind::ClusterIp;
+    match expected {
+        Expected::All(_) if outside && frontend.local_policy => ", which saw the client's address",
+        Expected::All(_) => "",
+        Expected::One(_) => ", each client by one",
+        Expected::Refused => "refused, as it should be",
+        Expected::Dropped => "dropped, as it should be",
     }
 }

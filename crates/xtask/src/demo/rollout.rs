@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testkit::commits::Commits;
-use testkit::traffic::{Ask, Conversation, Load, Protocol};
+use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol};
 
-use super::manifests::{Manifest, frontends};
+use super::expect::all_answer;
+use super::manifests::{Frontend, Manifest, frontends};
 use super::mode::Stage;
-use super::table::{Outcome, Row};
+use super::table::{Outcome, Row, Table, Tally};
 
 /// Clients of each address, and the pause of each after an answer.
-const CLIENTS: usize = 4;
-const PAUSE: Duration = Duration::from_millis(4);
+const CLIENTS: usize = 3;
+const PAUSE: Duration = Duration::from_millis(5);
 /// How long a change may take to reach the kernel.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// When nothing more is committed for so long, a change is through.
@@ -24,15 +25,12 @@ const BETWEEN: Duration = Duration::from_millis(1200);
 /// Of three endpoints two are replaced and one stays.
 const REPLACED: usize = 2;
 
-/// Replaces endpoints in the manifests while all addresses are asked.
-pub(super) fn run(stage: &mut Stage, manifests: &[Manifest]) -> Result<Vec<Row>> {
-    let asked: Vec<_> = stage
-        .frontends
-        .iter()
-        .filter(|frontend| !frontend.endpoints.is_empty())
-        .cloned()
-        .collect();
-    let mut talks = talks(stage)?;
+/// Replaces endpoints in the manifests while their Services are asked.
+pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) -> Result<()> {
+    let leaves = stage.lab.backends[0].addresses();
+    let mut asked = stage.frontends.clone();
+    asked.retain(|it| it.endpoints.iter().any(|at| leaves.contains(&at.at.ip())));
+    let mut talks = talks(stage, &asked)?;
     let mut loads = Vec::new();
     for frontend in &asked {
         let ask = Ask::new(frontend.protocol, frontend.address);
@@ -45,32 +43,45 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest]) -> Result<Vec<Row>>
     }
     thread::sleep(BETWEEN);
 
-    let mut rows = Vec::new();
-    let fresh = stage.lab.backends[REPLACED..].iter().take(3);
-    let expected: Vec<String> = fresh.map(|host| host.name.clone()).collect();
-    for (frontend, load) in asked.iter().zip(loads) {
-        let outcome = Outcome::of(load.stop(), &expected);
-        rows.push(stage.row(frontend, "client, endpoints replaced", outcome));
-    }
+    let answers: Vec<_> = loads.into_iter().map(Load::stop).collect();
+    judge(stage, &asked, answers, table);
     for talk in &mut talks {
         talk.say("still there?")
             .context("a connection to an endpoint that stays")?;
     }
-    rows.push(figure(
+    table.add(figure(
         stage,
-        "connections kept to the endpoint that stays",
-        format!("{} of {}", talks.len(), talks.len()),
+        "open connections",
+        format!("{0} of {0} kept to the endpoint that stays", talks.len()),
     ));
-    let times: Vec<String> = times
-        .iter()
-        .map(|time| format!("{:.1}", time.as_secs_f64() * 1000.0))
-        .collect();
-    rows.push(figure(
+    times.sort_unstable();
+    let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
+    let (middle, last) = (ms(times.get(times.len() / 2)), ms(times.last()));
+    table.add(figure(
         stage,
-        "from manifest change to kernel",
-        format!("{} ms", times.join(", ")),
+        "manifest to kernel",
+        format!(
+            "{middle:.1} ms, at most {last:.1}, in {} changes",
+            times.len()
+        ),
     ));
-    Ok(rows)
+    Ok(())
+}
+
+/// Adds what came back under load: nothing failed, and all new ones answered.
+fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut Table) {
+    let fresh = stage.lab.backends[REPLACED..].iter().take(3);
+    let fresh: Vec<String> = fresh.map(|host| host.name.clone()).collect();
+    let mut answers = answers.into_iter();
+    for frontends in asked.chunk_by(Frontend::differs_by_address) {
+        let mut tally = Tally::default();
+        for (frontend, answers) in frontends.iter().zip(&mut answers) {
+            let verdict = all_answer(&answers, &fresh);
+            tally.add(frontend.address, answers, verdict);
+        }
+        let outcome = tally.outcome(String::new());
+        table.add(stage.row(frontends, "client, endpoints replaced", outcome));
+    }
 }
 
 /// Replaces one backend by another, in one manifest after the other.
@@ -110,7 +121,10 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
         }
     }
     let known = frontends(manifests)?;
-    let gone = |at: &SocketAddr| known.iter().all(|each| !each.endpoints.contains(at));
+    let gone = |at: &SocketAddr| {
+        let mut endpoints = known.iter().flat_map(|each| &each.endpoints);
+        endpoints.all(|endpoint| endpoint.at != *at)
+    };
     ensure!(leaving.iter().all(|(_, at)| gone(at)), "an address stayed");
     // The old servers had the time of QUIET to finish what they were asked.
     stage.servers.retain(|key, _| !leaving.contains(key));
@@ -118,11 +132,11 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
 }
 
 /// Opens a connection to the endpoint that stays, for each TCP address.
-fn talks(stage: &Stage) -> Result<Vec<Conversation>> {
+fn talks(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
     let stays = &stage.lab.backends[REPLACED].name;
     let mut talks = Vec::new();
-    for frontend in &stage.frontends {
-        if frontend.protocol != Protocol::Tcp || frontend.endpoints.is_empty() {
+    for frontend in asked {
+        if frontend.protocol != Protocol::Tcp {
             continue;
         }
         let ask = Ask::new(frontend.protocol, frontend.address);
@@ -138,7 +152,9 @@ fn talks(stage: &Stage) -> Result<Vec<Conversation>> {
 fn figure(stage: &Stage, what: &str, words: String) -> Row {
     Row {
         mode: stage.mode,
+        service: "all".to_owned(),
         what: what.to_owned(),
+        from: String::new(),
         outcome: Outcome::Figure(words),
     }
 }

@@ -15,8 +15,12 @@ pub(super) struct Table {
 pub(super) struct Row {
     /// The mode.
     pub(super) mode: &'static str,
-    /// What was asked, and by whom.
+    /// The Service, or `all`.
+    pub(super) service: String,
+    /// What was asked.
     pub(super) what: String,
+    /// Who asked.
+    pub(super) from: String,
     /// What came of it.
     pub(super) outcome: Outcome,
 }
@@ -24,16 +28,21 @@ pub(super) struct Row {
 /// What came of asking.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Everybody who should have answered did, and nothing failed.
-    Answered(Answers),
-    /// Something failed, or somebody never answered.
+    /// All is as it should be, and something to say of it, or nothing.
+    Right(Answers, String),
+    /// Something is not, and what.
     Wrong(Answers, String),
-    /// Nobody answered, and nobody should have.
-    Refused(usize),
     /// A figure that is neither right nor wrong.
     Figure(String),
     /// The mode cannot be shown.
     Absent,
+}
+
+/// What came back to some who asked, and the first thing that is wrong.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    answers: Answers,
+    wrong: Option<String>,
 }
 
 impl Table {
@@ -48,22 +57,25 @@ impl Table {
     }
 }
 
-impl Outcome {
-    /// Judges answers: nothing failed, and all of `expected` answered.
-    pub(super) fn of(answers: Answers, expected: &[String]) -> Self {
-        let silent: Vec<&str> = expected
-            .iter()
-            .map(|server| &**server)
-            .filter(|server| answers.by(server) == 0)
-            .collect();
-        if let Some(first) = answers.failures.first() {
-            let words = format!("first failure after {:.1?}: {}", first.at, first.reason);
-            Self::Wrong(answers, words)
-        } else if !silent.is_empty() {
-            let words = format!("no answer from {}", silent.join(", "));
-            Self::Wrong(answers, words)
-        } else {
-            Self::Answered(answers)
+impl Tally {
+    /// Adds what came back to one who asked, and what is wrong with it.
+    pub(super) fn add(
+        &mut self,
+        who: impl fmt::Display,
+        answers: Answers,
+        verdict: Result<(), String>,
+    ) {
+        self.answers = std::mem::take(&mut self.answers).merge(answers);
+        if let (None, Err(words)) = (&self.wrong, verdict) {
+            self.wrong = Some(format!("{who}: {words}"));
+        }
+    }
+
+    /// Ends it; `note` is what to say if nothing is wrong.
+    pub(super) fn outcome(self, note: String) -> Outcome {
+        match self.wrong {
+            Some(words) => Outcome::Wrong(self.answers, words),
+            None => Outcome::Right(self.answers, note),
         }
     }
 }
@@ -71,27 +83,30 @@ impl Outcome {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |cell: fn(&Row) -> &str| {
-            self.rows
-                .iter()
-                .map(|row| cell(row).chars().count())
-                .max()
-                .unwrap_or(0)
+            let cells = self.rows.iter().map(|row| cell(row).chars().count());
+            cells.max().unwrap_or(0)
         };
-        let (mode, what) = (width(|row| row.mode), width(|row| &row.what));
+        let mode = width(|row| row.mode);
+        let service = width(|row| &row.service).max("service".len());
+        let (what, from) = (width(|row| &row.what), width(|row| &row.from));
         writeln!(
             f,
-            "{:<mode$}  {:<what$}  {:>6}  {:>6}  who answered",
-            "mode", "what", "asked", "failed"
+            "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  {:>6}  {:>6}  who answered",
+            "mode", "service", "reached by", "from", "asked", "failed"
         )?;
         for row in &self.rows {
-            write!(f, "{:<mode$}  {:<what$}  ", row.mode, row.what)?;
+            write!(
+                f,
+                "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  ",
+                row.mode, row.service, row.what, row.from
+            )?;
             match &row.outcome {
-                Outcome::Answered(answers) => writeln!(f, "{}", counts(answers))?,
+                Outcome::Right(answers, note) if answers.answered() == 0 => {
+                    writeln!(f, "{:>6}  {:>6}  {note}", answers.asked(), "")?;
+                }
+                Outcome::Right(answers, note) => writeln!(f, "{}{note}", counts(answers))?,
                 Outcome::Wrong(answers, words) => {
                     writeln!(f, "{}  WRONG: {words}", counts(answers))?;
-                }
-                Outcome::Refused(asked) => {
-                    writeln!(f, "{asked:>6}  {:>6}  refused, as it should be", "")?;
                 }
                 Outcome::Figure(words) => writeln!(f, "{:>6}  {:>6}  {words}", "", "")?,
                 Outcome::Absent => writeln!(f, "{:>6}  {:>6}", "-", "-")?,
@@ -117,57 +132,49 @@ fn counts(answers: &Answers) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::io;
-    use std::time::Duration;
-
-    use testkit::traffic::Failure;
-
     use super::*;
 
-    fn answers(servers: &[(&str, usize)]) -> Answers {
-        let servers: BTreeMap<_, _> = servers
-            .iter()
-            .map(|&(server, count)| (server.to_owned(), count))
-            .collect();
+    fn answers(server: &str, count: usize) -> Answers {
         Answers {
-            servers,
+            servers: [(server.to_owned(), count)].into(),
             ..Answers::default()
         }
     }
 
     #[test]
-    fn a_failure_or_a_silent_endpoint_is_wrong() {
-        let expected = ["a", "b"].map(str::to_owned);
-        let both = answers(&[("a", 3), ("b", 4)]);
-        assert!(matches!(
-            Outcome::of(both.clone(), &expected),
-            Outcome::Answered(_)
-        ));
-        let mut failed = both;
-        failed.failures.push(Failure {
-            at: Duration::ZERO,
-            kind: io::ErrorKind::TimedOut,
-            reason: "late".to_owned(),
-        });
-        let one = answers(&[("a", 7)]);
+    fn the_first_thing_that_is_wrong_is_told_and_counted() {
+        let mut tally = Tally::default();
+        tally.add("client", answers("a", 3), Ok(()));
+        tally.add("pod", answers("b", 4), Err("no answer from a".to_owned()));
+        tally.add("node", answers("b", 5), Err("never told".to_owned()));
+        let mut fine = Tally::default();
+        fine.add("client", answers("a", 3), Ok(()));
         let mut table = Table::default();
         for outcome in [
-            Outcome::of(failed, &expected),
-            Outcome::of(one, &expected),
+            tally.outcome(String::new()),
+            fine.outcome(", as told".to_owned()),
+            Tally::default().outcome("refused".to_owned()),
             Outcome::Absent,
         ] {
             table.add(Row {
                 mode: "nftables",
-                what: "web".to_owned(),
+                service: "web".to_owned(),
+                what: "cluster IP".to_owned(),
+                from: "client".to_owned(),
                 outcome,
             });
         }
-        assert_eq!(table.failures(), 2);
+        assert_eq!(table.failures(), 1);
         let text = table.to_string();
-        assert!(
-            text.contains("late") && text.contains("no answer from b"),
-            "{text}"
-        );
+        let ends = [
+            "who answered",
+            "12       0  a 3, b 9  WRONG: pod: no answer from a",
+            "3       0  a 3, as told",
+            "0          refused",
+            "-       -",
+        ];
+        for (line, end) in text.lines().zip(ends) {
+            assert!(line.ends_with(end), "{line:?} should end with {end:?}");
+        }
     }
 }
