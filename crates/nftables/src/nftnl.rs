@@ -28,22 +28,17 @@ mod objects;
 mod batch;
 
 use std::alloc::{Layout, handle_alloc_error};
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::ptr::NonNull;
 
 use mnl_sys::libc::nlmsghdr;
 use nftnl_sys as sys;
 
+use self::attributes::{Attr, Number, Short};
+use crate::expr::{Dynset, Expression};
 use crate::{Batch, Error, Transaction};
-
-/// How long a value in a register is at most: `NFT_DATA_VALUE_MAXLEN`.
-const REGISTERS: usize = 64;
-/// How many lengths of fields libnftnl keeps: one less than it has room for,
-/// because it looks for a zero behind them.
-const FIELDS: usize = 15;
 
 /// Encodes a transaction as one batch for the kernel, by libnftnl.
 ///
@@ -126,8 +121,26 @@ kinds! {
     Set: nftnl_set, nftnl_set_free, nftnl_set_set_data, sys::nftnl_set_nlmsg_build_payload;
     /// An element, which becomes the member of a list.
     Element: nftnl_set_elem, nftnl_set_elem_free, nftnl_set_elem_set, build_member;
-    /// An expression.
-    Expr: nftnl_expr, nftnl_expr_free, nftnl_expr_set, sys::nftnl_expr_build_payload;
+}
+
+/// Expressions have one type in the library, and each has attributes of its own.
+impl<E: Expression> Kind for E {
+    type Raw = sys::nftnl_expr;
+
+    unsafe fn free(raw: *mut Self::Raw) {
+        // SAFETY: the caller says so.
+        unsafe { sys::nftnl_expr_free(raw) }
+    }
+
+    unsafe fn set(raw: *mut Self::Raw, attr: u16, data: *const c_void, len: u32) -> c_int {
+        // SAFETY: the caller says so.
+        unsafe { sys::nftnl_expr_set(raw, attr, data, len) }
+    }
+
+    unsafe fn build(message: *mut nlmsghdr, raw: *mut Self::Raw) {
+        // SAFETY: the caller says so.
+        unsafe { sys::nftnl_expr_build_payload(message, raw) }
+    }
 }
 
 /// Appends an element as the member of a list.
@@ -141,46 +154,9 @@ unsafe fn build_member(message: *mut nlmsghdr, raw: *mut sys::nftnl_set_elem) {
     unsafe { sys::nftnl_set_elem_nlmsg_build(message, raw, NFTA_LIST_ELEM) };
 }
 
-/// An attribute of objects of the kind `K`, which takes a value like `V`.
-///
-/// Made in the file of all attributes alone, which says of each what it takes.
-#[derive(Debug)]
-struct Attr<K, V: ?Sized> {
-    number: u16,
-    of: PhantomData<fn(K, &V)>,
-}
-
-impl<K, V: ?Sized> Attr<K, V> {
-    const fn new(number: u32) -> Self {
-        Self {
-            number: number as u16,
-            of: PhantomData,
-        }
-    }
-}
-
-/// Bytes that an object has room for `MAX` of.
-#[derive(Debug)]
-struct Short<const MAX: usize>;
-
-/// A number in the order of the machine.
-trait Number {
-    fn bytes(self) -> impl AsRef<[u8]>;
-}
-
-macro_rules! numbers {
-    ($($number:ident)*) => {$(
-        impl Number for $number {
-            fn bytes(self) -> impl AsRef<[u8]> {
-                self.to_ne_bytes()
-            }
-        }
-    )*};
-}
-
-numbers! { u8 u16 u32 u64 }
-
 /// An object of libnftnl, freed when it is dropped.
+///
+/// Invariant: of a value and a verdict, which share room, one at most is set.
 #[derive(Debug)]
 struct Object<K: Kind> {
     raw: NonNull<K::Raw>,
@@ -202,18 +178,17 @@ impl<K: Kind> Object<K> {
         Self { raw, room: BARE }
     }
 
-    /// Sets an attribute; once, and a value or a verdict, for they share room.
     fn number<N: Number>(&mut self, attr: Attr<K, N>, value: N) {
-        self.set(attr.number, value.bytes().as_ref());
+        self.set(attr.number(), value.bytes().as_ref());
     }
 
     fn text(&mut self, attr: Attr<K, str>, value: &str) {
         let text = CString::new(value).unwrap_or_default();
-        self.set(attr.number, text.as_bytes_with_nul());
+        self.set(attr.number(), text.as_bytes_with_nul());
     }
 
     fn opaque(&mut self, attr: Attr<K, [u8]>, value: &[u8]) {
-        self.set(attr.number, value);
+        self.set(attr.number(), value);
     }
 
     /// Sets an attribute, unless the object has no room for so many bytes.
@@ -225,7 +200,7 @@ impl<K: Kind> Object<K> {
         if value.len() > MAX {
             return Err(inexpressible(format_args!("{} bytes", value.len())));
         }
-        self.set(attr.number, value);
+        self.set(attr.number(), value);
         self.room += value.len() * ENCLOSING_BYTE;
         Ok(())
     }
@@ -243,8 +218,8 @@ impl<K: Kind> Object<K> {
         self.room += ENCLOSING + value.len().next_multiple_of(4);
     }
 
-    /// Gives an expression away, to the function that makes it part of this.
-    fn adopt(&mut self, expr: Object<Expr>) -> *mut sys::nftnl_expr {
+    /// Takes an expression from its owner, for the function that makes it ours.
+    fn adopt(&mut self, expr: AnyExpr) -> *mut sys::nftnl_expr {
         self.room += expr.room;
         let raw = expr.raw.as_ptr();
         std::mem::forget(expr);
@@ -278,21 +253,47 @@ constructors! {
     Element: nftnl_set_elem_alloc;
 }
 
-impl Object<Expr> {
+impl<E: Expression> Object<E> {
     /// Makes an expression without attributes, unless the library knows none
-    /// of this name.
-    fn new(name: &str) -> Result<Self, Error> {
-        let text = CString::new(name).unwrap_or_default();
+    /// of its name.
+    fn new() -> Result<Self, Error> {
+        let name = CString::new(E::NAME).unwrap_or_default();
         // SAFETY: the name ends with NUL; the library looks it up.
-        let raw = unsafe { sys::nftnl_expr_alloc(text.as_ptr()) };
+        let raw = unsafe { sys::nftnl_expr_alloc(name.as_ptr()) };
         if raw.is_null() {
-            return Err(inexpressible(format_args!("the expression {name}")));
+            return Err(inexpressible(format_args!("the expression {}", E::NAME)));
         }
         Ok(Self::own(raw))
     }
 
-    /// Appends what is done for each element that this adds to a set.
-    fn push(&mut self, expr: Self) {
+    /// Returns the expression as one of any kind.
+    fn into_any(self) -> AnyExpr {
+        let any = AnyExpr {
+            raw: self.raw,
+            room: self.room,
+        };
+        std::mem::forget(self);
+        any
+    }
+}
+
+/// An expression of whatever kind, to become part of an object.
+#[derive(Debug)]
+struct AnyExpr {
+    raw: NonNull<sys::nftnl_expr>,
+    room: usize,
+}
+
+impl Drop for AnyExpr {
+    fn drop(&mut self) {
+        // SAFETY: the expression is ours, and was not given away.
+        unsafe { sys::nftnl_expr_free(self.raw.as_ptr()) }
+    }
+}
+
+impl Object<Dynset> {
+    /// Appends what each element does that this adds to a set.
+    fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
         // SAFETY: both are alive; from here on this one owns the other.
         unsafe {
@@ -302,7 +303,7 @@ impl Object<Expr> {
 }
 
 impl Object<Rule> {
-    fn push(&mut self, expr: Object<Expr>) {
+    fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
         // SAFETY: both are alive; from here on the rule owns the expression.
         unsafe { sys::nftnl_rule_add_expr(self.raw.as_ptr(), raw) }
@@ -310,7 +311,7 @@ impl Object<Rule> {
 }
 
 impl Object<Element> {
-    fn push(&mut self, expr: Object<Expr>) {
+    fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
         // SAFETY: both are alive; from here on the element owns the expression.
         unsafe { sys::nftnl_set_elem_add_expr(self.raw.as_ptr(), raw) }
@@ -331,28 +332,29 @@ const HEADERS: usize = 16 + 4;
 impl Message {
     /// Begins a message about nf_tables; `kind` is its number there.
     fn new(kind: u16, family: u8, flags: u16, sequence: u32) -> Self {
-        let mut message = Self { words: Vec::new() };
-        let room = message.with_room(HEADERS);
+        let family = family.into();
         // SAFETY: there is room for the headers, which is all that is written.
-        unsafe { sys::nftnl_nlmsg_build_hdr(room.cast(), kind, family.into(), flags, sequence) };
-        message
+        Self::begin(|room| unsafe {
+            sys::nftnl_nlmsg_build_hdr(room, kind, family, flags, sequence)
+        })
     }
 
     /// Begins the message that begins a batch.
     fn batch_begin(sequence: u32) -> Self {
-        let mut message = Self { words: Vec::new() };
-        let room = message.with_room(HEADERS);
         // SAFETY: there is room for the headers, which is all that is written.
-        unsafe { sys::nftnl_batch_begin(room.cast(), sequence) };
-        message
+        Self::begin(|room| unsafe { sys::nftnl_batch_begin(room, sequence) })
     }
 
     /// Begins the message that ends a batch.
     fn batch_end(sequence: u32) -> Self {
-        let mut message = Self { words: Vec::new() };
-        let room = message.with_room(HEADERS);
         // SAFETY: there is room for the headers, which is all that is written.
-        unsafe { sys::nftnl_batch_end(room.cast(), sequence) };
+        Self::begin(|room| unsafe { sys::nftnl_batch_end(room, sequence) })
+    }
+
+    /// Gives `write` room for headers.
+    fn begin(write: impl FnOnce(*mut c_char) -> *mut nlmsghdr) -> Self {
+        let mut message = Self { words: Vec::new() };
+        write(message.with_room(HEADERS).cast());
         message
     }
 

@@ -3,7 +3,7 @@
 
 use super::attributes::*;
 use super::objects::records;
-use super::{Attr, Object, inexpressible};
+use super::{AnyExpr, Object, inexpressible};
 use crate::expr::*;
 use crate::{Chain, Data, Error, Rule, element, userdata};
 
@@ -46,7 +46,7 @@ pub(super) fn rule(
 }
 
 /// Returns an expression.
-pub(super) fn expr(expr: &Expr) -> Result<Object<super::Expr>, Error> {
+pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
     match expr {
         Expr::Payload(expr) => payload(expr),
         Expr::Meta(expr) => meta(expr),
@@ -71,72 +71,68 @@ pub(super) fn expr(expr: &Expr) -> Result<Object<super::Expr>, Error> {
         Expr::Redir(expr) => redir(expr),
         Expr::Tproxy(expr) => tproxy(expr),
         Expr::Reject(expr) => reject(expr),
-        Expr::Notrack(_) => Object::<super::Expr>::new("notrack"),
+        Expr::Notrack(_) => Builder::<Notrack>::new()?.done(),
         Expr::FlowOffload(expr) => flow_offload(expr),
         Expr::Other { name, .. } => Err(inexpressible(format_args!("bytes of {name}"))),
     }
 }
 
-/// An object whose attributes are set on the way.
-struct Builder(Object<super::Expr>);
+/// An expression whose attributes are set on the way.
+struct Builder<E: Expression>(Object<E>);
 
-impl Builder {
-    fn new(name: &str) -> Result<Self, Error> {
-        Object::<super::Expr>::new(name).map(Self)
+impl<E: Expression> Builder<E> {
+    fn new() -> Result<Self, Error> {
+        Object::<E>::new().map(Self)
     }
 
-    fn register(mut self, attr: Attr<super::Expr, u32>, register: Register) -> Self {
-        self.0.number(attr, register.number());
-        self
-    }
-
-    fn register_if(self, attr: Attr<super::Expr, u32>, register: Option<Register>) -> Self {
-        match register {
-            Some(register) => self.register(attr, register),
-            None => self,
-        }
-    }
-
-    fn number(mut self, attr: Attr<super::Expr, u32>, number: u32) -> Self {
+    fn number<N: Number>(mut self, attr: Attr<E, N>, number: N) -> Self {
         self.0.number(attr, number);
         self
     }
 
-    fn number_if(self, attr: Attr<super::Expr, u32>, number: Option<u32>) -> Self {
+    fn number_if<N: Number>(self, attr: Attr<E, N>, number: Option<N>) -> Self {
         match number {
             Some(number) => self.number(attr, number),
             None => self,
         }
     }
 
-    fn long(mut self, attr: Attr<super::Expr, u64>, number: u64) -> Self {
-        self.0.number(attr, number);
-        self
+    fn register(self, attr: Attr<E, u32>, register: Register) -> Self {
+        self.number(attr, register.number())
     }
 
-    fn text(mut self, attr: Attr<super::Expr, str>, text: &str) -> Self {
+    fn register_if(self, attr: Attr<E, u32>, register: Option<Register>) -> Self {
+        self.number_if(attr, register.map(Register::number))
+    }
+
+    fn text(mut self, attr: Attr<E, str>, text: &str) -> Self {
         self.0.text(attr, text);
         self
     }
 
-    fn value(mut self, attr: Attr<super::Expr, Value>, value: &[u8]) -> Result<Self, Error> {
+    fn value(mut self, attr: Attr<E, Value>, value: &[u8]) -> Result<Self, Error> {
         self.0.short(attr, value)?;
         Ok(self)
     }
 
-    fn done(self) -> Result<Object<super::Expr>, Error> {
-        Ok(self.0)
+    fn done(self) -> Result<AnyExpr, Error> {
+        Ok(self.0.into_any())
     }
 }
 
-fn payload(payload: &Payload) -> Result<Object<super::Expr>, Error> {
+/// Returns a number, unless it is zero.
+fn non_zero<N: Default + PartialEq>(number: N) -> Option<N> {
+    Some(number).filter(|number| *number != N::default())
+}
+
+fn payload(payload: &Payload) -> Result<AnyExpr, Error> {
     let base = match payload.base {
         PayloadBase::Link => 0,
         PayloadBase::Network => 1,
         PayloadBase::Transport => 2,
         PayloadBase::Other(number) => number,
     };
-    let object = Builder::new("payload")?
+    let object = Builder::<Payload>::new()?
         .number(NFTNL_EXPR_PAYLOAD_BASE, base)
         .number(NFTNL_EXPR_PAYLOAD_OFFSET, payload.offset)
         .number(NFTNL_EXPR_PAYLOAD_LEN, payload.len);
@@ -156,8 +152,8 @@ fn payload(payload: &Payload) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn meta(meta: &Meta) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("meta")?.number(NFTNL_EXPR_META_KEY, meta.key.number());
+fn meta(meta: &Meta) -> Result<AnyExpr, Error> {
+    let object = Builder::<Meta>::new()?.number(NFTNL_EXPR_META_KEY, meta.key.number());
     match meta.access {
         Access::Load(register) => object.register(NFTNL_EXPR_META_DREG, register),
         Access::Store(register) => object.register(NFTNL_EXPR_META_SREG, register),
@@ -165,39 +161,39 @@ fn meta(meta: &Meta) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn ct(ct: &Ct) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("ct")?.number(NFTNL_EXPR_CT_KEY, ct.key.number());
-    let mut object = match ct.access {
+fn ct(ct: &Ct) -> Result<AnyExpr, Error> {
+    let object = Builder::<Ct>::new()?.number(NFTNL_EXPR_CT_KEY, ct.key.number());
+    let direction = ct.direction.map(|direction| match direction {
+        Direction::Original => 0,
+        Direction::Reply => 1,
+    });
+    match ct.access {
         Access::Load(register) => object.register(NFTNL_EXPR_CT_DREG, register),
         Access::Store(register) => object.register(NFTNL_EXPR_CT_SREG, register),
-    };
-    match ct.direction {
-        Some(Direction::Original) => object.0.number(NFTNL_EXPR_CT_DIR, 0),
-        Some(Direction::Reply) => object.0.number(NFTNL_EXPR_CT_DIR, 1),
-        None => {}
     }
-    object.done()
+    .number_if(NFTNL_EXPR_CT_DIR, direction)
+    .done()
 }
 
-fn fib(fib: &Fib) -> Result<Object<super::Expr>, Error> {
+fn fib(fib: &Fib) -> Result<AnyExpr, Error> {
     let result = match fib.result {
         FibResult::Oif => 1,
         FibResult::Oifname => 2,
         FibResult::AddrType => 3,
     };
-    Builder::new("fib")?
+    Builder::<Fib>::new()?
         .number(NFTNL_EXPR_FIB_FLAGS, fib.flags.bits())
         .number(NFTNL_EXPR_FIB_RESULT, result)
         .register(NFTNL_EXPR_FIB_DREG, fib.destination)
         .done()
 }
 
-fn numgen(numgen: &Numgen) -> Result<Object<super::Expr>, Error> {
+fn numgen(numgen: &Numgen) -> Result<AnyExpr, Error> {
     let mode = match numgen.mode {
         NumgenMode::Incremental => 0,
         NumgenMode::Random => 1,
     };
-    Builder::new("numgen")?
+    Builder::<Numgen>::new()?
         .register(NFTNL_EXPR_NG_DREG, numgen.destination)
         .number(NFTNL_EXPR_NG_MODULUS, numgen.modulus)
         .number(NFTNL_EXPR_NG_TYPE, mode)
@@ -205,8 +201,8 @@ fn numgen(numgen: &Numgen) -> Result<Object<super::Expr>, Error> {
         .done()
 }
 
-fn hash(hash: &Hash) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("hash")?
+fn hash(hash: &Hash) -> Result<AnyExpr, Error> {
+    let object = Builder::<Hash>::new()?
         .register(NFTNL_EXPR_HASH_DREG, hash.destination)
         .number(NFTNL_EXPR_HASH_MODULUS, hash.modulus)
         .number(NFTNL_EXPR_HASH_OFFSET, hash.offset);
@@ -221,8 +217,8 @@ fn hash(hash: &Hash) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn immediate(immediate: &Immediate) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("immediate")?.register(NFTNL_EXPR_IMM_DREG, immediate.destination);
+fn immediate(immediate: &Immediate) -> Result<AnyExpr, Error> {
+    let object = Builder::<Immediate>::new()?.register(NFTNL_EXPR_IMM_DREG, immediate.destination);
     match &immediate.data {
         Data::Value(value) => object.value(NFTNL_EXPR_IMM_DATA, value)?,
         Data::Verdict(verdict) => {
@@ -236,8 +232,8 @@ fn immediate(immediate: &Immediate) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn bitwise(bitwise: &Bitwise) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("bitwise")?
+fn bitwise(bitwise: &Bitwise) -> Result<AnyExpr, Error> {
+    let object = Builder::<Bitwise>::new()?
         .register(NFTNL_EXPR_BITWISE_SREG, bitwise.source)
         .register(NFTNL_EXPR_BITWISE_DREG, bitwise.destination)
         .number(NFTNL_EXPR_BITWISE_LEN, bitwise.len);
@@ -256,12 +252,12 @@ fn bitwise(bitwise: &Bitwise) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn byteorder(byteorder: &Byteorder) -> Result<Object<super::Expr>, Error> {
+fn byteorder(byteorder: &Byteorder) -> Result<AnyExpr, Error> {
     let op = match byteorder.op {
         ByteorderOp::ToHost => 0,
         ByteorderOp::ToNetwork => 1,
     };
-    Builder::new("byteorder")?
+    Builder::<Byteorder>::new()?
         .register(NFTNL_EXPR_BYTEORDER_SREG, byteorder.source)
         .register(NFTNL_EXPR_BYTEORDER_DREG, byteorder.destination)
         .number(NFTNL_EXPR_BYTEORDER_OP, op)
@@ -270,7 +266,7 @@ fn byteorder(byteorder: &Byteorder) -> Result<Object<super::Expr>, Error> {
         .done()
 }
 
-fn cmp(cmp: &Cmp) -> Result<Object<super::Expr>, Error> {
+fn cmp(cmp: &Cmp) -> Result<AnyExpr, Error> {
     let op = match cmp.op {
         CmpOp::Eq => 0,
         CmpOp::Ne => 1,
@@ -279,15 +275,15 @@ fn cmp(cmp: &Cmp) -> Result<Object<super::Expr>, Error> {
         CmpOp::Gt => 4,
         CmpOp::Ge => 5,
     };
-    Builder::new("cmp")?
+    Builder::<Cmp>::new()?
         .register(NFTNL_EXPR_CMP_SREG, cmp.source)
         .number(NFTNL_EXPR_CMP_OP, op)
         .value(NFTNL_EXPR_CMP_DATA, &cmp.data)?
         .done()
 }
 
-fn range(range: &Range) -> Result<Object<super::Expr>, Error> {
-    Builder::new("range")?
+fn range(range: &Range) -> Result<AnyExpr, Error> {
+    Builder::<Range>::new()?
         .register(NFTNL_EXPR_RANGE_SREG, range.source)
         .number(NFTNL_EXPR_RANGE_OP, range.invert.into())
         .value(NFTNL_EXPR_RANGE_FROM_DATA, &range.from)?
@@ -296,8 +292,8 @@ fn range(range: &Range) -> Result<Object<super::Expr>, Error> {
 }
 
 /// Returns a lookup, with the number of its set if it came just before.
-fn lookup(lookup: &Lookup, id: Option<u32>) -> Result<Object<super::Expr>, Error> {
-    Builder::new("lookup")?
+fn lookup(lookup: &Lookup, id: Option<u32>) -> Result<AnyExpr, Error> {
+    Builder::<Lookup>::new()?
         .register(NFTNL_EXPR_LOOKUP_SREG, lookup.source)
         .register_if(NFTNL_EXPR_LOOKUP_DREG, lookup.destination)
         .text(NFTNL_EXPR_LOOKUP_SET, lookup.set.name().as_str())
@@ -306,7 +302,7 @@ fn lookup(lookup: &Lookup, id: Option<u32>) -> Result<Object<super::Expr>, Error
         .done()
 }
 
-fn dynset(dynset: &Dynset) -> Result<Object<super::Expr>, Error> {
+fn dynset(dynset: &Dynset) -> Result<AnyExpr, Error> {
     let op = match dynset.op {
         DynsetOp::Add => 0,
         DynsetOp::Update => 1,
@@ -317,23 +313,24 @@ fn dynset(dynset: &Dynset) -> Result<Object<super::Expr>, Error> {
         [] => inverted,
         _ => inverted | NFT_DYNSET_F_EXPR,
     };
-    let mut object = Builder::new("dynset")?
+    let mut object = Builder::<Dynset>::new()?
         .register(NFTNL_EXPR_DYNSET_SREG_KEY, dynset.key)
         .register_if(NFTNL_EXPR_DYNSET_SREG_DATA, dynset.data)
         .number(NFTNL_EXPR_DYNSET_OP, op)
         .text(NFTNL_EXPR_DYNSET_SET_NAME, dynset.set.name().as_str())
-        .number_if(NFTNL_EXPR_DYNSET_FLAGS, (flags != 0).then_some(flags));
-    if let Some(timeout) = dynset.timeout {
-        object = object.long(NFTNL_EXPR_DYNSET_TIMEOUT, element::milliseconds(timeout));
-    }
+        .number_if(NFTNL_EXPR_DYNSET_FLAGS, non_zero(flags))
+        .number_if(
+            NFTNL_EXPR_DYNSET_TIMEOUT,
+            dynset.timeout.map(element::milliseconds),
+        );
     for expr in &dynset.exprs {
         object.0.push(self::expr(expr)?);
     }
     object.done()
 }
 
-fn objref(objref: &Objref) -> Result<Object<super::Expr>, Error> {
-    let object = Builder::new("objref")?;
+fn objref(objref: &Objref) -> Result<AnyExpr, Error> {
+    let object = Builder::<Objref>::new()?;
     match &objref.source {
         ObjrefSource::Named { kind, name } => object
             .number(NFTNL_EXPR_OBJREF_IMM_TYPE, *kind)
@@ -345,119 +342,105 @@ fn objref(objref: &Objref) -> Result<Object<super::Expr>, Error> {
     .done()
 }
 
-fn counter(counter: &Counter) -> Result<Object<super::Expr>, Error> {
-    let mut object = Builder::new("counter")?;
-    if counter.bytes != 0 {
-        object = object.long(NFTNL_EXPR_CTR_BYTES, counter.bytes);
-    }
-    if counter.packets != 0 {
-        object = object.long(NFTNL_EXPR_CTR_PACKETS, counter.packets);
-    }
-    object.done()
+fn counter(counter: &Counter) -> Result<AnyExpr, Error> {
+    Builder::<Counter>::new()?
+        .number_if(NFTNL_EXPR_CTR_BYTES, non_zero(counter.bytes))
+        .number_if(NFTNL_EXPR_CTR_PACKETS, non_zero(counter.packets))
+        .done()
 }
 
-fn quota(quota: &Quota) -> Result<Object<super::Expr>, Error> {
+fn quota(quota: &Quota) -> Result<AnyExpr, Error> {
     let flags = if quota.over { INVERTED } else { 0 };
-    Builder::new("quota")?
-        .long(NFTNL_EXPR_QUOTA_BYTES, quota.bytes)
-        .long(NFTNL_EXPR_QUOTA_CONSUMED, quota.consumed)
+    Builder::<Quota>::new()?
+        .number(NFTNL_EXPR_QUOTA_BYTES, quota.bytes)
+        .number(NFTNL_EXPR_QUOTA_CONSUMED, quota.consumed)
         .number(NFTNL_EXPR_QUOTA_FLAGS, flags)
         .done()
 }
 
-fn limit(limit: &Limit) -> Result<Object<super::Expr>, Error> {
+fn limit(limit: &Limit) -> Result<AnyExpr, Error> {
     let kind = match limit.kind {
         LimitKind::Packets => 0,
         LimitKind::Bytes => 1,
     };
     let flags = if limit.over { INVERTED } else { 0 };
-    Builder::new("limit")?
-        .long(NFTNL_EXPR_LIMIT_RATE, limit.rate)
-        .long(NFTNL_EXPR_LIMIT_UNIT, limit.unit)
+    Builder::<Limit>::new()?
+        .number(NFTNL_EXPR_LIMIT_RATE, limit.rate)
+        .number(NFTNL_EXPR_LIMIT_UNIT, limit.unit)
         .number(NFTNL_EXPR_LIMIT_BURST, limit.burst)
         .number(NFTNL_EXPR_LIMIT_TYPE, kind)
         .number(NFTNL_EXPR_LIMIT_FLAGS, flags)
         .done()
 }
 
-fn log(log: &Log) -> Result<Object<super::Expr>, Error> {
-    let mut object = Builder::new("log")?
+fn log(log: &Log) -> Result<AnyExpr, Error> {
+    let mut object = Builder::<Log>::new()?
+        .number_if(NFTNL_EXPR_LOG_GROUP, log.group)
         .number_if(NFTNL_EXPR_LOG_SNAPLEN, log.snaplen)
-        .number_if(NFTNL_EXPR_LOG_LEVEL, log.level.map(|level| level as u32));
+        .number_if(NFTNL_EXPR_LOG_QTHRESHOLD, log.queue_threshold)
+        .number_if(NFTNL_EXPR_LOG_LEVEL, log.level.map(|level| level as u32))
+        .number_if(NFTNL_EXPR_LOG_FLAGS, non_zero(log.flags.bits()));
     if let Some(prefix) = &log.prefix {
         object = object.text(NFTNL_EXPR_LOG_PREFIX, prefix.as_str());
     }
-    if let Some(group) = log.group {
-        object.0.number(NFTNL_EXPR_LOG_GROUP, group);
-    }
-    if let Some(threshold) = log.queue_threshold {
-        object.0.number(NFTNL_EXPR_LOG_QTHRESHOLD, threshold);
-    }
-    let flags = log.flags.bits();
-    object
-        .number_if(NFTNL_EXPR_LOG_FLAGS, (flags != 0).then_some(flags))
-        .done()
+    object.done()
 }
 
-/// Returns the bits of flags, if there are any.
-fn nat_flags(flags: NatFlags) -> Option<u32> {
-    Some(flags.bits()).filter(|bits| *bits != 0)
-}
-
-fn nat(nat: &Nat) -> Result<Object<super::Expr>, Error> {
+fn nat(nat: &Nat) -> Result<AnyExpr, Error> {
     let kind = match nat.kind {
         NatKind::Snat => 0,
         NatKind::Dnat => 1,
     };
-    Builder::new("nat")?
+    Builder::<Nat>::new()?
         .number(NFTNL_EXPR_NAT_TYPE, kind)
         .number(NFTNL_EXPR_NAT_FAMILY, nat.family.number().into())
         .register_if(NFTNL_EXPR_NAT_REG_ADDR_MIN, nat.addr_min)
         .register_if(NFTNL_EXPR_NAT_REG_ADDR_MAX, nat.addr_max)
         .register_if(NFTNL_EXPR_NAT_REG_PROTO_MIN, nat.proto_min)
         .register_if(NFTNL_EXPR_NAT_REG_PROTO_MAX, nat.proto_max)
-        .number_if(NFTNL_EXPR_NAT_FLAGS, nat_flags(nat.flags))
+        .number_if(NFTNL_EXPR_NAT_FLAGS, non_zero(nat.flags.bits()))
         .done()
 }
 
-fn masq(masq: &Masq) -> Result<Object<super::Expr>, Error> {
-    Builder::new("masq")?
-        .number_if(NFTNL_EXPR_MASQ_FLAGS, nat_flags(masq.flags))
+fn masq(masq: &Masq) -> Result<AnyExpr, Error> {
+    Builder::<Masq>::new()?
+        .number_if(NFTNL_EXPR_MASQ_FLAGS, non_zero(masq.flags.bits()))
         .register_if(NFTNL_EXPR_MASQ_REG_PROTO_MIN, masq.proto_min)
         .register_if(NFTNL_EXPR_MASQ_REG_PROTO_MAX, masq.proto_max)
         .done()
 }
 
-fn redir(redir: &Redir) -> Result<Object<super::Expr>, Error> {
-    Builder::new("redir")?
+fn redir(redir: &Redir) -> Result<AnyExpr, Error> {
+    Builder::<Redir>::new()?
         .register_if(NFTNL_EXPR_REDIR_REG_PROTO_MIN, redir.proto_min)
         .register_if(NFTNL_EXPR_REDIR_REG_PROTO_MAX, redir.proto_max)
-        .number_if(NFTNL_EXPR_REDIR_FLAGS, nat_flags(redir.flags))
+        .number_if(NFTNL_EXPR_REDIR_FLAGS, non_zero(redir.flags.bits()))
         .done()
 }
 
-fn tproxy(tproxy: &Tproxy) -> Result<Object<super::Expr>, Error> {
+fn tproxy(tproxy: &Tproxy) -> Result<AnyExpr, Error> {
     let family = tproxy.family.map_or(0, |family| family.number().into());
-    Builder::new("tproxy")?
+    Builder::<Tproxy>::new()?
         .number(NFTNL_EXPR_TPROXY_FAMILY, family)
         .register_if(NFTNL_EXPR_TPROXY_REG_ADDR, tproxy.addr)
         .register_if(NFTNL_EXPR_TPROXY_REG_PORT, tproxy.port)
         .done()
 }
 
-fn reject(reject: &Reject) -> Result<Object<super::Expr>, Error> {
+fn reject(reject: &Reject) -> Result<AnyExpr, Error> {
     let (kind, code) = match reject.kind {
         RejectKind::Icmp(code) => (0, code),
         RejectKind::TcpReset => (1, 0),
         RejectKind::Icmpx(code) => (2, code),
     };
-    let mut object = Builder::new("reject")?.number(NFTNL_EXPR_REJECT_TYPE, kind);
-    object.0.number(NFTNL_EXPR_REJECT_CODE, code);
-    object.done()
+    Builder::<Reject>::new()?
+        .number(NFTNL_EXPR_REJECT_TYPE, kind)
+        .number(NFTNL_EXPR_REJECT_CODE, code)
+        .done()
 }
 
-fn flow_offload(offload: &FlowOffload) -> Result<Object<super::Expr>, Error> {
-    Builder::new("flow_offload")?
+fn flow_offload(offload: &FlowOffload) -> Result<AnyExpr, Error> {
+    Builder::<FlowOffload>::new()?
         .text(NFTNL_EXPR_FLOW_TABLE_NAME, offload.flowtable.as_str())
         .done()
 }
