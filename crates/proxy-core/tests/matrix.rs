@@ -15,6 +15,7 @@ mod fixtures;
 
 mod stage;
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -23,10 +24,10 @@ use std::time::Duration;
 use fixtures::{ELSEWHERE, NODE};
 use proxy_core::Config;
 use stage::{
-    Destination, OTHER_PORT, PORT, Source, Stage, WAYS, Way, Web, addresses, config, node_port,
-    serve,
+    Destination, OTHER_PORT, PORT, Source, Stage, WAYS, Web, addresses, config, node_port, serve,
 };
-use testkit::traffic::Protocol;
+use testkit::lab::{Host, Lab};
+use testkit::traffic::{Ask, Protocol};
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
@@ -34,6 +35,11 @@ use Source::{External, Localhost, Node, Pod};
 
 /// How long something is waited for that does not happen.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long a client waits until it sends the first packet again.
+///
+/// A refusal that comes while the first packet is being sent is lost on it.
+const SECOND_PACKET: Duration = Duration::from_secs(1);
 
 /// How many cells are judged at a time.
 const JUDGES: usize = 8;
@@ -170,7 +176,7 @@ fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it() {
     stage.sync(services.into_iter().flat_map(Web::events));
     let (itself, _) = stage.near();
     for way in WAYS {
-        let node = testkit::lab::Lab::GATEWAYS[way.family];
+        let node = Lab::GATEWAYS[way.family];
         for (to, number) in [(ClusterIp, 1), (NodePort, 2), (LoadBalancer, 2)] {
             let ask = stage.ask(Pod, to, number, way);
             let answers: Vec<_> = (0..40)
@@ -213,28 +219,20 @@ fn what_nobody_here_serves_is_refused_or_dropped() {
 fn addresses_of_services_are_refused_or_dropped_where_nothing_is_served() {
     let mut stage = Stage::new(config());
     stage.sync(Web::new(1, [stage.near()]).events());
-    let mut wrong = Vec::new();
-    for way in WAYS {
-        for from in [Pod, Node, External] {
-            let address = |of, number: u16| addresses(of, number)[way.family];
-            let unused = way.ask(address(ClusterIp, 99), PORT);
-            let balancer = way.ask(address(LoadBalancer, 1), OTHER_PORT);
-            for (ask, expected) in [
-                (way.ask(address(ClusterIp, 1), OTHER_PORT), "REJECT"),
-                (unused.patience(PATIENCE), "DROP"),
-                (balancer.patience(PATIENCE), "world"),
-            ] {
-                if !is_told(from, expected, way) {
-                    continue;
-                }
-                let seen = stage.seen(stage.host(from), ask);
-                if seen != expected {
-                    wrong.push(format!("{from:?} → {}: {seen}, not {expected}", ask.target));
-                }
-            }
-        }
+    for (of, number, port, expected) in [
+        (ClusterIp, 1, OTHER_PORT, "REJECT"),
+        (ClusterIp, 99, PORT, "DROP"),
+        (LoadBalancer, 1, OTHER_PORT, "world"),
+    ] {
+        let cells = [Pod, Node, External].map(|from| {
+            WAYS.map(|way| Cell {
+                from: stage.host(from),
+                ask: way.ask(addresses(of, number)[way.family], port),
+                expected,
+            })
+        });
+        judge(&stage, cells.into_iter().flatten());
     }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -299,11 +297,12 @@ fn only_sources_in_the_ranges_reach_a_load_balancer() {
                 (Pod, LoadBalancer, pod),
             ],
         );
-        for way in WAYS {
-            let ask = stage.ask(External, LoadBalancer, number, way);
-            let seen = stage.seen(&stage.lab.neighbor, patient(ask, neighbor));
-            assert_eq!(seen, neighbor, "{number} {way:?}");
-        }
+        let cells = WAYS.map(|way| Cell {
+            from: &stage.lab.neighbor,
+            ask: stage.ask(External, LoadBalancer, number, way),
+            expected: neighbor,
+        });
+        judge(&stage, cells);
     }
     // Nothing but the load balancer's addresses is guarded.
     compare_service(
@@ -358,86 +357,108 @@ fn node_ports_are_served_on_the_addresses_that_the_configuration_says() {
             .flatten()
             .flat_map(|address| serve(node, address, node_port(1)))
             .collect();
-        for way in WAYS {
-            for (address, expected) in [
-                (node.addresses()[way.family], primary),
-                (other_address[way.family], other),
-            ] {
-                let ask = way.ask(address, node_port(1));
-                for from in [Pod, Node, External] {
-                    assert_eq!(
-                        stage.seen(stage.host(from), ask),
-                        expected,
-                        "{from:?} {ask:?}"
-                    );
-                }
-            }
+        for (addresses, expected) in [(node.addresses(), primary), (other_address, other)] {
+            let cells = [Pod, Node, External].map(|from| {
+                WAYS.map(|way| Cell {
+                    from: stage.host(from),
+                    ask: way.ask(addresses[way.family], node_port(1)),
+                    expected,
+                })
+            });
+            judge(&stage, cells.into_iter().flatten());
         }
         drop(own);
     }
 }
 
+/// A question, and what is to be seen of its answers.
+struct Cell<'a> {
+    from: &'a Host,
+    ask: Ask,
+    expected: &'static str,
+}
+
 /// Compares what happens with the rows, Services being numbered from 1.
 fn compare<const N: usize>(stage: &Stage, rows: &[Row<N>]) {
     let cells = rows.iter().flat_map(|&(from, to, expected)| {
-        (1..)
-            .zip(expected)
-            .map(move |(number, expected)| (number, from, to, expected))
+        let numbered = (1..).zip(expected);
+        numbered.flat_map(move |(number, expected)| in_all_ways(stage, number, from, to, expected))
     });
     judge(stage, cells);
 }
 
 /// Compares what happens with one Service.
 fn compare_service(stage: &Stage, number: u16, rows: &[(Source, Destination, &'static str)]) {
-    judge(
-        stage,
-        rows.iter()
-            .map(|&(from, to, expected)| (number, from, to, expected)),
-    );
+    let rows = rows.iter();
+    let cells =
+        rows.flat_map(|&(from, to, expected)| in_all_ways(stage, number, from, to, expected));
+    judge(stage, cells);
+}
+
+fn in_all_ways<'a>(
+    stage: &'a Stage,
+    number: u16,
+    from: Source,
+    to: Destination,
+    expected: &'static str,
+) -> [Cell<'a>; 4] {
+    WAYS.map(|way| Cell {
+        from: stage.host(from),
+        ask: stage.ask(from, to, number, way),
+        expected,
+    })
 }
 
 /// Judges some cells at a time, since most of the time is spent waiting.
-fn judge(stage: &Stage, cells: impl Iterator<Item = (u16, Source, Destination, &'static str)>) {
-    let cells = cells.flat_map(|cell| WAYS.map(|way| (way, cell)));
-    let cells: Vec<_> = cells
-        .filter(|(way, (_, from, _, expected))| is_told(*from, expected, *way))
-        .collect();
+fn judge<'a>(stage: &'a Stage, cells: impl IntoIterator<Item = Cell<'a>>) {
+    let cells: Vec<_> = cells.into_iter().filter(Cell::is_told).collect();
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..JUDGES {
             scope.spawn(|| {
-                while let Some(&(way, (number, from, to, expected))) =
-                    cells.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let ask = stage.ask(from, to, number, way);
-                    let seen = stage.seen(stage.host(from), patient(ask, expected));
-                    if seen != expected {
-                        let line = format!(
-                            "{number}: {from:?} → {to:?} {way:?} {}: {seen}, not {expected}",
-                            ask.target
-                        );
+                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let seen = stage.seen(cell.from, cell.patient_ask());
+                    if seen != cell.expected {
+                        let line = format!("{cell} {seen}");
                         wrong.lock().expect("no judge panics").push(line);
                     }
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().expect("no judge panics");
+    let mut wrong = wrong.into_inner().expect("no judge panics");
+    wrong.sort();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Tells whether a failure can be told from the other: a node's own datagrams
-/// fail in the same way whether they are refused or dropped.
-fn is_told(from: Source, expected: &str, way: Way) -> bool {
-    let fails = ["REJECT", "DROP"].contains(&expected);
-    !(fails && from == Node && way.protocol == Protocol::Udp)
+impl Cell<'_> {
+    /// Tells whether a failure can be told from the other: a node's own datagrams
+    /// fail in the same way whether they are refused or dropped.
+    fn is_told(&self) -> bool {
+        let fails = ["REJECT", "DROP"].contains(&self.expected);
+        !(fails && self.from.name == "node" && self.ask.protocol == Protocol::Udp)
+    }
+
+    /// Waits shortly for what is not to come, but not less than a refusal takes.
+    fn patient_ask(&self) -> Ask {
+        match (self.expected, self.ask.protocol) {
+            ("DROP" | "world", Protocol::Udp) => self.ask.patience(PATIENCE),
+            ("DROP", Protocol::Tcp) => self.ask.patience(PATIENCE + SECOND_PACKET),
+            _ => self.ask,
+        }
+    }
 }
 
-/// Waits shortly for what is not to come.
-fn patient(ask: testkit::traffic::Ask, expected: &str) -> testkit::traffic::Ask {
-    match expected {
-        "DROP" => ask.patience(PATIENCE),
-        _ => ask,
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ask {
+            protocol, target, ..
+        } = self.ask;
+        write!(
+            f,
+            "{} to {target} by {protocol}: expected {}, seen",
+            self.from.name, self.expected
+        )
     }
 }

@@ -130,7 +130,32 @@ impl Stage {
         let node = node(&stage.lab.node);
         let cidr = service_cidr(&["10.96.0.0/16", "fd00:10:96::/112"]);
         stage.sync([node, cidr, Event::Synced]);
+        stage.settle();
         stage
+    }
+
+    /// Waits until IPv6 uses the new links, which may take a second: datagrams
+    /// sent before are lost.
+    fn settle(&self) {
+        let lab = &self.lab;
+        let servers = lab.backends.iter().chain([&lab.remote]);
+        let way = Way::new(1, Protocol::Udp);
+        let asks: Vec<Ask> = servers
+            .map(|host| way.ask(host.v6.into(), TARGET))
+            .map(|ask| ask.patience(Duration::from_millis(50)))
+            .collect();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        for host in [&lab.node, &lab.client, &lab.pod, &lab.neighbor, &lab.remote] {
+            for ask in &asks {
+                while let Err(error) = ask.once(&host.netns) {
+                    assert!(
+                        Instant::now() < deadline,
+                        "{ask:?} from {}: {error}",
+                        host.name
+                    );
+                }
+            }
+        }
     }
 
     /// Applies events and syncs, with a clock that has no pause left to wait for.
