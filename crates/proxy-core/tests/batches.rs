@@ -1,0 +1,200 @@
+//! What the kernel holds when a load of many Services ends before its end.
+#![cfg(feature = "nftables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the kernel takes transaction by transaction"
+)]
+
+mod fixtures;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fixtures::{Kernels, apply, config, service_cidr};
+use proxy_core::backend::nftables::{Kernel as Nftables, transactions};
+use proxy_core::{Config, Engine, Event, Family};
+use testkit::generate::{Stack, cluster};
+use testkit::netns::Netns;
+use vipline_nftables::{Client, Element, Object};
+use vipline_reconcile::{Edit, Kernel, diff};
+use vipline_service_model::api;
+
+/// The configuration of an engine for IPv4 alone.
+fn v4() -> Config {
+    Config {
+        families: vec![Family::V4],
+        ..config()
+    }
+}
+
+/// The events of Services of all kinds, with so many endpoints each.
+///
+/// Every fourth has an external IP, a node port, an IP of a load balancer with
+/// source ranges, or clients that stay.
+fn events(services: usize, endpoints: usize) -> Vec<Event> {
+    let plans = cluster(services, endpoints, Stack::V4).enumerate();
+    let events = plans.flat_map(|(number, plan)| {
+        let plan = plan.port(api::Protocol::Udp, 53, 5353);
+        let (mut service, slices) = (plan.service(), plan.slices());
+        of_kind(number, &mut service.spec, &mut service.status);
+        let slices = slices.into_iter().map(Event::from);
+        [Event::from(service)].into_iter().chain(slices)
+    });
+    let cidr = service_cidr(&["10.96.0.0/12"]);
+    [cidr].into_iter().chain(events).collect()
+}
+
+fn of_kind(number: usize, spec: &mut api::ServiceSpec, status: &mut api::ServiceStatus) {
+    let external = format!(
+        "203.{}.{}.{}",
+        number >> 16 & 255,
+        number >> 8 & 255,
+        number & 255
+    );
+    match number % 4 {
+        0 => spec.external_ips = vec![external],
+        1 => {
+            spec.kind = api::ServiceType::NodePort;
+            spec.ports[0].node_port = u16::try_from(20_000 + number).expect("a port");
+        }
+        2 => {
+            spec.kind = api::ServiceType::LoadBalancer;
+            spec.load_balancer_source_ranges =
+                vec!["198.51.100.0/24".into(), "192.0.2.0/25".into()];
+            status.load_balancer.ingress = vec![api::Ingress {
+                ip: external,
+                ..api::Ingress::default()
+            }];
+        }
+        _ => spec.session_affinity = api::Affinity::ClientIp,
+    }
+}
+
+/// Returns the edits of a first start with these events, in their order.
+fn edits(events: Vec<Event>) -> Vec<Edit<Object>> {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(v4());
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    let report = engine.poll(Duration::ZERO).expect("a start is due");
+    assert!(report.is_success(), "{report}");
+    let told = kernels.v4.get();
+    told.last.clone()
+}
+
+/// Returns what the elements say of each address and node port of a Service.
+fn frontends<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Frontends {
+    let mut frontends = Frontends::new();
+    for object in objects {
+        if let Object::Element(element) = object {
+            if let Some(frontend) = frontend(element) {
+                let words = format!("{} {{ {element} }}", element.set().name);
+                frontends.entry(frontend).or_default().insert(words);
+            }
+        }
+    }
+    frontends
+}
+
+type Frontends = BTreeMap<String, BTreeSet<String>>;
+
+/// Returns the address or the node port that an element is about.
+fn frontend(element: &Element) -> Option<String> {
+    let text = element.to_string();
+    let (key, _) = text.split_once(" : ").unwrap_or((&text, ""));
+    let fields: Vec<_> = key.split(" . ").collect();
+    match (element.set().name.as_str(), &*fields) {
+        ("hairpin-connections" | "service-cidrs" | "nodeport-ips", _) => None,
+        (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
+        (_, [address, ..]) => Some((*address).to_owned()),
+        _ => None,
+    }
+}
+
+fn dump() -> Vec<Object> {
+    let mut kernel = Nftables::open(Family::V4).expect("the kernel has nf_tables");
+    kernel.dump().expect("a dump")
+}
+
+/// Starts an engine in the namespace of the calling thread and returns how
+/// many edits it made.
+fn start(events: Vec<Event>) -> usize {
+    let mut engine = Engine::open(v4()).expect("the kernel has nf_tables");
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    let report = engine.poll(Duration::ZERO).expect("a start is due");
+    assert!(report.is_success(), "{report}");
+    let outcome = report.families[0].outcome.as_ref();
+    outcome.expect("a success").edits
+}
+
+#[test]
+fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
+    let events = events(1_200, 5);
+    let edits = edits(events.clone());
+    let end = frontends(edits.iter().map(Edit::object));
+    let services = |installed: &Frontends| {
+        let is_cluster_ip = |words: &String| words.starts_with("cluster-ips ");
+        let frontends = installed.values();
+        frontends
+            .filter(|words| words.iter().any(is_cluster_ip))
+            .count()
+    };
+    assert_eq!(services(&end), 1_200);
+    Netns::new().unwrap().run(|| {
+        let mut client = Client::open().unwrap();
+        let mut before = 0;
+        let count = transactions(&edits).count();
+        assert!(count > 2, "{count}");
+        for transaction in transactions(&edits).take(count - 1) {
+            client.commit(&transaction).unwrap();
+            let installed = frontends(&dump());
+            for (frontend, words) in &installed {
+                assert_eq!(words, &end[frontend], "{frontend}");
+            }
+            // A quarter has no other address than the cluster IP.
+            let services = services(&installed);
+            assert!(services > before);
+            assert_eq!(
+                installed.len() - services,
+                services - services / 4,
+                "a Service is split"
+            );
+            before = services;
+        }
+        assert!(start(events.clone()) > 0);
+        assert_eq!(start(events), 0);
+    });
+}
+
+#[test]
+fn a_change_of_everything_that_ends_early_leaves_each_address_as_it_was_or_will_be() {
+    let [before, after] =
+        [(1_200, 5), (1_100, 9)].map(|(services, each)| edits(events(services, each)));
+    let [was, will_be] = [&before, &after].map(|edits| frontends(edits.iter().map(Edit::object)));
+    Netns::new().unwrap().run(|| {
+        let mut client = Client::open().unwrap();
+        for transaction in transactions(&before) {
+            client.commit(&transaction).unwrap();
+        }
+        let wanted: Vec<_> = after.iter().map(|edit| edit.object().clone()).collect();
+        let edits = diff(dump(), &wanted);
+        let mut done = Vec::new();
+        for transaction in transactions(&edits) {
+            client.commit(&transaction).unwrap();
+            let installed = frontends(&dump());
+            let frontends: BTreeSet<_> = was.keys().chain(will_be.keys()).collect();
+            let of = |state: &Frontends, frontend| state.get(frontend).cloned().unwrap_or_default();
+            let as_will_be = frontends.iter().filter(|&&frontend| {
+                let words = of(&installed, frontend);
+                let [was, will_be] = [&was, &will_be].map(|state| of(state, frontend));
+                assert!(words == was || words == will_be, "{frontend}: {words:?}");
+                words == will_be
+            });
+            done.push(as_will_be.count());
+        }
+        assert!(done.is_sorted() && done.len() > 3, "{done:?}");
+        assert_eq!(diff(dump(), &wanted), []);
+    });
+}
