@@ -64,7 +64,10 @@ pub(crate) fn run() -> Result<()> {
 
 /// Tests what libnftnl encodes; everything else is tested without it.
 fn nftnl(tally: &mut Tally) -> Result<()> {
-    let features = ["--package", "vipline-nftables", "--features", "nftnl"];
+    let features = [
+        "--package=vipline-nftables",
+        "--features=vipline-nftables/nftnl",
+    ];
     let lints = [
         &["clippy", "--tests"],
         &features[..],
@@ -73,7 +76,17 @@ fn nftnl(tally: &mut Tally) -> Result<()> {
     .concat();
     execute(&mut cargo(lints))?;
     let tests = [&["test", "--lib", "--test", "nftnl"], &features[..]].concat();
-    tally.run(&mut cargo(tests))
+    tally.run(&mut cargo(tests))?;
+    tally.run(&mut cargo([
+        "test",
+        "--package=proxy-core",
+        "--features=nftnl",
+        "--test=affinity",
+        "--test=kernel",
+        "--test=matrix",
+        "--test=takeover",
+        "--test=traffic",
+    ]))
 }
 
 /// Lints every package without its features, and with each of them alone.

@@ -31,8 +31,14 @@ pub(super) fn check(files: &[Text]) -> Vec<String> {
     for mode in modes {
         for name in MODE_FILES {
             let path = format!("{MODES}{mode}/{name}.rs");
-            if !files.iter().any(|file| file.path == path) {
-                findings.push(format!("{path}: every mode has this file"));
+            let folder = format!("{MODES}{mode}/{name}/mod.rs");
+            if !files
+                .iter()
+                .any(|file| [&path, &folder].contains(&&file.path))
+            {
+                findings.push(format!(
+                    "{path}: every mode has this file, or a folder of it"
+                ));
             }
         }
     }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use vipline_netlink::{Counters, Errno};
-use vipline_nftables::{Client, Error, Generation, Heard, Monitor, Object, TableId, Transaction};
+use vipline_nftables::{
+    Client, Encoder, Error, Generation, Heard, Monitor, Object, TableId, Transaction,
+};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
@@ -40,6 +42,12 @@ pub struct Kernel {
     /// last dump: by addresses, by node ports.
     is_unchecked: [bool; 2],
 }
+
+/// Who encodes transactions; the kernel hears the same from both.
+#[cfg(not(feature = "nftnl"))]
+const ENCODER: Encoder = Encoder::Native;
+#[cfg(feature = "nftnl")]
+const ENCODER: Encoder = Encoder::Nftnl;
 
 /// Who committed how often: it tells whether somebody else did.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +80,7 @@ impl Kernel {
 
     fn with_tally(family: Family, tally: Tally) -> Result<Self, Error> {
         Ok(Self {
-            client: Client::open()?,
+            client: Client::open_with(ENCODER)?,
             table: Table::of(family),
             tally,
             is_unchecked: [false; 2],
