@@ -131,7 +131,7 @@ fn start(events: Vec<Event>) -> usize {
 
 #[test]
 fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
-    let events = events(1_200, 5);
+    let events = events(600, 5);
     let edits = edits(events.clone());
     let end = frontends(edits.iter().map(Edit::object));
     let services = |installed: &Frontends| {
@@ -141,7 +141,7 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
             .filter(|words| words.iter().any(is_cluster_ip))
             .count()
     };
-    assert_eq!(services(&end), 1_200);
+    assert_eq!(services(&end), 600);
     Netns::new().unwrap().run(|| {
         let mut client = Client::open().unwrap();
         let mut before = 0;
@@ -171,7 +171,7 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
 #[test]
 fn a_change_of_everything_that_ends_early_leaves_each_address_as_it_was_or_will_be() {
     let [before, after] =
-        [(1_200, 5), (1_100, 9)].map(|(services, each)| edits(events(services, each)));
+        [(600, 5), (580, 9)].map(|(services, each)| edits(events(services, each)));
     let [was, will_be] = [&before, &after].map(|edits| frontends(edits.iter().map(Edit::object)));
     Netns::new().unwrap().run(|| {
         let mut client = Client::open().unwrap();
