@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use vipline_nftables::expr::AddrType;
+use vipline_nftables::expr::{AddrType, CmpOp};
 use vipline_nftables::selector::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
 use vipline_nftables::statement::{Statement, goto, jump};
 use vipline_nftables::{Chain, Family, Rule, Set};
@@ -91,7 +91,11 @@ fn short_circuit(cx: &Context, table: &Table, way: &Way) -> Vec<Rule> {
     let from_node = || fib_saddr_type().is(AddrType::Local);
     let dispatch = || way.key().vmap(&way.dispatch);
     let from_pods = cx.local.as_ref().map(|local| {
-        let rule = table.rule(local_test(local, table).into_iter().chain([dispatch()]));
+        let rule = table.rule(
+            local_test(CmpOp::Eq, local, table)
+                .into_iter()
+                .chain([dispatch()]),
+        );
         rule.with_comment(comment("short-circuit pod traffic"))
     });
     let rules = [
@@ -105,13 +109,15 @@ fn short_circuit(cx: &Context, table: &Table, way: &Way) -> Vec<Rule> {
     from_pods.into_iter().chain(rules).collect()
 }
 
-/// Returns the test for traffic of local pods; none where all is such.
-fn local_test(local: &LocalTraffic, table: &Table) -> Option<Statement> {
+/// Returns the test for traffic of local pods, or with `!=` for all other.
+///
+/// `None`: there is no other.
+pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Option<Statement> {
     Some(match local {
         LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
-        LocalTraffic::Cidr(network) => saddr(table.family()).is(*network),
-        LocalTraffic::Interface(name) => iifname().is(&**name),
-        LocalTraffic::InterfacePrefix(prefix) => iifname().is(&*format!("{prefix}*")),
+        LocalTraffic::Cidr(network) => saddr(table.family()).compares(op, *network),
+        LocalTraffic::Interface(name) => iifname().compares(op, &**name),
+        LocalTraffic::InterfacePrefix(prefix) => iifname().compares(op, &*format!("{prefix}*")),
     })
 }
 

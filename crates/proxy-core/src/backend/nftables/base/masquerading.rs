@@ -1,12 +1,11 @@
 //! Rules by which connections get the address of the node.
 
-use vipline_nftables::expr::{CtStatus, NatFlags};
-use vipline_nftables::selector::{ct_status, daddr, iifname, mark, saddr};
-use vipline_nftables::statement::{Statement, masquerade};
+use vipline_nftables::expr::{CmpOp, CtStatus, NatFlags};
+use vipline_nftables::selector::{ct_status, daddr, mark};
+use vipline_nftables::statement::masquerade;
 use vipline_nftables::{Chain, Rule};
-use vipline_service_model::LocalTraffic;
 
-use super::dispatch::mark_to_masquerade;
+use super::dispatch::{local_test, mark_to_masquerade};
 use crate::Context;
 use crate::backend::nftables::names::{self, comment};
 use crate::backend::nftables::table::Table;
@@ -33,21 +32,9 @@ pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule
         let rule = table.rule([to_cluster_ip, mark]);
         return Some(rule.with_comment(comment("masquerade all clusterIP traffic")));
     }
-    let from_elsewhere = not_local(cx.local.as_ref()?, table)?;
+    let from_elsewhere = local_test(CmpOp::Ne, cx.local.as_ref()?, table)?;
     let rule = table.rule([to_cluster_ip, from_elsewhere, mark]);
     Some(rule.with_comment(comment("masquerade clusterIP traffic from outside cluster")))
-}
-
-/// Returns the test for traffic that does not come from a local pod.
-///
-/// `None`: there is no other traffic.
-fn not_local(local: &LocalTraffic, table: &Table) -> Option<Statement> {
-    Some(match local {
-        LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
-        LocalTraffic::Cidr(network) => saddr(table.family()).is_not(*network),
-        LocalTraffic::Interface(name) => iifname().is_not(&**name),
-        LocalTraffic::InterfacePrefix(prefix) => iifname().is_not(&*format!("{prefix}*")),
-    })
 }
 
 /// ```nft
