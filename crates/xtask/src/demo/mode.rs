@@ -71,7 +71,7 @@ pub(super) fn run(
     stage.wait_for(&mut proxy)?;
     let world = stage.world()?;
     for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
-        stage.ask(frontends, table);
+        stage.ask(frontends, "", table);
     }
     stage.hairpin(table);
     eprintln!("{mode}: replacing endpoints under load");
@@ -123,8 +123,8 @@ impl Stage {
 
     /// Asks addresses that differ by nothing else, from everywhere.
     ///
-    /// Those who are to get the same answers share a row.
-    pub(super) fn ask(&self, frontends: &[Frontend], table: &mut Table) {
+    /// Those who are to get the same answers share a row, which tells `when`.
+    pub(super) fn ask(&self, frontends: &[Frontend], when: &str, table: &mut Table) {
         let lab = &self.lab;
         let mut rows: Vec<(Vec<Expected>, Vec<Asker<'_>>)> = Vec::new();
         for (host, place) in [
@@ -159,7 +159,8 @@ impl Stage {
             let from: Vec<_> = askers.iter().map(|it| &*it.host.name).collect();
             let note = note(&frontends[0], &expected[0], askers[0].place);
             let outcome = tally.outcome(note.to_owned());
-            table.add(self.row(frontends, &from.join(", "), outcome));
+            let from = from.join(", ") + when;
+            table.add(self.row(frontends, &from, outcome));
         }
     }
 

@@ -42,9 +42,15 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
         times.extend(replace(stage, &mut manifests, replaced)?);
     }
     thread::sleep(BETWEEN);
+    stage.frontends = frontends(&manifests)?;
 
     let answers: Vec<_> = loads.into_iter().map(Load::stop).collect();
     judge(stage, &asked, answers, table);
+    for frontends in stage.frontends.chunk_by(Frontend::differs_by_address) {
+        if frontends[0].sticky {
+            stage.ask(frontends, ", later", table);
+        }
+    }
     for talk in &mut talks {
         talk.say("still there?")
             .context("a connection to an endpoint that stays")?;
@@ -69,6 +75,8 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
 }
 
 /// Adds what came back under load: nothing failed, and all new ones answered.
+///
+/// Where clients stay with their endpoint one is enough: all have one address.
 fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut Table) {
     let fresh = stage.lab.backends[REPLACED..].iter().take(3);
     let fresh: Vec<String> = fresh.map(|host| host.name.clone()).collect();
@@ -76,7 +84,8 @@ fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut T
     for frontends in asked.chunk_by(Frontend::differs_by_address) {
         let mut tally = Tally::default();
         for (frontend, answers) in frontends.iter().zip(&mut answers) {
-            let verdict = all_answer(&answers, &fresh);
+            let by = if frontend.sticky { &[] } else { &*fresh };
+            let verdict = all_answer(&answers, by);
             tally.add(frontend.address, answers, verdict);
         }
         let outcome = tally.outcome(String::new());
@@ -136,7 +145,7 @@ fn talks(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
     let stays = &stage.lab.backends[REPLACED].name;
     let mut talks = Vec::new();
     for frontend in asked {
-        if frontend.protocol != Protocol::Tcp {
+        if frontend.protocol != Protocol::Tcp || frontend.sticky {
             continue;
         }
         let ask = Ask::new(frontend.protocol, frontend.address);
