@@ -93,7 +93,8 @@ impl Engine {
     ///
     /// From now on a [`poll`](Self::poll) finds a sync due as soon as one of
     /// the [descriptors](Self::fds) tells of a change, and the sync mends it.
-    /// Without that, changes are found when the maximal interval is over.
+    /// Without that, changes are found by a dump when the maximal interval is
+    /// over.
     ///
     /// While anybody listens the kernel has more work with each commit, so the
     /// time to begin is after the first sync, in the network namespace in which
@@ -158,7 +159,7 @@ impl Engine {
             return None;
         }
         let due = self.schedule.poll(now)?;
-        if due == Due::Timer {
+        if due == Due::Timer && !self.is_watching() {
             self.forget(|_| true);
         }
         let ports = self.plan();

@@ -3,8 +3,8 @@
 //! It takes in what happens to Services, EndpointSlices, ServiceCIDRs and the
 //! node, and keeps the kernel's rules equal to what follows from them.
 //!
-//! What it does not do: watch anything, read a clock, log, spawn a thread or
-//! wait.
+//! What it does not do: watch an API server, read a clock, log, spawn a thread
+//! or wait.
 //! The caller hands in [`Event`]s and the time, and the engine answers with
 //! what it did.
 //!
@@ -18,6 +18,8 @@
 //!
 //! The cost of a change is that change: one fragment of the plan is compared
 //! with its former self, never the whole.
+//! What somebody else does to the rules is heard of and mended, once the engine
+//! was told to [`watch`](Engine::watch).
 //! After any failure the kernel's state counts as unknown, and unknown means:
 //! dump it and commit the difference.
 //! So does a start, which is why a restart writes nothing if nothing changed.

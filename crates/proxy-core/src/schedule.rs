@@ -13,7 +13,8 @@ pub struct Intervals {
     pub min: Duration,
     /// When a failed sync is tried again, though never before `min`.
     pub retry: Duration,
-    /// When the kernel is compared with the plan although nothing changed.
+    /// When a sync is due although nothing changed: unless the engine
+    /// [listens](crate::Engine::watch), it compares the kernel with the plan.
     pub max: Duration,
 }
 

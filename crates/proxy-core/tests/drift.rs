@@ -306,6 +306,24 @@ fn what_is_too_much_to_hear_is_found_by_a_dump() {
 }
 
 #[test]
+fn while_somebody_listens_nothing_is_dumped_on_a_timer() {
+    Netns::new().unwrap().run(|| {
+        let mut proxy = Proxy::deaf(small_cluster(), Duration::ZERO);
+        for (is_listening, dumps) in [(false, true), (true, false)] {
+            if is_listening {
+                proxy.engine.watch().unwrap();
+            }
+            proxy.assert_quiet();
+            let later = proxy.start.elapsed() + 2 * Intervals::default().max;
+            let report = proxy.engine.poll(later).expect("the timer is due");
+            assert_eq!(report.due, Due::Timer);
+            assert_eq!(outcome(done(&report, Family::V4)), (0, dumps));
+            proxy.start -= 2 * Intervals::default().max;
+        }
+    });
+}
+
+#[test]
 fn what_happened_between_the_first_sync_and_the_listener_is_mended() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::deaf(small_cluster(), Duration::from_secs(3600));
