@@ -1,0 +1,208 @@
+//! Session affinity, judged by real connections and datagrams in both families.
+#![cfg(feature = "nftables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the kernel judges what was programmed"
+)]
+
+mod fixtures;
+
+mod stage;
+
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fixtures::NODE;
+use stage::{
+    Destination::{self, ClusterIp, NodePort},
+    Source::External,
+    Stage, WAYS, Way, Web, config,
+};
+use testkit::lab::Host;
+use testkit::nft;
+use testkit::traffic::{Ask, Protocol};
+use vipline_service_model::api;
+
+/// For how long a client without a connection is remembered, in seconds.
+const TIMEOUT: u32 = 3;
+/// How many endpoints there are, all on the node.
+const ENDPOINTS: usize = 8;
+/// How long a connection is tried that cannot be made.
+const STUCK: Duration = Duration::from_millis(2500);
+/// For how much of that the endpoint is still there.
+const BEFORE: Duration = Duration::from_millis(300);
+/// How often something is tried that is a matter of chance: with eight
+/// endpoints it fails once in eight to the power of this.
+const TRIES: usize = 8;
+/// The Service.
+const NUMBER: u16 = 1;
+
+#[test]
+fn a_client_stays_with_its_endpoint_and_another_may_have_another() {
+    let stage = stage();
+    for (way, to) in ways() {
+        let ask = stage.ask(External, to, NUMBER, way);
+        let first = stays(&stage.lab.client, ask, 50);
+        let others = [&stage.lab.pod, &stage.lab.remote, &stage.lab.neighbor];
+        let others = others.into_iter().chain(&stage.lab.backends);
+        let others: Vec<String> = others.map(|client| stays(client, ask, 5)).collect();
+        assert!(
+            others.iter().any(|other| *other != first),
+            "{ask:?}: {first}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move() {
+    let stage = stage();
+    let remembered = Duration::from_secs(TIMEOUT.into());
+    let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
+    let asks: Vec<Ask> = asks.collect();
+    let all = || -> Vec<String> {
+        let answers = asks.iter().map(|ask| answer(&stage.lab.client, *ask));
+        answers.collect()
+    };
+    let first = all();
+    for _ in 0..3 {
+        thread::sleep(remembered * 2 / 3);
+        assert_eq!(all(), first);
+    }
+    let mut moved = vec![false; asks.len()];
+    for _ in 0..TRIES {
+        let before = all();
+        thread::sleep(remembered + remembered / 4);
+        for ((moved, before), after) in moved.iter_mut().zip(before).zip(all()) {
+            *moved |= before != after;
+        }
+        if moved.iter().all(|moved| *moved) {
+            return;
+        }
+    }
+    panic!(
+        "never moved: {:?}",
+        asks.iter().zip(moved).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_client_moves_at_once_when_its_endpoint_is_removed() {
+    let mut stage = stage();
+    for (way, to) in ways() {
+        let ask = stage.ask(External, to, NUMBER, way);
+        let mut gone = Vec::new();
+        for _ in 0..3 {
+            let before = stays(&stage.lab.client, ask, 5);
+            gone.push(before);
+            stage.sync(web(&stage, &gone).events());
+            let after = stays(&stage.lab.client, ask, 50);
+            assert!(!gone.contains(&after), "{ask:?}: {after} of {gone:?}");
+        }
+        stage.sync(web(&stage, &[]).events());
+    }
+}
+
+#[test]
+fn a_client_chooses_anew_each_time_without_affinity() {
+    let mut stage = stage();
+    let mut web = web(&stage, &[]);
+    web.service.spec.session_affinity = api::Affinity::None;
+    for (way, to) in ways() {
+        let ask = stage.ask(External, to, NUMBER, way);
+        stays(&stage.lab.client, ask, 5);
+    }
+    stage.sync(web.events());
+    for (way, to) in ways() {
+        let ask = stage.ask(External, to, NUMBER, way);
+        let first = answer(&stage.lab.client, ask);
+        let others = (0..50).filter(|_| answer(&stage.lab.client, ask) != first);
+        assert!(others.count() > 0, "{ask:?}: always {first}");
+    }
+}
+
+#[test]
+fn a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone() {
+    let mut stage = stage();
+    let mut silent = Vec::new();
+    for (family, to) in [(0, ClusterIp), (1, NodePort)] {
+        let way = Way {
+            family,
+            protocol: Protocol::Tcp,
+        };
+        let ask = stage.ask(External, to, NUMBER, way);
+        let gone = stays(&stage.lab.client, ask, 5);
+        let stuck = get_stuck(&stage, ask, &gone);
+        silent.push(gone.clone());
+        stage.sync(web(&stage, &silent).events());
+        let stuck = stuck.join().expect("a connection does not panic");
+        let stuck = stuck.map_err(|error| error.kind());
+        assert_eq!(stuck.map(drop), Err(ErrorKind::TimedOut), "{ask:?}");
+        assert_ne!(stays(&stage.lab.client, ask, 5), gone, "{ask:?}");
+    }
+}
+
+/// Lets a backend answer no more, and a client connect to it in vain.
+///
+/// The client sends its first packet again each second.
+fn get_stuck(stage: &Stage, ask: Ask, to: &str) -> JoinHandle<io::Result<TcpStream>> {
+    let mut backends = stage.lab.backends.iter();
+    let backend = backends.find(|host| host.name == to).expect("a backend");
+    let silence = "table inet silence {
+        chain input { type filter hook input priority 0; tcp dport 8080 drop; }
+    }";
+    let output = backend.netns.run(|| nft::run(&["-f", "-"], silence));
+    assert!(output.status.success(), "{output:?}");
+    let connect = move || TcpStream::connect_timeout(&ask.target, STUCK);
+    let stuck = stage.lab.client.netns.run(|| thread::spawn(connect));
+    thread::sleep(BEFORE);
+    stuck
+}
+
+/// Returns each way to the cluster IP and to the node port.
+fn ways() -> impl Iterator<Item = (Way, Destination)> {
+    WAYS.into_iter()
+        .flat_map(|way| [(way, ClusterIp), (way, NodePort)])
+}
+
+/// Sets up a Service with all its endpoints.
+fn stage() -> Stage {
+    let mut stage = Stage::with_backends(ENDPOINTS, config());
+    stage.sync(web(&stage, &[]).events());
+    stage
+}
+
+/// Returns the Service with affinity and with all backends but some.
+fn web(stage: &Stage, without: &[String]) -> Web {
+    let backends = stage.lab.backends.iter();
+    let backends = backends.filter(|host| !without.contains(&host.name));
+    let mut web = Web::new(NUMBER, backends.map(|host| (host, NODE)));
+    web.service.spec.session_affinity = api::Affinity::ClientIp;
+    web.service.spec.session_affinity_config = Some(api::SessionAffinityConfig {
+        client_ip: Some(api::ClientIpConfig {
+            timeout_seconds: Some(TIMEOUT),
+        }),
+    });
+    web
+}
+
+/// Asks some times and returns the one endpoint that answered.
+fn stays(client: &Host, ask: Ask, times: usize) -> String {
+    let first = answer(client, ask);
+    let answers = ask.times(&client.netns, times - 1);
+    assert_eq!(
+        answers.by(&first),
+        times - 1,
+        "{ask:?}: first {first}, then {answers}"
+    );
+    first
+}
+
+fn answer(client: &Host, ask: Ask) -> String {
+    let answer = ask.once(&client.netns);
+    answer
+        .unwrap_or_else(|error| panic!("{ask:?}: {error}"))
+        .server
+}
