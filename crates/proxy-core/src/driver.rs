@@ -200,6 +200,7 @@ where
             edits: done.edits,
             dumped: done.dumped,
             objects: self.ledger.len(),
+            took_over: done.took_over,
         })
     }
 

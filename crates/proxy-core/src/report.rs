@@ -54,6 +54,10 @@ pub struct Outcome {
     pub dumped: bool,
     /// How many objects the kernel now holds for us.
     pub objects: usize,
+    /// Whether all edits were one commit that replaced what somebody else made.
+    ///
+    /// That commit alone may keep others waiting for more than a moment.
+    pub took_over: bool,
 }
 
 /// How the kernel differs from the plan; displays as what would be committed.
@@ -124,7 +128,11 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.dumped { "after a dump" } else { "known" };
         let (edits, objects) = (self.edits, self.objects);
-        write!(f, "{edits} edits, {objects} objects, {how}")
+        write!(f, "{edits} edits, {objects} objects, {how}")?;
+        if self.took_over {
+            f.write_str(", in place of what somebody else made")?;
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fixtures::{apply, config, service_cidr};
-use proxy_core::{Config, Engine, Event, Family};
+use proxy_core::{Config, Engine, Event, Family, Outcome};
 use testkit::generate::{Plan, Stack, cluster};
 use testkit::lab::Lab;
 use testkit::netns::Netns;
@@ -289,9 +289,8 @@ fn engine(family: Family, events: impl IntoIterator<Item = Event>) -> Engine {
     engine
 }
 
-/// Starts an engine, and returns how many edits it made in how many
-/// transactions.
-fn start(family: Family, events: impl IntoIterator<Item = Event>) -> (usize, u32) {
+/// Starts an engine, and returns what it did in how many transactions.
+fn start(family: Family, events: impl IntoIterator<Item = Event>) -> (Outcome, u32) {
     let mut client = Client::open().expect("the kernel has nf_tables");
     let mut engine = engine(family, events);
     let mut generation = || client.generation().expect("a generation").0;
@@ -299,7 +298,13 @@ fn start(family: Family, events: impl IntoIterator<Item = Event>) -> (usize, u32
     let report = engine.poll(Duration::ZERO).expect("a start is due");
     assert!(report.is_success(), "{report}");
     let outcome = report.families[0].outcome.as_ref().expect("a success");
-    (outcome.edits, generation().wrapping_sub(before))
+    (*outcome, generation().wrapping_sub(before))
+}
+
+fn assert_restart_writes_nothing(family: Family, events: Vec<Event>) {
+    let (outcome, transactions) = start(family, events);
+    let done = (outcome.edits, transactions, outcome.took_over);
+    assert_eq!(done, (0, 0, false));
 }
 
 #[test]
@@ -308,15 +313,17 @@ fn a_table_of_upstream_is_replaced_in_one_transaction() {
         let (upstream, events) = upstream_and_events(services, family);
         let table = [upstream.family, "kube-proxy"];
         let fresh = Netns::new().unwrap().run(|| {
-            start(family, events.clone());
+            let (outcome, _) = start(family, events.clone());
+            assert!(!outcome.took_over);
             parts(table)
         });
         Netns::new().unwrap().run(|| {
             upstream.load();
-            let (edits, transactions) = start(family, events.clone());
-            assert!(edits > services && transactions == 1, "{transactions}");
+            let (outcome, transactions) = start(family, events.clone());
+            assert!(outcome.took_over && outcome.edits > services, "{outcome}");
+            assert_eq!(transactions, 1);
             assert_eq!(parts(table), fresh);
-            assert_eq!(start(family, events), (0, 0));
+            assert_restart_writes_nothing(family, events);
         });
     }
 }
@@ -346,7 +353,7 @@ fn the_difference_to_upstream_is_a_script_that_nft_applies() {
         let mut engine = engine(Family::V4, events.clone());
         let difference = engine.difference().expect("a dump");
         nft_succeeds(&["-f", "-"], &difference.script);
-        assert_eq!(start(Family::V4, events), (0, 0));
+        assert_restart_writes_nothing(Family::V4, events);
     });
 }
 

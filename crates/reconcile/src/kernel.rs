@@ -14,4 +14,11 @@ pub trait Kernel {
 
     /// Applies edits, all or, after an error, an unknown part of them.
     fn commit(&mut self, edits: &[Edit<Self::Object>]) -> Result<(), Self::Error>;
+
+    /// Tells whether the last commit replaced a state that somebody else made.
+    ///
+    /// Such a commit may take longer than others.
+    fn took_over(&self) -> bool {
+        false
+    }
 }

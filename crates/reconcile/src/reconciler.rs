@@ -23,6 +23,8 @@ pub struct Outcome {
     pub edits: usize,
     /// Whether the kernel's state had to be dumped.
     pub dumped: bool,
+    /// Whether the commit replaced a state that somebody else made.
+    pub took_over: bool,
 }
 
 impl<K: Kernel> Reconciler<K> {
@@ -102,6 +104,7 @@ impl<K: Kernel> Reconciler<K> {
         Ok(Outcome {
             edits: edits.len(),
             dumped,
+            took_over: !edits.is_empty() && self.kernel.took_over(),
         })
     }
 }

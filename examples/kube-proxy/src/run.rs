@@ -81,6 +81,9 @@ fn tell(report: &Report, took: Duration) {
             Ok(outcome) => {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);
                 match &done.drift {
+                    _ if outcome.took_over => {
+                        info!(%family, edits, ?took, "took over what somebody else programmed");
+                    }
                     None => info!(%family, edits, dumped, ?took, "synced"),
                     Some(drift) => {
                         warn!(%family, edits, ?took, "mended what somebody else did: {drift}");

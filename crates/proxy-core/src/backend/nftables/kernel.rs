@@ -22,7 +22,7 @@ use vipline_service_model::Family;
 use super::affinity;
 use super::batches::transactions;
 use super::table::{Affinity, Table};
-use super::takeover::{are_incomplete, completed};
+use super::takeover::{are_incomplete, completed, is_take_over};
 use crate::{Drift, watch};
 
 /// How many clients are forgotten by one transaction.
@@ -41,6 +41,7 @@ pub struct Kernel {
     /// Whether clients may be remembered for endpoints that left before the
     /// last dump: by addresses, by node ports.
     is_unchecked: [bool; 2],
+    took_over: bool,
 }
 
 /// Who encodes transactions; the kernel hears the same from both.
@@ -84,6 +85,7 @@ impl Kernel {
             table: Table::of(family),
             tally,
             is_unchecked: [false; 2],
+            took_over: false,
         })
     }
 
@@ -162,8 +164,9 @@ impl reconcile::Kernel for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        self.took_over = is_take_over(edits);
         let edits = match are_incomplete(edits) {
-            true => Cow::Owned(completed(edits, self.dump()?)),
+            true => Cow::Owned(completed(self.table, edits, self.dump()?)),
             false => Cow::Borrowed(edits),
         };
         for transaction in transactions(&edits) {
@@ -177,6 +180,10 @@ impl reconcile::Kernel for Kernel {
             }
         }
         Ok(())
+    }
+
+    fn took_over(&self) -> bool {
+        self.took_over
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use vipline_nftables::{Key, Object};
 use vipline_reconcile::{Edit, Keyed};
-use vipline_service_model::Family;
 
 use super::batches::{is_divisible, stage};
 use super::names;
@@ -17,9 +16,13 @@ pub(super) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
 }
 
 /// Returns edits together with those that they need, given what is installed.
-pub(super) fn completed(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+pub(super) fn completed(
+    table: &Table,
+    edits: &[Edit<Object>],
+    installed: Vec<Object>,
+) -> Vec<Edit<Object>> {
     if is_take_over(edits) {
-        as_new_table(edits, installed)
+        as_new_table(table, edits, installed)
     } else {
         with_users(edits, installed)
     }
@@ -54,14 +57,12 @@ pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
 ///
 /// A table goes with all that is in it, whatever uses what: kernels before 6.2
 /// do not see within one transaction that a chain became free.
-fn as_new_table(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
-    let Some(former) = installed.iter().find(|object| is_table(object)).cloned() else {
-        return edits.to_vec();
-    };
-    let family = match former.table().family {
-        vipline_nftables::Family::Ip6 => Family::V6,
-        _ => Family::V4,
-    };
+fn as_new_table(
+    table: &Table,
+    edits: &[Edit<Object>],
+    installed: Vec<Object>,
+) -> Vec<Edit<Object>> {
+    let former = installed.iter().find(|object| is_table(object)).cloned();
     let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
     let kept = installed
         .into_iter()
@@ -71,7 +72,7 @@ fn as_new_table(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Obje
         .filter_map(|edit| edit.clone().into_sides().1)
         .chain(kept);
     // Our own have our comments, and no elements that rules have added.
-    let frame: Vec<_> = Table::of(family).objects().collect();
+    let frame: Vec<_> = table.objects().collect();
     let sets: HashSet<_> = frame.iter().map(Object::key).collect();
     let rest = wanted.filter(|object| match object {
         Object::Table(_) | Object::Set(_) => false,
@@ -82,7 +83,7 @@ fn as_new_table(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Obje
     });
     let rest: Vec<_> = rest.collect();
     let anew = frame.iter().cloned().chain(rest).map(Edit::Add);
-    [Edit::Remove(former)].into_iter().chain(anew).collect()
+    former.map(Edit::Remove).into_iter().chain(anew).collect()
 }
 
 fn is_table(object: &Object) -> bool {
@@ -112,7 +113,7 @@ mod tests {
     use vipline_nftables::statement::drop;
     use vipline_nftables::{Chain, Datatype, Name, Rule, Set, SetFlags, Transaction};
     use vipline_reconcile::diff;
-    use vipline_service_model::{DetectLocal, Route};
+    use vipline_service_model::{DetectLocal, Family, Route};
 
     use super::super::batches::transactions;
     use super::super::tests::{cx, planned, service_port};
@@ -159,7 +160,7 @@ mod tests {
         };
         let client = dynamic.element(&[std::net::Ipv4Addr::LOCALHOST.into()]);
         installed.push(client.unwrap().into());
-        let edits = completed(&edits, installed);
+        let edits = completed(Table::of(Family::V4), &edits, installed);
         let added = Transaction::from_edits(&diff([], &plan)).to_string();
         let mut transactions = transactions(&edits);
         let text = transactions.next().unwrap().to_string();
