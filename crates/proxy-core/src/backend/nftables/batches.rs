@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use vipline_nftables::{Datatype, Element, Field, Object, Transaction};
+use vipline_nftables::{Object, Transaction};
 use vipline_reconcile::Edit;
 
+use super::subject::Subject;
 use super::{Planner, names};
 use crate::backend::Planner as _;
 
@@ -43,18 +44,6 @@ impl Stage {
     }
 }
 
-/// What an element is about, by the fields of its key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Subject<'a> {
-    /// The node or the cluster: `{ address }`.
-    Node,
-    /// An endpoint by itself: `{ address . address … }`.
-    Endpoint,
-    /// An address or node port of a Service: `{ address . protocol … }` or
-    /// `{ protocol . port … }`, and a cluster IP.
-    Frontend(&'a [u8]),
-}
-
 impl Subject<'_> {
     fn stage(self, edit: &Edit<Object>) -> Stage {
         match (self, edit) {
@@ -87,7 +76,7 @@ impl<'a> Units<'a> {
     fn place(&mut self, edit: &'a Edit<Object>) -> Placed<'a> {
         let (stage, unit) = match edit.object() {
             Object::Element(element) => {
-                let subject = subject(element);
+                let subject = Subject::of(element);
                 let unit = match subject {
                     Subject::Frontend(key) => self.number(key),
                     Subject::Endpoint | Subject::Node => 0,
@@ -121,15 +110,29 @@ pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction>
 /// ours other than in elements, stay in one transaction whatever its size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut units = Units::default();
-    let mut order: Vec<_> = edits.iter().map(|edit| units.place(edit)).collect();
-    let divisible = order.iter().all(|it| is_divisible(it.stage, it.edit));
-    let late = order.iter().filter(|it| it.stage.is_late()).count();
-    let is_framed = order.iter().any(|it| it.stage == Stage::Frame);
-    if edits.len() > size || is_framed || late > 0 {
-        // Sets and chains are listed by the kernel as they came.
-        order.sort_by_key(|it| (it.stage, it.unit, name(it.edit)));
+    let mut stages: [Vec<Placed<'_>>; 6] = Default::default();
+    for edit in edits {
+        let placed = units.place(edit);
+        stages[placed.stage as usize].push(placed);
     }
-    let after = order.split_off(order.len() - late);
+    let [
+        mut frame,
+        endpoints,
+        mut services,
+        former,
+        mut chains,
+        table,
+    ] = stages;
+    // Sets and chains are listed by the kernel as they came.
+    frame.sort_by_key(|it| name(it.edit));
+    services.sort_by_key(|it| it.unit);
+    chains.sort_by_key(|it| name(it.edit));
+    let order = [frame, endpoints, services, former].concat();
+    let after = [chains, table].concat();
+    let divisible = order
+        .iter()
+        .chain(&after)
+        .all(|it| is_divisible(it.stage, it.edit));
     let size = if divisible { size } else { usize::MAX };
     parts(order, size).chain(parts(after, size))
 }
@@ -219,36 +222,12 @@ pub(super) fn name(edit: &Edit<Object>) -> Option<&str> {
 pub(super) fn stage(edit: &Edit<Object>) -> Stage {
     let (object, gone) = (edit.object(), matches!(edit, Edit::Remove(_)));
     match object {
-        Object::Element(element) => subject(element).stage(edit),
+        Object::Element(element) => Subject::of(element).stage(edit),
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
         Object::Chain(_) if gone && Planner::lingers(object) => Stage::FormerChains,
         _ if gone => Stage::FormerEndpoints,
         _ => Stage::Frame,
     }
-}
-
-/// Returns what an element is about.
-///
-/// The fields of a key tell, so a set more needs no word here.
-fn subject(element: &Element) -> Subject<'_> {
-    let (set, key) = (element.set(), &**element.key_bytes());
-    let is_addr = |field: &Field| {
-        let datatype = field.datatype;
-        matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr)
-    };
-    let bytes = match &*set.key {
-        [_] if set.name.as_str() == names::CLUSTER_IPS => return Subject::Frontend(key),
-        [addr, other, ..] if is_addr(addr) && is_addr(other) => return Subject::Endpoint,
-        [addr, _, ..] if is_addr(addr) => room(addr),
-        [protocol, port, ..] => room(protocol) + room(port),
-        _ => return Subject::Node,
-    };
-    Subject::Frontend(key.get(..bytes).unwrap_or(key))
-}
-
-/// Returns how many bytes a field takes in a key of several.
-fn room(field: &Field) -> usize {
-    usize::from(field.bytes).next_multiple_of(4)
 }
 
 #[cfg(test)]
@@ -258,7 +237,7 @@ mod tests {
     use std::sync::Arc;
 
     use ipnet::IpNet;
-    use vipline_nftables::{Chain, Name, Set, SetFlags, Value};
+    use vipline_nftables::{Chain, Datatype, Name, Set, SetFlags, Value};
     use vipline_reconcile::{Kernel, Keyed, Memory, diff};
     use vipline_service_model::{DetectLocal, Family, Route};
 
@@ -336,7 +315,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for batch in batches {
             let subjects = batch.iter().filter_map(|edit| match edit.object() {
-                Object::Element(element) => match subject(element) {
+                Object::Element(element) => match Subject::of(element) {
                     Subject::Frontend(key) => Some(key.to_vec()),
                     _ => None,
                 },

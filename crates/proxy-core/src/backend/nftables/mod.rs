@@ -97,6 +97,8 @@ mod affinity;
 
 mod kernel;
 
+mod subject;
+
 mod batches;
 
 mod takeover;
