@@ -82,6 +82,7 @@ fn nftnl(tally: &mut Tally) -> Result<()> {
         "--package=proxy-core",
         "--features=nftnl",
         "--test=affinity",
+        "--test=affinity_traffic",
         "--test=kernel",
         "--test=matrix",
         "--test=takeover",
