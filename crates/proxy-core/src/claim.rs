@@ -1,6 +1,7 @@
 //! What a service port wants, and which addresses it claims.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -17,21 +18,13 @@ pub struct Wants<T> {
     pub claims: Vec<Claim<T>>,
 }
 
-/// What one service port wants for one of its addresses; a clone shares it.
+/// What one service port wants for one of its addresses.
 #[derive(Clone, Debug)]
 pub struct Claim<T> {
     /// The address.
     pub address: Address,
     /// The objects.
-    pub objects: Arc<[T]>,
-}
-
-impl<T> Claim<T> {
-    /// Returns a claim.
-    pub fn new(address: Address, objects: Vec<T>) -> Self {
-        let objects = objects.into();
-        Self { address, objects }
-    }
+    pub objects: Vec<T>,
 }
 
 impl<T> From<Vec<T>> for Wants<T> {
@@ -42,40 +35,52 @@ impl<T> From<Vec<T>> for Wants<T> {
     }
 }
 
-impl<T: Clone> Wants<T> {
+impl<T> Wants<T> {
     /// Returns all objects, as if no address were contested.
     pub fn into_objects(self) -> impl Iterator<Item = T> {
-        let claimed = self
-            .claims
-            .into_iter()
-            .flat_map(|claim| claim.objects.to_vec());
+        let claimed = self.claims.into_iter().flat_map(|claim| claim.objects);
         claimed.chain(self.own)
     }
 }
 
-impl<T: Clone> Keyed for Claim<T> {
-    type Key<'a>
-        = Address
-    where
-        T: 'a;
+/// An address, and who wants it.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) address: Address,
+    pub(crate) by: Arc<PortName>,
+}
+
+impl Keyed for Claimed {
+    type Key<'a> = Address;
 
     fn key(&self) -> Address {
         self.address
     }
 
-    /// What differs is found out object by object.
-    fn same(&self, _: &Self) -> bool {
-        false
+    fn same(&self, other: &Self) -> bool {
+        self.by == other.by
     }
 }
 
 /// Where clients connect to.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Address {
     /// A cluster IP, an external IP or that of a load balancer, with a port.
     Ip(IpAddr, Protocol, u16),
     /// A port of the node.
     NodePort(Protocol, u16),
+}
+
+/// In one piece: an address is asked for often.
+impl Hash for Address {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (addr, protocol, port) = match *self {
+            Self::Ip(IpAddr::V4(addr), protocol, port) => (addr.to_bits().into(), protocol, port),
+            Self::Ip(IpAddr::V6(addr), protocol, port) => (addr.to_bits(), protocol, port),
+            Self::NodePort(protocol, port) => (u128::MAX, protocol, port),
+        };
+        state.write_u128(addr.rotate_left(64) ^ u128::from(port) << 8 ^ protocol as u128);
+    }
 }
 
 /// Displays as `203.0.113.9:80/TCP` or `node port 30080/TCP`.

@@ -1,6 +1,6 @@
 //! One family of one mode: a ledger of who wants what, over a kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
 use vipline_service_model::{Family, PortName, ServicePort};
 
+use crate::claim::Claimed;
 use crate::{Address, Claim, Contested, Context, Difference, Error, Outcome, Planner};
 
 /// What the engine does with a family, whatever the mode.
@@ -19,6 +20,9 @@ pub(crate) trait Drive: Send {
     ///
     /// Tells whether ports planned before have to be planned again.
     fn enter(&mut self, cx: Context) -> Replan;
+
+    /// Makes room for service ports, in which there are so many endpoints.
+    fn reserve(&mut self, ports: usize, endpoints: usize);
 
     /// Plans one service port as it is now.
     fn plan(&mut self, port: &ServicePort);
@@ -74,7 +78,9 @@ where
         family,
         cx: None,
         claims: Ledger::new(),
+        waiting: HashMap::new(),
         contested: BTreeMap::new(),
+        passed: Pending::new(),
         newly_contested: Vec::new(),
         ledger: Ledger::new(),
         lasting: Vec::new(),
@@ -87,9 +93,13 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     /// Who wants which addresses: the port of the older Service gets it.
-    claims: Ledger<Arc<PortName>, Claim<P::Object>>,
+    claims: Ledger<Arc<PortName>, Claimed>,
+    /// What those want who do without the address.
+    waiting: HashMap<(Address, Arc<PortName>), Vec<P::Object>>,
     /// Who does without an address that somebody else has.
     contested: BTreeMap<Address, Vec<Contested>>,
+    /// Room for the addresses that pass from one to another.
+    passed: Pending<Claimed>,
     newly_contested: Vec<Contested>,
     ledger: Ledger<Owner, P::Object>,
     /// What the owner `Lasting` wants.
@@ -100,29 +110,64 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     /// Replaces the addresses that a service port claims, and what follows.
     fn claim(&mut self, name: &Arc<PortName>, claims: Vec<Claim<P::Object>>) {
-        let mut passed = Pending::new();
-        self.claims
-            .replace(Arc::clone(name), claims, Some(&mut passed));
-        for edit in passed.take() {
+        let former = self.claims.wanted(name).map(|claimed| claimed.address);
+        let former: Vec<_> = former.collect();
+        let claimed = claims.iter().map(|claim| Claimed {
+            address: claim.address,
+            by: Arc::clone(name),
+        });
+        let passed = &mut self.passed;
+        self.claims.replace(Arc::clone(name), claimed, Some(passed));
+        for edit in self.passed.take() {
             let address = edit.key();
-            self.note_contested(address);
-            let holder = edit.into_sides().1;
-            let objects = holder.map(|claim| claim.objects).unwrap_or_default();
-            self.replace(Owner::Address(address), &objects);
+            if let (Some(before), after) = edit.into_sides() {
+                self.pass(address, before, after);
+            }
         }
+        for address in former {
+            if claims.iter().all(|claim| claim.address != address) {
+                self.waiting.remove(&(address, Arc::clone(name)));
+                self.note_contested(address);
+            }
+        }
+        for Claim { address, objects } in claims {
+            let mut claimants = self.claims.claimants(&address);
+            let is_won = claimants.next() == Some(name);
+            let is_contested = claimants.next().is_some();
+            drop(claimants);
+            if is_contested || !self.contested.is_empty() {
+                self.note_contested(address);
+            }
+            match is_won {
+                true => self.replace(Owner::Address(address), objects),
+                false => drop(self.waiting.insert((address, Arc::clone(name)), objects)),
+            }
+        }
+    }
+
+    /// Takes an address from a service port, and gives it to who waits for it.
+    fn pass(&mut self, address: Address, before: Claimed, after: Option<Claimed>) {
+        let owner = Owner::Address(address);
+        if self
+            .claims
+            .claimants(&address)
+            .any(|name| *name == before.by)
+        {
+            let objects = self.ledger.wanted(&owner).cloned().collect();
+            self.waiting.insert((address, before.by), objects);
+        }
+        let next = after.and_then(|next| self.waiting.remove(&(address, next.by)));
+        self.replace(owner, next.unwrap_or_default());
     }
 
     /// Notes who does without an address that somebody else has.
     fn note_contested(&mut self, address: Address) {
-        let mut claimants = self.claims.claimants(&address).cloned();
-        let Some(winner) = claimants.next() else {
-            self.contested.remove(&address);
-            return;
-        };
-        let lost = |loser| Contested {
+        let mut claimants = self.claims.claimants(&address);
+        let winner = claimants.next().cloned();
+        let lost = |loser: &Arc<PortName>| Contested {
             address,
-            winner: Arc::clone(&winner),
-            loser,
+            winner: Arc::clone(winner.as_ref().expect("who comes second has a first")),
+            loser: Arc::clone(loser),
         };
         let contested: Vec<_> = claimants.map(lost).collect();
         let known = match contested.is_empty() {
@@ -137,21 +182,22 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     /// Replaces what an owner wants.
     ///
     /// What lingers is not the owner's: nobody has to let go of it.
-    fn replace(&mut self, owner: Owner, objects: &[P::Object]) {
+    fn replace(&mut self, owner: Owner, mut objects: Vec<P::Object>) {
         let known = self.lasting.len();
-        for object in objects.iter().filter(|object| P::lingers(object)) {
-            if self.ledger.get(&object.key()).is_none() {
+        objects.retain(|object| {
+            let lingers = P::lingers(object);
+            if lingers && self.ledger.get(&object.key()).is_none() {
                 self.lasting.push(object.clone());
             }
-        }
+            !lingers
+        });
         if self.lasting.len() > known {
             let lasting = self.lasting.iter().cloned();
             let pending = self.reconciler.pending();
             self.ledger.replace(Owner::Lasting, lasting, pending);
         }
-        let own = objects.iter().filter(|object| !P::lingers(object));
         let pending = self.reconciler.pending();
-        self.ledger.replace(owner, own.cloned(), pending);
+        self.ledger.replace(owner, objects, pending);
     }
 }
 
@@ -170,7 +216,7 @@ where
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
-        self.replace(Owner::Base, &P::base(&cx));
+        self.replace(Owner::Base, P::base(&cx));
         let before = self.cx.replace(cx);
         match (before, &self.cx) {
             (Some(before), Some(cx)) if P::concerns_ports(&before, cx) => Replan::All,
@@ -178,16 +224,22 @@ where
         }
     }
 
+    fn reserve(&mut self, ports: usize, endpoints: usize) {
+        self.claims.reserve(ports, ports);
+        // A cluster IP is in two sets, and each endpoint in one.
+        self.ledger.reserve(ports, 2 * ports + endpoints);
+    }
+
     fn plan(&mut self, port: &ServicePort) {
         let cx = self.cx.as_ref().expect("a context is entered before ports");
         let wants = P::port(cx, port);
         self.claim(&port.name, wants.claims);
-        self.replace(Owner::Port(Arc::clone(&port.name)), &wants.own);
+        self.replace(Owner::Port(Arc::clone(&port.name)), wants.own);
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
         self.claim(name, Vec::new());
-        self.replace(Owner::Port(Arc::clone(name)), &[]);
+        self.replace(Owner::Port(Arc::clone(name)), Vec::new());
     }
 
     fn forget(&mut self) {
@@ -294,7 +346,8 @@ mod tests {
             let own = (1..=port.port).map(Number).collect();
             let of_node = |number| {
                 let address = Address::NodePort(port.protocol, number);
-                Claim::new(address, vec![Number(1000 + 2 * port.port)])
+                let objects = vec![Number(1000 + 2 * port.port)];
+                Claim { address, objects }
             };
             let claims = port.node_port.map(of_node).into_iter().collect();
             Wants { own, claims }

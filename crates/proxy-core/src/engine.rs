@@ -262,6 +262,12 @@ impl Engine {
             let service_cidrs = self.store.service_cidrs(family);
             let cx = Context::new(&self.config, &node, service_cidrs, family);
             let replan = driver.enter(cx);
+            let planned = changes.iter().filter(|each| each.family == family);
+            let planned = planned.filter_map(|each| each.port.as_ref());
+            let (ports, endpoints) = planned.fold((0, 0), |(ports, endpoints), port| {
+                (ports + 1, endpoints + port.cluster.len())
+            });
+            driver.reserve(ports, endpoints);
             for change in changes.iter().filter(|each| each.family == family) {
                 match &change.port {
                     Some(port) => driver.plan(port),
@@ -278,12 +284,13 @@ impl Engine {
     }
 }
 
-/// Returns when a Service has its turn: the API first, then the names and what
+/// Returns when a Service has its turn: the API first, then names, then what
 /// else the cluster needs to work, then all others.
 fn urgency(name: &PortName) -> u8 {
     match (&*name.namespace, &*name.service) {
         ("default", "kubernetes") => 0,
-        ("kube-system", _) => 1,
-        _ => 2,
+        ("kube-system", service) if service.contains("dns") => 1,
+        ("kube-system", _) => 2,
+        _ => 3,
     }
 }

@@ -457,6 +457,7 @@ fn the_services_that_a_cluster_needs_come_first() {
     let mut engine = kernels.engine(config());
     for (namespace, name, address) in [
         ("default", "a-shop", "10.96.0.30"),
+        ("kube-system", "a-metrics-server", "10.96.0.20"),
         ("kube-system", "kube-dns", "10.96.0.10"),
         ("default", "kubernetes", "10.96.0.1"),
     ] {
@@ -475,6 +476,6 @@ fn the_services_that_a_cluster_needs_come_first() {
     });
     assert_eq!(
         addresses.collect::<Vec<_>>(),
-        ["10.96.0.1", "10.96.0.10", "10.96.0.30"]
+        ["10.96.0.1", "10.96.0.10", "10.96.0.20", "10.96.0.30"]
     );
 }

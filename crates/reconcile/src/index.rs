@@ -35,6 +35,11 @@ impl Index {
         }
     }
 
+    /// Makes room for so many places more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.places.reserve(more);
+    }
+
     /// Strikes all places out.
     pub(crate) fn clear(&mut self) {
         self.places.clear();

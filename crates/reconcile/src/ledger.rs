@@ -68,6 +68,14 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         Self::default()
     }
 
+    /// Makes room for so many owners more, who want so many objects.
+    pub fn reserve(&mut self, owners: usize, objects: usize) {
+        self.fragments.reserve(owners);
+        self.owners.reserve(owners);
+        self.slots.reserve(objects);
+        self.keys.reserve(objects);
+    }
+
     /// Returns the desired state: the object that holds each key.
     ///
     /// Equal histories give an equal order.
@@ -89,6 +97,16 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     pub fn get<'a>(&'a self, key: &T::Key<'a>) -> Option<&'a T> {
         let place = self.find(self.keys.hash(key), key)?;
         Some(self.slots[place].claims.holder())
+    }
+
+    /// Returns what an owner wants.
+    pub fn wanted(&self, owner: &O) -> impl Iterator<Item = &T> {
+        let at = self.find_owner(self.owners.hash(owner), owner);
+        let fragment = at.map(|at| (at, &self.fragments[at].places));
+        fragment.into_iter().flat_map(move |(at, places)| {
+            let of_owner = move |place: &usize| self.slots[*place].claims.of(at);
+            places.iter().filter_map(of_owner)
+        })
     }
 
     /// Tells whether an owner wants anything.
@@ -115,10 +133,15 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         objects: impl IntoIterator<Item = T>,
         mut pending: Option<&mut Pending<T>>,
     ) {
+        let hash = self.owners.hash(&owner);
+        let known = self.find_owner(hash, &owner);
+        let mut objects = objects.into_iter().peekable();
+        if known.is_none() && objects.peek().is_none() {
+            return;
+        }
         self.round += 1;
-        let objects = objects.into_iter();
         let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
-        let owner = self.enter(owner);
+        let owner = known.unwrap_or_else(|| self.enter(hash, owner));
         for object in objects {
             places.extend(self.claim(owner, object, pending.as_deref_mut()));
         }
@@ -128,20 +151,17 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
             }
         }
         if self.fragments[owner].places.is_empty() {
-            let owned = self.fragments.take(owner);
-            self.owners.remove(self.owners.hash(&owned.owner), owner);
+            self.fragments.take(owner);
+            self.owners.remove(hash, owner);
         }
     }
 
-    /// Returns the place of an owner's fragment, which is made if need be.
-    fn enter(&mut self, owner: O) -> usize {
-        let hash = self.owners.hash(&owner);
-        self.find_owner(hash, &owner).unwrap_or_else(|| {
-            let places = Vec::new();
-            let place = self.fragments.put(Fragment { owner, places });
-            self.owners.insert(hash, place);
-            place
-        })
+    /// Makes a fragment for an owner, and returns its place.
+    fn enter(&mut self, hash: u64, owner: O) -> usize {
+        let places = Vec::new();
+        let place = self.fragments.put(Fragment { owner, places });
+        self.owners.insert(hash, place);
+        place
     }
 
     /// Enters the owner's claim to a key, unless this round has seen one.
@@ -218,6 +238,19 @@ impl<T> Claims<T> {
         match self {
             Self::One(_, object) => object,
             Self::Many(claims) => &claims.first().expect("many are at least two").1,
+        }
+    }
+
+    /// Returns what an owner wants there.
+    fn of(&self, owner: usize) -> Option<&T> {
+        match self {
+            Self::One(_, object) => Some(object),
+            Self::Many(claims) => {
+                let mut claims = claims.iter();
+                claims
+                    .find(|(other, _)| *other == owner)
+                    .map(|(_, object)| object)
+            }
         }
     }
 

@@ -20,6 +20,11 @@ impl<V> Default for Slots<V> {
 }
 
 impl<V> Slots<V> {
+    /// Makes room for so many values more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more);
+    }
+
     /// Puts a value in and returns where.
     pub(crate) fn put(&mut self, value: V) -> usize {
         match self.vacant.pop() {

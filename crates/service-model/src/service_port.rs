@@ -128,6 +128,16 @@ impl ServicePort {
         all
     }
 
+    /// Returns those of the [reachable](Self::reachable) endpoints that are on
+    /// this node, sorted, each once.
+    pub fn reachable_here(&self) -> Vec<Endpoint> {
+        let all = self.cluster.iter().chain(&*self.local);
+        let mut here: Vec<_> = all.filter(|each| each.is_local).copied().collect();
+        here.sort_unstable();
+        here.dedup();
+        here
+    }
+
     /// Tells whether the port has an address that outsiders may use.
     pub fn is_external(&self) -> bool {
         self.node_port.is_some()

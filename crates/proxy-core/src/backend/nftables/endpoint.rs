@@ -38,13 +38,12 @@ pub(super) fn backends(
 /// Only endpoints on this node can reach themselves by way of it.
 pub(super) fn hairpin(table: &Table, port: &ServicePort) -> Vec<Object> {
     let proto = protocol(port.protocol);
-    let local = port.reachable().into_iter().filter(|each| each.is_local);
-    local
-        .map(|Endpoint { addr, port, .. }| {
-            let key = [addr.into(), addr.into(), proto.into(), port.into()];
-            element(&table.hairpin_connections, &key)
-        })
-        .collect()
+    let here = port.reachable_here().into_iter();
+    here.map(|Endpoint { addr, port, .. }| {
+        let key = [addr.into(), addr.into(), proto.into(), port.into()];
+        element(&table.hairpin_connections, &key)
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -166,7 +166,12 @@ impl reconcile::Kernel for Kernel {
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
         self.took_over = is_take_over(edits);
         let edits = match are_incomplete(edits) {
-            true => Cow::Owned(completed(self.table, edits, self.dump()?)),
+            true => {
+                // Not our own dump: what others did since then is still to be told.
+                let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
+                let installed = ruleset.into_objects().collect();
+                Cow::Owned(completed(self.table, edits, installed))
+            }
             false => Cow::Borrowed(edits),
         };
         for transaction in transactions(&edits) {

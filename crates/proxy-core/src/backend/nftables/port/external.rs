@@ -60,7 +60,8 @@ fn external_ip(cx: &Context, table: &Table, port: &ServicePort, addr: IpAddr) ->
         source_ranges(cx, table, &front, addr, &mut objects);
     }
     route(kind, &front, &mut objects);
-    Claim::new(Address::Ip(addr, port.protocol, port.port), objects)
+    let address = Address::Ip(addr, port.protocol, port.port);
+    Claim { address, objects }
 }
 
 /// ```nft
@@ -79,7 +80,8 @@ fn node_port(table: &Table, port: &ServicePort, number: u16) -> Claim<Object> {
     };
     let mut objects = Vec::new();
     route(kind, &Front::nodeport(number, port), &mut objects);
-    Claim::new(Address::NodePort(port.protocol, number), objects)
+    let address = Address::NodePort(port.protocol, number);
+    Claim { address, objects }
 }
 
 /// Sends traffic where the policy for external traffic says.

@@ -70,7 +70,7 @@ fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
         Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
     }
     let address = Address::Ip(port.cluster_ip, port.protocol, port.port);
-    Claim::new(address, objects)
+    Claim { address, objects }
 }
 
 /// ```nft
