@@ -51,9 +51,6 @@ fn main() -> ExitCode {
 fn figures() -> Outcome<usize> {
     let mut figures = Figures::new()?;
     full_load(&mut figures)?;
-    if env::var_os("ONLY_LOAD").is_some() {
-        return Ok(figures.finish("figures")?);
-    }
     scale(&mut figures)?;
     changes(&mut figures)?;
     memory(&mut figures)?;
