@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 use std::{env, str};
 
 use rustix::process::Signal;
+use testkit::commits::Commits;
 use testkit::generate::{Plan, service_cidr};
 use testkit::lab::{Host, Lab};
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+use testkit::nft;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol, Server};
 use vipline_service_model::api;
@@ -38,6 +40,10 @@ const OTHER_PORT: u16 = 81;
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// How long an endpoint serves on after the proxy knows that it is removed.
 const SERVES_ON: Duration = Duration::from_secs(1);
+/// How long what somebody else did may stay, on a machine that has time.
+const MENDED: Duration = Duration::from_millis(100);
+/// How long nothing is committed once all is.
+const QUIET: Duration = Duration::from_millis(200);
 /// How long anything may take that happens soon.
 const SOON: Duration = Duration::from_secs(15);
 
@@ -198,6 +204,40 @@ fn endpoints_see_the_node_for_clients_from_outside_and_pods_as_they_are() {
             assert_eq!(clients, [&seen], "{ask:?} from {}", host.name);
         }
     }
+}
+
+#[test]
+fn all_rules_are_back_within_100_milliseconds_when_they_are_flushed_under_load() {
+    let stage = Stage::new();
+    let (client, node) = (&stage.lab.client.netns, &stage.lab.node.netns);
+    let rules = || node.run(|| nft::run(&["list", "ruleset"], "").stdout);
+    let programmed = rules();
+    let load = |ask| Load::start(client, ask, 3, Duration::from_millis(3)).unwrap();
+    let loads: Vec<Load> = asks(Protocol::Tcp, WEB, 80).map(load).into();
+    let commits = Commits::listen(node).unwrap();
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        assert!(
+            node.run(|| nft::run(&["flush", "ruleset"], ""))
+                .status
+                .success()
+        );
+        let last = commits.last(begin + SOON, QUIET).unwrap();
+        best = best.min(last.expect("nft committed") - begin);
+        until("the rules are back", || rules() == programmed);
+    }
+    assert!(best < MENDED, "{best:?}");
+    let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+    until("the load goes on", || {
+        let asked = loads.iter().map(Load::asked);
+        asked.zip(&before).all(|(now, before)| now > before + 50)
+    });
+    for load in loads {
+        let answers = load.stop();
+        assert_eq!(answers.servers.len(), 3, "{answers}");
+    }
+    stage.proxy.stop().unwrap();
 }
 
 #[test]
