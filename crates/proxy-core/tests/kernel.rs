@@ -11,7 +11,7 @@ mod fixtures;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fixtures::{apply, config, sync, web, with_endpoints};
+use fixtures::{apply, config, sync, web, web_with, with_endpoints};
 use proxy_core::backend::nftables::{Kernel as Nftables, Planner};
 use proxy_core::{Config, Engine, Event, Family, Report};
 use testkit::generate::{Stack, cluster};
@@ -123,18 +123,6 @@ fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
     }
 }
 
-/// Runs nft, which has to succeed and to be silent about problems.
-#[track_caller]
-fn nft_succeeds(args: &[&str], input: &str) -> String {
-    let output = nft::run(args, input);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && words.is_empty(),
-        "nft {args:?}: {words}\n{input}"
-    );
-    String::from_utf8(output.stdout).expect("nft writes text")
-}
-
 #[test]
 fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
     for fixture in fixtures::all() {
@@ -145,7 +133,7 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
             // It notes that it has no JSON for rules that add to a map.
             assert!(nft::run(&["-j", "list", "ruleset"], "").status.success());
             (
-                nft_succeeds(&["list", "ruleset"], ""),
+                nft::succeeds(&["list", "ruleset"], ""),
                 proxy.engine.desired(),
             )
         });
@@ -156,9 +144,9 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
             continue;
         }
         rendered.run(|| {
-            nft_succeeds(&["-f", "-"], &plan);
+            nft::succeeds(&["-f", "-"], &plan);
             assert_eq!(
-                nft_succeeds(&["list", "ruleset"], ""),
+                nft::succeeds(&["list", "ruleset"], ""),
                 listing,
                 "{}",
                 fixture.name
@@ -166,7 +154,7 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
             assert_restart_writes_nothing(&fixture.config, &fixture.events);
         });
         reloaded.run(|| {
-            nft_succeeds(&["-f", "-"], &listing);
+            nft::succeeds(&["-f", "-"], &listing);
             assert_restart_writes_nothing(&fixture.config, &fixture.events);
         });
     }
@@ -179,9 +167,9 @@ fn a_difference_is_a_script_that_nft_applies() {
         let mut proxy = Proxy::start(fixture.config.clone(), fixture.events.clone());
         let difference = proxy.engine.difference().unwrap();
         assert!(difference.edits > 0);
-        nft_succeeds(&["-f", "-"], &difference.script);
+        nft::succeeds(&["-f", "-"], &difference.script);
         assert_restart_writes_nothing(&fixture.config, &fixture.events);
-        nft_succeeds(
+        nft::succeeds(
             &[
                 "delete",
                 "element",
@@ -196,7 +184,7 @@ fn a_difference_is_a_script_that_nft_applies() {
         );
         let difference = proxy.engine.difference().unwrap();
         assert_eq!(difference.edits, 1);
-        nft_succeeds(&["-f", "-"], &difference.script);
+        nft::succeeds(&["-f", "-"], &difference.script);
         assert_restart_writes_nothing(&fixture.config, &fixture.events);
     });
 }
@@ -212,7 +200,7 @@ fn a_difference_with_another_number_of_endpoints_applies_too() {
         Proxy::start(config(), two).sync();
         let mut proxy = Proxy::start(config(), four.iter().cloned());
         let script = proxy.engine.difference().unwrap().script;
-        nft_succeeds(&["-f", "-"], &script);
+        nft::succeeds(&["-f", "-"], &script);
         assert_restart_writes_nothing(&config(), &four);
     });
 }
@@ -227,12 +215,12 @@ fn a_set_with_other_properties_is_exchanged_though_rules_use_it() {
         assert!(plan.contains(set), "{plan}");
         let sized = plan.replace(set, &format!("{set}\t\tsize 70\n"));
         for by_script in [true, false] {
-            nft_succeeds(&["flush", "ruleset"], "");
-            nft_succeeds(&["-f", "-"], &sized);
+            nft::succeeds(&["flush", "ruleset"], "");
+            nft::succeeds(&["-f", "-"], &sized);
             let mut proxy = Proxy::start(config(), events.iter().cloned());
             if by_script {
                 let script = proxy.engine.difference().unwrap().script;
-                nft_succeeds(&["-f", "-"], &script);
+                nft::succeeds(&["-f", "-"], &script);
             } else {
                 proxy.sync();
             }
@@ -325,7 +313,7 @@ fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
             if !fresh {
                 Proxy::start(config(), small_cluster()).sync();
             }
-            nft_succeeds(&["-f", "-"], state);
+            nft::succeeds(&["-f", "-"], state);
             let report = Proxy::start(config(), small_cluster()).sync();
             let edits = |done: &proxy_core::Done| done.outcome.as_ref().unwrap().edits;
             assert!(
@@ -388,14 +376,14 @@ fn what_somebody_else_programmed_stays_as_it_is() {
         }
     ";
     Netns::new().unwrap().run(|| {
-        nft_succeeds(&["-f", "-"], foreign);
+        nft::succeeds(&["-f", "-"], foreign);
         let list = || {
             let tables = [
                 ["ip", "other"],
                 ["inet", "kube-proxy"],
                 ["ip6", "kube-proxy-2"],
             ];
-            tables.map(|[family, table]| nft_succeeds(&["list", "table", family, table], ""))
+            tables.map(|[family, table]| nft::succeeds(&["list", "table", family, table], ""))
         };
         let before = list();
         let mut proxy = Proxy::start(config(), small_cluster());
@@ -436,9 +424,9 @@ fn what_upstream_left_is_replaced() {
         add element ip kube-proxy no-endpoint-services { 10.96.0.20 . tcp . 80 : goto reject-chain }
     "#;
     Netns::new().unwrap().run(|| {
-        nft_succeeds(&["-f", "-"], upstream);
+        nft::succeeds(&["-f", "-"], upstream);
         Proxy::start(config(), small_cluster()).sync();
-        let listing = nft_succeeds(&["list", "ruleset"], "");
+        let listing = nft::succeeds(&["list", "ruleset"], "");
         for gone in [
             "default/web",
             "reject-chain",
@@ -454,16 +442,12 @@ fn what_upstream_left_is_replaced() {
 #[test]
 fn chains_that_are_not_used_go_at_the_next_start() {
     Netns::new().unwrap().run(|| {
-        let events = |count| {
-            let endpoints: Vec<_> = (1..=count).map(|n| format!("10.1.0.{n}")).collect();
-            let endpoints: Vec<_> = endpoints.iter().map(String::as_str).collect();
-            with_endpoints(web("10.96.0.10"), &endpoints).events()
-        };
+        let events = |endpoints| web_with("10.96.0.10", endpoints).events();
         let mut proxy = Proxy::start(config(), events(10));
         proxy.sync();
         let [(sends, _), _] = proxy.change(events(9));
         assert_eq!(sends, 1);
-        let chains = || nft_succeeds(&["list", "chains", "ip"], "");
+        let chains = || nft::succeeds(&["list", "chains", "ip"], "");
         assert!(chains().contains("chain lb-9 ") && chains().contains("chain lb-10 "));
         Proxy::start(config(), events(9)).sync();
         assert!(chains().contains("chain lb-9 ") && !chains().contains("chain lb-10 "));
@@ -485,7 +469,7 @@ fn seventy_thousand_elements_and_a_service_of_300_endpoints_are_programmed() {
     Netns::new().unwrap().run(|| {
         Proxy::start(config(), events.clone()).sync();
         assert_restart_writes_nothing(&config(), &events);
-        let chain = nft_succeeds(&["list", "chain", "ip", "kube-proxy", "lb-300"], "");
+        let chain = nft::succeeds(&["list", "chain", "ip", "kube-proxy", "lb-300"], "");
         assert!(chain.contains("numgen random mod 300"), "{chain}");
     });
 }

@@ -6,7 +6,7 @@ mod fixtures;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fixtures::{Kernels, apply, sync, web, with_endpoints};
+use fixtures::{Kernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{
@@ -263,13 +263,8 @@ fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
-    let mut replace = |endpoints: u8| {
-        let addresses: Vec<_> = (1..=endpoints).map(|n| format!("10.1.0.{n}")).collect();
-        let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-        apply(
-            &mut engine,
-            with_endpoints(web("10.97.0.1"), &addresses).events(),
-        );
+    let mut replace = |endpoints| {
+        apply(&mut engine, web_with("10.97.0.1", endpoints).events());
         engine.apply(Event::Synced);
         sync(&mut engine, &mut now);
         kinds(&kernels.v4.get().last)
@@ -292,12 +287,7 @@ fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
 
     // The next start removes the chain, and nothing else.
     let mut engine = kernels.engine(config());
-    let addresses: Vec<_> = (1..=9).map(|n| format!("10.1.0.{n}")).collect();
-    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-    apply(
-        &mut engine,
-        with_endpoints(web("10.97.0.1"), &addresses).events(),
-    );
+    apply(&mut engine, web_with("10.97.0.1", 9).events());
     engine.apply(Event::Synced);
     sync(&mut engine, &mut now);
     assert_eq!(kinds(&kernels.v4.get().last), ["remove lb-10"]);

@@ -225,7 +225,7 @@ impl Upstream {
 
     /// Loads it in the namespace of the calling thread.
     fn load(&self) {
-        nft_succeeds(&["-f", "-"], &self.script);
+        nft::succeeds(&["-f", "-"], &self.script);
     }
 }
 
@@ -256,21 +256,9 @@ fn of_family(addresses: impl IntoIterator<Item = String>, family: Family) -> Vec
         .collect()
 }
 
-/// Runs nft, which has to succeed and to be silent about problems.
-#[track_caller]
-fn nft_succeeds(args: &[&str], input: &str) -> String {
-    let output = nft::run(args, input);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && words.is_empty(),
-        "nft {args:?}: {words}"
-    );
-    String::from_utf8(output.stdout).expect("nft writes text")
-}
-
 /// Returns the parts of a table as nft lists it, without their order.
 fn parts([family, name]: [&str; 2]) -> Vec<String> {
-    let listing = nft_succeeds(&["list", "table", family, name], "");
+    let listing = nft::succeeds(&["list", "table", family, name], "");
     let parts = listing.split(['{', '}', ',', '\n']).map(str::trim);
     let mut parts: Vec<_> = parts.map(str::to_owned).collect();
     parts.sort_unstable();
@@ -333,7 +321,7 @@ fn other_tables_stay_as_they_are() {
     let (upstream, events) = upstream_and_events(8, Family::V4);
     Netns::new().unwrap().run(|| {
         upstream.load();
-        nft_succeeds(&["-f", "-"], OTHERS);
+        nft::succeeds(&["-f", "-"], OTHERS);
         let others = [
             ["ip", "other"],
             ["inet", "kube-proxy"],
@@ -352,7 +340,7 @@ fn the_difference_to_upstream_is_a_script_that_nft_applies() {
         upstream.load();
         let mut engine = engine(Family::V4, events.clone());
         let difference = engine.difference().expect("a dump");
-        nft_succeeds(&["-f", "-"], &difference.script);
+        nft::succeeds(&["-f", "-"], &difference.script);
         assert_restart_writes_nothing(Family::V4, events);
     });
 }

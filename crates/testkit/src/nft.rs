@@ -23,3 +23,19 @@ pub fn run(args: &[&str], script: &str) -> Output {
     drop(stdin);
     child.wait_with_output().expect("nft ends")
 }
+
+/// Runs `nft` as [`run`] does, and returns what it writes.
+///
+/// # Panics
+///
+/// It fails, or has something to say about problems.
+#[track_caller]
+pub fn succeeds(args: &[&str], script: &str) -> String {
+    let output = run(args, script);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && words.is_empty(),
+        "nft {args:?}: {words}\n{script}"
+    );
+    String::from_utf8(output.stdout).expect("nft writes text")
+}
