@@ -153,7 +153,7 @@ fn full_load(figures: &mut Figures) -> Outcome<()> {
     row(
         "nftables: full load, median of rounds",
         (ratios[ROUNDS / 2], "x floor"),
-        None,
+        Some(1.5),
     )?;
     row(name, (ms(median(|load| load.time.wall)), "ms"), None)?;
     let floor = ms(median(|load| load.floor.wall));
