@@ -1,0 +1,2 @@
+//! A Kubernetes API server for tests.
+#![forbid(unsafe_code)]
