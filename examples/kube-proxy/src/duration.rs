@@ -1,46 +1,149 @@
-//! Durations as Go writes them: `30s`, `1m30s`, `1.5h`, `250ms`.
+//! Durations as Go has and writes them: `30s`, `1m30s`, `-1.5h`, `250ms`.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-/// The units, the longer of two that begin alike first.
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1e-9),
-    ("us", 1e-6),
-    ("µs", 1e-6),
-    ("μs", 1e-6),
-    ("ms", 1e-3),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The units in nanoseconds, the longer of two that begin alike first.
+const UNITS: [(&str, i64); 8] = [
+    ("ns", 1),
+    ("us", MICROSECOND),
+    ("µs", MICROSECOND),
+    ("μs", MICROSECOND),
+    ("ms", MILLISECOND),
+    ("s", SECOND),
+    ("m", 60 * SECOND),
+    ("h", 3600 * SECOND),
 ];
 
-/// Reads a duration that is not negative.
-///
-/// # Errors
-///
-/// Says what a duration looks like.
-pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration, such as 30s, 1m30s or 250ms");
-    if text == "0" {
-        return Ok(Duration::ZERO);
+const MICROSECOND: i64 = 1_000;
+const MILLISECOND: i64 = 1_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+/// A duration as Go has it: a number of nanoseconds that may be negative.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct GoDuration(i64);
+
+impl GoDuration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// Returns a duration of so many nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
     }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut seconds = 0.0;
-    loop {
-        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let number = rest.strip_suffix(digits).unwrap_or(rest);
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let unit = UNITS
-            .iter()
-            .find_map(|(unit, size)| Some((digits.strip_prefix(unit)?, size)));
-        let (after, size) = unit.ok_or_else(wrong)?;
-        seconds += number * size;
-        rest = after;
-        if rest.is_empty() {
-            break;
+
+    /// Returns a duration of so many seconds.
+    pub const fn from_secs(seconds: i32) -> Self {
+        Self(seconds as i64 * SECOND)
+    }
+
+    /// Returns the number of nanoseconds.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the duration, or none at all for a negative one.
+    pub fn positive(self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no duration, such as 30s, 1m30s or 250ms");
+        let (sign, mut rest) = match text.strip_prefix('-') {
+            Some(rest) => (-1, rest),
+            None => (1, text.strip_prefix('+').unwrap_or(text)),
+        };
+        if rest == "0" {
+            return Ok(Self::ZERO);
         }
+        let mut nanos: i128 = 0;
+        loop {
+            let after = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+            let number = rest.strip_suffix(after).unwrap_or(rest);
+            let unit = UNITS
+                .iter()
+                .find_map(|(unit, size)| Some((after.strip_prefix(unit)?, *size)));
+            let (after, size) = unit.ok_or_else(wrong)?;
+            nanos += amount(number, size).ok_or_else(wrong)?;
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        i64::try_from(sign * nanos).map(Self).map_err(|_| wrong())
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// Returns how many nanoseconds a decimal number of a unit is.
+fn amount(number: &str, unit: i64) -> Option<i128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let digits = |text: &str| match text {
+        "" => Some(0),
+        _ => text.parse::<u64>().ok().map(i128::from),
+    };
+    // Digits beyond the nanosecond are nothing.
+    let fraction = fraction.get(..fraction.len().min(15))?;
+    let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+    let unit = i128::from(unit);
+    Some(digits(whole)? * unit + digits(fraction)? * unit / scale)
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.unsigned_abs();
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let (size, unit) = match nanos {
+            0 => return f.write_str("0s"),
+            nanos if nanos < MICROSECOND.unsigned_abs() => (1, "ns"),
+            nanos if nanos < MILLISECOND.unsigned_abs() => (MICROSECOND, "µs"),
+            nanos if nanos < SECOND.unsigned_abs() => (MILLISECOND, "ms"),
+            _ => (SECOND, "s"),
+        };
+        let size = size.unsigned_abs();
+        let (mut whole, part) = (nanos / size, nanos % size);
+        if unit == "s" {
+            let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+            if hours > 0 {
+                write!(f, "{hours}h")?;
+            }
+            if whole >= 60 {
+                write!(f, "{minutes}m")?;
+            }
+            whole %= 60;
+        }
+        if part == 0 {
+            return write!(f, "{whole}{unit}");
+        }
+        let width = size.ilog10() as usize;
+        let part = format!("{part:0width$}");
+        write!(f, "{whole}.{}{unit}", part.trim_end_matches('0'))
+    }
+}
+
+impl Serialize for GoDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -51,18 +154,24 @@ mod tests {
     fn durations_are_read_as_go_does() {
         for (text, millis) in [
             ("0", 0),
+            ("-0", 0),
             ("0s", 0),
             ("30s", 30_000),
             ("1m30s", 90_000),
             ("250ms", 250),
             ("1.5h", 5_400_000),
             ("+.5s", 500),
+            ("-1m0.5s", -60_500),
             ("1h2m3.004s", 3_723_004),
+            ("1.s", 1_000),
             ("2000000ns", 2),
             ("1000µs", 1),
         ] {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+            let expected = GoDuration::from_nanos(millis * MILLISECOND);
+            assert_eq!(text.parse(), Ok(expected), "{text}");
         }
+        let parsed: GoDuration = "0.1234567899999999999s".parse().unwrap();
+        assert_eq!(parsed.nanos(), 123_456_789);
     }
 
     #[test]
@@ -70,16 +179,30 @@ mod tests {
         for text in [
             "",
             "+",
+            "-",
             "30",
             "s",
+            ".s",
             "1x",
-            "-1s",
+            "--1s",
             "1s ",
             "1.2.3s",
             "1e3s",
             "99999999999999999h",
         ] {
-            assert!(parse(text).is_err(), "{text:?}");
+            assert!(text.parse::<GoDuration>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn durations_are_written_as_go_does() {
+        for text in [
+            "0s", "1s", "30s", "1m0s", "1m30.5s", "24h0m0s", "15m0s", "250ms", "1.5ms", "2µs",
+            "3ns", "-1s", "-2h0m1s",
+        ] {
+            assert_eq!(text.parse::<GoDuration>().unwrap().to_string(), text);
+        }
+        assert_eq!("90s".parse::<GoDuration>().unwrap().to_string(), "1m30s");
+        assert_eq!(GoDuration::from_secs(-7).positive(), Duration::ZERO);
     }
 }

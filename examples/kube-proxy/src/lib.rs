@@ -2,7 +2,8 @@
 //!
 //! The library is the program in parts; it is published nowhere.
 //!
-//! - [`cli`]: flags as upstream has them; [`settings`]: what they mean, checked;
+//! - [`cli`]: flags as upstream has them; [`config`]: the file, defaults, what is wrong;
+//! - [`settings`]: what the other parts are told of it;
 //! - [`manifests`]: objects from files, watched;
 //! - [`setup`]: engine and manifests brought together;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does.
@@ -11,6 +12,8 @@
 pub mod cli;
 
 pub mod duration;
+
+pub mod config;
 
 pub mod settings;
 
@@ -42,16 +45,21 @@ pub mod failure;
 
 use std::process::ExitCode;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use cli::{Cli, Command};
+use config::{Effective, Logging};
 use failure::Failure;
 use settings::Settings;
 
 /// Does what the command line says.
 pub fn start(cli: &Cli) -> ExitCode {
-    logging::start(cli.flags.logging_format, cli.flags.v);
-    match obey(cli) {
+    let effective = Effective::new(&cli.flags);
+    logging::start(&match &effective {
+        Ok(effective) => effective.configuration.logging.clone(),
+        Err(_) => Logging::from(&cli.flags.log),
+    });
+    match effective.and_then(|effective| obey(cli, effective)) {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.to_string().lines() {
@@ -66,8 +74,11 @@ pub fn start(cli: &Cli) -> ExitCode {
     }
 }
 
-fn obey(cli: &Cli) -> Result<ExitCode, Failure> {
-    let settings = Settings::new(&cli.flags, &interfaces::hostname())?;
+fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
+    for warning in &effective.warnings {
+        warn!("{warning}");
+    }
+    let settings = Settings::new(&cli.flags, effective, &interfaces::hostname())?;
     match (cli.command, cli.oneshot) {
         (Some(Command::Render), false) => render::render(&settings).map(|()| ExitCode::SUCCESS),
         (Some(Command::Diff), false) => diff::diff(settings),

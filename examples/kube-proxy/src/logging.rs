@@ -4,11 +4,11 @@ use std::io;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::cli::LogFormat;
+use crate::config::Logging;
 
-/// Begins to log to stderr; `verbosity` is a number as upstream has it.
-pub fn start(format: LogFormat, verbosity: u8) {
-    let level = match verbosity {
+/// Begins to log to stderr.
+pub fn start(logging: &Logging) {
+    let level = match logging.verbosity {
         0..=3 => LevelFilter::INFO,
         4..=5 => LevelFilter::DEBUG,
         6.. => LevelFilter::TRACE,
@@ -18,8 +18,8 @@ pub fn start(format: LogFormat, verbosity: u8) {
         .with_max_level(level);
     let log = log.with_target(false).with_ansi(false);
     // A second start, in a test, keeps the first log.
-    let _ = match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    let _ = match &*logging.format {
+        "json" => log.json().flatten_event(true).try_init(),
+        _ => log.try_init(),
     };
 }

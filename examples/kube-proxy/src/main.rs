@@ -3,9 +3,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use kube_proxy::cli::Cli;
 
 fn main() -> ExitCode {
-    kube_proxy::start(&Cli::parse())
+    kube_proxy::start(&Cli::read())
 }

@@ -11,7 +11,7 @@ use crate::manifests::Manifests;
 use crate::manifests::fault::Key;
 use crate::manifests::source::Update;
 use crate::node::ThisNode;
-use crate::settings::Settings;
+use crate::settings::{Settings, Source};
 
 /// Whether files are only read once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -141,7 +141,10 @@ pub struct Counts {
 }
 
 fn read(settings: &Settings, reading: Reading) -> Result<(Manifests, Update), Failure> {
-    let path = &settings.manifests;
+    let Source::Manifests(path) = &settings.source else {
+        let reason = "--manifests: missing; nothing else is read yet";
+        return Err(Failure::input(reason));
+    };
     let read = match reading {
         Reading::Once => Manifests::load(path),
         Reading::Watched => Manifests::watch(path),

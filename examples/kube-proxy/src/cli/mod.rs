@@ -1,0 +1,191 @@
+//! The command line, as upstream's: names, defaults and spelling.
+
+mod flags;
+
+mod value;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+pub use flags::{Flags, LogFlags, UnusedFlags};
+pub(crate) use value::split_port;
+
+/// Programs the kernel so that Services are reached.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kube-proxy",
+    version,
+    args_override_self = true,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// What to do instead of running.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The flags of all commands.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// Remove the rules of all modes, and end
+    #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true
+    )]
+    pub cleanup: bool,
+    /// With --cleanup: print what would be removed
+    #[arg(long, requires = "cleanup", value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true
+    )]
+    pub dry_run: bool,
+    /// Do what needs more privilege than CAP_NET_ADMIN, and end
+    #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true
+    )]
+    pub init_only: bool,
+    /// Sync once, print a report, and end: 0 if the kernel equals the plan
+    #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
+    #[arg(
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true
+    )]
+    pub oneshot: bool,
+    /// The format of the report
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// What to do instead of running.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
+pub enum Command {
+    /// Print what would be programmed, in the syntax that `nft -f` reads
+    Render,
+    /// Print what the kernel lacks, in the same syntax: exit 0 for nothing, 1 for something
+    Diff,
+}
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Output {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+impl Cli {
+    /// Reads the command line of this process; ends it if that is wrong.
+    pub fn read() -> Self {
+        Self::parse_from(std::env::args_os().map(dashed))
+    }
+}
+
+/// Returns an argument with dashes for underscores in the name of its flag.
+fn dashed(argument: OsString) -> OsString {
+    let Some(flag) = argument.to_str().filter(|text| text.starts_with("--")) else {
+        return argument;
+    };
+    match flag.split_once('=') {
+        Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
+        None => flag.replace('_', "-").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(["kube-proxy"].into_iter().chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_flags_agree_with_one_another() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_not_given_has_no_value() {
+        let cli = parse("").unwrap();
+        assert_eq!(
+            (cli.command, cli.oneshot, cli.output),
+            (None, false, Output::Text)
+        );
+        assert!(!cli.cleanup && !cli.dry_run && !cli.init_only);
+        let flags = cli.flags;
+        assert_eq!((flags.proxy_mode, flags.masquerade_all), (None, None));
+        assert!(flags.nodeport_addresses.is_empty());
+    }
+
+    #[test]
+    fn flags_are_spelled_as_go_spells_them() {
+        let cli = parse(
+            "--masquerade-all --nodeport-addresses=10.0.0.0/8,fd00::/8 --v=2 \
+             --nodeport-addresses 192.0.2.0/24 --cluster-cidr a --cluster-cidr=b \
+             --oom-score-adj -5 --config-sync-period -1s --feature-gates A=true,B=0",
+        );
+        let flags = cli.unwrap().flags;
+        assert_eq!(flags.masquerade_all, Some(true));
+        assert_eq!(
+            flags.nodeport_addresses,
+            ["10.0.0.0/8", "fd00::/8", "192.0.2.0/24"]
+        );
+        assert_eq!(
+            (flags.log.v, flags.cluster_cidr.as_deref()),
+            (Some(2), Some("b"))
+        );
+        assert_eq!(flags.oom_score_adj, Some(-5));
+        assert_eq!(
+            flags.feature_gates,
+            [("A".into(), true), ("B".into(), false)]
+        );
+        let off = parse("--masquerade-all=F").unwrap().flags;
+        assert_eq!(off.masquerade_all, Some(false));
+        assert_eq!(parse("-v 4").unwrap().flags.log.v, Some(4));
+        for wrong in [
+            "--masquerade-all=yes",
+            "--iptables-sync-period 30",
+            "--bind-address here",
+            "--healthz-bind-address 1.2.3.4:http",
+            "--feature-gates A",
+            "--dry-run",
+            "words",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn underscores_are_dashes() {
+        for (argument, expected) in [
+            ("--proxy_mode=a_b", "--proxy-mode=a_b"),
+            ("--proxy_mode", "--proxy-mode"),
+            ("a_b", "a_b"),
+        ] {
+            assert_eq!(dashed(argument.into()), expected);
+        }
+    }
+
+    #[test]
+    fn commands_take_flags_on_both_sides() {
+        for line in ["render --manifests m --v 4", "--manifests m -v4 render"] {
+            let cli = parse(line).unwrap();
+            assert_eq!(cli.command, Some(Command::Render));
+            assert_eq!(cli.flags.manifests, Some("m".into()));
+            assert_eq!(cli.flags.log.v, Some(4));
+        }
+        assert!(parse("render --oneshot").is_err());
+        assert!(parse("serve").is_err());
+    }
+}

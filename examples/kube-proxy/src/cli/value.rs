@@ -1,0 +1,95 @@
+//! What the values of flags look like.
+
+use vipline_service_model::parse_address;
+
+use crate::config::Vmodule;
+
+/// Reads a switch as Go does.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("neither true nor false".to_owned()),
+    }
+}
+
+/// Checks an address; an empty one is as good as none.
+pub(super) fn ip(text: &str) -> Result<String, String> {
+    match text.is_empty() || parse_address(text).is_some() {
+        true => Ok(text.to_owned()),
+        false => Err("no IP address".to_owned()),
+    }
+}
+
+/// Checks an address with or without a port; an empty one is as good as none.
+pub(super) fn ip_port(text: &str) -> Result<String, String> {
+    if ip(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    let (address, port) = split_port(text).ok_or("neither an IP address nor IP:port")?;
+    parse_address(address).ok_or("no IP address")?;
+    match port.parse::<u16>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("no port from 0 to 65535".to_owned()),
+    }
+}
+
+/// Splits `address:port`; around an address with colons are brackets.
+pub(crate) fn split_port(text: &str) -> Option<(&str, &str)> {
+    let (address, port) = text.rsplit_once(':')?;
+    match address.strip_prefix('[') {
+        Some(address) => Some((address.strip_suffix(']')?, port)),
+        None => (!address.contains([':', '[', ']'])).then_some((address, port)),
+    }
+}
+
+/// Reads what a feature gate is turned to.
+pub(super) fn gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("NAME=true or NAME=false is needed")?;
+    Ok((name.trim().to_owned(), switch(value.trim())?))
+}
+
+/// Reads how much is logged of some source files.
+pub(super) fn vmodule(text: &str) -> Result<Vmodule, String> {
+    let (pattern, level) = text.split_once('=').ok_or("PATTERN=LEVEL is needed")?;
+    match (pattern, level.parse()) {
+        ("", _) => Err("a pattern is needed".to_owned()),
+        (_, Err(_)) => Err("a level is a number".to_owned()),
+        (pattern, Ok(verbosity)) => Ok(Vmodule {
+            file_pattern: pattern.to_owned(),
+            verbosity,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_a_port() {
+        for text in [
+            "",
+            "192.0.2.1",
+            "::1",
+            "192.0.2.1:80",
+            "[::1]:0",
+            "010.0.0.1:1",
+        ] {
+            assert_eq!(ip_port(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "a",
+            ":80",
+            "1.2.3.4:",
+            "1.2.3.4:http",
+            "1.2.3.4:65536",
+            "[1.2.3.4:5",
+            "::g",
+        ] {
+            assert!(ip_port(text).is_err(), "{text}");
+        }
+    }
+}

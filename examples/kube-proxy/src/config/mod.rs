@@ -1,0 +1,26 @@
+//! The configuration: the file, what is not in it, and what is wrong with it.
+//!
+//! - [`Configuration`]: what can be configured, as the file and `/configz` have it;
+//! - [`defaults`]: what is not configured;
+//! - [`Gates`]: features that can be turned off;
+//! - [`Effective`]: all of it brought together.
+
+mod configuration;
+
+mod quantity;
+
+pub mod defaults;
+
+mod flags;
+
+mod gates;
+
+mod effective;
+
+pub use configuration::{
+    API_VERSION, ClientConnection, Configuration, Conntrack, DetectLocal, FormatOptions, Iptables,
+    Ipvs, KIND, Logging, Nftables, OutputRouting, Vmodule, Winkernel,
+};
+pub use effective::Effective;
+pub use gates::{Gate, Gates};
+pub use quantity::Quantity;
