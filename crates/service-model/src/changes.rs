@@ -56,8 +56,8 @@ pub struct Counts {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     pub(crate) udp: BothFamilies<bool>,
-    /// When the causes of the changes happened, as the slices say.
-    pub triggers: Vec<(ObjectName, Vec<Timestamp>)>,
+    /// When the causes of the changes happened, as the slices of a family say.
+    pub triggers: Vec<(ObjectName, Vec<(Family, Timestamp)>)>,
 }
 
 impl Changes {

@@ -269,7 +269,7 @@ impl Store {
             Put::Same => return,
         };
         if let Some(trigger) = trigger.filter(|_| entry.triggers.len() < MAX_TRIGGERS) {
-            entry.triggers.push(trigger);
+            entry.triggers.push((family, trigger));
         }
         let udp_after = entry.udp();
         for family in [Some(family), former].into_iter().flatten() {

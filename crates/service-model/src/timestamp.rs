@@ -1,5 +1,7 @@
 //! Points in time as API objects write them.
 
+use std::fmt;
+
 /// A point in time, read from RFC 3339 text; nothing here reads a clock.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp {
@@ -28,6 +30,24 @@ impl Timestamp {
     }
 }
 
+/// Displays as RFC 3339 text in UTC, with as many digits of a fraction as it takes.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = date(self.seconds.div_euclid(86_400));
+        let second = self.seconds.rem_euclid(86_400);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
+        )?;
+        if self.nanos > 0 {
+            let fraction = format!("{:09}", self.nanos);
+            write!(f, ".{}", fraction.trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
 /// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
 fn days(date: &str) -> Option<i64> {
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
@@ -50,6 +70,22 @@ fn days(date: &str) -> Option<i64> {
     };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     Some(year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468)
+}
+
+/// Returns year, month and day of what is so many days after 1970-01-01.
+fn date(days: i64) -> (i64, i64, i64) {
+    // A year counted from March ends with the leap day, and so do 400 of them.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (year * 365 + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (month * 153 + 2) / 5 + 1;
+    let year = era * 400 + year;
+    match month {
+        10.. => (year + 1, month - 9, day),
+        _ => (year, month + 3, day),
+    }
 }
 
 /// Returns the seconds that an offset from UTC such as `+01:00` stands for.
@@ -118,6 +154,28 @@ mod tests {
         ] {
             let expected = expected.map(|(seconds, nanos)| Timestamp { seconds, nanos });
             assert_eq!(Timestamp::parse(text), expected, "{text}");
+        }
+    }
+    #[test]
+    fn a_time_displays_as_the_text_that_it_is_read_from() {
+        for text in [
+            "0001-01-01T00:00:00Z",
+            "1969-12-31T23:59:59.123456789Z",
+            "1970-01-01T00:00:00Z",
+            "2000-02-29T23:59:59Z",
+            "2000-03-01T00:00:00Z",
+            "2026-11-21T07:05:09.000000001Z",
+            "2026-12-31T23:59:59.5Z",
+            "2100-02-28T12:00:00Z",
+        ] {
+            let time = Timestamp::parse(text).unwrap();
+            assert_eq!(time.to_string(), text);
+        }
+        // Days all over four thousand years.
+        for day in (-719_162..741_000).step_by(97) {
+            let (seconds, nanos) = (day * 86_400, 0);
+            let time = Timestamp { seconds, nanos };
+            assert_eq!(Timestamp::parse(&time.to_string()), Some(time), "{time}");
         }
     }
 }

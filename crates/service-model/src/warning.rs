@@ -21,7 +21,7 @@ pub struct Warning {
 }
 
 /// A kind of object.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// An EndpointSlice.
     EndpointSlice,

@@ -382,7 +382,7 @@ fn trigger_times_are_handed_on_once() {
     let times = |texts: &[&str]| {
         let times: Vec<_> = texts
             .iter()
-            .map(|text| Timestamp::parse(text).unwrap())
+            .map(|text| (Family::V4, Timestamp::parse(text).unwrap()))
             .collect();
         vec![(name(), times)]
     };
