@@ -44,6 +44,9 @@ pub(crate) trait Drive: Send {
 
     /// Takes out which addresses were found to be contested since the last time.
     fn take_contested(&mut self) -> Vec<Contested>;
+
+    /// Returns how many addresses are contested.
+    fn contested(&self) -> usize;
 }
 
 /// Whether ports planned before have to be planned again.
@@ -273,6 +276,10 @@ where
 
     fn take_contested(&mut self) -> Vec<Contested> {
         mem::take(&mut self.newly_contested)
+    }
+
+    fn contested(&self) -> usize {
+        self.contested.len()
     }
 }
 

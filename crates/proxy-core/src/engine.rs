@@ -195,6 +195,16 @@ impl Engine {
         }
     }
 
+    /// Tells whether something waits for a sync that may begin.
+    pub fn is_queued(&self) -> bool {
+        self.store.is_synced() && self.schedule.is_requested()
+    }
+
+    /// Returns how many addresses are claimed by several Services.
+    pub fn contested(&self) -> usize {
+        self.drivers.iter().map(|driver| driver.contested()).sum()
+    }
+
     /// Asks for a sync that compares the kernel with the plan.
     ///
     /// To be called when somebody else changed the kernel's state, unless the

@@ -13,7 +13,7 @@
 //! - [`Config`]: what it is told once; [`Context`]: what rules depend on besides
 //!   Services.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
-//! - [`Report`]: what a sync did.
+//! - [`Report`]: what a sync did; [`health`]: what is answered to who asks.
 //! - [`backend`]: the modes; [`Planner`] is what a mode has to be.
 //!
 //! The cost of a change is that change: one fragment of the plan is compared
@@ -53,6 +53,8 @@ mod context;
 mod schedule;
 
 mod report;
+
+pub mod health;
 
 mod watch;
 

@@ -95,6 +95,11 @@ impl Schedule {
         self.urged = true;
     }
 
+    /// Tells whether a sync was asked for that has not begun.
+    pub fn is_requested(&self) -> bool {
+        self.requested || self.urged
+    }
+
     /// Tells whether a sync is due now, and why.
     ///
     /// The sync that follows answers all requests made before.
