@@ -6,6 +6,7 @@
 //! - [`settings`]: what the other parts are told of it;
 //! - [`manifests`]: objects from files, watched;
 //! - [`setup`]: engine and manifests brought together;
+//! - [`telemetry`]: health and metrics;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,8 @@ pub mod node;
 pub mod setup;
 
 pub mod run;
+
+pub mod telemetry;
 
 pub mod signals;
 

@@ -1,0 +1,176 @@
+//! Prometheus' text format, as programs written in Go show it.
+//!
+//! That is version 0.0.4: no `# EOF`, the name of a counter in `# TYPE` is that
+//! of its samples, and numbers are written as Go does by default.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::histogram::Histogram;
+
+/// The content type of a page.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Type {
+    /// A count that never falls.
+    Counter,
+    /// A value that may be anything.
+    Gauge,
+    /// Counts of values, by how large they were.
+    Histogram,
+}
+
+/// Labels and their values.
+pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// A page of metrics.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    metrics: BTreeMap<&'static str, String>,
+}
+
+/// One metric on its page.
+pub(super) struct Metric<'a> {
+    name: &'static str,
+    text: &'a mut String,
+}
+
+impl Page {
+    /// Adds a metric, with `help` for people.
+    pub(super) fn add(&mut self, name: &'static str, kind: Type, help: &str) -> Metric<'_> {
+        let kind = match kind {
+            Type::Counter => "counter",
+            Type::Gauge => "gauge",
+            Type::Histogram => "histogram",
+        };
+        let text = self.metrics.entry(name).or_default();
+        *text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        Metric { name, text }
+    }
+
+    /// Returns the text, ordered by name.
+    pub(super) fn finish(self) -> String {
+        let texts: Vec<String> = self.metrics.into_values().collect();
+        texts.concat()
+    }
+}
+
+impl Metric<'_> {
+    /// Adds a value.
+    pub(super) fn value(&mut self, labels: Labels<'_>, value: f64) {
+        self.sample("", labels, value);
+    }
+
+    /// Adds a histogram.
+    pub(super) fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
+        for (bound, count) in histogram.buckets() {
+            let bound = number(bound);
+            let labels = [labels, &[("le", &bound)]].concat();
+            self.sample("_bucket", &labels, float(count));
+        }
+        self.sample("_sum", labels, histogram.sum());
+        self.sample("_count", labels, float(histogram.count()));
+    }
+
+    fn sample(&mut self, suffix: &str, labels: Labels<'_>, value: f64) {
+        let (name, value) = (self.name, number(value));
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", labels.join(",")),
+        };
+        writeln!(self.text, "{name}{suffix}{labels} {value}")
+            .expect("a text takes what is written");
+    }
+}
+
+/// Returns a count as every value of the format is: with 53 bits.
+#[allow(clippy::cast_precision_loss, reason = "that is the format")]
+pub(super) fn float(count: impl TryInto<u64>) -> f64 {
+    count.try_into().unwrap_or(u64::MAX) as f64
+}
+
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', r"\\")
+        .replace('"', r#"\""#)
+        .replace('\n', r"\n")
+}
+
+/// Writes a number with as few digits as tell it from others: with an exponent
+/// if it is a million or more, or less than a ten-thousandth.
+fn number(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    // Two digits of an exponent at least, and its sign.
+    match exponent.parse() {
+        Ok(exponent @ ..-4) => format!("{digits}e-{:02}", i32::abs(exponent)),
+        Ok(exponent @ 6..) => format!("{digits}e+{exponent:02}"),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_go_does() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.001, "0.001"),
+            (16.384, "16.384"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (0.000_012_5, "1.25e-05"),
+            (123_456.0, "123456"),
+            (999_999.5, "999999.5"),
+            (1_000_000.0, "1e+06"),
+            (1_763_742_812.25, "1.76374281225e+09"),
+            (1e100, "1e+100"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn a_page_is_ordered_by_name_and_ends_with_its_last_metric() {
+        let mut page = Page::default();
+        let mut histogram = Histogram::new(&[0.5]);
+        histogram.observe(0.25);
+        let mut metric = page.add("b_seconds", Type::Histogram, "Times.");
+        metric.histogram(&[("ip_family", "IPv4")], &histogram);
+        page.add("a_total", Type::Counter, "How many.")
+            .value(&[], 3.0);
+        let mut metric = page.add("c", Type::Gauge, "A value.");
+        metric.value(&[("a", "quote \" slash \\ line\n"), ("b", "")], -2.0);
+        let expected = r#"# HELP a_total How many.
+# TYPE a_total counter
+a_total 3
+# HELP b_seconds Times.
+# TYPE b_seconds histogram
+b_seconds_bucket{ip_family="IPv4",le="0.5"} 1
+b_seconds_bucket{ip_family="IPv4",le="+Inf"} 1
+b_seconds_sum{ip_family="IPv4"} 0.25
+b_seconds_count{ip_family="IPv4"} 1
+# HELP c A value.
+# TYPE c gauge
+c{a="quote \" slash \\ line\n",b=""} -2
+"#;
+        assert_eq!(page.finish(), expected);
+    }
+}

@@ -1,0 +1,220 @@
+//! The values that Prometheus reads.
+//!
+//! Names, types, labels and buckets of `kubeproxy_…` are upstream's, so that its
+//! dashboards and alerts go on; what it has not is called `vipline_…`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proxy_core::{Done, Family, Mode};
+use vipline_service_model::{Counts, Kind, Store, Timestamp, WithoutLocal};
+
+use super::Probe;
+use super::exposition::{Page, float};
+use super::histogram::Histogram;
+use super::process;
+
+mod page;
+
+/// From a millisecond on, each twice the one before.
+const SYNC: [f64; 15] = doubled(0.001);
+
+/// From 100 microseconds on, each twice the one before.
+const REACTION: [f64; 20] = doubled(0.0001);
+
+/// Edits of a sync: powers of four.
+const EDITS: [f64; 11] = [
+    0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0,
+];
+
+/// Upstream's for the time from the cause of a change to the rule.
+const PROGRAMMING: [f64; 80] = programming();
+
+/// How many causes of changes are remembered while syncs fail.
+const MAX_TRIGGERS: usize = 4096;
+
+/// The values.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    pub(super) mode: Mode,
+    pub(super) families: BTreeMap<Family, OfFamily>,
+    pub(super) counts: Counts,
+    /// Addresses that several Services claim.
+    pub(super) contested: usize,
+    healthz: Answers,
+    livez: Answers,
+}
+
+/// The values of one family.
+#[derive(Debug)]
+pub(super) struct OfFamily {
+    pub(super) last_queued: Timestamp,
+    last_synced: Option<Timestamp>,
+    sync: Histogram,
+    sync_full: Histogram,
+    sync_partial: Histogram,
+    programming: Histogram,
+    reaction: Histogram,
+    edits: Histogram,
+    without_local: Option<WithoutLocal>,
+    objects: Option<usize>,
+    failures: u64,
+    drift: u64,
+    /// Whether the kernel's state is unknown, so that a sync begins by a dump.
+    is_unknown: bool,
+    /// When the causes of changes happened that are not in the kernel yet.
+    triggers: Vec<Timestamp>,
+}
+
+/// How many questions had which answer.
+#[derive(Debug, Default)]
+struct Answers {
+    good: u64,
+    bad: u64,
+}
+
+/// When a sync was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sync {
+    /// How long it took.
+    pub(super) took: Duration,
+    /// How long after what first asked for it it ended, if something did.
+    pub(super) waited: Option<Duration>,
+    /// When it ended.
+    pub(super) ended: Timestamp,
+}
+
+impl Metrics {
+    /// Returns the values of a proxy that begins.
+    pub(super) fn new(mode: Mode, families: &[Family], now: Timestamp) -> Self {
+        let families = families.iter();
+        Self {
+            mode,
+            families: families
+                .map(|&family| (family, OfFamily::new(now)))
+                .collect(),
+            counts: Counts::default(),
+            contested: 0,
+            healthz: Answers::default(),
+            livez: Answers::default(),
+        }
+    }
+
+    /// Takes in what a sync did in a family.
+    pub(super) fn synced(&mut self, store: &Store, done: &Done, sync: Sync) {
+        let Some(family) = self.families.get_mut(&done.family) else {
+            return;
+        };
+        let causes = store.changes().triggers.iter();
+        let causes = causes.flat_map(|(_, causes)| causes);
+        let causes = causes.filter(|&&(of, _)| of == done.family);
+        let room = MAX_TRIGGERS.saturating_sub(family.triggers.len());
+        family.triggers.extend(causes.map(|&(_, at)| at).take(room));
+        family.synced(done, sync);
+        if done.outcome.is_ok() {
+            family.without_local = Some(store.without_local(done.family));
+        }
+    }
+
+    /// Counts an answer about health.
+    pub(super) fn probed(&mut self, probe: Probe, code: u16) {
+        let answers = match probe {
+            Probe::Healthz => &mut self.healthz,
+            Probe::Livez => &mut self.livez,
+        };
+        match code {
+            200 => answers.good += 1,
+            _ => answers.bad += 1,
+        }
+    }
+
+    /// Returns the page, given for how long changes were not heard of.
+    pub(super) fn page(&self, staleness: impl Iterator<Item = (Kind, Duration)>) -> String {
+        let mut page = Page::default();
+        self.add_to(&mut page);
+        page::add_staleness(&mut page, staleness);
+        process::add_to(&mut page);
+        page.finish()
+    }
+}
+
+impl OfFamily {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            last_queued: now,
+            last_synced: None,
+            sync: Histogram::new(&SYNC),
+            sync_full: Histogram::new(&SYNC),
+            sync_partial: Histogram::new(&SYNC),
+            programming: Histogram::new(&PROGRAMMING),
+            reaction: Histogram::new(&REACTION),
+            edits: Histogram::new(&EDITS),
+            without_local: None,
+            objects: None,
+            failures: 0,
+            drift: 0,
+            is_unknown: true,
+            triggers: Vec::new(),
+        }
+    }
+
+    fn synced(&mut self, done: &Done, sync: Sync) {
+        let outcome = done.outcome.as_ref();
+        // An error does not tell whether there was a dump before it.
+        let unknown = self.is_unknown || done.drift.is_some();
+        let is_full = outcome.map_or(unknown, |outcome| outcome.dumped);
+        self.is_unknown = outcome.is_err();
+        self.sync.observe_time(sync.took);
+        match is_full {
+            true => self.sync_full.observe_time(sync.took),
+            false => self.sync_partial.observe_time(sync.took),
+        }
+        let Ok(outcome) = outcome else {
+            self.failures += 1;
+            return;
+        };
+        self.last_synced = Some(sync.ended);
+        self.objects = Some(outcome.objects);
+        self.edits.observe(float(outcome.edits));
+        if let Some(waited) = sync.waited {
+            self.reaction.observe_time(waited);
+        }
+        for at in self.triggers.drain(..) {
+            let passed = page::seconds(sync.ended) - page::seconds(at);
+            self.programming.observe(passed.max(0.0));
+        }
+        if let Some(drift) = &done.drift {
+            self.drift += drift.changes.max(1) as u64;
+        }
+    }
+}
+
+/// Returns bounds of which each is twice the one before.
+const fn doubled<const N: usize>(first: f64) -> [f64; N] {
+    let mut bounds = [first; N];
+    let mut index = 1;
+    while index < N {
+        bounds[index] = bounds[index - 1] * 2.0;
+        index += 1;
+    }
+    bounds
+}
+
+/// Returns 0.25, 0.5, each second to a minute, each fifth to two, and each
+/// thirtieth to five.
+const fn programming() -> [f64; 80] {
+    let mut bounds = [0.25; 80];
+    bounds[1] = 0.5;
+    let mut index = 2;
+    let mut bound = 1.0;
+    while index < bounds.len() {
+        bounds[index] = bound;
+        index += 1;
+        bound += match bound {
+            ..60.0 => 1.0,
+            ..120.0 => 5.0,
+            _ => 30.0,
+        };
+    }
+    bounds
+}

@@ -1,0 +1,187 @@
+//! The process and the build, as metrics that every component has.
+
+use std::fs;
+
+use rustix::param::{clock_ticks_per_second, page_size};
+
+use super::exposition::{Page, Type, float};
+
+/// The version of Kubernetes that the program is a kube-proxy of.
+const KUBERNETES: (&str, &str) = ("1", "36");
+
+/// Adds what the kernel tells of this process, and what was built.
+pub(super) fn add_to(page: &mut Page) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let stat = Stat::parse(&stat);
+    let open = fs::read_dir("/proc/self/fd").map(Iterator::count).ok();
+    let ticks = float(clock_ticks_per_second());
+    let since_boot = stat.map(|stat| float(stat.start) / ticks);
+    for (name, kind, help, value) in [
+        (
+            "process_cpu_seconds_total",
+            Type::Counter,
+            "Processor time of the process, in seconds.",
+            stat.map(|stat| float(stat.processor) / ticks),
+        ),
+        (
+            "process_max_fds",
+            Type::Gauge,
+            "How many file descriptors the process may have open.",
+            limit(&limits, "Max open files"),
+        ),
+        (
+            "process_open_fds",
+            Type::Gauge,
+            "How many file descriptors the process has open.",
+            open.map(float),
+        ),
+        (
+            "process_resident_memory_bytes",
+            Type::Gauge,
+            "Memory of the process that is resident, in bytes.",
+            stat.map(|stat| float(stat.resident) * float(page_size())),
+        ),
+        (
+            "process_start_time_seconds",
+            Type::Gauge,
+            "When the process started, in seconds since 1970.",
+            since_boot.and_then(|passed| Some(boot_time(&boot)? + passed)),
+        ),
+        (
+            "process_virtual_memory_bytes",
+            Type::Gauge,
+            "Memory of the process that has addresses, in bytes.",
+            stat.map(|stat| float(stat.size)),
+        ),
+        (
+            "process_virtual_memory_max_bytes",
+            Type::Gauge,
+            "How much memory of the process may have addresses, in bytes.",
+            limit(&limits, "Max address space"),
+        ),
+    ] {
+        if let Some(value) = value {
+            page.add(name, kind, help).value(&[], value);
+        }
+    }
+    add_build(page);
+}
+
+fn add_build(page: &mut Page) {
+    let (major, minor) = KUBERNETES;
+    let version = format!("v{major}.{minor}.0+vipline.{}", env!("CARGO_PKG_VERSION"));
+    let platform = format!("{}/{}", std::env::consts::OS, architecture());
+    let labels = [
+        ("compiler", "rustc"),
+        ("git_version", &*version),
+        ("major", major),
+        ("minor", minor),
+        ("platform", &*platform),
+    ];
+    let help = "[ALPHA] What was built; the value is 1";
+    let mut metric = page.add("kubernetes_build_info", Type::Gauge, help);
+    metric.value(&labels, 1.0);
+}
+
+/// Returns the machine's architecture as container images name it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// What `/proc/PID/stat` tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Stat {
+    /// Processor time, in ticks.
+    processor: u64,
+    /// When the process started, in ticks since the machine did.
+    start: u64,
+    /// Memory that has addresses, in bytes.
+    size: u64,
+    /// Memory that is resident, in pages.
+    resident: u64,
+}
+
+impl Stat {
+    /// Reads the fields by their numbers in proc_pid_stat(5).
+    fn parse(text: &str) -> Option<Self> {
+        // The second field is a name with anything in it.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self {
+            processor: field(14)? + field(15)?,
+            start: field(22)?,
+            size: field(23)?,
+            resident: field(24)?,
+        })
+    }
+}
+
+/// Returns when the machine started, in seconds since 1970.
+fn boot_time(text: &str) -> Option<f64> {
+    let time = text.lines().find_map(|line| line.strip_prefix("btime "))?;
+    time.trim().parse().ok()
+}
+
+/// Returns the soft limit in a line of `/proc/PID/limits`.
+fn limit(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(float(u64::MAX)),
+        number => number.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_writes_is_read() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 90 0 0 0 11 22 0 0 20 0 3 0 5000 4096000 77 18446744073709551615";
+        let expected = Stat {
+            processor: 33,
+            start: 5000,
+            size: 4_096_000,
+            resident: 77,
+        };
+        assert_eq!(Stat::parse(stat), Some(expected));
+        assert_eq!(Stat::parse("7 (a) S 1"), None);
+        assert_eq!(
+            boot_time("cpu 1\nbtime 1763742812\n"),
+            Some(1_763_742_812.0)
+        );
+        let limits = "Limit  Soft Limit  Hard Limit  Units\n\
+                      Max open files            1024                 524288               files\n\
+                      Max address space         unlimited            unlimited            bytes\n";
+        assert_eq!(limit(limits, "Max open files"), Some(1024.0));
+        assert_eq!(limit(limits, "Max address space"), Some(2_f64.powi(64)));
+    }
+
+    #[test]
+    fn this_process_has_a_page() {
+        let mut page = Page::default();
+        add_to(&mut page);
+        let page = page.finish();
+        for name in [
+            "cpu_seconds_total",
+            "open_fds",
+            "resident_memory_bytes",
+            "start_time_seconds",
+        ] {
+            let start = format!("\nprocess_{name} ");
+            let line = page
+                .split(&start)
+                .nth(1)
+                .and_then(|rest| rest.lines().next());
+            let value: f64 = line.unwrap().parse().unwrap();
+            assert!(value >= 0.0, "{name}: {value}");
+        }
+    }
+}
