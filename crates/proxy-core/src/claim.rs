@@ -5,7 +5,6 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use vipline_reconcile::Keyed;
 use vipline_service_model::{PortName, Protocol};
 
 /// What one service port wants.
@@ -23,7 +22,8 @@ pub struct Wants<T> {
 pub struct Claim<T> {
     /// The address.
     pub address: Address,
-    /// The objects.
+    /// The objects: nobody else wants one of their keys for another address, or
+    /// for none.
     pub objects: Vec<T>,
 }
 
@@ -39,26 +39,7 @@ impl<T> Wants<T> {
     /// Returns all objects, as if no address were contested.
     pub fn into_objects(self) -> impl Iterator<Item = T> {
         let claimed = self.claims.into_iter().flat_map(|claim| claim.objects);
-        claimed.chain(self.own)
-    }
-}
-
-/// An address, and who wants it.
-#[derive(Clone, Debug)]
-pub(crate) struct Claimed {
-    pub(crate) address: Address,
-    pub(crate) by: Arc<PortName>,
-}
-
-impl Keyed for Claimed {
-    type Key<'a> = Address;
-
-    fn key(&self) -> Address {
-        self.address
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.by == other.by
+        self.own.into_iter().chain(claimed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! One family of one mode: a ledger of who wants what, over a kernel.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
 use vipline_service_model::{Family, PortName, ServicePort};
 
-use crate::claim::Claimed;
-use crate::{Address, Claim, Contested, Context, Difference, Error, Outcome, Planner};
+use crate::entry::{Entry, Key, edits};
+use crate::{Address, Contested, Context, Difference, Error, Outcome, Planner, Wants};
 
 /// What the engine does with a family, whatever the mode.
 pub(crate) trait Drive: Send {
@@ -21,8 +21,8 @@ pub(crate) trait Drive: Send {
     /// Tells whether ports planned before have to be planned again.
     fn enter(&mut self, cx: Context) -> Replan;
 
-    /// Makes room for service ports, in which there are so many endpoints.
-    fn reserve(&mut self, ports: usize, endpoints: usize);
+    /// Makes room for service ports.
+    fn reserve(&mut self, ports: usize);
 
     /// Plans one service port as it is now.
     fn plan(&mut self, port: &ServicePort);
@@ -56,13 +56,14 @@ pub(crate) enum Replan {
     Nothing,
 }
 
-/// Who wants objects; those who want the same key want the same object.
+/// Who wants objects, by precedence.
+///
+/// Those who want the same object want it alike; of those who want an address
+/// the port of the older Service has it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 enum Owner {
     /// Whatever Services there are.
     Base,
-    /// Whoever has the address.
-    Address(Address),
     /// A service port.
     Port(Arc<PortName>),
     /// Nobody in particular: the objects stay until the next start.
@@ -80,13 +81,12 @@ where
     Box::new(Driver::<P, K> {
         family,
         cx: None,
-        claims: Ledger::new(),
-        waiting: HashMap::new(),
-        contested: BTreeMap::new(),
-        passed: Pending::new(),
-        newly_contested: Vec::new(),
         ledger: Ledger::new(),
+        objects: 0,
+        passed: Pending::new(),
         lasting: Vec::new(),
+        contested: BTreeMap::new(),
+        newly_contested: Vec::new(),
         reconciler: Reconciler::new(kernel),
     })
 }
@@ -95,84 +95,59 @@ where
 struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
-    /// Who wants which addresses: the port of the older Service gets it.
-    claims: Ledger<Arc<PortName>, Claimed>,
-    /// What those want who do without the address.
-    waiting: HashMap<(Address, Arc<PortName>), Vec<P::Object>>,
-    /// Who does without an address that somebody else has.
-    contested: BTreeMap<Address, Vec<Contested>>,
-    /// Room for the addresses that pass from one to another.
-    passed: Pending<Claimed>,
-    newly_contested: Vec<Contested>,
-    ledger: Ledger<Owner, P::Object>,
+    ledger: Ledger<Owner, Entry<P::Object>>,
+    /// How many objects there are in the ledger, while the kernel's state is known.
+    objects: usize,
+    /// Room for the edits of entries.
+    passed: Pending<Entry<P::Object>>,
     /// What the owner `Lasting` wants.
     lasting: Vec<P::Object>,
+    /// Who does without an address that somebody else has.
+    contested: BTreeMap<Address, Vec<Contested>>,
+    newly_contested: Vec<Contested>,
     reconciler: Reconciler<K>,
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
-    /// Replaces the addresses that a service port claims, and what follows.
-    fn claim(&mut self, name: &Arc<PortName>, claims: Vec<Claim<P::Object>>) {
-        let former = self.claims.wanted(name).map(|claimed| claimed.address);
-        let former: Vec<_> = former.collect();
-        let claimed = claims.iter().map(|claim| Claimed {
-            address: claim.address,
-            by: Arc::clone(name),
-        });
-        let passed = &mut self.passed;
-        self.claims.replace(Arc::clone(name), claimed, Some(passed));
-        for edit in self.passed.take() {
-            let address = edit.key();
-            if let (Some(before), after) = edit.into_sides() {
-                self.pass(address, before, after);
-            }
-        }
-        for address in former {
-            if claims.iter().all(|claim| claim.address != address) {
-                self.waiting.remove(&(address, Arc::clone(name)));
+    /// Replaces what a service port wants, and notes whether an address is contested.
+    fn replace_port(&mut self, name: &Arc<PortName>, wants: Wants<P::Object>) {
+        let owner = Owner::Port(Arc::clone(name));
+        let mut addresses = match self.contested.is_empty() {
+            true => Vec::new(),
+            false => self.addresses(&owner),
+        };
+        let is_shared = self.replace(owner.clone(), wants);
+        if is_shared || !self.contested.is_empty() {
+            addresses.extend(self.addresses(&owner));
+            addresses.sort_unstable();
+            addresses.dedup();
+            for address in addresses {
                 self.note_contested(address);
-            }
-        }
-        for Claim { address, objects } in claims {
-            let mut claimants = self.claims.claimants(&address);
-            let is_won = claimants.next() == Some(name);
-            let is_contested = claimants.next().is_some();
-            drop(claimants);
-            if is_contested || !self.contested.is_empty() {
-                self.note_contested(address);
-            }
-            match is_won {
-                true => self.replace(Owner::Address(address), objects),
-                false => drop(self.waiting.insert((address, Arc::clone(name)), objects)),
             }
         }
     }
 
-    /// Takes an address from a service port, and gives it to who waits for it.
-    fn pass(&mut self, address: Address, before: Claimed, after: Option<Claimed>) {
-        let owner = Owner::Address(address);
-        if self
-            .claims
-            .claimants(&address)
-            .any(|name| *name == before.by)
-        {
-            let objects = self.ledger.wanted(&owner).cloned().collect();
-            self.waiting.insert((address, before.by), objects);
-        }
-        let next = after.and_then(|next| self.waiting.remove(&(address, next.by)));
-        self.replace(owner, next.unwrap_or_default());
+    /// Returns the addresses that an owner wants.
+    fn addresses(&self, owner: &Owner) -> Vec<Address> {
+        let entries = self.ledger.wanted(owner);
+        entries.filter_map(Entry::address).collect()
     }
 
     /// Notes who does without an address that somebody else has.
     fn note_contested(&mut self, address: Address) {
-        let mut claimants = self.claims.claimants(&address);
-        let winner = claimants.next().cloned();
+        let key = Key::Address(address);
+        let claimants = self.ledger.claimants(&key);
+        let mut ports = claimants.filter_map(|owner| match owner {
+            Owner::Port(name) => Some(name),
+            Owner::Base | Owner::Lasting => None,
+        });
+        let winner = ports.next().cloned();
         let lost = |loser: &Arc<PortName>| Contested {
             address,
             winner: Arc::clone(winner.as_ref().expect("who comes second has a first")),
             loser: Arc::clone(loser),
         };
-        let contested: Vec<_> = claimants.map(lost).collect();
+        let contested: Vec<_> = ports.map(lost).collect();
         let known = match contested.is_empty() {
             true => self.contested.remove(&address),
             false => self.contested.insert(address, contested.clone()),
@@ -182,25 +157,59 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         self.newly_contested.extend(news);
     }
 
-    /// Replaces what an owner wants.
-    ///
-    /// What lingers is not the owner's: nobody has to let go of it.
-    fn replace(&mut self, owner: Owner, mut objects: Vec<P::Object>) {
+    /// Replaces what an owner wants; tells whether it shares any of that.
+    fn replace(&mut self, owner: Owner, wants: Wants<P::Object>) -> bool {
+        let Wants { mut own, claims } = wants;
+        self.split_lasting(&mut own);
+        let mut entries = Vec::with_capacity(own.len() + claims.len());
+        entries.extend(own.into_iter().map(Entry::Object));
+        for mut claim in claims {
+            self.split_lasting(&mut claim.objects);
+            entries.push(Entry::Address(claim.address, claim.objects.into()));
+        }
+        self.enter_wanted(owner, entries)
+    }
+
+    /// Takes out what lingers: it is not the owner's, and nobody lets go of it.
+    fn split_lasting(&mut self, objects: &mut Vec<P::Object>) {
+        if !objects.iter().any(P::lingers) {
+            return;
+        }
         let known = self.lasting.len();
         objects.retain(|object| {
             let lingers = P::lingers(object);
-            if lingers && self.ledger.get(&object.key()).is_none() {
+            if lingers && self.ledger.get(&Key::Object(object.key())).is_none() {
                 self.lasting.push(object.clone());
             }
             !lingers
         });
         if self.lasting.len() > known {
-            let lasting = self.lasting.iter().cloned();
-            let pending = self.reconciler.pending();
-            self.ledger.replace(Owner::Lasting, lasting, pending);
+            let lasting = self.lasting.iter().cloned().map(Entry::Object).collect();
+            self.enter_wanted(Owner::Lasting, lasting);
         }
-        let pending = self.reconciler.pending();
-        self.ledger.replace(owner, objects, pending);
+    }
+
+    /// Enters entries into the ledger; tells whether others want any of them.
+    fn enter_wanted(&mut self, owner: Owner, entries: Vec<Entry<P::Object>>) -> bool {
+        let Some(pending) = self.reconciler.pending() else {
+            return self.ledger.replace(owner, entries, None);
+        };
+        let passed = &mut self.passed;
+        let is_shared = self.ledger.replace(owner, entries, Some(passed));
+        for edit in passed.take().into_iter().flat_map(edits) {
+            match edit {
+                Edit::Add(_) => self.objects += 1,
+                Edit::Remove(_) => self.objects -= 1,
+                Edit::Change { .. } => {}
+            }
+            pending.push(edit);
+        }
+        is_shared
+    }
+
+    /// Returns the desired state.
+    fn desired_objects(&self) -> impl Iterator<Item = &P::Object> {
+        self.ledger.objects().flat_map(Entry::objects)
     }
 }
 
@@ -219,7 +228,7 @@ where
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
-        self.replace(Owner::Base, P::base(&cx));
+        self.replace(Owner::Base, P::base(&cx).into());
         let before = self.cx.replace(cx);
         match (before, &self.cx) {
             (Some(before), Some(cx)) if P::concerns_ports(&before, cx) => Replan::All,
@@ -227,22 +236,19 @@ where
         }
     }
 
-    fn reserve(&mut self, ports: usize, endpoints: usize) {
-        self.claims.reserve(ports, ports);
-        // A cluster IP is in two sets, and each endpoint in one.
-        self.ledger.reserve(ports, 2 * ports + endpoints);
+    fn reserve(&mut self, ports: usize) {
+        // Most have a cluster IP, which is an entry, and what they want for it.
+        self.ledger.reserve(ports, 2 * ports);
     }
 
     fn plan(&mut self, port: &ServicePort) {
         let cx = self.cx.as_ref().expect("a context is entered before ports");
         let wants = P::port(cx, port);
-        self.claim(&port.name, wants.claims);
-        self.replace(Owner::Port(Arc::clone(&port.name)), wants.own);
+        self.replace_port(&port.name, wants);
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
-        self.claim(name, Vec::new());
-        self.replace(Owner::Port(Arc::clone(name)), Vec::new());
+        self.replace_port(name, Vec::new().into());
     }
 
     fn forget(&mut self) {
@@ -250,28 +256,36 @@ where
     }
 
     fn reconcile(&mut self) -> Result<Outcome, Error> {
-        let done = self.reconciler.reconcile(self.ledger.objects())?;
+        let mut objects = 0;
+        let desired = self.ledger.objects().flat_map(Entry::objects);
+        let done = self
+            .reconciler
+            .reconcile(desired.inspect(|_| objects += 1))?;
+        if done.dumped {
+            self.objects = objects;
+        }
         Ok(Outcome {
             edits: done.edits,
             dumped: done.dumped,
-            objects: self.ledger.len(),
+            objects: self.objects,
             took_over: done.took_over,
         })
     }
 
     fn difference(&mut self) -> Result<Difference, Error> {
-        let edits = self.reconciler.difference(self.ledger.objects())?;
+        let desired = self.ledger.objects().flat_map(Entry::objects);
+        let edits = self.reconciler.difference(desired)?;
         Ok(Difference {
             edits: edits.len(),
             script: match edits.is_empty() {
                 true => String::new(),
-                false => P::script(edits, self.ledger.objects()),
+                false => P::script(edits, self.desired_objects()),
             },
         })
     }
 
     fn desired(&self) -> String {
-        P::listing(self.ledger.objects())
+        P::listing(self.desired_objects())
     }
 
     fn take_contested(&mut self) -> Vec<Contested> {
@@ -317,7 +331,7 @@ mod tests {
     use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
 
     use super::*;
-    use crate::{Config, Wants};
+    use crate::{Claim, Config};
 
     /// A planner that wants the numbers up to the port's, odd ones for long.
     enum Numbers {}

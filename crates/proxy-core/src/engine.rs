@@ -273,11 +273,7 @@ impl Engine {
             let cx = Context::new(&self.config, &node, service_cidrs, family);
             let replan = driver.enter(cx);
             let planned = changes.iter().filter(|each| each.family == family);
-            let planned = planned.filter_map(|each| each.port.as_ref());
-            let (ports, endpoints) = planned.fold((0, 0), |(ports, endpoints), port| {
-                (ports + 1, endpoints + port.cluster.len())
-            });
-            driver.reserve(ports, endpoints);
+            driver.reserve(planned.filter(|each| each.port.is_some()).count());
             for change in changes.iter().filter(|each| each.family == family) {
                 match &change.port {
                     Some(port) => driver.plan(port),

@@ -64,6 +64,8 @@ mod claim;
 
 mod driver;
 
+mod entry;
+
 pub mod backend;
 
 pub use backend::{Mode, Planner};

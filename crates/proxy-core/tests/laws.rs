@@ -10,7 +10,7 @@ use fixtures::{Kernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{
-    Config, Context, Difference, Due, Engine, Event, Family, Intervals, Outcome, Report,
+    Config, Context, Difference, Due, Engine, Event, Family, Intervals, Outcome, Report, Wants,
 };
 use testkit::generate::{Stack, cluster};
 use vipline_nftables::Object;
@@ -45,6 +45,7 @@ fn from_scratch(engine: &Engine, config: &Config) -> String {
         let mut claimed = HashSet::new();
         for port in ports {
             let mut wants = plan::port(&cx, port);
+            assert_keys_are_of_one_address(&wants);
             wants.claims.retain(|claim| claimed.insert(claim.address));
             objects.extend(wants.into_objects());
         }
@@ -53,6 +54,16 @@ fn from_scratch(engine: &Engine, config: &Config) -> String {
         text += &plan::listing(&objects);
     }
     text
+}
+
+/// A driver takes the objects of an address as one, so none may be in it twice
+/// or be wanted elsewhere.
+fn assert_keys_are_of_one_address(wants: &Wants<Object>) {
+    let mut keys: HashSet<_> = wants.own.iter().map(Object::key).collect();
+    let claimed = wants.claims.iter().flat_map(|claim| &claim.objects);
+    for object in claimed.filter(|object| !plan::lingers(object)) {
+        assert!(keys.insert(object.key()), "{object:?} is wanted twice");
+    }
 }
 
 /// The planner's functions without their trait.

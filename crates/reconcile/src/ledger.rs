@@ -127,33 +127,40 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// The edits that follow are added to those `pending`, if anybody wants them.
     /// Of objects with equal keys the first counts.
     /// An owner that wants nothing is forgotten.
+    ///
+    /// Tells whether anybody else wants a key that the owner wants or wanted.
     pub fn replace(
         &mut self,
         owner: O,
         objects: impl IntoIterator<Item = T>,
         mut pending: Option<&mut Pending<T>>,
-    ) {
+    ) -> bool {
         let hash = self.owners.hash(&owner);
         let known = self.find_owner(hash, &owner);
         let mut objects = objects.into_iter().peekable();
         if known.is_none() && objects.peek().is_none() {
-            return;
+            return false;
         }
         self.round += 1;
+        let mut is_shared = false;
         let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
         let owner = known.unwrap_or_else(|| self.enter(hash, owner));
         for object in objects {
-            places.extend(self.claim(owner, object, pending.as_deref_mut()));
+            if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
+                is_shared |= matches!(self.slots[place].claims, Claims::Many(_));
+                places.push(place);
+            }
         }
         for place in mem::replace(&mut self.fragments[owner].places, places) {
             if self.slots[place].round != self.round {
-                self.release(owner, place, pending.as_deref_mut());
+                is_shared |= self.release(owner, place, pending.as_deref_mut());
             }
         }
         if self.fragments[owner].places.is_empty() {
             self.fragments.take(owner);
             self.owners.remove(hash, owner);
         }
+        is_shared
     }
 
     /// Makes a fragment for an owner, and returns its place.
@@ -201,18 +208,21 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         Some(place)
     }
 
-    /// Strikes out the owner's claim to the key at a place.
-    fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) {
+    /// Strikes out the owner's claim to the key at a place; tells whether
+    /// somebody else's is left.
+    fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) -> bool {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner) {
-            return passes(before, claims.holder(), pending);
+            passes(before, claims.holder(), pending);
+            return true;
         }
         self.keys.remove(self.keys.hash(&before.key()), place);
         self.slots.take(place);
         if let Some(pending) = pending {
             pending.push(Edit::Remove(before));
         }
+        false
     }
 
     fn find<'a>(&'a self, hash: u64, key: &T::Key<'a>) -> Option<usize> {

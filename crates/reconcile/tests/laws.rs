@@ -240,6 +240,24 @@ fn a_known_state_is_never_dumped_again() {
 }
 
 #[test]
+fn a_ledger_tells_who_shares_a_key_with_others() {
+    let entry = |key| Entry {
+        key,
+        value: 0,
+        note: 0,
+    };
+    let mut ledger = Ledger::new();
+    assert!(!ledger.replace("a", [entry(1), entry(2)], None));
+    assert!(!ledger.replace("b", [entry(3)], None));
+    assert!(
+        ledger.replace("b", [entry(3), entry(2)], None),
+        "from now on"
+    );
+    assert!(ledger.replace("a", [entry(1)], None), "not any more");
+    assert!(!ledger.replace("a", [entry(1)], None));
+}
+
+#[test]
 fn a_contested_key_goes_to_the_least_owner_and_back() {
     let entry = |value| {
         vec![Entry {

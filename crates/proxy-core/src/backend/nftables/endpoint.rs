@@ -36,14 +36,13 @@ pub(super) fn backends(
 /// ```
 ///
 /// Only endpoints on this node can reach themselves by way of it.
-pub(super) fn hairpin(table: &Table, port: &ServicePort) -> Vec<Object> {
+pub(super) fn hairpin(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
     let proto = protocol(port.protocol);
     let here = port.reachable_here().into_iter();
-    here.map(|Endpoint { addr, port, .. }| {
+    out.extend(here.map(|Endpoint { addr, port, .. }| {
         let key = [addr.into(), addr.into(), proto.into(), port.into()];
         element(&table.hairpin_connections, &key)
-    })
-    .collect()
+    }));
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@
 //!
 //! | Of | Element | Function |
 //! |---|---|---|
-//! | the cluster IP | `cluster-ips { VIP }` | `cluster_ip` |
+//! | the cluster IP | `cluster-ips { VIP }` | `active` |
+//! | | the route of the policy for internal traffic | `cluster_ip` |
 //! | an external IP or that of a load balancer | as the cluster IP, with the route of outsiders | `external_ip` |
 //! | the node port | `service-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
 //! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
@@ -64,7 +65,7 @@
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `firewall-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
-//! | session affinity | `service-ips { V : goto lb-N-affinity }` | `affinity` |
+//! | session affinity | `service-ips { V : goto lb-N-affinity }` | `balance` |
 //! | | `affinity-endpoints { V . endpoint . port }` | `may_be_remembered` |
 //! | | `affinity-ips { V : goto learn-T }` | `remember` |
 //! | each endpoint of this node | `hairpin-connections { ip . ip . proto . port }` | `hairpin` |

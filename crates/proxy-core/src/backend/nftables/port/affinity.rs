@@ -7,30 +7,30 @@ use vipline_nftables::statement::{dnat, goto, update_map};
 use vipline_nftables::{Chain, Object, Rule, Value, Verdict};
 use vipline_service_model::Endpoint;
 
-use super::{Front, dispatch, element};
+use super::{Front, element};
 use crate::backend::nftables::base::affinity::{asked_for, has_ports};
 use crate::backend::nftables::names;
 use crate::backend::nftables::table::{Affinity, Way};
 
-/// ```nft
-/// add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto lb-2-affinity }
-/// ```
+/// Adds what it takes to remember who was sent to which of the endpoints.
 ///
-/// Who was here less than so many seconds ago is sent where it was sent then.
-pub(super) fn affinity(
+/// Several ways may lead from an address to endpoints, some of them the same.
+pub(super) fn memory(
     way: &Way,
     front: &Front<'_>,
-    endpoints: &[Endpoint],
-    seconds: u32,
+    endpoints: &[&[Endpoint]],
     out: &mut Vec<Object>,
 ) {
-    let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
+    let mut endpoints = endpoints.concat();
+    endpoints.sort_unstable();
+    endpoints.dedup();
+    let Some(seconds) = front.port.affinity.filter(|_| !endpoints.is_empty()) else {
+        return;
+    };
     let endpoints = endpoints.iter();
     out.extend(endpoints.map(|endpoint| may_be_remembered(&way.affinity, front, endpoint)));
-    out.push(sticky(way, slots).into());
     out.push(learn(way, seconds).into());
     out.push(remember(&way.affinity, front, seconds));
-    out.push(dispatch(way, front, slots, true));
 }
 
 /// ```nft
@@ -64,7 +64,7 @@ fn remember(affinity: &Affinity, front: &Front<'_>, seconds: u32) -> Object {
 /// ```
 ///
 /// The client is sent where it was before, or else as all others.
-fn sticky(way: &Way, slots: u32) -> Chain {
+pub(super) fn sticky(way: &Way, slots: u32) -> Chain {
     let family = way.id.family;
     let rules = [
         dnat(way.client_and_key().map(&way.affinity.clients)),
@@ -117,7 +117,6 @@ mod tests {
         assert_documented(
             include_str!("affinity.rs"),
             &[
-                ("affinity", commands(&planned, names::SERVICE_IPS)),
                 ("may_be_remembered", first(names::AFFINITY_ENDPOINTS)),
                 ("remember", commands(&planned, names::AFFINITY_IPS)),
                 ("sticky", rules(sticky(&table.ips, 2))),

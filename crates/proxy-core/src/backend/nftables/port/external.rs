@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use vipline_nftables::{Object, Set, Value};
-use vipline_service_model::{Route, ServicePort};
+use vipline_service_model::{Endpoint, Route, ServicePort};
 
-use super::{Front, balance, element, no_endpoints, no_local_endpoints};
+use super::{Front, affinity, allowed, balance, element, no_endpoints, no_local_endpoints};
 use crate::backend::nftables::table::{Table, Way};
 use crate::{Address, Claim, Context};
 
@@ -87,19 +87,23 @@ fn node_port(table: &Table, port: &ServicePort, number: u16) -> Claim<Object> {
 /// Sends traffic where the policy for external traffic says.
 fn route(kind: Kind<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     let port = front.port;
+    let outside = allowed(port.external, port);
     match port.external {
         Route::Cluster => {
-            balance(kind.way, front, &port.cluster, out);
+            balance(kind.way, front, outside, out);
             out.push(masquerade(kind.masquerade, front));
         }
-        Route::Local => balance(kind.way, front, &port.local, out),
+        Route::Local => balance(kind.way, front, outside, out),
         Route::Drop => out.push(no_local_endpoints(kind.no_local_endpoints, front)),
         Route::Reject => out.push(no_endpoints(kind.no_endpoints, front)),
     }
+    let mut inside: &[Endpoint] = &[];
     if port.external_policy_local && !port.cluster.is_empty() {
-        balance(kind.short, front, &port.cluster, out);
+        inside = &port.cluster;
+        balance(kind.short, front, inside, out);
         out.push(short_circuit(kind.local_policy, front));
     }
+    affinity::memory(kind.way, front, &[outside, inside], out);
 }
 
 /// ```nft

@@ -18,12 +18,12 @@ use crate::{Address, Claim, Context, Wants};
 /// Returns the objects that a service port wants.
 pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
     let table = Table::of(cx.family);
+    // Comes first, for batches know by it where a Service begins.
+    let mut own = vec![active(table, port)];
+    endpoint::hairpin(table, port, &mut own);
     let mut claims = vec![cluster_ip(table, port)];
     external::claims(cx, table, port, &mut claims);
-    Wants {
-        own: endpoint::hairpin(table, port),
-        claims,
-    }
+    Wants { own, claims }
 }
 
 /// Where clients connect to: an address of a service port, or a port of the node.
@@ -56,16 +56,25 @@ impl<'a> Front<'a> {
 /// add element ip kube-proxy cluster-ips { 10.96.0.10 }
 /// ```
 ///
-/// The cluster IP is one of those in use, and its traffic takes the route of
-/// the policy for internal traffic.
+/// The cluster IP is one of those in use, by this and other ports.
+fn active(table: &Table, port: &ServicePort) -> Object {
+    element(&table.cluster_ips, &[port.cluster_ip.into()])
+}
+
+/// ```nft
+/// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
+/// ```
+///
+/// Traffic to the cluster IP takes the route of the policy for internal traffic.
 fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
     let front = Front::ip(port.cluster_ip, port);
-    let mut objects = Vec::with_capacity(3 + port.cluster.len());
-    // Comes first, for batches know by it where a Service begins.
-    objects.push(element(&table.cluster_ips, &[port.cluster_ip.into()]));
+    let mut objects = Vec::with_capacity(1 + port.cluster.len());
     match port.internal {
-        Route::Cluster => balance(&table.ips, &front, &port.cluster, &mut objects),
-        Route::Local => balance(&table.ips, &front, &port.local, &mut objects),
+        Route::Cluster | Route::Local => {
+            let endpoints = allowed(port.internal, port);
+            balance(&table.ips, &front, endpoints, &mut objects);
+            affinity::memory(&table.ips, &front, &[endpoints], &mut objects);
+        }
         Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
         Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
     }
@@ -73,12 +82,23 @@ fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
     Claim { address, objects }
 }
 
+/// Returns the endpoints that a route leads to.
+fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
+    match route {
+        Route::Cluster => &port.cluster,
+        Route::Local => &port.local,
+        Route::Drop | Route::Reject => &[],
+    }
+}
+
 /// ```nft
 /// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
 /// add element ip kube-proxy service-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// add element ip kube-proxy service-ips { 10.96.0.11 . tcp . 80 : goto lb-2-affinity }
 /// ```
 ///
-/// Sends the address to the chain for as many slots as there are endpoints.
+/// Sends the address to the chain for as many slots as there are endpoints, or
+/// who was there before to the chain that knows where.
 fn balance(way: &Way, front: &Front<'_>, endpoints: &[Endpoint], out: &mut Vec<Object>) {
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
     endpoint::backends(way, front, endpoints, out);
@@ -87,7 +107,10 @@ fn balance(way: &Way, front: &Front<'_>, endpoints: &[Endpoint], out: &mut Vec<O
         out.push(way.lb(slots).into());
     }
     match (front.port.affinity, few) {
-        (Some(seconds), _) => affinity::affinity(way, front, endpoints, seconds, out),
+        (Some(_), _) => {
+            out.push(affinity::sticky(way, slots).into());
+            out.push(dispatch(way, front, slots, true));
+        }
         (None, Some(set)) => out.push(element(set, &front.key)),
         (None, None) => out.push(dispatch(way, front, slots, false)),
     }
@@ -170,11 +193,17 @@ mod tests {
         let dispatched = [names::slots(2).as_str(), names::SERVICE_NODEPORTS]
             .map(|set| commands(&served, set))
             .concat();
+        port.affinity = Some(10_800);
+        port.cluster_ip = [10, 96, 0, 11].into();
+        port.node_port = None;
+        let sticky = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
+        let dispatched = [dispatched, commands(&sticky, names::SERVICE_IPS)].concat();
         let lb = lb(&Table::of(Family::V4).ips, 2);
         assert_documented(
             include_str!("mod.rs"),
             &[
-                ("cluster_ip", commands(&served, names::CLUSTER_IPS)),
+                ("active", commands(&served, names::CLUSTER_IPS)),
+                ("cluster_ip", commands(&served, names::slots(2).as_str())),
                 ("balance", dispatched),
                 ("lb", lb.rules.iter().map(Rule::to_string).collect()),
                 (

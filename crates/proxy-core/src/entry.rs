@@ -1,0 +1,103 @@
+//! What a driver's ledger holds under one key.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::slice;
+use std::sync::Arc;
+
+use vipline_reconcile::{Edit, Keyed, diff};
+
+use crate::Address;
+
+/// What is wanted under one key.
+///
+/// All that is wanted for an address is one entry: it has one owner, and a
+/// tenth of the entries has a place in the ledger.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry<T> {
+    /// An object.
+    Object(T),
+    /// The objects of an address; nobody else wants one of their keys.
+    Address(Address, Arc<[T]>),
+}
+
+impl<T> Entry<T> {
+    /// Returns the objects.
+    pub(crate) fn objects(&self) -> &[T] {
+        match self {
+            Self::Object(object) => slice::from_ref(object),
+            Self::Address(_, objects) => objects,
+        }
+    }
+
+    /// Returns the address that it is all about.
+    pub(crate) fn address(&self) -> Option<Address> {
+        match self {
+            Self::Object(_) => None,
+            Self::Address(address, _) => Some(*address),
+        }
+    }
+}
+
+impl<T: Keyed> Keyed for Entry<T> {
+    type Key<'a>
+        = Key<'a, T>
+    where
+        T: 'a;
+
+    fn key(&self) -> Key<'_, T> {
+        match self {
+            Self::Object(object) => Key::Object(object.key()),
+            Self::Address(address, _) => Key::Address(*address),
+        }
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        let [these, others] = [self, other].map(Self::objects);
+        let same = |(one, other): (&T, &T)| one.key() == other.key() && one.same(other);
+        these.len() == others.len() && these.iter().zip(others).all(same)
+    }
+}
+
+/// What identifies an entry.
+pub(crate) enum Key<'a, T: Keyed + 'a> {
+    Object(T::Key<'a>),
+    Address(Address),
+}
+
+impl<'a, T: Keyed + 'a> fmt::Debug for Key<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(key) => key.fmt(f),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+impl<'a, T: Keyed + 'a> Eq for Key<'a, T> {}
+
+impl<'a, T: Keyed + 'a> PartialEq for Key<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Object(key), Self::Object(other)) => key == other,
+            (Self::Address(address), Self::Address(other)) => address == other,
+            _ => false,
+        }
+    }
+}
+
+impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Object(key) => key.hash(state),
+            Self::Address(address) => address.hash(state),
+        }
+    }
+}
+
+/// Returns the edits of objects that the edit of an entry consists of.
+pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
+    let (before, after) = edit.into_sides();
+    let installed = before.iter().flat_map(Entry::objects).cloned();
+    diff(installed, after.iter().flat_map(Entry::objects))
+}
