@@ -35,6 +35,20 @@ pub fn hostname() -> String {
 ///
 /// The kernel does not tell.
 pub fn addresses() -> Result<Vec<IpAddr>> {
+    list(Found::is_reached)
+}
+
+/// Returns the addresses of all interfaces that mean this machine wherever it
+/// asks, those of loopback among them, in the order of the interfaces.
+///
+/// # Errors
+///
+/// The kernel does not tell.
+pub fn all_addresses() -> Result<Vec<IpAddr>> {
+    list(Found::is_unique)
+}
+
+fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
     let context = "list the addresses of the interfaces";
     let mut socket = Socket::open(Protocol::Route).context(context)?;
     let start = Vec::new;
@@ -43,19 +57,38 @@ pub fn addresses() -> Result<Vec<IpAddr>> {
         &[0; HEADER],
         ATTEMPTS,
         start,
-        |found, message| {
-            found.extend(read(message.payload)?);
+        |all, message| {
+            all.extend(read(message.payload)?.filter(is_wanted));
             Ok::<(), Error>(())
         },
     );
-    let (Dump::Complete(mut found) | Dump::Interrupted(mut found)) = listed.context(context)?;
-    found.sort_by_key(|&(interface, _)| interface);
-    Ok(found.into_iter().map(|(_, address)| address).collect())
+    let (Dump::Complete(mut all) | Dump::Interrupted(mut all)) = listed.context(context)?;
+    all.sort_by_key(|found| found.interface);
+    Ok(all.into_iter().map(|found| found.address).collect())
 }
 
-/// Reads `struct ifaddrmsg` with its attributes: the interface and an address
-/// of it, unless that is of the machine or the link alone.
-fn read(payload: &[u8]) -> Result<Option<(u32, IpAddr)>, DecodeError> {
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Found {
+    interface: u32,
+    scope: u8,
+    address: IpAddr,
+}
+
+impl Found {
+    /// Tells whether others may reach it.
+    fn is_reached(&self) -> bool {
+        self.scope == EVERYWHERE && Hazard::of(self.address).is_none()
+    }
+
+    /// Tells whether it is not of a link alone.
+    fn is_unique(&self) -> bool {
+        Hazard::of(self.address) != Some(Hazard::LinkLocal)
+    }
+}
+
+/// Reads `struct ifaddrmsg` with its attributes.
+fn read(payload: &[u8]) -> Result<Option<Found>, DecodeError> {
     let Some((&[_, _, _, scope, index @ ..], attributes)) = payload.split_first_chunk::<HEADER>()
     else {
         return Ok(None);
@@ -70,11 +103,11 @@ fn read(payload: &[u8]) -> Result<Option<(u32, IpAddr)>, DecodeError> {
         }
     }
     // Where a link has two ends, IFA_ADDRESS is the other one.
-    let ours = local
-        .or(address)
-        .filter(|&address| Hazard::of(address).is_none());
-    let ours = ours.filter(|_| scope == EVERYWHERE);
-    Ok(ours.map(|address| (u32::from_ne_bytes(index), address)))
+    Ok(local.or(address).map(|address| Found {
+        interface: u32::from_ne_bytes(index),
+        scope,
+        address,
+    }))
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {
@@ -108,24 +141,43 @@ mod tests {
         payload
     }
 
+    fn found(payload: &[u8]) -> (u32, IpAddr, bool, bool) {
+        let found = read(payload).unwrap().unwrap();
+        let (is_reached, is_unique) = (found.is_reached(), found.is_unique());
+        (found.interface, found.address, is_reached, is_unique)
+    }
+
     #[test]
-    fn addresses_that_others_reach_are_read() {
+    fn addresses_are_read_and_told_apart() {
         let ends: [(u16, &[u8]); 2] = [(IFA_ADDRESS, &[10, 0, 0, 2]), (IFA_LOCAL, &[10, 0, 0, 1])];
-        let own = Some((7, IpAddr::from([10, 0, 0, 1])));
-        assert_eq!(read(&payload(EVERYWHERE, 7, &ends)).unwrap(), own);
+        let own = (7, [10, 0, 0, 1].into(), true, true);
+        assert_eq!(found(&payload(EVERYWHERE, 7, &ends)), own);
         let global = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        let v6 = read(&payload(EVERYWHERE, 2, &[(IFA_ADDRESS, &global)])).unwrap();
-        assert_eq!(v6, Some((2, IpAddr::from(global))));
-        let link = payload(253, 2, &[(IFA_LOCAL, &[10, 0, 0, 1])]);
-        assert_eq!(read(&link).unwrap(), None);
-        let loopback = payload(EVERYWHERE, 1, &[(IFA_LOCAL, &[127, 0, 0, 1])]);
-        assert_eq!(read(&loopback).unwrap(), None);
+        let v6 = (2, global.into(), true, true);
+        assert_eq!(
+            found(&payload(EVERYWHERE, 2, &[(IFA_ADDRESS, &global)])),
+            v6
+        );
+        let scoped = (2, [10, 0, 0, 1].into(), false, true);
+        assert_eq!(
+            found(&payload(253, 2, &[(IFA_LOCAL, &[10, 0, 0, 1])])),
+            scoped
+        );
+        let loopback = (1, [127, 0, 0, 1].into(), false, true);
+        let own = [(IFA_LOCAL, &[127, 0, 0, 1] as &[u8])];
+        assert_eq!(found(&payload(EVERYWHERE, 1, &own)), loopback);
+        let link = (2, [169, 254, 0, 1].into(), false, false);
+        let own = [(IFA_LOCAL, &[169, 254, 0, 1] as &[u8])];
+        assert_eq!(found(&payload(EVERYWHERE, 2, &own)), link);
         assert_eq!(read(&[2, 24, 0]).unwrap(), None);
     }
 
     #[test]
     fn this_machine_has_a_name_and_ipv4() {
         assert!(!hostname().is_empty());
+        let own = IpAddr::from([127, 0, 0, 1]);
+        assert!(all_addresses().unwrap().contains(&own));
+        assert!(!addresses().unwrap().contains(&own));
         assert_eq!(families().first(), Some(&Family::V4));
     }
 }

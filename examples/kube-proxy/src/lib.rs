@@ -6,7 +6,7 @@
 //! - [`settings`]: what the other parts are told of it;
 //! - [`manifests`]: objects from files, watched;
 //! - [`setup`]: engine and manifests brought together;
-//! - [`telemetry`]: health and metrics;
+//! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does.
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,8 @@ pub mod setup;
 pub mod run;
 
 pub mod telemetry;
+
+pub mod server;
 
 pub mod signals;
 

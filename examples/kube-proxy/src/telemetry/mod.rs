@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use proxy_core::health::{Answer, Health, LocalEndpoints};
 use proxy_core::{Engine, Family, Mode, Report};
 use tokio::sync::watch;
-use vipline_service_model::{Kind, ObjectName, Timestamp};
+use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use metrics::{Metrics, Sync};
 
@@ -45,6 +45,7 @@ struct State {
     health: Health,
     metrics: Metrics,
     contacts: BTreeMap<Kind, Contact>,
+    node: Arc<NodeView>,
 }
 
 /// Whether all changes of a kind of object are heard of.
@@ -65,6 +66,15 @@ pub enum Probe {
     Livez,
 }
 
+/// Whether the proxy's own health counts when endpoints are asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Judged {
+    /// It does.
+    Really,
+    /// Nobody asks for it: it is taken to be good.
+    Healthy,
+}
+
 impl Telemetry {
     /// Returns the telemetry of a proxy that begins now.
     pub fn new(mode: Mode, families: &[Family], sync_period: Duration) -> Self {
@@ -77,6 +87,7 @@ impl Telemetry {
             health,
             metrics: Metrics::new(mode, families, clock),
             contacts: BTreeMap::new(),
+            node: Arc::default(),
         };
         Self(Arc::new(Shared {
             start: Instant::now(),
@@ -90,7 +101,7 @@ impl Telemetry {
     pub fn applied(&self, engine: &Engine, now: Instant) {
         {
             let mut state = self.state();
-            state.health.set_eligible(engine.store().node().eligible);
+            state.see_node(engine);
             state.metrics.counts = engine.store().counts();
         }
         if engine.is_queued() {
@@ -116,10 +127,11 @@ impl Telemetry {
     pub fn synced(&self, engine: &Engine, report: &Report, began: Instant, ended: Instant) {
         let (began, ended) = (self.since_start(began), self.since_start(ended));
         let clock = clock();
+        let mut state = self.state();
+        state.see_node(engine);
         let State {
             health, metrics, ..
-        } = &mut *self.state();
-        health.set_eligible(engine.store().node().eligible);
+        } = &mut *state;
         for done in &report.families {
             let family = done.family;
             let sync = Sync {
@@ -163,6 +175,33 @@ impl Telemetry {
         answer
     }
 
+    /// Returns the answer to a question about a Service's endpoints here.
+    pub fn service(&self, family: Family, name: &ObjectName, judged: Judged) -> Answer {
+        let now = self.since_start(Instant::now());
+        let health = &self.state().health;
+        let is_healthy = judged == Judged::Healthy || health.is_healthy(now);
+        health.service(family, name, is_healthy)
+    }
+
+    /// Returns the Services that load balancers ask about, and on which port.
+    pub fn services(&self) -> Vec<((Family, ObjectName), u16)> {
+        let health = &self.state().health;
+        let services = health.services();
+        services
+            .map(|(family, name, port)| ((family, name.clone()), port))
+            .collect()
+    }
+
+    /// Returns what changes after each sync.
+    pub fn syncs(&self) -> watch::Receiver<u64> {
+        self.0.syncs.subscribe()
+    }
+
+    /// Returns this node, as far as it is known.
+    pub fn node(&self) -> Arc<NodeView> {
+        Arc::clone(&self.state().node)
+    }
+
     /// Returns the page that Prometheus reads.
     pub fn metrics(&self) -> String {
         let now = Instant::now();
@@ -183,6 +222,13 @@ impl Telemetry {
     fn state(&self) -> MutexGuard<'_, State> {
         // What a panic left half done is whole again after the next sync.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn see_node(&mut self, engine: &Engine) {
+        self.node = engine.store().node();
+        self.health.set_eligible(self.node.eligible);
     }
 }
 
