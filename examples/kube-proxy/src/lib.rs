@@ -7,7 +7,8 @@
 //! - [`manifests`]: objects from files, watched;
 //! - [`setup`]: engine and manifests brought together;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does.
+//! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does;
+//! - [`process`], [`cleanup`]: what comes before running, and after the last time.
 #![forbid(unsafe_code)]
 
 pub mod cli;
@@ -42,6 +43,10 @@ pub mod render;
 
 pub mod diff;
 
+pub mod process;
+
+pub mod cleanup;
+
 pub mod output;
 
 pub mod logging;
@@ -64,7 +69,12 @@ pub fn start(cli: &Cli) -> ExitCode {
         Ok(effective) => effective.configuration.logging.clone(),
         Err(_) => Logging::from(&cli.flags.log),
     });
-    match effective.and_then(|effective| obey(cli, effective)) {
+    // What a node is cleaned of does not depend on any setting.
+    let done = match cli.cleanup {
+        true => cleanup::cleanup(cli.dry_run),
+        false => effective.and_then(|effective| obey(cli, effective)),
+    };
+    match done {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.to_string().lines() {
@@ -84,6 +94,9 @@ fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         warn!("{warning}");
     }
     let settings = Settings::new(&cli.flags, effective, &interfaces::hostname())?;
+    if cli.init_only {
+        return process::init_only(&settings).map(|()| ExitCode::SUCCESS);
+    }
     match (cli.command, cli.oneshot) {
         (Some(Command::Render), false) => render::render(&settings).map(|()| ExitCode::SUCCESS),
         (Some(Command::Diff), false) => diff::diff(settings),

@@ -20,3 +20,5 @@ mod drift;
 mod privilege;
 
 mod killed;
+
+mod cleanup;

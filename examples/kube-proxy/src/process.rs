@@ -1,0 +1,186 @@
+//! What the process asks of the system for itself and for its mode.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use proxy_core::backend::nftables::Planner;
+use proxy_core::{Context, Mode, Planner as _};
+use tracing::{info, warn};
+use vipline_nftables::{
+    Client, Error, Name, Object, Refused, Subject, Table, TableFlags, TableId, Transaction,
+};
+use vipline_reconcile::Edit;
+use vipline_service_model::NodeView;
+
+use crate::failure::Failure;
+use crate::interfaces;
+use crate::settings::Settings;
+
+/// How readily the kernel kills a process for want of memory.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// A flag that no table can have.
+const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
+
+/// Tells the kernel how readily to kill this process for want of memory.
+///
+/// A score below that which the process was started with needs
+/// CAP_SYS_RESOURCE; without it the process goes on with what it has.
+pub fn adjust_oom_score(score: i32) {
+    if let Err(error) = write_oom_score(score) {
+        warn!("{error:#}");
+    }
+}
+
+fn write_oom_score(score: i32) -> Result<()> {
+    let context = || format!("set {OOM_SCORE} to {score}");
+    let present = fs::read_to_string(OOM_SCORE).with_context(context)?;
+    if present.trim() != score.to_string() {
+        fs::write(OOM_SCORE, score.to_string()).with_context(context)?;
+    }
+    Ok(())
+}
+
+/// `--init-only`: does what needs more than CAP_NET_ADMIN, and finds out whether
+/// the kernel can do the mode.
+///
+/// Mode nftables needs no more, so nothing is changed; but modules that the
+/// kernel lacks are loaded by the question.
+///
+/// # Errors
+///
+/// The kernel cannot do the mode, or may not be asked.
+pub fn init_only(settings: &Settings) -> Result<(), Failure> {
+    let mode = settings.config.mode;
+    for family in interfaces::families() {
+        if mode == Mode::Nftables {
+            let node = NodeView::default();
+            let cx = Context::new(&settings.config, &node, [], family);
+            probe_nftables(&cx)?;
+        }
+        info!(%mode, %family, "the kernel can do it");
+    }
+    Ok(())
+}
+
+/// Asks the kernel for all rules there are without Services, and for what
+/// cannot be: so it looks at everything, and does nothing of it.
+fn probe_nftables(cx: &Context) -> Result<(), Failure> {
+    let asked = Client::open().and_then(|mut client| {
+        let edits = edits(&mut client, Planner::base(cx))?;
+        client.commit(&Transaction::from_edits(&edits))
+    });
+    let (refused, more) = match asked {
+        Err(Error::Refused { refused, more }) => (refused, more),
+        Err(error) => return Err(Failure::machine(error)),
+        Ok(()) => return Err(Failure::machine("the kernel did what is impossible")),
+    };
+    let of_mode = refused.iter().filter(|refused| !is_deliberate(refused));
+    let mut reasons: Vec<_> = of_mode.map(ToString::to_string).collect();
+    if more > 0 {
+        reasons.push(format!("and {more} more"));
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let (family, reasons) = (cx.family, reasons.join("; "));
+    Err(Failure::machine(format_args!(
+        "the kernel cannot do mode nftables for {family}: {reasons}"
+    )))
+}
+
+/// Puts objects in the place of what there is, and adds what cannot be.
+fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>, Error> {
+    let mut edits = Vec::new();
+    for object in objects {
+        if let Object::Table(table) = &object {
+            let id = table.id.clone();
+            if !client.dump(std::slice::from_ref(&id))?.is_empty() {
+                edits.push(Edit::Remove(Table::new(id.clone()).into()));
+            }
+            let name = Name::new("kube-proxy-probe").expect("it is a name");
+            let mut impossible = Table::new(TableId::new(id.family, name));
+            impossible.flags = IMPOSSIBLE;
+            edits.push(Edit::Add(impossible.into()));
+        }
+        edits.push(Edit::Add(object));
+    }
+    Ok(edits)
+}
+
+fn is_deliberate(refused: &Refused) -> bool {
+    let Subject::Object(object) = &refused.operation.subject else {
+        return false;
+    };
+    matches!(&**object, Object::Table(table) if table.flags == IMPOSSIBLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use proxy_core::{Config, Family};
+    use testkit::netns::Netns;
+    use vipline_nftables::Family as Nft;
+
+    use super::*;
+
+    fn context() -> Context {
+        let node = NodeView {
+            addresses: vec![IpAddr::from([192, 0, 2, 1])],
+            ..NodeView::default()
+        };
+        Context::new(&Config::default(), &node, [], Family::V4)
+    }
+
+    #[test]
+    fn a_kernel_that_can_do_it_is_asked_and_left_as_it_was() {
+        let netns = Netns::new().unwrap();
+        let (before, asked, after) = netns.run(|| {
+            let mut client = Client::open().unwrap();
+            let before = client.generation().unwrap();
+            let asked = probe_nftables(&context());
+            (before, asked, client.generation().unwrap())
+        });
+        asked.unwrap();
+        assert_eq!(before, after, "nothing was committed");
+    }
+
+    #[test]
+    fn rules_that_are_there_are_no_hindrance_and_stay() {
+        let netns = Netns::new().unwrap();
+        netns.run(|| {
+            let mut client = Client::open().unwrap();
+            let base = Planner::base(&context());
+            let edits: Vec<_> = base.iter().cloned().map(Edit::Add).collect();
+            client.commit(&Transaction::from_edits(&edits)).unwrap();
+            let id = TableId::new(Nft::Ip, Name::new("kube-proxy").unwrap());
+            let before = client.dump(std::slice::from_ref(&id)).unwrap();
+            probe_nftables(&context()).unwrap();
+            let after = client.dump(std::slice::from_ref(&id)).unwrap();
+            assert!(before.into_objects().eq(after.into_objects()));
+        });
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_named() {
+        let netns = Netns::new().unwrap();
+        let error = netns.run(|| {
+            let mut cx = context();
+            cx.local = Some(vipline_service_model::LocalTraffic::Interface(
+                "a-name-too-long-for-any-interface".into(),
+            ));
+            probe_nftables(&cx).unwrap_err().to_string()
+        });
+        let start = "the kernel cannot do mode nftables for IPv4: add rule ip kube-proxy ";
+        assert!(error.starts_with(start), "{error}");
+    }
+
+    #[test]
+    fn a_score_that_cannot_be_is_told_with_its_value() {
+        let present = fs::read_to_string(OOM_SCORE).unwrap();
+        write_oom_score(present.trim().parse().unwrap()).unwrap();
+        let error = format!("{:#}", write_oom_score(1001).unwrap_err());
+        assert!(error.contains("to 1001: "), "{error}");
+    }
+}

@@ -1,0 +1,275 @@
+//! `--cleanup`: all that a kube-proxy programmed goes, and nothing else.
+
+use std::process::{Command, Output};
+
+use testkit::netns::Netns;
+
+use crate::stage::{Stage, service, slice, until};
+
+/// What upstream and others have on a node of mode iptables.
+const NODE: &str = include_str!("../../src/cleanup/captures/iptables.txt");
+
+/// The names of the iptables programs without their ends.
+const KINDS: [&str; 4] = [
+    "iptables-legacy",
+    "iptables-nft",
+    "ip6tables-legacy",
+    "ip6tables-nft",
+];
+
+/// Sets of upstream's for both families.
+const SETS: &str = "ipset create KUBE-CLUSTER-IP hash:ip,port\n\
+                    ipset add KUBE-CLUSTER-IP 10.96.0.20,tcp:80\n\
+                    ipset create KUBE-6-LOOP-BACK hash:ip,port,ip family inet6\n";
+
+/// What upstream and others have on a node of mode ipvs, but for virtual servers.
+const IPVS: &str = "*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-NODE-PORT - [0:0]
+:KUBE-LOAD-BALANCER - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+-A OUTPUT -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES
+-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING
+-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ
+-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT
+COMMIT
+*filter
+:KUBE-FORWARD - [0:0]
+:KUBE-NODE-PORT - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+:KUBE-SOURCE-RANGES-FIREWALL - [0:0]
+:KUBE-IPVS-FILTER - [0:0]
+:KUBE-IPVS-OUT-FILTER - [0:0]
+-A INPUT -m comment --comment \"kubernetes ipvs access filter\" -j KUBE-IPVS-FILTER
+-A INPUT -m comment --comment \"kube-proxy firewall rules\" -j KUBE-PROXY-FIREWALL
+-A INPUT -m comment --comment \"kubernetes health check rules\" -j KUBE-NODE-PORT
+-A FORWARD -m comment --comment \"kube-proxy firewall rules\" -j KUBE-PROXY-FIREWALL
+-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD
+-A OUTPUT -m comment --comment \"kubernetes ipvs access filter\" -j KUBE-IPVS-OUT-FILTER
+-A KUBE-IPVS-FILTER -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN
+COMMIT
+";
+
+fn shell(netns: &Netns, script: &str) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", script]);
+    netns.run(|| command.output()).unwrap()
+}
+
+/// Runs a script that succeeds and returns what it prints.
+#[track_caller]
+fn succeeds(netns: &Netns, script: &str) -> String {
+    let output = shell(netns, script);
+    assert!(output.status.success(), "{script}\n{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn restore(program: &str, rules: &str) -> String {
+    format!("{program}-restore --noflush <<'END'\n{rules}END\n")
+}
+
+/// Returns all rules, sets and links as the programs of the system tell them.
+fn state(netns: &Netns) -> String {
+    let mut script = KINDS.map(|kind| format!("{kind}-save\n")).concat();
+    script += "ipset save\ncut -d: -f1 /proc/net/dev\nnft list tables\n";
+    let told = succeeds(netns, &script);
+    let told = told.lines().filter(|line| !line.starts_with('#'));
+    let without_chance = |line: &str| line.split(" initval ").next().unwrap_or(line).to_owned();
+    let lines: Vec<_> = told.map(without_chance).collect();
+    lines.join("\n")
+}
+
+/// Returns the lines of the node that are none of a kube-proxy's.
+fn of_others() -> String {
+    let is_proxys = |line: &&str| {
+        line.contains("KUBE-") && !line.contains("KUBE-FIREWALL") && !is_kubelets(line)
+    };
+    let lines = NODE.lines().filter(|line| !is_proxys(line));
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+fn is_kubelets(line: &str) -> bool {
+    line.contains("KUBE-KUBELET-CANARY") || line.contains("KUBE-IPTABLES-HINT")
+}
+
+/// What others have besides rules of iptables.
+const OTHERS: &str = "ipset create MINE hash:ip\nipset add MINE 192.0.2.1\n\
+                      nft add table inet mine\nip link add mine type veth peer name peer\n";
+
+/// The link of mode ipvs; of another type, for not every kernel has dummies.
+const LINK: &str = "ip link add kube-ipvs0 type veth peer name other\n";
+
+/// The same rules in both families and kinds, in the words of each.
+fn everywhere(rules: &str) -> String {
+    let v6 = rules
+        .replace("127.0.0.0/8", "::1/128")
+        .replace("10.180.0.0/16", "fd00:1::/64")
+        .replace("10.180.0.1:80", "[fd00:1::5]:80")
+        .replace("10.180.0.1/32", "fd00:1::5/128")
+        .replace("10.96.0.20/32", "fd00:96::20/128")
+        .replace("192.0.2.0/24", "2001:db8::/64");
+    let rules = KINDS.map(|kind| restore(kind, if kind.starts_with("ip6") { &v6 } else { rules }));
+    rules.concat()
+}
+
+#[test]
+fn what_any_mode_left_is_listed_and_removed_and_nothing_else() {
+    let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
+    let stage = Stage::with(&[("web.yaml", &web)]);
+    stage.oneshot();
+    let script = [&*everywhere(NODE), SETS, OTHERS, LINK].concat();
+    succeeds(&stage.netns, &script);
+    let own = || stage.nft(&["list", "table", "ip", "kube-proxy"]).stdout;
+    let before = (state(&stage.netns), own());
+
+    let listed = stage.say("--cleanup --dry-run");
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(before == (state(&stage.netns), own()), "changed");
+    for part in [
+        "nft delete table ip kube-proxy\nnft delete table ip6 kube-proxy\n",
+        "ip link delete dev kube-ipvs0\n",
+        "ipset destroy KUBE-CLUSTER-IP\nipset destroy KUBE-6-LOOP-BACK\n",
+        "-X KUBE-SVC-XPGD46QRK7WJZT7O\n",
+    ] {
+        assert!(listed.stdout.contains(part), "{part}{}", listed.stdout);
+    }
+    for kind in KINDS {
+        let tables = listed.stdout.matches(&format!("{kind}-restore ")).count();
+        assert_eq!(tables, 3, "{kind}: {}", listed.stdout);
+    }
+
+    let elsewhere = Netns::new().unwrap();
+    succeeds(&elsewhere, &[&*everywhere(&of_others()), OTHERS].concat());
+    let removed = stage.say("--cleanup");
+    assert_eq!((removed.code, &*removed.stdout), (0, ""), "{removed:?}");
+    assert_eq!(state(&stage.netns), state(&elsewhere));
+
+    let again = stage.say("--cleanup");
+    assert!(again.stderr.contains("nothing to remove"), "{again:?}");
+    let listed = stage.say("--cleanup --dry-run");
+    assert_eq!((listed.code, &*listed.stdout, &*listed.stderr), (0, "", ""));
+}
+
+#[test]
+fn what_is_listed_is_a_script_that_removes_it() {
+    let stage = Stage::new();
+    succeeds(
+        &stage.netns,
+        &[SETS, &restore("iptables-nft", IPVS), OTHERS].concat(),
+    );
+    let listed = stage.say("--cleanup --dry-run");
+    succeeds(&stage.netns, &listed.stdout);
+    let left = state(&stage.netns);
+    assert!(!left.contains("KUBE-"), "{left}");
+    assert!(left.contains("create MINE"), "{left}");
+    assert_eq!(stage.say("--cleanup --dry-run").stdout, "");
+}
+
+#[test]
+fn a_step_that_fails_is_told_and_the_others_are_done() {
+    let stage = Stage::new();
+    let rule = "*filter\n-A INPUT -m set --match-set KUBE-CLUSTER-IP dst,dst -j DROP\nCOMMIT\n";
+    let script = [
+        SETS,
+        &*restore("iptables-legacy", IPVS),
+        &restore("iptables-nft", rule),
+    ];
+    succeeds(&stage.netns, &script.concat());
+    let said = stage.say("--cleanup");
+    assert_eq!(said.code, 1, "{said:?}");
+    let errors: Vec<_> = said
+        .stderr
+        .lines()
+        .filter(|line| line.contains("ERROR"))
+        .collect();
+    assert_eq!(errors.len(), 1, "{said:?}");
+    let start = "not removed: ipset destroy KUBE-CLUSTER-IP: exit status: 1: ";
+    assert!(errors[0].contains(start), "{said:?}");
+    let left = state(&stage.netns);
+    assert!(left.contains("create KUBE-CLUSTER-IP"), "{left}");
+    assert!(
+        !left.contains("KUBE-6-") && !left.contains(":KUBE-"),
+        "{left}"
+    );
+}
+
+#[test]
+fn chains_that_others_use_stay_as_they_are() {
+    let stage = Stage::new();
+    let mine = "*nat\n:MINE - [0:0]\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n";
+    let script = [
+        SETS,
+        &*restore("iptables-nft", IPVS),
+        &restore("iptables-nft", mine),
+    ];
+    succeeds(&stage.netns, &script.concat());
+    let said = stage.say("--cleanup");
+    assert_eq!(said.code, 0, "{said:?}");
+    let told =
+        "nat KUBE-MARK-MASQ stays, for a rule leads to it that stays: -A MINE -j KUBE-MARK-MASQ";
+    assert!(said.stderr.contains(told), "{said:?}");
+    let left = state(&stage.netns);
+    assert_eq!(left.matches("KUBE-").count(), 2, "{left}");
+}
+
+#[test]
+fn a_start_removes_what_other_modes_left_and_nothing_of_its_own() {
+    let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
+    let stage = Stage::with(&[("web.yaml", &web)]);
+    let script = [&*restore("iptables-legacy", NODE), SETS].concat();
+    succeeds(&stage.netns, &script);
+    let proxy = stage.start();
+    let told = "removed what other modes left behind: ";
+    until(told, || proxy.output().contains(told));
+    let left = state(&stage.netns);
+    for gone in ["KUBE-SVC-", "KUBE-CLUSTER-IP"] {
+        assert!(!left.contains(gone), "{left}");
+    }
+    let rules = stage.ruleset();
+    assert!(rules.contains("10.244.1.3 "), "{rules}");
+    let output = proxy.output();
+    let position = |words: &str| output.find(words).unwrap();
+    assert!(position("synced") < position(told), "{output}");
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn what_no_program_can_look_at_is_told() {
+    let stage = Stage::new();
+    let both = ["iptables-legacy", "iptables-nft"].map(|kind| restore(kind, NODE));
+    succeeds(&stage.netns, &(both.concat() + LINK));
+    let without = ["env", "PATH=/nonexistent"];
+    let said = stage.say_through(&without, "--cleanup --dry-run");
+    assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+    for words in [
+        ": not checked, for iptables-legacy-save is not installed",
+        "14 chains of iptables in IPv4 of nf_tables: not checked, for iptables-nft-save",
+        "link kube-ipvs0: stays, for ip is not installed",
+    ] {
+        assert!(said.stderr.contains(words), "{words}: {said:?}");
+    }
+    assert!(!said.stderr.contains("IPv6"), "{said:?}");
+}
+
+#[test]
+fn init_only_asks_the_kernel_and_changes_nothing() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    let said = stage.say("--init-only");
+    assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+    assert_eq!(
+        said.stderr.matches("the kernel can do it").count(),
+        2,
+        "{said:?}"
+    );
+    assert_eq!(stage.ruleset(), "");
+    let without = [
+        "setpriv",
+        "--bounding-set=-net_admin",
+        "--inh-caps=-net_admin",
+    ];
+    let said = stage.say_through(&without, "--init-only");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("CAP_NET_ADMIN is missing"), "{said:?}");
+}
