@@ -1,11 +1,13 @@
 //! Running: one thread that waits, and works when there is something to do.
 
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use proxy_core::Report;
 use tracing::{info, warn};
 
+use crate::cleanup;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup, chain, hopeless};
@@ -34,6 +36,9 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
             if !synced {
                 first(&report)?;
                 synced = report.is_success();
+                if synced {
+                    thread::spawn(move || cleanup::leftovers_of_other_modes(mode));
+                }
             }
             if synced && !setup.engine.is_watching() {
                 listen(&mut setup);
