@@ -55,7 +55,7 @@ pub mod failure;
 
 use std::process::ExitCode;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use cli::{Cli, Command};
 use config::{Effective, Logging};
@@ -92,6 +92,11 @@ pub fn start(cli: &Cli) -> ExitCode {
 fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
     for warning in &effective.warnings {
         warn!("{warning}");
+    }
+    if let Some(path) = &cli.flags.write_config_to {
+        effective.configuration.write(path)?;
+        info!(file = %path.display(), "wrote the configuration");
+        return Ok(ExitCode::SUCCESS);
     }
     let settings = Settings::new(&cli.flags, effective, &interfaces::hostname())?;
     if cli.init_only {

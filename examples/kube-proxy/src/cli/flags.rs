@@ -259,3 +259,37 @@ pub struct UnusedFlags {
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub forward_healthcheck_vip: Option<bool>,
 }
+
+impl Flags {
+    /// Returns a sentence about each flag that was given and is without effect.
+    pub fn without_effect(&self) -> Vec<String> {
+        let UnusedFlags {
+            boot_id_file,
+            machine_id_file,
+            windows_service,
+            source_vip,
+            network_name,
+            enable_dsr,
+            root_hnsendpoint_name,
+            forward_healthcheck_vip,
+        } = &self.unused;
+        let given = [
+            ("--boot-id-file", boot_id_file.is_some()),
+            ("--machine-id-file", machine_id_file.is_some()),
+            ("--windows-service", windows_service.is_some()),
+            ("--source-vip", source_vip.is_some()),
+            ("--network-name", network_name.is_some()),
+            ("--enable-dsr", enable_dsr.is_some()),
+            ("--root-hnsendpoint-name", root_hnsendpoint_name.is_some()),
+            (
+                "--forward-healthcheck-vip",
+                forward_healthcheck_vip.is_some(),
+            ),
+            ("--vmodule", !self.log.vmodule.is_empty()),
+        ];
+        let given = given.iter().filter(|(_, is_given)| *is_given);
+        given
+            .map(|(flag, _)| format!("{flag} is without effect"))
+            .collect()
+    }
+}

@@ -1,8 +1,10 @@
 //! What counts in the end: file or flags, defaults, checked.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use super::{Configuration, Gates};
+use super::validate::check;
+use super::{Configuration, Gates, file};
 use crate::cli::Flags;
 use crate::failure::Failure;
 
@@ -26,23 +28,73 @@ impl Effective {
     ///
     /// All that is wrong, each in a line.
     pub fn new(flags: &Flags) -> Result<Self, Failure> {
-        let warnings = Vec::new();
-        let mut configuration = Configuration::from_flags(flags);
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| path != Path::new(""));
+        let file = given(&flags.config);
+        let mut warnings = Vec::new();
+        let mut configuration = match &file {
+            Some(path) => read(path, &mut warnings)?,
+            None => Configuration::from_flags(flags),
+        };
+        if file.is_some() {
+            configuration.logging.take(&flags.log);
+        }
         configuration.fill_for_linux();
         configuration.narrow();
+        let mut reasons = Vec::new();
         if let Some(name) = flags
             .hostname_override
             .as_ref()
             .filter(|name| !name.is_empty())
         {
             configuration.hostname_override = name.trim().to_lowercase();
+            if configuration.hostname_override.is_empty() {
+                reasons.push("--hostname-override: empty host name".to_owned());
+            }
         }
-        let gates = Gates::new(&configuration.feature_gates).map_err(Failure::Input)?;
+        let gates = check(&configuration).unwrap_or_else(|faults| {
+            reasons.extend(faults);
+            Gates::default()
+        });
+        if !reasons.is_empty() {
+            return Err(Failure::Input(match &file {
+                Some(path) => reasons
+                    .iter()
+                    .map(|reason| format!("{}: {reason}", path.display()))
+                    .collect(),
+                None => reasons,
+            }));
+        }
+        warnings.extend(flags.without_effect());
         Ok(Self {
             configuration,
             gates,
-            file: flags.config.clone(),
+            file,
             warnings,
         })
     }
+}
+
+/// Reads a file and warns of what in it goes unused.
+fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Configuration, Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::input(format_args!("{shown}: {error}")))?;
+    let found = file::read(&text).map_err(|fault| {
+        let place = match (fault.at.line, fault.at.column) {
+            (0, _) => String::new(),
+            (line, column) => format!(":{line}:{column}"),
+        };
+        let field = match &*fault.path {
+            "" => String::new(),
+            path => format!(" {path}:"),
+        };
+        Failure::input(format_args!("{shown}{place}:{field} {}", fault.reason))
+    })?;
+    if !found.strange.is_empty() {
+        warnings.push(format!(
+            "{shown}: Using lenient decoding as strict decoding failed: {}",
+            found.strange.join(", ")
+        ));
+    }
+    Ok(found.configuration)
 }

@@ -13,6 +13,8 @@ pub enum Gate {
     ComponentStatusz,
     /// Options of single log formats may be given.
     LoggingAlphaOptions,
+    /// The log may be JSON.
+    LoggingBetaOptions,
 }
 
 /// The state of the feature gates.
@@ -29,6 +31,7 @@ impl Gate {
             Self::ComponentFlagz => "ComponentFlagz",
             Self::ComponentStatusz => "ComponentStatusz",
             Self::LoggingAlphaOptions => "LoggingAlphaOptions",
+            Self::LoggingBetaOptions => "LoggingBetaOptions",
         }
     }
 }

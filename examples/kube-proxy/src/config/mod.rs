@@ -3,7 +3,8 @@
 //! - [`Configuration`]: what can be configured, as the file and `/configz` have it;
 //! - [`defaults`]: what is not configured;
 //! - [`Gates`]: features that can be turned off;
-//! - [`Effective`]: all of it brought together.
+//! - [`Effective`]: all of it brought together;
+//! - [`ConfigWatch`]: whether the file was changed.
 
 mod configuration;
 
@@ -13,9 +14,17 @@ pub mod defaults;
 
 mod flags;
 
+mod file;
+
 mod gates;
 
+mod validate;
+
 mod effective;
+
+mod write;
+
+pub mod watch;
 
 pub use configuration::{
     API_VERSION, ClientConnection, Configuration, Conntrack, DetectLocal, FormatOptions, Iptables,
@@ -24,3 +33,4 @@ pub use configuration::{
 pub use effective::Effective;
 pub use gates::{Gate, Gates};
 pub use quantity::Quantity;
+pub use watch::ConfigWatch;

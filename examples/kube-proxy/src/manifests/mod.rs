@@ -16,7 +16,7 @@ pub mod fault;
 
 pub mod tree;
 
-mod typed;
+pub(crate) mod typed;
 
 pub mod validate;
 

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{MergeKeyPolicy, Spanned, UserMessageFormatter, alias_limits, budget, options};
+use serde_saphyr::{
+    DuplicateKeyPolicy, MergeKeyPolicy, Spanned, UserMessageFormatter, alias_limits, budget,
+    options,
+};
 
 use super::fault::{Fault, Position};
 
@@ -34,7 +37,7 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A list.
     List(Vec<Node<'a>>),
-    /// An object; each key once, in the order of the file.
+    /// An object in the order of the file; each key once, unless told otherwise.
     Map(Vec<(String, Node<'a>)>),
 }
 
@@ -47,12 +50,30 @@ const ALIASED: usize = 10_000;
 /// More of anything than any file has that fits into memory.
 const MANY: usize = 1 << 32;
 
+/// What is done about a key that an object has twice.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Duplicates {
+    /// All are kept, in the order of the file.
+    Keep,
+    /// That is an error.
+    Refuse,
+}
+
 /// Reads all documents of a file; those that are empty are left out.
 ///
 /// # Errors
 ///
 /// The text is neither YAML nor JSON; the rest of the file cannot be read then.
 pub fn read(text: &str) -> Result<Vec<Node<'_>>, Fault> {
+    read_with(text, Duplicates::Refuse)
+}
+
+/// Reads all documents of a file as [`read`] does, minding keys that are there twice.
+///
+/// # Errors
+///
+/// The text is neither YAML nor JSON; the rest of the file cannot be read then.
+pub fn read_with(text: &str, duplicates: Duplicates) -> Result<Vec<Node<'_>>, Fault> {
     let limits = budget! {
         max_depth: DEPTH,
         max_events: MANY,
@@ -64,6 +85,10 @@ pub fn read(text: &str) -> Result<Vec<Node<'_>>, Fault> {
         budget: limits,
         alias_limits: alias_limits! { max_total_replayed_events: ALIASED },
         merge_keys: MergeKeyPolicy::Merge,
+        duplicate_keys: match duplicates {
+            Duplicates::Keep => DuplicateKeyPolicy::LastWins,
+            Duplicates::Refuse => DuplicateKeyPolicy::Error,
+        },
         with_snippet: false
     };
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| fault(&error))

@@ -17,7 +17,7 @@ use super::tree::{Node, Value};
 /// # Errors
 ///
 /// Names the field that is not what the type needs, and where it stands.
-pub(super) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
+pub(crate) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
     T::deserialize(Reader(node)).map_err(|mut fault| {
         if fault.at.line == 0 {
             fault.at = node.at;
@@ -181,7 +181,9 @@ impl fmt::Display for Needed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.to_string().as_str() {
             "u16" => f.write_str("a number from 0 to 65535"),
+            "i32" => f.write_str("a number from -2147483648 to 2147483647"),
             "u32" => f.write_str("a number from 0 to 4294967295"),
+            "f32" => f.write_str("a number"),
             "a boolean" => f.write_str("true or false"),
             "a string" => f.write_str("a text"),
             "a sequence" => f.write_str("a list"),

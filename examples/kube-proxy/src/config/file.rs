@@ -1,0 +1,226 @@
+//! A configuration read from a file.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Schema;
+
+use super::{API_VERSION, Configuration, KIND, Vmodule};
+use crate::manifests::fault::Fault;
+use crate::manifests::tree::{self, Duplicates, Node, Value};
+use crate::manifests::typed;
+
+/// A configuration, and what of its file went unused.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) configuration: Configuration,
+    /// Fields that there are not, or that were given twice.
+    pub(super) strange: Vec<String>,
+}
+
+/// Reads a configuration and gives it its defaults.
+///
+/// # Errors
+///
+/// The text is no YAML, something else, or has a field of another type.
+pub(super) fn read(text: &str) -> Result<Found, Fault> {
+    let mut documents = tree::read_with(text, Duplicates::Keep)?;
+    let missing = || Fault::unplaced("kind: missing, the file is empty");
+    if documents.is_empty() {
+        return Err(missing());
+    }
+    let mut document = documents.swap_remove(0);
+    if !matches!(document.value, Value::Map(_)) {
+        return Err(Fault::new(document.at, "", "an object is needed"));
+    }
+    let mut strange = Vec::new();
+    tidy(&mut document, Some(&schema()), "", &mut strange);
+    expect(&document, "apiVersion", API_VERSION)?;
+    expect(&document, "kind", KIND)?;
+    let mut configuration: Configuration = typed::read(&document)?;
+    configuration.fill();
+    Ok(Found {
+        configuration,
+        strange,
+    })
+}
+
+/// Checks a field that can have one value only.
+fn expect(document: &Node<'_>, field: &str, expected: &str) -> Result<(), Fault> {
+    let at = document.position(field);
+    match document.get(field).and_then(Node::text) {
+        Some(text) if text == expected => Ok(()),
+        Some(text) => {
+            let reason = format!("{text:?} is not read, only {expected}");
+            Err(Fault::new(at, field, reason))
+        }
+        None => Err(Fault::new(at, field, format!("missing, it is {expected}"))),
+    }
+}
+
+/// Returns an example of every field; null stands for anything.
+fn schema() -> Schema {
+    let mut example = Configuration {
+        windows_run_as_service: true,
+        ..Configuration::default()
+    };
+    example.logging.vmodule = vec![Vmodule::default()];
+    for routing in [
+        &mut example.logging.options.text,
+        &mut example.logging.options.json,
+    ] {
+        routing.split_stream = true;
+    }
+    let mut schema = serde_json::to_value(&example).expect("a configuration is JSON");
+    schema["featureGates"] = Schema::Null;
+    schema
+}
+
+/// Takes away what is null or was given before, and notes what no schema knows.
+fn tidy(node: &mut Node<'_>, schema: Option<&Schema>, path: &str, strange: &mut Vec<String>) {
+    match &mut node.value {
+        Value::Map(entries) => {
+            let mut kept = BTreeMap::new();
+            for (index, (name, value)) in entries.iter_mut().enumerate() {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                let line = value.at.line;
+                if kept.insert(name.clone(), index).is_some() {
+                    strange.push(format!("duplicate field {path:?} in line {line}"));
+                }
+                let inner = schema.and_then(|schema| schema.get(&*name));
+                if inner.is_none() && schema.is_some_and(Schema::is_object) {
+                    strange.push(format!("unknown field {path:?} in line {line}"));
+                }
+                tidy(value, inner, &path, strange);
+            }
+            let mut index = 0..;
+            entries.retain(|(name, value)| {
+                kept.get(name).copied() == index.next() && value.value != Value::Null
+            });
+        }
+        Value::List(items) => {
+            let inner = schema.and_then(|schema| schema.get(0));
+            for (index, item) in items.iter_mut().enumerate() {
+                tidy(item, inner, &format!("{path}[{index}]"), strange);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
+                        kind: KubeProxyConfiguration\n";
+
+    fn good(text: &str) -> Found {
+        read(&format!("{HEAD}{text}")).unwrap()
+    }
+
+    fn bad(text: &str) -> String {
+        let fault = read(text).unwrap_err();
+        format!(
+            "{}:{} {}: {}",
+            fault.at.line, fault.at.column, fault.path, fault.reason
+        )
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        assert_eq!(good("").configuration, Configuration::default());
+        let found = good("conntrack: {min: 0, maxPerCore: null}\niptables: {minSyncPeriod: 0s}\n");
+        let conntrack = &found.configuration.conntrack;
+        assert_eq!((conntrack.min, conntrack.max_per_core), (0, 32768));
+        let min = found.configuration.iptables.min_sync_period;
+        assert_eq!(min.to_string(), "1s");
+        assert!(found.strange.is_empty());
+    }
+
+    #[test]
+    fn every_field_is_read_as_it_is_written() {
+        let mut schema = schema();
+        schema["featureGates"] = serde_json::json!({"AllAlpha": true});
+        schema["logging"]["flushFrequency"] = 7_000_000_000_u64.into();
+        schema["clientConnection"]["qps"] = 0.5.into();
+        let found = read(&schema.to_string()).unwrap();
+        assert_eq!(found.strange, [""; 0]);
+        schema["logging"]["flushFrequency"] = "7s".into();
+        assert_eq!(serde_json::to_value(&found.configuration).unwrap(), schema);
+    }
+
+    #[test]
+    fn fields_that_are_unknown_or_there_twice_are_named() {
+        let found = good(
+            "mode: ipvs\nMode: x\nconntrack:\n  max: 5\nmode: nftables\nlogging:\n  \
+             vmodule: [{filePattern: a, level: 3}]\nfeatureGates: {WinDSR: true}\n",
+        );
+        assert_eq!(found.configuration.mode, "nftables");
+        assert_eq!(
+            found.strange,
+            [
+                "unknown field \"Mode\" in line 4",
+                "unknown field \"conntrack.max\" in line 6",
+                "duplicate field \"mode\" in line 7",
+                "unknown field \"logging.vmodule[0].level\" in line 9",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_configuration_is_refused_with_its_place() {
+        for (text, expected) in [
+            ("", "0:0 : kind: missing, the file is empty"),
+            ("[1]", "1:1 : an object is needed"),
+            (
+                "kind: KubeProxyConfiguration",
+                "1:1 apiVersion: missing, it is kubeproxy.config.k8s.io/v1alpha1",
+            ),
+            (
+                "apiVersion: kubeproxy.config.k8s.io/v1\nkind: KubeProxyConfiguration",
+                "1:13 apiVersion: \"kubeproxy.config.k8s.io/v1\" is not read, only \
+                 kubeproxy.config.k8s.io/v1alpha1",
+            ),
+        ] {
+            assert_eq!(bad(text), expected);
+        }
+        for (text, expected) in [
+            (
+                "iptables: {masqueradeBit: much}",
+                "3:27 iptables.masqueradeBit: a number from -2147483648 to 2147483647 is needed, \
+                 not the text \"much\"",
+            ),
+            (
+                "conntrack:\n  udpTimeout: 5",
+                "4:15 conntrack.udpTimeout: a text is needed, not 5",
+            ),
+            (
+                "configSyncPeriod: 5",
+                "3:19 configSyncPeriod: a text is needed, not 5",
+            ),
+            (
+                "configSyncPeriod: 5 minutes",
+                "3:19 configSyncPeriod: \"5 minutes\" is no duration, such as 30s, 1m30s or 250ms",
+            ),
+            (
+                "enableProfiling: 1",
+                "3:18 enableProfiling: true or false is needed, not 1",
+            ),
+            (
+                "nodePortAddresses: primary",
+                "3:20 nodePortAddresses: a list is needed, not the text \"primary\"",
+            ),
+            (
+                "logging: {options: {text: {infoBufferSize: 1KB}}}",
+                "3:44 logging.options.text.infoBufferSize: \"1KB\" is no amount, such as 512, 1K \
+                 or 2Ki",
+            ),
+        ] {
+            assert_eq!(bad(&format!("{HEAD}{text}")), expected);
+        }
+        assert!(bad("a: [").starts_with('1'));
+    }
+}
