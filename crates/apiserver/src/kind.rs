@@ -1,0 +1,94 @@
+//! The kinds of objects that are served.
+
+/// A kind of object, by its place in [`KINDS`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Kind(usize);
+
+struct Names {
+    api_version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+}
+
+const KINDS: [Names; 7] = [
+    names("v1", "services", "Service", true),
+    names("v1", "nodes", "Node", false),
+    names("v1", "namespaces", "Namespace", false),
+    names(
+        "discovery.k8s.io/v1",
+        "endpointslices",
+        "EndpointSlice",
+        true,
+    ),
+    names("networking.k8s.io/v1", "servicecidrs", "ServiceCIDR", false),
+    names("events.k8s.io/v1", "events", "Event", true),
+    names("v1", "events", "Event", true),
+];
+
+const fn names(
+    api_version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+) -> Names {
+    Names {
+        api_version,
+        plural,
+        kind,
+        namespaced,
+    }
+}
+
+impl Kind {
+    /// Returns all kinds.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..KINDS.len()).map(Self)
+    }
+
+    /// Finds a kind by its API version and plural name, as paths have them.
+    pub(crate) fn by_plural(api_version: &str, plural: &str) -> Option<Self> {
+        Self::all().find(|kind| kind.api_version() == api_version && kind.plural() == plural)
+    }
+
+    /// Finds a kind by its name, as objects have it: `Service`.
+    ///
+    /// Two kinds are called `Event`; without an API version it is the newer.
+    pub(crate) fn by_name(api_version: Option<&str>, name: &str) -> Option<Self> {
+        Self::all().find(|kind| {
+            kind.name() == name && api_version.is_none_or(|version| version == kind.api_version())
+        })
+    }
+
+    /// Returns its place among all kinds.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+
+    /// Returns the group and version: `discovery.k8s.io/v1`.
+    pub(crate) fn api_version(self) -> &'static str {
+        KINDS[self.0].api_version
+    }
+
+    /// Returns the group, which is empty for the core.
+    pub(crate) fn group(self) -> &'static str {
+        self.api_version()
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+
+    /// Returns the name in paths: `services`.
+    pub(crate) fn plural(self) -> &'static str {
+        KINDS[self.0].plural
+    }
+
+    /// Returns the name in objects: `Service`.
+    pub(crate) fn name(self) -> &'static str {
+        KINDS[self.0].kind
+    }
+
+    /// Tells whether its objects are in namespaces.
+    pub(crate) fn namespaced(self) -> bool {
+        KINDS[self.0].namespaced
+    }
+}

@@ -1,0 +1,157 @@
+//! What a server adds to the metadata of objects.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+
+use crate::store::Key;
+
+const SECONDS_OF_DAY: u64 = 86_400;
+
+type Object = Map<String, Value>;
+
+/// Completes the metadata of an object that takes the place of `old`.
+///
+/// The version and the managers stay as they were, so that an object that says
+/// nothing new equals the old one.
+pub(crate) fn complete(
+    object: &mut Object,
+    key: &Key,
+    old: Option<&Object>,
+    number: u64,
+    now: SystemTime,
+) {
+    let generation = generation(object, old);
+    let metadata = metadata(object);
+    metadata.insert("name".into(), key.name.clone().into());
+    if !key.namespace.is_empty() {
+        metadata.insert("namespace".into(), key.namespace.clone().into());
+    }
+    metadata.insert("generation".into(), generation.into());
+    let kept = [
+        "uid",
+        "creationTimestamp",
+        "resourceVersion",
+        "managedFields",
+    ];
+    if let Some(old) = old.and_then(|old| old["metadata"].as_object()) {
+        for field in kept {
+            metadata.insert(field.into(), old[field].clone());
+        }
+    } else {
+        metadata.insert("uid".into(), uid(number).into());
+        metadata.insert("creationTimestamp".into(), timestamp(now).into());
+    }
+}
+
+/// Says which version the object is of.
+pub(crate) fn set_version(object: &mut Object, version: u64) {
+    metadata(object).insert("resourceVersion".into(), version.to_string().into());
+}
+
+/// Says who set which fields: bulk, which clients have to cope with.
+pub(crate) fn set_managers(object: &mut Object, now: SystemTime) {
+    let api_version = object["apiVersion"].clone();
+    let mut fields = Object::new();
+    for (name, value) in object.iter().filter(|(name, _)| *name != "metadata") {
+        if value.is_object() || value.is_array() {
+            fields.insert(format!("f:{name}"), owned(value));
+        }
+    }
+    let metadata = metadata(object);
+    let labels: Object = ["labels", "annotations"]
+        .into_iter()
+        .filter_map(|name| Some((format!("f:{name}"), owned(metadata.get(name)?))))
+        .collect();
+    fields.insert("f:metadata".into(), labels.into());
+    let managers = json!([{
+        "manager": "kube-controller-manager",
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": timestamp(now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }]);
+    metadata.insert("managedFields".into(), managers);
+}
+
+/// Returns a time as objects have it.
+pub(crate) fn timestamp(time: SystemTime) -> String {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs();
+    let (year, month, day) = date(since / SECONDS_OF_DAY);
+    let second = since % SECONDS_OF_DAY;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+fn metadata(object: &mut Object) -> &mut Object {
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata.as_object_mut().expect("it was just made one")
+}
+
+/// Counts the versions of an object that differ in more than words about it.
+fn generation(object: &Object, old: Option<&Object>) -> u64 {
+    let Some(old) = old else { return 1 };
+    let last = old["metadata"]["generation"].as_u64().unwrap_or(1);
+    let wanted = |object: &Object| {
+        let mut object = object.clone();
+        object.remove("metadata");
+        object.remove("status");
+        object
+    };
+    last + u64::from(wanted(object) != wanted(old))
+}
+
+/// Returns the tree of fields that a value has; lists are one field.
+fn owned(value: &Value) -> Value {
+    let fields = value.as_object().into_iter().flatten();
+    let tree: Object = fields
+        .map(|(name, value)| (format!("f:{name}"), owned(value)))
+        .collect();
+    tree.into()
+}
+
+/// Returns an identity in the form of a random UUID.
+fn uid(number: u64) -> String {
+    format!("5a1d0f3e-7b2c-4e6d-9f80-{number:012x}")
+}
+
+/// Returns the date that is so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last of one; an
+    // era is 400 of them.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let january = u64::from(month >= 10);
+    (era * 400 + year + january, (month + 2) % 12 + 1, date)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_objects_have_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_704_067_199, "2023-12-31T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(timestamp(time), text);
+        }
+    }
+}

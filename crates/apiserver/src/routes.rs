@@ -1,0 +1,218 @@
+//! Requests: who asks, for what, and what goes wrong with the answer.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{ConnectInfo, Request as HttpRequest, State as Shared};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::faults::Faults;
+use crate::kind::Kind;
+use crate::list::{Scope, list};
+use crate::listener::Peer;
+use crate::query::{Query, Target};
+use crate::requests::Request;
+use crate::state::State;
+use crate::status::{Refusal, json as json_answer};
+use crate::watch::watch;
+use crate::write;
+
+/// How long a body may be.
+const BODY_LIMIT: usize = 3 << 20;
+/// What the version says it is.
+const VERSION: (&str, &str) = ("1", "36");
+
+/// Answers a request.
+pub(crate) async fn answer(
+    Shared(state): Shared<Arc<State>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: HttpRequest,
+) -> Response {
+    peer.link.cut_after(None);
+    let refused = |refusal: Refusal| refusal.response();
+    let mut response = decide(&state, &peer, request).await.unwrap_or_else(refused);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    let audit = state.with_random(|random| format!("{:016x}{:016x}", random.next(), random.next()));
+    let audit = audit.parse().expect("digits are ASCII");
+    headers.insert(HeaderName::from_static("audit-id"), audit);
+    response
+}
+
+async fn decide(
+    state: &Arc<State>,
+    peer: &Peer,
+    request: HttpRequest,
+) -> Result<Response, Refusal> {
+    if !known(state, peer, request.headers()) {
+        return Err(Refusal::unauthorized());
+    }
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let Some(target) = Target::parse(request.uri().path()) else {
+        return Ok(discovery(request.uri().path()));
+    };
+    let verb = verb(request.method(), &target, &query).ok_or_else(Refusal::not_allowed)?;
+    let user_agent = text(request.headers(), &USER_AGENT).to_owned();
+    state.log(Request::new(verb, &target, &query, user_agent));
+    let faults = misfortune(state, verb, &target, peer)?;
+    sleep(faults.delay).await;
+
+    let content_type = text(request.headers(), &CONTENT_TYPE).to_owned();
+    let body = to_bytes(request.into_body(), BODY_LIMIT)
+        .await
+        .map_err(|_| Refusal::new(413, "RequestEntityTooLarge", "the body is too long"))?;
+    match target {
+        Target::Collection(kind, namespace) if matches!(verb, "list" | "watch") => {
+            let scope = Scope::parse(kind, namespace, &query)?;
+            if verb == "watch" {
+                let mut response = Response::new(Body::from_stream(watch(state, scope, &query)?));
+                let kind = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                return Ok(response);
+            }
+            let store = state.store();
+            let stale = state.stale(&store, kind);
+            let listing = list(&store, &scope, &query, Some(stale))?;
+            drop(store);
+            Ok(json_answer(StatusCode::OK, listing.text()))
+        }
+        Target::Collection(kind, namespace) => write::create(state, kind, namespace, &body),
+        Target::Object(kind, key) => match verb {
+            "get" => write::get(state, kind, &key),
+            "update" => write::update(state, kind, &key, &body),
+            "patch" => write::patch(state, kind, &key, &content_type, &body),
+            _ => write::delete(state, kind, &key),
+        },
+    }
+}
+
+/// Tells whether a client showed a certificate or the right token.
+fn known(state: &State, peer: &Peer, headers: &HeaderMap) -> bool {
+    let token = text(headers, &AUTHORIZATION).strip_prefix("Bearer ");
+    match token {
+        Some(token) => token == state.token(),
+        None => peer.certified,
+    }
+}
+
+fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str> {
+    match (method, target) {
+        (&Method::GET, Target::Collection(..)) if query.is_true("watch") => Some("watch"),
+        (&Method::GET, Target::Collection(..)) => Some("list"),
+        (&Method::POST, Target::Collection(..)) => Some("create"),
+        (&Method::GET, Target::Object(..)) => Some("get"),
+        (&Method::PUT, Target::Object(..)) => Some("update"),
+        (&Method::PATCH, Target::Object(..)) => Some("patch"),
+        (&Method::DELETE, Target::Object(..)) => Some("delete"),
+        _ => None,
+    }
+}
+
+/// Does to a request what the faults say, and returns them.
+fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result<Faults, Refusal> {
+    let kind = target.kind();
+    state.change_faults_quietly(|faults| {
+        if faults
+            .forbidden
+            .iter()
+            .any(|plural| plural == kind.plural())
+        {
+            return Err(Refusal::forbidden(kind, verb));
+        }
+        if let Some(answer) = faults.answer.as_mut() {
+            answer.times = answer.times.saturating_sub(1);
+            let mut refusal = refusal(answer.code);
+            refusal.retry_after = answer.retry_after;
+            faults.answer.take_if(|answer| answer.times == 0);
+            return Err(refusal);
+        }
+        if matches!(verb, "list" | "watch") {
+            peer.link.cut_after(faults.cut_after.take());
+        }
+        Ok(faults.clone())
+    })
+}
+
+fn refusal(code: u16) -> Refusal {
+    match code {
+        401 => Refusal::unauthorized(),
+        410 => Refusal::new(410, "Expired", "the resource version is too old"),
+        429 => Refusal::new(429, "TooManyRequests", "too many requests, try again later"),
+        500 => Refusal::new(500, "InternalError", "an error on the server"),
+        503 => Refusal::new(503, "ServiceUnavailable", "the server is not ready"),
+        504 => Refusal::new(504, "Timeout", "the request did not finish in time"),
+        code => Refusal::new(code, "", "the request was refused"),
+    }
+}
+
+/// Answers what leads to no objects: what there is, or that there is nothing.
+fn discovery(path: &str) -> Response {
+    let path = path.trim_matches('/');
+    let text = match path {
+        "version" => json!({
+            "major": VERSION.0,
+            "minor": VERSION.1,
+            "gitVersion": format!("v{}.{}.0", VERSION.0, VERSION.1),
+            "platform": "linux/amd64",
+        }),
+        "healthz" | "livez" | "readyz" => return plain(StatusCode::OK, "ok"),
+        "api" => json!({ "kind": "APIVersions", "versions": ["v1"] }),
+        "apis" => json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups() }),
+        _ => {
+            let api_version = ["apis/", "api/"]
+                .into_iter()
+                .find_map(|top| path.strip_prefix(top));
+            let resources: Vec<_> = Kind::all()
+                .filter(|kind| Some(kind.api_version()) == api_version)
+                .map(resource)
+                .collect();
+            if resources.is_empty() {
+                return plain(StatusCode::NOT_FOUND, "404 page not found\n");
+            }
+            json!({
+                "kind": "APIResourceList",
+                "apiVersion": "v1",
+                "groupVersion": api_version,
+                "resources": resources,
+            })
+        }
+    };
+    json_answer(StatusCode::OK, text.to_string().into_bytes())
+}
+
+fn groups() -> Vec<serde_json::Value> {
+    Kind::all()
+        .filter(|kind| !kind.group().is_empty())
+        .map(|kind| {
+            let version = json!({ "groupVersion": kind.api_version(), "version": "v1" });
+            json!({ "name": kind.group(), "versions": [version], "preferredVersion": version })
+        })
+        .collect()
+}
+
+fn resource(kind: Kind) -> serde_json::Value {
+    json!({
+        "name": kind.plural(),
+        "singularName": kind.name().to_lowercase(),
+        "namespaced": kind.namespaced(),
+        "kind": kind.name(),
+        "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+    })
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}

@@ -1,0 +1,236 @@
+//! Label and field selectors, as requests have them.
+
+use std::collections::BTreeMap;
+
+use crate::store::Key;
+
+/// What objects a request is about, besides its path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    labels: Vec<Requirement>,
+    fields: Vec<FieldRequirement>,
+}
+
+/// What one label of an object has to be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Requirement {
+    Exists(String),
+    Missing(String),
+    In(String, Vec<String>),
+    /// Holds also for objects without the label.
+    NotIn(String, Vec<String>),
+}
+
+#[derive(Clone, Debug)]
+struct FieldRequirement {
+    field: Field,
+    value: String,
+    equal: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    Name,
+    Namespace,
+}
+
+impl Selector {
+    /// Parses both selectors of a request; absent ones are empty.
+    ///
+    /// # Errors
+    ///
+    /// A text that says what cannot be understood.
+    pub(crate) fn parse(labels: &str, fields: &str) -> Result<Self, String> {
+        Ok(Self {
+            labels: terms(labels).map(requirement).collect::<Result<_, _>>()?,
+            fields: terms(fields).map(field).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Tells whether it selects everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Tells whether an object is selected.
+    pub(crate) fn matches(&self, key: &Key, labels: &BTreeMap<String, String>) -> bool {
+        self.labels
+            .iter()
+            .all(|requirement| requirement.holds(labels))
+            && self.fields.iter().all(|requirement| requirement.holds(key))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        match self {
+            Self::Exists(key) => labels.contains_key(key),
+            Self::Missing(key) => !labels.contains_key(key),
+            Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+            Self::NotIn(key, values) => {
+                !labels.get(key).is_some_and(|value| values.contains(value))
+            }
+        }
+    }
+}
+
+impl FieldRequirement {
+    fn holds(&self, key: &Key) -> bool {
+        let value = match self.field {
+            Field::Name => &key.name,
+            Field::Namespace => &key.namespace,
+        };
+        (*value == self.value) == self.equal
+    }
+}
+
+/// Splits a selector at its commas, except for those in parentheses.
+fn terms(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    text.split(move |byte: char| {
+        match byte {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        byte == ',' && depth == 0
+    })
+    .map(str::trim)
+    .filter(|term| !term.is_empty())
+}
+
+fn requirement(term: &str) -> Result<Requirement, String> {
+    if let Some(key) = term.strip_prefix('!') {
+        return Ok(Requirement::Missing(name(key)?));
+    }
+    if let Some((key, value)) = term.split_once("!=") {
+        return Ok(Requirement::NotIn(
+            name(key)?,
+            vec![value.trim().to_owned()],
+        ));
+    }
+    if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        return Ok(Requirement::In(name(key)?, vec![value.trim().to_owned()]));
+    }
+    let Some((key, rest)) = term.split_once(char::is_whitespace) else {
+        return Ok(Requirement::Exists(name(term)?));
+    };
+    let rest = rest.trim();
+    if let Some(values) = rest.strip_prefix("notin") {
+        return Ok(Requirement::NotIn(name(key)?, list(values)?));
+    }
+    if let Some(values) = rest.strip_prefix("in") {
+        return Ok(Requirement::In(name(key)?, list(values)?));
+    }
+    Err(format!("unable to parse requirement: {term}"))
+}
+
+/// Takes the key of a label: neither empty nor with a character of the syntax.
+fn name(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || "!=(),".contains(c)) {
+        return Err(format!("unable to parse requirement: invalid key {text:?}"));
+    }
+    Ok(text.to_owned())
+}
+
+fn list(text: &str) -> Result<Vec<String>, String> {
+    text.trim()
+        .strip_prefix('(')
+        .and_then(|text| text.strip_suffix(')'))
+        .map(|text| {
+            text.split(',')
+                .map(|value| value.trim().to_owned())
+                .collect()
+        })
+        .ok_or_else(|| format!("unable to parse requirement: no list of values in {text:?}"))
+}
+
+fn field(term: &str) -> Result<FieldRequirement, String> {
+    let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
+        (name, value, false)
+    } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        (name, value, true)
+    } else {
+        return Err(format!("invalid selector: {term:?}; can't understand it"));
+    };
+    let field = match name.trim() {
+        "metadata.name" => Field::Name,
+        "metadata.namespace" => Field::Namespace,
+        other => return Err(format!("field label not supported: {other}")),
+    };
+    Ok(FieldRequirement {
+        field,
+        value: value.trim().to_owned(),
+        equal,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        Selector::parse(selector, "")
+            .unwrap()
+            .matches(&Key::new("default", "web"), &labels)
+    }
+
+    #[test]
+    fn every_operator_selects_as_a_server_does() {
+        let blue = [("color", "blue"), ("tier", "front")];
+        for (selector, with, without) in [
+            ("", true, true),
+            ("color", true, false),
+            ("!color", false, true),
+            ("color=blue", true, false),
+            ("color==blue", true, false),
+            ("color=red", false, false),
+            ("color!=blue", false, true),
+            ("color!=red", true, true),
+            ("color in (red, blue)", true, false),
+            ("color in (red)", false, false),
+            ("color notin (red,blue)", false, true),
+            ("color notin (red)", true, true),
+            ("color in (red,blue),tier=front", true, false),
+            ("color in (red,blue),tier=back", false, false),
+            ("!service.kubernetes.io/headless , !other", true, true),
+            ("color=", false, false),
+        ] {
+            assert_eq!(selects(selector, &blue), with, "{selector}");
+            assert_eq!(selects(selector, &[]), without, "{selector}");
+        }
+    }
+
+    #[test]
+    fn fields_are_the_name_and_the_namespace() {
+        let key = Key::new("default", "web");
+        for (fields, expected) in [
+            ("metadata.name=web", true),
+            ("metadata.name==web,metadata.namespace=default", true),
+            ("metadata.name!=web", false),
+            ("metadata.namespace=other", false),
+        ] {
+            let selector = Selector::parse("", fields).unwrap();
+            assert_eq!(
+                selector.matches(&key, &BTreeMap::new()),
+                expected,
+                "{fields}"
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for labels in ["!", "=x", "a b", "a in b", "a in (b", "a b c=d"] {
+            assert!(Selector::parse(labels, "").is_err(), "{labels}");
+        }
+        for fields in ["metadata.name", "spec.nodeName=a"] {
+            assert!(Selector::parse("", fields).is_err(), "{fields}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What all parts of a server share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::faults::{Ending, Faults};
+use crate::kind::Kind;
+use crate::link::Link;
+use crate::random::Random;
+use crate::requests::Request;
+use crate::store::Store;
+
+/// How often a watch is sent a bookmark unless told otherwise.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// How many mixed stretches of history are remembered.
+const STRETCHES: usize = 4096;
+
+/// The state of a server.
+#[derive(Debug)]
+pub(crate) struct State {
+    store: Mutex<Store>,
+    faults: Mutex<Faults>,
+    random: Mutex<Random>,
+    links: Mutex<Links>,
+    requests: Mutex<Vec<Request>>,
+    watching: Mutex<BTreeMap<&'static str, usize>>,
+    watching_changed: Condvar,
+    mixed: Mutex<Vec<Stretch>>,
+    token: Mutex<String>,
+    bookmark_period: Mutex<Duration>,
+    bookmarks_asked: AtomicU64,
+    expiries: AtomicU64,
+    changed: watch::Sender<()>,
+}
+
+/// The connections there are.
+#[derive(Debug, Default)]
+struct Links {
+    all: Vec<Weak<Link>>,
+    hung: bool,
+}
+
+/// Changes that some watch was told in another order.
+#[derive(Debug)]
+struct Stretch {
+    kind: Kind,
+    start: u64,
+    end: u64,
+}
+
+/// A watch that is counted.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    state: Arc<State>,
+    kind: Kind,
+}
+
+impl State {
+    pub(crate) fn new(token: String) -> Self {
+        Self {
+            store: Mutex::new(Store::new()),
+            faults: Mutex::default(),
+            random: Mutex::new(Random::new(0)),
+            links: Mutex::default(),
+            requests: Mutex::default(),
+            watching: Mutex::default(),
+            watching_changed: Condvar::new(),
+            mixed: Mutex::default(),
+            token: Mutex::new(token),
+            bookmark_period: Mutex::new(BOOKMARK_PERIOD),
+            bookmarks_asked: AtomicU64::new(0),
+            expiries: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        lock(&self.store)
+    }
+
+    /// Changes objects, and wakes those who wait for it.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
+        let value = change(&mut self.store());
+        self.wake();
+        value
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        lock(&self.faults).clone()
+    }
+
+    pub(crate) fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
+        let value = change(&mut lock(&self.faults));
+        self.wake();
+        value
+    }
+
+    /// Changes faults in a way that no watch has to look at.
+    pub(crate) fn change_faults_quietly<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
+        change(&mut lock(&self.faults))
+    }
+
+    pub(crate) fn with_random<T>(&self, work: impl FnOnce(&mut Random) -> T) -> T {
+        work(&mut lock(&self.random))
+    }
+
+    /// Returns the version that lists of a kind are of when any will do.
+    pub(crate) fn stale(&self, store: &Store, kind: Kind) -> u64 {
+        let newest = store.version();
+        let old = newest.saturating_sub(lock(&self.faults).stale);
+        store.table(kind).since(old).map_or(newest, |_| old)
+    }
+
+    /// Wakes all watches.
+    pub(crate) fn wake(&self) {
+        self.changed.send_replace(());
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn token(&self) -> String {
+        lock(&self.token).clone()
+    }
+
+    pub(crate) fn set_token(&self, token: &str) {
+        token.clone_into(&mut lock(&self.token));
+    }
+
+    pub(crate) fn bookmark_period(&self) -> Duration {
+        *lock(&self.bookmark_period)
+    }
+
+    pub(crate) fn set_bookmark_period(&self, period: Duration) {
+        *lock(&self.bookmark_period) = period;
+    }
+
+    pub(crate) fn bookmarks_asked(&self) -> u64 {
+        self.bookmarks_asked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn ask_for_bookmarks(&self) {
+        self.bookmarks_asked.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(crate) fn expiries(&self) -> u64 {
+        self.expiries.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn expire(&self) {
+        self.expiries.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Remembers that changes after `start` up to `end` were told in no order.
+    pub(crate) fn mix(&self, kind: Kind, start: u64, end: u64) {
+        let mut mixed = lock(&self.mixed);
+        if mixed.len() == STRETCHES {
+            mixed.remove(0);
+        }
+        mixed.push(Stretch { kind, start, end });
+    }
+
+    /// Returns the changes that somebody who is at `version` may have missed.
+    pub(crate) fn mixed(&self, kind: Kind, version: u64) -> Option<(u64, u64)> {
+        let mixed = lock(&self.mixed);
+        let around = |stretch: &&Stretch| {
+            stretch.kind == kind && stretch.start < version && version <= stretch.end
+        };
+        mixed
+            .iter()
+            .filter(around)
+            .map(|stretch| (stretch.start, stretch.end))
+            .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+
+    /// Takes in a connection.
+    pub(crate) fn admit(&self, link: &Arc<Link>) {
+        let mut links = lock(&self.links);
+        links.all.retain(|link| link.strong_count() > 0);
+        links.all.push(Arc::downgrade(link));
+        if links.hung {
+            link.hang(true);
+        }
+    }
+
+    /// Cuts all connections, and returns how many there were.
+    pub(crate) fn cut(&self, ending: Ending) -> usize {
+        let links = std::mem::take(&mut lock(&self.links).all);
+        let links = links.iter().filter_map(Weak::upgrade);
+        links.inspect(|link| link.cut(ending)).count()
+    }
+
+    /// Stops or goes on reading and writing on all connections, also new ones.
+    pub(crate) fn hang(&self, hang: bool) {
+        let mut links = lock(&self.links);
+        links.hung = hang;
+        for link in links.all.iter().filter_map(Weak::upgrade) {
+            link.hang(hang);
+        }
+    }
+
+    pub(crate) fn log(&self, request: Request) {
+        lock(&self.requests).push(request);
+    }
+
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+        lock(&self.requests)
+    }
+
+    /// Returns how many watches there are, of one resource or of all.
+    pub(crate) fn watchers(&self, plural: Option<&str>) -> usize {
+        count(&lock(&self.watching), plural)
+    }
+
+    /// Waits until there are so many watches, at most until the time.
+    pub(crate) fn wait_for_watchers(&self, number: usize, until: Instant) -> bool {
+        let mut watching = lock(&self.watching);
+        while count(&watching, None) != number {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return false;
+            };
+            watching = self
+                .watching_changed
+                .wait_timeout(watching, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        true
+    }
+
+    fn count(&self, kind: Kind, change: impl FnOnce(usize) -> usize) {
+        let mut watching = lock(&self.watching);
+        let count = watching.entry(kind.plural()).or_default();
+        *count = change(*count);
+        self.watching_changed.notify_all();
+    }
+}
+
+impl Watching {
+    pub(crate) fn new(state: &Arc<State>, kind: Kind) -> Self {
+        state.count(kind, |count| count + 1);
+        let state = Arc::clone(state);
+        Self { state, kind }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.state.count(self.kind, |count| count - 1);
+    }
+}
+
+fn count(watching: &BTreeMap<&'static str, usize>, plural: Option<&str>) -> usize {
+    let wanted = |(name, _): &(&&str, &usize)| plural.is_none_or(|plural| **name == plural);
+    watching.iter().filter(wanted).map(|(_, count)| count).sum()
+}
+
+/// Locks; a panic elsewhere is that thread's own matter.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,284 @@
+//! Watches: what happened since a version, and what happens.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::faults::{Faults, Order, duplicate};
+use crate::kind::Kind;
+use crate::list::{Scope, Version};
+use crate::query::Query;
+use crate::state::{State, Watching};
+use crate::status::Refusal;
+use crate::store::{Change, Gone, Object, Store};
+
+/// How long a watch lasts if its client does not say.
+const TIMEOUT: u64 = 1800;
+/// How long events are gathered before they are mixed.
+const GATHERING: Duration = Duration::from_millis(20);
+
+/// What is told of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: Type,
+    pub(crate) object: Arc<Object>,
+}
+
+/// What happened to it, as far as the watch is concerned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Type {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A client that is told what happens.
+#[derive(Debug)]
+struct Watch {
+    state: Arc<State>,
+    scope: Scope,
+    /// Everything up to this version was told.
+    told: u64,
+    /// What is told first: the present state.
+    first: Option<Vec<u8>>,
+    /// Changes up to this version may have been told before, in another order.
+    repeat: Option<u64>,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    bookmarks_asked: u64,
+    expiries: u64,
+    end: Instant,
+    ended: bool,
+    changed: Receiver<()>,
+    /// Counts it as long as it lives.
+    _watching: Watching,
+}
+
+/// Begins a watch; what it tells is the body of the answer.
+pub(crate) fn watch(
+    state: &Arc<State>,
+    scope: Scope,
+    query: &Query,
+) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + use<>, Refusal> {
+    let kind = scope.kind;
+    let wanted = Version::parse(kind, query)?;
+    let initial = query.is_true("sendInitialEvents");
+    if initial && query.text("resourceVersionMatch") != "NotOlderThan" {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        return Err(Refusal::invalid(kind, "", "resourceVersionMatch", why));
+    }
+    let bookmarks = query.is_true("allowWatchBookmarks");
+    let seconds = query
+        .number("timeoutSeconds")?
+        .filter(|seconds| *seconds > 0);
+    let now = Instant::now();
+    let mut watch = Watch {
+        told: 0,
+        first: None,
+        repeat: None,
+        bookmarks,
+        next_bookmark: now + state.bookmark_period(),
+        bookmarks_asked: state.bookmarks_asked(),
+        expiries: state.expiries(),
+        end: now + Duration::from_secs(seconds.unwrap_or(TIMEOUT)),
+        ended: false,
+        changed: state.subscribe(),
+        _watching: Watching::new(state, kind),
+        state: Arc::clone(state),
+        scope,
+    };
+    let store = state.store();
+    match wanted {
+        Version::NotOlderThan(version) | Version::Exact(version) if !initial => {
+            watch.told = version;
+            if let Some((start, end)) = state.mixed(kind, version) {
+                (watch.told, watch.repeat) = (start, Some(end));
+            }
+        }
+        Version::NotOlderThan(version) if version > store.version() => {
+            return Err(Refusal::too_new(version, store.version()));
+        }
+        Version::Any => watch.begin(&store, state.stale(&store, kind), initial),
+        _ => watch.begin(&store, store.version(), initial),
+    }
+    drop(store);
+    Ok(unfold(watch, |watch| async {
+        let (text, watch) = watch.step().await?;
+        Some((Ok(Bytes::from(text)), watch))
+    }))
+}
+
+impl Watch {
+    /// Begins with the state at a version.
+    fn begin(&mut self, store: &Store, version: u64, mark: bool) {
+        let mut text = Vec::new();
+        let objects = store.table(self.scope.kind).at(version);
+        for object in objects.iter().flat_map(|objects| objects.values()) {
+            if self.scope.matches(object) {
+                let event = Event {
+                    kind: Type::Added,
+                    object: Arc::clone(object),
+                };
+                event.push(&mut text);
+            }
+        }
+        self.told = version;
+        if mark && self.bookmarks {
+            let annotations = json!({ "k8s.io/initial-events-end": "true" });
+            text.extend(bookmark(self.scope.kind, version, annotations));
+        }
+        self.first = Some(text).filter(|text| !text.is_empty());
+    }
+
+    /// Waits for something to tell; `None` at the end.
+    async fn step(mut self) -> Option<(Vec<u8>, Self)> {
+        loop {
+            self.changed.borrow_and_update();
+            let faults = self.state.faults();
+            if !faults.silent_watches {
+                if self.ended {
+                    return None;
+                }
+                if let Some(text) = self.news(&faults) {
+                    sleep(faults.event_delay).await;
+                    return Some((text, self));
+                }
+                if Instant::now() >= self.end {
+                    self.ended = true;
+                    let text = self.bookmarks.then(|| self.bookmark())?;
+                    return Some((text, self));
+                }
+            }
+            let until = if faults.silent_watches {
+                Instant::now() + Duration::from_secs(TIMEOUT)
+            } else {
+                self.end.min(self.next_bookmark)
+            };
+            let woken = timeout_at(until, self.changed.changed()).await;
+            if woken.is_ok() && faults.order != Order::Kept {
+                sleep(GATHERING).await;
+            }
+        }
+    }
+
+    /// Returns what there is to tell now.
+    fn news(&mut self, faults: &Faults) -> Option<Vec<u8>> {
+        if let Some(text) = self.first.take() {
+            return Some(text);
+        }
+        let expired = self.expiries != self.state.expiries();
+        let events = if expired { Err(Gone) } else { self.events() };
+        let Ok((mut events, newest)) = events else {
+            self.ended = true;
+            let refusal = Refusal::gone(self.told, self.state.store().version());
+            return Some(line("ERROR", refusal.status()));
+        };
+        let start = self.told;
+        self.told = newest.max(start);
+        if !events.is_empty() {
+            if faults.order != Order::Kept && events.len() > 1 {
+                self.state.mix(self.scope.kind, start, self.told);
+            }
+            let events = self.state.with_random(|random| {
+                faults.order.apply(&mut events, random);
+                duplicate(events, faults.duplicates, random)
+            });
+            let mut text = Vec::new();
+            for event in events {
+                event.push(&mut text);
+            }
+            return Some(text);
+        }
+        let asked = self.state.bookmarks_asked();
+        let due = asked != self.bookmarks_asked || Instant::now() >= self.next_bookmark;
+        self.bookmarks_asked = asked;
+        (due && self.bookmarks).then(|| self.bookmark())
+    }
+
+    /// Returns the events that were not told yet, and the version after them.
+    fn events(&mut self) -> Result<(Vec<Event>, u64), Gone> {
+        let repeat = self.repeat.take();
+        let store = self.state.store();
+        let until = repeat.unwrap_or_else(|| store.version());
+        let mut events: Vec<_> = store
+            .table(self.scope.kind)
+            .since(self.told)?
+            .take_while(|change| change.version <= until)
+            .filter_map(|change| Event::of(change, &self.scope))
+            .collect();
+        if repeat.is_some() {
+            keep_last(&mut events);
+        }
+        Ok((events, until))
+    }
+
+    fn bookmark(&mut self) -> Vec<u8> {
+        self.next_bookmark = Instant::now() + self.state.bookmark_period();
+        bookmark(self.scope.kind, self.told, Value::Null)
+    }
+}
+
+impl Event {
+    /// Returns what a change is to those who see only what a scope has.
+    fn of(change: &Change, scope: &Scope) -> Option<Self> {
+        let seen = |object: &&Arc<Object>| scope.matches(object);
+        let before = change.before.as_ref().filter(seen);
+        let after = change.after.as_ref().filter(seen);
+        let (kind, object) = match (before, after) {
+            (None, Some(after)) => (Type::Added, Arc::clone(after)),
+            (Some(_), Some(after)) => (Type::Modified, Arc::clone(after)),
+            (Some(before), None) => (Type::Deleted, Arc::new(before.at(change.version))),
+            (None, None) => return None,
+        };
+        Some(Self { kind, object })
+    }
+
+    fn push(&self, text: &mut Vec<u8>) {
+        let kind = match self.kind {
+            Type::Added => "ADDED",
+            Type::Modified => "MODIFIED",
+            Type::Deleted => "DELETED",
+        };
+        text.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        self.object.push_whole(text);
+        text.extend_from_slice(b"}\n");
+    }
+}
+
+/// Keeps the last event of each object.
+fn keep_last(events: &mut Vec<Event>) {
+    let mut seen = BTreeSet::new();
+    events.reverse();
+    events.retain(|event| seen.insert(event.object.key.clone()));
+    events.reverse();
+}
+
+fn bookmark(kind: Kind, version: u64, annotations: Value) -> Vec<u8> {
+    let mut metadata = json!({
+        "resourceVersion": version.to_string(),
+        "creationTimestamp": null,
+    });
+    if !annotations.is_null() {
+        metadata["annotations"] = annotations;
+    }
+    let object = json!({
+        "kind": kind.name(),
+        "apiVersion": kind.api_version(),
+        "metadata": metadata,
+    });
+    line("BOOKMARK", object)
+}
+
+fn line(kind: &str, object: Value) -> Vec<u8> {
+    let mut text = json!({ "type": kind, "object": object }).to_string();
+    text.push('\n');
+    text.into_bytes()
+}

@@ -1,0 +1,113 @@
+//! Who is let in.
+
+use apiserver::ApiServer;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::ListParams;
+use kube::{Api, Client, Error};
+
+use crate::support::{client, service};
+
+async fn services(client: &Client) -> Result<usize, Error> {
+    let services = Api::<Service>::all(client.clone());
+    Ok(services.list(&ListParams::default()).await?.items.len())
+}
+
+/// Returns the status code of a refusal, and its reason.
+fn refusal(result: Result<usize, Error>) -> (u16, String) {
+    match result {
+        Err(Error::Api(status)) => (status.code, status.reason),
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+/// Returns the line of a kubeconfig that begins so.
+fn line<'a>(kubeconfig: &'a str, begin: &str) -> &'a str {
+    let mut lines = kubeconfig.lines();
+    lines.find(|line| line.trim().starts_with(begin)).unwrap()
+}
+
+#[tokio::test]
+async fn a_certificate_or_a_token_opens_the_door() {
+    let server = ApiServer::start();
+    server.apply(service("web", 80));
+    let by_certificate = client(&server.kubeconfig()).await;
+    let by_token = client(&server.kubeconfig_with_token()).await;
+    assert_eq!(services(&by_certificate).await.unwrap(), 1);
+    assert_eq!(services(&by_token).await.unwrap(), 1);
+    let version = by_token.apiserver_version().await.unwrap();
+    assert_eq!(
+        (version.major.as_str(), version.minor.as_str()),
+        ("1", "36")
+    );
+}
+
+#[tokio::test]
+async fn without_either_or_with_an_old_token_it_stays_shut() {
+    let server = ApiServer::start();
+    let by_token = client(&server.kubeconfig_with_token()).await;
+    server.set_token("another");
+    let unauthorized = (401, "Unauthorized".to_owned());
+    assert_eq!(refusal(services(&by_token).await), unauthorized);
+    let kubeconfig = server.kubeconfig_with_token();
+    assert!(line(&kubeconfig, "token:").ends_with("another"));
+    assert_eq!(services(&client(&kubeconfig).await).await.unwrap(), 0);
+    let anonymous = kubeconfig.replace(line(&kubeconfig, "token:"), "    username: nobody");
+    assert_eq!(
+        refusal(services(&client(&anonymous).await).await),
+        unauthorized
+    );
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_is_not_believed() {
+    let (server, other) = (ApiServer::start(), ApiServer::start());
+    let (own, foreign) = (server.kubeconfig(), other.kubeconfig());
+    let begin = "certificate-authority-data:";
+    let mistaken = own.replace(line(&own, begin), line(&foreign, begin));
+    let error = services(&client(&mistaken).await).await.unwrap_err();
+    let text = format!("{error:?}");
+    assert!(
+        text.contains("UnknownIssuer") || text.contains("BadSignature"),
+        "{text}"
+    );
+    // Nor is a client of another authority let in.
+    let (own_user, foreign_user) = (line(&own, "client-cert"), line(&foreign, "client-cert"));
+    let (own_key, foreign_key) = (line(&own, "client-key"), line(&foreign, "client-key"));
+    let stranger = own
+        .replace(own_user, foreign_user)
+        .replace(own_key, foreign_key);
+    assert!(services(&client(&stranger).await).await.is_err());
+    assert_eq!(services(&client(&own).await).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_is_forbidden_is_refused_until_it_is_not() {
+    let server = ApiServer::start();
+    let client = client(&server.kubeconfig()).await;
+    server.faults(|faults| faults.forbidden = vec!["services".to_owned()]);
+    let forbidden = (403, "Forbidden".to_owned());
+    assert_eq!(refusal(services(&client).await), forbidden);
+    server.faults(|faults| faults.forbidden.clear());
+    assert_eq!(services(&client).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_pod_finds_its_files() {
+    let server = ApiServer::start();
+    let directory = std::env::temp_dir().join(format!("apiserver-{}", server.address().port()));
+    server.write_in_cluster(&directory).unwrap();
+    let read = |name| std::fs::read_to_string(directory.join(name)).unwrap();
+    assert_eq!(read("ca.crt"), server.authority());
+    assert_eq!(read("namespace"), "kube-system");
+    assert!(server.kubeconfig_with_token().contains(&read("token")));
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn dropping_it_frees_its_port() {
+    let server = ApiServer::start();
+    let address = server.address();
+    drop(server);
+    let again = ApiServer::start_at(address);
+    assert_eq!(again.address(), address);
+}
