@@ -4,8 +4,8 @@
 //!
 //! - [`cli`]: flags as upstream has them; [`config`]: the file, defaults, what is wrong;
 //! - [`settings`]: what the other parts are told of it;
-//! - [`manifests`]: objects from files, watched;
-//! - [`setup`]: engine and manifests brought together;
+//! - [`manifests`]: objects from files, watched; [`kubernetes`]: from an API server;
+//! - [`setup`]: engine and objects brought together; [`tasks`]: what runs beside it;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does;
 //! - [`process`], [`cleanup`]: what comes before running, and after the last time.
@@ -20,6 +20,10 @@ pub mod config;
 pub mod settings;
 
 pub mod manifests;
+
+pub mod kubernetes;
+
+pub mod tasks;
 
 pub mod interfaces;
 

@@ -22,6 +22,17 @@ impl ThisNode {
         self.correct(Event::NodeApplied(node))
     }
 
+    /// Returns a Node object for when an API has none, if there is anything to
+    /// say; load balancers should not send new traffic to it.
+    pub fn unknown(&self) -> Option<Event> {
+        let mut node = api::Node::default();
+        node.metadata.name.clone_from(&self.name);
+        // One that is being deleted gets none, and there is no other way to say it.
+        node.metadata.deletion_timestamp = Some(String::new());
+        self.bind_address
+            .map(|_| self.correct(Event::NodeApplied(node)))
+    }
+
     /// Puts the address that flags give before all others of its family.
     pub fn correct(&self, event: Event) -> Event {
         match (event, self.bind_address) {
@@ -73,6 +84,22 @@ mod tests {
         node.bind_address = Some("fd00::7".parse().unwrap());
         let corrected = addresses(&node.without_object(&found));
         assert_eq!(corrected, ["fd00::7", "10.0.0.1", "fd00::1"]);
+    }
+
+    #[test]
+    fn a_node_that_no_api_knows_has_the_address_of_the_flag_and_gets_no_traffic() {
+        let mut node = ThisNode {
+            name: "n1".into(),
+            bind_address: None,
+        };
+        assert_eq!(node.unknown(), None);
+        node.bind_address = "10.0.0.9".parse().ok();
+        let event = node.unknown().unwrap();
+        assert_eq!(addresses(&event), ["10.0.0.9"]);
+        let Event::NodeApplied(object) = event else {
+            panic!("{event:?}")
+        };
+        assert!(!NodeView::read(&object).0.eligible);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Running: one thread that waits, and works when there is something to do.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,31 +9,52 @@ use proxy_core::Report;
 use tracing::{info, warn};
 
 use crate::cleanup;
+use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::Failure;
+use crate::kubernetes::events::{Note, NoteKind, Regarding};
+use crate::process;
+use crate::server::{self, Trouble};
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup, chain, hopeless};
 use crate::signals::Signals;
 use crate::wait;
 
-/// Keeps the kernel in step with the manifests until SIGTERM or SIGINT.
+/// Keeps the kernel in step with all objects until SIGTERM or SIGINT.
 ///
 /// The rules stay when it ends.
 ///
 /// # Errors
 ///
-/// The manifests are wrong at the start, or the machine lacks something.
+/// Objects or credentials are wrong at the start, the machine lacks something,
+/// or something changed that only a restart takes up.
 pub fn run(settings: Settings) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(Failure::machine)?;
+    process::adjust_oom_score(settings.oom_score_adj);
+    let mut config = match &settings.config_file {
+        Some(path) => Some(ConfigWatch::open(path).map_err(|error| {
+            let file = path.display();
+            Failure::input(format_args!("{file}: it cannot be watched: {error}"))
+        })?),
+        None => None,
+    };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
-    let mut setup = Setup::open(settings, Reading::Watched)?;
+    let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
     info!(%mode, %node, "started");
-    let start = Instant::now();
+    serve(&setup, &settings);
+    setup.recorder.note(Note {
+        regarding: Regarding::Node,
+        kind: NoteKind::Normal,
+        reason: "Starting",
+        action: "StartKubeProxy",
+        text: String::new(),
+    });
     let mut synced = false;
     loop {
-        let update = setup.manifests.poll(start.elapsed());
-        setup.take(update);
-        let begin = start.elapsed();
-        if let Some(report) = setup.engine.poll(begin) {
+        setup.poll()?;
+        let began = Instant::now();
+        if let Some(report) = setup.engine.poll(setup.now()) {
+            let ended = Instant::now();
+            setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
                 first(&report)?;
                 synced = report.is_success();
@@ -43,22 +65,50 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
             if synced && !setup.engine.is_watching() {
                 listen(&mut setup);
             }
-            tell(&report, start.elapsed().saturating_sub(begin));
+            tell(&setup, &report, ended - began);
         }
-        let deadlines = [
-            setup.engine.next_deadline(),
-            setup.manifests.next_deadline(),
-        ];
+        let deadlines = [setup.engine.next_deadline(), setup.next_deadline()];
         let next = deadlines.into_iter().flatten().min();
-        let timeout = next.map(|next| next.saturating_sub(start.elapsed()));
+        let timeout = next.map(|next| next.saturating_sub(setup.now()));
         let mut others = setup.engine.fds();
-        others.extend(setup.manifests.readable());
+        others.extend(setup.readable());
+        others.extend(config.as_ref().map(AsFd::as_fd));
         let asked = wait::readable(signals.as_fd(), &others, timeout);
         if asked.map_err(Failure::machine)? {
             info!("ended; the rules stay");
             return Ok(());
         }
+        if config.as_mut().is_some_and(ConfigWatch::changed) {
+            return Err(Failure::machine(CHANGED));
+        }
     }
+}
+
+/// Begins to serve health and metrics beside the engine.
+fn serve(setup: &Setup, settings: &Settings) {
+    let Some(tasks) = &setup.tasks else { return };
+    let (recorder, sender) = (setup.recorder.clone(), tasks.sender().clone());
+    let is_hard = settings.bind_address_hard_fail;
+    let tell = move |trouble: Trouble| {
+        let (regarding, is_fatal) = match &trouble {
+            Trouble::Service { name, .. } => (Regarding::Service(name.clone()), false),
+            Trouble::Health(_) | Trouble::Metrics(_) => (Regarding::Node, is_hard),
+        };
+        // Of servers that are tried again upstream tells nobody.
+        if is_fatal || matches!(trouble, Trouble::Service { .. }) {
+            recorder.note(Note {
+                regarding,
+                kind: NoteKind::Warning,
+                reason: trouble.reason(),
+                action: trouble.action(),
+                text: trouble.text().to_owned(),
+            });
+        }
+        if is_fatal {
+            sender.fatal(trouble.text());
+        }
+    };
+    server::start(tasks.handle(), settings, &setup.telemetry, Arc::new(tell));
 }
 
 /// Gives up when the first sync meets what no retry will mend.
@@ -77,9 +127,16 @@ fn listen(setup: &mut Setup) {
     }
 }
 
-fn tell(report: &Report, took: Duration) {
+fn tell(setup: &Setup, report: &Report, took: Duration) {
     for contested in &report.contested {
         warn!("{contested}");
+        setup.recorder.note(Note {
+            regarding: Regarding::Service(contested.loser.service_name()),
+            kind: NoteKind::Warning,
+            reason: "AddressContested",
+            action: "ClaimAddress",
+            text: contested.to_string(),
+        });
     }
     for done in &report.families {
         match &done.outcome {

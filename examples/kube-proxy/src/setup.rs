@@ -1,19 +1,29 @@
-//! Engine and manifests, brought together.
+//! The engine and where its objects come from, brought together.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use proxy_core::{Engine, Event};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 use vipline_nftables::Error as NftablesError;
 use vipline_service_model::{DetectLocal, Kind};
 
 use crate::failure::Failure;
 use crate::interfaces;
+use crate::kubernetes::Api;
+use crate::kubernetes::events::Recorder;
+use crate::kubernetes::feed::Item;
+use crate::kubernetes::gate::{Gate, News, Verdict};
 use crate::manifests::Manifests;
 use crate::manifests::fault::Key;
 use crate::manifests::source::Update;
 use crate::node::ThisNode;
-use crate::settings::{Settings, Source};
+use crate::settings::{Access, Settings, Source};
+use crate::tasks::Tasks;
+use crate::telemetry::Telemetry;
+use crate::wait;
 
-/// Whether files are only read once.
+/// Whether objects are only read once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reading {
     /// They are.
@@ -22,81 +32,282 @@ pub enum Reading {
     Watched,
 }
 
-/// An engine that has been told of all objects there are.
+/// An engine, and what keeps telling it of objects.
 pub struct Setup {
     /// The engine.
     pub engine: Engine,
-    /// Where the objects come from.
-    pub manifests: Manifests,
+    /// What others read of the engine.
+    pub telemetry: Telemetry,
+    /// What tells the cluster's users.
+    pub recorder: Recorder,
+    /// What happens beside the engine, if anything does.
+    pub tasks: Option<Tasks>,
+    objects: Objects,
     node: ThisNode,
+    start: Instant,
+}
+
+/// Where the objects come from.
+enum Objects {
+    /// Files.
+    Manifests(Manifests),
+    /// An API server, by way of the tasks.
+    Api {
+        gate: Gate,
+        /// Whether it was told that the Node is waited for.
+        is_waiting: bool,
+    },
 }
 
 impl Setup {
     /// Returns an engine that programs the kernel.
     ///
     /// Of the families those that the kernel has are programmed.
+    /// Objects from files have all been read then, and so have those from an
+    /// API if they are read once.
     ///
     /// # Errors
     ///
-    /// What is wrong with the manifests, before the kernel is spoken to; or what
-    /// the kernel lacks.
+    /// What is wrong with the manifests or the credentials, before the kernel
+    /// is spoken to; what the kernel lacks; or what the API refuses.
     pub fn open(mut settings: Settings, reading: Reading) -> Result<Self, Failure> {
-        let (manifests, update) = read(&settings, reading)?;
         settings.config.families = interfaces::families();
-        let engine = Engine::open(settings.config.clone())
-            .map_err(|error| Failure::machine(chain(&error)))?;
-        Self::new(engine, manifests, &settings, update)
+        Self::new(&settings, reading, |config| {
+            Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
+        })
     }
 
     /// Returns an engine that only plans, for both families.
     ///
     /// # Errors
     ///
-    /// What is wrong with the manifests.
+    /// What is wrong with the objects.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
-        let (manifests, update) = read(settings, Reading::Once)?;
-        let engine = Engine::plan_only(settings.config.clone()).map_err(Failure::input)?;
-        Self::new(engine, manifests, settings, update)
+        Self::new(settings, Reading::Once, |config| {
+            Engine::plan_only(config).map_err(Failure::input)
+        })
     }
 
     fn new(
-        engine: Engine,
-        manifests: Manifests,
         settings: &Settings,
-        update: Update,
+        reading: Reading,
+        open: impl FnOnce(proxy_core::Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
-        let name = settings.config.node_name.as_ref();
-        let node = ThisNode {
-            name: name.to_owned(),
-            bind_address: settings.bind_address,
+        match &settings.source {
+            Source::Manifests(path) => {
+                let read = match reading {
+                    Reading::Once => Manifests::load(path),
+                    Reading::Watched => Manifests::watch(path),
+                };
+                let named = |error| Failure::input(format_args!("{}: {error}", path.display()));
+                let (manifests, update) = read.map_err(named)?;
+                if !update.errors.is_empty() {
+                    let errors = update.errors.iter().map(ToString::to_string);
+                    return Err(Failure::Input(errors.collect()));
+                }
+                let tasks = match reading {
+                    Reading::Once => None,
+                    Reading::Watched => Some(Tasks::start()?),
+                };
+                let engine = open(settings.config.clone())?;
+                let objects = Objects::Manifests(manifests);
+                Self::with(engine, objects, tasks, settings).read_all(update, settings)
+            }
+            Source::Api(access) => Self::from_api(settings, access, reading, open),
+        }
+    }
+
+    fn from_api(
+        settings: &Settings,
+        access: &Access,
+        reading: Reading,
+        open: impl FnOnce(proxy_core::Config) -> Result<Engine, Failure>,
+    ) -> Result<Self, Failure> {
+        let config = &settings.config;
+        let tasks = Tasks::start()?;
+        let api = Api::open(access, config.node_name.clone(), tasks.handle().clone())?;
+        let engine = open(config.clone())?;
+        let is_patient = reading == Reading::Watched;
+        let gate = Gate::new(config.node_name.clone(), &config.detect_local, is_patient);
+        let objects = Objects::Api {
+            gate,
+            is_waiting: false,
         };
-        let has_object = manifests.holds(&Key::new(Kind::Node, "", name));
-        let mut setup = Self {
+        let mut setup = Self::with(engine, objects, Some(tasks), settings);
+        if let Some(tasks) = &setup.tasks {
+            api.watch(reading, tasks.sender(), &setup.telemetry);
+        }
+        match reading {
+            Reading::Watched => setup.recorder = api.recorder(),
+            Reading::Once => setup.wait()?,
+        }
+        Ok(setup)
+    }
+
+    fn with(engine: Engine, objects: Objects, tasks: Option<Tasks>, settings: &Settings) -> Self {
+        let config = &settings.config;
+        Self {
             engine,
-            manifests,
-            node,
+            telemetry: Telemetry::new(config.mode, &config.families, settings.sync_period),
+            recorder: Recorder::silent(),
+            tasks,
+            objects,
+            node: ThisNode {
+                name: config.node_name.to_string(),
+                bind_address: settings.bind_address,
+            },
+            start: Instant::now(),
+        }
+    }
+
+    /// Takes in all manifests, for the first time.
+    fn read_all(mut self, update: Update, settings: &Settings) -> Result<Self, Failure> {
+        let name = &self.node.name;
+        let holds_node = match &self.objects {
+            Objects::Manifests(manifests) => manifests.holds(&Key::new(Kind::Node, "", name)),
+            Objects::Api { .. } => true,
         };
-        if !has_object {
+        if !holds_node {
             let addresses = interfaces::addresses().unwrap_or_else(|error| {
                 warn!("{error:#}");
                 Vec::new()
             });
-            setup.apply(setup.node.without_object(&addresses));
+            self.apply(self.node.without_object(&addresses));
         }
-        setup.take(update);
-        let node = setup.engine.store().node();
+        self.take(update);
+        let node = self.engine.store().node();
         if settings.config.detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
             let needs = "--detect-local-mode=NodeCIDR needs the podCIDRs of this node";
             return Err(Failure::input(format_args!(
-                "{needs}, but no Node {name} has any"
+                "{needs}, but no Node {} has any",
+                self.node.name
             )));
         }
-        setup.apply(Event::Synced);
-        Ok(setup)
+        self.apply(Event::Synced);
+        self.telemetry.applied(&self.engine, Instant::now());
+        Ok(self)
+    }
+
+    /// Waits until an API has told all.
+    fn wait(&mut self) -> Result<(), Failure> {
+        while !self.engine.store().is_synced() {
+            let now = self.now();
+            let timeout = self.next_deadline().map(|next| next.saturating_sub(now));
+            if let Some(tasks) = &self.tasks {
+                wait::readable(tasks.as_fd(), &[], timeout).map_err(Failure::machine)?;
+            }
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the time that deadlines are counted in.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Tells the engine of what has come, and the user of what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// Why the process must end.
+    pub fn poll(&mut self) -> Result<(), Failure> {
+        let now = self.now();
+        let items = match &mut self.tasks {
+            Some(tasks) => tasks.take()?,
+            None => Vec::new(),
+        };
+        let mut is_told = !items.is_empty();
+        match &mut self.objects {
+            Objects::Manifests(manifests) => {
+                let update = manifests.poll(now);
+                is_told |= !update.events.is_empty();
+                self.take(update);
+            }
+            Objects::Api { .. } => self.take_items(items, now)?,
+        }
+        if is_told {
+            self.telemetry.applied(&self.engine, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Returns when to poll although nothing has come.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.objects {
+            Objects::Manifests(manifests) => manifests.next_deadline(),
+            Objects::Api { gate, .. } => gate.next_deadline(),
+        }
+    }
+
+    /// Returns what becomes readable when there is something to poll for.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let files = match &self.objects {
+            Objects::Manifests(manifests) => manifests.readable(),
+            Objects::Api { .. } => None,
+        };
+        files.into_iter().chain(self.tasks.iter().map(AsFd::as_fd))
+    }
+
+    /// Takes in what an API told.
+    fn take_items(&mut self, items: Vec<Item>, now: Duration) -> Result<(), Failure> {
+        for item in items {
+            let Objects::Api { gate, .. } = &mut self.objects else {
+                continue;
+            };
+            match item {
+                Item::Listed(kind) => gate.listed(kind, now),
+                Item::Event(event) => {
+                    let name = &self.node.name;
+                    match &event {
+                        Event::NodeApplied(node) => match gate.node(node) {
+                            News::Nothing => {}
+                            News::Addresses => info!("node {name:?} has other addresses now"),
+                            News::PodCidrs => {
+                                return Err(Failure::machine(format_args!(
+                                    "node {name:?} has other podCIDRs now, which a restart takes up"
+                                )));
+                            }
+                        },
+                        Event::NodeDeleted(_) => {
+                            warn!("node {name:?} was deleted; what was known of it stays");
+                        }
+                        _ => {}
+                    }
+                    self.apply(self.node.correct(event));
+                }
+            }
+        }
+        self.look_at_gate(now)
+    }
+
+    /// Lets the engine begin as soon as enough is known.
+    fn look_at_gate(&mut self, now: Duration) -> Result<(), Failure> {
+        let Objects::Api { gate, is_waiting } = &mut self.objects else {
+            return Ok(());
+        };
+        let name = &self.node.name;
+        match gate.poll(now).map_err(Failure::Machine)? {
+            Verdict::Wait => {
+                if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
+                    info!("all is listed; waiting for what node {name:?} does not say yet");
+                }
+                return Ok(());
+            }
+            Verdict::Open => {}
+            Verdict::OpenWithoutAddresses => {
+                warn!("node {name:?} has no address; going on without it");
+                if let Some(event) = self.node.unknown().filter(|_| !gate.has_node()) {
+                    self.apply(event);
+                }
+            }
+        }
+        self.apply(Event::Synced);
+        Ok(())
     }
 
     /// Tells the engine what changed, and the user what is wrong.
-    pub fn take(&mut self, update: Update) {
+    fn take(&mut self, update: Update) {
         for line in update.ignored {
             debug!("not read: {line}");
         }
@@ -138,25 +349,6 @@ pub struct Counts {
     pub ports: usize,
     /// The endpoints of the ports.
     pub endpoints: usize,
-}
-
-fn read(settings: &Settings, reading: Reading) -> Result<(Manifests, Update), Failure> {
-    let Source::Manifests(path) = &settings.source else {
-        let reason = "--manifests: missing; nothing else is read yet";
-        return Err(Failure::input(reason));
-    };
-    let read = match reading {
-        Reading::Once => Manifests::load(path),
-        Reading::Watched => Manifests::watch(path),
-    };
-    let (manifests, update) =
-        read.map_err(|error| Failure::input(format_args!("{}: {error}", path.display())))?;
-    if update.errors.is_empty() {
-        return Ok((manifests, update));
-    }
-    Err(Failure::Input(
-        update.errors.iter().map(ToString::to_string).collect(),
-    ))
 }
 
 /// Says what the machine lacks, if it will lack it the next time as well.

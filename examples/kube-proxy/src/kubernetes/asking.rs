@@ -1,0 +1,176 @@
+//! One question to the API server: a page of a list, or a watch.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use kube::Client;
+use kube::api::{ListParams, PostParams, WatchParams};
+use kube::core::{Request, Status, WatchEvent};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::access::words;
+use super::objects::{Object, Page};
+
+/// How long an answer may take to begin, or a page to be complete.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// How many objects a page has: few enough for little memory.
+const PAGE: u32 = 500;
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub enum Error {
+    /// The server refuses.
+    Refused(Box<Status>),
+    /// It takes too long.
+    Silent,
+    /// What is sent cannot be read.
+    Unreadable(serde_json::Error),
+    /// The server is out of reach, or went away in the middle.
+    Unreachable(String),
+}
+
+impl Error {
+    /// Tells whether the server does not have what was asked for, or not for us.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused(status) if matches!(status.code, 403 | 404))
+    }
+
+    /// Tells whether the server does not know any more, or not yet, what came
+    /// after the point in its history that was asked for.
+    pub fn is_history_lost(&self) -> bool {
+        let Self::Refused(status) = self else {
+            return false;
+        };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        let mut causes = causes.map(|cause| &*cause.reason);
+        matches!(status.code, 400 | 410) || causes.any(|reason| reason == "ResourceVersionTooLarge")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(status) => match &*status.message {
+                "" => write!(f, "refused with code {} {}", status.code, status.reason),
+                message => write!(f, "{} (code {})", message.trim_end(), status.code),
+            },
+            Self::Silent => f.write_str("no answer in time"),
+            Self::Unreadable(error) => write!(f, "an answer that cannot be read: {error}"),
+            Self::Unreachable(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::SerdeError(error) => Self::Unreadable(error),
+            error => Self::Unreachable(words(&error)),
+        }
+    }
+}
+
+impl From<Box<Status>> for Error {
+    fn from(status: Box<Status>) -> Self {
+        Self::Refused(status)
+    }
+}
+
+/// Asks for a page of a list: the first one, or the next one.
+///
+/// # Errors
+///
+/// There is none.
+pub async fn page<O: Object>(
+    client: &Client,
+    fields: Option<&str>,
+    next: Option<String>,
+) -> Result<Page<O>, Error> {
+    let question = ListParams {
+        label_selector: O::LABELS.map(Into::into),
+        field_selector: fields.map(Into::into),
+        limit: Some(PAGE),
+        continue_token: next,
+        ..ListParams::default()
+    };
+    let request = Request::new(O::PATH).list(&question);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let asked = timeout(ANSWER, client.request_text(request)).await;
+    let text = asked.map_err(|_| Error::Silent)??;
+    serde_json::from_str(&text).map_err(Error::Unreadable)
+}
+
+/// Asks for all changes after a point in the server's history, for so many seconds.
+///
+/// # Errors
+///
+/// The server does not tell.
+pub async fn watch<O: Object>(
+    client: &Client,
+    fields: Option<&str>,
+    version: &str,
+    seconds: u32,
+) -> Result<impl Stream<Item = Result<WatchEvent<O>, Error>> + Send + use<O>, Error> {
+    let question = WatchParams {
+        label_selector: O::LABELS.map(Into::into),
+        field_selector: fields.map(Into::into),
+        timeout: Some(seconds),
+        ..WatchParams::default()
+    };
+    let request = Request::new(O::PATH).watch(&question, version);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let asked = timeout(ANSWER, client.request_events(request)).await;
+    let events = asked.map_err(|_| Error::Silent)??;
+    Ok(events.map(|event| event.map_err(Error::from)))
+}
+
+/// Makes an object.
+///
+/// # Errors
+///
+/// The server does not take it, or it cannot be told whether it did.
+pub async fn create(client: &Client, path: &str, object: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_vec(object).map_err(Error::Unreadable)?;
+    let request = Request::new(path).create(&PostParams::default(), text);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let asked = timeout(ANSWER, client.request_text(request)).await;
+    asked.map_err(|_| Error::Silent)??;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Error {
+        Error::Refused(serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn only_lost_history_asks_for_another_list() {
+        let gone = refused(r#"{"code": 410, "reason": "Expired", "message": "too old"}"#);
+        assert!(gone.is_history_lost());
+        assert_eq!(gone.to_string(), "too old (code 410)");
+        let ahead = refused(
+            r#"{"code": 504, "reason": "Timeout", "message": "Too large resource version: 9",
+            "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "x"}]}}"#,
+        );
+        assert!(ahead.is_history_lost());
+        assert!(!refused(r#"{"code": 504, "reason": "Timeout"}"#).is_history_lost());
+        assert!(!Error::Silent.is_history_lost());
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_is_out_of_reach() {
+        assert!(refused(r#"{"code": 404}"#).is_absent());
+        assert!(refused(r#"{"code": 403}"#).is_absent());
+        assert!(!refused(r#"{"code": 500}"#).is_absent());
+        let nameless = refused(r#"{"code": 500, "reason": "InternalError"}"#);
+        assert_eq!(nameless.to_string(), "refused with code 500 InternalError");
+        assert!(!Error::Unreachable("x".into()).is_absent());
+    }
+}

@@ -1,0 +1,336 @@
+//! Objects as an API server sends them, read straight into the model's types.
+//!
+//! Of the metadata only what the model looks at is ever in memory: an object
+//! may carry more text in annotations and managed fields than all the rest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use vipline_service_model::{Event, Kind, ObjectName, api};
+
+/// The labels and annotations that the model looks at.
+const KEPT: [&str; 5] = [
+    api::EndpointSlice::SERVICE_NAME_LABEL,
+    api::Node::ZONE_LABEL,
+    "service.kubernetes.io/headless",
+    "service.kubernetes.io/service-proxy-name",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+];
+
+/// A kind of objects that is listed and watched.
+pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
+    /// The kind.
+    const KIND: Kind;
+    /// Where the API has all objects of the kind.
+    const PATH: &'static str;
+    /// Which labels the objects must have, decided by the server.
+    const LABELS: Option<&'static str> = None;
+    /// Which fields the objects must have, decided by the server.
+    const FIELDS: Option<&'static str> = None;
+
+    /// Returns the name and the like.
+    fn metadata(&self) -> &Metadata;
+
+    /// Returns the event that makes the object known.
+    fn applied(self) -> Event;
+
+    /// Returns the event that makes an object of that name forgotten.
+    fn deleted(name: ObjectName) -> Event;
+
+    /// Returns what the object is called.
+    fn name(&self) -> ObjectName {
+        let metadata = self.metadata();
+        ObjectName::new(&*metadata.namespace, &*metadata.name)
+    }
+
+    /// Returns the point in the API's history at which the object was changed;
+    /// empty if the server does not tell.
+    fn version(&self) -> &str {
+        &self.metadata().resource_version
+    }
+}
+
+/// What is kept of an object's metadata.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    name: String,
+    #[serde(deserialize_with = "nullable")]
+    namespace: String,
+    #[serde(deserialize_with = "nullable")]
+    resource_version: String,
+    #[serde(deserialize_with = "nullable")]
+    labels: Kept,
+    #[serde(deserialize_with = "nullable")]
+    annotations: Kept,
+    creation_timestamp: Option<String>,
+    deletion_timestamp: Option<String>,
+}
+
+impl From<Metadata> for api::ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        Self {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            labels: metadata.labels.0,
+            annotations: metadata.annotations.0,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+        }
+    }
+}
+
+/// Those of the labels or annotations that are [kept](KEPT).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Kept(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+
+        impl<'de> Visitor<'de> for Texts {
+            type Value = Kept;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kept, A::Error> {
+                let mut kept = Kept::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    if KEPT.contains(&&*key) {
+                        kept.0.insert(key, map.next_value()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(kept)
+            }
+        }
+
+        deserializer.deserialize_map(Texts)
+    }
+}
+
+/// Reads a value for which null means the default.
+fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    metadata: Metadata,
+    #[serde(deserialize_with = "nullable")]
+    spec: api::ServiceSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: api::ServiceStatus,
+}
+
+impl Object for Service {
+    const KIND: Kind = Kind::Service;
+    const PATH: &'static str = "/api/v1/services";
+    const LABELS: Option<&'static str> = Some("!service.kubernetes.io/service-proxy-name");
+    const FIELDS: Option<&'static str> = Some("spec.clusterIP!=None");
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn applied(self) -> Event {
+        Event::ServiceApplied(api::Service {
+            metadata: self.metadata.into(),
+            spec: self.spec,
+            status: self.status,
+        })
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::ServiceDeleted(name)
+    }
+}
+
+/// An EndpointSlice.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Slice {
+    metadata: Metadata,
+    address_type: api::AddressType,
+    #[serde(deserialize_with = "nullable")]
+    ports: Vec<api::EndpointPort>,
+    #[serde(deserialize_with = "nullable")]
+    endpoints: Vec<api::Endpoint>,
+}
+
+impl Object for Slice {
+    const KIND: Kind = Kind::EndpointSlice;
+    const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
+    const LABELS: Option<&'static str> = Some("!service.kubernetes.io/headless");
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn applied(self) -> Event {
+        Event::SliceApplied(api::EndpointSlice {
+            metadata: self.metadata.into(),
+            address_type: self.address_type,
+            ports: self.ports,
+            endpoints: self.endpoints,
+        })
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::SliceDeleted(name)
+    }
+}
+
+/// A Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    metadata: Metadata,
+    #[serde(deserialize_with = "nullable")]
+    spec: api::NodeSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: api::NodeStatus,
+}
+
+impl Object for Node {
+    const KIND: Kind = Kind::Node;
+    const PATH: &'static str = "/api/v1/nodes";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn applied(self) -> Event {
+        Event::NodeApplied(api::Node {
+            metadata: self.metadata.into(),
+            spec: self.spec,
+            status: self.status,
+        })
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::NodeDeleted(name.name)
+    }
+}
+
+/// A ServiceCIDR.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServiceCidr {
+    metadata: Metadata,
+    #[serde(deserialize_with = "nullable")]
+    spec: api::ServiceCidrSpec,
+}
+
+impl Object for ServiceCidr {
+    const KIND: Kind = Kind::ServiceCidr;
+    const PATH: &'static str = "/apis/networking.k8s.io/v1/servicecidrs";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn applied(self) -> Event {
+        Event::ServiceCidrApplied(api::ServiceCidr {
+            metadata: self.metadata.into(),
+            spec: self.spec,
+        })
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::ServiceCidrDeleted(name.name)
+    }
+}
+
+/// A part of a list, as long as one answer of the server is.
+#[derive(Debug, Deserialize)]
+#[serde(bound = "O: Object")]
+pub struct Page<O> {
+    /// Where the list stands.
+    #[serde(default)]
+    pub metadata: PageMetadata,
+    /// The objects.
+    #[serde(default, deserialize_with = "nullable")]
+    pub items: Vec<O>,
+}
+
+/// Where a list stands.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PageMetadata {
+    /// The point in the API's history that the list shows.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_version: String,
+    /// How to ask for the next part; empty at the end.
+    #[serde(deserialize_with = "nullable", rename = "continue")]
+    pub next: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_keeps_of_its_metadata_what_the_model_looks_at() {
+        let slice: Slice = serde_json::from_value(json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "web-1", "namespace": "shop", "resourceVersion": "17", "uid": "u",
+                "labels": {"kubernetes.io/service-name": "web", "app": "x"},
+                "annotations": {
+                    "endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T00:00:00Z",
+                    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                },
+                "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:metadata": {}}}],
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
+            "ports": null,
+        }))
+        .unwrap();
+        assert_eq!(slice.version(), "17");
+        assert_eq!(slice.name(), ObjectName::new("shop", "web-1"));
+        let Event::SliceApplied(slice) = slice.applied() else {
+            panic!("an EndpointSlice is one");
+        };
+        let labels: Vec<_> = slice.metadata.labels.into_iter().collect();
+        assert_eq!(
+            labels,
+            [("kubernetes.io/service-name".into(), "web".into())]
+        );
+        assert_eq!(slice.metadata.annotations.len(), 1);
+        assert_eq!(slice.endpoints[0].addresses, ["10.0.0.1"]);
+        assert!(slice.ports.is_empty());
+    }
+
+    #[test]
+    fn a_page_tells_where_the_list_goes_on() {
+        let text = r#"{"kind": "ServiceList", "metadata": {"resourceVersion": "5", "continue": "c",
+            "remainingItemCount": 3}, "items": [{"metadata": {"name": "web", "labels": null},
+            "spec": {"clusterIP": "10.96.0.1"}, "status": {"loadBalancer": {}}}]}"#;
+        let page: Page<Service> = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (&*page.metadata.resource_version, &*page.metadata.next),
+            ("5", "c")
+        );
+        assert_eq!(page.items[0].spec.cluster_ip, "10.96.0.1");
+        let empty: Page<Service> =
+            serde_json::from_str(r#"{"metadata": {}, "items": null}"#).unwrap();
+        assert!(empty.items.is_empty());
+    }
+}
