@@ -164,11 +164,15 @@ mod tests {
             scoped
         );
         let loopback = (1, [127, 0, 0, 1].into(), false, true);
-        let own = [(IFA_LOCAL, &[127, 0, 0, 1] as &[u8])];
-        assert_eq!(found(&payload(EVERYWHERE, 1, &own)), loopback);
+        assert_eq!(
+            found(&payload(EVERYWHERE, 1, &[(IFA_LOCAL, &[127, 0, 0, 1])])),
+            loopback
+        );
         let link = (2, [169, 254, 0, 1].into(), false, false);
-        let own = [(IFA_LOCAL, &[169, 254, 0, 1] as &[u8])];
-        assert_eq!(found(&payload(EVERYWHERE, 2, &own)), link);
+        assert_eq!(
+            found(&payload(EVERYWHERE, 2, &[(IFA_LOCAL, &[169, 254, 0, 1])])),
+            link
+        );
         assert_eq!(read(&[2, 24, 0]).unwrap(), None);
     }
 

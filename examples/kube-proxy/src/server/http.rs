@@ -182,3 +182,6 @@ pub(super) fn response(answer: Answer) -> Response {
     let response = builder.body(Full::from(answer.body));
     response.expect("our headers are well formed")
 }
+
+#[cfg(test)]
+pub(super) mod tests;

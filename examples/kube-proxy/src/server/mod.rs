@@ -83,72 +83,74 @@ pub fn start(runtime: &Handle, settings: &Settings, telemetry: &Telemetry, tell:
         warn!("{}", trouble.text());
         tell(trouble);
     });
+    let server = |what, address, trouble| Server {
+        what,
+        address,
+        trouble,
+        retry: RETRY,
+        tell: Arc::clone(&tell),
+    };
     if let Some(address) = settings.healthz {
         let telemetry = telemetry.clone();
-        let answer = move |request: &Request| pages::health(&telemetry, request);
-        let server = keep(
-            "health",
-            address,
-            answer,
-            Trouble::Health,
-            Arc::clone(&tell),
-        );
-        runtime.spawn(server);
+        let server = server("health", address, Trouble::Health);
+        runtime.spawn(server.run(move |request: &Request| pages::health(&telemetry, request)));
     }
     if let Some(address) = settings.metrics {
         let pages = Arc::new(Pages::new(settings, telemetry.clone()));
-        let answer = move |request: &Request| pages.answer(request);
-        let server = keep(
-            "metrics",
-            address,
-            answer,
-            Trouble::Metrics,
-            Arc::clone(&tell),
-        );
-        runtime.spawn(server);
+        let server = server("metrics", address, Trouble::Metrics);
+        runtime.spawn(server.run(move |request: &Request| pages.answer(request)));
     }
-    let judged = match settings.healthz {
-        Some(_) => Judged::Really,
-        None => Judged::Healthy,
-    };
-    let addresses = settings.config.node_port_addresses.clone();
-    let telemetry = telemetry.clone();
-    let ports = Ports::new(
-        telemetry,
-        judged,
-        addresses,
-        interfaces::all_addresses,
+    let ports = Ports {
+        telemetry: telemetry.clone(),
+        judged: match settings.healthz {
+            Some(_) => Judged::Really,
+            None => Judged::Healthy,
+        },
+        addresses: settings.config.node_port_addresses.clone(),
+        interfaces: interfaces::all_addresses,
+        retry: RETRY,
         tell,
-    );
+    };
     runtime.spawn(ports.run());
 }
 
-/// Serves on an address, as soon as that can be had.
-async fn keep<F>(
+/// A server of the process, whether it can be reached or not.
+struct Server {
     what: &'static str,
     address: SocketAddr,
-    answer: F,
     trouble: fn(String) -> Trouble,
+    /// After which time it is tried again.
+    retry: Duration,
     tell: Tell,
-) where
-    F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
-{
-    let mut told = None;
-    loop {
-        match listen(address, Wildcard::BothFamilies) {
-            Ok(listener) => {
-                info!(%address, "{what} is served");
-                let (_open, watched) = watch::channel(());
-                return serve(listener, Bounds::USUAL, answer, watched).await;
-            }
-            Err(error) => {
-                let text = format!("{what} cannot be served on {address}: {error}");
-                if told.as_ref() != Some(&text) {
-                    tell(trouble(text.clone()));
-                    told = Some(text);
+}
+
+impl Server {
+    /// Serves as soon as the address can be had.
+    async fn run<F>(self, answer: F)
+    where
+        F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
+    {
+        let Self { what, address, .. } = self;
+        let mut told = None;
+        loop {
+            match listen(address, Wildcard::BothFamilies) {
+                Ok(listener) => {
+                    info!(%address, "{what} is served");
+                    let (_open, watched) = watch::channel(());
+                    return serve(listener, Bounds::USUAL, answer, watched).await;
+                }
+                Err(error) => {
+                    let text = format!("{what} cannot be served on {address}: {error}");
+                    if told.as_ref() != Some(&text) {
+                        (self.tell)((self.trouble)(text.clone()));
+                        told = Some(text);
+                    }
                 }
             }
+            sleep(self.retry).await;
         }
-        sleep(RETRY).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

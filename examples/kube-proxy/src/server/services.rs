@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Result;
 use proxy_core::Family;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, info};
@@ -17,20 +16,25 @@ use super::http::{Bounds, Request, Wildcard, listen, response, serve};
 use super::{Tell, Trouble};
 use crate::telemetry::{Judged, Telemetry};
 
-/// After which time what could not be opened is tried again, unless a sync
-/// ends before.
-const RETRY: Duration = Duration::from_secs(5);
-
-/// The ports of all Services.
+/// What is told about the ports of Services.
 pub(super) struct Ports {
-    telemetry: Telemetry,
-    judged: Judged,
-    addresses: NodePortAddresses,
-    /// The addresses of the interfaces.
-    interfaces: fn() -> Result<Vec<IpAddr>>,
-    tell: Tell,
+    pub(super) telemetry: Telemetry,
+    pub(super) judged: Judged,
+    /// On which addresses they are.
+    pub(super) addresses: NodePortAddresses,
+    /// Tells the addresses of the interfaces.
+    pub(super) interfaces: fn() -> Result<Vec<IpAddr>>,
+    /// After which time what could not be opened is tried again, unless a sync
+    /// ends before.
+    pub(super) retry: Duration,
+    pub(super) tell: Tell,
+}
+
+/// The ports there are.
+#[derive(Default)]
+struct Opened {
     /// On which addresses of a family they are, from the first use on.
-    chosen: BTreeMap<Family, Vec<IpAddr>>,
+    addresses: BTreeMap<Family, Vec<IpAddr>>,
     ports: BTreeMap<Key, Port>,
 }
 
@@ -51,44 +55,25 @@ enum State {
 }
 
 impl Ports {
-    /// Returns no ports yet.
-    pub(super) fn new(
-        telemetry: Telemetry,
-        judged: Judged,
-        addresses: NodePortAddresses,
-        interfaces: fn() -> Result<Vec<IpAddr>>,
-        tell: Tell,
-    ) -> Self {
-        Self {
-            telemetry,
-            judged,
-            addresses,
-            interfaces,
-            tell,
-            chosen: BTreeMap::new(),
-            ports: BTreeMap::new(),
-        }
-    }
-
     /// Opens and closes ports as Services come and go.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(self) {
+        let mut opened = Opened::default();
         let mut syncs = self.telemetry.syncs();
         loop {
             syncs.mark_unchanged();
-            self.follow();
+            self.follow(&mut opened);
             let failed = |port: &Port| matches!(port.state, State::Failed(_));
-            let has_failed = self.ports.values().any(failed);
+            let has_failed = opened.ports.values().any(failed);
             tokio::select! {
                 changed = syncs.changed() => if changed.is_err() { return },
-                () = sleep(RETRY), if has_failed => {}
+                () = sleep(self.retry), if has_failed => {}
             }
         }
     }
 
-    fn follow(&mut self) {
-        let wanted = self.telemetry.services();
-        let wanted: BTreeMap<Key, u16> = wanted.into_iter().collect();
-        self.ports.retain(|key, port| {
+    fn follow(&self, opened: &mut Opened) {
+        let wanted: BTreeMap<Key, u16> = self.telemetry.services().into_iter().collect();
+        opened.ports.retain(|key, port| {
             let stays = wanted.get(key) == Some(&port.number);
             if !stays {
                 debug!(service = %key.1, port = port.number, "health check port closed");
@@ -96,23 +81,24 @@ impl Ports {
             stays
         });
         for (key, number) in wanted {
-            let former = self.ports.get(&key).map(|port| &port.state);
-            let told = match former {
+            let told = match opened.ports.get(&key).map(|port| &port.state) {
                 Some(State::Open { .. }) => continue,
-                Some(State::Failed(told)) => Some(told.clone()),
+                Some(State::Failed(told)) => Some(told.as_str()),
                 None => None,
             };
-            let state = self.open(&key, number, told.as_deref());
-            self.ports.insert(key, Port { number, state });
+            let addresses = opened.addresses.entry(key.0);
+            let addresses = addresses.or_insert_with(|| self.choose(key.0));
+            let state = self.open(addresses, &key, number, told);
+            opened.ports.insert(key, Port { number, state });
         }
     }
 
     /// Opens a port on all its addresses, or on none; tells what goes wrong,
     /// unless that was told.
-    fn open(&mut self, key: &Key, number: u16, told: Option<&str>) -> State {
+    fn open(&self, addresses: &[IpAddr], key: &Key, number: u16, told: Option<&str>) -> State {
         let (family, name) = key;
         let mut listeners = Vec::new();
-        for &address in self.chosen(*family) {
+        for &address in addresses {
             let address = SocketAddr::new(address, number);
             match listen(address, Wildcard::Ipv6Only) {
                 Ok(listener) => listeners.push(listener),
@@ -139,29 +125,21 @@ impl Ports {
     fn start(&self, listener: TcpListener, key: Key, open: watch::Receiver<()>) {
         let (telemetry, judged) = (self.telemetry.clone(), self.judged);
         let answer = move |_: &Request| response(telemetry.service(key.0, &key.1, judged));
-        Handle::current().spawn(serve(listener, Bounds::USUAL, answer, open));
+        tokio::spawn(serve(listener, Bounds::USUAL, answer, open));
     }
 
     /// Returns the addresses of a family that ports are opened on.
-    fn chosen(&mut self, family: Family) -> &[IpAddr] {
-        let Self {
-            telemetry,
-            addresses,
-            interfaces,
-            chosen,
-            ..
-        } = self;
-        chosen.entry(family).or_insert_with(|| {
-            let everywhere = match family {
-                Family::V4 => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-                Family::V6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-            };
-            let filter = addresses.filter(family, &telemetry.node().addresses);
-            // Not to know one's addresses is no reason to be silent.
-            match interfaces().map(|addresses| filter.choose(&addresses)) {
-                Ok(NodePortMatch::Only(addresses)) => addresses,
-                Ok(NodePortMatch::All) | Err(_) => vec![everywhere],
-            }
-        })
+    fn choose(&self, family: Family) -> Vec<IpAddr> {
+        let everywhere = match family {
+            Family::V4 => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        };
+        let node = self.telemetry.node();
+        let filter = self.addresses.filter(family, &node.addresses);
+        // Not to know one's addresses is no reason to be silent.
+        match (self.interfaces)().map(|addresses| filter.choose(&addresses)) {
+            Ok(NodePortMatch::Only(addresses)) => addresses,
+            Ok(NodePortMatch::All) | Err(_) => vec![everywhere],
+        }
     }
 }

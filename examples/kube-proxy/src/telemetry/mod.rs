@@ -261,3 +261,6 @@ fn clock() -> Timestamp {
         nanos: since_epoch.subsec_nanos(),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
