@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod chaos;
+mod faults;
 mod lists;
 mod support;
 mod watches;

@@ -78,8 +78,11 @@ pub(crate) struct Mirror {
 struct Known {
     ports: Ports,
     initial: Ports,
+    versions: BTreeMap<String, u64>,
     lists: usize,
     errors: Vec<String>,
+    /// The objects that were told in an older version than before.
+    went_back: Vec<String>,
 }
 
 impl Mirror {
@@ -123,6 +126,11 @@ impl Mirror {
         self.known.lock().unwrap().lists
     }
 
+    /// Returns the objects that became older, which none should.
+    pub(crate) fn went_back(&self) -> Vec<String> {
+        self.known.lock().unwrap().went_back.clone()
+    }
+
     /// Returns the errors so far.
     pub(crate) fn errors(&self) -> Vec<String> {
         self.known.lock().unwrap().errors.clone()
@@ -140,6 +148,7 @@ impl Known {
         match event {
             Ok(Event::Init) => self.initial.clear(),
             Ok(Event::InitApply(service)) => {
+                self.look(&service);
                 self.initial.insert(service.name_any(), port(&service));
             }
             Ok(Event::InitDone) => {
@@ -147,12 +156,21 @@ impl Known {
                 self.lists += 1;
             }
             Ok(Event::Apply(service)) => {
+                self.look(&service);
                 self.ports.insert(service.name_any(), port(&service));
             }
             Ok(Event::Delete(service)) => {
                 self.ports.remove(&service.name_any());
             }
             Err(error) => self.errors.push(format!("{error:?}")),
+        }
+    }
+
+    fn look(&mut self, service: &Service) {
+        let version = service.resource_version().unwrap().parse().unwrap();
+        let before = self.versions.insert(service.name_any(), version);
+        if before.is_some_and(|before| before > version) {
+            self.went_back.push(service.name_any());
         }
     }
 }

@@ -1,0 +1,292 @@
+//! What goes wrong, one thing at a time, and a watcher that bears it.
+
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use apiserver::{Answer, ApiServer, CutAfter, Ending, Layer, Order};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::ListParams;
+use kube::{Api, Error};
+use testkit::netns::Netns;
+use tokio::time::timeout;
+
+use crate::support::{Mirror, Ports, client, eventually, service, truth};
+
+const BRIEF: Duration = Duration::from_millis(300);
+const ENDINGS: [Ending; 2] = [Ending::Close, Ending::Reset];
+
+/// Starts a server with a few Services and a watcher that knows them.
+async fn pair() -> (ApiServer, Mirror) {
+    let server = ApiServer::start();
+    server.apply_all((0..20).map(|index| service(&format!("s{index}"), 80)));
+    let mirror = Mirror::new(&server).await;
+    mirror.catch_up(&server).await;
+    watched(&server).await;
+    (server, mirror)
+}
+
+async fn watched(server: &ApiServer) {
+    eventually("a watch", async || server.watchers("services") == 1).await;
+}
+
+async fn services(server: &ApiServer) -> Api<Service> {
+    Api::all(client(&server.kubeconfig()).await)
+}
+
+#[tokio::test]
+async fn a_cut_connection_is_made_again_and_nothing_is_listed_again() {
+    for ending in ENDINGS {
+        let (server, mirror) = pair().await;
+        assert_eq!(server.cut_connections(ending), 1);
+        server.apply(service("s0", 81));
+        server.delete("Service", "default", "s1");
+        mirror.catch_up(&server).await;
+        assert_eq!(mirror.lists(), 1, "{ending:?}");
+        assert_eq!(server.count("watch", "services"), 2);
+        let errors = mirror.errors();
+        let reset = errors.iter().any(|error| error.contains("ConnectionReset"));
+        assert_eq!(reset, ending == Ending::Reset, "{errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_at_any_byte_is_listed_again() {
+    let server = ApiServer::start();
+    server.apply_all((0..6).map(|index| service(&format!("s{index}"), 80)));
+    for layer in [Layer::Http, Layer::Tcp] {
+        for bytes in (0..2500).step_by(97) {
+            let ending = ENDINGS[bytes % 2];
+            let cut = CutAfter {
+                bytes,
+                layer,
+                ending,
+            };
+            let lists = server.count("list", "services");
+            server.faults(|faults| faults.cut_after = Some(cut));
+            let mirror = Mirror::new(&server).await;
+            mirror.catch_up(&server).await;
+            assert!(!mirror.errors().is_empty(), "{cut:?}");
+            assert!(server.count("list", "services") >= lists + 2, "{cut:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_at_any_byte_goes_on_where_it_was() {
+    let (server, mirror) = pair().await;
+    for layer in [Layer::Http, Layer::Tcp] {
+        for bytes in (300..2500).step_by(111) {
+            let cut = CutAfter {
+                bytes,
+                layer,
+                ending: ENDINGS[bytes % 2],
+            };
+            let watches = server.count("watch", "services");
+            server.faults(|faults| faults.cut_after = Some(cut));
+            server.cut_connections(Ending::Close);
+            for name in ["s0", "s1", "s2", "s3", "s4", "s5"] {
+                server.apply(service(name, u16::try_from(bytes).unwrap()));
+            }
+            mirror.catch_up(&server).await;
+            assert!(server.count("watch", "services") >= watches + 2, "{cut:?}");
+        }
+    }
+    assert_eq!((mirror.lists(), mirror.went_back()), (1, vec![]));
+}
+
+#[tokio::test]
+async fn connections_hang_and_go_on() {
+    let (server, mirror) = pair().await;
+    let services = services(&server).await;
+    services.list(&ListParams::default()).await.unwrap();
+    server.hang_connections(true);
+    let before = mirror.ports();
+    server.apply(service("s0", 81));
+    assert!(
+        timeout(BRIEF, services.list(&ListParams::default()))
+            .await
+            .is_err()
+    );
+    assert!(TcpStream::connect(server.address()).is_ok(), "it is taken");
+    assert_eq!(mirror.ports(), before);
+    server.hang_connections(false);
+    mirror.catch_up(&server).await;
+    assert_eq!((mirror.lists(), mirror.errors()), (1, vec![]));
+}
+
+#[tokio::test]
+async fn silent_watches_say_nothing_while_lists_are_answered() {
+    let (server, mirror) = pair().await;
+    let before = mirror.ports();
+    server.faults(|faults| faults.silent_watches = true);
+    server.apply(service("s0", 81));
+    let listed = services(&server).await.list(&ListParams::default()).await;
+    assert_eq!(listed.unwrap().items.len(), before.len());
+    assert_eq!(mirror.ports(), before);
+    server.faults(|faults| faults.silent_watches = false);
+    mirror.catch_up(&server).await;
+    assert_eq!(server.count("watch", "services"), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_connected_until_somebody_is_again() {
+    let (server, mirror) = pair().await;
+    server.refuse_connections();
+    server.cut_connections(Ending::Close);
+    let refused = TcpStream::connect(server.address()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    eventually("an error", async || !mirror.errors().is_empty()).await;
+    server.apply(service("s0", 81));
+    let before = mirror.ports();
+    assert_ne!(before, truth(&server));
+    server.accept_connections();
+    mirror.catch_up(&server).await;
+    assert_eq!(mirror.lists(), 1);
+    // Twice the same is no more than once.
+    server.accept_connections();
+    assert!(TcpStream::connect(server.address()).is_ok());
+}
+
+#[tokio::test]
+async fn answers_that_are_no_help_end() {
+    for (code, retry_after) in [(429, Some(1)), (500, None), (503, None)] {
+        let (server, mirror) = pair().await;
+        let answer = Answer {
+            code,
+            retry_after,
+            times: 3,
+        };
+        server.faults(|faults| faults.answer = Some(answer));
+        server.cut_connections(Ending::Close);
+        server.apply(service("s0", 81));
+        mirror.catch_up(&server).await;
+        assert!(server.count("watch", "services") >= 5, "{code}");
+    }
+    let server = ApiServer::start();
+    let answer = Answer {
+        code: 410,
+        retry_after: None,
+        times: 1,
+    };
+    server.faults(|faults| faults.answer = Some(answer));
+    let services = services(&server).await;
+    match services.list(&ListParams::default()).await {
+        Err(Error::Api(status)) => {
+            assert_eq!((status.code, status.reason.as_str()), (410, "Expired"))
+        }
+        other => panic!("no refusal: {other:?}"),
+    }
+    assert!(services.list(&ListParams::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn answers_and_events_come_late() {
+    let (server, mirror) = pair().await;
+    server.faults(|faults| (faults.delay, faults.event_delay) = (BRIEF, BRIEF));
+    let began = Instant::now();
+    services(&server)
+        .await
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    assert!(began.elapsed() >= BRIEF);
+    let began = Instant::now();
+    server.apply(service("s0", 81));
+    mirror.catch_up(&server).await;
+    assert!(began.elapsed() >= BRIEF);
+}
+
+#[tokio::test]
+async fn events_that_are_mixed_and_told_twice_are_all_told() {
+    for order in [Order::Mixed, Order::SlicesMixed] {
+        let (server, mirror) = pair().await;
+        for seed in 0..20 {
+            server.seed(seed);
+            let bytes = 500 + 700 * usize::try_from(seed).unwrap();
+            server.faults(|faults| {
+                faults.order = order;
+                faults.duplicates = 50;
+                faults.cut_after = Some(CutAfter {
+                    bytes,
+                    layer: Layer::Http,
+                    ending: Ending::Close,
+                });
+            });
+            server.cut_connections(Ending::Close);
+            // One batch, in which objects change several times, come and go.
+            server.faults(|faults| faults.silent_watches = true);
+            watched(&server).await;
+            for port in 1..5 {
+                let port = port + 10 * u16::try_from(seed).unwrap();
+                server.apply_all((0..20).map(|index| service(&format!("s{index}"), port)));
+                server.delete("Service", "default", &format!("s{}", seed % 20));
+            }
+            server.faults(|faults| faults.silent_watches = false);
+            mirror.catch_up(&server).await;
+        }
+        assert_eq!((mirror.lists(), mirror.went_back()), (1, vec![]));
+    }
+}
+
+#[tokio::test]
+async fn who_comes_back_after_the_history_is_gone_lists_again() {
+    let (server, mirror) = pair().await;
+    server.refuse_connections();
+    server.cut_connections(Ending::Close);
+    server.delete("Service", "default", "s0");
+    server.compact();
+    server.accept_connections();
+    mirror.catch_up(&server).await;
+    assert_eq!(mirror.lists(), 2);
+    watched(&server).await;
+    server.expire_watches();
+    eventually("a list", async || mirror.lists() == 3).await;
+    let errors = mirror.errors();
+    assert!(
+        errors.iter().any(|error| error.contains("410")),
+        "{errors:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_loses_the_history_but_no_objects() {
+    let (server, mirror) = pair().await;
+    let before = server.resource_version();
+    server.restart(BRIEF, 100);
+    assert_eq!(server.resource_version(), before + 100);
+    server.apply(service("new", 80));
+    mirror.catch_up(&server).await;
+    assert_eq!(mirror.lists(), 2);
+}
+
+#[tokio::test]
+async fn a_list_of_the_past_is_caught_up_by_its_watch() {
+    let server = ApiServer::start();
+    server.apply(service("old", 80));
+    server.apply(service("new", 80));
+    server.delete("Service", "default", "old");
+    server.faults(|faults| faults.stale = 2);
+    let listed = services(&server)
+        .await
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    assert_eq!(listed.items[0].metadata.name.as_deref(), Some("old"));
+    let mirror = Mirror::new(&server).await;
+    mirror.know(&Ports::from([("new".to_owned(), 80)])).await;
+}
+
+#[test]
+fn a_server_is_in_the_namespace_it_was_started_in() {
+    let netns = Netns::new().unwrap();
+    let server = netns.run(ApiServer::start);
+    let reachable = || TcpStream::connect(server.address()).is_ok();
+    assert!(netns.run(reachable));
+    assert!(!reachable());
+    // Whoever switches it may be elsewhere.
+    server.refuse_connections();
+    assert!(!netns.run(reachable));
+    server.accept_connections();
+    assert!(netns.run(reachable));
+}
