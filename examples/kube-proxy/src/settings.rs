@@ -239,3 +239,166 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = crate::cli::split_port(text)?;
     Some(SocketAddr::new(parse_address(address)?, port.parse().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn settings(line: &str) -> Result<Settings, String> {
+        let line = format!("kube-proxy {line}");
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let flags = &cli.flags;
+        Effective::new(flags)
+            .and_then(|effective| Settings::new(flags, effective, " Machine\n"))
+            .map_err(|failure| failure.to_string())
+    }
+
+    /// The settings of flags that go with what is always needed.
+    fn good(line: &str) -> Settings {
+        settings(&format!("--proxy-mode nftables {line}")).unwrap()
+    }
+
+    fn bad(line: &str) -> String {
+        settings(&format!("--proxy-mode nftables {line}")).unwrap_err()
+    }
+
+    #[test]
+    fn the_node_is_named_by_flag_or_machine() {
+        assert_eq!(&*good("").config.node_name, "machine");
+        let named = good("--hostname-override Node-1");
+        assert_eq!(&*named.config.node_name, "node-1");
+    }
+
+    #[test]
+    fn the_modes_built_in_are_named() {
+        for (flag, mode) in [("", "iptables"), ("--proxy-mode=ipvs", "ipvs")] {
+            let expected =
+                format!("--proxy-mode: {mode} is not built in; the modes built in are: nftables");
+            assert_eq!(settings(flag).unwrap_err(), expected);
+        }
+        assert!(
+            settings("--proxy-mode x")
+                .unwrap_err()
+                .contains("Mode.ProxyMode")
+        );
+    }
+
+    #[test]
+    fn objects_come_from_manifests_or_a_server() {
+        let Source::Api(access) = good("--kubeconfig k --master m --kube-api-qps 7").source else {
+            panic!("no API server")
+        };
+        assert_eq!(access.kubeconfig, Some("k".into()));
+        assert_eq!(
+            (access.master.as_deref(), access.qps, access.burst),
+            (Some("m"), 7.0, 10)
+        );
+        let Source::Api(access) = good("--kubeconfig= --master=").source else {
+            panic!("no API server")
+        };
+        assert_eq!((access.kubeconfig, access.master), (None, None));
+        let both = good("--kubeconfig k --manifests m");
+        assert_eq!(both.source, Source::Manifests("m".into()));
+        assert_eq!(both.warnings.len(), 1);
+    }
+
+    #[test]
+    fn local_traffic_is_told_as_upstream_does() {
+        let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        for (line, expected) in [
+            ("", DetectLocal::ClusterCidr(Vec::new())),
+            (
+                "--cluster-cidr fd00:1::/64,10.1.0.0/16",
+                DetectLocal::ClusterCidr(networks(&["fd00:1::/64", "10.1.0.0/16"])),
+            ),
+            (
+                "--detect-local-mode NodeCIDR --cluster-cidr x",
+                DetectLocal::NodeCidr,
+            ),
+            (
+                "--detect-local-mode BridgeInterface --pod-bridge-interface cni0",
+                DetectLocal::Interface("cni0".into()),
+            ),
+            (
+                "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
+                DetectLocal::InterfacePrefix("veth".into()),
+            ),
+        ] {
+            assert_eq!(good(line).config.detect_local, expected, "{line}");
+        }
+        assert_eq!(
+            bad("--detect-local-mode BridgeInterface --pod-bridge-interface sixteen-letters!"),
+            "detectLocal.bridgeInterface: no interface can be called \"sixteen-letters!\""
+        );
+    }
+
+    #[test]
+    fn node_port_addresses_are_networks_or_primary() {
+        for line in ["", "--nodeport-addresses primary"] {
+            let addresses = good(line).config.node_port_addresses;
+            assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
+        }
+        let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
+        let addresses = good("--nodeport-addresses 10.0.0.0/8")
+            .config
+            .node_port_addresses;
+        assert_eq!(addresses, within);
+    }
+
+    #[test]
+    fn periods_addresses_and_the_rest_are_taken_over() {
+        let set = good(
+            "--iptables-sync-period 10s --iptables-min-sync-period 0s --masquerade-all \
+             --feature-gates AllowServiceExternalIPs=false --config-sync-period 1m",
+        );
+        assert_eq!(set.config.intervals.min, Duration::ZERO);
+        assert_eq!(set.config.intervals.retry, Duration::from_secs(10));
+        assert_eq!(set.sync_period, Duration::from_secs(10));
+        assert_eq!(set.config_sync_period, Duration::from_secs(60));
+        assert!(set.config.masquerade_all);
+        assert_eq!(set.config.external_ips, ExternalIps::Ignore);
+        assert_eq!(good("").config.external_ips, ExternalIps::Serve);
+        assert_eq!(set.bind_address, None);
+        let bound = good("--bind-address fd00::7");
+        assert_eq!(bound.bind_address, Some("fd00::7".parse().unwrap()));
+    }
+
+    #[test]
+    fn servers_are_where_flags_say() {
+        let places = |line: &str| {
+            let settings = good(line);
+            [settings.healthz, settings.metrics]
+                .map(|place| place.map_or_else(String::new, |place| place.to_string()))
+        };
+        for (line, expected) in [
+            ("", ["0.0.0.0:10256", "127.0.0.1:10249"]),
+            // The defaults were made before this flag was read.
+            ("--bind-address ::", ["0.0.0.0:10256", "127.0.0.1:10249"]),
+            (
+                "--healthz-bind-address ::1 --metrics-bind-address=",
+                ["[::1]:10256", "127.0.0.1:10249"],
+            ),
+            ("--healthz-port 0", ["", "127.0.0.1:10249"]),
+            (
+                "--healthz-port 5 --metrics-port 6 --metrics-bind-address 1.2.3.4",
+                ["0.0.0.0:10256", "1.2.3.4:6"],
+            ),
+        ] {
+            assert_eq!(places(line), expected, "{line}");
+        }
+        let reason = bad("--metrics-port 0");
+        assert!(
+            reason.contains("KubeProxyConfiguration.MetricsBindAddress: "),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let reasons = settings("--cluster-cidr x --nodeport-addresses y").unwrap_err();
+        assert_eq!(reasons.lines().count(), 2, "{reasons}");
+    }
+}

@@ -72,8 +72,9 @@ fn flags_that_are_wrong_are_refused_together() {
     let stage = Stage::new();
     let said = stage.say("--detect-local-mode x --nodeport-addresses y");
     assert_eq!(said.code, 2);
-    for flag in ["--detect-local-mode: ", "--nodeport-addresses: "] {
-        assert!(said.stderr.contains(flag), "{}", said.stderr);
+    for field in ["DetectLocalMode: ", "NodePortAddresses[0]: "] {
+        let path = format!("KubeProxyConfiguration.{field}");
+        assert!(said.stderr.contains(&path), "{}", said.stderr);
     }
     assert_eq!(stage.say("--no-such-flag").code, 2);
     let mode = stage.say("--proxy-mode= render");

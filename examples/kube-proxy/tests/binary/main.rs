@@ -7,6 +7,8 @@ mod stage;
 
 mod input;
 
+mod config;
+
 mod render;
 
 mod diff;

@@ -85,7 +85,13 @@ impl Stage {
 
     /// Starts the binary and waits until it has synced once.
     pub(crate) fn start(&self) -> Process {
-        let process = self.start_unsynced();
+        self.start_with("")
+    }
+
+    /// Starts the binary with more flags and waits until it has synced once.
+    pub(crate) fn start_with(&self, line: &str) -> Process {
+        let arguments = self.arguments(line);
+        let process = Process::start(&self.netns, Command::new(BINARY).args(arguments)).unwrap();
         until("the first sync", || process.output().contains("synced"));
         process
     }

@@ -1,0 +1,223 @@
+//! Configuration files: what they say, win over, and what is wrong with them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use testkit::leftovers::Directory;
+
+use crate::stage::{Said, Stage, service, until};
+
+const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+/// A stage and a folder with a configuration file.
+struct Configured {
+    stage: Stage,
+    folder: Directory,
+}
+
+impl Configured {
+    fn new(lines: &str) -> Self {
+        let configured = Self {
+            stage: Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]),
+            folder: Directory::new().unwrap(),
+        };
+        fs::write(configured.file(), format!("{HEAD}{lines}")).unwrap();
+        configured
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("config.yaml")
+    }
+
+    /// Runs the binary with this file.
+    fn say(&self, line: &str) -> Said {
+        let file = self.file();
+        self.stage
+            .say(&format!("--config {} {line}", file.display()))
+    }
+
+    /// Returns the effective configuration as it is written, and what was logged.
+    fn written(&self, line: &str) -> (String, String) {
+        let file = self.folder.path().join("written.yaml");
+        let said = self.say(&format!("--write-config-to {} {line}", file.display()));
+        assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+        (fs::read_to_string(file).unwrap(), said.stderr)
+    }
+}
+
+#[test]
+fn what_is_written_is_read_as_the_same() {
+    let stage = Stage::new();
+    let folder = Directory::new().unwrap();
+    let files = ["first.yaml", "second.yaml"].map(|name| folder.path().join(name));
+    let [first, second] = &files;
+    let said = stage.say(&format!(
+        "--write-config-to {} --conntrack-min 7 --nodeport-addresses 10.0.0.0/8,fd00::/8 \
+         --masquerade-all --iptables-sync-period 1m --feature-gates ComponentFlagz=false \
+         --kube-api-qps 2.5 --vmodule a=3,b*=4 --bind-address fd00::7 --v 4",
+        first.display()
+    ));
+    assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+    let text = fs::read_to_string(first).unwrap();
+    for line in [
+        "mode: nftables\n",
+        "clusterCIDR: 10.244.0.0/16\n",
+        "hostnameOverride: node-1\n",
+        "bindAddress: fd00::7\n",
+        "healthzBindAddress: 0.0.0.0:10256\n",
+        "  masqueradeAll: true\n  masqueradeBit: 14\n  minSyncPeriod: 0s\n  syncPeriod: 1m0s\n",
+        "nodePortAddresses:\n- 10.0.0.0/8\n- fd00::/8\n",
+        "featureGates:\n  ComponentFlagz: false\n",
+        "  qps: 2.5\n",
+        "  verbosity: 4\n  vmodule:\n  - filePattern: a\n    verbosity: 3\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    let again = stage.say(&format!(
+        "--config {} --write-config-to {}",
+        first.display(),
+        second.display()
+    ));
+    assert_eq!(again.code, 0, "{again:?}");
+    let read = fs::read_to_string(second).unwrap();
+    // A period of 0 is upstream's default when it is read.
+    assert_eq!(read.replace("minSyncPeriod: 1s", "minSyncPeriod: 0s"), text);
+    assert_eq!(stage.ruleset(), "");
+}
+
+#[test]
+fn a_file_wins_over_flags_but_for_name_and_log() {
+    let configured = Configured::new(
+        "mode: nftables\nhostnameOverride: other\nlogging: {verbosity: 2, vmodule: \
+         [{filePattern: own, verbosity: 1}]}\noomScoreAdj: 5\n",
+    );
+    let flags = "--oom-score-adj 6 --conntrack-min 7 --masquerade-all --vmodule flag=2 --v=3 \
+                 --healthz-port 0 --metrics-port 1";
+    let (text, _) = configured.written(flags);
+    for line in [
+        "oomScoreAdj: 5\n",
+        "  min: 131072\n",
+        "clusterCIDR: \"\"\n",
+        "hostnameOverride: node-1\n",
+        "  verbosity: 3\n  vmodule:\n  - filePattern: flag\n    verbosity: 2\n  \
+         - filePattern: own\n    verbosity: 1\n",
+        "healthzBindAddress: 0.0.0.0:10256\n",
+        "metricsBindAddress: 127.0.0.1:10249\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    assert!(!text.contains("masqueradeAll: true"), "{text}");
+}
+
+#[test]
+fn a_file_decides_on_the_rules() {
+    let plain = Configured::new("mode: nftables\nclusterCIDR: 10.1.0.0/16\n");
+    let (plain, all) = (
+        plain.say("render"),
+        Configured::new("mode: nftables\nnftables: {masqueradeAll: true}\n").say("render"),
+    );
+    assert_eq!((plain.code, all.code), (0, 0), "{plain:?}{all:?}");
+    assert!(plain.stdout.contains("10.1.0.0/16"), "{}", plain.stdout);
+    assert_ne!(plain.stdout, all.stdout);
+}
+
+#[test]
+fn all_that_is_wrong_with_a_file_is_said_and_nothing_done() {
+    let configured = Configured::new(
+        "mode: nftables\nbindAddress: here\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n\
+         conntrack: {min: -1}\nnodePortAddresses: [primary, 10.0.0.0/8]\n\
+         featureGates: {Sesame: true}\n",
+    );
+    for command in [
+        "",
+        "--oneshot",
+        "render",
+        "diff",
+        "--write-config-to /dev/null",
+    ] {
+        let said = configured.say(command);
+        assert_eq!((said.code, &*said.stdout), (2, ""), "{command}: {said:?}");
+        let errors = said.stderr.lines().filter(|line| line.contains(" ERROR "));
+        let file = configured.file();
+        let begin = format!("{}: KubeProxyConfiguration.", file.display());
+        assert_eq!(errors.count(), 7, "{}", said.stderr);
+        assert_eq!(said.stderr.matches(&begin).count(), 7, "{}", said.stderr);
+    }
+    assert_eq!(configured.stage.ruleset(), "");
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused_with_its_place() {
+    for (lines, expected) in [
+        (
+            "conntrack:\n  min: many\n",
+            ":4:8: conntrack.min: a number from",
+        ),
+        ("mode: [\n", ":"),
+        (
+            "kind: Service\n",
+            ":3:7: kind: \"Service\" is not read, only KubeProxyConfiguration",
+        ),
+    ] {
+        let configured = Configured::new(lines);
+        let said = configured.say("render");
+        let expected = format!("{}{expected}", configured.file().display());
+        assert_eq!((said.code, &*said.stdout), (2, ""));
+        assert!(said.stderr.contains(&expected), "{}", said.stderr);
+    }
+    let said = Stage::new().say("--config /nonexistent/config.yaml render");
+    assert_eq!(said.code, 2);
+    let reason = "/nonexistent/config.yaml: No such file or directory";
+    assert!(said.stderr.contains(reason), "{}", said.stderr);
+}
+
+#[test]
+fn fields_that_go_unused_are_named() {
+    let configured = Configured::new("mode: nftables\nconntrack: {max: 0}\nmode: nftables\n");
+    let (text, log) = configured.written("--source-vip 10.0.0.1");
+    assert!(text.contains("mode: nftables\n"));
+    for words in [
+        "Using lenient decoding",
+        "unknown field \"conntrack.max\" in line 4",
+        "duplicate field \"mode\" in line 5",
+        "--source-vip is without effect",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_ends_the_process_and_the_rules_stay() {
+    let configured = Configured::new("mode: nftables\n");
+    let flags = format!("--config {}", configured.file().display());
+    let mut proxy = configured.stage.start_with(&flags);
+    let rules = configured.stage.ruleset();
+    assert!(rules.contains("10.96.0.10"));
+    fs::write(configured.file(), format!("{HEAD}mode: nftables\n")).unwrap();
+    let mut status = None;
+    let took = until("the end", || {
+        status = proxy.ended().unwrap();
+        status.is_some()
+    });
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(status.unwrap().code(), Some(1));
+    let reason = "content of the proxy server's configuration file was updated";
+    assert!(proxy.output().contains(reason), "{}", proxy.output());
+    assert_eq!(configured.stage.ruleset(), rules);
+}
+
+#[test]
+fn words_that_are_no_flags_are_refused() {
+    for line in [
+        "nonsense",
+        "--proxy-mode nftables nonsense",
+        "--dry-run",
+        "--healthz-bind-address x",
+    ] {
+        let said = Stage::new().say(line);
+        assert_eq!((said.code, &*said.stdout), (2, ""), "{line}: {said:?}");
+    }
+    let said = Stage::new().say("--proxy_mode=nftables --iptables_sync_period=1m render");
+    assert_eq!(said.code, 0, "{said:?}");
+}
