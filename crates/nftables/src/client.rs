@@ -290,7 +290,7 @@ fn is_whole(ruleset: &Ruleset) -> bool {
         keys.reserve(elements.len());
         elements
             .iter()
-            .all(|element| keys.insert(&**element.key_bytes()))
+            .all(|element| keys.insert(element.key_bytes()))
     })
 }
 

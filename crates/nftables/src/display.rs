@@ -8,7 +8,7 @@ use crate::literal::{Literal, is_bitmask};
 use crate::selector::{Selector, Term, zip};
 use crate::set::split;
 use crate::text::Listing;
-use crate::{Data, DataKind, Datatype, Element, Family, Field, Rule};
+use crate::{DataKind, Datatype, Element, Family, Field, Mapped, Rule};
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -222,8 +222,8 @@ impl fmt::Display for Element {
             write!(f, " {comment}")?;
         }
         match (self.data(), &self.set().data) {
-            (Some(Data::Verdict(verdict)), _) => write!(f, " : {verdict}"),
-            (Some(Data::Value(bytes)), DataKind::Fields(fields)) => {
+            (Some(Mapped::Verdict(verdict)), _) => write!(f, " : {verdict}"),
+            (Some(Mapped::Value(bytes)), DataKind::Fields(fields)) => {
                 f.write_str(" : ")?;
                 fmt_fields(f, fields, bytes, None, false)
             }

@@ -8,7 +8,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 
 use crate::expr::Expr;
-use crate::set::{DataKind, Set, join};
+use crate::set::{DataKind, Field, Joined, Set, join};
 use crate::verdict::{decode_value, encode_value};
 use crate::{Bytes, Comment, Data, Name, Value, Verdict, userdata, wire};
 
@@ -22,9 +22,159 @@ pub struct Element(Arc<Content>);
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Content {
     set: Set,
+    held: Held,
+}
+
+// With its counts it takes the allocator 64 bytes: there are many elements.
+const _: () = assert!(size_of::<Content>() <= 40);
+
+/// How many bytes of key and data together are kept in place.
+const SHORT: usize = 29;
+
+/// All of an element but its set.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Held {
+    /// The lengths of key and data, and both; no data is none.
+    ///
+    /// Invariant: all that fits is kept like this, and what follows is zero.
+    Short(u8, u8, [u8; SHORT]),
+    Long(Box<Full>),
+}
+
+/// All of an element but its set, whatever it is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Full {
     key: Bytes,
     data: Option<Data>,
-    extras: Option<Box<Extras>>,
+    extras: Extras,
+}
+
+impl Held {
+    /// Keeps key and data in place, if they fit.
+    #[inline]
+    fn short(key: &[u8], data: &[u8]) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        let (start, rest) = bytes.split_at_mut_checked(key.len())?;
+        start.copy_from_slice(key);
+        rest.get_mut(..data.len())?.copy_from_slice(data);
+        Some(Self::Short(key.len() as u8, data.len() as u8, bytes))
+    }
+
+    fn full(&self) -> Full {
+        match self {
+            Self::Short(..) => Full {
+                key: self.key().into(),
+                data: Some(self.short_data())
+                    .filter(|data| !data.is_empty())
+                    .map(|data| Data::Value(data.into())),
+                extras: Extras::default(),
+            },
+            Self::Long(full) => Full::clone(full),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            Self::Short(key, _, bytes) => bytes.get(..usize::from(*key)).unwrap_or_default(),
+            Self::Long(full) => &full.key,
+        }
+    }
+
+    #[inline]
+    fn short_data(&self) -> &[u8] {
+        match self {
+            Self::Short(key, data, bytes) => bytes
+                .get(usize::from(*key)..usize::from(*key) + usize::from(*data))
+                .unwrap_or_default(),
+            Self::Long(_) => &[],
+        }
+    }
+}
+
+impl From<Full> for Held {
+    #[inline]
+    fn from(full: Full) -> Self {
+        let data = match &full.data {
+            None => Some(&[][..]),
+            // Nothing would be taken for none.
+            Some(Data::Value(value)) => Some(&**value).filter(|value| !value.is_empty()),
+            Some(Data::Verdict(_)) => None,
+        };
+        let data = data.filter(|_| full.extras == Extras::default());
+        data.and_then(|data| Self::short(&full.key, data))
+            .unwrap_or_else(|| Self::Long(Box::new(full)))
+    }
+}
+
+/// What an element maps to.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Mapped<'a> {
+    /// Bytes as registers hold them.
+    Value(&'a [u8]),
+    /// A verdict.
+    Verdict(&'a Verdict),
+}
+
+/// The first fields of keys, for many elements that have these in common.
+///
+/// Made by [`Set::prefix`].
+#[derive(Clone, Debug)]
+pub struct Prefix<'a> {
+    set: &'a Set,
+    /// Those that follow.
+    fields: &'a [Field],
+    joined: Joined,
+}
+
+impl<'a> Prefix<'a> {
+    pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidElement> {
+        let fields = set.key.split_at_checked(values.len());
+        let (those, fields) = fields.ok_or_else(|| wrong("key", set))?;
+        let joined = (Bytes::new(), None);
+        let joined = match those {
+            [] => joined,
+            those => Self::join(set, &joined, those, values)?,
+        };
+        Ok(Self {
+            set,
+            fields,
+            joined,
+        })
+    }
+
+    /// Returns the element with this key: the prefix, and one value for each
+    /// field that follows it.
+    pub fn element(&self, rest: &[Value]) -> Result<Element, InvalidElement> {
+        let (key, key_end) = Self::join(self.set, &self.joined, self.fields, rest)?;
+        if key_end.is_some() && !self.set.has_intervals() {
+            return Err(wrong("key", self.set));
+        }
+        if let (None, Some(short)) = (&key_end, Held::short(&key, &[])) {
+            return Ok(Element::of(self.set, short));
+        }
+        let extras = Extras {
+            key_end,
+            ..Extras::default()
+        };
+        Ok(Element::raw(self.set, key, None, extras))
+    }
+
+    fn join(
+        set: &Set,
+        start: &Joined,
+        fields: &[Field],
+        values: &[Value],
+    ) -> Result<Joined, InvalidElement> {
+        let order = |field: &Field| set.order(field);
+        let joined = join(start, (fields, set.is_concatenated()), values, order);
+        joined.ok_or_else(|| wrong("key", set))
+    }
+}
+
+fn wrong(part: &'static str, set: &Set) -> InvalidElement {
+    let set = set.name.clone();
+    InvalidElement { part, set }
 }
 
 /// What few elements have.
@@ -51,61 +201,48 @@ pub struct InvalidElement {
 }
 
 impl Element {
-    pub(crate) fn new(set: &Set, key: &[Value]) -> Result<Self, InvalidElement> {
-        let wrong = || InvalidElement {
-            part: "key",
-            set: set.name.clone(),
-        };
-        let (key, key_end) = join(&set.key, key, |field| set.order(field)).ok_or_else(wrong)?;
-        if key_end.is_some() && !set.has_intervals() {
-            return Err(wrong());
-        }
-        let extras = key_end.is_some().then(|| {
-            Box::new(Extras {
-                key_end,
-                ..Extras::default()
-            })
-        });
-        Ok(Self(Arc::new(Content {
-            set: set.clone(),
-            key,
-            data: None,
-            extras,
-        })))
+    #[inline]
+    fn of(set: &Set, held: Held) -> Self {
+        let set = set.clone();
+        Self(Arc::new(Content { set, held }))
     }
 
     /// Makes an element of the bytes the kernel keeps.
     pub(crate) fn raw(set: &Set, key: Bytes, data: Option<Data>, extras: Extras) -> Self {
-        let extras = (extras != Extras::default()).then(|| Box::new(extras));
-        Self(Arc::new(Content {
-            set: set.clone(),
-            key,
-            data,
-            extras,
-        }))
+        Self::of(set, Full { key, data, extras }.into())
     }
 
     /// Returns the element mapped to these values, one a field.
     pub fn with_data(mut self, data: &[Value]) -> Result<Self, InvalidElement> {
         let joined = match &self.0.set.data {
-            DataKind::Fields(fields) => join(fields, data, |field| field.datatype.order()),
+            DataKind::Fields(fields) => join(
+                &(Bytes::new(), None),
+                (fields, fields.len() > 1),
+                data,
+                |field| field.datatype.order(),
+            ),
             _ => None,
         };
-        match joined {
-            Some((value, None)) => {
-                self.content_mut().data = Some(Data::Value(value));
-                Ok(self)
-            }
-            _ => Err(self.wrong_data()),
+        let Some((value, None)) = joined else {
+            return Err(wrong("data", self.set()));
+        };
+        let short = match &self.0.held {
+            Held::Short(..) => Held::short(self.0.held.key(), &value),
+            Held::Long(_) => None,
+        };
+        match short {
+            Some(short) => self.content_mut().held = short,
+            None => self.change(|full| full.data = Some(Data::Value(value))),
         }
+        Ok(self)
     }
 
     /// Returns the element mapped to a verdict.
     pub fn with_verdict(mut self, verdict: Verdict) -> Result<Self, InvalidElement> {
         if self.0.set.data != DataKind::Verdict {
-            return Err(self.wrong_data());
+            return Err(wrong("data", self.set()));
         }
-        self.content_mut().data = Some(Data::Verdict(verdict));
+        self.change(|full| full.data = Some(Data::Verdict(verdict)));
         Ok(self)
     }
 
@@ -113,24 +250,23 @@ impl Element {
         Arc::make_mut(&mut self.0)
     }
 
-    fn wrong_data(&self) -> InvalidElement {
-        InvalidElement {
-            part: "data",
-            set: self.0.set.name.clone(),
-        }
+    fn change(&mut self, change: impl FnOnce(&mut Full)) {
+        let mut full = self.0.held.full();
+        change(&mut full);
+        self.content_mut().held = full.into();
     }
 
     /// Returns the element with a time after which it expires.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.content_mut().extras.get_or_insert_default().timeout = Some(timeout);
+        self.change(|full| full.extras.timeout = Some(timeout));
         self
     }
 
     /// Returns the element with a comment.
     #[must_use]
     pub fn with_comment(mut self, comment: Comment) -> Self {
-        self.content_mut().extras.get_or_insert_default().comment = Some(comment);
+        self.change(|full| full.extras.comment = Some(comment));
         self
     }
 
@@ -140,68 +276,73 @@ impl Element {
     }
 
     /// Returns its key, or the first one of an interval, as registers hold it.
-    pub fn key_bytes(&self) -> &Bytes {
-        &self.0.key
+    pub fn key_bytes(&self) -> &[u8] {
+        self.0.held.key()
     }
 
     /// Returns the last key of an interval.
     pub fn key_end(&self) -> Option<&[u8]> {
-        self.0.extras.as_ref()?.key_end.as_deref()
+        self.extras()?.key_end.as_deref()
     }
 
     /// Returns what it maps to.
-    pub fn data(&self) -> Option<&Data> {
-        self.0.data.as_ref()
+    pub fn data(&self) -> Option<Mapped<'_>> {
+        match &self.0.held {
+            held @ Held::Short(..) => Some(held.short_data())
+                .filter(|data| !data.is_empty())
+                .map(Mapped::Value),
+            Held::Long(full) => full.data.as_ref().map(|data| match data {
+                Data::Value(value) => Mapped::Value(value),
+                Data::Verdict(verdict) => Mapped::Verdict(verdict),
+            }),
+        }
     }
 
     /// Returns the verdict it maps to.
     pub fn verdict(&self) -> Option<&Verdict> {
-        match &self.0.data {
-            Some(Data::Verdict(verdict)) => Some(verdict),
+        match self.data() {
+            Some(Mapped::Verdict(verdict)) => Some(verdict),
             _ => None,
         }
     }
 
     /// Returns the time after which it expires, counted from its last update.
     pub fn timeout(&self) -> Option<Duration> {
-        self.0.extras.as_ref()?.timeout
+        self.extras()?.timeout
     }
 
     /// Returns the time that was left when the element was dumped.
     pub fn expires_in(&self) -> Option<Duration> {
-        self.0.extras.as_ref()?.expires_in
+        self.extras()?.expires_in
     }
 
     /// Returns what `nft` lists as its comment.
     pub fn comment(&self) -> Option<&Comment> {
-        self.0.extras.as_ref()?.comment.as_ref()
+        self.extras()?.comment.as_ref()
     }
 
     /// Tells whether the kernel sees no difference to another element of the key.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.0.set.same(&other.0.set)
             && self.key_end() == other.key_end()
-            && self.0.data == other.0.data
+            && self.data() == other.data()
             && self.timeout() == other.timeout()
             && self.is_catch_all() == other.is_catch_all()
     }
 
     /// Returns what few elements have.
-    #[cfg(feature = "nftnl")]
     pub(crate) fn extras(&self) -> Option<&Extras> {
-        self.0.extras.as_deref()
+        match &self.0.held {
+            Held::Short(..) => None,
+            Held::Long(full) => Some(&full.extras),
+        }
     }
 
     /// Tells whether it stands for all keys that no other element has.
     pub fn is_catch_all(&self) -> bool {
-        self.0
-            .extras
-            .as_ref()
-            .is_some_and(|extras| extras.catch_all)
+        self.extras().is_some_and(|extras| extras.catch_all)
     }
 }
-
-const _: () = assert!(size_of::<Content>() <= 88);
 
 // enum nft_set_elem_list_attributes
 pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
@@ -254,8 +395,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         if has_intervals && !simple && !element.is_catch_all() {
             encode_value(out, NFTA_SET_ELEM_KEY_END, last);
         }
-        if let Some(data) = element.data() {
-            data.encode(out, NFTA_SET_ELEM_DATA);
+        match element.data() {
+            None => {}
+            Some(Mapped::Value(value)) => encode_value(out, NFTA_SET_ELEM_DATA, value),
+            Some(Mapped::Verdict(verdict)) => verdict.encode_as_data(out, NFTA_SET_ELEM_DATA),
         }
         encode_rest(out, element, is_open, scratch);
     });
@@ -279,7 +422,7 @@ fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mu
     if !scratch.is_empty() {
         put(out, NFTA_SET_ELEM_USERDATA, scratch);
     }
-    let Some(extras) = &element.0.extras else {
+    let Some(extras) = element.extras() else {
         return;
     };
     if let Some(object) = &extras.object {

@@ -129,7 +129,7 @@ pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
 pub use client::{Client, Encoder, Generation};
 pub use datatype::Datatype;
-pub use element::{Element, InvalidElement};
+pub use element::{Element, InvalidElement, Mapped, Prefix};
 pub use error::{Committed, Error, Refused};
 pub use family::Family;
 pub use monitor::{Changes, Commit, Heard, Monitor, Notices, Process};

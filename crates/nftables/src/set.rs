@@ -7,7 +7,7 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::datatype::ByteOrder;
-use crate::element::Element;
+use crate::element::{Element, Prefix};
 use crate::selector::Selector;
 use crate::value::End;
 use crate::{Bytes, Comment, Datatype, InvalidElement, Name, TableId, Value};
@@ -210,7 +210,13 @@ impl Set {
     /// An element of a map needs its data, too: [`Element::with_data`] or
     /// [`Element::with_verdict`].
     pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
-        Element::new(self, key)
+        self.prefix(&[])?.element(key)
+    }
+
+    /// Returns the first fields of keys, for many elements that have these in
+    /// common.
+    pub fn prefix(&self, values: &[Value]) -> Result<Prefix<'_>, InvalidElement> {
+        Prefix::new(self, values)
     }
 
     /// Tells whether keys or data are of more than one field.
@@ -355,35 +361,44 @@ pub(crate) fn split<'a>(
     })
 }
 
-/// Joins values to the first byte string they stand for, and to the last if
+/// Appends values to the first byte string they stand for, and to the last if
 /// that is another one.
+///
+/// `padded` tells whether they are some of several fields.
 pub(crate) fn join(
-    fields: &[Field],
+    start: &Joined,
+    (fields, padded): (&[Field], bool),
     values: &[Value],
     order: impl Fn(&Field) -> ByteOrder,
-) -> Option<(Bytes, Option<Bytes>)> {
+) -> Option<Joined> {
     if fields.len() != values.len() {
         return None;
     }
-    let joined = |end| {
-        let mut out = Bytes::new();
+    let joined = |start: &Bytes, end| {
+        let mut out = start.clone();
         for (field, value) in fields.iter().zip(values) {
             if !value.write(field, order(field), end, &mut out) {
                 return None;
             }
-            if fields.len() > 1 {
+            if padded {
                 out.pad();
             }
         }
         Some(out)
     };
-    let first = joined(End::First)?;
-    let last = match values.iter().any(Value::is_interval) {
-        true => Some(joined(End::Last)?).filter(|last| *last != first),
-        false => None,
+    let (first_start, last_start) = start;
+    let first = joined(first_start, End::First)?;
+    let last = match last_start {
+        Some(last_start) => Some(joined(last_start, End::Last)?),
+        None if values.iter().any(Value::is_interval) => Some(joined(first_start, End::Last)?),
+        None => None,
     };
+    let last = last.filter(|last| *last != first);
     Some((first, last))
 }
+
+/// The first byte string that values stand for, and the last one if it is another.
+pub(crate) type Joined = (Bytes, Option<Bytes>);
 
 /// Returns the fields of a key type of so many bytes.
 ///

@@ -88,11 +88,32 @@ impl Value {
 
 /// Appends a number of so many bytes, unless it needs more.
 fn write_integer(number: u64, bytes: usize, order: ByteOrder, out: &mut Bytes) -> bool {
+    let is_big = order == ByteOrder::Big;
+    // One branch each for the usual sizes: most of a ruleset are such numbers.
+    match (
+        bytes,
+        u8::try_from(number),
+        u16::try_from(number),
+        u32::try_from(number),
+    ) {
+        (1, Ok(number), _, _) => out.extend(&[number]),
+        (2, _, Ok(number), _) if is_big => out.extend(&number.to_be_bytes()),
+        (2, _, Ok(number), _) => out.extend(&number.to_ne_bytes()),
+        (4, _, _, Ok(number)) if is_big => out.extend(&number.to_be_bytes()),
+        (4, _, _, Ok(number)) => out.extend(&number.to_ne_bytes()),
+        (1 | 2 | 4, ..) => return false,
+        _ => return write_odd(number, bytes, is_big, out),
+    }
+    true
+}
+
+/// Appends a number of any other size.
+fn write_odd(number: u64, bytes: usize, is_big: bool, out: &mut Bytes) -> bool {
     let mut ordered = number.to_le_bytes();
     let Some((low, high)) = ordered.split_at_mut_checked(bytes) else {
         return false;
     };
-    if order == ByteOrder::Big || cfg!(target_endian = "big") {
+    if is_big || cfg!(target_endian = "big") {
         low.reverse();
     }
     out.extend(low);

@@ -59,6 +59,13 @@ impl Verdict {
         }
     }
 
+    /// Appends the verdict as data, in an attribute of this type.
+    pub(crate) fn encode_as_data(&self, out: &mut Vec<u8>, kind: u16) {
+        nest(out, kind, |out| {
+            nest(out, NFTA_DATA_VERDICT, |out| self.encode(out));
+        });
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         put_be32(out, NFTA_VERDICT_CODE, self.code() as u32);
         if let Some(chain) = self.chain() {
@@ -120,9 +127,7 @@ impl Data {
     pub fn encode(&self, out: &mut Vec<u8>, kind: u16) {
         match self {
             Self::Value(bytes) => encode_value(out, kind, bytes),
-            Self::Verdict(verdict) => nest(out, kind, |out| {
-                nest(out, NFTA_DATA_VERDICT, |out| verdict.encode(out));
-            }),
+            Self::Verdict(verdict) => verdict.encode_as_data(out, kind),
         }
     }
 

@@ -27,21 +27,15 @@ impl Eq for Anonymous {}
 impl PartialEq for Anonymous {
     /// Compares what the sets hold, not how they are called.
     fn eq(&self, other: &Self) -> bool {
-        let content = |anonymous: &Self| {
+        fn content(anonymous: &Anonymous) -> Vec<impl Ord + '_> {
             let mut content: Vec<_> = anonymous
                 .elements
                 .iter()
-                .map(|e| {
-                    (
-                        e.key_bytes().clone(),
-                        e.key_end().map(Vec::from),
-                        e.data().cloned(),
-                    )
-                })
+                .map(|element| (element.key_bytes(), element.key_end(), element.data()))
                 .collect();
             content.sort();
             content
-        };
+        }
         self.elements.len() == other.elements.len()
             && self.set.key.len() == other.set.key.len()
             && content(self) == content(other)

@@ -7,7 +7,7 @@ use crate::element::{self, CATCH_ALL, INTERVAL_END, successor};
 use crate::set::{DataKind, width};
 use crate::wire::hook_number;
 use crate::wire::set::{NFT_DATA_VERDICT, NFT_SET_CONCAT, NFT_SET_MAP, NFT_SET_OBJECT};
-use crate::{Chain, Data, Datatype, Error, Field, Name, Policy, Set, Table, TableId, userdata};
+use crate::{Chain, Datatype, Error, Field, Mapped, Name, Policy, Set, Table, TableId, userdata};
 
 /// Returns a new table.
 pub(super) fn table(table: &Table) -> Object<super::Table> {
@@ -143,8 +143,8 @@ pub(super) fn element(
     }
     match element.data() {
         None => {}
-        Some(Data::Value(value)) => object.short(NFTNL_SET_ELEM_DATA, value)?,
-        Some(Data::Verdict(verdict)) => {
+        Some(Mapped::Value(value)) => object.short(NFTNL_SET_ELEM_DATA, value)?,
+        Some(Mapped::Verdict(verdict)) => {
             object.number(NFTNL_SET_ELEM_VERDICT, verdict.code() as u32);
             if let Some(chain) = verdict.chain() {
                 object.text(NFTNL_SET_ELEM_CHAIN, chain.as_str());

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use vipline_nftables::{Data, Element, Object, Set};
+use vipline_nftables::{Element, Mapped, Object, Set};
 use vipline_reconcile::Edit;
 
 /// Registers hold each field of a concatenation in so many bytes, or a multiple.
@@ -22,7 +22,7 @@ pub(super) fn is_removal(edit: &Edit<Object>, endpoints: &Set) -> bool {
 /// asked for, mapped to an endpoint; the key of `endpoints` is what was asked
 /// for and the endpoint.
 pub(super) fn stale(clients: Vec<Element>, endpoints: &[Element]) -> impl Iterator<Item = Element> {
-    let current: HashSet<&[u8]> = endpoints.iter().map(|each| &**each.key_bytes()).collect();
+    let current: HashSet<&[u8]> = endpoints.iter().map(Element::key_bytes).collect();
     let mut key = Vec::new();
     clients.into_iter().filter(move |client| {
         let address = client.set().key.first();
@@ -30,7 +30,7 @@ pub(super) fn stale(clients: Vec<Element>, endpoints: &[Element]) -> impl Iterat
         let asked = client.key_bytes().get(address.next_multiple_of(REGISTER)..);
         key.clear();
         key.extend_from_slice(asked.unwrap_or_default());
-        if let Some(Data::Value(endpoint)) = client.data() {
+        if let Some(Mapped::Value(endpoint)) = client.data() {
             key.extend_from_slice(endpoint);
         }
         !current.contains(&*key)

@@ -18,18 +18,17 @@ pub(super) fn backends(
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
 ) {
-    let mut key = front.key_and([Value::from(0_u32)]);
+    let keys = way.backends.prefix(&front.key);
+    let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
-        if let Some(last) = key.last_mut() {
-            *last = slot.into();
-        }
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-        let element = way.backends.element(&key);
+        let element = keys.element(&[slot.into()]);
         let element = element.and_then(|it| it.with_data(&target));
-        let element = element.expect("addresses of a service port are of one family");
-        out.push(element.into());
+        out.push(element.expect(FIT).into());
     }
 }
+
+const FIT: &str = "addresses of a service port are of one family";
 
 /// ```nft
 /// add element ip kube-proxy hairpin-connections { 10.1.0.1 . 10.1.0.1 . tcp . 8080 }

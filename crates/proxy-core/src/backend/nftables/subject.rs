@@ -21,7 +21,7 @@ impl<'a> Subject<'a> {
     ///
     /// The fields of a key tell, so a set more needs no word here.
     pub(super) fn of(element: &'a Element) -> Self {
-        let (set, key) = (element.set(), &**element.key_bytes());
+        let (set, key) = (element.set(), element.key_bytes());
         let is_addr = |field: &Field| {
             let datatype = field.datatype;
             matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr)

@@ -21,12 +21,15 @@ pub(super) fn memory(
     endpoints: &[&[Endpoint]],
     out: &mut Vec<Object>,
 ) {
+    let Some(seconds) = front.port.affinity else {
+        return;
+    };
     let mut endpoints = endpoints.concat();
     endpoints.sort_unstable();
     endpoints.dedup();
-    let Some(seconds) = front.port.affinity.filter(|_| !endpoints.is_empty()) else {
+    if endpoints.is_empty() {
         return;
-    };
+    }
     let endpoints = endpoints.iter();
     out.extend(endpoints.map(|endpoint| may_be_remembered(&way.affinity, front, endpoint)));
     out.push(learn(way, seconds).into());
