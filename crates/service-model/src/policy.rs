@@ -41,7 +41,8 @@ fn resolve(
     let serving = candidates
         .iter()
         .filter(|candidate| candidate.condition.serving);
-    let cluster = share(chosen.cluster, &[]);
+    let serving = serving.map(|candidate| candidate.endpoint);
+    let cluster = share(chosen.cluster.iter().copied(), &[]);
     ServicePort {
         name: Arc::clone(name),
         family: addresses.family,
@@ -58,11 +59,8 @@ fn resolve(
         internal_policy_local: internal_local,
         external_policy_local: external_local,
         health_check_node_port: frontend.health_check_node_port,
-        local: share(chosen.local, &[&cluster]),
-        serving: share(
-            serving.map(|candidate| candidate.endpoint).collect(),
-            &[&cluster],
-        ),
+        local: share(chosen.local.iter().copied(), &[&cluster]),
+        serving: share(serving, &[&cluster]),
         cluster,
     }
 }
@@ -124,7 +122,9 @@ fn usable(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec
     let chosen = all
         .iter()
         .filter(|candidate| is_usable(candidate) && admits(candidate));
-    chosen.map(|candidate| candidate.endpoint).collect()
+    let mut usable = Vec::with_capacity(all.len());
+    usable.extend(chosen.map(|candidate| candidate.endpoint));
+    usable
 }
 
 fn leaving(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec<Endpoint> {
@@ -145,10 +145,16 @@ fn route(policy_local: bool, any: bool, cluster: &[Endpoint], local: &[Endpoint]
 }
 
 /// Makes a list cheap to share; equal lists become one.
-fn share(list: Vec<Endpoint>, known: &[&Arc<[Endpoint]>]) -> Arc<[Endpoint]> {
-    match known.iter().find(|known| known[..] == list[..]) {
+fn share(
+    list: impl Iterator<Item = Endpoint> + Clone,
+    known: &[&Arc<[Endpoint]>],
+) -> Arc<[Endpoint]> {
+    match known
+        .iter()
+        .find(|known| list.clone().eq(known.iter().copied()))
+    {
         Some(known) => Arc::clone(known),
-        None if list.is_empty() => Arc::default(),
-        None => list.into(),
+        None if list.clone().next().is_none() => Arc::default(),
+        None => list.collect(),
     }
 }
