@@ -6,6 +6,7 @@
 //! - [`leftovers`]: processes and directories that go with their value.
 //! - [`proxy`]: a kube-proxy at work in a lab; [`commits`]: when rules change.
 //! - `generate`: Services with endpoints, as API objects and manifests.
+//! - `container`: programs started as a container runtime starts them.
 //! - [`nft`]: what an independent reader says of a ruleset.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
@@ -30,6 +31,9 @@ pub mod commits;
 
 #[cfg(feature = "generate")]
 pub mod generate;
+
+#[cfg(feature = "container")]
+pub mod container;
 
 pub mod nft;
 

@@ -24,3 +24,5 @@ mod privilege;
 mod killed;
 
 mod cleanup;
+
+mod deploy;

@@ -1,0 +1,386 @@
+//! `deploy/`: manifests that are what they say, and the confinement they ask for.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Container as Spec, PodSpec, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use testkit::container::{Container, grant_net_admin};
+use testkit::leftovers::{Directory, Process};
+use testkit::netns::Netns;
+
+use crate::stage::{demo, until};
+
+/// The user of the manifests.
+const USER: u32 = 65532;
+
+/// Capability 12, as `/proc/PID/status` has it.
+const NET_ADMIN: &str = "0000000000001000";
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy")
+        .join(name)
+}
+
+/// Reads the manifests of a file, each of its kind.
+fn documents(name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(path(name)).unwrap();
+    text.split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect()
+}
+
+fn read<T: DeserializeOwned>(document: &Value) -> T {
+    serde_json::from_value(document.clone()).unwrap()
+}
+
+fn pod() -> PodSpec {
+    let daemon_set: DaemonSet = read(&documents("daemonset.yaml")[0]);
+    daemon_set.spec.template.spec.unwrap()
+}
+
+fn profile() -> String {
+    fs::read_to_string(path("seccomp/kube-proxy.json")).unwrap()
+}
+
+/// The program as it is in the image, and what the manifests let it do.
+struct Image {
+    netns: Netns,
+    folder: Directory,
+    container: Container,
+}
+
+impl Image {
+    fn new() -> Self {
+        let image = Self::without_capability();
+        grant_net_admin(&image.program()).unwrap();
+        image
+    }
+
+    fn without_capability() -> Self {
+        let image = Self {
+            netns: Netns::new().unwrap(),
+            folder: Directory::new().unwrap(),
+            container: Container::new(USER, &profile()).unwrap(),
+        };
+        fs::copy(env!("CARGO_BIN_EXE_kube-proxy"), image.program()).unwrap();
+        fs::create_dir(image.manifests()).unwrap();
+        for file in fs::read_dir(demo()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), image.manifests().join(file.file_name())).unwrap();
+        }
+        image
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("kube-proxy")
+    }
+
+    fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
+        command
+            .env_clear()
+            .args(["--proxy-mode", "nftables", "--hostname-override", "node-1"])
+            .args(["--cluster-cidr", "10.244.0.0/16", "--oom-score-adj", "0"])
+            .args(["--iptables-min-sync-period", "0s", "--manifests"])
+            .arg(self.manifests())
+            .args(words);
+        self.container.confine(&mut command);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.command(words);
+        self.netns.run(|| command.output()).unwrap()
+    }
+
+    fn rules(&self) -> String {
+        let mut command = Command::new("nft");
+        command.args(["list", "ruleset"]);
+        let output = self.netns.run(|| command.output()).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Returns the words after a field of `/proc/PID/status`.
+fn status(process: &Process, field: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, words) = lines.find(|(name, _)| *name == field).unwrap();
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn confined_as_the_manifests_say_it_serves_the_demo() {
+    let image = Image::new();
+    let process = Process::start(&image.netns, &mut image.command(&[])).unwrap();
+    until("the first sync", || process.output().contains("synced"));
+    let user = USER.to_string();
+    for (field, words) in [
+        ("Uid", vec![&*user; 4]),
+        ("Gid", vec![&*user; 4]),
+        ("Groups", Vec::new()),
+        ("CapEff", vec![NET_ADMIN]),
+        ("CapPrm", vec![NET_ADMIN]),
+        ("CapBnd", vec![NET_ADMIN]),
+        ("CapInh", vec!["0000000000000000"]),
+        ("CapAmb", vec!["0000000000000000"]),
+        ("NoNewPrivs", vec!["1"]),
+        ("Seccomp", vec!["2"]),
+    ] {
+        assert_eq!(status(&process, field), words, "{field}");
+    }
+    assert!(image.rules().contains("10.96.0."), "{}", image.rules());
+    let web = crate::stage::service("web", "10.96.7.77") + &crate::stage::slice("web", 7, 3);
+    fs::write(image.manifests().join("web.yaml"), web).unwrap();
+    until("the new endpoint", || image.rules().contains("10.244.7.3 "));
+    let mut flush = Command::new("nft");
+    flush.args(["flush", "ruleset"]);
+    assert!(image.netns.run(|| flush.status()).unwrap().success());
+    until("the rules", || image.rules().contains("10.244.7.3 "));
+    let output = process.output();
+    assert!(
+        !output.contains("ERROR") && !output.contains("panicked"),
+        "{output}"
+    );
+    assert!(process.terminate().unwrap().success());
+}
+
+#[test]
+fn confined_as_the_manifests_say_it_initializes() {
+    let image = Image::new();
+    let output = image.run(&["--init-only"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(image.rules(), "");
+}
+
+#[test]
+fn without_the_capability_of_the_file_it_says_what_is_missing() {
+    let output = Image::without_capability().run(&["--init-only"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("CAP_NET_ADMIN is missing"), "{words}");
+}
+
+#[test]
+fn the_profile_forbids_what_is_not_its_business() {
+    let profile: Value = serde_json::from_str(&profile()).unwrap();
+    let rules = profile["syscalls"].as_array().unwrap();
+    let names = rules
+        .iter()
+        .flat_map(|rule| rule["names"].as_array().unwrap());
+    let names: Vec<_> = names.map(|name| name.as_str().unwrap()).collect();
+    for name in [
+        "bpf",
+        "chmod",
+        "chown",
+        "chroot",
+        "clone3",
+        "execveat",
+        "fsopen",
+        "init_module",
+        "io_uring_setup",
+        "kexec_load",
+        "keyctl",
+        "memfd_create",
+        "mkdir",
+        "mount",
+        "move_mount",
+        "open_by_handle_at",
+        "perf_event_open",
+        "pivot_root",
+        "process_vm_readv",
+        "ptrace",
+        "reboot",
+        "rename",
+        "seccomp",
+        "setns",
+        "setuid",
+        "symlink",
+        "unlink",
+        "unshare",
+        "userfaultfd",
+    ] {
+        assert!(!names.contains(&name), "{name}");
+    }
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "no call is there twice");
+    let netns = Netns::new().unwrap();
+    let container = Container::new(USER, &self::profile()).unwrap();
+    for (program, words) in [
+        ("unshare", vec!["--user", "true"]),
+        ("sh", vec!["-c", "mkdir /tmp/x"]),
+    ] {
+        let mut command = Command::new(program);
+        command.args(words);
+        container.confine(&mut command);
+        let output = netns.run(|| command.output()).unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(words.contains("Function not implemented"), "{output:?}");
+    }
+}
+
+#[test]
+fn the_pod_asks_for_no_more_than_it_needs() {
+    let pod = pod();
+    assert_eq!(pod.host_network, Some(true));
+    assert_eq!(
+        pod.priority_class_name.as_deref(),
+        Some("system-node-critical")
+    );
+    let tolerations = pod.tolerations.unwrap();
+    assert!(
+        tolerations
+            .iter()
+            .any(|one| one.key.is_none() && one.effect.is_none())
+    );
+    let context = pod.security_context.unwrap();
+    assert_eq!(
+        (context.run_as_non_root, context.run_as_user),
+        (Some(true), Some(USER.into()))
+    );
+    let seccomp = context.seccomp_profile.unwrap();
+    assert_eq!(seccomp.type_, "Localhost");
+    let sources = pod.volumes.unwrap();
+    assert!(sources.iter().all(|volume| volume.host_path.is_none()));
+    let all = pod
+        .init_containers
+        .unwrap()
+        .into_iter()
+        .chain(pod.containers);
+    for container in all {
+        confined(&container);
+    }
+}
+
+#[track_caller]
+fn confined(container: &Spec) {
+    let context = container.security_context.as_ref().unwrap();
+    assert_eq!(context.privileged, None, "{}", container.name);
+    assert_eq!(
+        context.allow_privilege_escalation,
+        Some(false),
+        "{}",
+        container.name
+    );
+    assert_eq!(
+        context.read_only_root_filesystem,
+        Some(true),
+        "{}",
+        container.name
+    );
+    let capabilities = context.capabilities.as_ref().unwrap();
+    assert_eq!(capabilities.drop.as_deref(), Some(&["ALL".to_owned()][..]));
+    assert_eq!(
+        capabilities.add.as_deref(),
+        Some(&["NET_ADMIN".to_owned()][..])
+    );
+}
+
+#[test]
+fn probes_and_ports_are_those_of_the_configuration() {
+    let pod = pod();
+    let container = &pod.containers[0];
+    let ports: Vec<_> = container.ports.iter().flatten().collect();
+    let port = |name: &str| {
+        ports
+            .iter()
+            .find(|port| port.name.as_deref() == Some(name))
+            .unwrap()
+    };
+    let config = &config()["config.conf"];
+    for (name, field) in [
+        ("healthz", "healthzBindAddress"),
+        ("metrics", "metricsBindAddress"),
+    ] {
+        let line = config.lines().find(|line| line.starts_with(field)).unwrap();
+        assert!(
+            line.ends_with(&format!(":{}", port(name).container_port)),
+            "{line}"
+        );
+    }
+    for (probe, path) in [
+        (&container.startup_probe, "/livez"),
+        (&container.liveness_probe, "/livez"),
+        (&container.readiness_probe, "/healthz"),
+    ] {
+        let get = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+        assert_eq!(get.path.as_deref(), Some(path));
+    }
+}
+
+fn config() -> std::collections::BTreeMap<String, String> {
+    let map: ConfigMap = read(&documents("config.yaml")[0]);
+    map.data.unwrap()
+}
+
+#[test]
+fn the_configuration_is_accepted_as_it_is() {
+    let folder = Directory::new().unwrap();
+    let file = folder.path().join("config.conf");
+    fs::write(&file, &config()["config.conf"]).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let written = folder.path().join("written.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kube-proxy"));
+    command
+        .arg("--config")
+        .arg(&file)
+        .arg("--write-config-to")
+        .arg(&written);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("WARN"), "{said}");
+    let effective: Value = serde_saphyr::from_str(&fs::read_to_string(written).unwrap()).unwrap();
+    assert_eq!(effective["mode"], "nftables");
+    assert_eq!(effective["oomScoreAdj"], -997);
+    let kubeconfig: Value = serde_saphyr::from_str(&config()["kubeconfig.conf"]).unwrap();
+    assert_eq!(
+        kubeconfig["current-context"],
+        kubeconfig["contexts"][0]["name"]
+    );
+}
+
+#[test]
+fn the_account_may_do_what_the_program_asks_for() {
+    let rbac = documents("rbac.yaml");
+    let role: ClusterRole = read(&rbac[0]);
+    let mut allowed = Vec::new();
+    for rule in role.rules.unwrap() {
+        let groups = rule.api_groups.unwrap();
+        for resource in rule.resources.unwrap() {
+            allowed.push(format!(
+                "{}/{resource}: {}",
+                groups.join(","),
+                rule.verbs.join(" ")
+            ));
+        }
+    }
+    allowed.sort();
+    let expected = [
+        "/nodes: list watch",
+        "/services: list watch",
+        "discovery.k8s.io/endpointslices: list watch",
+        "events.k8s.io/events: create patch update",
+        "networking.k8s.io/servicecidrs: list watch",
+    ];
+    assert_eq!(allowed, expected);
+    let binding: ClusterRoleBinding = read(&rbac[1]);
+    let account: ServiceAccount = read(&documents("service-account.yaml")[0]);
+    assert_eq!(Some(binding.role_ref.name), role.metadata.name);
+    let subject = &binding.subjects.unwrap()[0];
+    assert_eq!(Some(&subject.name), account.metadata.name.as_ref());
+    assert_eq!(pod().service_account_name, account.metadata.name);
+}
