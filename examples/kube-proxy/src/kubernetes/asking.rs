@@ -38,6 +38,11 @@ impl Error {
         matches!(self, Self::Refused(status) if matches!(status.code, 403 | 404))
     }
 
+    /// Tells whether the server does not understand the question.
+    pub fn is_misunderstood(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 400)
+    }
+
     /// Tells whether the server does not know any more, or not yet, what came
     /// after the point in its history that was asked for.
     pub fn is_history_lost(&self) -> bool {

@@ -27,7 +27,8 @@ pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
     const PATH: &'static str;
     /// Which labels the objects must have, decided by the server.
     const LABELS: Option<&'static str> = None;
-    /// Which fields the objects must have, decided by the server.
+    /// Which fields the objects must have, decided by the server if it can:
+    /// others may come and do no harm.
     const FIELDS: Option<&'static str> = None;
 
     /// Returns the name and the like.

@@ -94,6 +94,11 @@ impl<O: Object> Watcher<O> {
                 Err(error) if O::KIND == Kind::ServiceCidr && error.is_absent() => {
                     self.do_without(&error).await;
                 }
+                // An older server that cannot choose by them: who reads does it, too.
+                Err(error) if error.is_misunderstood() && self.is_choosy() => {
+                    debug!("{}: {error}; asked for without that", plural(O::KIND));
+                    self.fields = None;
+                }
                 Err(error) if self.reading == Reading::Once => {
                     return self
                         .feed
@@ -102,6 +107,11 @@ impl<O: Object> Watcher<O> {
                 Err(error) => self.pause(&error).await,
             }
         }
+    }
+
+    /// Tells whether fields are asked for that the kind itself says.
+    fn is_choosy(&self) -> bool {
+        O::FIELDS.is_some() && self.fields.is_some()
     }
 
     /// Tells of all objects there are and takes back those that are no more;

@@ -26,3 +26,7 @@ mod killed;
 mod cleanup;
 
 mod deploy;
+
+mod cluster;
+
+mod api;

@@ -129,10 +129,10 @@ impl Stage {
     }
 }
 
-const BINARY: &str = env!("CARGO_BIN_EXE_kube-proxy");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_kube-proxy");
 
 impl Said {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap_or(-1);
         Self {
