@@ -30,3 +30,5 @@ mod deploy;
 mod cluster;
 
 mod api;
+
+mod health;

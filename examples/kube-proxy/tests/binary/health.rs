@@ -1,0 +1,255 @@
+//! What the binary tells of itself over HTTP, while all goes well and while not.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use testkit::leftovers::{Directory, Process};
+
+use crate::stage::{Stage, service, slice, until};
+
+/// Flags with which a second of failures is too long.
+const HASTY: &str = "--iptables-sync-period 500ms";
+
+/// The usual port of health, that of metrics, and one for a Service.
+const HEALTH: u16 = 10256;
+const METRICS: u16 = 10249;
+const ASKED: u16 = 31_000;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer: its code, its header lines and its body.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Answer {
+    code: u16,
+    head: String,
+    body: String,
+}
+
+/// Asks a port of the namespace; no answer has code 0.
+fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
+    stage.netns.run(|| {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+            return Answer::default();
+        };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(words.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        Answer {
+            code: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    })
+}
+
+fn codes(stage: &Stage) -> (u16, u16) {
+    (
+        ask(stage, HEALTH, "/healthz").code,
+        ask(stage, HEALTH, "/livez").code,
+    )
+}
+
+/// Returns a sample of the metrics; one that is not there is nothing.
+fn metric(stage: &Stage, sample: &str) -> Option<f64> {
+    let page = ask(stage, METRICS, "/metrics").body;
+    let line = page.lines().find_map(|line| line.strip_prefix(sample));
+    Some(line?.trim().parse().unwrap())
+}
+
+fn web() -> String {
+    service("web", "10.96.0.10") + &slice("web", 1, 3)
+}
+
+/// A program that has the table for itself: nobody else may write to it.
+struct Owner {
+    _nft: Process,
+    _folder: Directory,
+}
+
+impl Owner {
+    fn of_the_table(stage: &Stage) -> Self {
+        let folder = Directory::new().unwrap();
+        let commands = folder.path().join("commands");
+        let mut made = Command::new("mkfifo");
+        assert!(made.arg(&commands).status().unwrap().success());
+        let mut nft = Command::new("sh");
+        nft.args(["-c", "exec nft -i <> \"$0\""]).arg(&commands);
+        let nft = Process::start(&stage.netns, &mut nft).unwrap();
+        let words = "delete table ip kube-proxy; add table ip kube-proxy { flags owner; }\n";
+        fs::write(&commands, words).unwrap();
+        until("an owner", || stage.ruleset().contains("flags owner"));
+        Self {
+            _nft: nft,
+            _folder: folder,
+        }
+    }
+}
+
+#[test]
+fn health_follows_what_the_kernel_takes() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    let proxy = stage.start_with(HASTY);
+    until("health", || codes(&stage) == (200, 200));
+    until("the first sync", || proxy.output().contains("synced"));
+    let sample = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"}";
+    assert_eq!(metric(&stage, sample), Some(0.0));
+    let owner = Owner::of_the_table(&stage);
+    until("illness", || codes(&stage) == (503, 503));
+    let body = ask(&stage, HEALTH, "/livez").body;
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["status"]["IPv4"]["healthy"], false, "{body}");
+    assert_eq!(body["status"]["IPv6"]["healthy"], true, "{body}");
+    assert!(metric(&stage, sample) > Some(1.0));
+    drop(owner);
+    until("recovery", || codes(&stage) == (200, 200));
+    until("the rules", || stage.ruleset().contains("10.244.1.3 "));
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_node_that_goes_away_is_told_to_load_balancers() {
+    let node = |meta: &str, spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{ name: node-1{meta} }}\nspec: {{ {spec} }}\n"
+        )
+    };
+    let stage = Stage::with(&[("node.yaml", &node("", "")), ("web.yaml", &web())]);
+    let proxy = stage.start();
+    until("health", || codes(&stage) == (200, 200));
+    let taint = "taints: [{ key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule }]";
+    let deleted = ", deletionTimestamp: \"2026-01-01T00:00:00Z\"";
+    for text in [node("", taint), node(deleted, "")] {
+        stage.write("node.yaml", &text);
+        until("the node's farewell", || codes(&stage) == (503, 200));
+        let body = ask(&stage, HEALTH, "/healthz").body;
+        assert!(
+            body.contains(r#""nodeEligible":false,"healthy":true"#),
+            "{body}"
+        );
+        stage.write("node.yaml", &node("", ""));
+        until("its return", || codes(&stage) == (200, 200));
+    }
+    assert!(proxy.terminate().unwrap().success());
+}
+
+/// A Service that load balancers ask about, with an endpoint on a node.
+fn asked(node: &str) -> String {
+    format!(
+        "{}  type: LoadBalancer\n  externalTrafficPolicy: Local\n  \
+         healthCheckNodePort: {ASKED}\n{}  nodeName: {node}\n",
+        service("web", "10.96.0.10"),
+        slice("web", 1, 1)
+    )
+}
+
+#[test]
+fn load_balancers_are_told_where_endpoints_are() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let proxy = stage.start();
+    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    let answer = ask(&stage, ASKED, "/any");
+    assert!(
+        answer
+            .head
+            .contains("\r\nX-Load-Balancing-Endpoint-Weight: 1"),
+        "{answer:?}"
+    );
+    let body = "{\n\t\"service\": {\n\t\t\"namespace\": \"default\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": 1,\n\t\"serviceProxyHealthy\": true\n}";
+    assert_eq!(answer.body, body);
+    stage.write("web.yaml", &asked("node-2"));
+    until("their absence", || ask(&stage, ASKED, "/").code == 503);
+    assert!(
+        ask(&stage, ASKED, "/")
+            .body
+            .contains("\"localEndpoints\": 0,")
+    );
+    fs::remove_file(stage.manifests().join("web.yaml")).unwrap();
+    until("no port", || ask(&stage, ASKED, "/").code == 0);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_port_that_is_taken_is_opened_when_it_is_free() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let hold = |port| {
+        stage
+            .netns
+            .run(|| TcpListener::bind(("0.0.0.0", port)))
+            .unwrap()
+    };
+    let held = [HEALTH, ASKED].map(hold);
+    let proxy = stage.start();
+    for words in [
+        "health cannot be served on 0.0.0.0:10256: Address already in use",
+        "health check port 0.0.0.0:31000 of default/web: Address already in use",
+    ] {
+        until(words, || proxy.output().contains(words));
+    }
+    assert_eq!(
+        metric(&stage, "kubeproxy_proxy_healthz_total{code=\"200\"}"),
+        Some(0.0)
+    );
+    drop(held);
+    until("health", || codes(&stage) == (200, 200));
+    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    assert_eq!(proxy.output().matches("Address already in use").count(), 2);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn who_insists_on_serving_ends_without() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    let held = stage
+        .netns
+        .run(|| TcpListener::bind(("0.0.0.0", HEALTH)))
+        .unwrap();
+    let said = stage.say("--bind-address-hard-fail");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("Address already in use"), "{said:?}");
+    drop(held);
+}
+
+#[test]
+fn metrics_are_read_where_upstream_has_them() {
+    let stage = Stage::with(&[("web.yaml", &web())]);
+    let proxy = stage.start();
+    until("metrics", || ask(&stage, METRICS, "/healthz").body == "ok");
+    assert_eq!(ask(&stage, METRICS, "/proxyMode").body, "nftables");
+    let sync = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
+    until("a sync", || metric(&stage, sync) == Some(1.0));
+    let answer = ask(&stage, METRICS, "/metrics");
+    assert!(
+        answer
+            .head
+            .contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8")
+    );
+    for sample in [
+        "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"} 1\n",
+        "kubeproxy_sync_proxy_rules_service_changes_total 1\n",
+        "vipline_event_to_kernel_seconds_count{ip_family=\"IPv4\"} 1\n",
+        "# TYPE vipline_source_staleness_seconds gauge\n",
+    ] {
+        assert!(answer.body.contains(sample), "{sample}{}", answer.body);
+    }
+    assert_eq!(metric(&stage, "vipline_contested_addresses"), Some(0.0));
+    assert!(metric(&stage, "process_resident_memory_bytes") > Some(1e6));
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn nothing_is_served_that_is_turned_off() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let proxy = stage.start_with("--healthz-port 0 --metrics-bind-address 127.0.0.1:7777");
+    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    assert_eq!(ask(&stage, HEALTH, "/healthz").code, 0);
+    assert_eq!(ask(&stage, METRICS, "/healthz").code, 0);
+    assert_eq!(ask(&stage, 7777, "/healthz").code, 200);
+    assert!(proxy.terminate().unwrap().success());
+}
