@@ -136,8 +136,10 @@ pub(crate) fn list(
         .map(|(_, object)| object)
         .filter(|object| scope.matches(object));
     let items: Vec<_> = rest.by_ref().take(limit).cloned().collect();
-    let remaining = rest.count();
-    let next = items.last().filter(|_| remaining > 0).map(|last| {
+    let more = rest.next().is_some();
+    // A server knows how many there are only where nothing is selected.
+    let remaining = (more && scope.selector.is_empty()).then(|| rest.count() + 1);
+    let next = items.last().filter(|_| more).map(|last| {
         let token = Continue {
             version: exact,
             after: last.key.clone(),
@@ -148,8 +150,8 @@ pub(crate) fn list(
         kind,
         items,
         version: exact,
-        remaining: Some(remaining).filter(|_| next.is_some() && scope.selector.is_empty()),
         next,
+        remaining,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Who is let in.
 
+use std::net::Ipv6Addr;
+
 use apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ListParams;
@@ -34,11 +36,31 @@ async fn a_certificate_or_a_token_opens_the_door() {
     let by_token = client(&server.kubeconfig_with_token()).await;
     assert_eq!(services(&by_certificate).await.unwrap(), 1);
     assert_eq!(services(&by_token).await.unwrap(), 1);
-    let version = by_token.apiserver_version().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_finds_out_what_there_is() {
+    let server = ApiServer::start_at((Ipv6Addr::LOCALHOST, 0).into());
+    let client = client(&server.kubeconfig()).await;
+    let version = client.apiserver_version().await.unwrap();
     assert_eq!(
         (version.major.as_str(), version.minor.as_str()),
         ("1", "36")
     );
+    let core = client.list_core_api_resources("v1").await.unwrap();
+    assert!(
+        core.resources
+            .iter()
+            .any(|resource| resource.kind == "Node" && !resource.namespaced)
+    );
+    let groups = client.list_api_groups().await.unwrap().groups;
+    assert_eq!(groups.len(), 3);
+    for group in groups {
+        let version = group.versions[0].group_version.clone();
+        let resources = client.list_api_group_resources(&version).await.unwrap();
+        assert!(!resources.resources.is_empty(), "{version}");
+    }
+    assert!(client.list_api_group_resources("apps/v1").await.is_err());
 }
 
 #[tokio::test]
