@@ -73,10 +73,11 @@ pub fn start(cli: &Cli) -> ExitCode {
         Ok(effective) => effective.configuration.logging.clone(),
         Err(_) => Logging::from(&cli.flags.log),
     });
-    // What a node is cleaned of does not depend on any setting.
-    let done = match cli.cleanup {
-        true => cleanup::cleanup(cli.dry_run),
-        false => effective.and_then(|effective| obey(cli, effective)),
+    let done = match cli.conflict() {
+        Some(reason) => Err(Failure::input(reason)),
+        // What a node is cleaned of does not depend on any setting.
+        None if cli.cleanup => cleanup::cleanup(cli.dry_run),
+        None => effective.and_then(|effective| obey(cli, effective)),
     };
     match done {
         Ok(code) => code,
@@ -103,14 +104,16 @@ fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let settings = Settings::new(&cli.flags, effective, &interfaces::hostname())?;
+    for warning in &settings.warnings {
+        warn!("{warning}");
+    }
     if cli.init_only {
         return process::init_only(&settings).map(|()| ExitCode::SUCCESS);
     }
-    match (cli.command, cli.oneshot) {
-        (Some(Command::Render), false) => render::render(&settings).map(|()| ExitCode::SUCCESS),
-        (Some(Command::Diff), false) => diff::diff(settings),
-        (Some(_), true) => Err(Failure::input("--oneshot: not with a command")),
-        (None, true) => oneshot::oneshot(settings, cli.output),
-        (None, false) => run::run(settings).map(|()| ExitCode::SUCCESS),
+    match cli.command {
+        Some(Command::Render) => render::render(&settings).map(|()| ExitCode::SUCCESS),
+        Some(Command::Diff) => diff::diff(settings),
+        None if cli.oneshot => oneshot::oneshot(settings, cli.output),
+        None => run::run(settings).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -50,7 +50,7 @@ pub struct Settings {
     pub config_sync_period: Duration,
     /// Features that can be turned off.
     pub feature_gates: Gates,
-    /// What is odd about the configuration, to be told once.
+    /// What is odd besides what is odd about the configuration itself.
     pub warnings: Vec<String>,
 }
 
@@ -93,8 +93,9 @@ impl Settings {
             configuration,
             gates,
             file,
-            mut warnings,
+            warnings: _,
         } = effective;
+        let mut warnings = Vec::new();
         let mut reasons = Vec::new();
         let mut take = |reason: String| reasons.push(reason);
         let mode = mode(&configuration.mode).map_err(&mut take);

@@ -261,8 +261,8 @@ pub struct UnusedFlags {
 }
 
 impl Flags {
-    /// Returns a sentence about each flag that was given and is without effect.
-    pub fn without_effect(&self) -> Vec<String> {
+    /// Returns a sentence about each flag that was given and had better not be.
+    pub fn remarks(&self) -> Vec<String> {
         let UnusedFlags {
             boot_id_file,
             machine_id_file,
@@ -288,8 +288,14 @@ impl Flags {
             ("--vmodule", !self.log.vmodule.is_empty()),
         ];
         let given = given.iter().filter(|(_, is_given)| *is_given);
-        given
-            .map(|(flag, _)| format!("{flag} is without effect"))
-            .collect()
+        let useless = given.map(|(flag, _)| format!("{flag} is without effect"));
+        let deprecated = [
+            ("healthz", self.healthz_port),
+            ("metrics", self.metrics_port),
+        ];
+        let deprecated = deprecated.iter().filter_map(|(what, port)| {
+            port.map(|_| format!("--{what}-port is deprecated: --{what}-bind-address has a port"))
+        });
+        useless.chain(deprecated).collect()
     }
 }

@@ -87,6 +87,23 @@ impl Cli {
     pub fn read() -> Self {
         Self::parse_from(std::env::args_os().map(dashed))
     }
+
+    /// Returns why what is asked for does not go together.
+    pub fn conflict(&self) -> Option<String> {
+        let asked = [
+            ("--cleanup", self.cleanup),
+            ("--init-only", self.init_only),
+            ("--oneshot", self.oneshot),
+            ("--write-config-to", self.flags.write_config_to.is_some()),
+        ];
+        let mut asked = asked.iter().filter(|(_, is_asked)| *is_asked);
+        let (first, _) = asked.next()?;
+        match (self.command, asked.next()) {
+            (Some(_), _) => Some(format!("{first}: not with a command")),
+            (None, Some((second, _))) => Some(format!("{first}: not with {second}")),
+            (None, None) => None,
+        }
+    }
 }
 
 /// Returns an argument with dashes for underscores in the name of its flag.
@@ -163,6 +180,30 @@ mod tests {
             "words",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_thing_is_done_at_a_time() {
+        for (line, expected) in [
+            ("", None),
+            ("render", None),
+            ("--cleanup --dry-run", None),
+            ("--cleanup render", Some("--cleanup: not with a command")),
+            (
+                "diff --write-config-to x",
+                Some("--write-config-to: not with a command"),
+            ),
+            (
+                "--oneshot --init-only",
+                Some("--init-only: not with --oneshot"),
+            ),
+        ] {
+            assert_eq!(
+                parse(line).unwrap().conflict().as_deref(),
+                expected,
+                "{line}"
+            );
         }
     }
 

@@ -64,7 +64,7 @@ impl Effective {
                 None => reasons,
             }));
         }
-        warnings.extend(flags.without_effect());
+        warnings.extend(flags.remarks());
         Ok(Self {
             configuration,
             gates,

@@ -119,7 +119,7 @@ impl Configuration {
                 METRICS_PORT,
             ),
         ] {
-            match port.unwrap_or(default.into()) {
+            match port.unwrap_or_else(|| default.into()) {
                 0 => address.clear(),
                 port => add_port(address, port),
             }

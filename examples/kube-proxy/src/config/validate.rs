@@ -283,10 +283,10 @@ fn cluster_cidrs(words: &[&str], faults: &mut Faults) {
             faults.invalid(&format!("{path}[{index}]"), Text(word), reason);
         }
     }
-    if let [Some(first), Some(second)] = networks[..] {
-        if Family::of_network(first) == Family::of_network(second) {
-            faults.invalid(path, Texts(words), PAIR);
-        }
+    if let [Some(first), Some(second)] = networks[..]
+        && Family::of_network(first) == Family::of_network(second)
+    {
+        faults.invalid(path, Texts(words), PAIR);
     }
 }
 

@@ -135,6 +135,7 @@ fn all_that_is_wrong_with_a_file_is_said_and_nothing_done() {
         "render",
         "diff",
         "--write-config-to /dev/null",
+        "--init-only",
     ] {
         let said = configured.say(command);
         assert_eq!((said.code, &*said.stdout), (2, ""), "{command}: {said:?}");
@@ -175,13 +176,14 @@ fn a_file_that_is_no_configuration_is_refused_with_its_place() {
 #[test]
 fn fields_that_go_unused_are_named() {
     let configured = Configured::new("mode: nftables\nconntrack: {max: 0}\nmode: nftables\n");
-    let (text, log) = configured.written("--source-vip 10.0.0.1");
+    let (text, log) = configured.written("--source-vip 10.0.0.1 --healthz-port 5");
     assert!(text.contains("mode: nftables\n"));
     for words in [
         "Using lenient decoding",
         "unknown field \"conntrack.max\" in line 4",
         "duplicate field \"mode\" in line 5",
         "--source-vip is without effect",
+        "--healthz-port is deprecated",
     ] {
         assert!(log.contains(words), "{words}: {log}");
     }

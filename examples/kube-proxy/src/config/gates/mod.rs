@@ -1,6 +1,10 @@
 //! Feature gates: which there are in Kubernetes 1.36, and which are turned.
 
+mod others;
+
 use std::collections::BTreeMap;
+
+use others::OTHERS;
 
 /// A feature gate that matters here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,6 +85,7 @@ impl Gates {
     pub fn new(turned: &BTreeMap<String, bool>) -> Result<Self, Vec<String>> {
         let refused = |(name, open): (&String, &bool)| match stage(name) {
             None if name == ALL_ALPHA || name == ALL_BETA => None,
+            None if OTHERS.binary_search(&&**name).is_ok() => None,
             None => Some(format!("unrecognized feature gate: {name}")),
             Some(Stage::Locked) if !open => Some(format!(
                 "cannot set feature gate {name} to false, feature is locked to true"
@@ -136,6 +141,13 @@ mod tests {
         assert!(all.is_open(gate));
         let both = gates(&[("AllBeta", false), ("ComponentFlagz", true)]).unwrap();
         assert!(both.is_open(Gate::ComponentFlagz));
+    }
+
+    #[test]
+    fn gates_of_other_components_are_taken() {
+        assert!(OTHERS.is_sorted());
+        assert!(KNOWN.iter().all(|(name, _)| !OTHERS.contains(name)));
+        assert!(gates(&[("UserNamespacesSupport", false), ("HPAScaleToZero", true)]).is_ok());
     }
 
     #[test]
