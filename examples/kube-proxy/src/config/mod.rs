@@ -18,6 +18,8 @@ mod file;
 
 mod gates;
 
+mod others;
+
 mod validate;
 
 mod effective;

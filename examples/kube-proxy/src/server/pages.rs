@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use hyper::Method;
-use serde_json::json;
 
 use super::http::{PLAIN, Request, Response, not_found, response, text};
 use crate::config::{Gate, Gates};
@@ -33,11 +32,10 @@ pub(super) struct Pages {
 impl Pages {
     /// Returns the pages of a proxy that begins.
     pub(super) fn new(settings: &Settings, telemetry: Telemetry) -> Self {
-        let configuration = json!({ "kubeproxy.config.k8s.io": settings.configuration });
         Self {
             telemetry,
             mode: settings.config.mode.name(),
-            configuration: configuration.to_string(),
+            configuration: settings.configuration.to_configz(),
             gates: settings.feature_gates.clone(),
             start: Instant::now(),
         }

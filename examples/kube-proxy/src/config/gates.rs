@@ -1,10 +1,8 @@
 //! Feature gates: which there are in Kubernetes 1.36, and which are turned.
 
-mod others;
-
 use std::collections::BTreeMap;
 
-use others::OTHERS;
+use super::others::OTHERS;
 
 /// A feature gate that matters here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
