@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
 use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report, Wants};
+use testkit::generate::Plan;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
-use vipline_service_model::ServicePort;
+use vipline_service_model::{ObjectName, ServicePort, api};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -178,4 +179,38 @@ fn nothing_happens_before_the_first_listing_is_complete() {
         "IPv6: 64 edits, 64 objects, after a dump",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
+}
+
+#[test]
+fn what_waits_for_a_sync_is_known() {
+    let kernels = Kernels::default();
+    let mut engine = kernels.engine(config());
+    apply(&mut engine, web("10.96.0.10").events());
+    assert!(!engine.is_queued(), "nothing may begin yet");
+    engine.apply(Event::Synced);
+    assert!(engine.is_queued());
+    engine.poll(secs(100));
+    assert!(!engine.is_queued());
+    assert!(engine.poll(secs(100)).is_none());
+    apply(&mut engine, web("10.96.0.10").events());
+    assert!(!engine.is_queued(), "that was known");
+    apply(&mut engine, web("10.96.0.11").events());
+    assert!(engine.is_queued());
+}
+
+#[test]
+fn contested_addresses_are_counted_until_one_lets_go() {
+    let kernels = Kernels::default();
+    let mut engine = synced(&kernels);
+    let rival = Plan::new("rival")
+        .at("10.96.0.10".parse().expect("an address"))
+        .port(api::Protocol::Tcp, 80, 8080);
+    assert_eq!(engine.contested(), 0);
+    apply(&mut engine, rival.events());
+    assert!(engine.poll(secs(102)).is_some());
+    assert_eq!(engine.contested(), 1);
+    assert!(engine.poll(secs(102)).is_none());
+    engine.apply(Event::ServiceDeleted(ObjectName::new("default", "rival")));
+    assert!(engine.poll(secs(104)).is_some());
+    assert_eq!(engine.contested(), 0);
 }

@@ -17,6 +17,7 @@ use crate::server::{self, Trouble};
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup, chain, hopeless};
 use crate::signals::Signals;
+use crate::telemetry;
 use crate::wait;
 
 /// Keeps the kernel in step with all objects until SIGTERM or SIGINT.
@@ -27,7 +28,8 @@ use crate::wait;
 ///
 /// Objects or credentials are wrong at the start, the machine lacks something,
 /// or something changed that only a restart takes up.
-pub fn run(settings: Settings) -> Result<(), Failure> {
+pub fn run(mut settings: Settings) -> Result<(), Failure> {
+    settings.config.started = Some(telemetry::clock());
     let signals = Signals::listen().map_err(Failure::machine)?;
     process::adjust_oom_score(settings.oom_score_adj);
     let mut config = match &settings.config_file {

@@ -101,15 +101,29 @@ impl Gates {
 
     /// Tells whether a gate is open.
     pub fn is_open(&self, gate: Gate) -> bool {
-        let all = |name| self.turned.get(name).copied();
-        self.turned
-            .get(gate.name())
-            .copied()
-            .unwrap_or_else(|| match stage(gate.name()) {
-                Some(Stage::Alpha) => all(ALL_ALPHA).unwrap_or(false),
-                Some(Stage::Beta) => all(ALL_BETA).unwrap_or(true),
-                Some(Stage::Stable | Stage::Locked) | None => true,
-            })
+        self.state(gate.name(), stage(gate.name()))
+    }
+
+    /// Returns all gates with their stages, as metrics show them, and whether
+    /// they are open.
+    pub fn states(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        KNOWN.iter().map(|&(name, stage)| {
+            let shown = match stage {
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+                Stage::Stable | Stage::Locked => "",
+            };
+            (name, shown, self.state(name, Some(stage)))
+        })
+    }
+
+    fn state(&self, name: &str, stage: Option<Stage>) -> bool {
+        let turned = |name| self.turned.get(name).copied();
+        turned(name).unwrap_or_else(|| match stage {
+            Some(Stage::Alpha) => turned(ALL_ALPHA).unwrap_or(false),
+            Some(Stage::Beta) => turned(ALL_BETA).unwrap_or(true),
+            Some(Stage::Stable | Stage::Locked) | None => true,
+        })
     }
 }
 
@@ -146,6 +160,22 @@ mod tests {
         assert!(OTHERS.is_sorted());
         assert!(KNOWN.iter().all(|(name, _)| !OTHERS.contains(name)));
         assert!(gates(&[("UserNamespacesSupport", false), ("HPAScaleToZero", true)]).is_ok());
+    }
+
+    #[test]
+    fn all_gates_are_shown_with_their_stages() {
+        let gates = gates(&[("AllAlpha", true), ("ComponentFlagz", false)]).unwrap();
+        let states: Vec<_> = gates.states().collect();
+        assert_eq!(states.len(), KNOWN.len());
+        for state in [
+            ("AllowServiceExternalIPs", "", true),
+            ("ComponentFlagz", "BETA", false),
+            ("ComponentStatusz", "BETA", true),
+            ("LoggingAlphaOptions", "ALPHA", true),
+            ("NFTablesProxyMode", "", true),
+        ] {
+            assert!(states.contains(&state), "{state:?}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Pages {
     pub(super) fn answer(&self, request: &Request) -> Response {
         match request.uri().path() {
             "/healthz" => text(200, PLAIN, "ok"),
-            "/metrics" => text(200, CONTENT_TYPE, self.telemetry.metrics()),
+            "/metrics" => text(200, CONTENT_TYPE, self.telemetry.metrics(&self.gates)),
             // There is no component whose health is counted.
             "/metrics/slis" if request.method() == Method::DELETE => {
                 text(200, PLAIN, "metrics reset\n")

@@ -13,6 +13,7 @@ use proxy_core::{Engine, Family, Mode, Report};
 use tokio::sync::watch;
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
+use crate::config::Gates;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
@@ -202,8 +203,8 @@ impl Telemetry {
         Arc::clone(&self.state().node)
     }
 
-    /// Returns the page that Prometheus reads.
-    pub fn metrics(&self) -> String {
+    /// Returns the page that Prometheus reads; `gates` are shown on it.
+    pub fn metrics(&self, gates: &Gates) -> String {
         let now = Instant::now();
         let State {
             metrics, contacts, ..
@@ -212,7 +213,7 @@ impl Telemetry {
             Contact::InStep => (kind, Duration::ZERO),
             Contact::LostSince(at) => (kind, now.saturating_duration_since(at)),
         });
-        metrics.page(staleness)
+        metrics.page(staleness, gates)
     }
 
     fn since_start(&self, now: Instant) -> Duration {
@@ -253,7 +254,7 @@ fn services(engine: &Engine, family: Family) -> BTreeMap<ObjectName, LocalEndpoi
 }
 
 /// Returns the time of day.
-fn clock() -> Timestamp {
+pub fn clock() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let since_epoch = since_epoch.unwrap_or_default();
     Timestamp {

@@ -147,7 +147,7 @@ impl Stage {
 
     /// Returns the value of a sample on the page, which may be none.
     fn value(&self, sample: &str) -> Option<f64> {
-        let page = self.telemetry.metrics();
+        let page = self.telemetry.metrics(&Gates::default());
         let line = page.lines().find_map(|line| line.strip_prefix(sample))?;
         Some(line.trim().parse().unwrap())
     }
@@ -179,7 +179,7 @@ fn shape(page: &str) -> String {
         for label in labels.filter(|label| !label.is_empty()) {
             match label.split_once('=').unwrap() {
                 ("le", bound) => buckets.push(bound.trim_matches('"').to_owned()),
-                ("git_version" | "platform", _) => {}
+                ("git_version" | "platform" | "name", _) => {}
                 (label, value) => all.push(format!("{label}={}", value.trim_matches('"'))),
             }
         }
@@ -203,7 +203,7 @@ fn the_page_has_what_dashboards_read() {
     stage.sync();
     let contact = stage.telemetry.clone();
     contact.source_contact(Kind::Service, Contact::InStep);
-    let page = stage.telemetry.metrics();
+    let page = stage.telemetry.metrics(&Gates::default());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics.txt");
     testkit::golden::compare(file, &shape(&page));
     let helps = page.lines().filter(|line| line.starts_with("# HELP "));

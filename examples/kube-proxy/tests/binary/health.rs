@@ -244,6 +244,28 @@ fn metrics_are_read_where_upstream_has_them() {
 }
 
 #[test]
+fn causes_count_that_are_younger_than_the_process() {
+    let caused = |count, at: &str| {
+        let cause = format!("endpoints.kubernetes.io/last-change-trigger-time: \"{at}\"");
+        let meta = format!("metadata:\n  annotations: {{ {cause} }}\n  name: web-1");
+        let slice = slice("web", 1, count).replace("metadata:\n  name: web-1", &meta);
+        service("web", "10.96.0.10") + &slice
+    };
+    let stage = Stage::with(&[("web.yaml", &caused(1, "2026-01-01T00:00:00Z"))]);
+    let proxy = stage.start();
+    let sample = "kubeproxy_network_programming_duration_seconds_count{ip_family=\"IPv4\"}";
+    until("metrics", || metric(&stage, sample) == Some(0.0));
+    let later = Command::new("date")
+        .args(["-u", "+%FT%T.%NZ"])
+        .output()
+        .unwrap();
+    let later = String::from_utf8(later.stdout).unwrap();
+    stage.write("web.yaml", &caused(2, later.trim()));
+    until("a measured change", || metric(&stage, sample) == Some(1.0));
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
 fn nothing_is_served_that_is_turned_off() {
     let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
     let proxy = stage.start_with("--healthz-port 0 --metrics-bind-address 127.0.0.1:7777");

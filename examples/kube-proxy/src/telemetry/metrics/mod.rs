@@ -13,6 +13,7 @@ use super::Probe;
 use super::exposition::{Page, float};
 use super::histogram::Histogram;
 use super::process;
+use crate::config::Gates;
 
 mod page;
 
@@ -129,10 +130,15 @@ impl Metrics {
     }
 
     /// Returns the page, given for how long changes were not heard of.
-    pub(super) fn page(&self, staleness: impl Iterator<Item = (Kind, Duration)>) -> String {
+    pub(super) fn page(
+        &self,
+        staleness: impl Iterator<Item = (Kind, Duration)>,
+        gates: &Gates,
+    ) -> String {
         let mut page = Page::default();
         self.add_to(&mut page);
         page::add_staleness(&mut page, staleness);
+        page::add_gates(&mut page, gates);
         process::add_to(&mut page);
         page.finish()
     }
