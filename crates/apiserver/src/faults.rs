@@ -16,11 +16,13 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Faults {
+    /// The resource that all else is about: `services`; every one if `None`.
+    pub only: Option<String>,
     /// Answers every request so instead of doing it.
     pub answer: Option<Answer>,
     /// The resources that the client may do nothing with: 403.
     pub forbidden: Vec<String>,
-    /// Waits before each answer.
+    /// Waits before each answer, or until this is changed.
     pub delay: Duration,
     /// Waits before events are told to a watch.
     pub event_delay: Duration,
@@ -34,6 +36,14 @@ pub struct Faults {
     pub silent_watches: bool,
     /// Lists come from a cache that is this many versions behind.
     pub stale: u64,
+}
+
+impl Faults {
+    /// Tells whether anything goes wrong with a kind.
+    pub(crate) fn concern(&self, kind: Kind) -> bool {
+        let only = self.only.as_deref();
+        only.is_none_or(|plural| plural == kind.plural())
+    }
 }
 
 /// An answer that is no help.

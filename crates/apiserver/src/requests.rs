@@ -1,5 +1,7 @@
 //! What clients asked for.
 
+use std::time::Instant;
+
 use crate::query::{Query, Target};
 
 /// A request that was received, whatever its answer was.
@@ -22,6 +24,8 @@ pub struct Request {
     pub version: String,
     /// Whether bookmarks are welcome.
     pub bookmarks: bool,
+    /// When it was received.
+    pub at: Instant,
     /// What the client calls itself.
     pub user_agent: String,
 }
@@ -46,6 +50,7 @@ impl Request {
             fields: query.text("fieldSelector").to_owned(),
             version: query.text("resourceVersion").to_owned(),
             bookmarks: query.is_true("allowWatchBookmarks"),
+            at: Instant::now(),
             user_agent,
         }
     }

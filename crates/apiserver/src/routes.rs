@@ -1,6 +1,7 @@
 //! Requests: who asks, for what, and what goes wrong with the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State as Shared};
@@ -8,9 +9,8 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, USER_AGENT}
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, timeout_at};
 
-use crate::faults::Faults;
 use crate::kind::Kind;
 use crate::list::{Scope, list};
 use crate::listener::Peer;
@@ -23,6 +23,8 @@ use crate::write;
 
 /// How long a body may be.
 const BODY_LIMIT: usize = 3 << 20;
+/// How long an answer may be kept back.
+const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
 /// What the version says it is.
 const VERSION: (&str, &str) = ("1", "36");
 
@@ -58,8 +60,8 @@ async fn decide(
     let verb = verb(request.method(), &target, &query).ok_or_else(Refusal::not_allowed)?;
     let user_agent = text(request.headers(), &USER_AGENT).to_owned();
     state.log(Request::new(verb, &target, &query, user_agent));
-    let faults = misfortune(state, verb, &target, peer)?;
-    sleep(faults.delay).await;
+    misfortune(state, verb, &target, peer)?;
+    delay(state, target.kind()).await;
 
     let content_type = text(request.headers(), &CONTENT_TYPE).to_owned();
     let body = to_bytes(request.into_body(), BODY_LIMIT)
@@ -112,10 +114,13 @@ fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str>
     }
 }
 
-/// Does to a request what the faults say, and returns them.
-fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result<Faults, Refusal> {
+/// Does to a request what the faults say, except for delays.
+fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result<(), Refusal> {
     let kind = target.kind();
     state.change_faults_quietly(|faults| {
+        if !faults.concern(kind) {
+            return Ok(());
+        }
         if faults
             .forbidden
             .iter()
@@ -133,8 +138,21 @@ fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result
         if matches!(verb, "list" | "watch") {
             peer.link.cut_after(faults.cut_after.take());
         }
-        Ok(faults.clone())
+        Ok(())
     })
+}
+
+/// Waits as long as answers are to wait, which may change meanwhile.
+async fn delay(state: &State, kind: Kind) {
+    let began = Instant::now();
+    let mut changed = state.subscribe();
+    loop {
+        changed.borrow_and_update();
+        let until = began + state.faults(kind).delay.min(LONGEST_DELAY);
+        if timeout_at(until, changed.changed()).await.is_err() {
+            return;
+        }
+    }
 }
 
 fn refusal(code: u16) -> Refusal {

@@ -26,6 +26,9 @@ use crate::state::State;
 use crate::store::{Key, Store};
 use crate::tls::Certificates;
 
+/// How often a condition is looked at that somebody waits for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// A server that runs until it is dropped.
 ///
 /// All methods may be called from any thread and namespace; none waits for a
@@ -216,8 +219,23 @@ impl ApiServer {
     ///
     /// It blocks its thread, which the client must not need meanwhile.
     pub fn wait_for_watchers(&self, number: usize, timeout: Duration) -> bool {
-        self.state
-            .wait_for_watchers(number, Instant::now() + timeout)
+        self.wait_until(timeout, |server| server.state.watchers(None) == number)
+    }
+
+    /// Waits until something holds, and tells whether it does.
+    ///
+    /// It blocks its thread, which the client must not need meanwhile.
+    pub fn wait_until(&self, timeout: Duration, holds: impl Fn(&Self) -> bool) -> bool {
+        let end = Instant::now() + timeout;
+        loop {
+            if holds(self) {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// Changes what goes wrong.

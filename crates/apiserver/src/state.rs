@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -28,7 +28,6 @@ pub(crate) struct State {
     links: Mutex<Links>,
     requests: Mutex<Vec<Request>>,
     watching: Mutex<BTreeMap<&'static str, usize>>,
-    watching_changed: Condvar,
     mixed: Mutex<Vec<Stretch>>,
     token: Mutex<String>,
     bookmark_period: Mutex<Duration>,
@@ -68,7 +67,6 @@ impl State {
             links: Mutex::default(),
             requests: Mutex::default(),
             watching: Mutex::default(),
-            watching_changed: Condvar::new(),
             mixed: Mutex::default(),
             token: Mutex::new(token),
             bookmark_period: Mutex::new(BOOKMARK_PERIOD),
@@ -89,8 +87,14 @@ impl State {
         value
     }
 
-    pub(crate) fn faults(&self) -> Faults {
-        lock(&self.faults).clone()
+    /// Returns what goes wrong with a kind.
+    pub(crate) fn faults(&self, kind: Kind) -> Faults {
+        let faults = lock(&self.faults);
+        if faults.concern(kind) {
+            faults.clone()
+        } else {
+            Faults::default()
+        }
     }
 
     pub(crate) fn change_faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
@@ -111,7 +115,7 @@ impl State {
     /// Returns the version that lists of a kind are of when any will do.
     pub(crate) fn stale(&self, store: &Store, kind: Kind) -> u64 {
         let newest = store.version();
-        let old = newest.saturating_sub(lock(&self.faults).stale);
+        let old = newest.saturating_sub(self.faults(kind).stale);
         store.table(kind).since(old).map_or(newest, |_| old)
     }
 
@@ -216,30 +220,15 @@ impl State {
 
     /// Returns how many watches there are, of one resource or of all.
     pub(crate) fn watchers(&self, plural: Option<&str>) -> usize {
-        count(&lock(&self.watching), plural)
-    }
-
-    /// Waits until there are so many watches, at most until the time.
-    pub(crate) fn wait_for_watchers(&self, number: usize, until: Instant) -> bool {
-        let mut watching = lock(&self.watching);
-        while count(&watching, None) != number {
-            let Some(left) = until.checked_duration_since(Instant::now()) else {
-                return false;
-            };
-            watching = self
-                .watching_changed
-                .wait_timeout(watching, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
+        let watching = lock(&self.watching);
+        let wanted = |(name, _): &(&&str, &usize)| plural.is_none_or(|plural| **name == plural);
+        watching.iter().filter(wanted).map(|(_, count)| count).sum()
     }
 
     fn count(&self, kind: Kind, change: impl FnOnce(usize) -> usize) {
         let mut watching = lock(&self.watching);
         let count = watching.entry(kind.plural()).or_default();
         *count = change(*count);
-        self.watching_changed.notify_all();
     }
 }
 
@@ -255,11 +244,6 @@ impl Drop for Watching {
     fn drop(&mut self) {
         self.state.count(self.kind, |count| count - 1);
     }
-}
-
-fn count(watching: &BTreeMap<&'static str, usize>, plural: Option<&str>) -> usize {
-    let wanted = |(name, _): &(&&str, &usize)| plural.is_none_or(|plural| **name == plural);
-    watching.iter().filter(wanted).map(|(_, count)| count).sum()
 }
 
 /// Locks; a panic elsewhere is that thread's own matter.

@@ -142,7 +142,7 @@ impl Watch {
     async fn step(mut self) -> Option<(Vec<u8>, Self)> {
         loop {
             self.changed.borrow_and_update();
-            let faults = self.state.faults();
+            let faults = self.state.faults(self.scope.kind);
             if !faults.silent_watches {
                 if self.ended {
                     return None;

@@ -5,13 +5,16 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use apiserver::{Answer, ApiServer, CutAfter, Ending, Layer, Order};
+use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Service;
-use kube::api::ListParams;
-use kube::{Api, Error};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Error, ResourceExt};
+use serde_json::json;
 use testkit::netns::Netns;
 use tokio::time::timeout;
 
-use crate::support::{Mirror, Ports, client, eventually, service, truth};
+use crate::support::{Mirror, PATIENCE, Ports, client, eventually, service, truth};
 
 const BRIEF: Duration = Duration::from_millis(300);
 const ENDINGS: [Ending; 2] = [Ending::Close, Ending::Reset];
@@ -68,6 +71,10 @@ async fn a_list_that_is_cut_at_any_byte_is_listed_again() {
             mirror.catch_up(&server).await;
             assert!(!mirror.errors().is_empty(), "{cut:?}");
             assert!(server.count("list", "services") >= lists + 2, "{cut:?}");
+            // The next cut is not for this watch.
+            watched(&server).await;
+            drop(mirror);
+            eventually("no watch", async || server.watchers("services") == 0).await;
         }
     }
 }
@@ -212,6 +219,69 @@ async fn answers_and_events_come_late() {
     server.apply(service("s0", 81));
     mirror.catch_up(&server).await;
     assert!(began.elapsed() >= BRIEF);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_resource_suffers_until_it_is_let_go_and_others_do_not() {
+    let server = ApiServer::start();
+    server.faults(|faults| {
+        faults.only = Some("endpointslices".to_owned());
+        faults.delay = Duration::MAX;
+    });
+    let client = client(&server.kubeconfig()).await;
+    let slices = Api::<EndpointSlice>::all(client.clone());
+    let listing = tokio::spawn(async move { slices.list(&ListParams::default()).await });
+    let asked = |server: &ApiServer| server.count("list", "endpointslices") == 1;
+    assert!(server.wait_until(PATIENCE, asked));
+    let services = Api::<Service>::all(client);
+    assert!(services.list(&ListParams::default()).await.is_ok());
+    assert!(!listing.is_finished());
+    server.calm();
+    assert!(timeout(PATIENCE, listing).await.unwrap().unwrap().is_ok());
+    let requests = server.requests();
+    assert!(requests[0].at <= requests[1].at);
+    assert!(!server.wait_until(Duration::ZERO, |_| false));
+}
+
+#[tokio::test]
+async fn slices_of_one_service_are_told_in_another_order() {
+    let server = ApiServer::start();
+    let slices = Api::<EndpointSlice>::all(client(&server.kubeconfig()).await);
+    let names = ["web-a", "web-b", "web-c", "web-d"];
+    let told = async |order: Order, seed: u64| {
+        let version = server.resource_version().to_string();
+        for name in names {
+            server.apply(json!({
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": name,
+                    "labels": { "kubernetes.io/service-name": "web" },
+                },
+                "addressType": "IPv4",
+                "endpoints": [{ "addresses": [format!("10.244.0.{seed}")] }],
+            }));
+        }
+        server.seed(seed);
+        server.faults(|faults| faults.order = order);
+        let events = slices
+            .watch(&WatchParams::default(), &version)
+            .await
+            .unwrap();
+        let events = events.take(names.len()).map_ok(|event| match event {
+            WatchEvent::Added(slice) | WatchEvent::Modified(slice) => slice.name_any(),
+            other => panic!("no slice: {other:?}"),
+        });
+        timeout(PATIENCE, events.try_collect::<Vec<_>>())
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    assert_eq!(told(Order::Mixed, 1).await, names);
+    let mut mixed = told(Order::SlicesMixed, 2).await;
+    assert_ne!(mixed, names);
+    mixed.sort();
+    assert_eq!(mixed, names);
 }
 
 #[tokio::test]

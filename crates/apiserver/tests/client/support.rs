@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client waits before it tries again, and a test before it looks.
 const AGAIN: Duration = Duration::from_millis(20);
 
