@@ -1,10 +1,15 @@
 //! `deploy/`: manifests that are what they say, and the confinement they ask for.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use apiserver::{ApiServer, Request};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Container as Spec, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -14,6 +19,7 @@ use testkit::container::{Container, grant_net_admin};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
+use crate::cluster::{node, served};
 use crate::stage::{demo, until};
 
 /// The user of the manifests.
@@ -86,21 +92,26 @@ impl Image {
         self.folder.path().join("manifests")
     }
 
+    /// Returns the program with arguments, confined.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.program());
-        command
-            .env_clear()
-            .args(["--proxy-mode", "nftables", "--hostname-override", "node-1"])
-            .args(["--cluster-cidr", "10.244.0.0/16", "--oom-score-adj", "0"])
-            .args(["--iptables-min-sync-period", "0s", "--manifests"])
-            .arg(self.manifests())
-            .args(words);
+        command.env_clear().args(words);
         self.container.confine(&mut command);
         command
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    /// Returns the program that serves the demo, confined.
+    fn demo(&self, words: &[&str]) -> Command {
+        let usual = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
+                     10.244.0.0/16 --oom-score-adj 0 --iptables-min-sync-period 0s";
         let mut command = self.command(words);
+        command.args(usual.split_whitespace());
+        command.arg("--manifests").arg(self.manifests());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.demo(words);
         self.netns.run(|| command.output()).unwrap()
     }
 
@@ -123,7 +134,7 @@ fn status(process: &Process, field: &str) -> Vec<String> {
 #[test]
 fn confined_as_the_manifests_say_it_serves_the_demo() {
     let image = Image::new();
-    let process = Process::start(&image.netns, &mut image.command(&[])).unwrap();
+    let process = Process::start(&image.netns, &mut image.demo(&[])).unwrap();
     until("the first sync", || process.output().contains("synced"));
     let user = USER.to_string();
     for (field, words) in [
@@ -321,7 +332,7 @@ fn probes_and_ports_are_those_of_the_configuration() {
     }
 }
 
-fn config() -> std::collections::BTreeMap<String, String> {
+fn config() -> BTreeMap<String, String> {
     let map: ConfigMap = read(&documents("config.yaml")[0]);
     map.data.unwrap()
 }
@@ -354,29 +365,91 @@ fn the_configuration_is_accepted_as_it_is() {
 }
 
 #[test]
-fn the_account_may_do_what_the_program_asks_for() {
-    let rbac = documents("rbac.yaml");
-    let role: ClusterRole = read(&rbac[0]);
-    let mut allowed = Vec::new();
+fn with_the_configuration_of_the_manifests_it_serves_a_cluster() {
+    let image = Image::new();
+    let server = image.netns.run(ApiServer::start);
+    server.apply(node("10.0.0.1", "10.244.1.0/24"));
+    server.apply_all(served("web", "10.96.0.10", 1));
+    let folder = image.folder.path();
+    server.write_in_cluster(folder).unwrap();
+    let here = |text: &str| {
+        let folder = folder.display().to_string();
+        let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+        text.replace("https://API_SERVER:6443", &server.url())
+            .replace("/etc/kube-proxy", &folder)
+            .replace(account, &folder)
+    };
+    for (name, text) in config() {
+        fs::write(folder.join(name), here(&text)).unwrap();
+    }
+    let arguments = pod().containers[0].args.clone().unwrap();
+    let arguments = arguments.iter().map(|argument| here(argument));
+    let arguments: Vec<_> = arguments
+        .map(|argument| argument.replace("$(NODE_NAME)", "node-1"))
+        .collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let process = Process::start(&image.netns, &mut image.command(&words)).unwrap();
+    until("the endpoint", || image.rules().contains("10.244.1.2 "));
+    until("the watches", || server.wait_for_watchers(4, SOON));
+    until("the note of the start", || !server.events().is_empty());
+    server.apply_all(served("more", "10.96.0.11", 2));
+    until("the new Service", || image.rules().contains("10.96.0.11"));
+    for (port, path) in [(10256, "/livez"), (10256, "/healthz"), (10249, "/metrics")] {
+        until(path, || answers(&image.netns, port, path));
+    }
+    may_ask(&server.requests());
+    let output = process.output();
+    assert!(!output.contains("ERROR"), "{output}");
+    assert!(process.terminate().unwrap().success());
+}
+
+/// How long watches are waited for at once.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Tells whether a port of the namespace answers with 200.
+fn answers(netns: &Netns, port: u16, path: &str) -> bool {
+    netns
+        .run(|| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok::<_, std::io::Error>(answer.starts_with("HTTP/1.0 200"))
+        })
+        .unwrap_or(false)
+}
+
+/// Asserts that the role allows what was asked for, and nothing else.
+#[track_caller]
+fn may_ask(requests: &[Request]) {
+    let asked = requests
+        .iter()
+        .map(|request| (request.resource, request.verb));
+    let asked: BTreeSet<_> = asked
+        .map(|(resource, verb)| (resource.to_owned(), verb.to_owned()))
+        .collect();
+    let role: ClusterRole = read(&documents("rbac.yaml")[0]);
+    let mut allowed = BTreeSet::new();
     for rule in role.rules.unwrap() {
-        let groups = rule.api_groups.unwrap();
         for resource in rule.resources.unwrap() {
-            allowed.push(format!(
-                "{}/{resource}: {}",
-                groups.join(","),
-                rule.verbs.join(" ")
-            ));
+            let verbs = rule.verbs.iter().cloned();
+            allowed.extend(verbs.map(|verb| (resource.clone(), verb)));
         }
     }
-    allowed.sort();
-    let expected = [
-        "/nodes: list watch",
-        "/services: list watch",
-        "discovery.k8s.io/endpointslices: list watch",
-        "events.k8s.io/events: create patch update",
-        "networking.k8s.io/servicecidrs: list watch",
-    ];
-    assert_eq!(allowed, expected);
+    assert_eq!(asked, allowed);
+}
+
+#[test]
+fn the_account_of_the_pod_has_the_role() {
+    let rbac = documents("rbac.yaml");
+    let role: ClusterRole = read(&rbac[0]);
+    let groups = role.rules.iter().flatten();
+    let groups: Vec<_> = groups
+        .flat_map(|rule| rule.api_groups.clone().unwrap())
+        .collect();
+    let expected = ["", "discovery.k8s.io", "networking.k8s.io", "events.k8s.io"];
+    assert_eq!(groups, expected);
     let binding: ClusterRoleBinding = read(&rbac[1]);
     let account: ServiceAccount = read(&documents("service-account.yaml")[0]);
     assert_eq!(Some(binding.role_ref.name), role.metadata.name);
