@@ -3,23 +3,58 @@
 use std::io;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::config::Logging;
 
 /// Begins to log to stderr.
 pub fn start(logging: &Logging) {
-    let level = match logging.verbosity {
-        0..=3 => LevelFilter::INFO,
-        4..=5 => LevelFilter::DEBUG,
-        6.. => LevelFilter::TRACE,
-    };
-    let log = tracing_subscriber::fmt()
+    let log = fmt::layer()
         .with_writer(io::stderr)
-        .with_max_level(level);
-    let log = log.with_target(false).with_ansi(false);
-    // A second start, in a test, keeps the first log.
-    let _ = match &*logging.format {
-        "json" => log.json().flatten_event(true).try_init(),
-        _ => log.try_init(),
+        .with_target(false)
+        .with_ansi(false);
+    let log = match &*logging.format {
+        "json" => log.json().flatten_event(true).boxed(),
+        _ => log.boxed(),
     };
+    let log = registry().with(log.with_filter(wanted(logging.verbosity)));
+    // A second start, in a test, keeps the first log.
+    let _ = log.try_init();
+}
+
+/// Returns what is logged at a verbosity.
+///
+/// What libraries say to themselves is for those who look for faults in them:
+/// whatever matters of it is told in our own words.
+fn wanted(verbosity: u32) -> Targets {
+    let (ours, others) = match verbosity {
+        0..=3 => (LevelFilter::INFO, LevelFilter::OFF),
+        4..=5 => (LevelFilter::DEBUG, LevelFilter::OFF),
+        6.. => (LevelFilter::TRACE, LevelFilter::DEBUG),
+    };
+    let ourselves = env!("CARGO_CRATE_NAME");
+    Targets::new()
+        .with_default(others)
+        .with_target(ourselves, ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn libraries_are_heard_only_by_those_who_look_for_faults() {
+        let hears = |verbosity, target, level| wanted(verbosity).would_enable(target, &level);
+        assert!(hears(0, "kube_proxy::run", Level::INFO));
+        assert!(!hears(3, "kube_proxy::run", Level::DEBUG));
+        assert!(hears(4, "kube_proxy::kubernetes::watch", Level::DEBUG));
+        assert!(!hears(5, "kube_client::client", Level::ERROR));
+        assert!(hears(6, "kube_client::client", Level::DEBUG));
+        assert!(hears(9, "kube_proxy", Level::TRACE));
+    }
 }

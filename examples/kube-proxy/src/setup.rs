@@ -20,7 +20,7 @@ use crate::manifests::source::Update;
 use crate::node::ThisNode;
 use crate::settings::{Access, Settings, Source};
 use crate::tasks::Tasks;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{self, Telemetry};
 use crate::wait;
 
 /// Whether objects are only read once.
@@ -72,6 +72,7 @@ impl Setup {
     /// is spoken to; what the kernel lacks; or what the API refuses.
     pub fn open(mut settings: Settings, reading: Reading) -> Result<Self, Failure> {
         settings.config.families = interfaces::families();
+        settings.config.started = Some(telemetry::clock());
         Self::new(&settings, reading, |config| {
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })

@@ -145,7 +145,7 @@ impl<O: Object> Watcher<O> {
                 Ok(true) => self.backoff.reset(),
                 Ok(false) if began.elapsed() > BRIEF => {}
                 Ok(false) => {
-                    let reason = "the server ends the watch at once";
+                    let reason = "the watch ended before it told anything";
                     self.pause(&Error::Unreachable(reason.to_owned())).await;
                 }
                 Err(error) if error.is_history_lost() => return self.pause(&error).await,

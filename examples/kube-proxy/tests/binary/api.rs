@@ -186,7 +186,15 @@ fn a_proxy_ends_at_once_although_the_api_hangs() {
 fn nothing_is_programmed_before_all_is_listed_and_the_node_has_an_address() {
     let cluster = Cluster::new();
     cluster.server.apply_all(web());
+    let slices = vec!["endpointslices".to_owned()];
+    cluster.server.faults(|faults| faults.forbidden = slices);
     let proxy = cluster.start_unsynced("");
+    until("a complaint", || {
+        proxy.output().contains("EndpointSlices: ") && cluster.watches() == 3
+    });
+    thread::sleep(MOMENT);
+    assert_eq!(cluster.ruleset(), "");
+    cluster.server.calm();
     until("the wait", || {
         proxy
             .output()

@@ -32,3 +32,5 @@ mod cluster;
 mod api;
 
 mod health;
+
+mod chaos;
