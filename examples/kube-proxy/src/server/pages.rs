@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use clap::CommandFactory;
 use hyper::Method;
 
 use super::http::{PLAIN, Request, Response, not_found, response, text};
+use crate::cli::Cli;
 use crate::config::{Gate, Gates};
 use crate::settings::Settings;
 use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
@@ -53,6 +55,7 @@ impl Pages {
             "/metrics/slis" => text(200, CONTENT_TYPE, ""),
             "/proxyMode" => text(200, PLAIN, self.mode),
             "/configz" => text(200, "application/json", &*self.configuration),
+            "/flagz" if self.gates.is_open(Gate::ComponentFlagz) => text(200, PLAIN, flags()),
             "/statusz" if self.gates.is_open(Gate::ComponentStatusz) => {
                 text(200, PLAIN, self.status())
             }
@@ -70,8 +73,27 @@ impl Pages {
              Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
              Binary version: {version}\n\
              Mode: {}\n\
-             Paths: /configz /healthz /metrics /metrics/slis /proxyMode\n",
+             Paths: /configz /flagz /healthz /metrics /metrics/slis /proxyMode\n",
             self.mode
         )
     }
+}
+
+/// Returns the flags that were given, and those that have a default of their
+/// own: what others are is in the configuration.
+fn flags() -> String {
+    let mut page = "kube-proxy flagz\nThis page is for people; its form may change.\n\n".to_owned();
+    let mut command = Cli::command();
+    // These arguments were read before, or this is no kube-proxy.
+    let Ok(read) = command.try_get_matches_from_mut(std::env::args_os()) else {
+        return page;
+    };
+    for flag in command.get_arguments() {
+        let values = read.try_get_raw(flag.get_id().as_str());
+        if let (Some(name), Ok(Some(values))) = (flag.get_long(), values) {
+            let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+            page += &format!("{name}={}\n", values.join(","));
+        }
+    }
+    page
 }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
+use exposition::Page;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
@@ -205,6 +206,13 @@ impl Telemetry {
 
     /// Returns the page that Prometheus reads; `gates` are shown on it.
     pub fn metrics(&self, gates: &Gates) -> String {
+        let mut page = self.values();
+        process::add_to(&mut page);
+        process::add_gates(&mut page, gates);
+        page.finish()
+    }
+
+    fn values(&self) -> Page {
         let now = Instant::now();
         let State {
             metrics, contacts, ..
@@ -213,7 +221,7 @@ impl Telemetry {
             Contact::InStep => (kind, Duration::ZERO),
             Contact::LostSince(at) => (kind, now.saturating_duration_since(at)),
         });
-        metrics.page(staleness, gates)
+        metrics.page(staleness)
     }
 
     fn since_start(&self, now: Instant) -> Duration {

@@ -5,6 +5,7 @@ use std::fs;
 use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::exposition::{Page, Type, float};
+use crate::config::Gates;
 
 /// The version of Kubernetes that the program is a kube-proxy of.
 const KUBERNETES: (&str, &str) = ("1", "36");
@@ -83,6 +84,15 @@ fn add_build(page: &mut Page) {
     let help = "[ALPHA] What was built; the value is 1";
     let mut metric = page.add("kubernetes_build_info", Type::Gauge, help);
     metric.value(&labels, 1.0);
+}
+
+/// Adds which features are turned on.
+pub(super) fn add_gates(page: &mut Page, gates: &Gates) {
+    let help = "[BETA] Whether a feature is turned on, and how finished it is";
+    let mut metric = page.add("kubernetes_feature_enabled", Type::Gauge, help);
+    for (name, stage, is_open) in gates.states() {
+        metric.value(&[("name", name), ("stage", stage)], f64::from(is_open));
+    }
 }
 
 /// Returns the machine's architecture as container images name it.

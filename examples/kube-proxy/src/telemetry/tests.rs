@@ -172,8 +172,8 @@ fn shape(page: &str) -> String {
         let (sample, _) = line.rsplit_once(' ').unwrap();
         let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
         let base = ["_bucket", "_sum", "_count"].iter();
-        let base = base.filter_map(|end| name.strip_suffix(end));
-        let base = base.filter(|base| shape.contains_key(base)).next_back();
+        let mut base = base.filter_map(|end| name.strip_suffix(end));
+        let base = base.rfind(|base| shape.contains_key(base));
         let (_, all, buckets) = shape.get_mut(base.unwrap_or(name)).expect(name);
         let labels = labels.trim_end_matches('}').split(',');
         for label in labels.filter(|label| !label.is_empty()) {

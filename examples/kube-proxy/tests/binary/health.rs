@@ -1,7 +1,7 @@
 //! What the binary tells of itself over HTTP, while all goes well and while not.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -31,22 +31,26 @@ struct Answer {
 
 /// Asks a port of the namespace; no answer has code 0.
 fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
-    stage.netns.run(|| {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-            return Answer::default();
-        };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(words.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        Answer {
-            code: head.split(' ').nth(1).unwrap().parse().unwrap(),
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
-    })
+    let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    // A port that is being closed resets what was not accepted yet.
+    let answer = stage.netns.run(|| say(port, &words)).unwrap_or_default();
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+        return Answer::default();
+    };
+    Answer {
+        code: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+fn say(port: u16, words: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(words.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn codes(stage: &Stage) -> (u16, u16) {
@@ -222,6 +226,10 @@ fn metrics_are_read_where_upstream_has_them() {
     let proxy = stage.start();
     until("metrics", || ask(&stage, METRICS, "/healthz").body == "ok");
     assert_eq!(ask(&stage, METRICS, "/proxyMode").body, "nftables");
+    let flags = ask(&stage, METRICS, "/flagz").body;
+    for line in ["proxy-mode=nftables", "iptables-min-sync-period=0s"] {
+        assert!(flags.lines().any(|flag| flag == line), "{line}: {flags}");
+    }
     let sync = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
     until("a sync", || metric(&stage, sync) == Some(1.0));
     let answer = ask(&stage, METRICS, "/metrics");

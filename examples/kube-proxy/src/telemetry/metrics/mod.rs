@@ -12,8 +12,6 @@ use vipline_service_model::{Counts, Kind, Store, Timestamp, WithoutLocal};
 use super::Probe;
 use super::exposition::{Page, float};
 use super::histogram::Histogram;
-use super::process;
-use crate::config::Gates;
 
 mod page;
 
@@ -129,18 +127,13 @@ impl Metrics {
         }
     }
 
-    /// Returns the page, given for how long changes were not heard of.
-    pub(super) fn page(
-        &self,
-        staleness: impl Iterator<Item = (Kind, Duration)>,
-        gates: &Gates,
-    ) -> String {
+    /// Returns the page of the values, given for how long changes were not heard
+    /// of.
+    pub(super) fn page(&self, staleness: impl Iterator<Item = (Kind, Duration)>) -> Page {
         let mut page = Page::default();
         self.add_to(&mut page);
         page::add_staleness(&mut page, staleness);
-        page::add_gates(&mut page, gates);
-        process::add_to(&mut page);
-        page.finish()
+        page
     }
 }
 

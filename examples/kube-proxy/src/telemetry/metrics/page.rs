@@ -8,7 +8,6 @@ use vipline_service_model::{Kind, Timestamp};
 use super::super::exposition::{Page, Type, float};
 use super::super::histogram::Histogram;
 use super::{Answers, Metrics, OfFamily};
-use crate::config::Gates;
 
 impl Metrics {
     /// Adds upstream's metrics of the mode, and ours.
@@ -243,15 +242,6 @@ pub(super) fn add_staleness(page: &mut Page, staleness: impl Iterator<Item = (Ki
     );
     for (kind, time) in staleness {
         metric.value(&[("kind", &kind.to_string())], time.as_secs_f64());
-    }
-}
-
-/// Adds which features are turned on.
-pub(super) fn add_gates(page: &mut Page, gates: &Gates) {
-    let help = "[BETA] Whether a feature is turned on, and how finished it is";
-    let mut metric = page.add("kubernetes_feature_enabled", Type::Gauge, help);
-    for (name, stage, is_open) in gates.states() {
-        metric.value(&[("name", name), ("stage", stage)], f64::from(is_open));
     }
 }
 
