@@ -146,6 +146,8 @@ mod tests {
         schema["featureGates"] = serde_json::json!({"AllAlpha": true});
         schema["logging"]["flushFrequency"] = 7_000_000_000_u64.into();
         schema["clientConnection"]["qps"] = 0.5.into();
+        schema["nodePortAddresses"] = serde_json::json!(["primary"]);
+        schema["ipvs"]["excludeCIDRs"] = serde_json::json!(["10.0.0.0/8", "fd00::/8"]);
         let found = read(&schema.to_string()).unwrap();
         assert_eq!(found.strange, [""; 0]);
         schema["logging"]["flushFrequency"] = "7s".into();

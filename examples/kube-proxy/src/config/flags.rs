@@ -3,6 +3,7 @@
 use super::Configuration;
 use super::defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
 use crate::cli::{Flags, LogFlags};
+use crate::duration::GoDuration;
 
 impl Configuration {
     /// Returns what flags say, for want of a file.
@@ -70,8 +71,8 @@ impl Configuration {
             set(period, &flags.iptables_sync_period);
             set(min, &flags.iptables_min_sync_period);
         }
-        // The default is that of all flags here, and 0 in a file.
-        ipvs.min_sync_period = iptables_default();
+        // The default is 1 s of a flag, and 0 in a file.
+        ipvs.min_sync_period = GoDuration::from_secs(1);
         set(&mut ipvs.sync_period, &flags.ipvs_sync_period);
         set(&mut ipvs.min_sync_period, &flags.ipvs_min_sync_period);
         set(&mut ipvs.scheduler, &flags.ipvs_scheduler);
@@ -153,10 +154,6 @@ impl From<&LogFlags> for super::Logging {
     }
 }
 
-fn iptables_default() -> crate::duration::GoDuration {
-    Configuration::default().iptables.min_sync_period
-}
-
 fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
     if let Some(value) = flag {
         field.clone_from(value);
@@ -167,5 +164,159 @@ fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
 fn set_text(field: &mut String, flag: &Option<String>) {
     if let Some(value) = flag.as_ref().filter(|value| !value.is_empty()) {
         field.clone_from(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Flags, and what of the configuration they change.
+    const FLAGS: &[(&str, &str)] = &[
+        ("kubeconfig=k", r#"/clientConnection/kubeconfig "k""#),
+        (
+            "kube-api-content-type=t",
+            r#"/clientConnection/contentType "t""#,
+        ),
+        ("kube-api-qps=7", "/clientConnection/qps 7"),
+        ("kube-api-burst=-1", "/clientConnection/burst -1"),
+        ("config-sync-period=1m", r#"/configSyncPeriod "1m0s""#),
+        ("bind-address=::1", r#"/bindAddress "::1""#),
+        ("bind-address=", ""),
+        (
+            "healthz-bind-address=::1",
+            r#"/healthzBindAddress "[::1]:10256""#,
+        ),
+        ("healthz-bind-address=", ""),
+        (
+            "metrics-bind-address=1.2.3.4:5",
+            r#"/metricsBindAddress "1.2.3.4:5""#,
+        ),
+        ("bind-address-hard-fail", "/bindAddressHardFail true"),
+        ("profiling", "/enableProfiling true"),
+        (
+            "show-hidden-metrics-for-version=1.35",
+            r#"/showHiddenMetricsForVersion "1.35""#,
+        ),
+        ("feature-gates=A=true", r#"/featureGates {"A":true}"#),
+        ("proxy-mode=ipvs", r#"/mode "ipvs""#),
+        (
+            "masquerade-all",
+            "/iptables/masqueradeAll true, /nftables/masqueradeAll true",
+        ),
+        (
+            "nodeport-addresses=primary",
+            r#"/nodePortAddresses ["primary"]"#,
+        ),
+        ("cluster-cidr=c", r#"/clusterCIDR "c""#),
+        (
+            "detect-local-mode=NodeCIDR",
+            r#"/detectLocalMode "NodeCIDR""#,
+        ),
+        (
+            "pod-bridge-interface=b",
+            r#"/detectLocal/bridgeInterface "b""#,
+        ),
+        (
+            "pod-interface-name-prefix=p",
+            r#"/detectLocal/interfaceNamePrefix "p""#,
+        ),
+        (
+            "iptables-sync-period=9s",
+            r#"/iptables/syncPeriod "9s", /nftables/syncPeriod "9s""#,
+        ),
+        (
+            "iptables-min-sync-period=0",
+            r#"/iptables/minSyncPeriod "0s", /nftables/minSyncPeriod "0s""#,
+        ),
+        ("iptables-masquerade-bit=3", "/iptables/masqueradeBit 3"),
+        (
+            "iptables-localhost-nodeports=false",
+            "/iptables/localhostNodePorts false",
+        ),
+        ("ipvs-sync-period=9s", r#"/ipvs/syncPeriod "9s""#),
+        ("ipvs-min-sync-period=9s", r#"/ipvs/minSyncPeriod "9s""#),
+        ("ipvs-scheduler=sh", r#"/ipvs/scheduler "sh""#),
+        ("ipvs-exclude-cidrs=a,b", r#"/ipvs/excludeCIDRs ["a","b"]"#),
+        ("ipvs-strict-arp", "/ipvs/strictARP true"),
+        ("ipvs-tcp-timeout=9s", r#"/ipvs/tcpTimeout "9s""#),
+        ("ipvs-tcpfin-timeout=9s", r#"/ipvs/tcpFinTimeout "9s""#),
+        ("ipvs-udp-timeout=9s", r#"/ipvs/udpTimeout "9s""#),
+        ("oom-score-adj=-7", "/oomScoreAdj -7"),
+        ("conntrack-max-per-core=7", "/conntrack/maxPerCore 7"),
+        ("conntrack-min=7", "/conntrack/min 7"),
+        (
+            "conntrack-tcp-timeout-established=9s",
+            r#"/conntrack/tcpEstablishedTimeout "9s""#,
+        ),
+        (
+            "conntrack-tcp-timeout-close-wait=9s",
+            r#"/conntrack/tcpCloseWaitTimeout "9s""#,
+        ),
+        ("conntrack-tcp-be-liberal", "/conntrack/tcpBeLiberal true"),
+        ("conntrack-udp-timeout=9s", r#"/conntrack/udpTimeout "9s""#),
+        (
+            "conntrack-udp-timeout-stream=9s",
+            r#"/conntrack/udpStreamTimeout "9s""#,
+        ),
+        ("logging-format=json", r#"/logging/format "json""#),
+        ("v=5", "/logging/verbosity 5"),
+        (
+            "vmodule=a=3",
+            r#"/logging/vmodule [{"filePattern":"a","verbosity":3}]"#,
+        ),
+        ("log-flush-frequency=9s", r#"/logging/flushFrequency "9s""#),
+        (
+            "log-text-split-stream",
+            "/logging/options/text/splitStream true",
+        ),
+        (
+            "log-text-info-buffer-size=1Ki",
+            r#"/logging/options/text/infoBufferSize "1Ki""#,
+        ),
+        (
+            "log-json-split-stream",
+            "/logging/options/json/splitStream true",
+        ),
+        (
+            "log-json-info-buffer-size=1Ki",
+            r#"/logging/options/json/infoBufferSize "1Ki""#,
+        ),
+        ("master=m", ""),
+        ("windows-service", ""),
+    ];
+
+    fn fields(line: &str) -> Value {
+        let line = format!("kube-proxy {line}");
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        serde_json::to_value(Configuration::from_flags(&cli.flags)).unwrap()
+    }
+
+    /// Adds what differs between two values to a list, as paths with new values.
+    fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
+        match (old, new) {
+            (Value::Object(before), Value::Object(after)) => {
+                for (name, new) in after {
+                    let old = before.get(name).unwrap_or(&Value::Null);
+                    differences(&format!("{path}/{name}"), old, new, found);
+                }
+            }
+            _ if old != new => found.push(format!("{path} {new}")),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn each_flag_is_about_its_field_and_no_other() {
+        let defaults = fields("");
+        for (flag, expected) in FLAGS {
+            let mut found = Vec::new();
+            differences("", &defaults, &fields(&format!("--{flag}")), &mut found);
+            assert_eq!(found.join(", "), *expected, "--{flag}");
+        }
     }
 }

@@ -158,6 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_link_leads_to_is_watched() {
+        let (folder, elsewhere) = (Directory::new().unwrap(), Directory::new().unwrap());
+        let (link, file) = (folder.path().join("link"), elsewhere.path().join("file"));
+        fs::write(&file, "a").unwrap();
+        symlink(&file, &link).unwrap();
+        let mut watch = ConfigWatch::open(&link).unwrap();
+        fs::rename(&file, elsewhere.path().join("away")).unwrap();
+        assert!(watch.changed());
+    }
+
+    #[test]
     fn a_file_that_is_not_there_cannot_be_watched() {
         let folder = Directory::new().unwrap();
         let error = ConfigWatch::open(&folder.path().join("none")).unwrap_err();
