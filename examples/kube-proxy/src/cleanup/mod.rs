@@ -1,8 +1,8 @@
 //! Removing what a kube-proxy programmed, upstream's or this one, in any mode.
 //!
-//! What is there is [read](look), [planned](plan) without any IO as typed
-//! steps, and removed step by step; a step that fails does not keep the others
-//! from their turn.
+//! What is there is read, [planned](plan) without any IO as typed steps, and
+//! removed step by step; a step that fails does not keep the others from their
+//! turn.
 //! [`names`] lists all that may ever be removed: what is not there is somebody
 //! else's, and so is what somebody else's rules use.
 //!

@@ -264,12 +264,22 @@ fn init_only_asks_the_kernel_and_changes_nothing() {
         "{said:?}"
     );
     assert_eq!(stage.ruleset(), "");
+}
+
+#[test]
+fn without_the_privilege_it_says_so_and_does_nothing() {
+    let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
+    stage.oneshot();
+    let rules = stage.ruleset();
     let without = [
         "setpriv",
         "--bounding-set=-net_admin",
         "--inh-caps=-net_admin",
     ];
-    let said = stage.say_through(&without, "--init-only");
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("CAP_NET_ADMIN is missing"), "{said:?}");
+    for line in ["--init-only", "--cleanup", "--cleanup --dry-run"] {
+        let said = stage.say_through(&without, line);
+        assert_eq!((said.code, &*said.stdout), (1, ""), "{line}: {said:?}");
+        assert!(said.stderr.contains("CAP_NET_ADMIN is missing"), "{said:?}");
+    }
+    assert_eq!(stage.ruleset(), rules);
 }

@@ -411,7 +411,7 @@ fn answers(netns: &Netns, port: u16, path: &str) -> bool {
     netns
         .run(|| {
             let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;
