@@ -1,3 +1,5 @@
+//! Each rule, by a configuration that breaks it.
+
 use super::*;
 use crate::config::file;
 
