@@ -8,9 +8,17 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
 
 use crate::expr::Expr;
-use crate::set::{DataKind, Field, Joined, Set, join};
+use crate::set::{DataKind, Set, join};
 use crate::verdict::{decode_value, encode_value};
 use crate::{Bytes, Comment, Data, Name, Value, Verdict, userdata, wire};
+
+mod held;
+
+mod prefix;
+
+pub use prefix::Prefix;
+
+use held::{Full, Held};
 
 /// An element of a set or map.
 ///
@@ -28,85 +36,6 @@ struct Content {
 // With its counts it takes the allocator 64 bytes: there are many elements.
 const _: () = assert!(size_of::<Content>() <= 40);
 
-/// How many bytes of key and data together are kept in place.
-const SHORT: usize = 29;
-
-/// All of an element but its set.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Held {
-    /// The lengths of key and data, and both; no data is none.
-    ///
-    /// Invariant: all that fits is kept like this, and what follows is zero.
-    Short(u8, u8, [u8; SHORT]),
-    Long(Box<Full>),
-}
-
-/// All of an element but its set, whatever it is.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Full {
-    key: Bytes,
-    data: Option<Data>,
-    extras: Extras,
-}
-
-impl Held {
-    /// Keeps key and data in place, if they fit.
-    #[inline]
-    fn short(key: &[u8], data: &[u8]) -> Option<Self> {
-        let mut bytes = [0; SHORT];
-        let (start, rest) = bytes.split_at_mut_checked(key.len())?;
-        start.copy_from_slice(key);
-        rest.get_mut(..data.len())?.copy_from_slice(data);
-        Some(Self::Short(key.len() as u8, data.len() as u8, bytes))
-    }
-
-    fn full(&self) -> Full {
-        match self {
-            Self::Short(..) => Full {
-                key: self.key().into(),
-                data: Some(self.short_data())
-                    .filter(|data| !data.is_empty())
-                    .map(|data| Data::Value(data.into())),
-                extras: Extras::default(),
-            },
-            Self::Long(full) => Full::clone(full),
-        }
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        match self {
-            Self::Short(key, _, bytes) => bytes.get(..usize::from(*key)).unwrap_or_default(),
-            Self::Long(full) => &full.key,
-        }
-    }
-
-    #[inline]
-    fn short_data(&self) -> &[u8] {
-        match self {
-            Self::Short(key, data, bytes) => bytes
-                .get(usize::from(*key)..usize::from(*key) + usize::from(*data))
-                .unwrap_or_default(),
-            Self::Long(_) => &[],
-        }
-    }
-}
-
-impl From<Full> for Held {
-    #[inline]
-    fn from(full: Full) -> Self {
-        let data = match &full.data {
-            None => Some(&[][..]),
-            // Nothing would be taken for none.
-            Some(Data::Value(value)) => Some(&**value).filter(|value| !value.is_empty()),
-            Some(Data::Verdict(_)) => None,
-        };
-        let data = data.filter(|_| full.extras == Extras::default());
-        data.and_then(|data| Self::short(&full.key, data))
-            .unwrap_or_else(|| Self::Long(Box::new(full)))
-    }
-}
-
 /// What an element maps to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Mapped<'a> {
@@ -114,62 +43,6 @@ pub enum Mapped<'a> {
     Value(&'a [u8]),
     /// A verdict.
     Verdict(&'a Verdict),
-}
-
-/// The first fields of keys, for many elements that have these in common.
-///
-/// Made by [`Set::prefix`].
-#[derive(Clone, Debug)]
-pub struct Prefix<'a> {
-    set: &'a Set,
-    /// Those that follow.
-    fields: &'a [Field],
-    joined: Joined,
-}
-
-impl<'a> Prefix<'a> {
-    pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidElement> {
-        let fields = set.key.split_at_checked(values.len());
-        let (those, fields) = fields.ok_or_else(|| wrong("key", set))?;
-        let joined = (Bytes::new(), None);
-        let joined = match those {
-            [] => joined,
-            those => Self::join(set, &joined, those, values)?,
-        };
-        Ok(Self {
-            set,
-            fields,
-            joined,
-        })
-    }
-
-    /// Returns the element with this key: the prefix, and one value for each
-    /// field that follows it.
-    pub fn element(&self, rest: &[Value]) -> Result<Element, InvalidElement> {
-        let (key, key_end) = Self::join(self.set, &self.joined, self.fields, rest)?;
-        if key_end.is_some() && !self.set.has_intervals() {
-            return Err(wrong("key", self.set));
-        }
-        if let (None, Some(short)) = (&key_end, Held::short(&key, &[])) {
-            return Ok(Element::of(self.set, short));
-        }
-        let extras = Extras {
-            key_end,
-            ..Extras::default()
-        };
-        Ok(Element::raw(self.set, key, None, extras))
-    }
-
-    fn join(
-        set: &Set,
-        start: &Joined,
-        fields: &[Field],
-        values: &[Value],
-    ) -> Result<Joined, InvalidElement> {
-        let order = |field: &Field| set.order(field);
-        let joined = join(start, (fields, set.is_concatenated()), values, order);
-        joined.ok_or_else(|| wrong("key", set))
-    }
 }
 
 fn wrong(part: &'static str, set: &Set) -> InvalidElement {
@@ -377,7 +250,7 @@ pub(crate) fn milliseconds(span: Duration) -> u64 {
 pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
     let has_intervals = element.set().has_intervals();
     let simple = has_intervals && !element.set().is_concatenated();
-    let last = element.key_end().unwrap_or(element.key_bytes());
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
     let end = simple.then(|| successor(last)).flatten();
     let is_open = simple && end.is_none() && !element.is_catch_all();
     nest(out, NFTA_LIST_ELEM, |out| {
@@ -583,7 +456,7 @@ pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
 /// Returns how many members of a list an element takes.
 pub(crate) fn members(element: &Element) -> usize {
     let simple = element.set().has_intervals() && !element.set().is_concatenated();
-    let last = element.key_end().unwrap_or(element.key_bytes());
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
     if simple && !element.is_catch_all() && successor(last).is_some() {
         2
     } else {

@@ -266,7 +266,7 @@ impl Engine {
     fn plan(&mut self) -> usize {
         let node = self.store.node();
         let mut changes = self.store.resolve(&node);
-        changes.sort_by_key(|change| urgency(&change.name));
+        changes.sort_by_cached_key(|change| urgency(&change.name));
         for driver in &mut self.drivers {
             let family = driver.family();
             let service_cidrs = self.store.service_cidrs(family);

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::slice;
-use std::sync::Arc;
 
 use vipline_reconcile::{Edit, Keyed, diff};
 
@@ -18,7 +17,7 @@ pub(crate) enum Entry<T> {
     /// An object.
     Object(T),
     /// The objects of an address; nobody else wants one of their keys.
-    Address(Address, Arc<[T]>),
+    Address(Address, Box<[T]>),
 }
 
 impl<T> Entry<T> {

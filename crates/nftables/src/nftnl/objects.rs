@@ -128,7 +128,7 @@ pub(super) fn element(
 ) -> Result<(Object<Element>, Option<Object<Element>>), Error> {
     let is_interval = element.set().has_intervals() && !element.is_catch_all();
     let is_concatenated = element.set().is_concatenated();
-    let last = element.key_end().unwrap_or(element.key_bytes());
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
     let mut object = Object::<Element>::new();
     if element.is_catch_all() {
         object.number(NFTNL_SET_ELEM_FLAGS, CATCH_ALL);

@@ -1,0 +1,183 @@
+//! Drivers over kernels in memory.
+
+use std::net::IpAddr;
+
+use vipline_reconcile::Memory;
+use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
+
+use super::*;
+use crate::{Claim, Config};
+
+/// A planner that wants the numbers up to the port's, odd ones for long.
+enum Numbers {}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Number(u16);
+
+impl Keyed for Number {
+    type Key<'a> = u16;
+
+    fn key(&self) -> u16 {
+        self.0
+    }
+
+    fn same(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Planner for Numbers {
+    type Object = Number;
+
+    fn base(cx: &Context) -> Vec<Number> {
+        let first = if cx.masquerade_all { 200 } else { 100 };
+        vec![Number(first)]
+    }
+
+    fn concerns_ports(before: &Context, after: &Context) -> bool {
+        before.masquerade_all != after.masquerade_all
+    }
+
+    fn port(_: &Context, port: &ServicePort) -> Wants<Number> {
+        let own = (1..=port.port).map(Number).collect();
+        let of_node = |number| {
+            let address = Address::NodePort(port.protocol, number);
+            let objects = vec![Number(1000 + 2 * port.port)];
+            Claim { address, objects }
+        };
+        let claims = port.node_port.map(of_node).into_iter().collect();
+        Wants { own, claims }
+    }
+
+    fn lingers(number: &Number) -> bool {
+        number.0 % 2 == 1
+    }
+
+    fn script<'a>(edits: Vec<Edit<Number>>, _: impl Iterator<Item = &'a Number>) -> String {
+        format!("{edits:?}")
+    }
+
+    fn listing<'a>(objects: impl Iterator<Item = &'a Number>) -> String {
+        let mut numbers: Vec<_> = objects.map(|number| number.0).collect();
+        numbers.sort_unstable();
+        format!("{numbers:?}")
+    }
+}
+
+fn context(masquerade_all: bool) -> Context {
+    let config = Config {
+        masquerade_all,
+        ..Config::default()
+    };
+    Context::new(&config, &NodeView::new("n1"), [], Family::V4)
+}
+
+fn port(service: &str, port: u16) -> ServicePort {
+    ServicePort {
+        name: Arc::new(PortName {
+            namespace: "default".into(),
+            service: service.into(),
+            port: "".into(),
+            protocol: Protocol::Tcp,
+            created: None,
+        }),
+        family: Family::V4,
+        protocol: Protocol::Tcp,
+        cluster_ip: IpAddr::from([10, 96, 0, 1]),
+        port,
+        node_port: None,
+        external_ips: Arc::new([]),
+        load_balancer_ips: Arc::new([]),
+        source_ranges: Arc::new([]),
+        affinity: None,
+        internal: Route::Reject,
+        external: Route::Reject,
+        internal_policy_local: false,
+        external_policy_local: false,
+        health_check_node_port: None,
+        cluster: Arc::new([]),
+        local: Arc::new([]),
+        serving: Arc::new([]),
+    }
+}
+
+#[test]
+fn what_lingers_stays_when_nobody_wants_it_any_more() {
+    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    driver.enter(context(false));
+    driver.plan(&port("a", 4));
+    assert_eq!(driver.reconcile().unwrap().edits, 5);
+    driver.plan(&port("a", 1));
+    assert_eq!(driver.desired(), "[1, 3, 100]");
+    assert_eq!(driver.reconcile().unwrap().edits, 2);
+    driver.unplan(&port("a", 1).name);
+    assert_eq!(driver.desired(), "[1, 3, 100]");
+    assert_eq!(driver.reconcile().unwrap().edits, 0);
+    driver.plan(&port("b", 3));
+    assert_eq!(driver.reconcile().unwrap().edits, 1);
+}
+
+#[test]
+fn an_address_goes_to_the_older_and_from_it_to_the_next() {
+    let of_age = |service: &str, age, number| {
+        let mut port = port(service, number);
+        let created = Timestamp::parse(&format!("2026-01-0{age}T00:00:00Z"));
+        let name = PortName::clone(&port.name);
+        port.name = Arc::new(PortName { created, ..name });
+        port.node_port = Some(30_080);
+        port
+    };
+    let [young, old] = [of_age("young", 2, 1), of_age("old", 1, 3)];
+    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    driver.enter(context(false));
+    driver.plan(&young);
+    assert_eq!(driver.desired(), "[1, 100, 1002]");
+    assert_eq!(driver.take_contested(), []);
+    driver.plan(&old);
+    assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
+    let contested = driver.take_contested();
+    let texts: Vec<_> = contested.iter().map(Contested::to_string).collect();
+    assert_eq!(
+        texts,
+        ["default/young does not get node port 30080/TCP: the older default/old has it"]
+    );
+    driver.plan(&young);
+    assert_eq!(driver.take_contested(), [], "that is known");
+    assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
+    driver.unplan(&old.name);
+    assert_eq!(driver.desired(), "[1, 3, 100, 1002]");
+    driver.plan(&old);
+    assert_eq!(driver.take_contested().len(), 1);
+}
+
+#[test]
+fn another_context_changes_the_base_and_asks_for_all_ports_again() {
+    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    assert_eq!(driver.enter(context(false)), Replan::Nothing);
+    assert_eq!(driver.enter(context(false)), Replan::Nothing);
+    assert_eq!(driver.enter(context(true)), Replan::All);
+    assert_eq!(driver.desired(), "[200]");
+}
+
+#[test]
+fn a_failure_is_forgotten_and_the_next_sync_dumps() {
+    let mut memory = Memory::new();
+    memory.fail_after(1);
+    let mut driver = driver::<Numbers, _>(Family::V4, memory);
+    driver.enter(context(false));
+    driver.plan(&port("a", 2));
+    assert!(matches!(driver.reconcile(), Err(Error::Memory(_))));
+    let done = driver.reconcile().unwrap();
+    assert_eq!((done.edits, done.dumped, done.objects), (2, true, 3));
+    let difference = driver.difference().unwrap();
+    assert_eq!((difference.edits, &*difference.script), (0, ""));
+}
+
+#[test]
+fn without_a_kernel_there_is_a_plan_and_nothing_else() {
+    let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
+    driver.enter(context(false));
+    assert_eq!(driver.desired(), "[100]");
+    assert!(matches!(driver.reconcile(), Err(Error::NoKernel)));
+    assert!(matches!(driver.difference(), Err(Error::NoKernel)));
+}
