@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proxy_core::{Engine, Event};
 use tracing::{debug, error, info, warn};
 use vipline_nftables::Error as NftablesError;
-use vipline_service_model::{DetectLocal, Kind};
+use vipline_service_model::{DetectLocal, Kind, api};
 
 use crate::failure::Failure;
 use crate::interfaces;
@@ -20,7 +20,7 @@ use crate::manifests::source::Update;
 use crate::node::ThisNode;
 use crate::settings::{Access, Settings, Source};
 use crate::tasks::Tasks;
-use crate::telemetry::{self, Telemetry};
+use crate::telemetry::Telemetry;
 use crate::wait;
 
 /// Whether objects are only read once.
@@ -72,7 +72,6 @@ impl Setup {
     /// is spoken to; what the kernel lacks; or what the API refuses.
     pub fn open(mut settings: Settings, reading: Reading) -> Result<Self, Failure> {
         settings.config.families = interfaces::families();
-        settings.config.started = Some(telemetry::clock());
         Self::new(&settings, reading, |config| {
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })
@@ -258,28 +257,37 @@ impl Setup {
             };
             match item {
                 Item::Listed(kind) => gate.listed(kind, now),
+                Item::Event(Event::NodeApplied(node)) => self.take_node(node)?,
                 Item::Event(event) => {
-                    let name = &self.node.name;
-                    match &event {
-                        Event::NodeApplied(node) => match gate.node(node) {
-                            News::Nothing => {}
-                            News::Addresses => info!("node {name:?} has other addresses now"),
-                            News::PodCidrs => {
-                                return Err(Failure::machine(format_args!(
-                                    "node {name:?} has other podCIDRs now, which a restart takes up"
-                                )));
-                            }
-                        },
-                        Event::NodeDeleted(_) => {
-                            warn!("node {name:?} was deleted; what was known of it stays");
-                        }
-                        _ => {}
+                    if matches!(event, Event::NodeDeleted(_)) {
+                        let name = &self.node.name;
+                        warn!("node {name:?} was deleted; what was known of it stays");
                     }
-                    self.apply(self.node.correct(event));
+                    self.apply(event);
                 }
             }
         }
         self.look_at_gate(now)
+    }
+
+    /// Takes in what an API told of this node.
+    fn take_node(&mut self, node: api::Node) -> Result<(), Failure> {
+        let Objects::Api { gate, .. } = &mut self.objects else {
+            return Ok(());
+        };
+        let name = &self.node.name;
+        match gate.node(&node) {
+            // Its object changes all the time, mostly in what is not read.
+            News::Nothing => return Ok(()),
+            News::Something => {}
+            News::Addresses => info!("node {name:?} has other addresses now"),
+            News::PodCidrs => {
+                let words = "has other podCIDRs now, which a restart takes up";
+                return Err(Failure::machine(format_args!("node {name:?} {words}")));
+            }
+        }
+        self.apply(self.node.correct(node.into()));
+        Ok(())
     }
 
     /// Lets the engine begin as soon as enough is known.

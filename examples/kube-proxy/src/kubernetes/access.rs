@@ -19,7 +19,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// How often credentials are read again at most, while the server is refusing
 /// or out of reach.
-const RENEWAL: Duration = Duration::from_secs(30);
+const RENEWAL: Duration = Duration::from_secs(5);
 
 /// A client whose credentials follow their files, with a limit of requests.
 pub struct Connection {

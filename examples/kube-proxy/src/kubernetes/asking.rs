@@ -16,6 +16,9 @@ use super::objects::{Object, Page};
 /// How long an answer may take to begin, or a page to be complete.
 const ANSWER: Duration = Duration::from_secs(60);
 
+/// How long a server may ask to be left alone.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// How many objects a page has: few enough for little memory.
 const PAGE: u32 = 500;
 
@@ -27,7 +30,7 @@ pub enum Error {
     /// It takes too long.
     Silent,
     /// What is sent cannot be read.
-    Unreadable(serde_json::Error),
+    Unreadable(String),
     /// The server is out of reach, or went away in the middle.
     Unreachable(String),
 }
@@ -36,6 +39,16 @@ impl Error {
     /// Tells whether the server does not have what was asked for, or not for us.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Refused(status) if matches!(status.code, 403 | 404))
+    }
+
+    /// Returns how long the server asks to be left alone.
+    pub fn asked_wait(&self) -> Duration {
+        let Self::Refused(status) = self else {
+            return Duration::ZERO;
+        };
+        let details = status.details.as_ref();
+        let seconds = details.map_or(0, |details| details.retry_after_seconds);
+        Duration::from_secs(seconds.into()).min(LONGEST_WAIT)
     }
 
     /// Tells whether the server does not understand the question.
@@ -72,10 +85,20 @@ impl fmt::Display for Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         match error {
+            // The client takes whatever it cannot read for a refusal without words.
+            kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
+                Self::Unreadable("an object of another shape".to_owned())
+            }
             kube::Error::Api(status) => Self::Refused(status),
-            kube::Error::SerdeError(error) => Self::Unreadable(error),
+            kube::Error::SerdeError(error) => error.into(),
             error => Self::Unreachable(words(&error)),
         }
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(error.to_string())
     }
 }
 
@@ -106,7 +129,7 @@ pub async fn page<O: Object>(
     let request = request.map_err(kube::Error::BuildRequest)?;
     let asked = timeout(ANSWER, client.request_text(request)).await;
     let text = asked.map_err(|_| Error::Silent)??;
-    serde_json::from_str(&text).map_err(Error::Unreadable)
+    Ok(Page::read(&text)?)
 }
 
 /// Asks for all changes after a point in the server's history, for so many seconds.
@@ -139,7 +162,7 @@ pub async fn watch<O: Object>(
 ///
 /// The server does not take it, or it cannot be told whether it did.
 pub async fn create(client: &Client, path: &str, object: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_vec(object).map_err(Error::Unreadable)?;
+    let text = serde_json::to_vec(object)?;
     let request = Request::new(path).create(&PostParams::default(), text);
     let request = request.map_err(kube::Error::BuildRequest)?;
     let asked = timeout(ANSWER, client.request_text(request)).await;
@@ -167,6 +190,15 @@ mod tests {
         assert!(ahead.is_history_lost());
         assert!(!refused(r#"{"code": 504, "reason": "Timeout"}"#).is_history_lost());
         assert!(!Error::Silent.is_history_lost());
+    }
+
+    #[test]
+    fn a_server_may_ask_to_be_left_alone_for_a_while() {
+        let busy = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7}}"#);
+        assert_eq!(busy.asked_wait(), Duration::from_secs(7));
+        let shy = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7000}}"#);
+        assert_eq!(shy.asked_wait(), LONGEST_WAIT);
+        assert_eq!(Error::Silent.asked_wait(), Duration::ZERO);
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! When enough is known to begin, and what the Node may say afterwards.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use vipline_service_model::{DetectLocal, Kind, NodeView, api};
 
 /// How long it is waited for the addresses of the Node.
@@ -27,23 +25,18 @@ pub struct Gate {
     missing: Vec<Kind>,
     /// When the Node was first asked for.
     asked: Option<Duration>,
-    known: Option<Known>,
+    known: Option<NodeView>,
     is_open: bool,
-}
-
-/// What is known of the Node.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Known {
-    addresses: Vec<IpAddr>,
-    pod_cidrs: Vec<IpNet>,
 }
 
 /// What a Node says that it did not say before.
 #[derive(Debug, Eq, PartialEq)]
 pub enum News {
-    /// Nothing that matters to the process.
+    /// Nothing that matters.
     Nothing,
-    /// It has other addresses.
+    /// Something that the engine follows.
+    Something,
+    /// It has other addresses, which the engine follows.
     Addresses,
     /// Its pods have other networks, which the process cannot take up.
     PodCidrs,
@@ -92,22 +85,22 @@ impl Gate {
         if *node.metadata.name != *self.node {
             return News::Nothing;
         }
-        let (view, _) = NodeView::read(node);
-        let known = Known {
-            addresses: view.addresses,
-            pod_cidrs: view.pod_cidrs,
+        let (known, _) = NodeView::read(node);
+        let news = match &self.known {
+            Some(former) if *former == known => News::Nothing,
+            Some(former) if self.is_open => {
+                if self.needs_pod_cidrs && former.pod_cidrs != known.pod_cidrs {
+                    News::PodCidrs
+                } else if former.addresses != known.addresses {
+                    News::Addresses
+                } else {
+                    News::Something
+                }
+            }
+            _ => News::Something,
         };
-        let former = self.known.replace(known.clone());
-        let Some(former) = former.filter(|_| self.is_open) else {
-            return News::Nothing;
-        };
-        if self.needs_pod_cidrs && former.pod_cidrs != known.pod_cidrs {
-            News::PodCidrs
-        } else if former.addresses != known.addresses {
-            News::Addresses
-        } else {
-            News::Nothing
-        }
+        self.known = Some(known);
+        news
     }
 
     /// Tells whether enough is known now; to be called whenever something came.
@@ -268,24 +261,21 @@ mod tests {
     #[test]
     fn afterwards_other_pod_cidrs_matter_in_their_mode_and_addresses_always() {
         for (detect_local, expected) in [
-            (anywhere(), News::Nothing),
+            (anywhere(), News::Something),
             (DetectLocal::NodeCidr, News::PodCidrs),
         ] {
             let mut gate = listed(&detect_local);
-            assert_eq!(
-                gate.node(&node(&["10.0.0.1"], &["10.1.0.0/24"])),
-                News::Nothing
-            );
+            let mut news = |address, cidr| gate.node(&node(&[address], &[cidr]));
+            assert_eq!(news("10.0.0.1", "10.9.0.0/24"), News::Something);
+            assert_eq!(news("10.0.0.1", "10.1.0.0/24"), News::Something);
             assert_eq!(gate.poll(secs(10)), Ok(Verdict::Open));
-            assert_eq!(
-                gate.node(&node(&["10.0.0.1"], &["10.1.0.0/24"])),
-                News::Nothing
-            );
-            assert_eq!(
-                gate.node(&node(&["10.0.0.2"], &["10.1.0.0/24"])),
-                News::Addresses
-            );
-            assert_eq!(gate.node(&node(&["10.0.0.2"], &["10.2.0.0/24"])), expected);
+            let mut news = |address, cidr| gate.node(&node(&[address], &[cidr]));
+            assert_eq!(news("10.0.0.1", "10.1.0.0/24"), News::Nothing);
+            assert_eq!(news("10.0.0.2", "10.1.0.0/24"), News::Addresses);
+            assert_eq!(news("10.0.0.2", "10.2.0.0/24"), expected);
+            let mut tainted = node(&["10.0.0.2"], &["10.2.0.0/24"]);
+            tainted.metadata.deletion_timestamp = Some(String::new());
+            assert_eq!(gate.node(&tainted), News::Something);
         }
     }
 }

@@ -29,7 +29,7 @@ const LASTS: (f64, f64) = (240.0, 290.0);
 
 /// How long a watch may be silent before it counts as dead; a server with
 /// nothing to tell says that once a minute.
-const SILENCE: Duration = Duration::from_secs(150);
+const SILENCE: Duration = Duration::from_secs(100);
 
 /// A watch that ends before this without a word was none.
 const BRIEF: Duration = Duration::from_secs(5);
@@ -48,6 +48,8 @@ pub struct Watcher<O> {
     known: Known,
     backoff: Backoff,
     chance: Chance,
+    /// How long a watch may be silent.
+    silence: Duration,
     heard: Instant,
     is_in_step: bool,
     /// What was last said to be wrong.
@@ -73,6 +75,7 @@ impl<O: Object> Watcher<O> {
             known: Known::default(),
             backoff: Backoff::new(seed()),
             chance: Chance::new(seed()),
+            silence: SILENCE,
             heard: Instant::now(),
             is_in_step: false,
             trouble: None,
@@ -82,6 +85,8 @@ impl<O: Object> Watcher<O> {
 
     /// Lists and watches; ends after the list if that is enough.
     pub async fn run(mut self) {
+        let never = Contact::LostSince(self.heard);
+        self.telemetry.source_contact(O::KIND, never);
         loop {
             match self.list().await {
                 Ok(version) => {
@@ -122,6 +127,10 @@ impl<O: Object> Watcher<O> {
         let mut next = None;
         let version = loop {
             let page = asking::page::<O>(&client, self.fields.as_deref(), next).await?;
+            for (name, reason) in page.unreadable {
+                warn!("{} {name} cannot be read: {reason}", O::KIND);
+                self.known.see(&name);
+            }
             for object in page.items {
                 self.known.see(&object.name());
                 self.feed.send(Item::Event(object.applied())).await;
@@ -142,7 +151,7 @@ impl<O: Object> Watcher<O> {
         loop {
             let began = Instant::now();
             match self.watch(&mut version).await {
-                Ok(true) => self.backoff.reset(),
+                Ok(true) => {}
                 Ok(false) if began.elapsed() > BRIEF => {}
                 Ok(false) => {
                     let reason = "the watch ended before it told anything";
@@ -172,7 +181,7 @@ impl<O: Object> Watcher<O> {
         self.is_heard();
         let mut anything = false;
         loop {
-            let Ok(event) = timeout(SILENCE, events.next()).await else {
+            let Ok(event) = timeout(self.silence, events.next()).await else {
                 debug!(
                     "{}: the watch is silent, it is begun again",
                     plural(O::KIND)
@@ -182,13 +191,14 @@ impl<O: Object> Watcher<O> {
             };
             let next = match event {
                 None => return Ok(anything),
-                Some(Err(Error::Unreadable(error))) => {
-                    warn!("{}: a change that cannot be read: {error}", plural(O::KIND));
+                Some(Err(Error::Unreadable(reason))) => {
+                    warn!("{}: a change cannot be read: {reason}", plural(O::KIND));
                     continue;
                 }
                 Some(event) => self.take(event?).await?,
             };
             self.is_heard();
+            self.backoff.reset();
             anything = true;
             if !next.is_empty() {
                 *version = next;
@@ -232,7 +242,8 @@ impl<O: Object> Watcher<O> {
     async fn pause(&mut self, error: &Error) {
         self.is_lost();
         self.connection.renew();
-        let (kinds, wait, reason) = (plural(O::KIND), self.backoff.wait(), error.to_string());
+        let (kinds, reason) = (plural(O::KIND), error.to_string());
+        let wait = self.backoff.wait().max(error.asked_wait());
         if self.trouble.as_ref() == Some(&reason) {
             debug!("{kinds}: {reason}; tried again in {wait:?}");
         } else {
@@ -271,3 +282,6 @@ fn plural(kind: Kind) -> &'static str {
         Kind::ServiceCidr => "ServiceCIDRs",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -351,3 +351,19 @@ fn a_server_that_cannot_begin_ends_the_process_only_if_it_shall() {
     assert_eq!(code(&mut proxy), 1);
     assert!(proxy.output().contains("metrics cannot be served"));
 }
+
+#[test]
+fn credentials_that_changed_are_read_again() {
+    let cluster = Cluster::with(web());
+    fs::write(cluster.kubeconfig(), cluster.server.kubeconfig_with_token()).unwrap();
+    let proxy = cluster.start();
+    cluster.server.set_token("another");
+    cluster.server.cut_connections(Ending::Close);
+    until("a refusal", || proxy.output().contains("(code 401)"));
+    fs::write(cluster.kubeconfig(), cluster.server.kubeconfig_with_token()).unwrap();
+    cluster.server.apply(slice("web", 1, 3));
+    until("the new endpoint", || {
+        cluster.ruleset().contains("10.244.1.3 ")
+    });
+    assert!(proxy.terminate().unwrap().success());
+}
