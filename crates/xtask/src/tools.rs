@@ -26,6 +26,12 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("unshare", "util-linux"),
 ];
 
+/// What tests of cleaning up leave things behind with, as other proxies do.
+pub(crate) const CLEANUP_TOOLS: &[Tool] = &[
+    Tool::new("iptables-save", "iptables"),
+    Tool::new("ipset", "ipset"),
+];
+
 /// What the feature `nftnl` is built with.
 pub(crate) const NFTNL: &[Tool] = &[
     Tool::new("pkg-config", "pkg-config"),
