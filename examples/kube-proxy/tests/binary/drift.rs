@@ -56,6 +56,8 @@ fn what_somebody_else_does_is_mended_within_100_milliseconds() {
 fn what_somebody_else_does_elsewhere_is_not_told() {
     let stage = stage();
     let proxy = stage.start();
+    let lines = || proxy.output().matches(" synced ").count();
+    until("both families", || lines() == 2);
     let before = proxy.output();
     let commits = Commits::listen(&stage.netns).unwrap();
     assert_eq!(stage.nft(&["add table ip other"]).code, 0);
