@@ -183,9 +183,8 @@ fn a_proxy_ends_at_once_although_the_api_hangs() {
 }
 
 #[test]
-fn nothing_is_programmed_before_all_is_listed_and_the_node_has_an_address() {
-    let cluster = Cluster::new();
-    cluster.server.apply_all(web());
+fn nothing_is_programmed_before_all_is_listed() {
+    let cluster = Cluster::with(web());
     let slices = vec!["endpointslices".to_owned()];
     cluster.server.faults(|faults| faults.forbidden = slices);
     let proxy = cluster.start_unsynced("");
@@ -195,6 +194,15 @@ fn nothing_is_programmed_before_all_is_listed_and_the_node_has_an_address() {
     thread::sleep(MOMENT);
     assert_eq!(cluster.ruleset(), "");
     cluster.server.calm();
+    until("all of it", || cluster.ruleset().contains("10.244.1.2"));
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn nothing_is_programmed_before_the_node_has_an_address() {
+    let cluster = Cluster::new();
+    cluster.server.apply_all(web());
+    let proxy = cluster.start_unsynced("");
     until("the wait", || {
         proxy
             .output()
