@@ -23,6 +23,9 @@ use crate::netns::Netns;
 /// How long a process may take to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long it may take until what an ended process printed has been read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 static LEFTOVERS: Mutex<BTreeMap<usize, Leftover>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static SIGNALS: Once = Once::new();
@@ -74,13 +77,21 @@ impl Process {
         unpoisoned(&self.output).clone()
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns how it ended, if it has; all that it printed is known then.
     ///
     /// # Errors
     ///
     /// What the kernel says to waiting for it.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+        let status = self.child.try_wait()?;
+        if status.is_some() {
+            // Whoever still listens holds the output, too.
+            let deadline = Instant::now() + LAST_WORDS;
+            while Arc::strong_count(&self.output) > 1 && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(status)
     }
 
     /// Asks it to end, by SIGTERM, and returns how it did.
