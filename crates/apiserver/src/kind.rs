@@ -91,4 +91,14 @@ impl Kind {
     pub(crate) fn namespaced(self) -> bool {
         KINDS[self.0].namespaced
     }
+
+    /// Returns the fields that its objects can be selected by.
+    pub(crate) fn fields(self) -> impl Iterator<Item = &'static str> {
+        let of_services: &[_] = match self.name() {
+            "Service" => &["spec.clusterIP", "spec.type"],
+            _ => &[],
+        };
+        let of_all = ["metadata.name", "metadata.namespace"];
+        of_all.into_iter().chain(of_services.iter().copied())
+    }
 }

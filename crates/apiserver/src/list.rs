@@ -53,8 +53,8 @@ impl Scope {
         namespace: Option<String>,
         query: &Query,
     ) -> Result<Self, Refusal> {
-        let selector = Selector::parse(query.text("labelSelector"), query.text("fieldSelector"))
-            .map_err(Refusal::bad_request)?;
+        let [labels, fields] = ["labelSelector", "fieldSelector"].map(|name| query.text(name));
+        let selector = Selector::parse(kind, labels, fields).map_err(Refusal::bad_request)?;
         Ok(Self {
             kind,
             namespace,
@@ -65,7 +65,7 @@ impl Scope {
     pub(crate) fn matches(&self, object: &Object) -> bool {
         let namespace = self.namespace.as_ref();
         namespace.is_none_or(|namespace| *namespace == object.key.namespace)
-            && self.selector.matches(&object.key, &object.labels)
+            && self.selector.matches(object)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::Key;
+use crate::kind::Kind;
+use crate::store::Object;
 
 /// What objects a request is about, besides its path.
 #[derive(Clone, Debug, Default)]
@@ -23,15 +24,9 @@ enum Requirement {
 
 #[derive(Clone, Debug)]
 struct FieldRequirement {
-    field: Field,
+    field: &'static str,
     value: String,
     equal: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Field {
-    Name,
-    Namespace,
 }
 
 impl Selector {
@@ -40,7 +35,8 @@ impl Selector {
     /// # Errors
     ///
     /// A text that says what cannot be understood.
-    pub(crate) fn parse(labels: &str, fields: &str) -> Result<Self, String> {
+    pub(crate) fn parse(kind: Kind, labels: &str, fields: &str) -> Result<Self, String> {
+        let field = |term| field(kind, term);
         Ok(Self {
             labels: terms(labels).map(requirement).collect::<Result<_, _>>()?,
             fields: terms(fields).map(field).collect::<Result<_, _>>()?,
@@ -53,11 +49,10 @@ impl Selector {
     }
 
     /// Tells whether an object is selected.
-    pub(crate) fn matches(&self, key: &Key, labels: &BTreeMap<String, String>) -> bool {
-        self.labels
-            .iter()
-            .all(|requirement| requirement.holds(labels))
-            && self.fields.iter().all(|requirement| requirement.holds(key))
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        let (mut labels, mut fields) = (self.labels.iter(), self.fields.iter());
+        labels.all(|requirement| requirement.holds(&object.labels))
+            && fields.all(|requirement| requirement.holds(object))
     }
 }
 
@@ -75,12 +70,8 @@ impl Requirement {
 }
 
 impl FieldRequirement {
-    fn holds(&self, key: &Key) -> bool {
-        let value = match self.field {
-            Field::Name => &key.name,
-            Field::Namespace => &key.namespace,
-        };
-        (*value == self.value) == self.equal
+    fn holds(&self, object: &Object) -> bool {
+        (object.field(self.field) == self.value) == self.equal
     }
 }
 
@@ -146,7 +137,7 @@ fn list(text: &str) -> Result<Vec<String>, String> {
         .ok_or_else(|| format!("unable to parse requirement: no list of values in {text:?}"))
 }
 
-fn field(term: &str) -> Result<FieldRequirement, String> {
+fn field(kind: Kind, term: &str) -> Result<FieldRequirement, String> {
     let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
@@ -154,11 +145,9 @@ fn field(term: &str) -> Result<FieldRequirement, String> {
     } else {
         return Err(format!("invalid selector: {term:?}; can't understand it"));
     };
-    let field = match name.trim() {
-        "metadata.name" => Field::Name,
-        "metadata.namespace" => Field::Namespace,
-        other => return Err(format!("field label not supported: {other}")),
-    };
+    let name = name.trim();
+    let field = kind.fields().find(|field| *field == name);
+    let field = field.ok_or_else(|| format!("field label not supported: {name}"))?;
     Ok(FieldRequirement {
         field,
         value: value.trim().to_owned(),
@@ -168,21 +157,28 @@ fn field(term: &str) -> Result<FieldRequirement, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
-    fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels = labels
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect();
-        Selector::parse(selector, "")
-            .unwrap()
-            .matches(&Key::new("default", "web"), &labels)
+    fn kind(name: &str) -> Kind {
+        Kind::by_name(None, name).unwrap()
+    }
+
+    /// Tells whether a Service is selected.
+    fn selects(labels: &str, fields: &str, service: Value) -> bool {
+        let kind = kind("Service");
+        let Value::Object(service) = service else {
+            panic!("{service}")
+        };
+        let selector = Selector::parse(kind, labels, fields).unwrap();
+        selector.matches(&Object::of_version(kind, 1, service))
     }
 
     #[test]
     fn every_operator_selects_as_a_server_does() {
-        let blue = [("color", "blue"), ("tier", "front")];
+        let named = |labels: Value| json!({"metadata": {"name": "web", "labels": labels}});
+        let blue = named(json!({"color": "blue", "tier": "front"}));
         for (selector, with, without) in [
             ("", true, true),
             ("color", true, false),
@@ -201,36 +197,49 @@ mod tests {
             ("!service.kubernetes.io/headless , !other", true, true),
             ("color=", false, false),
         ] {
-            assert_eq!(selects(selector, &blue), with, "{selector}");
-            assert_eq!(selects(selector, &[]), without, "{selector}");
+            assert_eq!(selects(selector, "", blue.clone()), with, "{selector}");
+            assert_eq!(
+                selects(selector, "", named(json!({}))),
+                without,
+                "{selector}"
+            );
         }
     }
 
     #[test]
-    fn fields_are_the_name_and_the_namespace() {
-        let key = Key::new("default", "web");
+    fn fields_are_those_of_the_kind() {
+        let service = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"clusterIP": "None", "type": "ClusterIP"},
+        });
         for (fields, expected) in [
             ("metadata.name=web", true),
-            ("metadata.name==web,metadata.namespace=default", true),
+            ("metadata.name==web,metadata.namespace=shop", true),
             ("metadata.name!=web", false),
             ("metadata.namespace=other", false),
+            ("spec.clusterIP=None", true),
+            ("spec.clusterIP!=None", false),
+            ("spec.type!=ExternalName,spec.clusterIP!=10.96.0.1", true),
         ] {
-            let selector = Selector::parse("", fields).unwrap();
-            assert_eq!(
-                selector.matches(&key, &BTreeMap::new()),
-                expected,
-                "{fields}"
-            );
+            assert_eq!(selects("", fields, service.clone()), expected, "{fields}");
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
         for labels in ["!", "=x", "a b", "a in b", "a in (b", "a b c=d"] {
-            assert!(Selector::parse(labels, "").is_err(), "{labels}");
+            assert!(
+                Selector::parse(kind("Service"), labels, "").is_err(),
+                "{labels}"
+            );
         }
         for fields in ["metadata.name", "spec.nodeName=a"] {
-            assert!(Selector::parse("", fields).is_err(), "{fields}");
+            assert!(
+                Selector::parse(kind("Service"), "", fields).is_err(),
+                "{fields}"
+            );
         }
+        let of_a_service = Selector::parse(kind("Node"), "", "spec.clusterIP!=None");
+        assert!(of_a_service.is_err());
     }
 }

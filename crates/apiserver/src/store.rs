@@ -29,6 +29,8 @@ pub(crate) struct Object {
     pub(crate) key: Key,
     pub(crate) version: u64,
     pub(crate) labels: BTreeMap<String, String>,
+    /// The fields that it can be selected by, besides its names.
+    fields: BTreeMap<&'static str, String>,
     /// The JSON text without its first brace, `apiVersion` and `kind`.
     tail: Box<[u8]>,
 }
@@ -100,14 +102,36 @@ impl Object {
             .flatten()
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect();
+        let fields = kind.fields().filter_map(|field| {
+            let name = field.strip_prefix("spec.")?;
+            let value = object.get("spec")?[name].as_str()?;
+            Some((field, value.to_owned()))
+        });
+        let fields = fields.collect();
         let text = serde_json::to_vec(&object).expect("a JSON object has a text");
         Self {
             kind,
             key,
             version,
             labels,
+            fields,
             tail: text[1..].into(),
         }
+    }
+
+    /// Returns a field that it can be selected by; one that is not there is empty.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        match name {
+            "metadata.name" => &self.key.name,
+            "metadata.namespace" => &self.key.namespace,
+            name => self.fields.get(name).map_or("", String::as_str),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_version(kind: Kind, version: u64, object: Map<String, Value>) -> Self {
+        let key = Key::of(kind, &object).expect("it has a name");
+        Self::new(kind, key, version, object)
     }
 
     /// Appends it as lists have it: without `apiVersion` and `kind`.

@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::Ending;
+use apiserver::{Answer, Ending};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, MOMENT, code, node, served, service, slice};
@@ -83,6 +83,31 @@ fn a_service_that_is_given_to_another_proxy_is_gone() {
     cluster.server.apply(other);
     until("no Service", || !cluster.ruleset().contains("10.96.0.10"));
     assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_server_that_cannot_choose_by_fields_is_asked_without() {
+    let cluster = Cluster::with(web().into_iter().chain([service("headless", "None")]));
+    cluster.server.faults(|faults| {
+        faults.only = Some("services".into());
+        faults.answer = Some(Answer {
+            code: 400,
+            retry_after: None,
+            times: 1,
+        });
+    });
+    let said = cluster.say("--oneshot -o json");
+    assert_eq!(said.code, 0, "{said:?}");
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(report["services"], 1, "{said:?}");
+    let fields: Vec<_> = cluster
+        .server
+        .requests()
+        .into_iter()
+        .filter(|request| request.resource == "services")
+        .map(|request| request.fields)
+        .collect();
+    assert_eq!(fields, ["spec.clusterIP!=None", ""]);
 }
 
 #[test]
