@@ -34,3 +34,7 @@ mod api;
 mod health;
 
 mod chaos;
+
+mod scale;
+
+mod idle;
