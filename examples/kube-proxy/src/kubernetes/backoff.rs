@@ -39,6 +39,46 @@ impl Backoff {
     }
 }
 
+/// How long to wait before a server is asked again for objects of a kind.
+///
+/// Who cannot reach it and who has to list again wait on their own: an outage
+/// before does not keep anyone from listing soon, and lists that lead to lost
+/// history again and again become rare though each of them succeeds.
+#[derive(Debug)]
+pub struct Patience {
+    trouble: Backoff,
+    lost_history: Backoff,
+}
+
+impl Patience {
+    /// Returns waits that depend on a seed.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            trouble: Backoff::new(seed),
+            lost_history: Backoff::new(!seed),
+        }
+    }
+
+    /// Returns how long to wait after a failure.
+    pub fn wait(&mut self, is_history_lost: bool) -> Duration {
+        match is_history_lost {
+            true => self.lost_history.wait(),
+            false => self.trouble.wait(),
+        }
+    }
+
+    /// Begins anew as to trouble, because everything was listed.
+    pub fn listed(&mut self) {
+        self.trouble.reset();
+    }
+
+    /// Begins anew, because a watch told something.
+    pub fn told(&mut self) {
+        self.trouble.reset();
+        self.lost_history.reset();
+    }
+}
+
 /// Numbers by chance, the same for the same seed.
 #[derive(Debug)]
 pub struct Chance(u64);
@@ -131,6 +171,21 @@ mod tests {
         }
         backoff.reset();
         assert!(backoff.wait() <= FIRST * 2);
+    }
+
+    #[test]
+    fn a_list_ends_waits_for_trouble_and_a_watch_ends_all() {
+        let mut patience = Patience::new(7);
+        for _ in 0..8 {
+            patience.wait(false);
+            patience.wait(true);
+        }
+        assert_eq!(patience.wait(false), LONGEST);
+        patience.listed();
+        assert!(patience.wait(false) <= FIRST * 2);
+        assert_eq!(patience.wait(true), LONGEST);
+        patience.told();
+        assert!(patience.wait(true) <= FIRST * 2);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use vipline_service_model::Kind;
 
 use super::access::{Connection, seed};
 use super::asking::{self, Error};
-use super::backoff::{Backoff, Chance};
+use super::backoff::{Chance, Patience};
 use super::feed::{Item, Sender};
 use super::known::Known;
 use super::objects::Object;
@@ -46,7 +46,7 @@ pub struct Watcher<O> {
     feed: Sender,
     telemetry: Telemetry,
     known: Known,
-    backoff: Backoff,
+    patience: Patience,
     chance: Chance,
     /// How long a watch may be silent.
     silence: Duration,
@@ -73,7 +73,7 @@ impl<O: Object> Watcher<O> {
             feed,
             telemetry,
             known: Known::default(),
-            backoff: Backoff::new(seed()),
+            patience: Patience::new(seed()),
             chance: Chance::new(seed()),
             silence: SILENCE,
             heard: Instant::now(),
@@ -143,6 +143,7 @@ impl<O: Object> Watcher<O> {
         for name in self.known.end() {
             self.feed.send(Item::Event(O::deleted(name))).await;
         }
+        self.patience.listed();
         Ok(version)
     }
 
@@ -198,7 +199,7 @@ impl<O: Object> Watcher<O> {
                 Some(event) => self.take(event?).await?,
             };
             self.is_heard();
-            self.backoff.reset();
+            self.patience.told();
             anything = true;
             if !next.is_empty() {
                 *version = next;
@@ -243,7 +244,8 @@ impl<O: Object> Watcher<O> {
         self.is_lost();
         self.connection.renew();
         let (kinds, reason) = (plural(O::KIND), error.to_string());
-        let wait = self.backoff.wait().max(error.asked_wait());
+        let wait = self.patience.wait(error.is_history_lost());
+        let wait = wait.max(error.asked_wait());
         if self.trouble.as_ref() == Some(&reason) {
             debug!("{kinds}: {reason}; tried again in {wait:?}");
         } else {

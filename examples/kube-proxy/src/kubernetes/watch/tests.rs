@@ -28,6 +28,11 @@ struct Stage {
 
 impl Stage {
     fn new(silence: Duration) -> Self {
+        Self::after(0, silence)
+    }
+
+    /// Has a watcher that failed so often before it begins.
+    fn after(failures: usize, silence: Duration) -> Self {
         let server = ApiServer::start();
         server.apply(service("first"));
         let folder = Directory::new().unwrap();
@@ -49,6 +54,9 @@ impl Stage {
         let (feed, told) = (tasks.sender().clone(), telemetry.clone());
         let mut watcher = Watcher::<Service>::new(connection, None, Reading::Watched, feed, told);
         watcher.silence = silence;
+        for _ in 0..failures {
+            watcher.patience.wait(false);
+        }
         tasks.handle().spawn(watcher.run());
         Self {
             server,
@@ -105,6 +113,18 @@ fn a_watch_that_is_silent_is_begun_again() {
     stage.watches(3);
     stage.server.apply(service("second"));
     stage.server.calm();
+    stage.hear("second");
+}
+
+#[test]
+fn an_outage_that_is_over_keeps_nothing_waiting() {
+    let mut stage = Stage::after(10, SOON);
+    stage.hear("first");
+    assert!(stage.server.wait_for_watchers(1, SOON));
+    stage.server.compact();
+    stage.server.cut_connections(apiserver::Ending::Reset);
+    stage.server.apply(service("second"));
+    stage.server.compact();
     stage.hear("second");
 }
 
