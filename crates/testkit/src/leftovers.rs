@@ -77,6 +77,11 @@ impl Process {
         unpoisoned(&self.output).clone()
     }
 
+    /// Returns what it has printed since it was last asked for by this.
+    pub fn news(&self) -> String {
+        mem::take(&mut *unpoisoned(&self.output))
+    }
+
     /// Returns how it ended, if it has; all that it printed is known then.
     ///
     /// # Errors
@@ -254,6 +259,8 @@ mod tests {
             assert!(Instant::now() < deadline, "{:?}", process.output());
             thread::sleep(Duration::from_millis(1));
         }
+        assert_eq!(process.news(), "hello\n");
+        assert_eq!((&*process.news(), &*process.output()), ("", ""));
         let pid = process.pid();
         assert!(exists(pid));
         drop(process);

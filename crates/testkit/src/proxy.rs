@@ -18,8 +18,8 @@ pub struct Options {
     pub program: PathBuf,
     /// The mode, as `--proxy-mode` takes it.
     pub mode: &'static str,
-    /// The folder of manifests.
-    pub manifests: PathBuf,
+    /// Where objects come from: a flag and its value.
+    pub source: (&'static str, PathBuf),
     /// Further flags.
     pub flags: Vec<String>,
 }
@@ -40,14 +40,7 @@ impl Proxy {
     ///
     /// The program cannot be started.
     pub fn start(lab: &Lab, options: &Options) -> io::Result<Self> {
-        let mut command = Command::new(&options.program);
-        command
-            .args(["--proxy-mode", options.mode])
-            .args(["--hostname-override", Self::NODE])
-            .args(["--cluster-cidr", Lab::POD_NETWORKS])
-            .arg("--manifests")
-            .arg(&options.manifests)
-            .args(&options.flags);
+        let mut command = options.command();
         let process = Process::start(&lab.node.netns, &mut command)?;
         Ok(Self { process })
     }
@@ -104,8 +97,29 @@ impl Options {
         Self {
             program: program.into(),
             mode,
-            manifests: manifests.to_owned(),
+            source: ("--manifests", manifests.to_owned()),
             flags: Vec::new(),
         }
+    }
+
+    /// Runs `program` in a mode with the objects of an API server.
+    pub fn of_api(program: impl Into<PathBuf>, mode: &'static str, kubeconfig: &Path) -> Self {
+        Self {
+            source: ("--kubeconfig", kubeconfig.to_owned()),
+            ..Self::new(program, mode, kubeconfig)
+        }
+    }
+
+    /// Returns the program with its flags, such as it runs on the node.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--proxy-mode", self.mode])
+            .args(["--hostname-override", Proxy::NODE])
+            .args(["--cluster-cidr", Lab::POD_NETWORKS])
+            .arg(self.source.0)
+            .arg(&self.source.1)
+            .args(&self.flags);
+        command
     }
 }

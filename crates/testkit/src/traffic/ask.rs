@@ -100,6 +100,11 @@ impl Ask {
     }
 
     fn send(&self) -> io::Result<Answer> {
+        ask_by(&self.socket()?, b"who is there?")
+    }
+
+    /// Opens a socket of which the patience is the limit of each read.
+    pub(super) fn socket(&self) -> io::Result<UdpSocket> {
         let any: IpAddr = match self.target {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -107,11 +112,16 @@ impl Ask {
         let socket = bind_fresh(any)?;
         socket.set_read_timeout(Some(self.patience))?;
         socket.connect(self.target)?;
-        socket.send(b"who is there?")?;
-        let mut buffer = [0; 256];
-        let length = socket.recv(&mut buffer)?;
-        Answer::parse(&buffer[..length], socket.local_addr()?.ip())
+        Ok(socket)
     }
+}
+
+/// Asks by a datagram and waits for the answer.
+pub(super) fn ask_by(socket: &UdpSocket, words: &[u8]) -> io::Result<Answer> {
+    socket.send(words)?;
+    let mut buffer = [0; 256];
+    let length = socket.recv(&mut buffer)?;
+    Answer::parse(&buffer[..length], socket.local_addr()?.ip())
 }
 
 /// Binds a socket to a port that was not used for long.

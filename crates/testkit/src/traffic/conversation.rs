@@ -1,17 +1,25 @@
 //! A connection that stays open.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 
-use super::ask::{greeting, timed_out};
+use super::ask::{ask_by, greeting, timed_out};
 use super::{Ask, Protocol};
 use crate::netns::Netns;
 
-/// A TCP connection to a server that stays open, to see whether it survives.
+/// A connection to a server that stays open, to see whether it survives.
+///
+/// By UDP it is datagrams from one port, which one server should answer.
 #[derive(Debug)]
 pub struct Conversation {
-    stream: TcpStream,
+    line: Line,
     server: String,
+}
+
+#[derive(Debug)]
+enum Line {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
 }
 
 impl Conversation {
@@ -19,14 +27,22 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// Nobody answered, and why; or the question is not asked by TCP.
+    /// Nobody answered, and why.
     pub fn open(from: &Netns, ask: Ask) -> io::Result<Self> {
-        if ask.protocol != Protocol::Tcp {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let stream = from.run(|| ask.connect())?;
-        let server = greeting(&stream).map_err(timed_out)?.server;
-        Ok(Self { stream, server })
+        let (line, answer) = match ask.protocol {
+            Protocol::Tcp => {
+                let stream = from.run(|| ask.connect())?;
+                let answer = greeting(&stream);
+                (Line::Tcp(stream), answer)
+            }
+            Protocol::Udp => {
+                let socket = from.run(|| ask.socket())?;
+                let answer = ask_by(&socket, b"who is there?");
+                (Line::Udp(socket), answer)
+            }
+        };
+        let server = answer.map_err(timed_out)?.server;
+        Ok(Self { line, server })
     }
 
     /// Returns the name of the server.
@@ -34,20 +50,30 @@ impl Conversation {
         &self.server
     }
 
-    /// Sends some words and waits for them to come back.
+    /// Sends some words and waits for them to come back; for its name, by UDP.
     ///
     /// # Errors
     ///
     /// They did not, and why.
     pub fn say(&mut self, words: &str) -> io::Result<()> {
-        let mut back = vec![0; words.len()];
-        self.stream
-            .write_all(words.as_bytes())
-            .and_then(|()| self.stream.read_exact(&mut back))
-            .map_err(timed_out)?;
-        if back != words.as_bytes() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "other words"));
+        let is_same = match &mut self.line {
+            Line::Tcp(stream) => echo(stream, words.as_bytes()),
+            Line::Udp(socket) => {
+                let answer = ask_by(socket, words.as_bytes());
+                answer.map(|answer| answer.server == self.server)
+            }
+        };
+        match is_same.map_err(timed_out)? {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "other words")),
         }
-        Ok(())
     }
+}
+
+/// Sends some words, and tells whether the same ones come back.
+fn echo(stream: &mut TcpStream, words: &[u8]) -> io::Result<bool> {
+    let mut back = vec![0; words.len()];
+    stream.write_all(words)?;
+    stream.read_exact(&mut back)?;
+    Ok(back == words)
 }
