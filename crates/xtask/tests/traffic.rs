@@ -4,12 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, str};
 
 use rustix::process::Signal;
 use testkit::commits::Commits;
@@ -21,6 +17,10 @@ use testkit::nft;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Ask, Conversation, Load, Protocol, Server};
 use vipline_service_model::api;
+
+mod program;
+
+use program::program;
 
 /// The addresses of the Service `web`, which the backends serve.
 const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
@@ -456,33 +456,4 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Returns the program to test; builds it unless told where it is.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        if let Some(program) = env::var_os("KUBE_PROXY") {
-            return program.into();
-        }
-        let output = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--package",
-                "kube-proxy",
-                "--message-format",
-                "json",
-            ])
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "kube-proxy does not build");
-        str::from_utf8(&output.stdout)
-            .unwrap()
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
-            .expect("cargo tells where the program is")
-    })
 }

@@ -1,0 +1,149 @@
+//! A lab with an API server on its node, and the proxy that asks it.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use apiserver::ApiServer;
+use testkit::lab::Lab;
+use testkit::leftovers::Directory;
+use testkit::nft;
+use testkit::proxy::{Options, Proxy};
+use testkit::traffic::{Ask, Conversation, Load, Server};
+
+use crate::objects::{Generation, PORTS, ask_web, node, web};
+use crate::program::program;
+
+/// How long anything may take that happens soon; the longest break that the
+/// proxy makes between two questions is half of it.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// A break that clients make between two questions.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+/// A lab in which `web` is served on all backends.
+pub(crate) struct Cluster {
+    pub(crate) lab: Lab,
+    pub(crate) server: ApiServer,
+    folder: Directory,
+    _servers: Vec<Server>,
+}
+
+/// Where the proxy gets its objects from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    Api,
+    Manifests,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let lab = Lab::new().unwrap();
+        let server = lab.node.netns.run(ApiServer::start);
+        server.apply(node(&lab));
+        server.apply_all(web(&lab));
+        let folder = Directory::new().unwrap();
+        folder.write("kubeconfig", &server.kubeconfig()).unwrap();
+        fs::create_dir(folder.path().join("manifests")).unwrap();
+        let manifest: Vec<_> = web(&lab)
+            .iter()
+            .map(|object| format!("---\n{object:#}\n"))
+            .collect();
+        let file = folder.path().join("manifests/web.yaml");
+        fs::write(file, manifest.concat()).unwrap();
+        let servers = lab.backends.iter().flat_map(|host| {
+            let each = PORTS.iter().flat_map(|&(protocol, _, _, port)| {
+                host.addresses()
+                    .map(|address| (protocol, (address, port).into()))
+            });
+            each.map(|(protocol, at)| Server::start(&host.netns, protocol, at, &host.name).unwrap())
+        });
+        Self {
+            _servers: servers.collect(),
+            lab,
+            server,
+            folder,
+        }
+    }
+
+    pub(crate) fn options(&self, source: Source) -> Options {
+        let folder = self.folder.path();
+        match source {
+            Source::Api => Options::of_api(program(), "nftables", &folder.join("kubeconfig")),
+            Source::Manifests => Options::new(program(), "nftables", &folder.join("manifests")),
+        }
+    }
+
+    /// Starts the proxy, and waits until it has synced and `web` is served.
+    pub(crate) fn start(&self, options: &Options) -> Proxy {
+        let mut proxy = Proxy::start(&self.lab, options).unwrap();
+        until("the first sync", || {
+            proxy.process().output().matches("synced").count() >= 2
+        });
+        for ask in ask_web(&self.lab) {
+            let from = &self.lab.client.netns;
+            let answer = proxy.wait_for(from, ask, SOON);
+            assert!(answer.is_ok(), "{}", answer.unwrap_err());
+        }
+        proxy
+    }
+
+    /// Serves an endpoint of `rolling`.
+    pub(crate) fn serve(&self, generation: Generation) -> Vec<Server> {
+        let host = &self.lab.backends[generation.backend()];
+        let at = (host.v4, generation.port()).into();
+        let protocols = PORTS.map(|(protocol, ..)| protocol);
+        let servers = protocols.map(|each| Server::start(&host.netns, each, at, &host.name));
+        servers.map(Result::unwrap).into()
+    }
+
+    /// Lists the rules of the proxy.
+    pub(crate) fn rules(&self) -> String {
+        let list = |family| {
+            let table = ["list", "table", family, "kube-proxy"];
+            self.lab.node.netns.run(|| nft::succeeds(&table, ""))
+        };
+        list("ip") + &list("ip6")
+    }
+
+    /// Opens a conversation with `web` in each way that it can be reached.
+    pub(crate) fn talk(&self) -> Vec<Conversation> {
+        let open = ask_web(&self.lab).map(|ask| Conversation::open(&self.lab.client.netns, ask));
+        open.map(Result::unwrap).collect()
+    }
+
+    /// Asks again and again.
+    pub(crate) fn load(&self, asks: impl Iterator<Item = Ask>) -> Vec<Load> {
+        asks.map(|ask| Load::start(&self.lab.client.netns, ask, 1, PAUSE).unwrap())
+            .collect()
+    }
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until each load has asked so much more.
+pub(crate) fn go_on(loads: &[Load], more: usize) {
+    let before: Vec<usize> = loads.iter().map(Load::asked).collect();
+    until("more is asked", || {
+        let asked = loads.iter().map(Load::asked);
+        asked.zip(&before).all(|(now, before)| now >= before + more)
+    });
+}
+
+/// Stops loads of which no question may have failed; returns how many there were.
+pub(crate) fn stop(loads: Vec<Load>) -> usize {
+    let answers = loads.into_iter().map(Load::stop);
+    let asked = answers.map(|answers| {
+        assert!(answers.failures.is_empty(), "{answers}");
+        answers.asked()
+    });
+    asked.sum()
+}

@@ -1,0 +1,179 @@
+//! The objects of the tests, as an API server or a manifest has them.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use testkit::lab::Lab;
+use testkit::traffic::{Ask, Protocol};
+
+/// The addresses of the Service `web`, which never changes.
+const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
+/// The address of the Service `rolling`, whose endpoints are replaced.
+const ROLLING: &str = "10.96.0.20";
+/// The ports of both: the Service's, the node's, and that of the endpoints.
+pub(crate) const PORTS: [(Protocol, u16, u16, u16); 2] = [
+    (Protocol::Tcp, 80, 30080, 8080),
+    (Protocol::Udp, 53, 30053, 5353),
+];
+
+/// An endpoint of `rolling`, which is the only one to have its port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Generation(pub(crate) usize);
+
+/// A Service that comes and goes, and has an address that no other one ever had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief(pub(crate) usize);
+
+impl Generation {
+    pub(crate) fn backend(self) -> usize {
+        self.0 % 3
+    }
+
+    pub(crate) fn port(self) -> u16 {
+        u16::try_from(20_000 + self.0).unwrap()
+    }
+
+    /// Returns the name of its slice.
+    pub(crate) fn name(self) -> String {
+        format!("rolling-{}", self.0)
+    }
+
+    pub(crate) fn slice(self, lab: &Lab) -> Value {
+        let address = lab.backends[self.backend()].v4.into();
+        let ports = PORTS.map(|(protocol, ..)| (protocol, self.port()));
+        slice("rolling", &self.name(), &ports, &[address])
+    }
+
+    /// Returns its address and port as rules have them.
+    pub(crate) fn text(self, lab: &Lab) -> String {
+        let address = lab.backends[self.backend()].v4;
+        format!("{address} . {}", self.port())
+    }
+}
+
+impl Brief {
+    pub(crate) fn name(self) -> String {
+        format!("brief-{}", self.0)
+    }
+
+    pub(crate) fn address(self) -> String {
+        format!("10.97.{}.{}", self.0 / 250, 1 + self.0 % 250)
+    }
+
+    pub(crate) fn objects(self, lab: &Lab) -> [Value; 2] {
+        let (name, address) = (self.name(), self.address());
+        let ports = [(Protocol::Tcp, 80, None)];
+        [
+            service(&name, &[&address], &ports),
+            slice(
+                &name,
+                &name,
+                &[(Protocol::Tcp, 8080)],
+                &[lab.backends[0].v4.into()],
+            ),
+        ]
+    }
+}
+
+/// Returns the node that the proxy runs on.
+pub(crate) fn node(lab: &Lab) -> Value {
+    let addresses = lab
+        .node
+        .addresses()
+        .map(|address| json!({"type": "InternalIP", "address": address}));
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-1"},
+        "status": {"addresses": addresses},
+    })
+}
+
+/// Returns `web`, which all backends serve in both families.
+pub(crate) fn web(lab: &Lab) -> Vec<Value> {
+    let targets = PORTS.map(|(protocol, _, _, target)| (protocol, target));
+    let slices = [0, 1].map(|family| {
+        let backends = lab.backends.iter();
+        let addresses: Vec<_> = backends.map(|host| host.addresses()[family]).collect();
+        slice("web", &format!("web-{family}"), &targets, &addresses)
+    });
+    let ports = PORTS.map(|(protocol, port, node_port, _)| (protocol, port, Some(node_port)));
+    [service("web", &WEB, &ports)]
+        .into_iter()
+        .chain(slices)
+        .collect()
+}
+
+/// Returns the Service `rolling` without endpoints.
+pub(crate) fn rolling() -> Value {
+    let ports = PORTS.map(|(protocol, port, ..)| (protocol, port, None));
+    service("rolling", &[ROLLING], &ports)
+}
+
+/// Asks `web` in both protocols and families, and at the ports of the node.
+pub(crate) fn ask_web(lab: &Lab) -> impl Iterator<Item = Ask> {
+    let node = lab.node.addresses();
+    PORTS
+        .into_iter()
+        .flat_map(move |(protocol, port, node_port, _)| {
+            let services = WEB.map(|address| (address.parse().unwrap(), port));
+            let nodes = node.map(|address| (address, node_port));
+            let targets = services.into_iter().chain(nodes);
+            targets.map(move |target: (IpAddr, u16)| Ask::new(protocol, target.into()))
+        })
+}
+
+/// Asks `rolling` in both protocols.
+pub(crate) fn ask_rolling() -> impl Iterator<Item = Ask> {
+    let address: IpAddr = ROLLING.parse().unwrap();
+    PORTS
+        .iter()
+        .map(move |&(protocol, port, ..)| Ask::new(protocol, (address, port).into()))
+}
+
+fn service(name: &str, addresses: &[&str], ports: &[(Protocol, u16, Option<u16>)]) -> Value {
+    let kind = match ports.iter().any(|port| port.2.is_some()) {
+        true => "NodePort",
+        false => "ClusterIP",
+    };
+    let ports = ports.iter().map(|(protocol, port, node_port)| {
+        let name = protocol.to_string();
+        let protocol = name.to_uppercase();
+        json!({"name": name, "protocol": protocol, "port": port, "nodePort": node_port})
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "type": kind,
+            "clusterIP": addresses[0],
+            "clusterIPs": addresses,
+            "ports": ports.collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn slice(service: &str, name: &str, ports: &[(Protocol, u16)], addresses: &[IpAddr]) -> Value {
+    let is_v6 = addresses.iter().any(IpAddr::is_ipv6);
+    let ports = ports.iter().map(|(protocol, port)| {
+        let name = protocol.to_string();
+        let protocol = name.to_uppercase();
+        json!({"name": name, "protocol": protocol, "port": port})
+    });
+    let endpoints = addresses
+        .iter()
+        .map(|address| json!({"addresses": [address], "conditions": {"ready": true}}));
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": if is_v6 { "IPv6" } else { "IPv4" },
+        "ports": ports.collect::<Vec<_>>(),
+        "endpoints": endpoints.collect::<Vec<_>>(),
+    })
+}
