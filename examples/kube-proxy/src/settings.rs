@@ -38,8 +38,6 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Whether the process ends if it cannot serve health or metrics.
     pub bind_address_hard_fail: bool,
-    /// Whether profiles are served.
-    pub profiling: bool,
     /// How readily the kernel kills this process for want of memory.
     pub oom_score_adj: i32,
     /// The file that the configuration came from; its change ends the process.
@@ -131,7 +129,6 @@ impl Settings {
             healthz: socket_address(&configuration.healthz_bind_address),
             metrics: socket_address(&configuration.metrics_bind_address),
             bind_address_hard_fail: configuration.bind_address_hard_fail,
-            profiling: configuration.enable_profiling,
             oom_score_adj: configuration.oom_score_adj,
             config_file: file,
             sync_period: retry.positive(),
