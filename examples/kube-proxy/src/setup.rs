@@ -111,7 +111,8 @@ impl Setup {
                 };
                 let engine = open(settings.config.clone())?;
                 let objects = Objects::Manifests(manifests);
-                Self::with(engine, objects, tasks, settings).read_all(update, settings)
+                Self::with(engine, objects, tasks, settings, telemetry(settings))
+                    .read_all(update, settings)
             }
             Source::Api(access) => Self::from_api(settings, access, reading, open),
         }
@@ -125,7 +126,9 @@ impl Setup {
     ) -> Result<Self, Failure> {
         let config = &settings.config;
         let tasks = Tasks::start()?;
-        let api = Api::open(access, config.node_name.clone(), tasks.handle().clone())?;
+        let telemetry = telemetry(settings);
+        let (node, runtime) = (config.node_name.clone(), tasks.handle().clone());
+        let api = Api::open(access, node, runtime, &telemetry)?;
         let engine = open(config.clone())?;
         let is_patient = reading == Reading::Watched;
         let gate = Gate::new(config.node_name.clone(), &config.detect_local, is_patient);
@@ -133,10 +136,8 @@ impl Setup {
             gate,
             is_waiting: false,
         };
-        let mut setup = Self::with(engine, objects, Some(tasks), settings);
-        if let Some(tasks) = &setup.tasks {
-            api.watch(reading, tasks.sender(), &setup.telemetry);
-        }
+        api.watch(reading, tasks.sender(), &telemetry);
+        let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
         match reading {
             Reading::Watched => setup.recorder = api.recorder(),
             Reading::Once => setup.wait()?,
@@ -144,16 +145,21 @@ impl Setup {
         Ok(setup)
     }
 
-    fn with(engine: Engine, objects: Objects, tasks: Option<Tasks>, settings: &Settings) -> Self {
-        let config = &settings.config;
+    fn with(
+        engine: Engine,
+        objects: Objects,
+        tasks: Option<Tasks>,
+        settings: &Settings,
+        telemetry: Telemetry,
+    ) -> Self {
         Self {
             engine,
-            telemetry: Telemetry::new(config.mode, &config.families, settings.sync_period),
+            telemetry,
             recorder: Recorder::silent(),
             tasks,
             objects,
             node: ThisNode {
-                name: config.node_name.to_string(),
+                name: settings.config.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
             start: Instant::now(),
@@ -358,6 +364,11 @@ pub struct Counts {
     pub ports: usize,
     /// The endpoints of the ports.
     pub endpoints: usize,
+}
+
+fn telemetry(settings: &Settings) -> Telemetry {
+    let config = &settings.config;
+    Telemetry::new(config.mode, &config.families, settings.sync_period)
 }
 
 /// Says what the machine lacks, if it will lack it the next time as well.

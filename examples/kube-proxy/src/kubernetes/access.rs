@@ -3,16 +3,20 @@
 use std::error::Error as StdError;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hyper::{Method, Uri};
 use kube::Client;
+use kube::client::ClientBuilder;
 use kube::config::{Kubeconfig, KubeconfigError};
 use tracing::debug;
 
 use super::backoff::Bucket;
+use super::counting::Counting;
 use crate::failure::Failure;
 use crate::settings::Access;
+use crate::telemetry::{Asked, Telemetry};
 
 /// How long it may take to connect to the server.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -24,12 +28,14 @@ const RENEWAL: Duration = Duration::from_secs(5);
 /// A client whose credentials follow their files, with a limit of requests.
 pub struct Connection {
     access: Access,
+    telemetry: Telemetry,
     start: Instant,
     state: Mutex<State>,
 }
 
 struct State {
     client: Client,
+    host: Arc<str>,
     /// When the credentials were read.
     read: Instant,
     bucket: Bucket,
@@ -43,31 +49,35 @@ impl Connection {
     /// # Errors
     ///
     /// What is wrong with the files or the environment.
-    pub fn open(access: &Access) -> Result<Self, Failure> {
-        let client = client(access).map_err(Failure::input)?;
+    pub fn open(access: &Access, telemetry: &Telemetry) -> Result<Self, Failure> {
+        let (client, host) = client(access, telemetry).map_err(Failure::input)?;
         let start = Instant::now();
         let burst = u32::try_from(access.burst).unwrap_or(0);
         let state = State {
             client,
+            host,
             read: start,
             bucket: Bucket::new(f64::from(access.qps), burst),
         };
         Ok(Self {
             access: access.clone(),
+            telemetry: telemetry.clone(),
             start,
             state: Mutex::new(state),
         })
     }
 
-    /// Returns the client, once another request is within the limit.
-    pub async fn client(&self) -> Client {
-        let (client, wait) = self.with(|state| {
+    /// Returns the client, once another request, with this method, is within the limit.
+    pub async fn client(&self, method: &Method) -> Client {
+        let (client, host, wait) = self.with(|state| {
             let wait = state.bucket.take(self.start.elapsed());
-            (state.client.clone(), wait)
+            (state.client.clone(), Arc::clone(&state.host), wait)
         });
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+        self.telemetry
+            .asked(&host, method.as_str(), Asked::Waited(wait));
         client
     }
 
@@ -84,8 +94,11 @@ impl Connection {
         if !is_due {
             return;
         }
-        match client(&self.access) {
-            Ok(client) => self.with(|state| state.client = client),
+        match client(&self.access, &self.telemetry) {
+            Ok((client, host)) => self.with(|state| {
+                state.client = client;
+                state.host = host;
+            }),
             Err(reason) => debug!("the former credentials stay: {reason}"),
         }
     }
@@ -100,13 +113,27 @@ pub fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-fn client(access: &Access) -> Result<Client, String> {
+/// Returns a client, and the server that it asks.
+fn client(access: &Access, telemetry: &Telemetry) -> Result<(Client, Arc<str>), String> {
     let mut config = config(access)?;
     config.connect_timeout = Some(CONNECT);
     // Whoever asks tries again by rules of his own.
     config.default_retry = false;
     let place = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|error| format!("{place}: {}", words(&error)))
+    let host: Arc<str> = host(&config.cluster_url).into();
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.map_err(|error| format!("{place}: {}", words(&error)))?;
+    let counting = Counting::new(telemetry.clone(), Arc::clone(&host));
+    Ok((builder.with_layer(&counting).build(), host))
+}
+
+/// Returns the server of an address, with the port if there is one.
+fn host(address: &Uri) -> String {
+    let host = address.host().unwrap_or_default();
+    match address.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
 }
 
 fn config(access: &Access) -> Result<kube::Config, String> {
@@ -181,6 +208,7 @@ pub fn words(error: &dyn StdError) -> String {
 mod tests {
     use std::fs;
 
+    use proxy_core::{Family, Mode};
     use testkit::leftovers::Directory;
 
     use super::*;
@@ -224,6 +252,17 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
     }
 
     #[test]
+    fn a_server_is_named_as_its_address_names_it() {
+        for (address, name) in [
+            ("https://user:secret@10.0.0.1:6443/path", "10.0.0.1:6443"),
+            ("https://[fd00::1]:443", "[fd00::1]:443"),
+            ("https://api.example", "api.example"),
+        ] {
+            assert_eq!(host(&address.parse().unwrap()), name);
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_credentials_is_said_with_the_file() {
         let folder = Directory::new().unwrap();
         let path = folder.path().join("kubeconfig");
@@ -231,7 +270,9 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
             .build()
             .unwrap();
         let _guard = runtime.enter();
-        let said = || client(&access(Some(&path), None)).err().unwrap();
+        let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], RENEWAL);
+        let file = access(Some(&path), None);
+        let said = || client(&file, &telemetry).err().unwrap();
         let missing = said();
         assert!(
             missing.starts_with(&format!("{}: ", path.display())),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hyper::Method;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -122,7 +123,7 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     backoff.reset();
     let mut attempt = 1;
     loop {
-        let client = connection.client().await;
+        let client = connection.client(&Method::POST).await;
         match asking::create(&client, &path, event).await {
             Err(Error::Silent | Error::Unreachable(_)) if attempt < ATTEMPTS => {
                 attempt += 1;

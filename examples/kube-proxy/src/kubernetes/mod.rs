@@ -1,6 +1,6 @@
 //! Objects from a Kubernetes API server: listed, watched, handed to the engine.
 //!
-//! - [`access`]: credentials and the client;
+//! - [`access`]: credentials and the client; [`counting`]: what it asks, counted;
 //! - [`objects`]: what is read of each object; [`asking`]: one question;
 //! - [`watch`]: all objects of a kind, with [`known`] to miss those that vanish;
 //! - [`feed`]: the way to the engine's thread; [`gate`]: when it may begin;
@@ -8,6 +8,8 @@
 //! - [`backoff`]: how long to wait, and how often to ask.
 
 pub mod access;
+
+pub mod counting;
 
 pub mod objects;
 
@@ -53,9 +55,14 @@ impl Api {
     /// # Errors
     ///
     /// What is wrong with the credentials.
-    pub fn open(access: &Access, node: Arc<str>, runtime: Handle) -> Result<Self, Failure> {
+    pub fn open(
+        access: &Access,
+        node: Arc<str>,
+        runtime: Handle,
+        telemetry: &Telemetry,
+    ) -> Result<Self, Failure> {
         let _guard = runtime.enter();
-        let connection = Arc::new(Connection::open(access)?);
+        let connection = Arc::new(Connection::open(access, telemetry)?);
         Ok(Self {
             connection,
             runtime: runtime.clone(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use hyper::Method;
 use kube::core::WatchEvent;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
@@ -122,7 +123,7 @@ impl<O: Object> Watcher<O> {
     /// Tells of all objects there are and takes back those that are no more;
     /// returns the point in the server's history at which that was so.
     async fn list(&mut self) -> Result<String, Error> {
-        let client = self.connection.client().await;
+        let client = self.connection.client(&Method::GET).await;
         self.known.begin();
         let mut next = None;
         let version = loop {
@@ -167,7 +168,7 @@ impl<O: Object> Watcher<O> {
     /// Watches once, from a version on, which it moves; tells whether anything
     /// was heard.
     async fn watch(&mut self, version: &mut String) -> Result<bool, Error> {
-        let client = self.connection.client().await;
+        let client = self.connection.client(&Method::GET).await;
         let (least, most) = LASTS;
         let seconds = least + self.chance.fraction() * (most - least);
         #[allow(

@@ -18,6 +18,7 @@ use exposition::Page;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
+pub use metrics::requests::Asked;
 
 mod exposition;
 
@@ -160,6 +161,12 @@ impl Telemetry {
     /// Takes note of whether changes of a kind of object are heard of.
     pub fn source_contact(&self, kind: Kind, contact: Contact) {
         self.state().contacts.insert(kind, contact);
+    }
+
+    /// Takes note of what happened to a request with this method to the API
+    /// server at `host`.
+    pub fn asked(&self, host: &str, method: &str, what: Asked) {
+        self.state().metrics.requests.note(host, method, what);
     }
 
     /// Returns the answer to a question about health, and counts it.

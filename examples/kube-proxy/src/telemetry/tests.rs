@@ -13,6 +13,8 @@ use vipline_service_model::api;
 
 use super::*;
 
+mod strict;
+
 /// The node that the engine runs on.
 const NODE: &str = "node-1";
 
@@ -203,12 +205,46 @@ fn the_page_has_what_dashboards_read() {
     stage.sync();
     let contact = stage.telemetry.clone();
     contact.source_contact(Kind::Service, Contact::InStep);
+    contact.asked("10.0.0.1:6443", "GET", Asked::Answered(200));
     let page = stage.telemetry.metrics(&Gates::default());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics.txt");
     testkit::golden::compare(file, &shape(&page));
     let helps = page.lines().filter(|line| line.starts_with("# HELP "));
     assert_eq!(helps.count(), shape(&page).lines().count());
     assert!(page.ends_with('\n') && !page.contains("# EOF"));
+}
+
+#[test]
+fn a_page_is_one_of_the_format_whatever_happened() {
+    let mut stage = Stage::new(Duration::from_secs(30));
+    strict::check(&stage.telemetry.metrics(&Gates::default()));
+    for (refuses, count) in [(true, 1), (false, 2), (false, 3)] {
+        stage.refuse(refuses);
+        for number in 0..count {
+            stage.service(&format!("front-{number}"), 31_000 + number, NODE);
+        }
+        stage.sync();
+        assert_eq!(stage.codes(), (200, 200));
+    }
+    for kind in [Kind::Service, Kind::Node] {
+        let contact = Contact::LostSince(Instant::now());
+        stage.telemetry.source_contact(kind, contact);
+    }
+    for host in ["10.0.0.1:6443", "\"\\\n{},= "] {
+        for what in [
+            Asked::Waited(Duration::MAX),
+            Asked::Answered(200),
+            Asked::Answered(410),
+            Asked::Failed,
+            Asked::Took(Duration::ZERO),
+            Asked::Took(Duration::from_secs(61)),
+        ] {
+            for method in ["GET", "POST"] {
+                stage.telemetry.asked(host, method, what);
+            }
+        }
+    }
+    strict::check(&stage.telemetry.metrics(&Gates::default()));
 }
 
 #[test]

@@ -6,8 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use apiserver::{Answer as Refusal, ApiServer, Ending};
 use testkit::leftovers::{Directory, Process};
+use testkit::netns::Netns;
 
+use crate::cluster::{Cluster, served};
 use crate::stage::{Stage, service, slice, until};
 
 /// Flags with which a second of failures is too long.
@@ -31,9 +34,13 @@ struct Answer {
 
 /// Asks a port of the namespace; no answer has code 0.
 fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
+    ask_in(&stage.netns, port, path)
+}
+
+fn ask_in(netns: &Netns, port: u16, path: &str) -> Answer {
     let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     // A port that is being closed resets what was not accepted yet.
-    let answer = stage.netns.run(|| say(port, &words)).unwrap_or_default();
+    let answer = netns.run(|| say(port, &words)).unwrap_or_default();
     let Some((head, body)) = answer.split_once("\r\n\r\n") else {
         return Answer::default();
     };
@@ -62,7 +69,11 @@ fn codes(stage: &Stage) -> (u16, u16) {
 
 /// Returns a sample of the metrics; one that is not there is nothing.
 fn metric(stage: &Stage, sample: &str) -> Option<f64> {
-    let page = ask(stage, METRICS, "/metrics").body;
+    metric_in(&stage.netns, sample)
+}
+
+fn metric_in(netns: &Netns, sample: &str) -> Option<f64> {
+    let page = ask_in(netns, METRICS, "/metrics").body;
     let line = page.lines().find_map(|line| line.strip_prefix(sample));
     Some(line?.trim().parse().unwrap())
 }
@@ -281,5 +292,76 @@ fn nothing_is_served_that_is_turned_off() {
     assert_eq!(ask(&stage, HEALTH, "/healthz").code, 0);
     assert_eq!(ask(&stage, METRICS, "/healthz").code, 0);
     assert_eq!(ask(&stage, 7777, "/healthz").code, 200);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+/// Returns how many requests with a method a server had an answer of a code to,
+/// as the metrics tell.
+fn answered(cluster: &Cluster, method: &str, code: &str) -> f64 {
+    let host = cluster.server.address();
+    let labels = format!("{{code=\"{code}\",host=\"{host}\",method=\"{method}\"}}");
+    let sample = format!("rest_client_requests_total{labels}");
+    metric_in(&cluster.netns, &sample).unwrap_or_default()
+}
+
+/// Returns how many requests of some kinds a server got.
+fn got(server: &ApiServer, verbs: &[&str]) -> f64 {
+    let requests = server.requests();
+    let meant = requests
+        .iter()
+        .filter(|request| verbs.contains(&request.verb));
+    meant.count() as f64
+}
+
+#[test]
+fn requests_to_the_api_are_counted_as_its_server_counts_them() {
+    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+    let proxy = cluster.start();
+    let server = &cluster.server;
+    let labels = format!("{{host=\"{}\",verb=", server.address());
+    let count = |name: &str, verb: &str| {
+        let sample = format!("rest_client_{name}_duration_seconds_count{labels}\"{verb}\"}}");
+        metric_in(&cluster.netns, &sample)
+    };
+    let are_equal = |least| {
+        let gets = got(server, &["list", "watch"]);
+        gets >= least && answered(&cluster, "GET", "200") == gets
+    };
+    until("an event", || answered(&cluster, "POST", "201") == 1.0);
+    until("four lists and watches", || are_equal(8.0));
+    server.cut_connections(Ending::Close);
+    until("four more watches", || are_equal(12.0));
+    until("the times of lists", || {
+        count("request", "GET") == Some(got(server, &["list"]))
+    });
+    assert_eq!(count("request", "POST"), Some(1.0));
+    assert!(count("rate_limiter", "GET") >= Some(8.0));
+    assert_eq!(got(server, &["create"]), 1.0);
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn requests_that_fail_are_counted_by_their_code() {
+    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+    let forbidden = vec!["servicecidrs".to_owned()];
+    cluster.server.faults(|faults| faults.forbidden = forbidden);
+    let proxy = cluster.start_unsynced("");
+    until("three lists and watches", || {
+        answered(&cluster, "GET", "200") == 6.0
+    });
+    assert_eq!(answered(&cluster, "GET", "403"), 1.0);
+    let gone = Refusal {
+        code: 410,
+        retry_after: None,
+        times: 1,
+    };
+    cluster.server.faults(|faults| faults.answer = Some(gone));
+    cluster.server.cut_connections(Ending::Close);
+    until("a lost history", || answered(&cluster, "GET", "410") == 1.0);
+    until("three watches again", || cluster.watches() == 3);
+    assert_eq!(answered(&cluster, "GET", "<error>"), 0.0);
+    cluster.server.refuse_connections();
+    cluster.server.cut_connections(Ending::Close);
+    until("no answers", || answered(&cluster, "GET", "<error>") > 1.0);
     assert!(proxy.terminate().unwrap().success());
 }

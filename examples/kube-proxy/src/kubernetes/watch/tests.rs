@@ -47,10 +47,10 @@ impl Stage {
             accept_content_types: String::new(),
         };
         let tasks = Tasks::start().unwrap();
-        let guard = tasks.handle().enter();
-        let connection = Arc::new(Connection::open(&access).unwrap());
-        drop(guard);
         let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], SOON);
+        let guard = tasks.handle().enter();
+        let connection = Arc::new(Connection::open(&access, &telemetry).unwrap());
+        drop(guard);
         let (feed, told) = (tasks.sender().clone(), telemetry.clone());
         let mut watcher = Watcher::<Service>::new(connection, None, Reading::Watched, feed, told);
         watcher.silence = silence;

@@ -1,7 +1,8 @@
 //! The values that Prometheus reads.
 //!
-//! Names, types, labels and buckets of `kubeproxy_…` are upstream's, so that its
-//! dashboards and alerts go on; what it has not is called `vipline_…`.
+//! Names, types, labels and buckets of `kubeproxy_…` and `rest_client_…` are
+//! upstream's, so that its dashboards and alerts go on; what it has not is called
+//! `vipline_…`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +13,11 @@ use vipline_service_model::{Counts, Kind, Store, Timestamp, WithoutLocal};
 use super::Probe;
 use super::exposition::{Page, float};
 use super::histogram::Histogram;
+use requests::Requests;
 
 mod page;
+
+pub(super) mod requests;
 
 /// From a millisecond on, each twice the one before.
 const SYNC: [f64; 15] = doubled(0.001);
@@ -40,6 +44,7 @@ pub(super) struct Metrics {
     pub(super) counts: Counts,
     /// Addresses that several Services claim.
     pub(super) contested: usize,
+    pub(super) requests: Requests,
     healthz: Answers,
     livez: Answers,
 }
@@ -94,6 +99,7 @@ impl Metrics {
                 .collect(),
             counts: Counts::default(),
             contested: 0,
+            requests: Requests::default(),
             healthz: Answers::default(),
             livez: Answers::default(),
         }

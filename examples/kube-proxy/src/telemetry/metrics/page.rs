@@ -19,6 +19,7 @@ impl Metrics {
             self.add_nftables(page);
         }
         self.add_own(page);
+        self.requests.add_to(page);
         for (name, probe, answers) in [
             ("kubeproxy_proxy_healthz_total", "healthz", &self.healthz),
             ("kubeproxy_proxy_livez_total", "livez", &self.livez),
