@@ -1,5 +1,6 @@
 //! Benches: run, gathered in one file, shown as one table.
 //!
+//! They are given the program, built for release, in `KUBE_PROXY`.
 //! A bench writes its figures as `target/bench/NAME.json`: one [`Figure`] a
 //! line.
 //! What is a ratio or a count and has to stay below a limit says so, and the
@@ -39,8 +40,17 @@ pub(crate) fn run() -> Result<()> {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
+    execute(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "kube-proxy",
+    ]))?;
     let mut bench = cargo(["bench", "--package", "benches", "--benches"]);
-    execute(bench.env("BENCH_FIGURES", &folder))?;
+    bench
+        .env("BENCH_FIGURES", &folder)
+        .env("KUBE_PROXY", target.join("release/kube-proxy"));
+    execute(&mut bench)?;
     let figures = figures(&folder)?;
     let file = target.join("bench.json");
     fs::write(&file, serde_json::to_string_pretty(&figures)?)?;
