@@ -192,6 +192,9 @@ struct Groups {
     last: usize,
 }
 
+/// How many sets are looked through before they are looked up.
+const EARLY: usize = 8;
+
 impl Groups {
     fn push(&mut self, element: &Element) {
         let set = element.set();
@@ -200,15 +203,17 @@ impl Groups {
                 .is_some_and(|first| first.set().is_same_set(set))
         };
         if !self.lists.get(self.last).is_some_and(is_here) {
-            let places = self.places.entry(set.place_hash()).or_default();
-            let known = places
-                .iter()
-                .copied()
-                .find(|at| self.lists.get(*at).is_some_and(is_here));
-            self.last = known.unwrap_or_else(|| {
-                places.push(self.lists.len());
-                self.lists.push(Vec::new());
-                self.lists.len() - 1
+            // Elements of a few sets take turns more often than not.
+            let early = self.lists.iter().take(EARLY).position(is_here);
+            self.last = early.unwrap_or_else(|| {
+                let places = self.places.entry(set.place_hash()).or_default();
+                let mut known = places.iter().copied();
+                let known = known.find(|at| self.lists.get(*at).is_some_and(is_here));
+                known.unwrap_or_else(|| {
+                    places.push(self.lists.len());
+                    self.lists.push(Vec::new());
+                    self.lists.len() - 1
+                })
             });
         }
         if let Some(list) = self.lists.get_mut(self.last) {

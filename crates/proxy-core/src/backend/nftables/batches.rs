@@ -110,6 +110,8 @@ pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction>
 /// ours other than in elements, stay in one transaction whatever its size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut units = Units::default();
+    // A cluster IP, its port, and a handful of endpoints are a Service.
+    units.numbers.reserve(edits.len() / 4);
     let mut stages: [Vec<Placed<'_>>; 6] = Default::default();
     for edit in edits {
         let placed = units.place(edit);
