@@ -11,10 +11,11 @@ use crate::manifests::typed;
 
 /// A configuration, and what of its file went unused.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) configuration: Configuration,
+pub struct Found {
+    /// The configuration, with its defaults.
+    pub configuration: Configuration,
     /// Fields that there are not, or that were given twice.
-    pub(super) strange: Vec<String>,
+    pub strange: Vec<String>,
 }
 
 /// Reads a configuration and gives it its defaults.
@@ -22,7 +23,7 @@ pub(super) struct Found {
 /// # Errors
 ///
 /// The text is no YAML, something else, or has a field of another type.
-pub(super) fn read(text: &str) -> Result<Found, Fault> {
+pub fn read(text: &str) -> Result<Found, Fault> {
     let mut documents = tree::read_with(text, Duplicates::Keep)?;
     let missing = || Fault::unplaced("kind: missing, the file is empty");
     if documents.is_empty() {

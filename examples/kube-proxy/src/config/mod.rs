@@ -33,6 +33,8 @@ pub use configuration::{
     Ipvs, KIND, Logging, Nftables, OutputRouting, Vmodule, Winkernel,
 };
 pub use effective::Effective;
+pub use file::{Found, read};
 pub use gates::{Gate, Gates};
 pub use quantity::Quantity;
+pub use validate::check;
 pub use watch::ConfigWatch;

@@ -34,7 +34,7 @@ const PAIR: &str = "must be a either a single CIDR or dual-stack pair of CIDRs \
 /// # Errors
 ///
 /// All that is wrong with the configuration.
-pub(super) fn check(configuration: &Configuration) -> Result<Gates, Vec<String>> {
+pub fn check(configuration: &Configuration) -> Result<Gates, Vec<String>> {
     let mut faults = Faults(Vec::new());
     let gates = feature_gates(configuration, &mut faults);
     modes(configuration, &mut faults);

@@ -1,0 +1,23 @@
+//! Any text as a configuration file: a fault with a place, or a configuration
+//! that is checked, and written as a file that says the same.
+#![no_main]
+
+use kube_proxy::config::{check, read};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let found = match read(text) {
+        Ok(found) => found,
+        Err(fault) => {
+            assert!(!fault.to_string().is_empty());
+            return;
+        }
+    };
+    if let Err(faults) = check(&found.configuration) {
+        assert!(faults.iter().all(|fault| !fault.is_empty()));
+    }
+    let written = found.configuration.to_yaml();
+    let again = read(&written).expect("what is written is read");
+    assert_eq!(again.configuration, found.configuration, "{written}");
+    assert!(again.strange.is_empty(), "{:?}", again.strange);
+});
