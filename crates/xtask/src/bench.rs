@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cargo::{cargo, execute, metadata};
+use crate::cargo::{cargo, execute, metadata, release_build};
 
 /// One line of a bench's file.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
@@ -40,16 +40,11 @@ pub(crate) fn run() -> Result<()> {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    execute(&mut cargo([
-        "build",
-        "--release",
-        "--package",
-        "kube-proxy",
-    ]))?;
+    let program = release_build()?;
     let mut bench = cargo(["bench", "--package", "benches", "--benches"]);
     bench
         .env("BENCH_FIGURES", &folder)
-        .env("KUBE_PROXY", target.join("release/kube-proxy"));
+        .env("KUBE_PROXY", program);
     execute(&mut bench)?;
     let figures = figures(&folder)?;
     let file = target.join("bench.json");

@@ -86,6 +86,17 @@ pub(crate) fn metadata() -> Result<Metadata> {
     serde_json::from_slice(&output.stdout).context("what cargo metadata prints")
 }
 
+/// Builds the kube-proxy for release and returns where it is.
+pub(crate) fn release_build() -> Result<PathBuf> {
+    execute(&mut cargo([
+        "build",
+        "--release",
+        "--package",
+        "kube-proxy",
+    ]))?;
+    Ok(metadata()?.target_directory.join("release/kube-proxy"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

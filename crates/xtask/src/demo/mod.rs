@@ -6,12 +6,10 @@
 //! Who has to answer follows from the Services too.
 //! A mode that is not built in is a line of the table that says so.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
 
-use crate::cargo::{cargo, execute, metadata, root};
+use crate::cargo::{release_build, root};
 
 mod expect;
 
@@ -40,7 +38,7 @@ enum Shown {
 
 /// Runs the task.
 pub(crate) fn run() -> Result<()> {
-    let program = build()?;
+    let program = release_build()?;
     become_root().context("a lab needs network namespaces")?;
     let manifests = root().join("examples/kube-proxy/demo");
     let mut table = Table::default();
@@ -61,14 +59,4 @@ pub(crate) fn run() -> Result<()> {
         0 => Ok(()),
         count => bail!("{count} lines of the table are not as they should be"),
     }
-}
-
-fn build() -> Result<PathBuf> {
-    execute(&mut cargo([
-        "build",
-        "--release",
-        "--package",
-        "kube-proxy",
-    ]))?;
-    Ok(metadata()?.target_directory.join("release/kube-proxy"))
 }
