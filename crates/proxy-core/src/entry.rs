@@ -100,3 +100,62 @@ pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
     let installed = before.iter().flat_map(Entry::objects).cloned();
     diff(installed, after.iter().flat_map(Entry::objects))
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::Protocol;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Object(u8, char);
+
+    impl Keyed for Object {
+        type Key<'a> = u8;
+
+        fn key(&self) -> u8 {
+            self.0
+        }
+
+        fn same(&self, other: &Self) -> bool {
+            self.1 == other.1
+        }
+    }
+
+    fn entry(objects: &[Object]) -> Entry<Object> {
+        Entry::Address(Address::NodePort(Protocol::Tcp, 30_080), objects.into())
+    }
+
+    #[test]
+    fn entries_are_the_same_only_if_all_their_objects_are() {
+        let both = entry(&[Object(1, 'a'), Object(2, 'b')]);
+        assert!(both.same(&both.clone()));
+        for other in [
+            &[Object(1, 'a')][..],
+            &[Object(1, 'a'), Object(2, 'c')],
+            &[Object(1, 'a'), Object(3, 'b')],
+            &[Object(1, 'a'), Object(2, 'b'), Object(3, 'c')],
+        ] {
+            assert!(!both.same(&entry(other)), "{other:?}");
+            assert!(!entry(other).same(&both), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_edit_of_an_entry_is_that_of_the_objects_that_differ() {
+        let old = entry(&[Object(1, 'a'), Object(2, 'b'), Object(3, 'c')]);
+        let new = entry(&[Object(1, 'a'), Object(2, 'x'), Object(4, 'd')]);
+        let change = Edit::Change { old, new };
+        let expected = [
+            Edit::Change {
+                old: Object(2, 'b'),
+                new: Object(2, 'x'),
+            },
+            Edit::Add(Object(4, 'd')),
+            Edit::Remove(Object(3, 'c')),
+        ];
+        assert_eq!(edits(change), expected);
+        let gone = edits(Edit::Remove(entry(&[Object(1, 'a')])));
+        assert_eq!(gone, [Edit::Remove(Object(1, 'a'))]);
+    }
+}
