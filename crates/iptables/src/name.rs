@@ -7,7 +7,7 @@ use std::str;
 
 /// The greatest length of a name: `XT_EXTENSION_MAXNAMELEN` of
 /// linux/netfilter/x_tables.h, 29 bytes with the NUL byte.
-const MAX_NAME: usize = 28;
+pub(crate) const MAX_NAME: usize = 28;
 
 /// A short text, kept in place.
 #[derive(Clone, Copy, Eq, PartialEq)]

@@ -1,0 +1,229 @@
+//! From text to a document, and what can be wrong with the text.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::tables::{Line, Table, Tables};
+
+/// How much of a line an error quotes, in bytes.
+const QUOTED: usize = 60;
+
+impl<'a> Tables<'a> {
+    /// Takes in a document.
+    ///
+    /// Everything that `iptables-restore` takes for a document is one: where
+    /// lines may stand is judged, and their first words, but not what follows
+    /// the name of a rule's chain.
+    /// The newline at the end may be missing.
+    ///
+    /// # Errors
+    ///
+    /// A line is none that `iptables-restore` takes, or may not stand where it
+    /// stands, or the last table has no `COMMIT`.
+    pub fn parse(text: &'a str) -> Result<Self, ParseError> {
+        let mut before = Vec::new();
+        let mut tables: Vec<Table<'a>> = Vec::new();
+        let mut lines = text.split_terminator('\n').zip(1..);
+        while let Some((text, number)) = lines.next() {
+            let error = |reason| ParseError {
+                line: number,
+                reason,
+            };
+            let line = Line::parse_one(text).map_err(error)?;
+            match (line, tables.last_mut()) {
+                (Line::Blank | Line::Comment(_), Some(table)) => table.push_after(line),
+                (Line::Blank | Line::Comment(_), None) => before.push(line),
+                (Line::Table(line), _) => {
+                    tables.push(parse_table(Table::new(line), number, &mut lines)?)
+                }
+                _ => return Err(error(LineError::new(Expected::Table, text))),
+            }
+        }
+        Ok(Self {
+            before,
+            tables,
+            is_terminated: text.ends_with('\n'),
+        })
+    }
+}
+
+/// Takes in the lines of a table that began at a line.
+fn parse_table<'a>(
+    mut table: Table<'a>,
+    began: usize,
+    lines: &mut impl Iterator<Item = (&'a str, usize)>,
+) -> Result<Table<'a>, ParseError> {
+    let mut last = began;
+    for (text, number) in lines {
+        last = number;
+        let error = |reason| ParseError {
+            line: number,
+            reason,
+        };
+        let line = Line::parse_one(text).map_err(error)?;
+        if matches!(line, Line::Table(_)) {
+            return Err(error(LineError::new(Expected::Commit, text)));
+        }
+        table.push(line);
+        if line == Line::Commit {
+            table.shrink();
+            return Ok(table);
+        }
+    }
+    let reason = LineError {
+        expected: Expected::Commit,
+        quoted: None,
+    };
+    Err(ParseError {
+        line: last + 1,
+        reason,
+    })
+}
+
+/// Why a text is no document.
+///
+/// ```
+/// use vipline_iptables::Tables;
+///
+/// let error = Tables::parse("*filter\n:INPUT OK [0:0]\nCOMMIT\n").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"line 2: expected the policy ACCEPT or DROP, or -, in ":INPUT OK [0:0]""#
+/// );
+/// ```
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("line {line}: {reason}")]
+pub struct ParseError {
+    line: usize,
+    reason: LineError,
+}
+
+impl ParseError {
+    /// Returns the number of the line, counted from 1.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Returns what is wrong with the line.
+    pub fn reason(&self) -> &LineError {
+        &self.reason
+    }
+}
+
+/// Why a text is no line of a document, or may not stand where it stands.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("expected {expected}{}", Quoted(quoted.as_deref()))]
+pub struct LineError {
+    expected: Expected,
+    /// The beginning of the line, or nothing at the end of the document.
+    quoted: Option<Box<str>>,
+}
+
+impl LineError {
+    pub(crate) fn new(expected: Expected, text: &str) -> Self {
+        let ends = (0..=QUOTED).rev();
+        let part = ends.into_iter().find_map(|end| text.get(..end));
+        let quoted = match part {
+            _ if text.len() <= QUOTED => text.into(),
+            part => format!("{}…", part.unwrap_or_default()).into(),
+        };
+        Self {
+            expected,
+            quoted: Some(quoted),
+        }
+    }
+
+    /// Returns what there should have been.
+    pub fn expected(&self) -> Expected {
+        self.expected
+    }
+}
+
+/// The place of an error, in words.
+struct Quoted<'a>(Option<&'a str>);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(text) => write!(f, " in {text:?}"),
+            None => f.write_str(" before the end"),
+        }
+    }
+}
+
+/// What there should have been in a document.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum Expected {
+    /// The name of a chain.
+    #[error("the name of a chain, of 1 to 28 bytes,")]
+    Chain,
+    /// A rule or another command.
+    #[error("a command such as -A, or a comment, or COMMIT,")]
+    Command,
+    /// The end of the table.
+    #[error("COMMIT")]
+    Commit,
+    /// Counters.
+    #[error("counters such as [0:0]")]
+    Counters,
+    /// One line and no more.
+    #[error("one line")]
+    Line,
+    /// A policy.
+    #[error("the policy ACCEPT or DROP, or -,")]
+    Policy,
+    /// The beginning of a table.
+    #[error("the beginning of a table, such as *nat, or a comment,")]
+    Table,
+    /// The name of a table.
+    #[error("the name of a table, of 1 to 28 bytes,")]
+    TableName,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Tables::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_what_it_should_be() {
+        assert_eq!(
+            error("\n-A INPUT\n"),
+            r#"line 2: expected the beginning of a table, such as *nat, or a comment, in "-A INPUT""#
+        );
+        assert_eq!(
+            error("*nat\nCOMMIT\nCOMMIT\n"),
+            r#"line 3: expected the beginning of a table, such as *nat, or a comment, in "COMMIT""#
+        );
+        assert_eq!(
+            error("# a\n*nat\n*raw\n"),
+            r#"line 3: expected COMMIT in "*raw""#
+        );
+        assert_eq!(error("*nat"), "line 2: expected COMMIT before the end");
+        assert_eq!(
+            error("*nat\n:a - [0:0]\n"),
+            "line 3: expected COMMIT before the end"
+        );
+        assert_eq!(
+            error("*nat\r\nCOMMIT\r\n"),
+            r#"line 1: expected the name of a table, of 1 to 28 bytes, in "*nat\r""#
+        );
+    }
+
+    #[test]
+    fn an_error_quotes_the_beginning_of_a_line() {
+        let long = format!("*nat\n{}\n", "ä".repeat(100));
+        let quoted = format!("{}…", "ä".repeat(30));
+        assert_eq!(
+            error(&long),
+            format!(
+                "line 2: expected a command such as -A, or a comment, or COMMIT, in {quoted:?}"
+            )
+        );
+    }
+}

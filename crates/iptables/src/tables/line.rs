@@ -1,0 +1,432 @@
+//! One line of a document.
+
+use std::fmt;
+
+use crate::name::MAX_NAME;
+use crate::parse::{Expected, LineError};
+
+/// What separates words.
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// A line of what `iptables-save` prints and `iptables-restore` reads.
+///
+/// It borrows from its text, knows the parts that make up a document, and
+/// prints the same bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Line<'a> {
+    /// An empty line.
+    Blank,
+    /// `:INPUT ACCEPT [0:0]`.
+    Chain(ChainLine<'a>),
+    /// Any other command or option: `-N web`, `-I INPUT 2 -j web`, `-P INPUT DROP`.
+    Command(CommandLine<'a>),
+    /// `# text`, as a whole.
+    Comment(&'a str),
+    /// `COMMIT`.
+    Commit,
+    /// `-A INPUT -j web`, with or without counters.
+    Rule(RuleLine<'a>),
+    /// `*nat`.
+    Table(TableLine<'a>),
+}
+
+impl<'a> Line<'a> {
+    /// Takes in a line, with or without the newline at its end.
+    ///
+    /// Whether the line may stand where it stands is not judged, since that
+    /// takes the lines before it.
+    ///
+    /// ```
+    /// use vipline_iptables::Line;
+    ///
+    /// let Line::Rule(line) = Line::parse("[7:420] -A INPUT -p tcp -j web\n")? else { panic!() };
+    /// assert_eq!((line.chain(), line.spec()), ("INPUT", "-p tcp -j web"));
+    /// assert_eq!(line.counters().map(|counters| counters.packets), Some(7));
+    /// # Ok::<(), vipline_iptables::LineError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `iptables-restore` would not take it as a line.
+    pub fn parse(text: &'a str) -> Result<Self, LineError> {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        if text.contains('\n') {
+            return Err(LineError::new(Expected::Line, text));
+        }
+        Self::parse_one(text)
+    }
+
+    /// Takes in what is known to be one line.
+    pub(crate) fn parse_one(text: &'a str) -> Result<Self, LineError> {
+        let line = match text.as_bytes().first() {
+            None => Ok(Self::Blank),
+            Some(b'#') => Ok(Self::Comment(text)),
+            Some(b'*') => TableLine::parse(text).map(Self::Table),
+            Some(b':') => ChainLine::parse(text).map(Self::Chain),
+            Some(b'C') if text == "COMMIT" => Ok(Self::Commit),
+            Some(_) => Self::command(text),
+        };
+        line.map_err(|expected| LineError::new(expected, text))
+    }
+
+    /// Takes in a rule or another command.
+    fn command(text: &'a str) -> Result<Self, Expected> {
+        let body = match text.as_bytes().first() {
+            Some(b'[') => Counters::split(text).ok_or(Expected::Counters)?.1,
+            _ => text,
+        };
+        let body = body.trim_matches(BLANKS);
+        let rest = match body.strip_prefix("--append") {
+            Some(rest) if rest.starts_with(['=', ' ', '\t']) => {
+                rest.strip_prefix('=').or(Some(rest))
+            }
+            _ => body.strip_prefix("-A"),
+        };
+        let Some(rest) = rest else {
+            let word = split_word(body).0;
+            return (word.len() > 1 && word.starts_with('-'))
+                .then_some(Self::Command(CommandLine { text, body }))
+                .ok_or(Expected::Command);
+        };
+        let (chain, spec) = split_word(rest);
+        let unquoted = chain
+            .strip_prefix('"')
+            .and_then(|name| name.strip_suffix('"'));
+        let chain = chain_name(unquoted.unwrap_or(chain))?;
+        Ok(Self::Rule(RuleLine { text, chain, spec }))
+    }
+
+    /// Returns the line's text, without a newline.
+    pub fn text(&self) -> &'a str {
+        match self {
+            Self::Blank => "",
+            Self::Chain(line) => line.text,
+            Self::Command(line) => line.text,
+            Self::Comment(text) => text,
+            Self::Commit => "COMMIT",
+            Self::Rule(line) => line.text,
+            Self::Table(line) => line.text,
+        }
+    }
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// `*nat`: a table begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TableLine<'a> {
+    text: &'a str,
+    name: &'a str,
+}
+
+impl<'a> TableLine<'a> {
+    fn parse(text: &'a str) -> Result<Self, Expected> {
+        let (name, _) = split_word(text.get(1..).unwrap_or_default());
+        let is_name =
+            !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control);
+        is_name
+            .then_some(Self { text, name })
+            .ok_or(Expected::TableName)
+    }
+
+    /// Returns the name of the table.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
+/// `:INPUT ACCEPT [0:0]`: a chain, its policy if it is built in, and its counters.
+///
+/// To `iptables-restore --noflush` it says as well that the chain is to be empty.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ChainLine<'a> {
+    text: &'a str,
+    name: &'a str,
+    policy: Option<Policy>,
+    /// The counters, if the line tells, and what nobody reads.
+    rest: &'a str,
+}
+
+impl<'a> ChainLine<'a> {
+    fn parse(text: &'a str) -> Result<Self, Expected> {
+        let (name, rest) = split_word(text.get(1..).unwrap_or_default());
+        let name = chain_name(name)?;
+        let (policy, rest) = split_word(rest);
+        let policy = match policy {
+            "-" => None,
+            "ACCEPT" => Some(Policy::Accept),
+            "DROP" => Some(Policy::Drop),
+            _ => return Err(Expected::Policy),
+        };
+        if !rest.is_empty() && Counters::parse(split_word(rest).0).is_none() {
+            return Err(Expected::Counters);
+        }
+        Ok(Self {
+            text,
+            name,
+            policy,
+            rest,
+        })
+    }
+
+    /// Returns the name of the chain.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Returns what happens at the end of a built-in chain; a chain of a user
+    /// has no policy.
+    pub fn policy(&self) -> Option<Policy> {
+        self.policy
+    }
+
+    /// Returns what the policy has counted, if the line tells.
+    pub fn counters(&self) -> Option<Counters> {
+        Counters::parse(split_word(self.rest).0)
+    }
+}
+
+/// `-A INPUT -j web`: a rule at the end of a chain, with or without counters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RuleLine<'a> {
+    text: &'a str,
+    chain: &'a str,
+    spec: &'a str,
+}
+
+impl<'a> RuleLine<'a> {
+    /// Returns the name of the chain.
+    pub fn chain(&self) -> &'a str {
+        self.chain
+    }
+
+    /// Returns what follows the name of the chain, without blanks around it.
+    pub fn spec(&self) -> &'a str {
+        self.spec
+    }
+
+    /// Returns what the rule has counted, if the line tells.
+    pub fn counters(&self) -> Option<Counters> {
+        Counters::split(self.text).map(|(counters, _)| counters)
+    }
+}
+
+/// A command other than `-A`.
+///
+/// Only hand-written documents have these, and `iptables-restore` reads them
+/// as `iptables` would. One whose first word is an option, such as
+/// `-p tcp -A INPUT`, is among them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CommandLine<'a> {
+    text: &'a str,
+    body: &'a str,
+}
+
+impl<'a> CommandLine<'a> {
+    /// Returns the first word: `-I`, `--insert`.
+    pub fn name(&self) -> &'a str {
+        split_word(self.body).0
+    }
+
+    /// Returns what follows the first word, without blanks around it.
+    pub fn args(&self) -> &'a str {
+        split_word(self.body).1
+    }
+
+    /// Returns the counters that a rule is to have, if the line tells.
+    pub fn counters(&self) -> Option<Counters> {
+        Counters::split(self.text).map(|(counters, _)| counters)
+    }
+}
+
+/// What happens to a packet at the end of a built-in chain.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Policy {
+    /// It goes on.
+    Accept,
+    /// It is dropped.
+    Drop,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Accept => "ACCEPT",
+            Self::Drop => "DROP",
+        })
+    }
+}
+
+/// What a rule, or the policy of a chain, has counted: `[packets:bytes]`.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Counters {
+    /// How many packets.
+    pub packets: u64,
+    /// How many bytes they had.
+    pub bytes: u64,
+}
+
+impl Counters {
+    /// Takes in counters, brackets and all.
+    fn parse(text: &str) -> Option<Self> {
+        Self::split(text).and_then(|(counters, rest)| rest.is_empty().then_some(counters))
+    }
+
+    /// Takes in the counters at the beginning, and returns what follows them.
+    fn split(text: &str) -> Option<(Self, &str)> {
+        let (counters, rest) = text.strip_prefix('[')?.split_once(']')?;
+        let (packets, bytes) = counters.split_once(':')?;
+        let number = |text: &str| text.parse().ok();
+        let counters = Self {
+            packets: number(packets)?,
+            bytes: number(bytes)?,
+        };
+        Some((counters, rest))
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}:{}]", self.packets, self.bytes)
+    }
+}
+
+/// Returns the name of a chain if it can be one.
+///
+/// Quotes are let through: the kernel takes them, so that a document of a
+/// stranger's may have them.
+fn chain_name(name: &str) -> Result<&str, Expected> {
+    let is_name = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with(['-', '!']);
+    is_name.then_some(name).ok_or(Expected::Chain)
+}
+
+/// Returns the first word, and what follows it and its blanks.
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_start_matches(BLANKS);
+    let end = text.bytes().position(|byte| matches!(byte, b' ' | b'\t'));
+    let (word, rest) = text.split_at(end.unwrap_or(text.len()));
+    (word, rest.trim_start_matches(BLANKS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is expected where a line is wrong.
+    fn expected(text: &str) -> Expected {
+        Line::parse(text).unwrap_err().expected()
+    }
+
+    #[test]
+    fn a_line_begins_as_restore_wants_it() {
+        assert_eq!(Line::parse("").unwrap(), Line::Blank);
+        assert_eq!(Line::parse("\n").unwrap(), Line::Blank);
+        assert_eq!(Line::parse("COMMIT\n").unwrap(), Line::Commit);
+        assert_eq!(Line::parse("# a\t").unwrap(), Line::Comment("# a\t"));
+        for text in [
+            " ",
+            "COMMIT ",
+            "COMMIT\r",
+            " # a",
+            " *nat",
+            " :a - [0:0]",
+            "-",
+            "- a",
+            "a",
+        ] {
+            assert_eq!(expected(text), Expected::Command, "{text:?}");
+        }
+        assert_eq!(expected("-A a\n-A b\n"), Expected::Line);
+    }
+
+    #[test]
+    fn a_table_has_a_name() {
+        for text in ["*nat", "* nat", "*nat \t", "*nat and more"] {
+            let Line::Table(line) = Line::parse(text).unwrap() else {
+                panic!("{text:?} is a table");
+            };
+            assert_eq!(line.name(), "nat");
+            assert_eq!(Line::Table(line).text(), text);
+        }
+        let long = format!("*{}", "n".repeat(29));
+        for text in ["*", "*\t", "*nat\r", &long] {
+            assert_eq!(expected(text), Expected::TableName, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_has_a_policy_or_not_and_counters_or_not() {
+        let chain = |text| match Line::parse(text).unwrap() {
+            Line::Chain(line) => (line.name(), line.policy(), line.counters()),
+            line => panic!("{line:?}"),
+        };
+        let counters = |packets, bytes| Some(Counters { packets, bytes });
+        let (accept, drop) = (Some(Policy::Accept), Some(Policy::Drop));
+        assert_eq!(chain(":a ACCEPT [1:22]"), ("a", accept, counters(1, 22)));
+        assert_eq!(chain(": a\tDROP"), ("a", drop, None));
+        assert_eq!(chain(":a - [0:0] [1:1] b "), ("a", None, counters(0, 0)));
+        assert_eq!(expected(":"), Expected::Chain);
+        assert_eq!(expected(":-a - [0:0]"), Expected::Chain);
+        assert_eq!(expected(&format!(":{} -", "a".repeat(29))), Expected::Chain);
+        assert_eq!(expected(":a"), Expected::Policy);
+        assert_eq!(expected(":a [0:0]"), Expected::Policy);
+        for text in [
+            ":a - 0:0",
+            ":a - [0]",
+            ":a - [0:b]",
+            ":a - [0:0]\r",
+            ":a - [0:0",
+        ] {
+            assert_eq!(expected(text), Expected::Counters, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_has_a_chain_and_counters_or_not() {
+        let rule = |text| match Line::parse(text).unwrap() {
+            Line::Rule(line) => (line.chain(), line.spec(), line.counters()),
+            line => panic!("{line:?}"),
+        };
+        let counters = Some(Counters {
+            packets: 1,
+            bytes: 22,
+        });
+        assert_eq!(rule("-A a"), ("a", "", None));
+        assert_eq!(rule("-A  a\t-j  b \t"), ("a", "-j  b", None));
+        assert_eq!(rule("[1:22] -A a -j b"), ("a", "-j b", counters));
+        assert_eq!(rule("[1:22]-Aa"), ("a", "", counters));
+        assert_eq!(rule(" --append a -j b"), ("a", "-j b", None));
+        assert_eq!(rule("--append=a -j b"), ("a", "-j b", None));
+        assert_eq!(rule("-A \"a\" -j b"), ("a", "-j b", None));
+        assert_eq!(rule("-A a\"b"), ("a\"b", "", None));
+        for text in ["-A", "-A ", "-A -j b", "--append", "--append "] {
+            let line = Line::parse(text);
+            assert!(!matches!(line, Ok(Line::Rule(_))), "{line:?}");
+        }
+        for text in ["[1:2", "[1] -A a", "[] -A a", "[a:2] -A a"] {
+            assert_eq!(expected(text), Expected::Counters, "{text:?}");
+        }
+        assert_eq!(expected(" [1:2] -A a"), Expected::Command);
+    }
+
+    #[test]
+    fn other_commands_are_kept() {
+        let command = |text| match Line::parse(text).unwrap() {
+            Line::Command(line) => (line.name(), line.args(), line.counters()),
+            line => panic!("{line:?}"),
+        };
+        let counters = Some(Counters {
+            packets: 1,
+            bytes: 2,
+        });
+        assert_eq!(command("-X"), ("-X", "", None));
+        assert_eq!(command("-I a 2  -j b "), ("-I", "a 2  -j b", None));
+        assert_eq!(command("[1:2] --insert a"), ("--insert", "a", counters));
+        assert_eq!(command("--appendix a"), ("--appendix", "a", None));
+        assert_eq!(command("-p tcp -A a"), ("-p", "tcp -A a", None));
+    }
+}
