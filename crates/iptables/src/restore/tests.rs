@@ -1,0 +1,187 @@
+use vipline_reconcile::diff;
+
+use super::*;
+use crate::Rules;
+
+fn table(name: &str) -> TableName {
+    TableName::new(name).unwrap()
+}
+
+fn chain(name: &str, rules: &[&str]) -> Object {
+    let name = ChainName::new(name).unwrap();
+    Chain::new(table("nat"), name, rules.iter().collect()).into()
+}
+
+fn open(name: &str) -> Object {
+    let name = ChainName::new(name).unwrap();
+    Object::from(Chain {
+        table: table("nat"),
+        name,
+        contents: Contents::Entries,
+    })
+}
+
+fn entry(chain: &str, end: End, rule: &str) -> Object {
+    Object::from(Entry {
+        table: table("nat"),
+        chain: ChainName::new(chain).unwrap(),
+        end,
+        copy: 0,
+        rule: rule.into(),
+    })
+}
+
+fn document(installed: &[Object], desired: &[Object]) -> String {
+    let edits = diff(installed.iter().cloned(), desired);
+    Restore::from_edits(&edits).to_string()
+}
+
+#[test]
+fn a_load_declares_chains_before_rules_jump_to_them() {
+    let desired = [
+        open("SERVICES"),
+        entry("OUTPUT", End::Head, "-j SERVICES"),
+        entry("SERVICES", End::Tail, "-j PORTS"),
+        entry("SERVICES", End::Head, "-d 10.96.0.1/32 -j SVC"),
+        chain("SVC", &["-j SEP"]),
+        chain("SEP", &["-j DNAT --to-destination 10.1.0.1:80"]),
+        chain("PORTS", &[]),
+    ];
+    let expected = "*nat
+:SVC - [0:0]
+:SERVICES - [0:0]
+:SEP - [0:0]
+:PORTS - [0:0]
+-A SEP -j DNAT --to-destination 10.1.0.1:80
+-A SVC -j SEP
+-I OUTPUT -j SERVICES
+-A SERVICES -d 10.96.0.1/32 -j SVC
+-A SERVICES -j PORTS
+COMMIT
+";
+    assert_eq!(document(&[], &desired), expected);
+    assert_eq!(document(&desired, &desired), "");
+}
+
+#[test]
+fn a_change_names_only_what_it_is_about() {
+    let services = open("SERVICES");
+    let tail = entry("SERVICES", End::Tail, "-j PORTS");
+    let before = [
+        services.clone(),
+        tail.clone(),
+        entry("SERVICES", End::Head, "-d 10.96.0.1/32 -j SVC"),
+        chain("SVC", &["-j SEP-1"]),
+        chain("SEP-1", &[]),
+    ];
+    let after = [
+        services,
+        tail,
+        entry("SERVICES", End::Head, "-d 10.96.0.2/32 -j SVC"),
+        chain("SVC", &["-j SEP-2"]),
+        chain("SEP-2", &[]),
+    ];
+    let expected = "*nat
+:SVC - [0:0]
+:SEP-2 - [0:0]
+:SEP-1 - [0:0]
+-D SERVICES -d 10.96.0.1/32 -j SVC
+-A SVC -j SEP-2
+-I SERVICES -d 10.96.0.2/32 -j SVC
+-X SEP-1
+COMMIT
+";
+    assert_eq!(document(&before, &after), expected);
+    let edits = diff(before.iter().cloned(), &after);
+    assert_eq!(Restore::from_edits(&edits).chains(), 3);
+}
+
+#[test]
+fn tables_come_in_the_order_of_their_names() {
+    let in_table = |name: &str| {
+        let chain = ChainName::new("CANARY").unwrap();
+        Edit::Add(Object::from(Chain::new(
+            table(name),
+            chain,
+            Rules::default(),
+        )))
+    };
+    let edits = ["nat", "mangle", "filter"].map(in_table);
+    let text = Restore::from_edits(&edits).to_string();
+    let tables: Vec<_> = text.lines().filter(|line| line.starts_with('*')).collect();
+    assert_eq!(tables, ["*filter", "*mangle", "*nat"]);
+}
+
+#[test]
+fn no_section_jumps_to_what_is_not_there_yet_or_any_more() {
+    let names: Vec<_> = (0..9).map(|n| format!("C{n}")).collect();
+    // Each leads to the next, and the last two to each other's next of kin.
+    let chains: Vec<_> = (0..9)
+        .map(|n| match n {
+            8 => chain("C8", &["-j ACCEPT"]),
+            _ => chain(&names[n], &[&format!("-p tcp -j {}", names[n + 1])]),
+        })
+        .collect();
+    for limit in 1..10 {
+        for (installed, desired) in [(&[][..], &chains[..]), (&chains[..], &[][..])] {
+            let edits = diff(installed.iter().cloned(), desired);
+            let restore = Restore::in_sections(&edits, limit);
+            assert_eq!(restore.sections(), 9_usize.div_ceil(limit));
+            let mut there: HashSet<String> = match installed.len() {
+                0 => HashSet::new(),
+                _ => names.iter().cloned().collect(),
+            };
+            let mut jumps: HashMap<String, String> = match installed.len() {
+                0 => HashMap::new(),
+                _ => (0..8)
+                    .map(|n| (names[n].clone(), names[n + 1].clone()))
+                    .collect(),
+            };
+            for line in restore.to_string().lines() {
+                if let Some(declared) = line.strip_prefix(':') {
+                    let name = declared.split(' ').next().unwrap();
+                    there.insert(name.to_owned());
+                    jumps.remove(name);
+                } else if let Some(rule) = line.strip_prefix("-A ") {
+                    let (name, rule) = rule.split_once(' ').unwrap();
+                    let target = target(rule).unwrap();
+                    assert!(target == "ACCEPT" || there.contains(target), "{restore}");
+                    jumps.insert(name.to_owned(), target.to_owned());
+                } else if let Some(name) = line.strip_prefix("-X ") {
+                    assert!(!jumps.values().any(|target| target == name), "{restore}");
+                    there.remove(name);
+                }
+            }
+            assert_eq!(there.len(), desired.len());
+        }
+    }
+}
+
+#[test]
+fn chains_that_lead_to_each_other_end_up_once_each() {
+    let chains = [chain("A", &["-j B"]), chain("B", &["-j A", "-g A"])];
+    let edits = diff([], &chains);
+    let text = Restore::in_sections(&edits, 1).to_string();
+    assert_eq!(text.matches("\n-A ").count(), 3, "{text}");
+}
+
+#[test]
+fn entries_of_a_chain_that_is_emptied_are_not_deleted() {
+    let before = [open("A"), entry("A", End::Head, "-j RETURN")];
+    let after = [chain("A", &["-j DROP"])];
+    let expected = "*nat\n:A - [0:0]\n-A A -j DROP\nCOMMIT\n";
+    assert_eq!(document(&before, &after), expected);
+}
+
+#[test]
+fn a_target_is_the_word_after_the_jump() {
+    for (rule, expected) in [
+        ("-j SVC", Some("SVC")),
+        ("-p tcp -m comment --comment \"a -j b\" -j SVC", Some("SVC")),
+        ("-g SVC", Some("SVC")),
+        ("-p tcp -j DNAT --to-destination 10.0.0.1", Some("DNAT")),
+        ("-m comment --comment x", None),
+    ] {
+        assert_eq!(target(rule), expected, "{rule}");
+    }
+}
