@@ -1,5 +1,7 @@
 //! What a Service object says, read once: everything but its endpoints.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -46,7 +48,8 @@ pub(crate) struct Port {
     pub(crate) node_port: Option<u16>,
 }
 
-/// The addresses of a Service in one family; lists are sorted.
+/// The addresses of a Service in one family; lists name each once, in the
+/// order of the object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Addresses {
     pub(crate) family: Family,
@@ -366,13 +369,12 @@ fn health_check(
     Some(spec.health_check_node_port)
 }
 
-/// Sorts a list, drops what occurs twice, and makes it cheap to share.
-fn shared<T: Ord>(mut items: Vec<T>) -> Arc<[T]> {
-    items.sort_unstable();
-    items.dedup();
-    if items.is_empty() {
-        Arc::default()
-    } else {
-        items.into()
+/// Drops what occurs a second time, and makes a list cheap to share.
+fn shared<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Arc<[T]> {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.retain(|&item| seen.insert(item));
+    match items.is_empty() {
+        true => Arc::default(),
+        false => items.into(),
     }
 }

@@ -58,9 +58,11 @@ fn resolve(
         external: route(external_local, chosen.any, &cluster, &chosen.local),
         internal_policy_local: internal_local,
         external_policy_local: external_local,
+        is_exposed: is_external,
         health_check_node_port: frontend.health_check_node_port,
         local: share(chosen.local.iter().copied(), &[&cluster]),
         serving: share(serving, &[&cluster]),
+        known: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
         cluster,
     }
 }

@@ -13,7 +13,8 @@ use crate::{Family, PortName, Protocol};
 /// Every question of policy has been answered, once for all modes: `internal`
 /// and `external` say which list takes the traffic, or what becomes of it.
 ///
-/// Lists are sorted and free of duplicates, so equal ports compare equal.
+/// Lists are free of duplicates; those of addresses are in the order of the
+/// Service, those of endpoints are sorted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
     /// The name, shared by both families.
@@ -49,6 +50,9 @@ pub struct ServicePort {
     pub internal_policy_local: bool,
     /// Whether the policy for external traffic is Local: sources are kept.
     pub external_policy_local: bool,
+    /// Whether the Service has an address for outsiders, served or not: external
+    /// IPs count also if the store was told to ignore them.
+    pub is_exposed: bool,
     /// Where load balancers ask whether this node has endpoints.
     pub health_check_node_port: Option<u16>,
     /// The endpoints under policy Cluster; empty also when nothing uses them.
@@ -59,6 +63,8 @@ pub struct ServicePort {
     ///
     /// Flows to any of these are not stale.
     pub serving: Arc<[Endpoint]>,
+    /// How many endpoints there are, whether they are ready or not.
+    pub known: u32,
 }
 
 /// What becomes of traffic to a service port.

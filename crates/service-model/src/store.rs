@@ -64,6 +64,7 @@ pub struct Store {
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     health_checks: BTreeMap<ObjectName, HealthCheck>,
     without_local: BothFamilies<WithoutLocal>,
+    endpoints: BothFamilies<usize>,
     counts: Counts,
     pending_udp: BothFamilies<bool>,
     changes: Changes,
@@ -190,6 +191,12 @@ impl Store {
     /// Returns how many service ports lack a local endpoint, as last resolved.
     pub fn without_local(&self, family: Family) -> WithoutLocal {
         *self.without_local.of(family)
+    }
+
+    /// Returns how many endpoints the service ports have, ready or not, as last
+    /// resolved: one that two ports share counts twice.
+    pub fn endpoints(&self, family: Family) -> usize {
+        *self.endpoints.of(family)
     }
 
     fn apply_service(&mut self, service: &api::Service) -> Vec<Warning> {
@@ -332,6 +339,10 @@ impl Store {
             let Some(port) = new.or(old) else { return };
             let count = self.without_local.of_mut(port.family);
             count.replace(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
+            let known = |port: Option<&Arc<ServicePort>>| port.map_or(0, |it| it.known as usize);
+            let endpoints = self.endpoints.of_mut(port.family);
+            *endpoints += known(new);
+            *endpoints -= known(old);
             out.push(match new {
                 Some(port) => Resolved::now(port),
                 None => Resolved::gone(port),

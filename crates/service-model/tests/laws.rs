@@ -21,6 +21,7 @@ struct Told {
     health_checks: Vec<(ObjectName, HealthCheck)>,
     service_cidrs: Vec<Vec<IpNet>>,
     without_local: Vec<WithoutLocal>,
+    endpoints: Vec<usize>,
 }
 
 fn told(store: &Store) -> Told {
@@ -40,6 +41,10 @@ fn told(store: &Store) -> Told {
         without_local: Family::ALL
             .iter()
             .map(|&family| store.without_local(family))
+            .collect(),
+        endpoints: Family::ALL
+            .iter()
+            .map(|&family| store.endpoints(family))
             .collect(),
     }
 }

@@ -227,6 +227,7 @@ fn ignored_external_ips_still_make_a_port_external() {
     }
     let port = only_port(&mut store);
     assert!(port.external_ips.is_empty());
+    assert!(port.is_exposed && !port.is_external());
     // Only what outsiders reach has a use for endpoints of the cluster here.
     assert_eq!(objects::endpoints(&port.cluster), "10.0.0.2:8080");
 }
@@ -242,6 +243,7 @@ fn load_balancer_ips_are_those_whose_packets_arrive_unchanged() {
             ingress("198.51.100.2", ""),
             ingress("198.51.100.1", "VIP"),
             ingress("198.51.100.3", "Proxy"),
+            ingress("198.51.100.2", "VIP"),
             ingress("fd00::1", "VIP"),
             ingress("", "VIP"),
             ingress("odd", "VIP"),
@@ -250,12 +252,12 @@ fn load_balancer_ips_are_those_whose_packets_arrive_unchanged() {
     });
     assert_eq!(
         texts(&port.load_balancer_ips),
-        ["198.51.100.1", "198.51.100.2"]
+        ["198.51.100.2", "198.51.100.1"]
     );
     let path = "Service default/web: status.loadBalancer.ingress";
     let expected = [
-        format!(r#"{path}[5].ip: not an IP address: "odd""#),
-        format!("{path}[6].ip: loopback address refused: ::1"),
+        format!(r#"{path}[6].ip: not an IP address: "odd""#),
+        format!("{path}[7].ip: loopback address refused: ::1"),
     ];
     assert_eq!(warnings, expected);
 }
@@ -271,8 +273,8 @@ fn source_ranges_bound_a_family_unless_one_allows_all() {
     };
     assert_eq!(ranges(&[]), (String::new(), 0));
     assert_eq!(
-        ranges(&[" 10.1.2.3/8 ", "192.0.2.0/24"]),
-        ("10.0.0.0/8 192.0.2.0/24".into(), 0)
+        ranges(&["192.0.2.0/24", " 10.1.2.3/8 ", "10.0.0.0/8"]),
+        ("192.0.2.0/24 10.0.0.0/8".into(), 0)
     );
     assert_eq!(ranges(&["10.0.0.0/8", "0.0.0.0/0"]), (String::new(), 0));
     assert_eq!(ranges(&["10.0.0.0/8", "::/0"]), ("10.0.0.0/8".into(), 0));

@@ -37,6 +37,19 @@ fn endpoints_of_all_slices_are_sorted_by_number() {
 }
 
 #[test]
+fn endpoints_that_nothing_uses_are_known() {
+    let mut store = store(vec![
+        slice_of("web-1", &["10.0.0.1", "10.0.0.2 unready"]),
+        slice_of("web-2", &["10.0.0.2 unready", "10.0.0.3 unready"]),
+    ]);
+    let port = only_port(&mut store);
+    assert_eq!(endpoints(&port.cluster), "10.0.0.1:8080");
+    assert_eq!(port.known, 3);
+    assert_eq!(store.endpoints(Family::V4), 3);
+    assert_eq!(store.endpoints(Family::V6), 0);
+}
+
+#[test]
 fn slices_of_other_services_kinds_and_namespaces_do_not_count() {
     let ours = || slice_of("web-1", &["10.0.0.1"]);
     let mut other_service = slice_of("web-2", &["10.0.0.2"]);

@@ -94,10 +94,12 @@ fn port(service: &str, port: u16) -> ServicePort {
         external: Route::Reject,
         internal_policy_local: false,
         external_policy_local: false,
+        is_exposed: false,
         health_check_node_port: None,
         cluster: Arc::new([]),
         local: Arc::new([]),
         serving: Arc::new([]),
+        known: 0,
     }
 }
 

@@ -12,6 +12,7 @@ fn assert_forgot_all(store: &Store) {
     assert!(store.health_checks.is_empty(), "{:?}", store.health_checks);
     assert!(store.service_cidrs.is_empty(), "{:?}", store.service_cidrs);
     assert_eq!(store.without_local, BothFamilies::default());
+    assert_eq!(store.endpoints, BothFamilies::default());
 }
 
 #[test]

@@ -101,9 +101,11 @@ pub(super) fn service_port(route: Route) -> ServicePort {
         external: Route::Reject,
         internal_policy_local: false,
         external_policy_local: false,
+        is_exposed: false,
         health_check_node_port: None,
         cluster: listed(Route::Cluster),
         local: listed(Route::Local),
         serving: Arc::new([]),
+        known: 0,
     }
 }
