@@ -25,6 +25,8 @@ pub struct Config {
     pub detect_local: DetectLocal,
     /// On which of the node's addresses node ports are served.
     pub node_port_addresses: NodePortAddresses,
+    /// What mode iptables is told besides.
+    pub iptables: Iptables,
     /// Whether the external IPs of Services are served.
     pub external_ips: ExternalIps,
     /// How far apart syncs are.
@@ -43,9 +45,57 @@ impl Default for Config {
             masquerade_all: false,
             detect_local: DetectLocal::ClusterCidr(Vec::new()),
             node_port_addresses: NodePortAddresses::Primary,
+            iptables: Iptables::default(),
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
             started: None,
+        }
+    }
+}
+
+impl Config {
+    /// Tells whether node ports are served on the loopback addresses of IPv4,
+    /// as only mode iptables can.
+    ///
+    /// The kernel routes such packets only if it is told to, by the sysctl
+    /// `net/ipv4/conf/all/route_localnet`.
+    pub fn serves_localhost(&self) -> bool {
+        self.iptables.localhost_node_ports
+            && match &self.node_port_addresses {
+                NodePortAddresses::Primary => false,
+                all_or_within => all_or_within
+                    .filter(Family::V4, &[])
+                    .contains_ipv4_loopback(),
+            }
+    }
+}
+
+/// What mode iptables is told besides.
+///
+/// The default is what kube-proxy does without flags.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Iptables {
+    /// Whether node ports are served on the loopback addresses of IPv4, if node
+    /// ports are served on those at all.
+    pub localhost_node_ports: bool,
+    /// Whether packets are dropped that conntrack takes for invalid: it does so
+    /// with late packets unless `net/netfilter/nf_conntrack_tcp_be_liberal` is set.
+    pub drop_invalid: bool,
+    /// Whether rules count packets by nfacct; set by what the kernel can do when
+    /// an engine is opened.
+    pub nfacct: bool,
+    /// Whether masqueraded connections get random source ports; set by what
+    /// iptables can do when an engine is opened.
+    pub random_fully: bool,
+}
+
+impl Default for Iptables {
+    fn default() -> Self {
+        Self {
+            localhost_node_ports: true,
+            drop_invalid: true,
+            nfacct: true,
+            random_fully: true,
         }
     }
 }

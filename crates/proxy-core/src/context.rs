@@ -3,16 +3,20 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_service_model::{Family, LocalTraffic, NodeView};
+use vipline_service_model::{Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView};
 
-use crate::{Config, Mark};
+use crate::{Config, Iptables, Mark};
 
 /// The longest name of an interface in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
 const MAX_INTERFACE_NAME: usize = 15;
 
+/// With more endpoints than this, modes that write comments write fewer.
+const MANY_ENDPOINTS: usize = 1000;
+
 /// What rules depend on besides Services, for one family.
 ///
-/// It changes when the node or the ServiceCIDRs do.
+/// It changes when the node or the ServiceCIDRs do, and when the cluster grows
+/// large.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Context {
     /// The family.
@@ -30,6 +34,15 @@ pub struct Context {
     ///
     /// Invariant: of the family, sorted, no two overlap.
     pub nodeport_networks: Option<Vec<IpNet>>,
+    /// The addresses that node ports are served on, for modes that have to
+    /// name them.
+    pub nodeport_addresses: NodePortMatch,
+    /// Whether node ports are served on loopback addresses.
+    pub serves_localhost: bool,
+    /// What mode iptables is told besides.
+    pub iptables: Iptables,
+    /// Whether there are more endpoints than comments are written for.
+    pub is_large: bool,
     /// The node's own address, as far as it is known.
     pub node_address: Option<IpAddr>,
     /// The networks that cluster IPs are taken from.
@@ -49,8 +62,7 @@ impl Context {
         family: Family,
     ) -> Self {
         let local = config.detect_local.detector(family, node);
-        let node_ports = &config.node_port_addresses;
-        let node_ports = node_ports.filter(family, &node.addresses);
+        let node_ports = node_ports(config, node, family);
         Self {
             family,
             masquerade_mark: config.masquerade_mark,
@@ -59,10 +71,42 @@ impl Context {
             nodeport_networks: node_ports
                 .networks()
                 .map(|networks| disjoint(networks.iter().copied(), family)),
+            nodeport_addresses: node_ports.choose(&node.addresses),
+            serves_localhost: family == Family::V4 && config.serves_localhost(),
+            iptables: config.iptables,
+            is_large: false,
             node_address: node.address(family),
             service_cidrs: disjoint(service_cidrs, family),
         }
     }
+
+    /// Takes in the addresses of the node's interfaces; those that the Node
+    /// object names count while they are not known.
+    #[must_use]
+    pub fn with_addresses(
+        mut self,
+        config: &Config,
+        node: &NodeView,
+        addresses: &[IpAddr],
+    ) -> Self {
+        if !addresses.is_empty() {
+            let node_ports = node_ports(config, node, self.family);
+            self.nodeport_addresses = node_ports.choose(addresses);
+        }
+        self
+    }
+
+    /// Takes in how many endpoints there are in the family, ready or not.
+    #[must_use]
+    pub const fn with_endpoints(mut self, count: usize) -> Self {
+        self.is_large = count > MANY_ENDPOINTS;
+        self
+    }
+}
+
+/// Returns on which addresses node ports are served.
+fn node_ports(config: &Config, node: &NodeView, family: Family) -> NodePortFilter {
+    config.node_port_addresses.filter(family, &node.addresses)
 }
 
 /// Tells whether traffic like that can be: no interface has a name too long.

@@ -1,6 +1,7 @@
 //! Events in, kernels programmed.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Engine {
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
+    /// The addresses of the node's interfaces, as far as they are known.
+    addresses: Vec<IpAddr>,
     /// Hears what somebody else does, where there is a kernel to listen to.
     watch: Option<Box<dyn Watch>>,
     /// What was heard and not mended yet.
@@ -84,6 +87,7 @@ impl Engine {
             config,
             store,
             drivers,
+            addresses: Vec::new(),
             watch: None,
             drift: BTreeMap::new(),
         }
@@ -147,6 +151,19 @@ impl Engine {
             self.schedule.request();
         }
         warnings
+    }
+
+    /// Takes in the addresses of the node's interfaces.
+    ///
+    /// Mode iptables names those that node ports are served on, unless these
+    /// are all; other modes have no use for them.
+    pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        if addresses != self.addresses {
+            self.addresses = addresses;
+            self.schedule.request();
+        }
     }
 
     /// Syncs all families if that is due, and tells what was done.
@@ -270,7 +287,9 @@ impl Engine {
         for driver in &mut self.drivers {
             let family = driver.family();
             let service_cidrs = self.store.service_cidrs(family);
-            let cx = Context::new(&self.config, &node, service_cidrs, family);
+            let cx = Context::new(&self.config, &node, service_cidrs, family)
+                .with_addresses(&self.config, &node, &self.addresses)
+                .with_endpoints(self.store.endpoints(family));
             let replan = driver.enter(cx);
             let planned = changes.iter().filter(|each| each.family == family);
             driver.reserve(planned.filter(|each| each.port.is_some()).count());
