@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
+use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler, Step};
 use vipline_service_model::{Family, PortName, ServicePort};
 
 use crate::entry::{Entry, Key, edits};
-use crate::{Address, Contested, Context, Difference, Error, Outcome, Planner, Wants};
+use crate::{Address, Contested, Context, Difference, Error, Outcome, Planner, Rules, Wants};
 
 /// What the engine does with a family, whatever the mode.
 pub(crate) trait Drive: Send {
@@ -32,6 +32,9 @@ pub(crate) trait Drive: Send {
 
     /// Declares the kernel's state unknown.
     fn forget(&mut self);
+
+    /// Tells whether the kernel's state is known.
+    fn is_known(&self) -> bool;
 
     /// Makes the kernel equal to the plan.
     fn reconcile(&mut self) -> Result<Outcome, Error>;
@@ -83,6 +86,7 @@ where
         cx: None,
         ledger: Ledger::new(),
         objects: 0,
+        rules: Vec::new(),
         passed: Pending::new(),
         lasting: Vec::new(),
         contested: BTreeMap::new(),
@@ -98,6 +102,8 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     ledger: Ledger<Owner, Entry<P::Object>>,
     /// How many objects there are in the ledger, while the kernel's state is known.
     objects: usize,
+    /// How many rules they are, by table, and how many the last commit wrote.
+    rules: Vec<Rules>,
     /// Room for the edits of entries.
     passed: Pending<Entry<P::Object>>,
     /// What the owner `Lasting` wants.
@@ -197,20 +203,66 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         let passed = &mut self.passed;
         let is_shared = self.ledger.replace(owner, entries, Some(passed));
         for edit in passed.take().into_iter().flat_map(edits) {
-            match edit {
-                Edit::Add(_) => self.objects += 1,
-                Edit::Remove(_) => self.objects -= 1,
-                Edit::Change { .. } => {}
-            }
             pending.push(edit);
         }
         is_shared
+    }
+
+    /// Counts objects and rules after a step was taken.
+    fn count(&mut self, step: &Step<P::Object>) {
+        let rules = &mut self.rules;
+        rules.iter_mut().for_each(|table| table.written = 0);
+        for edit in &step.edits {
+            if !matches!(edit, Edit::Remove(_)) {
+                of_table::<P>(rules, edit.object(), |table, count| table.written += count);
+            }
+        }
+        if step.dumped {
+            let desired = self.ledger.objects().flat_map(Entry::objects);
+            rules.iter_mut().for_each(|table| table.total = 0);
+            self.objects = desired
+                .map(|it| of_table::<P>(rules, it, |table, count| table.total += count))
+                .count();
+            return;
+        }
+        for edit in step.edits.iter().cloned() {
+            let (before, after) = edit.into_sides();
+            self.objects += usize::from(after.is_some());
+            self.objects -= usize::from(before.is_some());
+            if let Some(object) = after {
+                of_table::<P>(rules, &object, |table, count| table.total += count);
+            }
+            if let Some(object) = before {
+                of_table::<P>(rules, &object, |table, count| table.total -= count);
+            }
+        }
     }
 
     /// Returns the desired state.
     fn desired_objects(&self) -> impl Iterator<Item = &P::Object> {
         self.ledger.objects().flat_map(Entry::objects)
     }
+}
+
+/// Changes the count of the table that an object is in, if its rules count.
+fn of_table<P: Planner>(
+    tables: &mut Vec<Rules>,
+    object: &P::Object,
+    change: impl FnOnce(&mut Rules, usize),
+) {
+    let Some((table, count)) = P::rules(object) else {
+        return;
+    };
+    let at = tables.iter().position(|each| each.table == table);
+    let at = at.unwrap_or_else(|| {
+        tables.push(Rules {
+            table,
+            total: 0,
+            written: 0,
+        });
+        tables.len() - 1
+    });
+    change(&mut tables[at], count);
 }
 
 impl<P, K> Drive for Driver<P, K>
@@ -255,20 +307,21 @@ where
         self.reconciler.forget();
     }
 
+    fn is_known(&self) -> bool {
+        self.reconciler.is_known()
+    }
+
     fn reconcile(&mut self) -> Result<Outcome, Error> {
-        let mut objects = 0;
         let desired = self.ledger.objects().flat_map(Entry::objects);
-        let done = self
-            .reconciler
-            .reconcile(desired.inspect(|_| objects += 1))?;
-        if done.dumped {
-            self.objects = objects;
-        }
+        let step = self.reconciler.next(desired)?;
+        let done = self.reconciler.take(&step)?;
+        self.count(&step);
         Ok(Outcome {
             edits: done.edits,
             dumped: done.dumped,
             objects: self.objects,
             took_over: done.took_over,
+            rules: self.rules.clone(),
         })
     }
 

@@ -185,6 +185,7 @@ impl Engine {
         let families = self.drivers.iter_mut().map(|driver| Done {
             family: driver.family(),
             drift: self.drift.remove(&driver.family()),
+            was_known: driver.is_known(),
             outcome: driver.reconcile(),
         });
         let report = Report {

@@ -74,6 +74,6 @@ pub use config::{Config, Iptables, Mark};
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
-pub use report::{Difference, Done, Drift, Outcome, Report};
+pub use report::{Difference, Done, Drift, Outcome, Report, Rules};
 pub use schedule::{Due, Intervals, Schedule};
 pub use vipline_service_model::{Event, Family, Warning};

@@ -28,6 +28,9 @@ pub struct Done {
     pub family: Family,
     /// What somebody else was heard to do before, and the sync has mended.
     pub drift: Option<Drift>,
+    /// Whether the kernel's state was known, so that only what changed was to
+    /// be committed.
+    pub was_known: bool,
     /// What was done; after an error it will be tried again.
     pub outcome: Result<Outcome, Error>,
 }
@@ -45,7 +48,7 @@ pub struct Drift {
 }
 
 /// What was done to a kernel.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
     /// How many edits were committed; with none the kernel was not written to.
@@ -58,6 +61,19 @@ pub struct Outcome {
     ///
     /// That commit alone may keep others waiting for more than a moment.
     pub took_over: bool,
+    /// How many rules each table holds for us, in modes with rules per Service.
+    pub rules: Vec<Rules>,
+}
+
+/// How many rules a table holds for us.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rules {
+    /// The table.
+    pub table: &'static str,
+    /// How many there are.
+    pub total: usize,
+    /// How many of them the last commit wrote.
+    pub written: usize,
 }
 
 /// How the kernel differs from the plan; displays as what would be committed.

@@ -68,4 +68,4 @@ pub use keyed::Keyed;
 pub use ledger::Ledger;
 pub use memory::{Memory, Refused};
 pub use pending::Pending;
-pub use reconciler::{Outcome, Reconciler};
+pub use reconciler::{Outcome, Reconciler, Step};

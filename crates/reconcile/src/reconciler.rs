@@ -27,6 +27,16 @@ pub struct Outcome {
     pub took_over: bool,
 }
 
+/// What leads a kernel to the wanted state.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Step<T> {
+    /// What is to be committed.
+    pub edits: Vec<Edit<T>>,
+    /// Whether the kernel's state had to be dumped.
+    pub dumped: bool,
+}
+
 impl<K: Kernel> Reconciler<K> {
     /// Takes a kernel whose state is unknown.
     pub fn new(kernel: K) -> Self {
@@ -91,19 +101,40 @@ impl<K: Kernel> Reconciler<K> {
     where
         K::Object: 'a,
     {
+        let step = self.next(desired)?;
+        self.take(&step)
+    }
+
+    /// Returns the next step to the `desired` state, which is read only when the
+    /// kernel's state is unknown.
+    ///
+    /// The state is unknown until the step was [taken](Self::take).
+    pub fn next<'a>(
+        &mut self,
+        desired: impl IntoIterator<Item = &'a K::Object>,
+    ) -> Result<Step<K::Object>, K::Error>
+    where
+        K::Object: 'a,
+    {
         let known = self.pending.take();
         let dumped = known.is_none();
         let edits = match known {
             Some(mut pending) => pending.take(),
             None => self.difference(desired)?,
         };
+        Ok(Step { edits, dumped })
+    }
+
+    /// Takes the step that [`next`](Self::next) returned last.
+    pub fn take(&mut self, step: &Step<K::Object>) -> Result<Outcome, K::Error> {
+        let Step { edits, dumped } = step;
         if !edits.is_empty() {
-            self.kernel.commit(&edits)?;
+            self.kernel.commit(edits)?;
         }
         self.pending = Some(Pending::new());
         Ok(Outcome {
             edits: edits.len(),
-            dumped,
+            dumped: *dumped,
             took_over: !edits.is_empty() && self.kernel.took_over(),
         })
     }

@@ -42,6 +42,12 @@ pub trait Planner {
         false
     }
 
+    /// Returns the table that an object is in, and how many rules it is, in modes
+    /// with rules per Service.
+    fn rules(_object: &Self::Object) -> Option<(&'static str, usize)> {
+        None
+    }
+
     /// Returns edits as text that the mode's native tool applies.
     ///
     /// They lead to the `desired` state, which the text may name as a whole
