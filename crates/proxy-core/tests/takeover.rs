@@ -286,7 +286,7 @@ fn start(family: Family, events: impl IntoIterator<Item = Event>) -> (Outcome, u
     let report = engine.poll(Duration::ZERO).expect("a start is due");
     assert!(report.is_success(), "{report}");
     let outcome = report.families[0].outcome.as_ref().expect("a success");
-    (*outcome, generation().wrapping_sub(before))
+    (outcome.clone(), generation().wrapping_sub(before))
 }
 
 fn assert_restart_writes_nothing(family: Family, events: Vec<Event>) {
