@@ -1,0 +1,157 @@
+//! What `iptables-save` printed, of many programs' rules: we print the same bytes.
+//!
+//! `captures/README.md` tells where each comes from.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use vipline_iptables::{ChainName, Counters, Line, Policy, RuleLine, TableName, Tables};
+
+/// The captures, and how many tables, chains and rules grep finds in them.
+const CAPTURES: [(&str, usize, usize, usize); 22] = [
+    ("calico-legacy-v4-counters", 4, 45, 76),
+    ("calico-nft-v4", 4, 45, 76),
+    ("cilium-legacy-v4-counters", 4, 24, 33),
+    ("cilium-nft-v4", 4, 24, 33),
+    ("docker-legacy-v4-counters", 2, 12, 45),
+    ("docker-nft-v4", 2, 12, 45),
+    ("docker-nft-v6", 2, 11, 33),
+    ("fail2ban-legacy-v4-counters", 1, 8, 21),
+    ("fail2ban-nft-v4", 1, 8, 21),
+    ("fail2ban-nft-v6", 1, 8, 17),
+    ("firewalld-legacy-v6-counters", 5, 224, 319),
+    ("firewalld-nft-v4", 5, 224, 306),
+    ("flannel-legacy-v4-counters", 2, 9, 10),
+    ("flannel-nft-v4", 2, 9, 10),
+    ("kube-proxy-legacy-v4", 3, 48, 98),
+    ("kube-proxy-legacy-v6-counters", 3, 45, 82),
+    ("kube-proxy-nft-v4", 3, 48, 98),
+    ("kube-proxy-nft-v4-counters", 3, 48, 98),
+    ("kube-proxy-nft-v6", 3, 45, 82),
+    ("kube-router-legacy-v4-counters", 3, 20, 30),
+    ("kube-router-nft-v4", 3, 20, 30),
+    ("mixed-nft-v4", 3, 11, 2),
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(folder().join(format!("{name}.save"))).unwrap()
+}
+
+#[test]
+fn every_capture_is_tested() {
+    let files = fs::read_dir(folder()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<_> = names.filter(|name| name != "README.md").collect();
+    let tested = CAPTURES.map(|(name, ..)| format!("{name}.save"));
+    assert_eq!(names, BTreeSet::from(tested));
+}
+
+#[test]
+fn captures_are_printed_as_the_same_bytes() {
+    for (name, ..) in CAPTURES {
+        let text = read(name);
+        let tables = Tables::parse(&text).unwrap();
+        assert_eq!(tables.to_string(), text, "{name}");
+    }
+}
+
+#[test]
+fn everything_in_a_capture_is_found() {
+    for (name, tables, chains, rules) in CAPTURES {
+        let text = read(name);
+        let parsed = Tables::parse(&text).unwrap();
+        let count = |what: fn(&Line<'_>) -> bool| parsed.lines().filter(|line| what(line)).count();
+        assert_eq!(parsed.iter().count(), tables, "{name}");
+        assert_eq!(
+            count(|line| matches!(line, Line::Chain(_))),
+            chains,
+            "{name}"
+        );
+        assert_eq!(count(|line| matches!(line, Line::Rule(_))), rules, "{name}");
+        assert_eq!(count(|line| matches!(line, Line::Command(_))), 0, "{name}");
+        let counted =
+            |line: &RuleLine<'_>| line.counters().is_some() == name.ends_with("-counters");
+        for table in &parsed {
+            TableName::new(table.name()).unwrap();
+            assert!(table.rules().all(counted), "{name}");
+            assert!(
+                table.chains().all(|chain| chain.counters().is_some()),
+                "{name}"
+            );
+            // By chain it is the same rules, since a save has them sorted so.
+            let by_chain = table.chains().flat_map(|chain| {
+                ChainName::new(chain.name()).unwrap();
+                table.rules_of(chain.name())
+            });
+            assert!(by_chain.count() == table.rules().count(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn chains_of_kube_proxy_have_their_rules() {
+    let text = read("kube-proxy-nft-v4");
+    let tables = Tables::parse(&text).unwrap();
+    let names: Vec<_> = tables.iter().map(|table| table.name()).collect();
+    assert_eq!(names, ["mangle", "filter", "nat"]);
+    let specs = |table, chain| -> Vec<_> {
+        let rules = tables.get(table).unwrap().rules_of(chain);
+        rules.map(RuleLine::spec).collect()
+    };
+    assert_eq!(
+        specs("nat", "KUBE-SEP-UZBLB3XX2HRLVOJ5"),
+        [
+            r#"-s 10.1.0.5/32 -m comment --comment "shop/web:http" -j KUBE-MARK-MASQ"#,
+            r#"-p tcp -m comment --comment "shop/web:http" -m tcp -j DNAT --to-destination 10.1.0.5:8080"#,
+        ]
+    );
+    assert_eq!(specs("filter", "INPUT").len(), 4);
+    assert_eq!(specs("mangle", "KUBE-PROXY-CANARY"), [""; 0]);
+}
+
+#[test]
+fn counters_are_told() {
+    let text = read("kube-proxy-legacy-v6-counters");
+    let tables = Tables::parse(&text).unwrap();
+    let filter = tables.get("filter").unwrap();
+    let input = filter.chain("INPUT").unwrap();
+    assert_eq!(input.policy(), Some(Policy::Accept));
+    let counters = |packets, bytes| Some(Counters { packets, bytes });
+    assert_eq!(input.counters(), counters(9, 1660));
+    let rules = filter.rules_of("INPUT").map(RuleLine::counters);
+    let packets: Vec<_> = rules.map(|counters| counters.unwrap().packets).collect();
+    assert_eq!(packets, [9, 2, 9, 2]);
+}
+
+#[test]
+fn policies_are_told() {
+    let text = read("docker-nft-v4");
+    let tables = Tables::parse(&text).unwrap();
+    let filter = tables.get("filter").unwrap();
+    let policy = |chain| filter.chain(chain).unwrap().policy();
+    assert_eq!(policy("INPUT"), Some(Policy::Accept));
+    assert_eq!(policy("FORWARD"), Some(Policy::Drop));
+    assert_eq!(policy("DOCKER-USER"), None);
+}
+
+#[test]
+fn tables_that_are_not_shown_are_comments() {
+    let text = read("mixed-nft-v4");
+    let tables = Tables::parse(&text).unwrap();
+    assert!(tables.get("nat").is_none());
+    assert_eq!(tables.get("raw").unwrap().rules().count(), 0);
+    let last = tables.lines().last();
+    let told = "# Table `nat' is incompatible, use 'nft' tool.";
+    assert_eq!(last, Some(&Line::Comment(told)));
+}
