@@ -132,7 +132,7 @@ pub use datatype::Datatype;
 pub use element::{Element, InvalidElement, Mapped, Prefix};
 pub use error::{Committed, Error, Refused};
 pub use family::Family;
-pub use monitor::{Changes, Commit, Heard, Monitor, Notices, Process};
+pub use monitor::{Changes, Commit, Heard, Monitor, Notices, Process, Touched};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey, Table, TableFlags, TableId};
 pub use operation::{Action, Operation, Subject};

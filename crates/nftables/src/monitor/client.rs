@@ -63,14 +63,20 @@ impl Monitor {
     /// [`Error::Unsupported`] when the kernel has no nfnetlink, or what else it
     /// says to a listener.
     pub fn open(tables: &[TableId], ours: &[u32]) -> Result<Self, Error> {
+        Self::with(Notices::new(tables), ours)
+    }
+
+    /// Watches what [`Notices`] count, except for what clients with these ports do.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn with(notices: Notices, ours: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         listener.ignore(ours)?;
         listener.set_room(ROOM)?;
         listener.join(GROUP)?;
-        Ok(Self {
-            listener,
-            notices: Notices::new(tables),
-        })
+        Ok(Self { listener, notices })
     }
 
     /// Returns what was heard since the last time.

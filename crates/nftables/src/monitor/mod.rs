@@ -66,6 +66,18 @@ impl Changes {
     }
 }
 
+/// A chain that was changed, or a rule in it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Touched<'a> {
+    /// The table.
+    pub table: &'a TableId,
+    /// The chain.
+    pub chain: &'a str,
+    /// Whether the chain or the rule is gone.
+    pub is_removed: bool,
+}
+
 /// Puts the kernel's notices about changes together to [`Commit`]s.
 ///
 /// Sans-IO: feed it the messages that the kernel sends to the group
@@ -74,6 +86,8 @@ impl Changes {
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     tables: Vec<TableId>,
+    /// Which changes of chains and rules count; `None`: all.
+    filter: Option<fn(Touched<'_>) -> bool>,
     /// What was changed by the commit whose end did not come yet.
     changes: Vec<(TableId, Changes)>,
 }
@@ -83,8 +97,17 @@ impl Notices {
     pub fn new(tables: &[TableId]) -> Self {
         Self {
             tables: tables.to_vec(),
+            filter: None,
             changes: Vec::new(),
         }
+    }
+
+    /// Looks only at some changes of chains and rules, and at all others: for
+    /// tables that several programs share.
+    #[must_use]
+    pub fn only(mut self, filter: fn(Touched<'_>) -> bool) -> Self {
+        self.filter = Some(filter);
+        self
     }
 
     /// Takes a message, by its type and what follows the netlink header.
@@ -121,6 +144,9 @@ impl Notices {
         let Some(table) = self.tables.iter().find(|table| is_it(table)) else {
             return Ok(None);
         };
+        if !self.counts(table, kind, payload)? {
+            return Ok(None);
+        }
         let place = self.changes.iter().position(|(known, _)| known == table);
         let place = place.unwrap_or_else(|| {
             self.changes.push((table.clone(), Changes::default()));
@@ -130,6 +156,31 @@ impl Notices {
             changes.add(kind, payload)?;
         }
         Ok(None)
+    }
+
+    /// Tells whether a change in a table counts.
+    fn counts(&self, table: &TableId, kind: u8, payload: &[u8]) -> Result<bool, DecodeError> {
+        let Some(filter) = self.filter else {
+            return Ok(true);
+        };
+        let is = |other: Kind| kind == other as u8;
+        let attribute = match kind {
+            _ if is(Kind::NewChain) || is(Kind::DelChain) => wire::NFTA_CHAIN_NAME,
+            _ if is(Kind::NewRule) || is(Kind::DelRule) => wire::NFTA_RULE_CHAIN,
+            _ => return Ok(true),
+        };
+        let (_, attrs) = wire::split_header(payload)?;
+        for attr in attrs {
+            let attr = attr?;
+            if attr.kind == attribute {
+                return Ok(filter(Touched {
+                    table,
+                    chain: attr.str()?,
+                    is_removed: is(Kind::DelChain) || is(Kind::DelRule),
+                }));
+            }
+        }
+        Ok(true)
     }
 
     /// Forgets a commit whose end is lost.
@@ -209,6 +260,40 @@ mod tests {
         let mut notices = Notices::new(&[table("ours"), table("too")]);
         let take = |(ty, payload): (u16, Vec<u8>)| notices.take(ty, &payload).unwrap();
         messages.into_iter().filter_map(take).collect()
+    }
+
+    /// A message about a chain, or about a rule in it.
+    fn of_chain(kind: Kind, chain: &str) -> (u16, Vec<u8>) {
+        let (ty, mut payload) = notice(kind as u8, "ours");
+        let attribute = match kind {
+            Kind::NewChain | Kind::DelChain => wire::NFTA_CHAIN_NAME,
+            _ => wire::NFTA_RULE_CHAIN,
+        };
+        put_str(&mut payload, attribute, chain);
+        (ty, payload)
+    }
+
+    #[test]
+    fn of_a_table_that_is_shared_only_some_chains_count() {
+        let ours = |touched: Touched<'_>| touched.chain == "mine" || touched.is_removed;
+        let mut notices = Notices::new(&[table("ours")]).only(ours);
+        let messages = [
+            of_chain(Kind::NewChain, "theirs"),
+            of_chain(Kind::NewRule, "theirs"),
+            end(1),
+            of_chain(Kind::NewRule, "mine"),
+            of_chain(Kind::NewRule, "theirs"),
+            of_chain(Kind::DelRule, "theirs"),
+            of_chain(Kind::NewChain, "mine"),
+            notice(Kind::DelTable as u8, "ours"),
+            end(2),
+        ];
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(ty, &payload).unwrap();
+        let told: Vec<_> = messages.into_iter().filter_map(take).collect();
+        let [commit] = &*told else { panic!("{told:?}") };
+        let (_, changes) = &commit.changes[0];
+        let counted = (changes.tables, changes.chains, changes.rules);
+        assert_eq!(counted, (1, 1, 2));
     }
 
     #[test]

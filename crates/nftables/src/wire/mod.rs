@@ -58,7 +58,7 @@ const NFTA_TABLE_FLAGS: u16 = 2;
 const NFTA_TABLE_USERDATA: u16 = 6;
 // enum nft_chain_attributes
 const NFTA_CHAIN_TABLE: u16 = 1;
-const NFTA_CHAIN_NAME: u16 = 3;
+pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
@@ -72,7 +72,7 @@ const NFTA_HOOK_DEVS: u16 = 4;
 const NFTA_DEVICE_NAME: u16 = 1;
 // enum nft_rule_attributes
 const NFTA_RULE_TABLE: u16 = 1;
-const NFTA_RULE_CHAIN: u16 = 2;
+pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_USERDATA: u16 = 7;
 // enum nft_list_attributes
