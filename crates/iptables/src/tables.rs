@@ -32,7 +32,7 @@ pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLi
 /// assert_eq!(tables.to_string(), text);
 /// # Ok::<(), vipline_iptables::ParseError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tables<'a> {
     /// What comes before the first table.
     pub(crate) before: Vec<Line<'a>>,
@@ -85,7 +85,7 @@ impl fmt::Display for Tables<'_> {
 }
 
 /// A table: the lines from `*nat` to `COMMIT`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Table<'a> {
     name: &'a str,
     /// With the first and last line.
@@ -96,7 +96,7 @@ pub struct Table<'a> {
 }
 
 /// Where a chain is found in the lines of its table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Chain {
     /// The line that declares it, the last one if there are several.
     declared: Option<usize>,
