@@ -3,6 +3,30 @@
 
 mod name;
 
+mod family;
+
+mod words;
+
+mod quote;
+
+mod number;
+
+mod list;
+
+mod maybe;
+
+mod address;
+
+mod protocol;
+
+mod options;
+
+pub mod matches;
+
+pub mod targets;
+
+mod rule;
+
 mod object;
 
 mod restore;
@@ -11,10 +35,16 @@ mod parse;
 
 mod tables;
 
+pub use address::Network;
+pub use family::Family;
+pub use maybe::Maybe;
 pub use name::{ChainName, InvalidName, TableName};
+pub use number::{Masked, Ports, Span};
 pub use object::{Chain, Contents, End, Entry, Key, Object, Rules};
 pub use parse::{Expected, LineError, ParseError};
+pub use protocol::{Protocol, Transport};
 pub use restore::Restore;
+pub use rule::{Rule, RuleError};
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };

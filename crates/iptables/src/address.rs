@@ -1,0 +1,190 @@
+//! Addresses and networks.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// The addresses a rule is about, with the mask that says which bits count.
+///
+/// ```
+/// use vipline_iptables::Network;
+///
+/// let network = Network::from("10.0.0.0/14".parse::<ipnet::IpNet>()?);
+/// assert_eq!(network.to_string(), "10.0.0.0/14");
+/// let holes = Network::masked("10.0.0.7".parse()?, "255.0.255.0".parse()?);
+/// assert_eq!(holes.unwrap().to_string(), "10.0.0.0/255.0.255.0");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Network(Kind);
+
+/// Invariant: no bit is set that the mask leaves out.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Kind {
+    /// The mask is a prefix.
+    Prefix(IpNet),
+    /// The mask has holes.
+    V4(Ipv4Addr, Ipv4Addr),
+    /// The mask has holes.
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl Network {
+    /// Makes one of an address and a mask, unless their families differ.
+    pub fn masked(address: IpAddr, mask: IpAddr) -> Option<Self> {
+        let kind = match (address, mask) {
+            (IpAddr::V4(address), IpAddr::V4(mask)) => Kind::V4(address & mask, mask),
+            (IpAddr::V6(address), IpAddr::V6(mask)) => Kind::V6(address & mask, mask),
+            _ => return None,
+        };
+        match IpNet::with_netmask(address, mask) {
+            Ok(network) => Some(network.into()),
+            Err(_) => Some(Self(kind)),
+        }
+    }
+
+    /// Returns the network if the mask is a prefix.
+    pub fn prefix(&self) -> Option<IpNet> {
+        match self.0 {
+            Kind::Prefix(network) => Some(network),
+            Kind::V4(..) | Kind::V6(..) => None,
+        }
+    }
+
+    /// Tells whether the address is one of these.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.0, address) {
+            (Kind::Prefix(network), _) => network.contains(&address),
+            (Kind::V4(wanted, mask), IpAddr::V4(address)) => address & mask == wanted,
+            (Kind::V6(wanted, mask), IpAddr::V6(address)) => address & mask == wanted,
+            _ => false,
+        }
+    }
+
+    /// Tells whether every address of the family is one of these.
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(self.0, Kind::Prefix(network) if network.prefix_len() == 0)
+    }
+
+    /// Reads an address, or an address and a length or mask.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let Some((address, mask)) = text.split_once('/') else {
+            return text.parse::<IpAddr>().ok().map(Self::from);
+        };
+        let address: IpAddr = address.parse().ok()?;
+        match mask.parse::<u8>() {
+            Ok(len) => IpNet::new(address, len).ok().map(Self::from),
+            Err(_) => Self::masked(address, mask.parse().ok()?),
+        }
+    }
+
+    /// Writes it as matches do: the address alone if all its bits count.
+    pub(crate) fn bare(self) -> Bare {
+        Bare(self)
+    }
+}
+
+impl From<IpNet> for Network {
+    fn from(network: IpNet) -> Self {
+        Self(Kind::Prefix(network.trunc()))
+    }
+}
+
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        Self(Kind::Prefix(address.into()))
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Kind::Prefix(network) => {
+                write!(f, "{}/{}", Address(network.addr()), network.prefix_len())
+            }
+            Kind::V4(address, mask) => write!(f, "{address}/{mask}"),
+            Kind::V6(address, mask) => {
+                write!(f, "{}/{}", Address(address.into()), Address(mask.into()))
+            }
+        }
+    }
+}
+
+/// A network, printed as the address alone if all its bits count.
+pub(crate) struct Bare(Network);
+
+impl fmt::Display for Bare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.0 {
+            Kind::Prefix(network) if network.prefix_len() == network.max_prefix_len() => {
+                Address(network.addr()).fmt(f)
+            }
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+/// An address, printed as the C library does.
+///
+/// It writes the last 32 bits as an IPv4 address where only zeros stand in
+/// front of them.
+pub(crate) struct Address(pub(crate) IpAddr);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V6(address) => match address.segments() {
+                [0, 0, 0, 0, 0, 0, high, _] if high != 0 => {
+                    let [.., a, b, c, d] = address.octets();
+                    write!(f, "::{}", Ipv4Addr::new(a, b, c, d))
+                }
+                _ => address.fmt(f),
+            },
+            IpAddr::V4(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_print_as_iptables_prints_them() {
+        let table = [
+            ("10.0.0.1", "10.0.0.1/32"),
+            ("10.1.2.3/14", "10.0.0.0/14"),
+            ("10.0.0.0/255.255.0.0", "10.0.0.0/16"),
+            ("10.9.0.7/255.0.255.255", "10.0.0.7/255.0.255.255"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("fd00::1", "fd00::1/128"),
+            ("fd00::1/64", "fd00::/64"),
+            ("fd00::5/ffff::ffff", "fd00::5/ffff::ffff"),
+            ("::1", "::1/128"),
+            ("::1.2.3.4", "::1.2.3.4/128"),
+            ("::1:0", "::0.1.0.0/128"),
+            ("::ffff:1.2.3.4", "::ffff:1.2.3.4/128"),
+            ("::ffff:0:0/96", "::ffff:0.0.0.0/96"),
+            ("2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1/128"),
+            ("2001:0:0:1:0:0:0:1", "2001:0:0:1::1/128"),
+        ];
+        for (text, printed) in table {
+            let network = Network::parse(text).unwrap();
+            assert_eq!(network.to_string(), printed, "{text}");
+            assert_eq!(Network::parse(printed), Some(network), "{text}");
+        }
+        for text in ["", "a", "10.0.0.1/33", "10.0.0.1/::", "::/129", "10.0.0.1/"] {
+            assert_eq!(Network::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mask_with_holes_leaves_bits_out() {
+        let network = Network::parse("10.0.7.0/255.0.255.0").unwrap();
+        assert!(network.contains("10.9.7.9".parse().unwrap()));
+        assert!(!network.contains("10.9.8.9".parse().unwrap()));
+        assert!(!network.contains("::1".parse().unwrap()));
+        assert_eq!(network.prefix(), None);
+    }
+}

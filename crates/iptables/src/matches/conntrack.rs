@@ -1,0 +1,249 @@
+//! `-m conntrack`: what connection tracking knows.
+
+use std::fmt;
+
+use bitflags::bitflags;
+
+use crate::address::Network;
+use crate::list;
+use crate::maybe::Maybe;
+use crate::number::{Ports, Span};
+use crate::options::{Extension, Odd, Taken, Values, once};
+use crate::protocol::Protocol;
+
+/// What connection tracking knows: `-m conntrack --ctstate NEW`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Conntrack {
+    /// The state of the connection for the packet.
+    pub state: Option<Maybe<CtState>>,
+    /// Protocol, addresses and ports of the connection.
+    pub connection: Option<Box<Connection>>,
+    /// What happened to the connection.
+    pub status: Option<Maybe<CtStatus>>,
+    /// After how many seconds it expires.
+    pub expire: Option<Maybe<Span<u32>>>,
+    /// Which way the packet goes.
+    pub direction: Option<Direction>,
+}
+
+/// Protocol, addresses and ports of a connection.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Connection {
+    /// The protocol.
+    pub protocol: Option<Maybe<Protocol>>,
+    /// The source address of the first packet.
+    pub original_source: Option<Maybe<Network>>,
+    /// The destination address of the first packet.
+    pub original_destination: Option<Maybe<Network>>,
+    /// The source address of replies.
+    pub reply_source: Option<Maybe<Network>>,
+    /// The destination address of replies.
+    pub reply_destination: Option<Maybe<Network>>,
+    /// The source port of the first packet.
+    pub original_sport: Option<Maybe<Ports>>,
+    /// The destination port of the first packet.
+    pub original_dport: Option<Maybe<Ports>>,
+    /// The source port of replies.
+    pub reply_sport: Option<Maybe<Ports>>,
+    /// The destination port of replies.
+    pub reply_dport: Option<Maybe<Ports>>,
+}
+
+bitflags! {
+    /// States of a connection for a packet.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct CtState: u8 {
+        /// It belongs to no connection and cannot begin one.
+        const INVALID = 1;
+        /// It begins one.
+        const NEW = 2;
+        /// It begins one that another made known.
+        const RELATED = 4;
+        /// It belongs to one.
+        const ESTABLISHED = 8;
+        /// It is not tracked.
+        const UNTRACKED = 16;
+        /// The source address is translated.
+        const SNAT = 32;
+        /// The destination address is translated.
+        const DNAT = 64;
+    }
+}
+
+bitflags! {
+    /// What happened to a connection.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct CtStatus: u8 {
+        /// Another connection made it known.
+        const EXPECTED = 1;
+        /// Packets went both ways.
+        const SEEN_REPLY = 2;
+        /// It is never dropped early.
+        const ASSURED = 4;
+        /// Its first packet left the host.
+        const CONFIRMED = 8;
+    }
+}
+
+impl fmt::Display for CtState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list::write(*self, "", f)
+    }
+}
+
+impl fmt::Display for CtStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list::write(*self, "NONE", f)
+    }
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Direction {
+    /// As the first packet of the connection.
+    Original,
+    /// As the replies.
+    Reply,
+}
+
+impl Conntrack {
+    /// Wants one of these states.
+    pub fn state(state: CtState) -> Self {
+        Self {
+            state: Some(Maybe::Is(state)),
+            ..Self::default()
+        }
+    }
+
+    /// Wants none of these states.
+    pub fn not_state(state: CtState) -> Self {
+        Self {
+            state: Some(Maybe::Not(state)),
+            ..Self::default()
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Conntrack {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--ctstate" => once(&mut self.state, values.maybe(list::parse)?),
+            "--ctstatus" => once(&mut self.status, values.maybe(status)?),
+            "--ctexpire" => once(
+                &mut self.expire,
+                values.maybe(|text| Span::parse(text, ':', Span::<u32>::ALL))?,
+            ),
+            "--ctdir" => {
+                let direction = match &*values.word()? {
+                    "ORIGINAL" => Direction::Original,
+                    "REPLY" => Direction::Reply,
+                    _ => return Err(Odd),
+                };
+                once(&mut self.direction, direction)
+            }
+            _ if option.starts_with("--ct") => {
+                self.connection.get_or_insert_default().take(option, values)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn status(text: &str) -> Option<CtStatus> {
+    if text == "NONE" {
+        return Some(CtStatus::empty());
+    }
+    list::parse(text)
+}
+
+impl Connection {
+    fn take(&mut self, option: &str, values: &mut Values<'_, '_>) -> Taken {
+        if option == "--ctproto" {
+            let protocol = values.maybe(Protocol::parse)?;
+            return once(&mut self.protocol, protocol);
+        }
+        let networks = match option {
+            "--ctorigsrc" => &mut self.original_source,
+            "--ctorigdst" => &mut self.original_destination,
+            "--ctreplsrc" => &mut self.reply_source,
+            "--ctrepldst" => &mut self.reply_destination,
+            _ => {
+                let ports = match option {
+                    "--ctorigsrcport" => &mut self.original_sport,
+                    "--ctorigdstport" => &mut self.original_dport,
+                    "--ctreplsrcport" => &mut self.reply_sport,
+                    "--ctrepldstport" => &mut self.reply_dport,
+                    // A connection was made for it that nothing is known of.
+                    _ => return Err(Odd),
+                };
+                let wanted = values.maybe(|text| Ports::parse(text, ':', Ports::ALL))?;
+                return once(ports, wanted);
+            }
+        };
+        let network = values.maybe(Network::parse)?;
+        // iptables prints masks with holes as no mask at all.
+        if network.value().prefix().is_none() {
+            return Err(Odd);
+        }
+        once(networks, network)
+    }
+}
+
+impl fmt::Display for Conntrack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m conntrack")?;
+        if let Some(state) = &self.state {
+            state.write(f, "--ctstate")?;
+        }
+        if let Some(connection) = &self.connection {
+            connection.fmt(f)?;
+        }
+        if let Some(status) = &self.status {
+            status.write(f, "--ctstatus")?;
+        }
+        if let Some(expire) = &self.expire {
+            expire.write(f, "--ctexpire")?;
+        }
+        match self.direction {
+            Some(Direction::Original) => f.write_str(" --ctdir ORIGINAL"),
+            Some(Direction::Reply) => f.write_str(" --ctdir REPLY"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    /// Writes the options, each with a blank in front.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(protocol) = self.protocol {
+            protocol.map(|protocol| protocol.0).write(f, "--ctproto")?;
+        }
+        let networks = [
+            ("--ctorigsrc", &self.original_source),
+            ("--ctorigdst", &self.original_destination),
+            ("--ctreplsrc", &self.reply_source),
+            ("--ctrepldst", &self.reply_destination),
+        ];
+        for (option, network) in networks {
+            if let Some(network) = network {
+                network.map(Network::bare).write(f, option)?;
+            }
+        }
+        let ports = [
+            ("--ctorigsrcport", &self.original_sport),
+            ("--ctorigdstport", &self.original_dport),
+            ("--ctreplsrcport", &self.reply_sport),
+            ("--ctrepldstport", &self.reply_dport),
+        ];
+        for (option, ports) in ports {
+            if let Some(ports) = ports {
+                ports.write(f, option)?;
+            }
+        }
+        Ok(())
+    }
+}

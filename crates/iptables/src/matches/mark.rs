@@ -1,0 +1,56 @@
+//! `-m mark`: the mark of the packet.
+
+use std::fmt;
+
+use crate::maybe::Maybe;
+use crate::number::Masked;
+use crate::options::{Extension, Taken, Values};
+
+/// The mark of the packet: `-m mark --mark 0x4000/0x4000`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mark {
+    /// The bits of the mark.
+    pub mark: Maybe<Masked>,
+}
+
+impl Mark {
+    /// Wants those bits of the mask that are in the value, and no others.
+    pub fn is(value: u32, mask: u32) -> Self {
+        Self {
+            mark: Maybe::Is(Masked { value, mask }),
+        }
+    }
+
+    /// Wants any other bits.
+    pub fn is_not(value: u32, mask: u32) -> Self {
+        Self {
+            mark: Maybe::Not(Masked { value, mask }),
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Mark {
+    fn open() -> Self {
+        Self::is(0, u32::MAX)
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if option != "--mark" {
+            return Ok(false);
+        }
+        values.is_number(0)?;
+        self.mark = values.maybe(Masked::parse)?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m mark")?;
+        let Masked { value, mask } = self.mark.value();
+        match *mask {
+            u32::MAX => write!(f, " {}--mark {value:#x}", self.mark.bang()),
+            _ => self.mark.write(f, "--mark"),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Match extensions, one file each: struct, text in both directions and tests.
+
+mod addrtype;
+
+mod comment;
+
+mod conntrack;
+
+mod mark;
+
+mod nfacct;
+
+mod ports;
+
+mod recent;
+
+mod sctp;
+
+mod statistic;
+
+mod tcp;
+
+mod udp;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::Family;
+use crate::options::{Extension, Taken, Values};
+
+pub use addrtype::{AddrType, AddressKinds};
+pub use comment::Comment;
+pub use conntrack::{Connection, Conntrack, CtState, CtStatus, Direction};
+pub use mark::Mark;
+pub use nfacct::Nfacct;
+pub use recent::{Recent, RecentAction, RecentSide};
+pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
+pub use statistic::{InvalidProbability, Probability, Statistic};
+pub use tcp::{Flags, FlagsMatch, Tcp};
+pub use udp::Udp;
+
+/// Defines [`Match`] and hands out its work.
+macro_rules! matches {
+    ($($(#[$doc:meta])* $variant:ident($ty:ty) = $($name:literal)|+,)*) => {
+        /// Something a packet has to be: `-m NAME` with its options.
+        #[derive(Clone, Debug, Eq, PartialEq)]
+        #[non_exhaustive]
+        pub enum Match<'a> {
+            $($(#[$doc])* $variant($ty),)*
+            /// What is not known, as it was written, from `-m` on.
+            Other(Cow<'a, str>),
+        }
+
+        impl<'a> Match<'a> {
+            /// Makes the match of this name, without options.
+            pub(crate) fn open(name: &str) -> Option<Self> {
+                match name {
+                    $($($name)|+ => Some(Self::$variant(<$ty>::open())),)*
+                    _ => None,
+                }
+            }
+
+            /// Returns how many options a complete one was given at least.
+            pub(crate) fn least(&self) -> usize {
+                match self {
+                    $(Self::$variant(it) => it.least(),)*
+                    Self::Other(_) => 0,
+                }
+            }
+
+            /// Takes an option with its values, if it is one of its own.
+            pub(crate) fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+                match self {
+                    $(Self::$variant(it) => it.take(option, values),)*
+                    Self::Other(_) => Ok(false),
+                }
+            }
+        }
+
+        impl fmt::Display for Match<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant(it) => it.fmt(f),)*
+                    Self::Other(text) => f.write_str(text),
+                }
+            }
+        }
+
+        $(impl<'a> From<$ty> for Match<'a> {
+            fn from(it: $ty) -> Self {
+                Self::$variant(it)
+            }
+        })*
+    };
+}
+
+matches! {
+    /// Kinds of addresses, such as those of the host.
+    AddrType(AddrType) = "addrtype",
+    /// A remark.
+    Comment(Comment<'a>) = "comment",
+    /// What connection tracking knows.
+    Conntrack(Conntrack) = "conntrack",
+    /// The mark of the packet.
+    Mark(Mark) = "mark",
+    /// Counts in an object that has a name.
+    Nfacct(Nfacct<'a>) = "nfacct",
+    /// Lists of addresses seen of late.
+    Recent(Recent<'a>) = "recent",
+    /// Ports and chunks of SCTP.
+    Sctp(Sctp) = "sctp",
+    /// Some packets out of many.
+    Statistic(Statistic) = "statistic",
+    /// Ports, flags and options of TCP.
+    Tcp(Tcp) = "tcp",
+    /// Ports of UDP.
+    Udp(Udp) = "udp",
+}
+
+impl Match<'_> {
+    /// Tells what iptables of the family takes where nothing is told.
+    pub(crate) fn fill(&mut self, family: Family) {
+        if let Self::Recent(recent) = self {
+            recent.fill(family);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `-m nfacct`: counts in an object that has a name.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::options::{Extension, Taken, Values};
+use crate::quote::Bare;
+
+/// Counts in an object that has a name: `-m nfacct --nfacct-name hits`.
+///
+/// The object has to be there before the rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nfacct<'a> {
+    /// The name.
+    pub name: Cow<'a, str>,
+}
+
+impl<'a> Nfacct<'a> {
+    /// Counts in the object of this name.
+    pub fn new(name: impl Into<Cow<'a, str>>) -> Self {
+        Self { name: name.into() }
+    }
+}
+
+impl<'a> Extension<'a> for Nfacct<'a> {
+    fn open() -> Self {
+        Self::new("")
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if option != "--nfacct-name" {
+            return Ok(false);
+        }
+        values.is_number(0)?;
+        self.name = values.bare()?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Nfacct<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "-m nfacct --nfacct-name {}", Bare(&self.name))
+    }
+}

@@ -1,0 +1,200 @@
+//! `-m statistic`: some packets out of many.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::maybe::Maybe;
+use crate::number;
+use crate::options::{Extension, Odd, Taken, Values};
+
+/// Some packets out of many: `-m statistic --mode random --probability 0.5`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Statistic {
+    /// By chance.
+    Random(Maybe<Probability>),
+    /// One of so many.
+    Nth {
+        /// Of how many one is taken.
+        every: Maybe<u32>,
+        /// Which of them, counted from 0.
+        packet: u32,
+    },
+}
+
+/// How often something happens, as the kernel keeps it: in parts of 2³¹.
+///
+/// ```
+/// use vipline_iptables::matches::Probability;
+///
+/// assert_eq!(Probability::one_in(3).to_string(), "0.33333333349");
+/// assert_eq!("0.3333333333".parse(), Ok(Probability::one_in(3)));
+/// # Ok::<(), vipline_iptables::matches::InvalidProbability>(())
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Probability(u32);
+
+/// A text that is no number from 0 to 1.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is no probability: those are numbers from 0 to 1")]
+pub struct InvalidProbability(Box<str>);
+
+impl Probability {
+    /// What always happens.
+    pub const ALWAYS: Self = Self(1 << 31);
+
+    /// Returns one in `count`, rounded to ten decimals first; 0 counts as 1.
+    ///
+    /// That is how programs write it for iptables, so the parts are the same.
+    pub fn one_in(count: u32) -> Self {
+        const UNIT: u64 = 10_u64.pow(10);
+        let count = u64::from(count.max(1));
+        let decimals = (UNIT + count / 2) / count;
+        let parts = ((u128::from(decimals) << 31) + u128::from(UNIT / 2)) / u128::from(UNIT);
+        Self(u32::try_from(parts).expect("at most 2³¹"))
+    }
+
+    /// Reads a decimal as iptables does.
+    fn parse(text: &str) -> Option<Self> {
+        // Rust also reads `inf` and `nan`.
+        let number: f64 = text.parse().ok()?;
+        let parts = (0.0..=1.0)
+            .contains(&number)
+            .then(|| (number * f64::from(1_u32 << 31)).round());
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 2³¹"
+        )]
+        parts.map(|parts| Self(parts as u32))
+    }
+}
+
+impl FromStr for Probability {
+    type Err = InvalidProbability;
+
+    fn from_str(text: &str) -> Result<Self, InvalidProbability> {
+        Self::parse(text).ok_or_else(|| InvalidProbability(text.into()))
+    }
+}
+
+impl fmt::Display for Probability {
+    /// Prints eleven decimals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 10¹¹ / 2³¹ is 5¹¹ / 2²⁰; half of that is rounded to even as C does.
+        let scaled = u64::from(self.0) * 5_u64.pow(11);
+        let (whole, rest) = (scaled >> 20, scaled & ((1 << 20) - 1));
+        let half = 1 << 19;
+        let up = rest > half || rest == half && whole % 2 == 1;
+        let rounded = whole + u64::from(up);
+        let unit = 10_u64.pow(11);
+        write!(f, "{}.{:011}", rounded / unit, rounded % unit)
+    }
+}
+
+impl Statistic {
+    /// Takes packets by chance.
+    pub fn random(probability: Probability) -> Self {
+        Self::Random(Maybe::Is(probability))
+    }
+
+    /// Takes one packet of so many, `packet` counted from 0.
+    pub fn nth(every: u32, packet: u32) -> Self {
+        Self::Nth {
+            every: Maybe::Is(every),
+            packet,
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Statistic {
+    fn open() -> Self {
+        Self::random(Probability::ALWAYS)
+    }
+
+    fn least(&self) -> usize {
+        match self {
+            Self::Random(_) => 2,
+            Self::Nth { .. } => 3,
+        }
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match (option, &mut *self) {
+            ("--mode", _) => {
+                values.is_number(0)?;
+                match &*values.word()? {
+                    "random" => {}
+                    "nth" => *self = Self::nth(0, 0),
+                    _ => return Err(Odd),
+                }
+            }
+            ("--probability", Self::Random(probability)) => {
+                values.is_number(1)?;
+                *probability = values.maybe(Probability::parse)?;
+            }
+            ("--every", Self::Nth { every, .. }) => {
+                values.is_number(1)?;
+                *every = values.maybe(number::parse_as)?;
+            }
+            ("--packet", Self::Nth { packet, .. }) => {
+                values.is_number(2)?;
+                *packet = values.parse(number::parse_as)?;
+            }
+            ("--probability" | "--every" | "--packet", _) => return Err(Odd),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m statistic --mode ")?;
+        match self {
+            Self::Random(probability) => {
+                f.write_str("random")?;
+                probability.write(f, "--probability")
+            }
+            Self::Nth { every, packet } => {
+                f.write_str("nth")?;
+                every.write(f, "--every")?;
+                write!(f, " --packet {packet}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_are_the_nearest_parts_of_the_kernel() {
+        let table = [
+            ("0.5000000000", "0.50000000000"),
+            ("0.5", "0.50000000000"),
+            ("0.3333333333", "0.33333333349"),
+            ("0.1428571429", "0.14285714272"),
+            ("1", "1.00000000000"),
+            ("0", "0.00000000000"),
+            // The digit behind the last is 5 and the only one left.
+            ("0.000244140625", "0.00024414062"),
+        ];
+        for (text, printed) in table {
+            let probability: Probability = text.parse().unwrap();
+            assert_eq!(probability.to_string(), printed, "{text}");
+            assert_eq!(printed.parse(), Ok(probability), "{text}");
+        }
+        for text in ["", "1.1", "-0.5", "nan", "x"] {
+            assert!(text.parse::<Probability>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_in_some_is_what_ten_decimals_say() {
+        for count in 1..20_000 {
+            let text = format!("{:.10}", 1.0 / f64::from(count));
+            assert_eq!(text.parse(), Ok(Probability::one_in(count)), "{text}");
+        }
+    }
+}

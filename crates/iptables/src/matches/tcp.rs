@@ -1,0 +1,198 @@
+//! `-m tcp`: ports, flags and options of TCP.
+
+use std::fmt;
+
+use bitflags::bitflags;
+
+use crate::list;
+use crate::matches::ports::{self, setters};
+use crate::maybe::Maybe;
+use crate::number::{self, Ports};
+use crate::options::{Extension, Taken, Values, once};
+
+/// Ports, flags and options of TCP: `-m tcp --dport 80`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tcp {
+    /// The source port.
+    pub sport: Option<Maybe<Ports>>,
+    /// The destination port.
+    pub dport: Option<Maybe<Ports>>,
+    /// The number of a TCP option that the packet has.
+    pub option: Option<Maybe<u8>>,
+    /// Which flags are set.
+    pub flags: Option<Maybe<FlagsMatch>>,
+}
+
+/// Some of the flags, and which of those have to be set.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FlagsMatch {
+    /// The flags that are looked at.
+    pub mask: Flags,
+    /// Those of them that have to be set; the others must not be.
+    pub set: Flags,
+}
+
+bitflags! {
+    /// Flags of TCP.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct Flags: u8 {
+        /// No more data comes.
+        const FIN = 1;
+        /// A connection begins.
+        const SYN = 2;
+        /// The connection is broken off.
+        const RST = 4;
+        /// The data is to be passed on at once.
+        const PSH = 8;
+        /// The acknowledgment number counts.
+        const ACK = 16;
+        /// The urgent pointer counts.
+        const URG = 32;
+    }
+}
+
+impl FlagsMatch {
+    /// The first packet of a connection: `--syn`.
+    pub const SYN: Self = Self {
+        mask: Flags::FIN
+            .union(Flags::SYN)
+            .union(Flags::RST)
+            .union(Flags::ACK),
+        set: Flags::SYN,
+    };
+}
+
+impl Tcp {
+    setters!();
+
+    /// Wants the first packet of a connection.
+    #[must_use]
+    pub fn syn(self) -> Self {
+        self.flags(FlagsMatch::SYN.mask, FlagsMatch::SYN.set)
+    }
+
+    /// Wants those flags of `mask` to be set that are in `set`, and no others.
+    #[must_use]
+    pub fn flags(mut self, mask: Flags, set: Flags) -> Self {
+        self.flags = Some(Maybe::Is(FlagsMatch { mask, set }));
+        self
+    }
+}
+
+impl<'a> Extension<'a> for Tcp {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if ports::take(&mut self.sport, &mut self.dport, option, values)? {
+            return Ok(true);
+        }
+        match option {
+            "--tcp-option" => once(&mut self.option, values.maybe(number::parse_as)?),
+            "--syn" => once(
+                &mut self.flags,
+                Maybe::new(values.negated(), FlagsMatch::SYN),
+            ),
+            "--tcp-flags" => {
+                let negated = values.negated();
+                let mask = values.parse(flags)?;
+                let set = values.parse(flags)?;
+                once(
+                    &mut self.flags,
+                    Maybe::new(negated, FlagsMatch { mask, set }),
+                )
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m tcp")?;
+        ports::write(&self.sport, &self.dport, f)?;
+        if let Some(option) = &self.option {
+            option.write(f, "--tcp-option")?;
+        }
+        match &self.flags {
+            Some(flags) => flags.write(f, "--tcp-flags"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads flags: names with commas, `ALL` or `NONE`.
+fn flags(text: &str) -> Option<Flags> {
+    match text {
+        "ALL" => Some(Flags::all()),
+        "NONE" => Some(Flags::empty()),
+        _ => list::parse(text),
+    }
+}
+
+impl fmt::Display for FlagsMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list::write(self.mask, "NONE", f)?;
+        f.write_str(" ")?;
+        list::write(self.set, "NONE", f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let table = [
+            ("-m tcp", Tcp::new()),
+            ("-m tcp --dport 80", Tcp::new().dport(80)),
+            (
+                "-m tcp --sport 1:2 ! --dport 3",
+                Tcp::new().sport(1..=2).not_dport(3),
+            ),
+            ("-m tcp --tcp-flags FIN,SYN,RST,ACK SYN", Tcp::new().syn()),
+            (
+                "-m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE",
+                Tcp::new().flags(Flags::all(), Flags::empty()),
+            ),
+            (
+                "-m tcp ! --tcp-option 7",
+                Tcp {
+                    option: Some(Maybe::Not(7)),
+                    ..Tcp::new()
+                },
+            ),
+        ];
+        for (text, tcp) in table {
+            let rule = Rule::new().matching(tcp);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn looser_forms_are_read() {
+        let table = [
+            (
+                "-m tcp --source-port :2 --destination-port=3:",
+                "-m tcp --sport 0:2 --dport 3:65535",
+            ),
+            ("-m tcp --dport 0:65535", "-m tcp"),
+            ("-m tcp ! --syn", "-m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN"),
+            (
+                "-m tcp --tcp-flags ACK,SYN SYN",
+                "-m tcp --tcp-flags SYN,ACK SYN",
+            ),
+        ];
+        for (text, printed) in table {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `-m udp`: ports of UDP.
+
+use std::fmt;
+
+use crate::matches::ports::{self, setters};
+use crate::maybe::Maybe;
+use crate::number::Ports;
+use crate::options::{Extension, Taken, Values};
+
+/// Ports of UDP: `-m udp --dport 53`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Udp {
+    /// The source port.
+    pub sport: Option<Maybe<Ports>>,
+    /// The destination port.
+    pub dport: Option<Maybe<Ports>>,
+}
+
+impl Udp {
+    setters!();
+}
+
+impl<'a> Extension<'a> for Udp {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        ports::take(&mut self.sport, &mut self.dport, option, values)
+    }
+}
+
+impl fmt::Display for Udp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m udp")?;
+        ports::write(&self.sport, &self.dport, f)
+    }
+}

@@ -1,0 +1,187 @@
+//! Numbers as iptables reads and prints them.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Reads a number: decimal, `0x` and hexadecimal, or `0` and octal.
+pub(crate) fn parse(text: &str) -> Option<u64> {
+    let bytes = text.as_bytes();
+    let (digits, radix) = match bytes {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    // A sign would be read as well.
+    if !digits.as_bytes().first()?.is_ascii_hexdigit() {
+        return None;
+    }
+    u64::from_str_radix(digits, radix).ok()
+}
+
+/// Reads a number of 32 bits or fewer.
+pub(crate) fn parse_as<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    parse(text)?.try_into().ok()
+}
+
+/// Numbers from one to another, printed as `1:5`, or `1` if they are the same.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Span<T> {
+    /// The least.
+    pub first: T,
+    /// The greatest.
+    pub last: T,
+}
+
+/// The numbers of ports.
+pub type Ports = Span<u16>;
+
+impl<T: Copy + TryFrom<u64>> Span<T> {
+    /// Reads `1`, `1:5`, `1:` or `:5`.
+    ///
+    /// The ends that are left out are `least` and `greatest`.
+    pub(crate) fn parse(text: &str, separator: char, all: Self) -> Option<Self> {
+        let Some((first, last)) = text.split_once(separator) else {
+            return parse_as::<T>(text).map(Self::from);
+        };
+        let end = |text: &str, open| {
+            if text.is_empty() {
+                Some(open)
+            } else {
+                parse_as(text)
+            }
+        };
+        Some(Self {
+            first: end(first, all.first)?,
+            last: end(last, all.last)?,
+        })
+    }
+}
+
+impl Ports {
+    /// Every port.
+    pub const ALL: Self = Self {
+        first: 0,
+        last: u16::MAX,
+    };
+}
+
+impl Span<u32> {
+    /// Every number.
+    pub const ALL: Self = Self {
+        first: 0,
+        last: u32::MAX,
+    };
+}
+
+impl<T: Copy> From<T> for Span<T> {
+    fn from(only: T) -> Self {
+        Self {
+            first: only,
+            last: only,
+        }
+    }
+}
+
+impl<T: Copy> From<RangeInclusive<T>> for Span<T> {
+    fn from(range: RangeInclusive<T>) -> Self {
+        Self {
+            first: *range.start(),
+            last: *range.end(),
+        }
+    }
+}
+
+impl<T: PartialEq + fmt::Display> fmt::Display for Span<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        if self.first != self.last {
+            write!(f, ":{}", self.last)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bits and which of them count, printed as `0x4000/0x4000`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Masked {
+    /// The bits.
+    pub value: u32,
+    /// Which bits count.
+    pub mask: u32,
+}
+
+impl Masked {
+    /// Reads `VALUE` or `VALUE/MASK`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (value, mask) = match text.split_once('/') {
+            Some((value, mask)) => (value, parse_as(mask)?),
+            None => (text, u32::MAX),
+        };
+        let value = parse_as(value)?;
+        Some(Self { value, mask })
+    }
+}
+
+impl From<u32> for Masked {
+    fn from(value: u32) -> Self {
+        Self {
+            value,
+            mask: u32::MAX,
+        }
+    }
+}
+
+impl fmt::Display for Masked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}/{:#x}", self.value, self.mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_bases() {
+        let table = [
+            ("0", Some(0)),
+            ("10", Some(10)),
+            ("010", Some(8)),
+            ("0x10", Some(16)),
+            ("0X1f", Some(31)),
+            ("", None),
+            ("0x", None),
+            ("+1", None),
+            ("-1", None),
+            ("0x+1", None),
+            ("08", None),
+            ("ff", None),
+            ("99999999999999999999", None),
+        ];
+        for (text, number) in table {
+            assert_eq!(parse(text), number, "{text}");
+        }
+        assert_eq!(parse_as::<u16>("65536"), None);
+    }
+
+    #[test]
+    fn spans_and_masks_are_read_and_printed() {
+        let ports = |text| Ports::parse(text, ':', Ports::ALL);
+        for (text, printed) in [
+            ("80", "80"),
+            ("1:2", "1:2"),
+            (":3", "0:3"),
+            ("4:", "4:65535"),
+        ] {
+            assert_eq!(ports(text).unwrap().to_string(), printed);
+        }
+        assert_eq!(ports("5:5"), Some(5.into()));
+        assert_eq!(ports("http"), None);
+        assert_eq!(Masked::parse("5"), Some(5.into()));
+        assert_eq!(
+            Masked::parse("0x00004000/0x00004000").unwrap().to_string(),
+            "0x4000/0x4000"
+        );
+        assert_eq!(Masked::parse("1/"), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Strings in rules, quoted as iptables does.
+
+use std::fmt::{self, Write};
+
+/// Tells whether a text can stand as a word without quotes.
+pub(crate) fn is_bare(text: &str) -> bool {
+    !text.is_empty()
+        && !text
+            .bytes()
+            .any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'"')
+}
+
+/// Prints a name as iptables prints names: as it is.
+///
+/// A name that would not be read back gets quotes all the same.
+pub(crate) struct Bare<'t>(pub(crate) &'t str);
+
+impl fmt::Display for Bare<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_bare(self.0) {
+            return f.write_str(self.0);
+        }
+        Quoted(self.0).fmt(f)
+    }
+}
+
+/// Prints a text as iptables prints strings: quoted if need be.
+pub(crate) struct Quoted<'t>(pub(crate) &'t str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        if !self.0.is_empty() && self.0.bytes().all(plain) {
+            return f.write_str(self.0);
+        }
+        f.write_char('"')?;
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['"', '\\', '\'', '\n']) {
+            f.write_str(&rest[..at])?;
+            // A line ends with its rule, even in quotes.
+            f.write_str(match &rest[at..=at] {
+                "\n" => " ",
+                "\"" => r#"\""#,
+                "'" => r"\'",
+                _ => r"\\",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)?;
+        f.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_when_they_have_odd_characters() {
+        let table = [
+            ("a-b_C9", "a-b_C9"),
+            ("", r#""""#),
+            ("a.b", r#""a.b""#),
+            ("a b", r#""a b""#),
+            ("ü", r#""ü""#),
+            (r#"a"b\c'd"#, r#""a\"b\\c\'d""#),
+        ];
+        for (text, quoted) in table {
+            assert_eq!(Quoted(text).to_string(), quoted);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Rules of text, in one pass over its words.
+//!
+//! What is not understood is kept as it is written: the match or target it
+//! stands in, from its name up to the next, or the whole rule if it stands in
+//! none, or if options of several are mixed.
+
+use std::borrow::Cow;
+
+use crate::ChainName;
+use crate::address::Network;
+use crate::matches::Match;
+use crate::maybe::Maybe;
+use crate::options::{Odd, Values, once};
+use crate::protocol::Protocol;
+use crate::quote::is_bare;
+use crate::rule::{Problem, Rule, RuleError};
+use crate::targets::Target;
+use crate::words::{Word, Words};
+
+/// The number of options given to what is complete: more than any has.
+const CLOSED: usize = usize::MAX / 2;
+
+/// How many matches most rules have at most.
+const MATCHES: usize = 3;
+
+/// Reads a rule.
+pub(super) struct Parser<'a> {
+    words: Words<'a>,
+    rule: Rule<'a>,
+    /// What options belong to first.
+    open: Open,
+    /// The byte at which that begins.
+    start: usize,
+    /// How many options it was given.
+    given: usize,
+    /// Whether options stand where they do in no save.
+    mixed: bool,
+}
+
+/// What options belong to first.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Open {
+    /// None of matches and target.
+    Head,
+    /// The last match.
+    Match,
+    /// The target.
+    Target,
+}
+
+/// Why an option was not taken.
+enum Stop {
+    /// The text is no rule.
+    Error(RuleError),
+    /// It is not understood.
+    Odd,
+}
+
+impl From<RuleError> for Stop {
+    fn from(error: RuleError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Odd> for Stop {
+    fn from(_: Odd) -> Self {
+        Self::Odd
+    }
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            words: Words::new(text),
+            rule: Rule::new(),
+            open: Open::Head,
+            start: 0,
+            given: 0,
+            mixed: false,
+        }
+    }
+
+    pub(super) fn parse(mut self) -> Result<Rule<'a>, RuleError> {
+        loop {
+            match self.option() {
+                Ok(true) => {}
+                Ok(false) => return Ok(self.rule),
+                Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::Odd) if self.mixed || self.open == Open::Head => return self.keep_all(),
+                Err(Stop::Odd) => self.keep()?,
+            }
+        }
+    }
+
+    /// Takes the next option, if there is one.
+    fn option(&mut self) -> Result<bool, Stop> {
+        let Some(mut word) = self.words.next()? else {
+            self.close()?;
+            return Ok(false);
+        };
+        let negated = !word.quoted && word.text == "!";
+        if negated {
+            word = self.value(word.start)?;
+        }
+        if !word.text.starts_with('-') {
+            return Err(self.error(word.start, Problem::Stray).into());
+        }
+        match &*word.text {
+            "-m" | "--match" => self.open_match(word.start, negated)?,
+            "-j" | "--jump" => self.open_target(word.start, negated, Target::open)?,
+            "-g" | "--goto" => self.open_target(word.start, negated, |name| {
+                ChainName::new(name).ok().map(Target::Goto)
+            })?,
+            option => {
+                if self.head(option, word.start, negated)? {
+                    self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
+                } else {
+                    self.hand_out(word.text, negated)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes an option of the rule itself, if it is one.
+    fn head(&mut self, option: &str, at: usize, negated: bool) -> Result<bool, Stop> {
+        match option {
+            "-s" | "--source" | "--src" => {
+                let network = self.network(at, negated)?;
+                fill(&mut self.rule.source, network)?;
+            }
+            "-d" | "--destination" | "--dst" => {
+                let network = self.network(at, negated)?;
+                fill(&mut self.rule.destination, network)?;
+            }
+            "-i" | "--in-interface" => {
+                let interface = self.interface(at, negated)?;
+                fill(&mut self.rule.in_interface, interface)?;
+            }
+            "-o" | "--out-interface" => {
+                let interface = self.interface(at, negated)?;
+                fill(&mut self.rule.out_interface, interface)?;
+            }
+            "-p" | "--protocol" | "--proto" => {
+                let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Odd)?;
+                let wanted = (protocol != Protocol(0)).then(|| Maybe::new(negated, protocol));
+                if negated && wanted.is_none() {
+                    return Err(Stop::Odd);
+                }
+                fill(&mut self.rule.protocol, wanted)?;
+            }
+            "-f" | "--fragment" | "--fragments" => {
+                once(&mut self.rule.fragment, Maybe::new(negated, ()))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Reads addresses; every address, however it is written, is no condition.
+    ///
+    /// Every address negated is one, which the legacy variant saves.
+    fn network(&mut self, at: usize, negated: bool) -> Result<Option<Maybe<Network>>, Stop> {
+        let text = self.value(at)?.text;
+        match Network::parse(&text) {
+            Some(network) if network.is_all() && !negated => Ok(None),
+            Some(network) => Ok(Some(Maybe::new(negated, network))),
+            None if text == "0/0" && !negated => Ok(None),
+            None => Err(Stop::Odd),
+        }
+    }
+
+    fn interface(&mut self, at: usize, negated: bool) -> Result<Option<Maybe<Cow<'a, str>>>, Stop> {
+        let name = self.value(at)?.text;
+        if !is_bare(&name) {
+            return Err(Stop::Odd);
+        }
+        Ok((negated || name != "+").then(|| Maybe::new(negated, name)))
+    }
+
+    fn open_match(&mut self, start: usize, negated: bool) -> Result<(), Stop> {
+        self.close()?;
+        let name = self.value(start)?;
+        if negated {
+            return Err(Stop::Odd);
+        }
+        if self.rule.matches.capacity() == 0 {
+            self.rule.matches.reserve_exact(MATCHES);
+        }
+        if let Some(one) = Match::open(&name.text) {
+            self.rule.matches.push(one);
+            self.begin(Open::Match, start);
+            return Ok(());
+        }
+        let text = self.skip(start)?;
+        self.rule.matches.push(Match::Other(Cow::Borrowed(text)));
+        Ok(())
+    }
+
+    fn open_target(
+        &mut self,
+        start: usize,
+        negated: bool,
+        open: impl FnOnce(&str) -> Option<Target<'a>>,
+    ) -> Result<(), Stop> {
+        self.close()?;
+        let name = self.value(start)?;
+        if negated || self.rule.target.is_some() {
+            self.mixed = true;
+            return Err(Stop::Odd);
+        }
+        if let Some(target) = open(&name.text) {
+            self.rule.target = Some(target);
+            self.begin(Open::Target, start);
+            return Ok(());
+        }
+        let text = self.skip(start)?;
+        self.rule.target = Some(Target::Other(Cow::Borrowed(text)));
+        Ok(())
+    }
+
+    fn begin(&mut self, open: Open, start: usize) {
+        self.open = open;
+        self.start = start;
+        self.given = 0;
+    }
+
+    /// Makes sure that the match or target that is open is complete.
+    fn close(&self) -> Result<(), Odd> {
+        let least = match self.open {
+            Open::Head => 0,
+            Open::Match => self.rule.matches.last().map_or(0, Match::least),
+            Open::Target => self.rule.target.as_ref().map_or(0, Target::least),
+        };
+        if self.given < least { Err(Odd) } else { Ok(()) }
+    }
+
+    /// Gives an option to the match or target it belongs to.
+    fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Odd> {
+        let Rule {
+            matches,
+            target,
+            protocol,
+            ..
+        } = &mut self.rule;
+        let (option, inline) = split(word);
+        let mut values = Values::new(&mut self.words, self.given, negated, inline);
+        let taken = match (self.open, &mut *target, matches.last_mut()) {
+            (Open::Match, _, Some(last)) => last.take(&option, &mut values)?,
+            (Open::Target, Some(target), _) => target.take(&option, &mut values)?,
+            _ => false,
+        };
+        if taken {
+            self.given += 1;
+            return values.finish();
+        }
+        // Options may come late, and a protocol has its match without `-m`.
+        self.mixed = true;
+        values.set_given(CLOSED);
+        let mut taken = match target {
+            Some(target) => target.take(&option, &mut values)?,
+            None => false,
+        };
+        for one in matches.iter_mut().rev() {
+            taken = taken || one.take(&option, &mut values)?;
+        }
+        if !taken {
+            let mut one = protocol.as_ref().and_then(implied).ok_or(Odd)?;
+            values.set_given(0);
+            if !one.take(&option, &mut values)? {
+                return Err(Odd);
+            }
+            matches.push(one);
+        }
+        values.finish()
+    }
+
+    /// Keeps the match or target that is open as it is written.
+    fn keep(&mut self) -> Result<(), RuleError> {
+        self.words.set_at(self.start);
+        // Its option and name come first.
+        self.words.next()?;
+        self.words.next()?;
+        let text = self.skip(self.start)?;
+        if self.open == Open::Target {
+            self.rule.target = Some(Target::Other(Cow::Borrowed(text)));
+        } else {
+            self.rule.matches.pop();
+            self.rule.matches.push(Match::Other(Cow::Borrowed(text)));
+        }
+        self.open = Open::Head;
+        Ok(())
+    }
+
+    /// Keeps the whole text as it is written.
+    fn keep_all(mut self) -> Result<Rule<'a>, RuleError> {
+        while self.words.next()?.is_some() {}
+        let text = self.words.text().trim_matches([' ', '\t', '\n']);
+        Ok(Rule::new().matching(Match::Other(Cow::Borrowed(text))))
+    }
+
+    /// Goes on to the next match or target, and returns the text up to there.
+    fn skip(&mut self, start: usize) -> Result<&'a str, RuleError> {
+        let mut end = self.words.at();
+        while let Some(word) = self.words.next()? {
+            let ends = ["-m", "--match", "-j", "--jump", "-g", "--goto"];
+            if !word.quoted && ends.contains(&&*word.text) {
+                self.words.set_at(word.start);
+                break;
+            }
+            end = self.words.at();
+        }
+        self.open = Open::Head;
+        Ok(&self.words.text()[start..end])
+    }
+
+    /// Returns the value of the option at a byte.
+    fn value(&mut self, at: usize) -> Result<Word<'a>, RuleError> {
+        let value = self.words.next()?;
+        value.ok_or_else(|| self.error(at, Problem::NoValue))
+    }
+
+    fn error(&self, at: usize, problem: Problem) -> RuleError {
+        RuleError::new(self.words.text(), at, problem)
+    }
+}
+
+/// Fills a place that can be filled once.
+fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Odd> {
+    if let Some(value) = value {
+        once(place, value)?;
+    }
+    Ok(())
+}
+
+/// Splits `--option=value`.
+fn split(word: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
+    match word {
+        Cow::Borrowed(text) if text.starts_with("--") => match text.split_once('=') {
+            Some((option, value)) => (option.into(), Some(value.into())),
+            None => (word, None),
+        },
+        // A word with a quote in its middle is not worth the trouble.
+        _ => (word, None),
+    }
+}
+
+/// Returns the match whose options need no `-m`.
+fn implied<'a>(protocol: &Maybe<Protocol>) -> Option<Match<'a>> {
+    match *protocol {
+        Maybe::Is(Protocol::TCP) => Match::open("tcp"),
+        Maybe::Is(Protocol::UDP) => Match::open("udp"),
+        Maybe::Is(Protocol::SCTP) => Match::open("sctp"),
+        Maybe::Is(Protocol::ICMP) => Match::open("icmp"),
+        Maybe::Is(Protocol::ICMP6) => Match::open("icmp6"),
+        _ => None,
+    }
+}

@@ -1,0 +1,147 @@
+//! Tests of rules.
+
+use super::*;
+use crate::Transport;
+
+#[test]
+fn what_iptables_saves_is_printed_as_it_was() {
+    let table = [
+        "",
+        "-j ACCEPT",
+        r#"-d 10.96.0.20/32 -p tcp -m comment --comment "a/b cluster IP" -m tcp --dport 80 -j KUBE-SVC-X"#,
+        "-s 10.0.0.0/255.0.255.0 ! -d 10.0.0.0/14 -i eth+ ! -o lo ! -p 200 ! -f -g X",
+        "! -s 0.0.0.0/0 ! -i +",
+        "-s fd00::1/128 -d ::0.1.0.0/128 -p ipv6-icmp",
+        "-m comment --comment word -m comment --comment \"\" -j RETURN",
+        "-m foo --bar \"-j\" x ! --baz -m mark --mark 0x1 -j FOO --opt \"a b\"",
+        "-p tcp -m tcp --new-option 5 --dport 80 -j DROP",
+        "-m mark --mark 0x1/x -j MARK --new 5",
+        "-m iprange --src-range 10.0.0.1-10.0.0.5 -j TRACE",
+    ];
+    for text in table {
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn the_order_and_the_names_of_options_do_not_matter() {
+    let table = [
+        (
+            "-m comment --comment x -m tcp -p tcp -d 10.0.0.1 --dport 80 -j X",
+            "-d 10.0.0.1/32 -p tcp -m comment --comment x -m tcp --dport 80 -j X",
+        ),
+        (
+            "--source 10.0.0.1 --dst 10.0.0.2/8 --in-interface a --out-interface b --protocol 6 --match tcp --jump ACCEPT",
+            "-s 10.0.0.1/32 -d 10.0.0.0/8 -i a -o b -p tcp -m tcp -j ACCEPT",
+        ),
+        (
+            "-p tcp --dport=80 --goto X",
+            "-p tcp -m tcp --dport 80 -g X",
+        ),
+        (
+            "-j ACCEPT -p udp -m udp \"--dport\" \"80\"",
+            "-p udp -m udp --dport 80 -j ACCEPT",
+        ),
+        (
+            "-p tcp -m tcp -m mark --mark 1 --dport 80",
+            "-p tcp -m tcp --dport 80 -m mark --mark 0x1",
+        ),
+        (
+            "-p tcp -m mark --mark 1 --dport 80",
+            "-p tcp -m mark --mark 0x1 -m tcp --dport 80",
+        ),
+        (
+            "-p udp --dport 80 -m udp",
+            "-p udp -m udp --dport 80 -m udp",
+        ),
+        ("-s 0/0 -d ::/0 -i + -p all -j ACCEPT", "-j ACCEPT"),
+        ("--fragment", "-f"),
+    ];
+    for (text, printed) in table {
+        assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_kept_as_it_was() {
+    let table = [
+        "-s host.example -j ACCEPT",
+        "-4 -p tcp",
+        "-p tcp --new 1",
+        "-s 10.0.0.1 -s 10.0.0.2",
+        "-j ACCEPT -j DROP",
+        "-j A -g B",
+        "! -p all",
+        "-m mark -p tcp -j ACCEPT",
+        "-s10.0.0.1",
+        "-m recent --set --name \"a b\" -p tcp",
+        "! -m tcp",
+    ];
+    for text in table {
+        let rule = Rule::parse(text).unwrap();
+        assert_eq!(rule.to_string(), text);
+        assert_eq!(rule.matches, [Match::Other(text.into())]);
+    }
+}
+
+#[test]
+fn a_text_that_is_no_rule_says_why() {
+    let table = [
+        ("-s", "\"-s\" at byte 0: its value is missing"),
+        ("-p tcp !", "\"!\" at byte 7: its value is missing"),
+        ("-p tcp foo", "\"foo\" at byte 7: an option was expected"),
+        (
+            "-m foo \"a b",
+            "\"\\\"a\" at byte 7: its quote is not closed",
+        ),
+        (
+            "-m comment --comment \"a b",
+            "\"\\\"a\" at byte 21: its quote is not closed",
+        ),
+        ("-j ACCEPT -m", "\"-m\" at byte 10: its value is missing"),
+    ];
+    for (text, error) in table {
+        assert_eq!(Rule::parse(text).unwrap_err().to_string(), error);
+    }
+}
+
+#[test]
+fn the_family_fills_in_what_is_not_told() {
+    let rule = |text| Rule::parse(text).unwrap();
+    let table = [
+        (
+            "-j REJECT",
+            Family::V4,
+            "-j REJECT --reject-with icmp-port-unreachable",
+        ),
+        (
+            "-j REJECT",
+            Family::V6,
+            "-j REJECT --reject-with icmp6-port-unreachable",
+        ),
+        (
+            "-m recent --set --name a",
+            Family::V4,
+            "-m recent --set --name a --mask 255.255.255.255 --rsource",
+        ),
+    ];
+    for (text, family, printed) in table {
+        assert_eq!(rule(text).for_family(family), rule(printed));
+    }
+}
+
+#[test]
+fn a_rule_is_one_expression() {
+    let chain = ChainName::new("X").unwrap();
+    let rule = Rule::new()
+        .not_source(std::net::IpAddr::from([10, 0, 0, 1]))
+        .in_interface("eth0")
+        .protocol(Transport::Tcp)
+        .comment("a b")
+        .matching(Transport::Tcp.dport(80..=90))
+        .goto(chain);
+    let text =
+        "! -s 10.0.0.1/32 -i eth0 -p tcp -m comment --comment \"a b\" -m tcp --dport 80:90 -g X";
+    assert_eq!(rule.to_string(), text);
+    assert_eq!(Rule::parse(text), Ok(rule));
+}

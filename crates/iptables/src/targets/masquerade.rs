@@ -1,0 +1,66 @@
+//! `-j MASQUERADE`: the address of the interface as the source.
+
+use std::fmt;
+
+use crate::options::{Extension, Taken, Values, flag, once};
+use crate::targets::nat::NatPorts;
+
+/// Makes the source an address of the interface: `-j MASQUERADE`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Masquerade {
+    /// The ports to choose from.
+    pub ports: Option<NatPorts>,
+    /// Whether the port is chosen with some chance: `--random`.
+    pub random: bool,
+    /// Whether the port is chosen by chance alone: `--random-fully`.
+    pub random_fully: bool,
+}
+
+impl Masquerade {
+    /// Chooses ports as the kernel likes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Chooses the port by chance alone.
+    #[must_use]
+    pub fn random_fully(mut self) -> Self {
+        self.random_fully = true;
+        self
+    }
+}
+
+impl<'a> Extension<'a> for Masquerade {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--to-ports" => once(&mut self.ports, values.parse(NatPorts::parse)?),
+            "--random" => flag(&mut self.random),
+            "--random-fully" => flag(&mut self.random_fully),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Masquerade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j MASQUERADE")?;
+        if let Some(ports) = self.ports {
+            write!(f, " --to-ports {ports}")?;
+        }
+        if self.random {
+            f.write_str(" --random")?;
+        }
+        if self.random_fully {
+            f.write_str(" --random-fully")?;
+        }
+        Ok(())
+    }
+}

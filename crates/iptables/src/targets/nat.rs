@@ -1,0 +1,302 @@
+//! `-j DNAT` and `-j SNAT`: another destination or source.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::address::Address;
+use crate::number::{Ports, Span};
+use crate::options::{Extension, Taken, Values, flag, once};
+
+/// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Dnat {
+    /// The addresses to choose from.
+    pub addresses: Option<Addresses>,
+    /// The ports to choose from.
+    pub ports: Option<NatPorts>,
+    /// The port that the first of the ports stands for: `/PORT`.
+    pub base: Option<u16>,
+    /// Whether the port is chosen with some chance: `--random`.
+    pub random: bool,
+    /// Whether a client gets the same address every time: `--persistent`.
+    pub persistent: bool,
+}
+
+/// Changes the source: `-j SNAT --to-source 10.0.0.1`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Snat {
+    /// The addresses to choose from.
+    pub addresses: Option<Addresses>,
+    /// The ports to choose from.
+    pub ports: Option<NatPorts>,
+    /// Whether the port is chosen with some chance: `--random`.
+    pub random: bool,
+    /// Whether the port is chosen by chance alone: `--random-fully`.
+    pub random_fully: bool,
+    /// Whether a client gets the same address every time: `--persistent`.
+    pub persistent: bool,
+}
+
+/// Addresses from one to another, of one family, printed as `10.0.0.1-10.0.0.9`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Addresses {
+    /// The least.
+    pub first: IpAddr,
+    /// The greatest.
+    pub last: IpAddr,
+}
+
+/// Ports to choose from, printed as `1-5`, or `1` if they are the same.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct NatPorts(pub Ports);
+
+impl NatPorts {
+    /// Reads `1` or `1-5`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text.starts_with('-') || text.ends_with('-') {
+            return None;
+        }
+        Span::parse(text, '-', Ports::ALL).map(Self)
+    }
+}
+
+impl<T: Into<Ports>> From<T> for NatPorts {
+    fn from(ports: T) -> Self {
+        Self(ports.into())
+    }
+}
+
+impl fmt::Display for NatPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ports { first, last } = self.0;
+        first.fmt(f)?;
+        if first != last {
+            write!(f, "-{last}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<IpAddr> for Addresses {
+    fn from(only: IpAddr) -> Self {
+        Self {
+            first: only,
+            last: only,
+        }
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Address(self.first).fmt(f)?;
+        if self.first != self.last {
+            write!(f, "-{}", Address(self.last))?;
+        }
+        Ok(())
+    }
+}
+
+/// Addresses and ports, as they follow `--to-destination`.
+#[derive(Default)]
+struct Goal {
+    addresses: Option<Addresses>,
+    ports: Option<NatPorts>,
+    base: Option<u16>,
+}
+
+impl Goal {
+    fn parse(text: &str) -> Option<Self> {
+        let (addresses, ports) = match text.strip_prefix('[') {
+            Some(text) => {
+                let (addresses, rest) = text.split_once(']')?;
+                let ports = match rest {
+                    "" => None,
+                    _ => Some(rest.strip_prefix(':')?),
+                };
+                (addresses, ports)
+            }
+            // One colon parts a port from an IPv4 address; IPv6 has several.
+            None => match text.split_once(':') {
+                Some((addresses, ports)) if !ports.contains(':') => (addresses, Some(ports)),
+                _ => (text, None),
+            },
+        };
+        let (ports, base) = match ports.and_then(|ports| ports.split_once('/')) {
+            Some((ports, base)) => (Some(ports), Some(base.parse().ok()?)),
+            None => (ports, None),
+        };
+        let ports = match ports {
+            Some(ports) => Some(NatPorts::parse(ports)?),
+            None => None,
+        };
+        let addresses = match addresses {
+            "" => None,
+            _ => Some(parse_addresses(addresses)?),
+        };
+        Some(Self {
+            addresses,
+            ports,
+            base,
+        })
+        .filter(|goal| goal.addresses.is_some() || goal.ports.is_some())
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.addresses, self.ports) {
+            (Some(addresses), Some(_)) if addresses.first.is_ipv6() => write!(f, "[{addresses}]")?,
+            (Some(addresses), _) => addresses.fmt(f)?,
+            (None, _) => {}
+        }
+        if let Some(ports) = self.ports {
+            write!(f, ":{ports}")?;
+        }
+        match self.base {
+            Some(base) => write!(f, "/{base}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads addresses of one family.
+fn parse_addresses(text: &str) -> Option<Addresses> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
+    (first.is_ipv4() == last.is_ipv4()).then_some(Addresses { first, last })
+}
+
+/// What both have: `to` and ways to choose.
+macro_rules! setters {
+    () => {
+        /// Chooses this address, or one of these.
+        pub fn to(addresses: impl Into<Addresses>) -> Self {
+            Self {
+                addresses: Some(addresses.into()),
+                ..Self::default()
+            }
+        }
+
+        /// Chooses this port, or one of these.
+        #[must_use]
+        pub fn ports(mut self, ports: impl Into<NatPorts>) -> Self {
+            self.ports = Some(ports.into());
+            self
+        }
+    };
+}
+
+impl Dnat {
+    setters!();
+}
+
+impl Snat {
+    setters!();
+}
+
+impl<'a> Extension<'a> for Dnat {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        // `--random` alone chooses nothing.
+        match (self.addresses, self.ports) {
+            (None, None) => usize::MAX,
+            _ => 1,
+        }
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--to-destination" => {
+                let goal = values.parse(Goal::parse)?;
+                if goal.base.is_some() {
+                    self.base = goal.base;
+                }
+                if let Some(addresses) = goal.addresses {
+                    once(&mut self.addresses, addresses)?;
+                }
+                match goal.ports {
+                    Some(ports) => once(&mut self.ports, ports),
+                    None => Ok(true),
+                }
+            }
+            "--random" => flag(&mut self.random),
+            "--persistent" => flag(&mut self.persistent),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Snat {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        match (self.addresses, self.ports) {
+            (None, None) => usize::MAX,
+            _ => 1,
+        }
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--to-source" => {
+                let goal =
+                    values.parse(|text| Goal::parse(text).filter(|goal| goal.base.is_none()))?;
+                if let Some(addresses) = goal.addresses {
+                    once(&mut self.addresses, addresses)?;
+                }
+                match goal.ports {
+                    Some(ports) => once(&mut self.ports, ports),
+                    None => Ok(true),
+                }
+            }
+            "--random" => flag(&mut self.random),
+            "--random-fully" => flag(&mut self.random_fully),
+            "--persistent" => flag(&mut self.persistent),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Dnat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let goal = Goal {
+            addresses: self.addresses,
+            ports: self.ports,
+            base: self.base,
+        };
+        write!(f, "-j DNAT --to-destination {goal}")?;
+        if self.random {
+            f.write_str(" --random")?;
+        }
+        if self.persistent {
+            f.write_str(" --persistent")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Snat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let goal = Goal {
+            addresses: self.addresses,
+            ports: self.ports,
+            base: None,
+        };
+        write!(f, "-j SNAT --to-source {goal}")?;
+        if self.random {
+            f.write_str(" --random")?;
+        }
+        if self.random_fully {
+            f.write_str(" --random-fully")?;
+        }
+        if self.persistent {
+            f.write_str(" --persistent")?;
+        }
+        Ok(())
+    }
+}

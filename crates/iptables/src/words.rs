@@ -1,0 +1,124 @@
+//! The words of a rule, split as iptables does.
+
+use std::borrow::Cow;
+
+use crate::rule::{Problem, RuleError};
+
+/// Splits text into words as `iptables-restore` does.
+#[derive(Clone, Debug)]
+pub(crate) struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A word and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Word<'a> {
+    /// The word without its quotes.
+    pub(crate) text: Cow<'a, str>,
+    /// The byte it begins at, with its quote.
+    pub(crate) start: usize,
+    /// Whether a part of it was quoted.
+    pub(crate) quoted: bool,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Returns the whole text.
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Returns the byte behind the last word.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Goes back, or on, to a byte between words.
+    pub(crate) fn set_at(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// Returns the next word, if there is one.
+    pub(crate) fn next(&mut self) -> Result<Option<Word<'a>>, RuleError> {
+        let bytes = self.text.as_bytes();
+        let blanks = bytes[self.at..].iter().take_while(|b| is_blank(**b));
+        let start = self.at + blanks.count();
+        let rest = bytes[start..].iter();
+        let len = rest.take_while(|b| !is_blank(**b) && **b != b'"').count();
+        let end = start + len;
+        if bytes.get(end) == Some(&b'"') {
+            return self.quoted(start, end).map(Some);
+        }
+        self.at = end;
+        Ok((len > 0).then(|| Word {
+            text: Cow::Borrowed(&self.text[start..end]),
+            start,
+            quoted: false,
+        }))
+    }
+
+    /// Reads a word with a quote at `quote`; the quote that closes ends it.
+    fn quoted(&mut self, start: usize, quote: usize) -> Result<Word<'a>, RuleError> {
+        let inner = &self.text[quote + 1..];
+        let len = inner.bytes().position(|b| matches!(b, b'"' | b'\\'));
+        let unclosed = || RuleError::new(self.text, start, Problem::UnclosedQuote);
+        let mut text = Cow::Borrowed(&inner[..len.ok_or_else(unclosed)?]);
+        let mut rest = inner[text.len()..].chars();
+        if start < quote {
+            text = Cow::Owned(format!("{}{text}", &self.text[start..quote]));
+        }
+        loop {
+            match rest.next().ok_or_else(unclosed)? {
+                '"' => break,
+                '\\' => text.to_mut().push(rest.next().ok_or_else(unclosed)?),
+                other => text.to_mut().push(other),
+            }
+        }
+        self.at = self.text.len() - rest.as_str().len();
+        Ok(Word {
+            text,
+            start,
+            quoted: true,
+        })
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Result<Vec<String>, RuleError> {
+        let mut words = Words::new(text);
+        std::iter::from_fn(|| words.next().transpose())
+            .map(|word| Ok(word?.text.into_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn words_end_at_blanks_and_behind_closing_quotes() {
+        let table: [(&str, &[&str]); 8] = [
+            ("", &[]),
+            ("  -s \t a\n", &["-s", "a"]),
+            (r#"--comment "a b" -j X"#, &["--comment", "a b", "-j", "X"]),
+            (r#""a\"b\\c\'d""#, &[r#"a"b\c'd"#]),
+            (r#""""#, &[""]),
+            (r#"a"b c"d"#, &["ab c", "d"]),
+            (r#"a\ b 'c'"#, &[r"a\", "b", "'c'"]),
+            ("\"ü\\ö\"é", &["üö", "é"]),
+        ];
+        for (text, words) in table {
+            assert_eq!(split(text).unwrap(), words, "{text}");
+        }
+        for text in ["\"", "a \"b", "\"a\\", "\"a\\\"", "x\""] {
+            assert!(split(text).is_err(), "{text}");
+        }
+    }
+}
