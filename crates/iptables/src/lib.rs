@@ -35,7 +35,21 @@ mod parse;
 
 mod tables;
 
+mod version;
+
+mod lines;
+
+mod complaint;
+
+mod process;
+
+mod client;
+
+mod error;
+
 pub use address::Network;
+pub use client::Client;
+pub use error::{Committed, DocumentLine, Error};
 pub use family::Family;
 pub use maybe::Maybe;
 pub use name::{ChainName, InvalidName, TableName};
@@ -48,3 +62,4 @@ pub use rule::{Rule, RuleError};
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };
+pub use version::{Variant, Version};

@@ -1,0 +1,283 @@
+//! Programs that are run, fed and listened to.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, io};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Access, access};
+use rustix::io::{Errno, ioctl_fionbio, read, write};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::complaint::{Cause, Complaint};
+use crate::{DocumentLine, Error};
+
+/// How many bytes are written or read at once.
+pub(crate) const CHUNK: usize = 1 << 16;
+
+/// How many bytes of a complaint are kept.
+const COMPLAINT: usize = 1 << 14;
+
+/// Where the programs are even if `PATH` does not say so.
+const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// A program that runs, and what it has printed.
+pub(crate) struct Process {
+    pub(crate) program: Box<str>,
+    child: Guard,
+    /// Can be read once the program has ended.
+    exit: OwnedFd,
+    /// Can be read once it has run for too long.
+    timer: OwnedFd,
+    deadline: Duration,
+    /// What it has printed, but for complaints.
+    pub(crate) output: Vec<u8>,
+    complaint: Vec<u8>,
+}
+
+impl Process {
+    pub(crate) fn start(
+        path: &Path,
+        args: &[&str],
+        input: Stdio,
+        output: Stdio,
+        deadline: Duration,
+    ) -> Result<Self, Error> {
+        let program = name_of(path);
+        let timer = timer(deadline).map_err(failed("start a timer"))?;
+        let child = Command::new(path)
+            .args(args)
+            .stdin(input)
+            .stdout(output)
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound => not_found(path),
+                _ => Error::Spawn {
+                    program: program.clone(),
+                    source,
+                },
+            })?;
+        let child = Guard(child);
+        let exit = pidfd_open(Pid::from_child(&child.0), PidfdFlags::empty())
+            .map_err(failed("watch a program"))?;
+        let Child {
+            stdin,
+            stdout,
+            stderr,
+            ..
+        } = &child.0;
+        let pipes = [
+            stdin.as_ref().map(AsFd::as_fd),
+            stdout.as_ref().map(AsFd::as_fd),
+            stderr.as_ref().map(AsFd::as_fd),
+        ];
+        for pipe in pipes.into_iter().flatten() {
+            ioctl_fionbio(pipe, true).map_err(failed("prepare a pipe"))?;
+        }
+        Ok(Self {
+            program,
+            child,
+            exit,
+            timer,
+            deadline,
+            output: Vec::new(),
+            complaint: Vec::new(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// Writes all of a piece, and reads what is printed meanwhile.
+    pub(crate) fn write(&mut self, piece: &[u8]) -> Result<Wrote, Error> {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let has_ended = self.step(true)?;
+            let Some(pipe) = self.child.0.stdin.as_ref().filter(|_| !has_ended) else {
+                return Ok(Wrote::Part);
+            };
+            match write(pipe, rest) {
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::PIPE) => return Ok(Wrote::Part),
+                Err(errno) => return Err(failed("write to a program")(errno)),
+            }
+        }
+        Ok(Wrote::All)
+    }
+
+    /// Tells the program that no more is written, and waits for its end.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.child.0.stdin = None;
+        while !self.step(false)? {}
+        Ok(())
+    }
+
+    /// Waits until something happens, reads what was printed, and tells whether
+    /// the program has ended.
+    ///
+    /// Room in the pipe of a program that is to be written to is something.
+    pub(crate) fn step(&mut self, writes: bool) -> Result<bool, Error> {
+        let child = &mut self.child.0;
+        let mut waited = vec![
+            PollFd::new(&self.exit, PollFlags::IN),
+            PollFd::new(&self.timer, PollFlags::IN),
+        ];
+        let stdin = child.stdin.as_ref().filter(|_| writes);
+        waited.extend(stdin.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        let stdout = child.stdout.as_ref();
+        waited.extend(stdout.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let stderr = child.stderr.as_ref();
+        waited.extend(stderr.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        match poll(&mut waited, None) {
+            Err(Errno::INTR) => return Ok(false),
+            result => result.map_err(failed("wait for a program"))?,
+        };
+        let is_ready = |place: usize| {
+            let waited: Option<&PollFd<'_>> = waited.get(place);
+            waited.is_some_and(|fd| !fd.revents().is_empty())
+        };
+        let (has_ended, is_late) = (is_ready(0), is_ready(1));
+        // What has ended leaves no more than fits into a pipe.
+        while take(&mut child.stdout, &mut self.output)? && has_ended {}
+        while take(&mut child.stderr, &mut self.complaint)? && has_ended {}
+        self.complaint.truncate(COMPLAINT);
+        if is_late && !has_ended {
+            return Err(Error::Deadline {
+                program: self.program.clone(),
+                after: self.deadline,
+            });
+        }
+        Ok(has_ended)
+    }
+
+    /// Says what became of a program that has ended.
+    pub(crate) fn conclude(
+        &mut self,
+        wait: u32,
+        line_of: impl FnOnce(usize) -> Option<DocumentLine>,
+    ) -> Result<(), Error> {
+        let status = self.child.0.wait().map_err(|source| Error::Io {
+            operation: "learn how a program ended",
+            source,
+        })?;
+        let program = self.program.clone();
+        let Some(status) = status.code() else {
+            let signal = status.signal().unwrap_or_default();
+            return Err(Error::Killed { program, signal });
+        };
+        if status == 0 {
+            return Ok(());
+        }
+        let Complaint {
+            cause,
+            line,
+            message,
+        } = Complaint::new(&String::from_utf8_lossy(&self.complaint));
+        let message = message.into();
+        Err(match cause {
+            Cause::Denied => Error::Denied { program, message },
+            Cause::Locked => Error::Locked { wait, message },
+            Cause::Other => Error::Refused {
+                program,
+                status,
+                line: line.and_then(line_of),
+                message,
+            },
+            Cause::Unsupported => Error::Unsupported { program, message },
+        })
+    }
+}
+
+/// How much of what was to be written a program took.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wrote {
+    All,
+    /// It ended, or reads no more.
+    Part,
+}
+
+/// A child that is killed, with all its own, unless it has ended.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Appends what can be read, and tells whether there may be more.
+fn take(pipe: &mut Option<impl AsFd>, bytes: &mut Vec<u8>) -> Result<bool, Error> {
+    let Some(open) = pipe else { return Ok(false) };
+    bytes.reserve(CHUNK);
+    match read(open, spare_capacity(bytes)) {
+        Ok(0) => *pipe = None,
+        Ok(_) => return Ok(bytes.len() == bytes.capacity()),
+        Err(Errno::AGAIN | Errno::INTR) => {}
+        Err(errno) => return Err(failed("read from a program")(errno)),
+    }
+    Ok(false)
+}
+
+/// Starts a timer, which can be read when the time is over.
+fn timer(deadline: Duration) -> rustix::io::Result<OwnedFd> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+    // No time at all would be a timer that never ends.
+    let deadline = deadline.max(Duration::from_nanos(1));
+    let value = Timespec::try_from(deadline).map_err(|_| Errno::INVAL)?;
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: value,
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(timer)
+}
+
+pub(crate) fn find(name: &str) -> Result<PathBuf, Error> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .chain(FOLDERS.map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| access(file, Access::EXEC_OK).is_ok())
+        .ok_or_else(|| not_found(Path::new(name)))
+}
+
+fn not_found(path: &Path) -> Error {
+    Error::NotFound {
+        program: path.to_string_lossy().into(),
+    }
+}
+
+/// Returns the name that errors call a program by.
+pub(crate) fn name_of(path: &Path) -> Box<str> {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into()
+}
+
+/// Names what the system failed at.
+pub(crate) fn failed(operation: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Io {
+        operation,
+        source: errno.into(),
+    }
+}
