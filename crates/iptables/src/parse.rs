@@ -34,8 +34,9 @@ impl<'a> Tables<'a> {
             match (line, tables.last_mut()) {
                 (Line::Blank | Line::Comment(_), Some(table)) => table.push_after(line),
                 (Line::Blank | Line::Comment(_), None) => before.push(line),
-                (Line::Table(line), _) => {
-                    tables.push(parse_table(Table::new(line), number, &mut lines)?)
+                (Line::Table(first), _) => {
+                    let body = parse_table(line, number, &mut lines)?;
+                    tables.push(Table::new(first.name(), body));
                 }
                 _ => return Err(error(LineError::new(Expected::Table, text))),
             }
@@ -48,14 +49,15 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Takes in the lines of a table that began at a line.
+/// Takes in the lines of a table, from its first to `COMMIT`.
 fn parse_table<'a>(
-    mut table: Table<'a>,
+    first: Line<'a>,
     began: usize,
-    lines: &mut impl Iterator<Item = (&'a str, usize)>,
-) -> Result<Table<'a>, ParseError> {
+    rest: &mut impl Iterator<Item = (&'a str, usize)>,
+) -> Result<Vec<Line<'a>>, ParseError> {
+    let mut lines = vec![first];
     let mut last = began;
-    for (text, number) in lines {
+    for (text, number) in rest {
         last = number;
         let error = |reason| ParseError {
             line: number,
@@ -65,10 +67,9 @@ fn parse_table<'a>(
         if matches!(line, Line::Table(_)) {
             return Err(error(LineError::new(Expected::Commit, text)));
         }
-        table.push(line);
+        lines.push(line);
         if line == Line::Commit {
-            table.shrink();
-            return Ok(table);
+            return Ok(lines);
         }
     }
     let reason = LineError {

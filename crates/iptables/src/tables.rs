@@ -100,42 +100,42 @@ pub struct Table<'a> {
 struct Chain {
     /// The line that declares it, the last one if there are several.
     declared: Option<usize>,
-    /// Lines that are rules of the chain: one range if they stand together.
-    rules: Vec<Range<usize>>,
+    /// Its first rule, and those that stand next to it: in a save, all.
+    rules: Range<usize>,
+    /// More rules, each range as long as it can be.
+    more: Vec<Range<usize>>,
 }
 
 impl<'a> Table<'a> {
-    /// Returns the table that begins with a line.
-    pub(crate) fn new(line: TableLine<'a>) -> Self {
-        Self {
-            name: line.name(),
-            lines: vec![Line::Table(line)],
-            after: Vec::new(),
-            chains: HashMap::new(),
-        }
-    }
-
-    /// Adds a line before the end of the table.
-    pub(crate) fn push(&mut self, line: Line<'a>) {
-        let at = self.lines.len();
-        match &line {
-            Line::Chain(chain) => self.chains.entry(chain.name()).or_default().declared = Some(at),
-            Line::Rule(rule) => self.push_rule(rule.chain(), at),
-            _ => {}
-        }
-        self.lines.push(line);
-    }
-
-    fn push_rule(&mut self, chain: &'a str, at: usize) {
-        let rules = &mut self.chains.entry(chain).or_default().rules;
-        match rules.last_mut() {
-            Some(last) if last.end == at => last.end += 1,
-            Some(_) => rules.push(at..at + 1),
-            None => {
-                // Most chains have one range, so room for more would be waste.
-                rules.reserve_exact(1);
-                rules.push(at..at + 1);
+    /// Returns the table of some lines, from `*nat` to `COMMIT`.
+    pub(crate) fn new(name: &'a str, mut lines: Vec<Line<'a>>) -> Self {
+        lines.shrink_to_fit();
+        let mut chains: HashMap<&str, Chain> = HashMap::new();
+        let mut at = 0;
+        // Rules that stand together are looked up once.
+        for run in lines.chunk_by(is_same_chain) {
+            let range = at..at + run.len();
+            match run.first() {
+                Some(Line::Chain(line)) => {
+                    chains.entry(line.name()).or_default().declared = Some(at);
+                }
+                Some(Line::Rule(line)) => {
+                    let chain = chains.entry(line.chain()).or_default();
+                    if chain.rules.is_empty() {
+                        chain.rules = range.clone();
+                    } else {
+                        chain.more.push(range.clone());
+                    }
+                }
+                _ => {}
             }
+            at = range.end;
+        }
+        Self {
+            name,
+            lines,
+            after: Vec::new(),
+            chains,
         }
     }
 
@@ -144,19 +144,13 @@ impl<'a> Table<'a> {
         self.after.push(line);
     }
 
-    /// Gives back the memory that more lines would have taken.
-    pub(crate) fn shrink(&mut self) {
-        self.lines.shrink_to_fit();
-        self.chains.shrink_to_fit();
-    }
-
     /// Returns the name of the table.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
     /// Returns the lines from `*nat` to `COMMIT`.
-    pub fn lines(&self) -> impl ExactSizeIterator<Item = &Line<'a>> {
+    pub fn lines(&self) -> std::slice::Iter<'_, Line<'a>> {
         self.lines.iter()
     }
 
@@ -185,11 +179,18 @@ impl<'a> Table<'a> {
     ///
     /// The chain is found at once, and need not be declared.
     pub fn rules_of(&self, chain: &str) -> impl Iterator<Item = &RuleLine<'a>> {
-        let ranges = self.chains.get(chain).map_or(&[][..], |chain| &chain.rules);
-        let lines = ranges
-            .iter()
-            .filter_map(|range| self.lines.get(range.clone()));
+        let chain = self.chains.get(chain).into_iter();
+        let ranges = chain.flat_map(|chain| [&chain.rules].into_iter().chain(&chain.more));
+        let lines = ranges.filter_map(|range| self.lines.get(range.clone()));
         lines.flat_map(rules_in)
+    }
+}
+
+/// Tells whether two lines are rules of one chain.
+fn is_same_chain(one: &Line<'_>, other: &Line<'_>) -> bool {
+    match (one, other) {
+        (Line::Rule(one), Line::Rule(other)) => one.chain() == other.chain(),
+        _ => false,
     }
 }
 
