@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::name::MAX_NAME;
 use crate::parse::{Expected, LineError};
+use crate::{Rule, RuleError};
 
 /// What separates words.
 const BLANKS: [char; 2] = [' ', '\t'];
@@ -207,6 +208,15 @@ impl<'a> RuleLine<'a> {
     /// Returns what follows the name of the chain, without blanks around it.
     pub fn spec(&self) -> &'a str {
         self.spec
+    }
+
+    /// Takes in what follows the name of the chain.
+    ///
+    /// # Errors
+    ///
+    /// It is no rule, see [`Rule::parse`].
+    pub fn rule(&self) -> Result<Rule<'a>, RuleError> {
+        Rule::parse(self.spec)
     }
 
     /// Returns what the rule has counted, if the line tells.
