@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use vipline_iptables::{ChainName, Counters, Line, Policy, RuleLine, TableName, Tables};
+use vipline_iptables::{ChainName, Counters, Family, Line, Policy, RuleLine, TableName, Tables};
 
 /// The captures, and how many tables, chains and rules grep finds in them.
 const CAPTURES: [(&str, usize, usize, usize); 22] = [
@@ -46,6 +46,11 @@ fn folder() -> PathBuf {
 
 fn read(name: &str) -> String {
     fs::read_to_string(folder().join(format!("{name}.save"))).unwrap()
+}
+
+fn family(name: &str) -> Family {
+    let is_v6 = name.contains("-v6");
+    if is_v6 { Family::V6 } else { Family::V4 }
 }
 
 #[test]
@@ -95,6 +100,24 @@ fn everything_in_a_capture_is_found() {
                 table.rules_of(chain.name())
             });
             assert!(by_chain.count() == table.rules().count(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn rules_are_printed_as_they_are_saved() {
+    for (name, ..) in CAPTURES {
+        let text = read(name);
+        for table in &Tables::parse(&text).unwrap() {
+            for line in table.rules() {
+                let rule = line.rule().unwrap();
+                assert_eq!(rule.to_string(), line.spec(), "{name}");
+                assert_eq!(
+                    rule.for_family(family(name)).to_string(),
+                    line.spec(),
+                    "{name}"
+                );
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ impl<'a> Extension<'a> for Nfacct<'a> {
 
 impl fmt::Display for Nfacct<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "-m nfacct --nfacct-name {}", Bare(&self.name))
+        // A save has two blanks before the name.
+        write!(f, "-m nfacct --nfacct-name  {}", Bare(&self.name))
     }
 }
