@@ -119,3 +119,50 @@ fn cause(printed: &str) -> Cause {
         Cause::Other
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPTURES: [&str; 2] = [
+        include_str!("../tests/complaints/legacy.txt"),
+        include_str!("../tests/complaints/nft.txt"),
+    ];
+
+    /// A command, what it printed, and what that means.
+    fn captured(block: &str) -> (&str, String, &str) {
+        let (mut printed, mut meaning) = (String::new(), "");
+        let mut lines = block.lines();
+        let command = lines.next().unwrap().strip_prefix("$ ").unwrap();
+        for line in lines {
+            match line.split_once(' ').unwrap_or((line, "")) {
+                (">", words) => printed += &format!("{words}\n"),
+                ("=>", _) => {}
+                ("#", words) => meaning = words,
+                _ => panic!("{line}"),
+            }
+        }
+        (command, printed, meaning)
+    }
+
+    #[test]
+    fn what_the_programs_print_is_understood() {
+        let blocks: Vec<_> = CAPTURES
+            .iter()
+            .flat_map(|text| text.split("\n\n"))
+            .collect();
+        assert_eq!(blocks.len(), 48);
+        for block in blocks {
+            let (command, printed, meaning) = captured(block.trim_start());
+            let Complaint {
+                cause,
+                line,
+                message,
+            } = Complaint::new(&printed);
+            let line = line
+                .map(|line| format!(" at line {line}"))
+                .unwrap_or_default();
+            assert_eq!(format!("{cause:?}{line}: {message}"), meaning, "{command}");
+        }
+    }
+}

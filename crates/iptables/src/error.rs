@@ -32,7 +32,7 @@ pub enum Error {
     /// The caller may not do this.
     #[error(
         "{program}: operation not permitted: CAP_NET_ADMIN is missing, or CAP_NET_RAW, which \
-         the legacy variant needs too ({message})"
+         the legacy variant needs, too ({message})"
     )]
     Denied {
         /// The program that was refused.

@@ -190,7 +190,10 @@ impl Process {
             line,
             message,
         } = Complaint::new(&String::from_utf8_lossy(&self.complaint));
-        let message = message.into();
+        let message = match &*message {
+            "" => format!("exit status {status}").into(),
+            words => words.into(),
+        };
         Err(match cause {
             Cause::Denied => Error::Denied { program, message },
             Cause::Locked => Error::Locked { wait, message },

@@ -8,6 +8,7 @@
 //! - `generate`: Services with endpoints, as API objects and manifests.
 //! - `container`: programs started as a container runtime starts them.
 //! - [`nft`]: what an independent reader says of a ruleset.
+//! - [`iptables`]: its programs, with a lock of their own, and made-up ones.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
@@ -36,5 +37,7 @@ pub mod generate;
 pub mod container;
 
 pub mod nft;
+
+pub mod iptables;
 
 pub mod golden;

@@ -1,0 +1,13 @@
+//! Real programs and a real kernel.
+//!
+//! Each test has a network namespace and a lock of its own; a program that is
+//! missing is a failure.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+#[path = "kernel/client.rs"]
+mod client;
