@@ -19,6 +19,8 @@ mod address;
 
 mod protocol;
 
+mod side;
+
 mod options;
 
 pub mod matches;
@@ -59,6 +61,7 @@ pub use parse::{Expected, LineError, ParseError};
 pub use protocol::{Protocol, Transport};
 pub use restore::Restore;
 pub use rule::{Rule, RuleError};
+pub use side::{Side, Sides};
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };

@@ -4,11 +4,13 @@ use std::fmt;
 
 use bitflags::Flags;
 
-/// Reads names with commas between them.
+/// Reads names with commas between them, in whatever case.
 pub(crate) fn parse<F: Flags + Copy>(text: &str) -> Option<F> {
     let mut all = F::empty();
     for name in text.split(',') {
-        let flag = F::FLAGS.iter().find(|flag| flag.name() == name)?;
+        let flag = F::FLAGS
+            .iter()
+            .find(|flag| flag.name().eq_ignore_ascii_case(name))?;
         all.insert(*flag.value());
     }
     Some(all)

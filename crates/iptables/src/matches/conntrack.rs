@@ -138,11 +138,7 @@ impl<'a> Extension<'a> for Conntrack {
                 values.maybe(|text| Span::parse(text, ':', Span::<u32>::ALL))?,
             ),
             "--ctdir" => {
-                let direction = match &*values.word()? {
-                    "ORIGINAL" => Direction::Original,
-                    "REPLY" => Direction::Reply,
-                    _ => return Err(Odd),
-                };
+                let direction = values.parse(direction)?;
                 once(&mut self.direction, direction)
             }
             _ if option.starts_with("--ct") => {
@@ -151,6 +147,14 @@ impl<'a> Extension<'a> for Conntrack {
             _ => Ok(false),
         }
     }
+}
+
+fn direction(text: &str) -> Option<Direction> {
+    if text.eq_ignore_ascii_case("ORIGINAL") {
+        return Some(Direction::Original);
+    }
+    text.eq_ignore_ascii_case("REPLY")
+        .then_some(Direction::Reply)
 }
 
 fn status(text: &str) -> Option<CtStatus> {

@@ -6,15 +6,29 @@ mod comment;
 
 mod conntrack;
 
+mod icmp;
+
+mod limit;
+
 mod mark;
 
+mod multiport;
+
 mod nfacct;
+
+mod owner;
+
+mod physdev;
 
 mod ports;
 
 mod recent;
 
 mod sctp;
+
+mod set;
+
+mod state;
 
 mod statistic;
 
@@ -31,10 +45,17 @@ use crate::options::{Extension, Taken, Values};
 pub use addrtype::{AddrType, AddressKinds};
 pub use comment::Comment;
 pub use conntrack::{Connection, Conntrack, CtState, CtStatus, Direction};
+pub use icmp::{Icmp, Icmp6, IcmpType};
+pub use limit::{Limit, Rate};
 pub use mark::Mark;
+pub use multiport::{Multiport, MultiportKind};
 pub use nfacct::Nfacct;
-pub use recent::{Recent, RecentAction, RecentSide};
+pub use owner::Owner;
+pub use physdev::Physdev;
+pub use recent::{Recent, RecentAction};
 pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
+pub use set::{Count, Set};
+pub use state::State;
 pub use statistic::{InvalidProbability, Probability, Statistic};
 pub use tcp::{Flags, FlagsMatch, Tcp};
 pub use udp::Udp;
@@ -101,14 +122,30 @@ matches! {
     Comment(Comment<'a>) = "comment",
     /// What connection tracking knows.
     Conntrack(Conntrack) = "conntrack",
+    /// A type of ICMP messages.
+    Icmp(Icmp) = "icmp",
+    /// A type of messages of ICMP for IPv6.
+    Icmp6(Icmp6) = "icmp6" | "icmpv6" | "ipv6-icmp",
+    /// So many packets and no more.
+    Limit(Limit) = "limit",
     /// The mark of the packet.
     Mark(Mark) = "mark",
+    /// Several ports at once.
+    Multiport(Multiport) = "multiport",
     /// Counts in an object that has a name.
     Nfacct(Nfacct<'a>) = "nfacct",
+    /// Who sent the packet.
+    Owner(Owner) = "owner",
+    /// Ports of a bridge.
+    Physdev(Physdev<'a>) = "physdev",
     /// Lists of addresses seen of late.
     Recent(Recent<'a>) = "recent",
     /// Ports and chunks of SCTP.
     Sctp(Sctp) = "sctp",
+    /// Addresses and ports in a set of ipset.
+    Set(Set<'a>) = "set",
+    /// The state of the connection, as old rules ask for it.
+    State(State) = "state",
     /// Some packets out of many.
     Statistic(Statistic) = "statistic",
     /// Ports, flags and options of TCP.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::options::{Extension, Taken, Values};
-use crate::quote::Bare;
+use crate::quote::Quoted;
 
 /// Counts in an object that has a name: `-m nfacct --nfacct-name hits`.
 ///
@@ -32,7 +32,7 @@ impl<'a> Extension<'a> for Nfacct<'a> {
             return Ok(false);
         }
         values.is_number(0)?;
-        self.name = values.bare()?;
+        self.name = values.word()?;
         Ok(true)
     }
 }
@@ -40,6 +40,20 @@ impl<'a> Extension<'a> for Nfacct<'a> {
 impl fmt::Display for Nfacct<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A save has two blanks before the name.
-        write!(f, "-m nfacct --nfacct-name  {}", Bare(&self.name))
+        // iptables prints two blanks here.
+        write!(f, "-m nfacct --nfacct-name  {}", Quoted(&self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_printed_with_two_blanks() {
+        let rule = Rule::new().matching(Nfacct::new("a.b"));
+        assert_eq!(rule.to_string(), r#"-m nfacct --nfacct-name  "a.b""#);
+        assert_eq!(Rule::parse("-m nfacct --nfacct-name a.b"), Ok(rule));
     }
 }

@@ -21,12 +21,19 @@ pub(super) fn take(
         "--sport" | "--source-port" => sport,
         _ => return Ok(false),
     };
-    let ports = values.maybe(|text| Ports::parse(text, ':', Ports::ALL))?;
-    // Every port is no condition.
-    if ports == Maybe::Is(Ports::ALL) {
-        return Ok(true);
+    once(
+        place,
+        values.maybe(|text| Ports::parse(text, ':', Ports::ALL))?,
+    )
+}
+
+/// Drops conditions that every port meets, which TCP and UDP have no way to keep.
+pub(super) fn forget_all(sport: &mut Place, dport: &mut Place) {
+    for place in [sport, dport] {
+        if *place == Some(Maybe::Is(Ports::ALL)) {
+            *place = None;
+        }
     }
-    once(place, ports)
 }
 
 /// Writes the options.

@@ -10,6 +10,7 @@ use crate::maybe::Maybe;
 use crate::number;
 use crate::options::{Extension, Taken, Values, flag, once};
 use crate::quote::Bare;
+use crate::side::Side;
 
 /// A list of addresses seen of late: `-m recent --set --name list`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,7 +33,7 @@ pub struct Recent<'a> {
     /// tells it.
     pub mask: Option<IpAddr>,
     /// Which address of a packet it is about.
-    pub side: RecentSide,
+    pub side: Side,
 }
 
 /// What is done with the address of a packet.
@@ -46,16 +47,6 @@ pub enum RecentAction {
     Update,
     /// It is removed from the list.
     Remove,
-}
-
-/// Which address of a packet a list is about.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum RecentSide {
-    /// The source address.
-    #[default]
-    Source,
-    /// The destination address.
-    Destination,
 }
 
 impl RecentAction {
@@ -127,7 +118,7 @@ impl<'a> Extension<'a> for Recent<'a> {
             rttl: false,
             name: Cow::Borrowed(Self::DEFAULT),
             mask: None,
-            side: RecentSide::Source,
+            side: Side::Source,
         }
     }
 
@@ -147,11 +138,11 @@ impl<'a> Extension<'a> for Recent<'a> {
             "--rttl" => flag(&mut self.rttl),
             "--mask" => once(&mut self.mask, values.parse(|text| text.parse().ok())?),
             "--rsource" => {
-                self.side = RecentSide::Source;
+                self.side = Side::Source;
                 Ok(true)
             }
             "--rdest" => {
-                self.side = RecentSide::Destination;
+                self.side = Side::Destination;
                 Ok(true)
             }
             _ => {
@@ -188,8 +179,8 @@ impl fmt::Display for Recent<'_> {
             write!(f, " --mask {}", Address(mask))?;
         }
         f.write_str(match self.side {
-            RecentSide::Source => " --rsource",
-            RecentSide::Destination => " --rdest",
+            Side::Source => " --rsource",
+            Side::Destination => " --rdest",
         })
     }
 }

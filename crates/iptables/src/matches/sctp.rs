@@ -87,7 +87,9 @@ impl Chunk {
     /// A capital letter wants the bit to be set, a small one not to be.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, letters) = text.split_once(':').unwrap_or((text, ""));
-        let kind = Self::NAMES.iter().position(|known| *known == name)?;
+        let kind = Self::NAMES
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name))?;
         let mut chunk = Self {
             kind: kind.try_into().ok()?,
             mask: 0,

@@ -90,6 +90,7 @@ impl<'a> Extension<'a> for Tcp {
 
     fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
         if ports::take(&mut self.sport, &mut self.dport, option, values)? {
+            ports::forget_all(&mut self.sport, &mut self.dport);
             return Ok(true);
         }
         match option {

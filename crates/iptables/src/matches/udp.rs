@@ -30,7 +30,9 @@ impl<'a> Extension<'a> for Udp {
     }
 
     fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
-        ports::take(&mut self.sport, &mut self.dport, option, values)
+        let taken = ports::take(&mut self.sport, &mut self.dport, option, values)?;
+        ports::forget_all(&mut self.sport, &mut self.dport);
+        Ok(taken)
     }
 }
 

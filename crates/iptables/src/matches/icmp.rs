@@ -1,0 +1,243 @@
+//! `-m icmp` and `-m icmp6`: types of messages.
+
+use std::fmt;
+
+use crate::maybe::Maybe;
+use crate::number;
+use crate::options::{Extension, Taken, Values};
+
+/// A type of ICMP messages: `-m icmp --icmp-type 8`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Icmp(pub Maybe<IcmpType>);
+
+/// A type of messages of ICMP for IPv6: `-m icmp6 --icmpv6-type 128`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Icmp6(pub Maybe<IcmpType>);
+
+/// A type of messages, and perhaps its code: `3` or `3/1`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct IcmpType {
+    /// The type.
+    pub ty: u8,
+    /// The code; each of them if there is none.
+    pub code: Option<u8>,
+}
+
+impl IcmpType {
+    /// Reads `3` or `3/1`, or one of these names.
+    fn parse(text: &str, names: &[(&str, u8, Option<u8>)]) -> Option<Self> {
+        let is_it = |known: &&(&str, u8, Option<u8>)| known.0.eq_ignore_ascii_case(text);
+        if let Some((_, ty, code)) = names.iter().find(is_it) {
+            return Some(Self {
+                ty: *ty,
+                code: *code,
+            });
+        }
+        let (ty, code) = match text.split_once('/') {
+            Some((ty, code)) => (ty, Some(number::parse_as(code)?)),
+            None => (text, None),
+        };
+        let ty = number::parse_as(ty)?;
+        Some(Self { ty, code })
+    }
+}
+
+impl From<u8> for IcmpType {
+    fn from(ty: u8) -> Self {
+        Self { ty, code: None }
+    }
+}
+
+impl fmt::Display for IcmpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ty.fmt(f)?;
+        match self.code {
+            Some(code) => write!(f, "/{code}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Icmp {
+    /// Every message, which iptables keeps as the type 255.
+    pub const ANY: IcmpType = IcmpType {
+        ty: 255,
+        code: None,
+    };
+
+    /// Wants messages of the type.
+    pub fn new(ty: impl Into<IcmpType>) -> Self {
+        Self(Maybe::Is(ty.into()))
+    }
+}
+
+impl Icmp6 {
+    /// Wants messages of the type.
+    pub fn new(ty: impl Into<IcmpType>) -> Self {
+        Self(Maybe::Is(ty.into()))
+    }
+}
+
+impl<'a> Extension<'a> for Icmp {
+    fn open() -> Self {
+        Self::new(Self::ANY)
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if option != "--icmp-type" {
+            return Ok(false);
+        }
+        values.is_number(0)?;
+        self.0 = values.maybe(|text| IcmpType::parse(text, NAMES))?;
+        // The type 255 has no codes.
+        self.0 = self.0.map(|it| if it.ty == 255 { Self::ANY } else { it });
+        Ok(true)
+    }
+}
+
+impl<'a> Extension<'a> for Icmp6 {
+    fn open() -> Self {
+        Self::new(0)
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if option != "--icmpv6-type" {
+            return Ok(false);
+        }
+        values.is_number(0)?;
+        self.0 = values.maybe(|text| IcmpType::parse(text, NAMES6))?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Icmp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m icmp")?;
+        if *self.0.value() == Self::ANY {
+            return write!(f, " {}--icmp-type any", self.0.bang());
+        }
+        self.0.write(f, "--icmp-type")
+    }
+}
+
+impl fmt::Display for Icmp6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m icmp6")?;
+        self.0.write(f, "--icmpv6-type")
+    }
+}
+
+/// Names of types and codes, as `iptables -p icmp -h` lists them.
+const NAMES: &[(&str, u8, Option<u8>)] = &[
+    ("any", 255, None),
+    ("echo-reply", 0, None),
+    ("pong", 0, None),
+    ("destination-unreachable", 3, None),
+    ("network-unreachable", 3, Some(0)),
+    ("host-unreachable", 3, Some(1)),
+    ("protocol-unreachable", 3, Some(2)),
+    ("port-unreachable", 3, Some(3)),
+    ("fragmentation-needed", 3, Some(4)),
+    ("source-route-failed", 3, Some(5)),
+    ("network-unknown", 3, Some(6)),
+    ("host-unknown", 3, Some(7)),
+    ("network-prohibited", 3, Some(9)),
+    ("host-prohibited", 3, Some(10)),
+    ("TOS-network-unreachable", 3, Some(11)),
+    ("TOS-host-unreachable", 3, Some(12)),
+    ("communication-prohibited", 3, Some(13)),
+    ("host-precedence-violation", 3, Some(14)),
+    ("precedence-cutoff", 3, Some(15)),
+    ("source-quench", 4, None),
+    ("redirect", 5, None),
+    ("network-redirect", 5, Some(0)),
+    ("host-redirect", 5, Some(1)),
+    ("TOS-network-redirect", 5, Some(2)),
+    ("TOS-host-redirect", 5, Some(3)),
+    ("echo-request", 8, None),
+    ("ping", 8, None),
+    ("router-advertisement", 9, None),
+    ("router-solicitation", 10, None),
+    ("time-exceeded", 11, None),
+    ("ttl-exceeded", 11, None),
+    ("ttl-zero-during-transit", 11, Some(0)),
+    ("ttl-zero-during-reassembly", 11, Some(1)),
+    ("parameter-problem", 12, None),
+    ("ip-header-bad", 12, Some(0)),
+    ("required-option-missing", 12, Some(1)),
+    ("timestamp-request", 13, None),
+    ("timestamp-reply", 14, None),
+    ("address-mask-request", 17, None),
+    ("address-mask-reply", 18, None),
+];
+
+/// Names of types and codes, as `ip6tables -p icmpv6 -h` lists them.
+const NAMES6: &[(&str, u8, Option<u8>)] = &[
+    ("destination-unreachable", 1, None),
+    ("no-route", 1, Some(0)),
+    ("communication-prohibited", 1, Some(1)),
+    ("beyond-scope", 1, Some(2)),
+    ("address-unreachable", 1, Some(3)),
+    ("port-unreachable", 1, Some(4)),
+    ("failed-policy", 1, Some(5)),
+    ("reject-route", 1, Some(6)),
+    ("packet-too-big", 2, None),
+    ("time-exceeded", 3, None),
+    ("ttl-exceeded", 3, None),
+    ("ttl-zero-during-transit", 3, Some(0)),
+    ("ttl-zero-during-reassembly", 3, Some(1)),
+    ("parameter-problem", 4, None),
+    ("bad-header", 4, Some(0)),
+    ("unknown-header-type", 4, Some(1)),
+    ("unknown-option", 4, Some(2)),
+    ("echo-request", 128, None),
+    ("ping", 128, None),
+    ("echo-reply", 129, None),
+    ("pong", 129, None),
+    ("router-solicitation", 133, None),
+    ("router-advertisement", 134, None),
+    ("neighbour-solicitation", 135, None),
+    ("neighbor-solicitation", 135, None),
+    ("neighbour-advertisement", 136, None),
+    ("neighbor-advertisement", 136, None),
+    ("redirect", 137, None),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn types_are_printed_as_numbers() {
+        let table = [
+            ("-m icmp --icmp-type 8", "-m icmp --icmp-type 8"),
+            ("-m icmp --icmp-type Ping", "-m icmp --icmp-type 8"),
+            (
+                "-m icmp ! --icmp-type host-unreachable",
+                "-m icmp ! --icmp-type 3/1",
+            ),
+            ("-m icmp --icmp-type any", "-m icmp --icmp-type any"),
+            ("-m icmp --icmp-type 255/3", "-m icmp --icmp-type any"),
+            (
+                "-p icmp --icmp-type 0x3/0x1",
+                "-p icmp -m icmp --icmp-type 3/1",
+            ),
+            (
+                "-m icmpv6 --icmpv6-type no-route",
+                "-m icmp6 --icmpv6-type 1/0",
+            ),
+            ("-m icmp6 --icmpv6-type 255", "-m icmp6 --icmpv6-type 255"),
+            ("-m icmp", "-m icmp"),
+            ("-m icmp6 --icmpv6-type any", "-m icmp6 --icmpv6-type any"),
+        ];
+        for (text, printed) in table {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
+        }
+        let rule = Rule::new().matching(Icmp::new(8)).matching(Icmp6::new(128));
+        assert_eq!(
+            rule.to_string(),
+            "-m icmp --icmp-type 8 -m icmp6 --icmpv6-type 128"
+        );
+    }
+}

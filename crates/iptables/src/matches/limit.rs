@@ -1,0 +1,192 @@
+//! `-m limit`: so many packets and no more.
+
+use std::fmt;
+
+use crate::number;
+use crate::options::{Extension, Taken, Values};
+
+/// So many packets and no more: `-m limit --limit 5/min`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limit {
+    /// How many; 3 an hour where none is told.
+    pub rate: Rate,
+    /// How many may come at once; 5 where none is told.
+    pub burst: u32,
+}
+
+/// How many packets in some time, as the kernel keeps it.
+///
+/// That is the time between two packets in parts of a second, so a rate may be
+/// printed in other words than it was written in: 60 a minute is 1 a second.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Rate {
+    /// Invariant: not 0.
+    period: u32,
+}
+
+/// The parts of a second: `XT_LIMIT_SCALE`.
+const SCALE: u32 = 10_000;
+
+/// Units of time and their parts, in the order in which they are tried.
+const UNITS: [(&str, u32); 4] = [
+    ("day", SCALE * 86_400),
+    ("hour", SCALE * 3_600),
+    ("min", SCALE * 60),
+    ("sec", SCALE),
+];
+
+impl Rate {
+    /// Allows so many packets a second; 1 to 10,000.
+    pub fn per_second(count: u32) -> Option<Self> {
+        Self::new(count, SCALE)
+    }
+
+    /// Allows so many packets a minute; 1 to 600,000.
+    pub fn per_minute(count: u32) -> Option<Self> {
+        Self::new(count, SCALE * 60)
+    }
+
+    /// Allows so many packets an hour; 1 to 36,000,000.
+    pub fn per_hour(count: u32) -> Option<Self> {
+        Self::new(count, SCALE * 3_600)
+    }
+
+    /// Allows so many packets a day; 1 to 864,000,000.
+    pub fn per_day(count: u32) -> Option<Self> {
+        Self::new(count, SCALE * 86_400)
+    }
+
+    fn new(count: u32, unit: u32) -> Option<Self> {
+        let period = unit.checked_div(count).filter(|period| *period > 0)?;
+        Some(Self { period })
+    }
+
+    /// Reads `5/min`, with any beginning of `second`, `minute`, `hour`, `day`.
+    fn parse(text: &str) -> Option<Self> {
+        let (count, unit) = text.split_once('/').unwrap_or((text, "second"));
+        let is_it = |name: &&str| {
+            let start = name.get(..unit.len());
+            !unit.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(unit))
+        };
+        let names = ["day", "hour", "minute", "second"];
+        let at = names.iter().position(is_it)?;
+        Self::new(number::parse_as(count)?, UNITS[at].1)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The smallest unit before one in which the count is no whole number.
+        let next_fits = |next: &(&str, u32)| {
+            self.period <= next.1 && next.1 / self.period >= next.1 % self.period
+        };
+        let fits = UNITS[1..].iter().take_while(|next| next_fits(next)).count();
+        let (name, parts) = UNITS[fits];
+        write!(f, "{}/{name}", parts / self.period)
+    }
+}
+
+impl Limit {
+    /// How many may come at once where nothing is told.
+    const BURST: u32 = 5;
+
+    /// Lets so many packets match.
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            burst: Self::BURST,
+        }
+    }
+
+    /// Lets so many come at once.
+    #[must_use]
+    pub fn burst(mut self, burst: u32) -> Self {
+        self.burst = burst;
+        self
+    }
+}
+
+impl<'a> Extension<'a> for Limit {
+    fn open() -> Self {
+        Self::new(Rate {
+            period: SCALE * 3_600 / 3,
+        })
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--limit" => self.rate = values.parse(Rate::parse)?,
+            "--limit-burst" => self.burst = values.parse(number::parse_as)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "-m limit --limit {}", self.rate)?;
+        if self.burst != Self::BURST {
+            write!(f, " --limit-burst {}", self.burst)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn a_rate_is_printed_in_the_smallest_unit_that_fits() {
+        let table = [
+            ("5/minute", "5/min"),
+            ("1/s", "1/sec"),
+            ("60/minute", "1/sec"),
+            ("90/minute", "90/min"),
+            ("10000/minute", "166/sec"),
+            ("7/sec", "7/sec"),
+            ("24/day", "1/hour"),
+            ("25/d", "25/day"),
+            ("5", "5/sec"),
+            ("5/Second", "5/sec"),
+        ];
+        for (text, printed) in table {
+            let rate = Rate::parse(text).unwrap();
+            assert_eq!(rate.to_string(), printed, "{text}");
+            assert_eq!(Rate::parse(printed).unwrap().to_string(), printed, "{text}");
+        }
+        for text in [
+            "",
+            "/",
+            "5/",
+            "5/minutes",
+            "0/sec",
+            "10001/sec",
+            "5/x",
+            "5/ü",
+        ] {
+            assert_eq!(Rate::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_left_out_and_filled_in() {
+        let limit = Limit::new(Rate::per_hour(3).unwrap());
+        let table = [
+            ("-m limit", limit.clone()),
+            ("-m limit --limit 3/hour --limit-burst 5", limit.clone()),
+            ("-m limit --limit-burst 7", limit.burst(7)),
+        ];
+        for (text, limit) in table {
+            assert_eq!(Rule::parse(text), Ok(Rule::new().matching(limit)));
+        }
+        let text = "-m limit --limit 5/min --limit-burst 7";
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}

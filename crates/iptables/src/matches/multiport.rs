@@ -1,0 +1,109 @@
+//! `-m multiport`: several ports at once.
+
+use std::fmt;
+
+use crate::maybe::Maybe;
+use crate::number::Ports;
+use crate::options::{Extension, Taken, Values};
+
+/// Several ports at once: `-m multiport --dports 80,443`.
+///
+/// The rule has to name TCP, UDP, UDP-Lite, SCTP or DCCP as its protocol.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Multiport {
+    /// Which port it is about.
+    pub kind: MultiportKind,
+    /// The ports; at most 15, where a range counts as two.
+    pub ports: Maybe<Vec<Ports>>,
+}
+
+/// Which port a list is about.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum MultiportKind {
+    /// The destination port.
+    Destination,
+    /// One of the two.
+    Either,
+    /// The source port.
+    Source,
+}
+
+impl Multiport {
+    /// Wants one of these ports.
+    pub fn new(kind: MultiportKind, ports: impl IntoIterator<Item = Ports>) -> Self {
+        Self {
+            kind,
+            ports: Maybe::Is(ports.into_iter().collect()),
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Vec<Ports>> {
+    let one = |text: &str| Ports::parse(text, ':', Ports::ALL);
+    text.split(',').map(one).collect()
+}
+
+impl<'a> Extension<'a> for Multiport {
+    fn open() -> Self {
+        Self::new(MultiportKind::Either, [])
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        self.kind = match option {
+            "--destination-ports" | "--dports" => MultiportKind::Destination,
+            "--ports" => MultiportKind::Either,
+            "--source-ports" | "--sports" => MultiportKind::Source,
+            _ => return Ok(false),
+        };
+        values.is_number(0)?;
+        self.ports = values.maybe(parse)?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for Multiport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = match self.kind {
+            MultiportKind::Destination => "--dports",
+            MultiportKind::Either => "--ports",
+            MultiportKind::Source => "--sports",
+        };
+        write!(f, "-m multiport {}{option}", self.ports.bang())?;
+        let mut separator = ' ';
+        for ports in self.ports.value() {
+            write!(f, "{separator}{ports}")?;
+            separator = ',';
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let web = Multiport::new(MultiportKind::Destination, [80.into(), (443..=445).into()]);
+        let negated = Multiport {
+            ports: Maybe::Not(vec![5.into()]),
+            ..Multiport::new(MultiportKind::Source, [])
+        };
+        let table = [
+            ("-m multiport --dports 80,443:445", web),
+            ("-m multiport ! --sports 5", negated),
+            (
+                "-m multiport --ports 0:65535",
+                Multiport::new(MultiportKind::Either, [Ports::ALL]),
+            ),
+        ];
+        for (text, multiport) in table {
+            let rule = Rule::new().matching(multiport);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let text = "-m multiport --dports 1 --sports 2";
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}

@@ -1,0 +1,115 @@
+//! `-m owner`: who sent the packet.
+
+use std::fmt;
+
+use crate::maybe::Maybe;
+use crate::number::Span;
+use crate::options::{Extension, Taken, Values, flag, once};
+
+/// Who sent the packet: `-m owner --uid-owner 1000`.
+///
+/// Names of users and groups are not known here, only numbers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Owner {
+    /// Whether a socket sent it.
+    pub socket_exists: Option<Maybe<()>>,
+    /// The user of the process that made the socket.
+    pub uid: Option<Maybe<Span<u32>>>,
+    /// The group of the process that made the socket.
+    pub gid: Option<Maybe<Span<u32>>>,
+    /// Whether the other groups of the process are looked at as well.
+    pub suppl_groups: bool,
+}
+
+impl Owner {
+    /// Wants this user, or one of these.
+    pub fn uid(users: impl Into<Span<u32>>) -> Self {
+        Self {
+            uid: Some(Maybe::Is(users.into())),
+            ..Self::default()
+        }
+    }
+
+    /// Wants this group, or one of these.
+    pub fn gid(groups: impl Into<Span<u32>>) -> Self {
+        Self {
+            gid: Some(Maybe::Is(groups.into())),
+            ..Self::default()
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Span<u32>> {
+    Span::parse(text, '-', Span::<u32>::ALL)
+        .filter(|_| !text.starts_with('-') && !text.ends_with('-'))
+}
+
+impl<'a> Extension<'a> for Owner {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--socket-exists" => once(&mut self.socket_exists, Maybe::new(values.negated(), ())),
+            "--uid-owner" => once(&mut self.uid, values.maybe(parse)?),
+            "--gid-owner" => once(&mut self.gid, values.maybe(parse)?),
+            "--suppl-groups" => flag(&mut self.suppl_groups),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m owner")?;
+        if let Some(exists) = &self.socket_exists {
+            write!(f, " {}--socket-exists", exists.bang())?;
+        }
+        for (option, ids) in [("--uid-owner", &self.uid), ("--gid-owner", &self.gid)] {
+            if let Some(ids) = ids {
+                let Span { first, last } = ids.value();
+                write!(f, " {}{option} {first}", ids.bang())?;
+                if first != last {
+                    write!(f, "-{last}")?;
+                }
+            }
+        }
+        if self.suppl_groups {
+            f.write_str(" --suppl-groups")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Owner {
+            socket_exists: Some(Maybe::Not(())),
+            uid: Some(Maybe::Is((0..=100).into())),
+            gid: Some(Maybe::Not(5.into())),
+            suppl_groups: true,
+        };
+        let table = [
+            ("-m owner --uid-owner 0", Owner::uid(0)),
+            ("-m owner --gid-owner 1-2", Owner::gid(1..=2)),
+            (
+                "-m owner ! --socket-exists --uid-owner 0-100 ! --gid-owner 5 --suppl-groups",
+                all,
+            ),
+        ];
+        for (text, owner) in table {
+            let rule = Rule::new().matching(owner);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        for text in ["-m owner --uid-owner root", "-m owner --uid-owner 5-"] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

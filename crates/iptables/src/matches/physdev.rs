@@ -1,0 +1,105 @@
+//! `-m physdev`: ports of a bridge.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::maybe::Maybe;
+use crate::options::{Extension, Taken, Values, once};
+use crate::quote::Bare;
+
+/// Ports of a bridge: `-m physdev --physdev-is-bridged`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Physdev<'a> {
+    /// Whether it came in by a port of a bridge.
+    pub is_in: Option<Maybe<()>>,
+    /// The port it came in by.
+    pub input: Option<Maybe<Cow<'a, str>>>,
+    /// Whether it goes out by a port of a bridge.
+    pub is_out: Option<Maybe<()>>,
+    /// The port it goes out by.
+    pub output: Option<Maybe<Cow<'a, str>>>,
+    /// Whether it is bridged and not routed.
+    pub is_bridged: Option<Maybe<()>>,
+}
+
+impl Physdev<'_> {
+    /// Wants packets that are bridged and not routed.
+    pub fn bridged() -> Self {
+        Self {
+            is_bridged: Some(Maybe::Is(())),
+            ..Self::default()
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Physdev<'a> {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--physdev-is-in" => once(&mut self.is_in, Maybe::new(values.negated(), ())),
+            "--physdev-in" => name(&mut self.input, values),
+            "--physdev-is-out" => once(&mut self.is_out, Maybe::new(values.negated(), ())),
+            "--physdev-out" => name(&mut self.output, values),
+            "--physdev-is-bridged" => once(&mut self.is_bridged, Maybe::new(values.negated(), ())),
+            _ => Ok(false),
+        }
+    }
+}
+
+fn name<'a>(place: &mut Option<Maybe<Cow<'a, str>>>, values: &mut Values<'_, 'a>) -> Taken {
+    once(place, Maybe::new(values.negated(), values.bare()?))
+}
+
+impl fmt::Display for Physdev<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m physdev")?;
+        if let Some(is_in) = &self.is_in {
+            write!(f, " {}--physdev-is-in", is_in.bang())?;
+        }
+        if let Some(name) = &self.input {
+            write!(f, " {}--physdev-in {}", name.bang(), Bare(name.value()))?;
+        }
+        if let Some(is_out) = &self.is_out {
+            write!(f, " {}--physdev-is-out", is_out.bang())?;
+        }
+        if let Some(name) = &self.output {
+            write!(f, " {}--physdev-out {}", name.bang(), Bare(name.value()))?;
+        }
+        if let Some(is_bridged) = &self.is_bridged {
+            write!(f, " {}--physdev-is-bridged", is_bridged.bang())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Physdev {
+            is_in: Some(Maybe::Is(())),
+            input: Some(Maybe::Not("a+".into())),
+            is_out: Some(Maybe::Not(())),
+            output: Some(Maybe::Is("b".into())),
+            is_bridged: Some(Maybe::Not(())),
+        };
+        let table = [
+            ("-m physdev --physdev-is-bridged", Physdev::bridged()),
+            (
+                "-m physdev --physdev-is-in ! --physdev-in a+ ! --physdev-is-out --physdev-out b ! --physdev-is-bridged",
+                all,
+            ),
+        ];
+        for (text, physdev) in table {
+            let rule = Rule::new().matching(physdev);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+}

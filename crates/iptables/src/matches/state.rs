@@ -1,0 +1,69 @@
+//! `-m state`: the state of the connection, as old rules ask for it.
+
+use std::fmt;
+
+use crate::list;
+use crate::matches::CtState;
+use crate::maybe::Maybe;
+use crate::options::{Extension, Taken, Values};
+
+/// The state of the connection, as old rules ask for it: `-m state --state NEW`.
+///
+/// [`Conntrack`](super::Conntrack) knows all of it and more; this one knows
+/// neither `SNAT` nor `DNAT`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct State(pub Maybe<CtState>);
+
+impl<'a> Extension<'a> for State {
+    fn open() -> Self {
+        Self(Maybe::Is(CtState::empty()))
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        if option != "--state" {
+            return Ok(false);
+        }
+        values.is_number(0)?;
+        self.0 = values.maybe(|text| {
+            list::parse(text)
+                .filter(|state: &CtState| !state.intersects(CtState::SNAT | CtState::DNAT))
+        })?;
+        Ok(true)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-m state")?;
+        self.0.write(f, "--state")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let table = [
+            ("-m state --state NEW", State(Maybe::Is(CtState::NEW))),
+            (
+                "-m state ! --state RELATED,ESTABLISHED",
+                State(Maybe::Not(CtState::RELATED | CtState::ESTABLISHED)),
+            ),
+        ];
+        for (text, state) in table {
+            let rule = Rule::new().matching(state);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let loose = Rule::parse("-m state --state established,new").unwrap();
+        assert_eq!(loose.to_string(), "-m state --state NEW,ESTABLISHED");
+        let odd = Rule::parse("-m state --state DNAT").unwrap();
+        assert_eq!(
+            odd,
+            Rule::new().matching(crate::matches::Match::Other("-m state --state DNAT".into()))
+        );
+    }
+}
