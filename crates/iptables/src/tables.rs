@@ -2,9 +2,12 @@
 
 mod line;
 
-use std::collections::HashMap;
+mod index;
+
 use std::fmt;
-use std::ops::Range;
+use std::slice;
+
+use index::{Chain, Index};
 
 pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLine};
 
@@ -50,7 +53,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the tables in their order.
-    pub fn iter(&self) -> std::slice::Iter<'_, Table<'a>> {
+    pub fn iter(&self) -> slice::Iter<'_, Table<'a>> {
         self.tables.iter()
     }
 
@@ -65,7 +68,7 @@ impl<'a> Tables<'a> {
 
 impl<'t, 'a> IntoIterator for &'t Tables<'a> {
     type Item = &'t Table<'a>;
-    type IntoIter = std::slice::Iter<'t, Table<'a>>;
+    type IntoIter = slice::Iter<'t, Table<'a>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -92,50 +95,18 @@ pub struct Table<'a> {
     lines: Vec<Line<'a>>,
     /// What comes between this table and the next, or the end.
     after: Vec<Line<'a>>,
-    chains: HashMap<&'a str, Chain>,
-}
-
-/// Where a chain is found in the lines of its table.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Chain {
-    /// The line that declares it, the last one if there are several.
-    declared: Option<usize>,
-    /// Its first rule, and those that stand next to it: in a save, all.
-    rules: Range<usize>,
-    /// More rules, each range as long as it can be.
-    more: Vec<Range<usize>>,
+    index: Index<'a>,
 }
 
 impl<'a> Table<'a> {
     /// Returns the table of some lines, from `*nat` to `COMMIT`.
     pub(crate) fn new(name: &'a str, mut lines: Vec<Line<'a>>) -> Self {
         lines.shrink_to_fit();
-        let mut chains: HashMap<&str, Chain> = HashMap::new();
-        let mut at = 0;
-        // Rules that stand together are looked up once.
-        for run in lines.chunk_by(is_same_chain) {
-            let range = at..at + run.len();
-            match run.first() {
-                Some(Line::Chain(line)) => {
-                    chains.entry(line.name()).or_default().declared = Some(at);
-                }
-                Some(Line::Rule(line)) => {
-                    let chain = chains.entry(line.chain()).or_default();
-                    if chain.rules.is_empty() {
-                        chain.rules = range.clone();
-                    } else {
-                        chain.more.push(range.clone());
-                    }
-                }
-                _ => {}
-            }
-            at = range.end;
-        }
         Self {
             name,
+            index: Index::new(&lines),
             lines,
             after: Vec::new(),
-            chains,
         }
     }
 
@@ -150,7 +121,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the lines from `*nat` to `COMMIT`.
-    pub fn lines(&self) -> std::slice::Iter<'_, Line<'a>> {
+    pub fn lines(&self) -> slice::Iter<'_, Line<'a>> {
         self.lines.iter()
     }
 
@@ -164,7 +135,7 @@ impl<'a> Table<'a> {
 
     /// Returns the chain of a name, if it is declared.
     pub fn chain(&self, name: &str) -> Option<&ChainLine<'a>> {
-        match self.lines.get(self.chains.get(name)?.declared?)? {
+        match self.lines.get(self.index.get(name)?.declared?)? {
             Line::Chain(chain) => Some(chain),
             _ => None,
         }
@@ -179,18 +150,10 @@ impl<'a> Table<'a> {
     ///
     /// The chain is found at once, and need not be declared.
     pub fn rules_of(&self, chain: &str) -> impl Iterator<Item = &RuleLine<'a>> {
-        let chain = self.chains.get(chain).into_iter();
-        let ranges = chain.flat_map(|chain| [&chain.rules].into_iter().chain(&chain.more));
+        let chain = self.index.get(chain).into_iter();
+        let ranges = chain.flat_map(Chain::ranges);
         let lines = ranges.filter_map(|range| self.lines.get(range.clone()));
         lines.flat_map(rules_in)
-    }
-}
-
-/// Tells whether two lines are rules of one chain.
-fn is_same_chain(one: &Line<'_>, other: &Line<'_>) -> bool {
-    match (one, other) {
-        (Line::Rule(one), Line::Rule(other)) => one.chain() == other.chain(),
-        _ => false,
     }
 }
 
@@ -204,6 +167,53 @@ fn rules_in<'t, 'a>(lines: &'t [Line<'a>]) -> impl Iterator<Item = &'t RuleLine<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes what a save has of Services with five endpoints each.
+    fn save(services: usize) -> String {
+        let mut text = "*nat\n".to_owned();
+        let names = (0..services).map(|service| {
+            let endpoints = (0..5).map(move |place| format!("KUBE-SEP-{service:015X}{place}"));
+            (format!("KUBE-SVC-{service:016X}"), endpoints)
+        });
+        for (service, endpoints) in names.clone() {
+            text += &format!(":{service} - [0:0]\n");
+            text.extend(endpoints.map(|endpoint| format!(":{endpoint} - [0:0]\n")));
+        }
+        for (service, endpoints) in names {
+            for endpoint in endpoints.clone() {
+                text += &format!("-A {service} -j {endpoint}\n");
+            }
+            for endpoint in endpoints {
+                text += &format!("-A {endpoint} -s 10.0.0.1/32 -j KUBE-MARK-MASQ\n");
+                text +=
+                    &format!("-A {endpoint} -p tcp -m tcp -j DNAT --to-destination 10.0.0.1:1\n");
+            }
+        }
+        text + "COMMIT\n"
+    }
+
+    /// Returns how many bytes a document takes besides its text.
+    fn heap(tables: &Tables<'_>) -> usize {
+        let lines = |lines: &Vec<Line<'_>>| lines.capacity() * size_of::<Line<'_>>();
+        let table =
+            |table: &Table<'_>| lines(&table.lines) + lines(&table.after) + table.index.heap();
+        let of_tables = tables.tables.capacity() * size_of::<Table<'_>>();
+        lines(&tables.before) + of_tables + tables.iter().map(table).sum::<usize>()
+    }
+
+    #[test]
+    fn a_document_takes_at_most_twice_the_memory_of_its_text() {
+        for services in (100..400).step_by(10) {
+            let text = save(services);
+            let heap = heap(&Tables::parse(&text).unwrap());
+            assert!(
+                heap > text.len() / 2,
+                "{heap} bytes of {} are not all",
+                text.len()
+            );
+            assert!(heap <= text.len() * 2, "{heap} bytes for {}", text.len());
+        }
+    }
 
     #[test]
     fn what_is_printed_is_what_was_read() {

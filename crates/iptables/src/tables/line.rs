@@ -148,30 +148,30 @@ pub struct ChainLine<'a> {
     text: &'a str,
     name: &'a str,
     policy: Option<Policy>,
-    /// The counters, if the line tells, and what nobody reads.
-    rest: &'a str,
 }
 
 impl<'a> ChainLine<'a> {
     fn parse(text: &'a str) -> Result<Self, Expected> {
-        let (name, rest) = split_word(text.get(1..).unwrap_or_default());
+        let [name, policy, rest] = Self::split(text);
         let name = chain_name(name)?;
-        let (policy, rest) = split_word(rest);
         let policy = match policy {
             "-" => None,
             "ACCEPT" => Some(Policy::Accept),
             "DROP" => Some(Policy::Drop),
             _ => return Err(Expected::Policy),
         };
-        if !rest.is_empty() && Counters::parse(split_word(rest).0).is_none() {
+        let line = Self { text, name, policy };
+        if !rest.is_empty() && line.counters().is_none() {
             return Err(Expected::Counters);
         }
-        Ok(Self {
-            text,
-            name,
-            policy,
-            rest,
-        })
+        Ok(line)
+    }
+
+    /// Returns the first two words, and what follows them.
+    fn split(text: &'a str) -> [&'a str; 3] {
+        let (name, rest) = split_word(text.get(1..).unwrap_or_default());
+        let (policy, rest) = split_word(rest);
+        [name, policy, rest]
     }
 
     /// Returns the name of the chain.
@@ -187,7 +187,8 @@ impl<'a> ChainLine<'a> {
 
     /// Returns what the policy has counted, if the line tells.
     pub fn counters(&self) -> Option<Counters> {
-        Counters::parse(split_word(self.rest).0)
+        let [_, _, rest] = Self::split(self.text);
+        Counters::parse(split_word(rest).0)
     }
 }
 

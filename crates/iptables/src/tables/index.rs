@@ -1,0 +1,103 @@
+//! Where chains are found in the lines of a table.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::iter;
+use std::ops::Range;
+
+use super::Line;
+
+/// The chains of a table, by name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Index<'a> {
+    chains: Vec<Chain>,
+    /// Where in `chains` each is; a map of the chains themselves would be
+    /// larger, since up to half of a map is empty.
+    places: HashMap<&'a str, usize>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(lines: &[Line<'a>]) -> Self {
+        let declared = lines.iter().filter(|line| matches!(line, Line::Chain(_)));
+        let declared = declared.count();
+        let mut index = Self {
+            chains: Vec::with_capacity(declared),
+            places: HashMap::with_capacity(declared),
+        };
+        let mut at = 0;
+        // Rules that stand together are looked up once.
+        for run in lines.chunk_by(is_same_chain) {
+            let range = at..at + run.len();
+            at = range.end;
+            match run.first() {
+                Some(Line::Chain(line)) => index.chain(line.name()).declared = Some(range.start),
+                Some(Line::Rule(line)) => index.chain(line.chain()).push(range),
+                _ => {}
+            }
+        }
+        index
+    }
+
+    /// Returns a chain, a new one if need be.
+    fn chain(&mut self, name: &'a str) -> &mut Chain {
+        let place = match self.places.entry(name) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                self.chains.push(Chain::default());
+                *entry.insert(self.chains.len() - 1)
+            }
+        };
+        self.chains.get_mut(place).expect("places are of chains")
+    }
+
+    /// Returns the chain of a name.
+    pub(super) fn get(&self, name: &str) -> Option<&Chain> {
+        self.chains.get(*self.places.get(name)?)
+    }
+
+    /// Returns how many bytes it takes.
+    #[cfg(test)]
+    pub(super) fn heap(&self) -> usize {
+        // Seven of eight buckets can be filled, and each has a byte more.
+        let buckets = (self.places.capacity() * 8 / 7).next_power_of_two();
+        let more = self.chains.iter().map(|chain| chain.more.capacity());
+        self.chains.capacity() * size_of::<Chain>()
+            + buckets * (size_of::<(&str, usize)>() + 1)
+            + more.sum::<usize>() * size_of::<Range<usize>>()
+    }
+}
+
+/// Where a chain is found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Chain {
+    /// The line that declares it, the last one if there are several.
+    pub(super) declared: Option<usize>,
+    /// Its first rule, and those that stand next to it: in a save, all.
+    rules: Range<usize>,
+    /// More rules, each range as long as it can be.
+    more: Vec<Range<usize>>,
+}
+
+impl Chain {
+    /// Adds rules that stand together.
+    fn push(&mut self, range: Range<usize>) {
+        if self.rules.is_empty() {
+            self.rules = range;
+        } else {
+            self.more.push(range);
+        }
+    }
+
+    /// Returns the lines of its rules.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range<usize>> {
+        iter::once(&self.rules).chain(&self.more)
+    }
+}
+
+/// Tells whether two lines are rules of one chain.
+fn is_same_chain(one: &Line<'_>, other: &Line<'_>) -> bool {
+    match (one, other) {
+        (Line::Rule(one), Line::Rule(other)) => one.chain() == other.chain(),
+        _ => false,
+    }
+}
