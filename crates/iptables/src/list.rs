@@ -1,6 +1,6 @@
 //! Flags that are written as names with commas.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use bitflags::Flags;
 
@@ -26,12 +26,30 @@ pub(crate) fn write<F: Flags + Copy>(
         return f.write_str(none);
     }
     let mut separator = "";
-    for flag in F::FLAGS {
-        if flags.contains(*flag.value()) {
-            f.write_str(separator)?;
-            f.write_str(flag.name())?;
-            separator = ",";
-        }
+    for name in names(flags) {
+        f.write_str(separator)?;
+        f.write_str(name)?;
+        separator = ",";
     }
     Ok(())
+}
+
+/// Writes the names in small letters, with commas between them.
+pub(crate) fn write_small<F: Flags + Copy>(flags: F, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut separator = "";
+    for name in names(flags) {
+        f.write_str(separator)?;
+        for letter in name.chars() {
+            f.write_char(letter.to_ascii_lowercase())?;
+        }
+        separator = ",";
+    }
+    Ok(())
+}
+
+fn names<F: Flags + Copy>(flags: F) -> impl Iterator<Item = &'static str> {
+    let set = F::FLAGS
+        .iter()
+        .filter(move |flag| flags.contains(*flag.value()));
+    set.map(|flag| flag.name())
 }

@@ -255,7 +255,6 @@ impl<'a> Parser<'a> {
             return values.finish();
         }
         // Options may come late, and a protocol has its match without `-m`.
-        self.mixed = true;
         values.set_given(CLOSED);
         let mut taken = match target {
             Some(target) => target.take(&option, &mut values)?,
@@ -272,23 +271,24 @@ impl<'a> Parser<'a> {
             }
             matches.push(one);
         }
+        self.mixed = true;
         values.finish()
     }
 
     /// Keeps the match or target that is open as it is written.
     fn keep(&mut self) -> Result<(), RuleError> {
+        let open = self.open;
         self.words.set_at(self.start);
         // Its option and name come first.
         self.words.next()?;
         self.words.next()?;
         let text = self.skip(self.start)?;
-        if self.open == Open::Target {
+        if open == Open::Target {
             self.rule.target = Some(Target::Other(Cow::Borrowed(text)));
         } else {
             self.rule.matches.pop();
             self.rule.matches.push(Match::Other(Cow::Borrowed(text)));
         }
-        self.open = Open::Head;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Transport;
+use crate::matches::Mark;
 
 #[test]
 fn what_iptables_saves_is_printed_as_it_was() {
@@ -20,6 +21,36 @@ fn what_iptables_saves_is_printed_as_it_was() {
     ];
     for text in table {
         assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn what_is_not_known_is_kept_beside_what_is() {
+    let other = |text| Match::Other(Cow::Borrowed(text));
+    let table = [
+        (
+            "-p tcp -m tcp --new-option 5 --dport 80 -m mark --mark 0x1 -j FOO --opt \"a b\"",
+            Rule::new()
+                .protocol(Transport::Tcp)
+                .matching(other("-m tcp --new-option 5 --dport 80"))
+                .matching(Mark::is(1, u32::MAX))
+                .target(Target::Other("-j FOO --opt \"a b\"".into())),
+        ),
+        (
+            "-m mark -m foo x \"-j\" -j MARK --set-mark",
+            Rule::new()
+                .matching(other("-m mark"))
+                .matching(other("-m foo x \"-j\""))
+                .target(Target::Other("-j MARK --set-mark".into())),
+        ),
+        (
+            "-j TRACE",
+            Rule::new().target(Target::Other("-j TRACE".into())),
+        ),
+    ];
+    for (text, rule) in table {
+        assert_eq!(Rule::parse(text).as_ref(), Ok(&rule));
+        assert_eq!(rule.to_string(), text);
     }
 }
 

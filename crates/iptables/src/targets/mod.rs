@@ -1,12 +1,24 @@
 //! Targets: what is done with a packet that matches, one file each.
 
-mod masquerade;
+mod connmark;
+
+mod ct;
+
+mod log;
 
 mod mark;
 
+mod masquerade;
+
 mod nat;
 
+mod redirect;
+
 mod reject;
+
+mod set;
+
+mod tproxy;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +26,16 @@ use std::fmt;
 use crate::options::{Extension, Taken, Values};
 use crate::{ChainName, Family};
 
+pub use connmark::{Connmark, ConnmarkAction, Masks, Shift};
+pub use ct::{Ct, CtEvents, Zone, ZonePackets};
+pub use log::Log;
 pub use mark::Mark;
 pub use masquerade::Masquerade;
 pub use nat::{Addresses, Dnat, NatPorts, Snat};
+pub use redirect::Redirect;
 pub use reject::Reject;
+pub use set::{Set, SetSides};
+pub use tproxy::Tproxy;
 
 /// Names of extensions that are kept as they are written, and name no chains.
 const OTHERS: &[&str] = &[
@@ -126,26 +144,42 @@ targets! {
     Accept = "ACCEPT",
     /// The packet vanishes.
     Drop = "DROP",
+    /// The packet is not tracked.
+    Notrack = "NOTRACK",
     /// The rules after the last jump are next, or the policy of the chain.
     Return = "RETURN",
     ;
+    /// The mark of the connection is changed or copied.
+    Connmark(Connmark) = "CONNMARK",
+    /// Connection tracking is told how to treat the packet.
+    Ct(Ct<'a>) = "CT",
     /// The destination is changed.
     Dnat(Dnat) = "DNAT",
+    /// A line is written to the kernel's log.
+    Log(Log<'a>) = "LOG",
     /// The mark of the packet is changed.
     Mark(Mark) = "MARK",
     /// The source becomes an address of the interface it goes out by.
     Masquerade(Masquerade) = "MASQUERADE",
+    /// This host becomes the destination.
+    Redirect(Redirect) = "REDIRECT",
     /// The packet vanishes, and its sender is told.
     Reject(Reject) = "REJECT",
+    /// Sets of ipset get or lose elements.
+    Set(Set<'a>) = "SET",
     /// The source is changed.
     Snat(Snat) = "SNAT",
+    /// A socket of this host gets the packet as it is.
+    Tproxy(Tproxy) = "TPROXY",
 }
 
 impl Target<'_> {
     /// Tells what iptables of the family takes where nothing is told.
     pub(crate) fn fill(&mut self, family: Family) {
-        if let Self::Reject(reject) = self {
-            *reject = reject.for_family(family);
+        match self {
+            Self::Reject(reject) => *reject = reject.for_family(family),
+            Self::Tproxy(tproxy) => tproxy.fill(family),
+            _ => {}
         }
     }
 }

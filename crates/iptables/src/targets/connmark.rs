@@ -1,0 +1,183 @@
+//! `-j CONNMARK`: the mark of the connection.
+
+use std::fmt;
+
+use crate::number::{self, Masked};
+use crate::options::{Extension, Odd, Taken, Values, once};
+use crate::targets::mark;
+
+/// Changes or copies the mark of the connection: `-j CONNMARK --save-mark …`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Connmark {
+    /// What is done; iptables wants something to be.
+    pub action: Option<ConnmarkAction>,
+    /// By how many bits the mark is shifted.
+    pub shift: Option<Shift>,
+}
+
+/// What is done with the mark of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConnmarkAction {
+    /// It is changed: the bits of the mask are cleared, those of the value flipped.
+    Set(Masked),
+    /// The mark of the packet becomes that of the connection.
+    Save(Masks),
+    /// The mark of the connection becomes that of the packet.
+    Restore(Masks),
+}
+
+/// Which bits of two marks are copied.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Masks {
+    /// Which bits of the packet's.
+    pub packet: u32,
+    /// Which bits of the connection's.
+    pub connection: u32,
+}
+
+/// By how many bits a mark is shifted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shift {
+    /// To the left.
+    Left(u8),
+    /// To the right.
+    Right(u8),
+}
+
+impl Masks {
+    /// All bits of both.
+    pub const ALL: Self = Self {
+        packet: u32::MAX,
+        connection: u32::MAX,
+    };
+}
+
+impl From<ConnmarkAction> for Connmark {
+    fn from(action: ConnmarkAction) -> Self {
+        Self {
+            action: Some(action),
+            shift: None,
+        }
+    }
+}
+
+impl Connmark {
+    /// Takes a mask for the packet's mark, the connection's or both.
+    fn take_mask(&mut self, option: &str, values: &mut Values<'_, '_>) -> Taken {
+        let Some(ConnmarkAction::Save(masks) | ConnmarkAction::Restore(masks)) = &mut self.action
+        else {
+            return Err(Odd);
+        };
+        let mask = values.parse(number::parse_as)?;
+        if option != "--ctmask" {
+            masks.packet = mask;
+        }
+        if option != "--nfmask" {
+            masks.connection = mask;
+        }
+        Ok(true)
+    }
+
+    fn take_shift(&mut self, shift: fn(u8) -> Shift, values: &mut Values<'_, '_>) -> Taken {
+        match values.parse(number::parse_as)? {
+            0 => Ok(true),
+            bits @ 1..32 => once(&mut self.shift, shift(bits)),
+            _ => Err(Odd),
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Connmark {
+    fn open() -> Self {
+        Self {
+            action: None,
+            shift: None,
+        }
+    }
+
+    fn least(&self) -> usize {
+        if self.action.is_some() { 1 } else { usize::MAX }
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--save-mark" => once(&mut self.action, ConnmarkAction::Save(Masks::ALL)),
+            "--restore-mark" => once(&mut self.action, ConnmarkAction::Restore(Masks::ALL)),
+            "--nfmask" | "--ctmask" | "--mask" => self.take_mask(option, values),
+            "--left-shift-mark" => self.take_shift(Shift::Left, values),
+            "--right-shift-mark" => self.take_shift(Shift::Right, values),
+            _ => match mark::change(option, values)? {
+                Some(masked) => once(&mut self.action, ConnmarkAction::Set(masked)),
+                None => Ok(false),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Connmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j CONNMARK")?;
+        let (option, masks) = match self.action {
+            Some(ConnmarkAction::Set(masked)) => {
+                write!(f, " --set-xmark {masked}")?;
+                ("", None)
+            }
+            Some(ConnmarkAction::Save(masks)) => ("--save-mark", Some(masks)),
+            Some(ConnmarkAction::Restore(masks)) => ("--restore-mark", Some(masks)),
+            None => ("", None),
+        };
+        if let Some(Masks { packet, connection }) = masks {
+            write!(f, " {option} --nfmask {packet:#x} --ctmask {connection:#x}")?;
+        }
+        match self.shift {
+            Some(Shift::Left(bits)) => write!(f, " --left-shift-mark {bits}"),
+            Some(Shift::Right(bits)) => write!(f, " --right-shift-mark {bits}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let masks = Masks {
+            packet: 0xff,
+            connection: 0xf,
+        };
+        let masked = Masked { value: 5, mask: 7 };
+        let shifted = Connmark {
+            shift: Some(Shift::Left(3)),
+            ..ConnmarkAction::Set(masked).into()
+        };
+        let table = [
+            ("--save-mark", ConnmarkAction::Save(Masks::ALL).into()),
+            (
+                "--restore-mark --nfmask 0xff --ctmask 0xf",
+                ConnmarkAction::Restore(masks).into(),
+            ),
+            ("--set-mark 0x5/0x3", ConnmarkAction::Set(masked).into()),
+            ("--left-shift-mark 3 --set-xmark 5/7", shifted),
+            (
+                "--set-xmark 0x5/7 --left-shift-mark 0",
+                ConnmarkAction::Set(masked).into(),
+            ),
+        ];
+        for (options, connmark) in table {
+            let text = format!("-j CONNMARK {options}");
+            let rule = Rule::parse(&text).unwrap();
+            assert_eq!(rule, Rule::new().target(connmark), "{text}");
+            assert_eq!(Rule::parse(&rule.to_string()).as_ref(), Ok(&rule));
+        }
+        for text in [
+            "-j CONNMARK",
+            "-j CONNMARK --nfmask 5",
+            "-j CONNMARK --save-mark --set-mark 1",
+        ] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `-j CT`: how connection tracking treats the packet.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bitflags::bitflags;
+
+use crate::list;
+use crate::number;
+use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::quote::Bare;
+
+/// Tells connection tracking how to treat the packet: `-j CT --zone 5`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Ct<'a> {
+    /// Whether the packet is not tracked.
+    pub notrack: bool,
+    /// The helper that finds related connections.
+    pub helper: Option<Cow<'a, str>>,
+    /// The name of the timeouts of the connection.
+    pub timeout: Option<Cow<'a, str>>,
+    /// What is told to programs about the connection.
+    pub events: Option<CtEvents>,
+    /// What is told to programs about connections that it makes known.
+    pub expect_new: bool,
+    /// The zone of the connection, where it is not 0.
+    pub zone: Option<Zone>,
+}
+
+bitflags! {
+    /// What is told to programs about a connection.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct CtEvents: u16 {
+        /// It begins.
+        const NEW = 1;
+        /// It begins, and another made it known.
+        const RELATED = 2;
+        /// It is forgotten.
+        const DESTROY = 4;
+        /// A reply came.
+        const REPLY = 8;
+        /// It is never dropped early from now on.
+        const ASSURED = 16;
+        /// What is known of the protocol changed.
+        const PROTOINFO = 32;
+        /// It got a helper.
+        const HELPER = 64;
+        /// Its mark changed.
+        const MARK = 128;
+        /// Sequence numbers are shifted.
+        const NATSEQINFO = 256;
+        /// Its security mark changed.
+        const SECMARK = 512;
+    }
+}
+
+/// A zone, and for which way of packets it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Zone {
+    /// The zone; the mark of the packet where there is none.
+    pub id: Option<u16>,
+    /// Which packets it is for.
+    pub packets: ZonePackets,
+}
+
+/// Which packets a zone is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ZonePackets {
+    /// All of them.
+    Both,
+    /// Those that go as the first one.
+    Original,
+    /// Replies.
+    Reply,
+}
+
+impl Ct<'_> {
+    /// Tracks the packet in a zone.
+    pub fn zone(id: u16) -> Self {
+        let packets = ZonePackets::Both;
+        Self {
+            zone: Some(Zone {
+                id: Some(id),
+                packets,
+            }),
+            ..Self::default()
+        }
+    }
+
+    fn take_zone(&mut self, packets: ZonePackets, values: &mut Values<'_, '_>) -> Taken {
+        let id = match &*values.word()? {
+            "mark" => None,
+            text => match number::parse_as(text) {
+                // The zone 0 is where all packets are.
+                Some(0) => return Ok(true),
+                id => Some(id.ok_or(Odd)?),
+            },
+        };
+        once(&mut self.zone, Zone { id, packets })
+    }
+}
+
+/// Reads events, whose names are in small letters.
+fn events(text: &str) -> Option<CtEvents> {
+    let small = !text.bytes().any(|b| b.is_ascii_uppercase());
+    list::parse(text).filter(|_| small)
+}
+
+impl<'a> Extension<'a> for Ct<'a> {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--notrack" => flag(&mut self.notrack),
+            "--helper" => once(&mut self.helper, values.bare()?),
+            "--timeout" => once(&mut self.timeout, values.bare()?),
+            "--ctevents" => once(&mut self.events, values.parse(events)?),
+            "--expevents" => match &*values.word()? {
+                "new" => flag(&mut self.expect_new),
+                _ => Err(Odd),
+            },
+            "--zone" => self.take_zone(ZonePackets::Both, values),
+            "--zone-orig" => self.take_zone(ZonePackets::Original, values),
+            "--zone-reply" => self.take_zone(ZonePackets::Reply, values),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Ct<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j CT")?;
+        if self.notrack {
+            f.write_str(" --notrack")?;
+        }
+        if let Some(helper) = &self.helper {
+            write!(f, " --helper {}", Bare(helper))?;
+        }
+        if let Some(timeout) = &self.timeout {
+            write!(f, " --timeout {}", Bare(timeout))?;
+        }
+        if let Some(events) = self.events {
+            f.write_str(" --ctevents ")?;
+            list::write_small(events, f)?;
+        }
+        if self.expect_new {
+            f.write_str(" --expevents new")?;
+        }
+        let Some(Zone { id, packets }) = self.zone else {
+            return Ok(());
+        };
+        f.write_str(match packets {
+            ZonePackets::Both => " --zone ",
+            ZonePackets::Original => " --zone-orig ",
+            ZonePackets::Reply => " --zone-reply ",
+        })?;
+        match id {
+            Some(id) => id.fmt(f),
+            None => f.write_str("mark"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Ct {
+            notrack: true,
+            helper: Some("ftp".into()),
+            timeout: Some("long".into()),
+            events: Some(CtEvents::NEW | CtEvents::SECMARK),
+            expect_new: true,
+            zone: Some(Zone {
+                id: None,
+                packets: ZonePackets::Reply,
+            }),
+        };
+        let table = [
+            ("-j CT", Ct::default()),
+            ("-j CT --zone 5", Ct::zone(5)),
+            (
+                "-j CT --notrack --helper ftp --timeout long --ctevents new,secmark --expevents new --zone-reply mark",
+                all,
+            ),
+        ];
+        for (text, ct) in table {
+            let rule = Rule::new().target(ct);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn looser_forms_are_read() {
+        let table = [
+            ("-j CT --zone 0", "-j CT"),
+            ("-j CT --zone-orig 0x10", "-j CT --zone-orig 16"),
+            (
+                "-j CT --ctevents destroy,new",
+                "-j CT --ctevents new,destroy",
+            ),
+            ("-j CT --ctevents NEW", "-j CT --ctevents NEW"),
+        ];
+        for (text, printed) in table {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), printed);
+        }
+    }
+}

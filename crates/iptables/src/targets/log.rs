@@ -1,0 +1,169 @@
+//! `-j LOG`: a line in the kernel's log.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::options::{Extension, Taken, Values, flag, once};
+use crate::quote::Quoted;
+
+/// Writes a line to the kernel's log: `-j LOG --log-prefix "dropped: "`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Log<'a> {
+    /// What the line begins with; the kernel keeps 29 bytes of it.
+    pub prefix: Option<Cow<'a, str>>,
+    /// How grave it is, from 0 to 7; 4, a warning, where none is told.
+    pub level: u8,
+    /// Whether sequence numbers of TCP are told.
+    pub tcp_sequence: bool,
+    /// Whether options of TCP are told.
+    pub tcp_options: bool,
+    /// Whether options of IP are told.
+    pub ip_options: bool,
+    /// Whether the user is told.
+    pub uid: bool,
+    /// Whether addresses below IP are told in words.
+    pub macdecode: bool,
+}
+
+/// Names of levels, from 0 to 7; the last is another one of 0.
+const LEVELS: [&str; 9] = [
+    "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug", "panic",
+];
+
+/// The level where none is told.
+const WARNING: u8 = 4;
+
+impl Log<'_> {
+    /// Writes a line without a prefix.
+    pub fn new() -> Self {
+        Self {
+            prefix: None,
+            level: WARNING,
+            tcp_sequence: false,
+            tcp_options: false,
+            ip_options: false,
+            uid: false,
+            macdecode: false,
+        }
+    }
+}
+
+impl<'a> Log<'a> {
+    /// Writes a line that begins with this.
+    pub fn with_prefix(prefix: impl Into<Cow<'a, str>>) -> Self {
+        Self {
+            prefix: Some(prefix.into()),
+            ..Self::new()
+        }
+    }
+}
+
+impl Default for Log<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Reads a name or a number.
+fn level(text: &str) -> Option<u8> {
+    match LEVELS.iter().position(|name| *name == text) {
+        Some(at) => u8::try_from(at % 8).ok(),
+        None => text.parse().ok().filter(|level| *level < 8),
+    }
+}
+
+impl<'a> Extension<'a> for Log<'a> {
+    fn open() -> Self {
+        Self::new()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--log-prefix" => once(&mut self.prefix, values.word()?),
+            "--log-level" => {
+                self.level = values.parse(level)?;
+                Ok(true)
+            }
+            "--log-tcp-sequence" => flag(&mut self.tcp_sequence),
+            "--log-tcp-options" => flag(&mut self.tcp_options),
+            "--log-ip-options" => flag(&mut self.ip_options),
+            "--log-uid" => flag(&mut self.uid),
+            "--log-macdecode" => flag(&mut self.macdecode),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Log<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j LOG")?;
+        if let Some(prefix) = &self.prefix {
+            write!(f, " --log-prefix {}", Quoted(prefix))?;
+        }
+        if self.level != WARNING {
+            write!(f, " --log-level {}", self.level)?;
+        }
+        let flags = [
+            (self.tcp_sequence, " --log-tcp-sequence"),
+            (self.tcp_options, " --log-tcp-options"),
+            (self.ip_options, " --log-ip-options"),
+            (self.uid, " --log-uid"),
+            (self.macdecode, " --log-macdecode"),
+        ];
+        for (_, option) in flags.iter().filter(|(set, _)| *set) {
+            f.write_str(option)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Log {
+            prefix: Some("a b: ".into()),
+            level: 0,
+            tcp_sequence: true,
+            tcp_options: true,
+            ip_options: true,
+            uid: true,
+            macdecode: true,
+        };
+        let table = [
+            ("-j LOG", Log::new()),
+            ("-j LOG --log-prefix x", Log::with_prefix("x")),
+            (
+                "-j LOG --log-prefix \"a b: \" --log-level 0 --log-tcp-sequence --log-tcp-options --log-ip-options --log-uid --log-macdecode",
+                all,
+            ),
+        ];
+        for (text, log) in table {
+            let rule = Rule::new().target(log);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn levels_have_names() {
+        let table = [
+            ("debug", "-j LOG --log-level 7"),
+            ("panic", "-j LOG --log-level 0"),
+            ("warning", "-j LOG"),
+            ("4", "-j LOG"),
+            ("8", "-j LOG --log-level 8"),
+        ];
+        for (level, printed) in table {
+            let text = format!("-j LOG --log-level {level}");
+            assert_eq!(Rule::parse(&text).unwrap().to_string(), printed);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `-j REDIRECT`: this host as the destination.
+
+use std::fmt;
+
+use crate::options::{Extension, Taken, Values, flag, once};
+use crate::targets::nat::NatPorts;
+
+/// Makes this host the destination: `-j REDIRECT --to-ports 8080`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Redirect {
+    /// The ports to choose from; the port stays as it is without.
+    pub ports: Option<NatPorts>,
+    /// Whether the port is chosen with some chance: `--random`.
+    pub random: bool,
+}
+
+impl Redirect {
+    /// Chooses this port, or one of these.
+    pub fn to(ports: impl Into<NatPorts>) -> Self {
+        Self {
+            ports: Some(ports.into()),
+            random: false,
+        }
+    }
+}
+
+impl<'a> Extension<'a> for Redirect {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        0
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--to-ports" => once(&mut self.ports, values.parse(NatPorts::parse)?),
+            "--random" => flag(&mut self.random),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j REDIRECT")?;
+        if let Some(ports) = self.ports {
+            write!(f, " --to-ports {ports}")?;
+        }
+        f.write_str(if self.random { " --random" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let random = Redirect {
+            random: true,
+            ..Redirect::to(80..=90)
+        };
+        let table = [
+            ("-j REDIRECT", Redirect::default()),
+            ("-j REDIRECT --to-ports 80", Redirect::to(80)),
+            ("-j REDIRECT --to-ports 80-90 --random", random),
+        ];
+        for (text, redirect) in table {
+            let rule = Rule::new().target(redirect);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let text = "-j REDIRECT --to-ports http";
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+}

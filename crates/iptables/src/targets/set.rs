@@ -1,0 +1,179 @@
+//! `-j SET`: elements of sets of ipset.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::number;
+use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::quote::Bare;
+use crate::side::Sides;
+
+/// Adds and removes elements of sets: `-j SET --add-set seen src`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Set<'a> {
+    /// The set that gets an element.
+    pub add: Option<SetSides<'a>>,
+    /// Whether the time of an element that is there begins anew.
+    pub exist: bool,
+    /// After how many seconds the element goes; as the set says without.
+    pub timeout: Option<u32>,
+    /// The set that loses an element.
+    pub del: Option<SetSides<'a>>,
+    /// The set whose element tells what the packet gets.
+    pub map: Option<SetSides<'a>>,
+    /// Whether it gets the mark.
+    pub map_mark: bool,
+    /// Whether it gets the priority.
+    pub map_prio: bool,
+    /// Whether it gets the queue.
+    pub map_queue: bool,
+}
+
+/// The name of a set, and the sides of a packet that make an element.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SetSides<'a> {
+    /// The name.
+    pub name: Cow<'a, str>,
+    /// The sides.
+    pub sides: Sides,
+}
+
+impl<'a> SetSides<'a> {
+    /// Makes one of a name and sides.
+    pub fn new(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+        Self {
+            name: name.into(),
+            sides: sides.into(),
+        }
+    }
+}
+
+impl<'a> Set<'a> {
+    /// Adds an element to the set.
+    pub fn add(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+        Self {
+            add: Some(SetSides::new(name, sides)),
+            ..Self::default()
+        }
+    }
+
+    /// Removes an element from the set.
+    pub fn del(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+        Self {
+            del: Some(SetSides::new(name, sides)),
+            ..Self::default()
+        }
+    }
+}
+
+fn set<'a>(place: &mut Option<SetSides<'a>>, values: &mut Values<'_, 'a>) -> Taken {
+    let name = values.bare()?;
+    let sides = values.parse(Sides::parse)?;
+    once(place, SetSides { name, sides })
+}
+
+impl<'a> Extension<'a> for Set<'a> {
+    fn open() -> Self {
+        Self::default()
+    }
+
+    fn least(&self) -> usize {
+        let added = self.add.is_some() || !self.exist && self.timeout.is_none();
+        let maps = self.map_mark || self.map_prio || self.map_queue;
+        if added && self.map.is_some() == maps {
+            1
+        } else {
+            usize::MAX
+        }
+    }
+
+    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+        match option {
+            "--add-set" => set(&mut self.add, values),
+            "--exist" => flag(&mut self.exist),
+            // All bits set stand for none told.
+            "--timeout" => match values.parse(number::parse_as)? {
+                u32::MAX => Err(Odd),
+                timeout => once(&mut self.timeout, timeout),
+            },
+            "--del-set" => set(&mut self.del, values),
+            "--map-set" => set(&mut self.map, values),
+            "--map-mark" => flag(&mut self.map_mark),
+            "--map-prio" => flag(&mut self.map_prio),
+            "--map-queue" => flag(&mut self.map_queue),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl fmt::Display for SetSides<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", Bare(&self.name), self.sides)
+    }
+}
+
+impl fmt::Display for Set<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-j SET")?;
+        if let Some(set) = &self.add {
+            write!(f, " --add-set {set}")?;
+        }
+        if self.exist {
+            f.write_str(" --exist")?;
+        }
+        if let Some(timeout) = self.timeout {
+            write!(f, " --timeout {timeout}")?;
+        }
+        if let Some(set) = &self.del {
+            write!(f, " --del-set {set}")?;
+        }
+        if let Some(set) = &self.map {
+            write!(f, " --map-set {set}")?;
+        }
+        let flags = [
+            (self.map_mark, " --map-mark"),
+            (self.map_prio, " --map-prio"),
+            (self.map_queue, " --map-queue"),
+        ];
+        for (_, option) in flags.iter().filter(|(set, _)| *set) {
+            f.write_str(option)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rule, Side};
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Set {
+            exist: true,
+            timeout: Some(5),
+            del: Some(SetSides::new("b", Side::Destination)),
+            map: Some(SetSides::new("c", Side::Source)),
+            map_mark: true,
+            map_prio: true,
+            map_queue: true,
+            ..Set::add("a", Side::Source)
+        };
+        let table = [
+            ("-j SET --add-set a src", Set::add("a", Side::Source)),
+            ("-j SET --del-set a dst", Set::del("a", Side::Destination)),
+            (
+                "-j SET --add-set a src --exist --timeout 5 --del-set b dst --map-set c src --map-mark --map-prio --map-queue",
+                all,
+            ),
+        ];
+        for (text, set) in table {
+            let rule = Rule::new().target(set);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        for text in ["-j SET", "-j SET --exist", "-j SET --map-set c src"] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}
