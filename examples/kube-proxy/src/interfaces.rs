@@ -48,6 +48,16 @@ pub fn all_addresses() -> Result<Vec<IpAddr>> {
     list(Found::is_unique)
 }
 
+/// Returns the addresses of all interfaces, those of a link alone among them, in
+/// the order of the interfaces.
+///
+/// # Errors
+///
+/// The kernel does not tell.
+pub fn every_address() -> Result<Vec<IpAddr>> {
+    list(|_| true)
+}
+
 fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
     let context = "list the addresses of the interfaces";
     let mut socket = Socket::open(Protocol::Route).context(context)?;

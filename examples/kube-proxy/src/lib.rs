@@ -8,7 +8,8 @@
 //! - [`setup`]: engine and objects brought together; [`tasks`]: what runs beside it;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does;
-//! - [`process`], [`cleanup`]: what comes before running, and after the last time.
+//! - [`process`], [`sysctl`], [`cleanup`]: what comes before running, and after the
+//!   last time.
 #![forbid(unsafe_code)]
 
 pub mod cli;
@@ -26,6 +27,8 @@ pub mod kubernetes;
 pub mod tasks;
 
 pub mod interfaces;
+
+pub mod addresses;
 
 pub mod node;
 
@@ -48,6 +51,8 @@ pub mod render;
 pub mod diff;
 
 pub mod process;
+
+pub mod sysctl;
 
 pub mod cleanup;
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::cli::Output;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::process;
 use crate::settings::Settings;
 use crate::setup::{Counts, Reading, Setup, chain, hopeless};
 
@@ -59,7 +60,9 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         settings.config.mode.to_string(),
         settings.config.node_name.to_string(),
     );
+    let config = settings.config.clone();
     let mut setup = Setup::open(settings, Reading::Once)?;
+    process::prepare(&config)?;
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use proxy_core::backend::nftables::Planner;
-use proxy_core::{Context, Mode, Planner as _};
+use proxy_core::{Config, Context, Family, Mode, Planner as _};
 use tracing::{info, warn};
 use vipline_nftables::{
     Client, Error, Name, Object, Refused, Subject, Table, TableFlags, TableId, Transaction,
@@ -15,6 +15,7 @@ use vipline_service_model::NodeView;
 use crate::failure::Failure;
 use crate::interfaces;
 use crate::settings::Settings;
+use crate::sysctl;
 
 /// How readily the kernel kills a process for want of memory.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
@@ -41,9 +42,25 @@ fn write_oom_score(score: i32) -> Result<()> {
     Ok(())
 }
 
+/// Asks the kernel for what the mode needs besides rules, before it has any.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn prepare(config: &Config) -> Result<(), Failure> {
+    let is_needed = config.mode.name() == "iptables"
+        && config.families.contains(&Family::V4)
+        && config.serves_localhost();
+    match is_needed {
+        true => sysctl::route_localnet(),
+        false => Ok(()),
+    }
+}
+
 /// `--init-only`: does what needs more than CAP_NET_ADMIN, and finds out whether
 /// the kernel can do the mode.
 ///
+/// Mode iptables needs a sysctl, which is all that is done for it.
 /// Mode nftables needs no more, so nothing is changed; but modules that the
 /// kernel lacks are loaded by the question.
 ///
@@ -52,6 +69,11 @@ fn write_oom_score(score: i32) -> Result<()> {
 /// The kernel cannot do the mode, or may not be asked.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
+    prepare(&settings.config)?;
+    if mode.name() == "iptables" {
+        info!(%mode, "the kernel is prepared for it");
+        return Ok(());
+    }
     for family in interfaces::families() {
         if mode == Mode::Nftables {
             let node = NodeView::default();

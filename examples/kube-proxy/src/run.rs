@@ -41,6 +41,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
+    process::prepare(&settings.config)?;
     info!(%mode, %node, "started");
     serve(&setup, &settings);
     setup.recorder.note(Note {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use proxy_core::{Config, Intervals, Mark, Mode};
+use proxy_core::{Config, Intervals, Iptables, Mark, Mode};
 use vipline_service_model::{
     DetectLocal, ExternalIps, NodePortAddresses, parse_address, parse_network,
 };
@@ -117,6 +117,10 @@ impl Settings {
                 masquerade_all: configuration.masquerade_all(),
                 detect_local,
                 node_port_addresses: node_port_addresses(&configuration.node_port_addresses),
+                iptables: Iptables {
+                    localhost_node_ports: configuration.iptables.localhost_node_ports,
+                    ..Iptables::default()
+                },
                 external_ips,
                 intervals: Intervals {
                     min: min.positive(),
@@ -226,7 +230,7 @@ fn networks<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<IpNet> {
 
 fn node_port_addresses(words: &[String]) -> NodePortAddresses {
     match words {
-        [] => NodePortAddresses::Primary,
+        [] => NodePortAddresses::All,
         [word] if word == "primary" => NodePortAddresses::Primary,
         _ => NodePortAddresses::Within(networks(words.iter().map(String::as_str))),
     }
@@ -271,11 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn the_modes_built_in_are_named() {
-        for (flag, mode) in [("", "iptables"), ("--proxy-mode=ipvs", "ipvs")] {
-            let expected =
-                format!("--proxy-mode: {mode} is not built in; the modes built in are: nftables");
-            assert_eq!(settings(flag).unwrap_err(), expected);
+    fn an_empty_mode_is_iptables_and_the_modes_built_in_are_named() {
+        let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
+        for (flag, mode) in [
+            ("", "iptables"),
+            ("--proxy-mode=", "iptables"),
+            ("--proxy-mode=iptables", "iptables"),
+            ("--proxy-mode=ipvs", "ipvs"),
+            ("--proxy-mode=nftables", "nftables"),
+        ] {
+            match settings(flag) {
+                Ok(settings) => assert_eq!(settings.config.mode.name(), mode),
+                Err(reason) => {
+                    assert!(!names.contains(&mode), "{reason}");
+                    let built_in = names.join(", ");
+                    let expected = format!(
+                        "--proxy-mode: {mode} is not built in; the modes built in are: {built_in}"
+                    );
+                    assert_eq!(reason, expected);
+                }
+            }
         }
         assert!(
             settings("--proxy-mode x")
@@ -339,6 +358,7 @@ mod tests {
             let addresses = good(line).config.node_port_addresses;
             assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
         }
+        assert_eq!(node_port_addresses(&[]), NodePortAddresses::All);
         let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
         let addresses = good("--nodeport-addresses 10.0.0.0/8")
             .config

@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use proxy_core::{Engine, Event};
+use proxy_core::{Config, Engine, Event};
 use tracing::{debug, error, info, warn};
 use vipline_nftables::Error as NftablesError;
-use vipline_service_model::{DetectLocal, Kind, api};
+use vipline_service_model::{DetectLocal, Kind, NodePortAddresses, api};
 
+use crate::addresses::Addresses;
 use crate::failure::Failure;
 use crate::interfaces;
 use crate::kubernetes::Api;
@@ -19,6 +20,7 @@ use crate::manifests::fault::Key;
 use crate::manifests::source::Update;
 use crate::node::ThisNode;
 use crate::settings::{Access, Settings, Source};
+use crate::sysctl;
 use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
 use crate::wait;
@@ -44,6 +46,8 @@ pub struct Setup {
     pub tasks: Option<Tasks>,
     objects: Objects,
     node: ThisNode,
+    /// The addresses of the interfaces, if rules depend on them.
+    addresses: Option<Addresses>,
     start: Instant,
 }
 
@@ -71,10 +75,15 @@ impl Setup {
     /// What is wrong with the manifests or the credentials, before the kernel
     /// is spoken to; what the kernel lacks; or what the API refuses.
     pub fn open(mut settings: Settings, reading: Reading) -> Result<Self, Failure> {
-        settings.config.families = interfaces::families();
-        Self::new(&settings, reading, |config| {
+        let config = &mut settings.config;
+        config.families = interfaces::families();
+        config.iptables.drop_invalid = !sysctl::is_liberal();
+        let mut setup = Self::new(&settings, reading, |config| {
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
-        })
+        })?;
+        setup.addresses = names_addresses(&settings.config).then(Addresses::default);
+        setup.look_at_addresses();
+        Ok(setup)
     }
 
     /// Returns an engine that only plans, for both families.
@@ -91,7 +100,7 @@ impl Setup {
     fn new(
         settings: &Settings,
         reading: Reading,
-        open: impl FnOnce(proxy_core::Config) -> Result<Engine, Failure>,
+        open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
         match &settings.source {
             Source::Manifests(path) => {
@@ -122,7 +131,7 @@ impl Setup {
         settings: &Settings,
         access: &Access,
         reading: Reading,
-        open: impl FnOnce(proxy_core::Config) -> Result<Engine, Failure>,
+        open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
         let config = &settings.config;
         let tasks = Tasks::start()?;
@@ -162,6 +171,7 @@ impl Setup {
                 name: settings.config.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
+            addresses: None,
             start: Instant::now(),
         }
     }
@@ -232,6 +242,7 @@ impl Setup {
             }
             Objects::Api { .. } => self.take_items(items, now)?,
         }
+        is_told |= self.look_at_addresses();
         if is_told {
             self.telemetry.applied(&self.engine, Instant::now());
         }
@@ -252,7 +263,25 @@ impl Setup {
             Objects::Manifests(manifests) => manifests.readable(),
             Objects::Api { .. } => None,
         };
-        files.into_iter().chain(self.tasks.iter().map(AsFd::as_fd))
+        let addresses = self.addresses.iter().filter_map(Addresses::readable);
+        let tasks = self.tasks.iter().map(AsFd::as_fd);
+        files.into_iter().chain(addresses).chain(tasks)
+    }
+
+    /// Tells the engine of the addresses of the interfaces if they changed, and
+    /// returns whether they did.
+    fn look_at_addresses(&mut self) -> bool {
+        match self.addresses.as_mut().map(Addresses::poll) {
+            Some(Ok(Some(addresses))) => {
+                self.engine.set_addresses(addresses);
+                true
+            }
+            Some(Err(error)) => {
+                warn!("{error:#}; those known before are used");
+                false
+            }
+            Some(Ok(None)) | None => false,
+        }
     }
 
     /// Takes in what an API told.
@@ -364,6 +393,18 @@ pub struct Counts {
     pub ports: usize,
     /// The endpoints of the ports.
     pub endpoints: usize,
+}
+
+/// Tells whether rules name addresses of interfaces: in mode iptables, where node
+/// ports are not served on all of them.
+fn names_addresses(config: &Config) -> bool {
+    let mut families = config.families.iter();
+    config.mode.name() == "iptables"
+        && match &config.node_port_addresses {
+            // What they are is not known yet.
+            NodePortAddresses::Primary => true,
+            all_or_within => families.any(|&one| !all_or_within.filter(one, &[]).matches_all()),
+        }
 }
 
 fn telemetry(settings: &Settings) -> Telemetry {

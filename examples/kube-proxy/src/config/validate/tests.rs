@@ -129,6 +129,20 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("mode: iptables\nnftables: {masqueradeBit: -1}", ""),
     (
+        "mode: iptables\niptables: {masqueradeBit: -1}",
+        "KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: -1: \
+         must be within the range [0, 31]",
+    ),
+    (
+        "mode: iptables\nnodePortAddresses: [primary, 10.0.0.0/8]",
+        "NodePortAddresses[0]: Invalid value: \"primary\": can't use both 'primary' and CIDRs",
+    ),
+    (
+        "mode: iptables\niptables: {syncPeriod: 500ms}\nnftables: {syncPeriod: -1s}",
+        "SyncPeriod: Invalid value: 1s: \
+         must be greater than or equal to KubeProxyConfiguration.MinSyncPeriod",
+    ),
+    (
         "iptables: {syncPeriod: -1s, minSyncPeriod: -2s}",
         "SyncPeriod: Invalid value: -1s: must be greater than 0\n\
          MinSyncPeriod: Invalid value: -2s: must be greater than or equal to 0",
