@@ -1,11 +1,12 @@
 //! Documents that `iptables-restore --noflush` applies.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use vipline_reconcile::Edit;
 
-use crate::{Chain, ChainName, Contents, End, Entry, Object, TableName};
+use crate::{Chain, Contents, End, Entry, Object, TableName};
 
 /// A document that `iptables-restore --noflush` applies; displays as its text.
 ///
@@ -298,7 +299,7 @@ impl fmt::Display for Section<'_> {
         writeln!(f, "*{}", self.table)?;
         // The nft variant keeps names in order, and finds room for the least at once.
         let mut declared = self.declared.clone();
-        declared.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+        declared.sort_unstable_by_key(|chain| Reverse(chain.name));
         for chain in declared {
             writeln!(f, ":{} - [0:0]", chain.name)?;
         }

@@ -332,13 +332,13 @@ where
             edits: edits.len(),
             script: match edits.is_empty() {
                 true => String::new(),
-                false => P::script(edits, self.desired_objects()),
+                false => P::script(self.family, edits, self.desired_objects()),
             },
         })
     }
 
     fn desired(&self) -> String {
-        P::listing(self.desired_objects())
+        P::listing(self.family, self.desired_objects())
     }
 
     fn take_contested(&mut self) -> Vec<Contested> {
@@ -352,7 +352,7 @@ where
 
 /// The kernel of an engine that only plans: it does nothing.
 #[cfg_attr(
-    not(feature = "nftables"),
+    not(any(feature = "iptables", feature = "nftables")),
     allow(dead_code, reason = "no mode is built in")
 )]
 pub(crate) struct Absent<T>(PhantomData<fn() -> T>);

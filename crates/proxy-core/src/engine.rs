@@ -36,8 +36,8 @@ impl Engine {
     /// # Errors
     ///
     /// What the kernel says when it is opened; nothing is written to it.
-    pub fn open(config: Config) -> Result<Self, Error> {
-        let (drivers, watch) = config.mode.open(&config.families)?;
+    pub fn open(mut config: Config) -> Result<Self, Error> {
+        let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
         engine.watch = Some(watch);
         Ok(engine)
@@ -171,7 +171,7 @@ impl Engine {
     /// Nothing is due before [`Event::Synced`].
     /// A family that fails does not keep the others from their sync.
     pub fn poll(&mut self, now: Duration) -> Option<Report> {
-        self.listen();
+        self.listen(now);
         if !self.store.is_synced() {
             return None;
         }
@@ -206,11 +206,14 @@ impl Engine {
     ///
     /// `None`: an event comes first.
     pub fn next_deadline(&self) -> Option<Duration> {
-        if self.store.is_synced() {
-            self.schedule.next_deadline()
-        } else {
-            None
+        if !self.store.is_synced() {
+            return None;
         }
+        let look = self.watch.as_ref().and_then(|watch| watch.next_look());
+        [self.schedule.next_deadline(), look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Tells whether something waits for a sync that may begin.
@@ -262,8 +265,12 @@ impl Engine {
     }
 
     /// Takes in what somebody else did.
-    fn listen(&mut self) {
-        let heard = self.watch.as_mut().map(|watch| watch.read());
+    fn listen(&mut self, now: Duration) {
+        let heard = self.watch.as_mut().map(|watch| {
+            let mut heard = watch.read();
+            heard.extend(watch.look(now));
+            heard
+        });
         for (family, drift) in heard.into_iter().flatten() {
             self.forget(|driver| driver.family() == family);
             self.drift.entry(family).or_default().add(drift);

@@ -20,8 +20,12 @@ pub enum Error {
     /// There is no mode of that name, or it is not built in.
     #[error("no proxy mode {0:?}; built in: {names}", names = built_in())]
     NoSuchMode(Box<str>),
+    /// iptables refused, or its programs could not be run.
+    #[cfg(feature = "iptables")]
+    #[error(transparent)]
+    Iptables(#[from] vipline_iptables::Error),
     /// nf_tables refused, or could not be talked to.
-    #[cfg(feature = "nftables")]
+    #[cfg(any(feature = "iptables", feature = "nftables"))]
     #[error(transparent)]
     Nftables(#[from] vipline_nftables::Error),
 }

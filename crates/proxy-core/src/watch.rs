@@ -1,6 +1,7 @@
 //! Hearing what somebody else does to the state of a mode.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use vipline_service_model::Family;
 
@@ -22,4 +23,14 @@ pub(crate) trait Watch: Send {
     ///
     /// When nothing can be heard any more, everything may have been done.
     fn read(&mut self) -> Vec<(Family, Drift)>;
+
+    /// Returns the time of the next look, for who cannot hear.
+    fn next_look(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Looks for what was done, if it is time, and returns what it found.
+    fn look(&mut self, _now: Duration) -> Vec<(Family, Drift)> {
+        Vec::new()
+    }
 }

@@ -136,11 +136,15 @@ impl Planner for Show {
         vec![Shown(text)].into()
     }
 
-    fn script<'a>(edits: Vec<Edit<Shown>>, _: impl Iterator<Item = &'a Shown>) -> String {
+    fn script<'a>(
+        _: Family,
+        edits: Vec<Edit<Shown>>,
+        _: impl Iterator<Item = &'a Shown>,
+    ) -> String {
         format!("{edits:?}")
     }
 
-    fn listing<'a>(objects: impl Iterator<Item = &'a Shown>) -> String {
+    fn listing<'a>(_: Family, objects: impl Iterator<Item = &'a Shown>) -> String {
         objects.map(|shown| &*shown.0).collect()
     }
 }

@@ -82,7 +82,7 @@ mod plan {
     }
 
     pub(crate) fn listing(objects: &[Object]) -> String {
-        Planner::listing(objects.iter())
+        Planner::listing(Family::V4, objects.iter())
     }
 
     pub(crate) fn lingers(object: &Object) -> bool {

@@ -1,7 +1,7 @@
 use vipline_reconcile::diff;
 
 use super::*;
-use crate::Rules;
+use crate::{ChainName, Rules};
 
 fn table(name: &str) -> TableName {
     TableName::new(name).unwrap()

@@ -10,13 +10,19 @@ use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, ServicePort};
 
 use crate::driver::Drive;
-#[cfg(feature = "nftables")]
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::driver::{Absent, driver};
 use crate::watch::Watch;
-use crate::{Context, Error, Wants};
+use crate::{Config, Context, Error, Wants};
+
+#[cfg(feature = "iptables")]
+pub mod iptables;
 
 #[cfg(feature = "nftables")]
 pub mod nftables;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
+mod tally;
 
 /// What a mode is: the objects that it wants for what.
 ///
@@ -53,6 +59,7 @@ pub trait Planner {
     /// They lead to the `desired` state, which the text may name as a whole
     /// where the tool cannot do better.
     fn script<'a>(
+        family: Family,
         edits: Vec<Edit<Self::Object>>,
         desired: impl Iterator<Item = &'a Self::Object>,
     ) -> String
@@ -62,7 +69,7 @@ pub trait Planner {
     /// Returns a whole state as text that the mode's native tool loads.
     ///
     /// Equal states give equal text, whatever their order.
-    fn listing<'a>(objects: impl Iterator<Item = &'a Self::Object>) -> String
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Self::Object>) -> String
     where
         Self::Object: 'a;
 }
@@ -77,6 +84,8 @@ pub enum Mode {
     /// One nf_tables table per family, with constant rules.
     #[default]
     Nftables,
+    /// Chains of iptables per Service and endpoint, as upstream writes them.
+    Iptables,
 }
 
 impl Mode {
@@ -84,31 +93,53 @@ impl Mode {
     pub const BUILT_IN: &[Self] = &[
         #[cfg(feature = "nftables")]
         Self::Nftables,
+        #[cfg(feature = "iptables")]
+        Self::Iptables,
     ];
 
     /// Returns the name as users write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nftables => "nftables",
+            Self::Iptables => "iptables",
         }
     }
 
-    /// Makes the drivers of families, opens their kernels, and returns who hears
-    /// what somebody else does to them.
+    /// Makes the drivers of the families, opens their kernels, and returns who
+    /// hears what somebody else does to them.
+    ///
+    /// The configuration is told what the kernel can do.
     #[cfg_attr(
-        not(feature = "nftables"),
-        allow(unused_variables, reason = "no mode is built in")
+        not(feature = "iptables"),
+        allow(
+            unused_variables,
+            clippy::needless_pass_by_ref_mut,
+            reason = "not all modes are built in"
+        )
     )]
-    pub(crate) fn open(self, families: &[Family]) -> Result<Opened, Error> {
+    pub(crate) fn open(self, config: &mut Config) -> Result<Opened, Error> {
         match self {
             #[cfg(feature = "nftables")]
             Self::Nftables => {
                 let mut watch = nftables::Watch::default();
-                let drivers = families.iter().map(|&family| {
+                let drivers = config.families.iter().map(|&family| {
                     let kernel = watch.open(family)?;
                     Ok(driver::<nftables::Planner, _>(family, kernel))
                 });
                 let drivers = drivers.collect::<Result<_, Error>>()?;
+                Ok((drivers, Box::new(watch)))
+            }
+            #[cfg(feature = "iptables")]
+            Self::Iptables => {
+                let mut watch = iptables::Watch::new(config.intervals.retry);
+                let mut drivers = Vec::new();
+                for &family in &config.families {
+                    let kernel = watch.open(family)?;
+                    let version = kernel.client().version();
+                    config.iptables.random_fully &= version.has_random_fully();
+                    drivers.push(driver::<iptables::Planner, _>(family, kernel));
+                }
+                config.iptables.nfacct &= iptables::make_counters();
                 Ok((drivers, Box::new(watch)))
             }
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]
@@ -118,13 +149,15 @@ impl Mode {
 
     /// Makes the driver of a family that has no kernel.
     #[cfg_attr(
-        not(feature = "nftables"),
+        not(any(feature = "iptables", feature = "nftables")),
         allow(unused_variables, reason = "no mode is built in")
     )]
     pub(crate) fn plan_only(self, family: Family) -> Result<Box<dyn Drive>, Error> {
         match self {
             #[cfg(feature = "nftables")]
             Self::Nftables => Ok(driver::<nftables::Planner, _>(family, Absent::default())),
+            #[cfg(feature = "iptables")]
+            Self::Iptables => Ok(driver::<iptables::Planner, _>(family, Absent::default())),
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]
             _ => Err(Error::NoSuchMode(self.name().into())),
         }
@@ -149,7 +182,7 @@ impl FromStr for Mode {
     }
 }
 
-#[cfg(all(test, feature = "nftables"))]
+#[cfg(all(test, feature = "iptables", feature = "nftables"))]
 mod tests {
     use super::*;
 
@@ -160,7 +193,7 @@ mod tests {
         }
         assert_eq!(
             "userspace".parse::<Mode>().unwrap_err().to_string(),
-            r#"no proxy mode "userspace"; built in: nftables"#
+            r#"no proxy mode "userspace"; built in: nftables, iptables"#
         );
     }
 }

@@ -53,11 +53,15 @@ impl Planner for Numbers {
         number.0 % 2 == 1
     }
 
-    fn script<'a>(edits: Vec<Edit<Number>>, _: impl Iterator<Item = &'a Number>) -> String {
+    fn script<'a>(
+        _: Family,
+        edits: Vec<Edit<Number>>,
+        _: impl Iterator<Item = &'a Number>,
+    ) -> String {
         format!("{edits:?}")
     }
 
-    fn listing<'a>(objects: impl Iterator<Item = &'a Number>) -> String {
+    fn listing<'a>(_: Family, objects: impl Iterator<Item = &'a Number>) -> String {
         let mut numbers: Vec<_> = objects.map(|number| number.0).collect();
         numbers.sort_unstable();
         format!("{numbers:?}")

@@ -9,13 +9,9 @@ use std::borrow::Cow;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use vipline_netlink::{Counters, Errno};
-use vipline_nftables::{
-    Client, Encoder, Error, Generation, Heard, Monitor, Object, TableId, Transaction,
-};
+use vipline_nftables::{Client, Encoder, Error, Heard, Monitor, Object, TableId, Transaction};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
@@ -23,6 +19,7 @@ use super::affinity;
 use super::batches::transactions;
 use super::table::{Affinity, Table};
 use super::takeover::{are_incomplete, completed, is_take_over};
+use crate::backend::tally::Tally;
 use crate::{Drift, watch};
 
 /// How many clients are forgotten by one transaction.
@@ -49,25 +46,6 @@ pub struct Kernel {
 const ENCODER: Encoder = Encoder::Native;
 #[cfg(feature = "nftnl")]
 const ENCODER: Encoder = Encoder::Nftnl;
-
-/// Who committed how often: it tells whether somebody else did.
-#[derive(Clone, Debug, Default)]
-struct Tally {
-    /// Our commits, those of all kernels that share the tally.
-    ours: Arc<AtomicU32>,
-    /// The commits of others, as of the last dump of this kernel.
-    others: Arc<AtomicU32>,
-}
-
-impl Tally {
-    /// Returns how many commits of others led to a state.
-    ///
-    /// Only the difference to another such number means something: others have
-    /// made the first states.
-    fn others_at(&self, generation: Generation) -> u32 {
-        generation.0.wrapping_sub(self.ours.load(Ordering::Relaxed))
-    }
-}
 
 impl Kernel {
     /// Opens nf_tables in the network namespace of the calling thread.
@@ -136,7 +114,7 @@ impl Kernel {
     fn transact(&mut self, transaction: &Transaction) -> Result<(), Error> {
         self.client.commit(transaction)?;
         if !transaction.is_empty() {
-            self.tally.ours.fetch_add(1, Ordering::Relaxed);
+            self.tally.committed(1);
         }
         Ok(())
     }
@@ -155,7 +133,7 @@ impl reconcile::Kernel for Kernel {
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let others = self.tally.others_at(self.client.generation()?);
         let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
-        self.tally.others.store(others, Ordering::Relaxed);
+        self.tally.dumped(others);
         self.is_unchecked = self.affinities().map(|affinity| {
             let endpoints = ruleset.set(&self.table.id, affinity.endpoints.name.as_str());
             endpoints.is_some_and(|(_, elements)| !elements.is_empty())
@@ -214,10 +192,7 @@ struct Watched {
 impl Watch {
     /// Opens a kernel that is watched.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let tally = Tally {
-            ours: Arc::clone(&self.tally.ours),
-            ..Tally::default()
-        };
+        let tally = self.tally.of_another();
         let kernel = Kernel::with_tally(family, tally.clone())?;
         self.watched.push(Watched {
             family,
@@ -259,7 +234,7 @@ impl watch::Watch for Watch {
         // What comes from now on is heard; nothing may have come before.
         let others = self.tally.others_at(Client::open()?.generation()?);
         self.monitor = Some(monitor);
-        let missed = |each: &&Watched| each.tally.others.load(Ordering::Relaxed) != others;
+        let missed = |each: &&Watched| each.tally.missed(others);
         let watched = self.watched.iter().filter(missed);
         Ok(watched.map(|each| each.family).collect())
     }
@@ -292,7 +267,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use testkit::netns::Netns;
-    use vipline_nftables::{Element, Value};
+    use vipline_nftables::{Element, Generation, Value};
 
     use super::*;
 
@@ -313,8 +288,9 @@ mod tests {
         };
         let there: Vec<_> = (0..5).map(|last| Edit::Add(client(last).into())).collect();
         kernel.transact(&Transaction::from_edits(&there)).unwrap();
-        let ours = || kernel.tally.ours.load(Ordering::Relaxed);
-        assert_eq!(ours(), 2);
+        let generation = kernel.client.generation().unwrap();
+        assert_eq!(generation, Generation(3));
+        assert_eq!(kernel.tally.others_at(generation), 1);
         let remove: Vec<_> = (1..8)
             .map(|last| Edit::Remove(client(last).into()))
             .collect();

@@ -109,9 +109,9 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use vipline_nftables::{Object, Ruleset};
+use vipline_nftables::Object;
 use vipline_reconcile::Edit;
-use vipline_service_model::ServicePort;
+use vipline_service_model::{Family, ServicePort};
 
 use crate::{Context, Wants, backend};
 
@@ -144,11 +144,15 @@ impl backend::Planner for Planner {
         matches!(object, Object::Chain(chain) if names::is_on_demand(&chain.name))
     }
 
-    fn script<'a>(edits: Vec<Edit<Object>>, desired: impl Iterator<Item = &'a Object>) -> String {
+    fn script<'a>(
+        _family: Family,
+        edits: Vec<Edit<Object>>,
+        desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
         script::script(edits, desired)
     }
 
-    fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
-        objects.cloned().collect::<Ruleset>().to_string()
+    fn listing<'a>(_family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
+        script::listing(objects)
     }
 }

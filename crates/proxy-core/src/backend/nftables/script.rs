@@ -1,6 +1,6 @@
 //! Edits as a script that nft loads.
 
-use vipline_nftables::{Object, TableId, Transaction};
+use vipline_nftables::{Object, Ruleset, TableId, Transaction};
 use vipline_reconcile::Edit;
 
 use super::Planner;
@@ -14,11 +14,16 @@ pub(super) fn script<'a>(
     desired: impl Iterator<Item = &'a Object>,
 ) -> String {
     if let Some(table) = beyond_nft(&edits) {
-        let listing = Planner::listing(desired);
+        let listing = listing(desired);
         return format!("add table {table}\ndelete table {table}\n{listing}");
     }
     sort(&mut edits);
     Transaction::from_edits(&edits).to_string()
+}
+
+/// Returns a whole state as a script.
+pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
+    objects.cloned().collect::<Ruleset>().to_string()
 }
 
 /// Returns the table of edits that no script can tell nft 1.0.6.

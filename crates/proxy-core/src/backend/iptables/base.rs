@@ -1,0 +1,281 @@
+//! What is there whatever Services there are: chains, jumps to them, and rules.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use vipline_iptables::matches::{AddrType, AddressKinds, Conntrack, CtState, Mark, Nfacct};
+use vipline_iptables::targets::{Mark as SetMark, Masquerade, Target};
+use vipline_iptables::{Chain, Contents, End, Object, Rule};
+use vipline_service_model::{Family, NodePortMatch};
+
+use super::names::{self, FILTER, MANGLE, NAT};
+use super::rules::{chain, entry, shared};
+use crate::Context;
+
+/// The last rule of nat KUBE-SERVICES says so in its comment.
+const LAST_RULE: &str =
+    "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+
+/// Returns the objects that are there whatever Services there are.
+pub(super) fn objects(cx: &Context) -> Vec<Object> {
+    let mut objects = vec![
+        shared(FILTER, names::SERVICES),
+        shared(FILTER, names::EXTERNAL_SERVICES),
+        forward(cx),
+        shared(FILTER, names::NODEPORTS),
+        shared(FILTER, names::PROXY_FIREWALL),
+        firewall(cx),
+        shared(NAT, names::SERVICES),
+        shared(NAT, names::NODEPORTS),
+        postrouting(cx),
+        mark_for_masquerading(cx),
+    ];
+    objects.extend([MANGLE, NAT, FILTER].map(|table| canary(cx.family, table)));
+    objects.extend(jumps(cx.family));
+    objects.extend(to_node_ports(cx));
+    objects
+}
+
+/// A jump from a chain of the system.
+struct Jump {
+    table: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// Whether only packets of new connections take it.
+    is_for_new: bool,
+    comment: Option<&'static str>,
+}
+
+impl Jump {
+    const fn new(table: &'static str, from: &'static str, to: &'static str) -> Self {
+        Self {
+            table,
+            from,
+            to,
+            is_for_new: false,
+            comment: None,
+        }
+    }
+
+    const fn of_new(mut self) -> Self {
+        self.is_for_new = true;
+        self
+    }
+
+    const fn says(mut self, comment: &'static str) -> Self {
+        self.comment = Some(comment);
+        self
+    }
+
+    fn rule(&self) -> Rule<'static> {
+        let mut rule = Rule::new();
+        if self.is_for_new {
+            rule = rule.matching(Conntrack::state(CtState::NEW));
+        }
+        if let Some(comment) = self.comment {
+            rule = rule.comment(comment);
+        }
+        rule.jump(names::chain(self.to))
+    }
+}
+
+/// The jumps, in the order in which they are put before what is there.
+const JUMPS: [Jump; 14] = [
+    Jump::new(FILTER, names::INPUT, names::EXTERNAL_SERVICES)
+        .of_new()
+        .says("kubernetes externally-visible service portals"),
+    Jump::new(FILTER, names::FORWARD, names::EXTERNAL_SERVICES)
+        .of_new()
+        .says("kubernetes externally-visible service portals"),
+    Jump::new(FILTER, names::INPUT, names::NODEPORTS).says("kubernetes health check service ports"),
+    Jump::new(FILTER, names::FORWARD, names::SERVICES)
+        .of_new()
+        .says("kubernetes service portals"),
+    Jump::new(FILTER, names::OUTPUT, names::SERVICES)
+        .of_new()
+        .says("kubernetes service portals"),
+    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD).says("kubernetes forwarding rules"),
+    Jump::new(FILTER, names::INPUT, names::PROXY_FIREWALL)
+        .of_new()
+        .says("kubernetes load balancer firewall"),
+    Jump::new(FILTER, names::OUTPUT, names::PROXY_FIREWALL)
+        .of_new()
+        .says("kubernetes load balancer firewall"),
+    Jump::new(FILTER, names::FORWARD, names::PROXY_FIREWALL)
+        .of_new()
+        .says("kubernetes load balancer firewall"),
+    Jump::new(NAT, names::OUTPUT, names::SERVICES).says("kubernetes service portals"),
+    Jump::new(NAT, names::PREROUTING, names::SERVICES).says("kubernetes service portals"),
+    Jump::new(NAT, names::POSTROUTING, names::KUBE_POSTROUTING)
+        .says("kubernetes postrouting rules"),
+    Jump::new(FILTER, names::INPUT, names::FIREWALL),
+    Jump::new(FILTER, names::OUTPUT, names::FIREWALL),
+];
+
+/// ```iptables
+/// -t filter -I INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES
+/// -t filter -I FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes externally-visible service portals" -j KUBE-EXTERNAL-SERVICES
+/// -t filter -I INPUT -m comment --comment "kubernetes health check service ports" -j KUBE-NODEPORTS
+/// -t filter -I FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t filter -I OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t filter -I FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+/// -t filter -I INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+/// -t filter -I OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+/// -t filter -I FORWARD -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+/// -t nat -I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t nat -I PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+/// -t nat -I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+/// -t filter -I INPUT -j KUBE-FIREWALL
+/// -t filter -I OUTPUT -j KUBE-FIREWALL
+/// ```
+///
+/// Packets come to our chains before they come to other rules. Who was there
+/// first stays where it is.
+fn jumps(family: Family) -> impl Iterator<Item = Object> {
+    let jump = move |jump: &Jump| entry(family, jump.table, jump.from, End::Head, jump.rule());
+    JUMPS.iter().map(jump)
+}
+
+/// Returns the place of a jump among all jumps, by where it is and its rule.
+pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
+    JUMPS.iter().position(|jump| {
+        (jump.table, jump.from) == (table, from) && jump.rule().to_string() == rule
+    })
+}
+
+/// An empty chain in each table: when it is gone, somebody flushed the rules.
+fn canary(family: Family, table: &str) -> Object {
+    chain(family, table, names::chain(names::CANARY), [])
+}
+
+/// ```iptables
+/// -t filter -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP
+/// -t filter -A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
+/// -t filter -A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+/// ```
+///
+/// Traffic of Services is forwarded whatever the policy of FORWARD is. Packets
+/// that conntrack cannot place would pass without their addresses translated.
+fn forward(cx: &Context) -> Object {
+    let mark = cx.masquerade_mark.value();
+    let invalid = cx.iptables.drop_invalid.then(|| {
+        let mut rule = Rule::new().matching(Conntrack::state(CtState::INVALID));
+        if cx.iptables.nfacct {
+            rule = rule.matching(Nfacct::new(names::INVALID_DROPPED));
+        }
+        rule.target(Target::Drop)
+    });
+    let forwarding = [
+        Rule::new()
+            .comment("kubernetes forwarding rules")
+            .matching(Mark::is(mark, mark))
+            .target(Target::Accept),
+        Rule::new()
+            .comment("kubernetes forwarding conntrack rule")
+            .matching(Conntrack::state(CtState::RELATED | CtState::ESTABLISHED))
+            .target(Target::Accept),
+    ];
+    let rules = invalid.into_iter().chain(forwarding);
+    chain(cx.family, FILTER, names::chain(names::KUBE_FORWARD), rules)
+}
+
+/// ```iptables
+/// -t filter -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+/// ```
+///
+/// Where the kernel routes loopback addresses, for node ports to be served on
+/// them, hosts nearby must not reach what listens there. Otherwise the chain
+/// is the kubelet's.
+fn firewall(cx: &Context) -> Object {
+    let name = names::chain(names::FIREWALL);
+    if !cx.serves_localhost {
+        return Object::from(Chain {
+            table: names::table(FILTER),
+            name,
+            contents: Contents::Anything,
+        });
+    }
+    let accepted = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
+    let rule = Rule::new()
+        .not_source(loopback(Family::V4))
+        .destination(loopback(Family::V4))
+        .comment("block incoming localnet connections")
+        .matching(Conntrack::not_state(accepted))
+        .target(Target::Drop);
+    chain(cx.family, FILTER, name, [rule])
+}
+
+/// ```iptables
+/// -t nat -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+/// -t nat -A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+/// -t nat -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+/// ```
+///
+/// Marked connections get the node's address. The mark is taken away first, for
+/// packets in a tunnel come by here once more.
+fn postrouting(cx: &Context) -> Object {
+    let mark = cx.masquerade_mark.value();
+    let masquerade = match cx.iptables.random_fully {
+        true => Masquerade::new().random_fully(),
+        false => Masquerade::new(),
+    };
+    let rules = [
+        Rule::new()
+            .matching(Mark::is_not(mark, mark))
+            .target(Target::Return),
+        Rule::new().target(SetMark::xor(mark)),
+        Rule::new()
+            .comment("kubernetes service traffic requiring SNAT")
+            .target(masquerade),
+    ];
+    chain(cx.family, NAT, names::chain(names::KUBE_POSTROUTING), rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+/// ```
+///
+/// Connections that come by here get the node's address later.
+fn mark_for_masquerading(cx: &Context) -> Object {
+    let rule = Rule::new().target(SetMark::or(cx.masquerade_mark.value()));
+    chain(cx.family, NAT, names::chain(names::MARK_MASQ), [rule])
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES ! -d 127.0.0.0/8 -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+/// -t nat -A KUBE-SERVICES -d 192.168.0.1/32 -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -j KUBE-NODEPORTS
+/// ```
+///
+/// What no address of a Service has taken is looked up as a node port: on all
+/// addresses of the node, or on each that is configured.
+fn to_node_ports(cx: &Context) -> Vec<Object> {
+    let base = || Rule::new().comment(LAST_RULE);
+    let rules = match &cx.nodeport_addresses {
+        NodePortMatch::All => {
+            let local = base().matching(AddrType::destination(AddressKinds::LOCAL));
+            vec![match cx.serves_localhost {
+                true => local,
+                false => local.not_destination(loopback(cx.family)),
+            }]
+        }
+        NodePortMatch::Only(addresses) => {
+            let is_served = |addr: &&IpAddr| cx.serves_localhost || !addr.is_loopback();
+            let served = addresses.iter().filter(is_served);
+            served.map(|&addr| base().destination(addr)).collect()
+        }
+    };
+    let last = |rule: Rule<'static>| {
+        let rule = rule.jump(names::chain(names::NODEPORTS));
+        entry(cx.family, NAT, names::SERVICES, End::Tail, rule)
+    };
+    rules.into_iter().map(last).collect()
+}
+
+/// Returns the network of the node's addresses that nobody else reaches.
+pub(super) fn loopback(family: Family) -> IpNet {
+    let text = match family {
+        Family::V4 => "127.0.0.0/8",
+        Family::V6 => "::1/128",
+    };
+    text.parse().expect("a network is written here")
+}

@@ -1,0 +1,66 @@
+//! What one endpoint of a service port wants: a chain that leads to it.
+
+use vipline_iptables::matches::Recent;
+use vipline_iptables::targets::Dnat;
+use vipline_iptables::{ChainName, Object, Rule};
+use vipline_service_model::Endpoint;
+
+use super::names::{self, NAT};
+use super::port::Port;
+use super::rules::chain;
+
+/// An endpoint, and the chain that leads to it.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) endpoint: Endpoint,
+    /// `10.1.0.5:8080`, which upstream sorts by.
+    pub(super) text: String,
+    pub(super) chain: ChainName,
+}
+
+/// Returns the ways to endpoints, in the order in which rules try them.
+pub(super) fn ways(port: &Port<'_>, endpoints: &[Endpoint]) -> Vec<Way> {
+    let way = |endpoint: &Endpoint| Way {
+        endpoint: *endpoint,
+        text: endpoint.to_string(),
+        chain: port.names.endpoint(endpoint),
+    };
+    let mut ways: Vec<_> = endpoints.iter().map(way).collect();
+    ways.sort_unstable_by(|one, other| one.text.cmp(&other.text));
+    ways
+}
+
+/// Returns the chain of an endpoint.
+pub(super) fn destination(port: &Port<'_>, way: &Way) -> Object {
+    let rules = [hairpin(port, way), dnat(port, way)];
+    chain(port.cx.family, NAT, way.chain, rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SEP-UZBLB3XX2HRLVOJ5 -s 10.1.0.5/32 -m comment --comment "shop/web:http" -j KUBE-MARK-MASQ
+/// ```
+///
+/// A pod that is led to itself must not see its own address as the client's:
+/// it would answer without passing the node.
+fn hairpin<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
+    let rule = Rule::new().source(way.endpoint.addr);
+    port.remark(rule, || port.names.port.clone())
+        .jump(names::chain(names::MARK_MASQ))
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SEP-UZBLB3XX2HRLVOJ5 -p tcp -m comment --comment "shop/web:http" -m tcp -j DNAT --to-destination 10.1.0.5:8080
+/// -t nat -A KUBE-SEP-UZBLB3XX2HRLVOJ5 -p tcp -m comment --comment "shop/web:http" -m recent --set --name KUBE-SEP-UZBLB3XX2HRLVOJ5 --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.1.0.5:8080
+/// ```
+///
+/// The connection goes to the endpoint, which is remembered with affinity.
+fn dnat<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
+    let rule = Rule::new().protocol(port.transport());
+    let mut rule = port.remark(rule, || port.names.port.clone());
+    if port.of.affinity.is_some() {
+        rule = rule.matching(Recent::set(way.chain.as_str().to_owned()));
+    }
+    let Endpoint { addr, port: to, .. } = way.endpoint;
+    rule.matching(port.transport().any_port())
+        .target(Dnat::to(addr).ports(to))
+}

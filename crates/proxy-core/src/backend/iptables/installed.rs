@@ -1,0 +1,173 @@
+//! What is installed of ours, read from what the programs save.
+
+use std::collections::HashMap;
+
+use vipline_iptables::targets::Target;
+use vipline_iptables::{Chain, ChainName, Contents, End, Entry, Line, Object, Rule, TableName};
+use vipline_service_model::Family;
+
+use super::base::place_of_jump;
+use super::names::{self, Kind, NAT};
+use super::rules::iptables_family;
+
+/// Our chains and the jumps to them, gathered line by line.
+#[derive(Debug)]
+pub(super) struct Installed {
+    family: Family,
+    chains: Vec<Found>,
+    /// Where each chain is among those found.
+    places: HashMap<(TableName, ChainName), usize>,
+    jumps: Vec<Object>,
+}
+
+/// A chain of ours.
+#[derive(Debug)]
+struct Found {
+    table: TableName,
+    name: ChainName,
+    kind: Kind,
+    /// The rules, as our own would be written.
+    rules: Vec<String>,
+}
+
+impl Installed {
+    pub(super) fn new(family: Family) -> Self {
+        Self {
+            family,
+            chains: Vec::new(),
+            places: HashMap::new(),
+            jumps: Vec::new(),
+        }
+    }
+
+    /// Takes in a line of a table.
+    ///
+    /// What is no line of a table is not ours.
+    pub(super) fn take<E>(&mut self, table: TableName, line: &str) -> Result<(), E> {
+        match Line::parse(line) {
+            Ok(Line::Chain(chain)) => self.declare(table, chain.name()),
+            Ok(Line::Rule(rule)) => self.add(table, rule.chain(), rule.spec()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, table: TableName, name: &str) {
+        let kind = names::kind(table.as_str(), name);
+        let Ok(name) = ChainName::new(name) else {
+            return;
+        };
+        if matches!(kind, Kind::Whole | Kind::Shared) {
+            self.places.insert((table, name), self.chains.len());
+            self.chains.push(Found {
+                table,
+                name,
+                kind,
+                rules: Vec::new(),
+            });
+        }
+    }
+
+    fn add(&mut self, table: TableName, chain: &str, spec: &str) {
+        let Ok(name) = ChainName::new(chain) else {
+            return;
+        };
+        if let Some(&place) = self.places.get(&(table, name)) {
+            let rule = self.as_ours(spec);
+            self.chains[place].rules.push(rule);
+        } else if names::kind(table.as_str(), chain) == Kind::System {
+            self.add_jump(table, name, spec);
+        }
+    }
+
+    /// Keeps a jump of ours, once; others jump to our chains for reasons of
+    /// their own.
+    fn add_jump(&mut self, table: TableName, chain: ChainName, spec: &str) {
+        if !spec.contains("KUBE-") {
+            return;
+        }
+        let rule = self.as_ours(spec);
+        let entry = Object::from(Entry {
+            table,
+            chain,
+            end: End::Head,
+            copy: 0,
+            rule: rule.as_str().into(),
+        });
+        let is_ours = place_of_jump(table.as_str(), chain.as_str(), &rule).is_some();
+        if is_ours && !self.jumps.contains(&entry) {
+            self.jumps.push(entry);
+        }
+    }
+
+    /// Returns a rule as we would write it.
+    fn as_ours(&self, spec: &str) -> String {
+        match Rule::parse(spec) {
+            Ok(rule) => rule.for_family(iptables_family(self.family)).to_string(),
+            Err(_) => spec.to_owned(),
+        }
+    }
+
+    /// Returns what is installed.
+    pub(super) fn into_objects(self) -> Vec<Object> {
+        let mut objects = self.jumps;
+        for found in self.chains {
+            found.into_objects(&mut objects);
+        }
+        objects
+    }
+
+    /// Returns what is installed but for chains whose rules have several owners:
+    /// who finds those missing writes them anew, without a look at their rules.
+    pub(super) fn into_whole_chains(mut self) -> Vec<Object> {
+        self.chains.retain(|found| found.kind == Kind::Whole);
+        self.into_objects()
+    }
+}
+
+impl Found {
+    fn into_objects(self, out: &mut Vec<Object>) {
+        let Self {
+            table, name, kind, ..
+        } = self;
+        if kind == Kind::Whole {
+            let rules = self.rules.iter().collect();
+            out.push(Chain::new(table, name, rules).into());
+            return;
+        }
+        out.push(Object::from(Chain {
+            table,
+            name,
+            contents: Contents::Entries,
+        }));
+        let last = self.rules.iter().rev();
+        let tails = last.take_while(|rule| is_tail(table, name, rule)).count();
+        let first_tail = self.rules.len() - tails;
+        let mut copies: HashMap<String, u32> = HashMap::new();
+        for (place, rule) in self.rules.into_iter().enumerate() {
+            let shared = rule.as_str().into();
+            let seen = copies.entry(rule).or_default();
+            out.push(Object::from(Entry {
+                table,
+                chain: name,
+                end: if place < first_tail {
+                    End::Head
+                } else {
+                    End::Tail
+                },
+                copy: *seen,
+                rule: shared,
+            }));
+            *seen += 1;
+        }
+    }
+}
+
+/// Tells whether a rule belongs to the end of its chain.
+fn is_tail(table: TableName, chain: ChainName, rule: &str) -> bool {
+    let goes_to_node_ports = || {
+        let target = Rule::parse(rule).ok().and_then(|rule| rule.target);
+        target == Some(Target::Jump(names::chain(names::NODEPORTS)))
+    };
+    (table.as_str(), chain.as_str()) == (NAT, names::SERVICES) && goes_to_node_ports()
+}

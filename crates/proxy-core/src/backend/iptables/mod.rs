@@ -1,0 +1,152 @@
+//! Mode iptables: rules of chains, as upstream writes them.
+//!
+//! What `iptables-save` prints after a sync is what it would print after one of
+//! upstream, but for the order of Services, which upstream leaves to chance.
+//!
+//! The way of a packet:
+//!
+//! ```text
+//! nat PREROUTING, OUTPUT
+//!   └► KUBE-SERVICES             of all Services: an address and port each
+//!        ├► KUBE-SVC-…, KUBE-SVL-…      the cluster IP                 cluster_ip
+//!        ├► KUBE-EXT-…                  an external IP                 external_ip
+//!        ├► KUBE-FW-… ─► KUBE-EXT-…     a load balancer's, by network  load_balancer_ip, source_ranges
+//!        └► KUBE-NODEPORTS ─► KUBE-EXT-…  last, by port alone          to_node_ports, node_port
+//!      KUBE-EXT-…                from outside
+//!        │ mark for masquerading                                       masquerade, short_circuit
+//!        └► KUBE-SVC-… or KUBE-SVL-…
+//!      KUBE-SVC-…, KUBE-SVL-…    endpoints of the cluster, of this node
+//!        │ mark for masquerading what is not from pods                 masquerade
+//!        │ clients that were here before                               affinity
+//!        └► KUBE-SEP-…           one endpoint, by chance               balance
+//!             │ mark for masquerading what comes from itself           hairpin
+//!             └ DNAT                                                   dnat
+//! nat POSTROUTING
+//!   └► KUBE-POSTROUTING          masquerade what is marked             postrouting
+//!
+//! filter INPUT, FORWARD, OUTPUT  new connections
+//!   ├► KUBE-PROXY-FIREWALL       addresses of load balancers that were not led on   load_balancer_ip
+//!   ├► KUBE-SERVICES             cluster IPs without endpoints         verdict
+//!   ├► KUBE-EXTERNAL-SERVICES    other addresses without endpoints     refuse
+//!   ├► KUBE-NODEPORTS            ports that load balancers ask         health_check
+//!   ├► KUBE-FORWARD              what is marked, or known              forward
+//!   └► KUBE-FIREWALL             loopback addresses from outside       firewall
+//! ```
+//!
+//! A chain of one owner is written as a whole. Rules of chains that all Services
+//! share are inserted and deleted one by one, so a Service that changes costs
+//! nothing for the others; their order does not matter, but for the last rule
+//! of nat KUBE-SERVICES.
+
+mod names;
+
+mod rules;
+
+mod base;
+
+mod port;
+
+mod endpoint;
+
+mod installed;
+
+mod kernel;
+
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use vipline_iptables::{Contents, Object, Restore};
+use vipline_reconcile::Edit;
+use vipline_service_model::{Family, ServicePort};
+
+use crate::{Context, Wants, backend};
+
+pub use kernel::Kernel;
+pub(crate) use kernel::make_counters;
+pub(crate) use watch::Watch;
+
+/// The planner of mode iptables.
+#[derive(Clone, Copy, Debug)]
+pub enum Planner {}
+
+impl backend::Planner for Planner {
+    type Object = Object;
+
+    fn base(cx: &Context) -> Vec<Object> {
+        base::objects(cx)
+    }
+
+    fn concerns_ports(before: &Context, after: &Context) -> bool {
+        let told = |cx: &Context| {
+            let flags = (
+                cx.masquerade_all,
+                cx.is_large,
+                cx.serves_localhost,
+                cx.iptables.nfacct,
+            );
+            (cx.local.clone(), cx.node_address, flags)
+        };
+        told(before) != told(after)
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
+        port::wants(cx, port)
+    }
+
+    fn rules(object: &Object) -> Option<(&'static str, usize)> {
+        let (table, count) = match object {
+            Object::Chain(chain) => match &chain.contents {
+                Contents::Rules(rules) => (chain.table, rules.len()),
+                _ => (chain.table, 0),
+            },
+            Object::Entry(entry) => {
+                let (table, chain) = (entry.table.as_str(), entry.chain.as_str());
+                let is_ours = names::kind(table, chain) != names::Kind::System;
+                (entry.table, usize::from(is_ours))
+            }
+        };
+        let counted = [names::FILTER, names::NAT].into_iter();
+        let name = counted.into_iter().find(|name| *name == table.as_str());
+        name.map(|name| (name, count))
+    }
+
+    fn script<'a>(
+        family: Family,
+        mut edits: Vec<Edit<Object>>,
+        _desired: impl Iterator<Item = &'a Object>,
+    ) -> String {
+        edits.sort_by_cached_key(|edit| place(edit.object()));
+        headed(family, &edits)
+    }
+
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
+        let mut edits: Vec<_> = objects.cloned().map(Edit::Add).collect();
+        edits.sort_by_cached_key(|edit| place(edit.object()));
+        headed(family, &edits)
+    }
+}
+
+/// Returns the document of edits, under a line that says what reads it.
+fn headed(family: Family, edits: &[Edit<Object>]) -> String {
+    let program = match family {
+        Family::V4 => "iptables-restore",
+        Family::V6 => "ip6tables-restore",
+    };
+    format!("# {program} --noflush\n{}", Restore::from_edits(edits))
+}
+
+/// Returns the place of an object in a text: jumps as they have to be inserted,
+/// all others by what they are.
+fn place(object: &Object) -> (usize, String) {
+    match object {
+        Object::Chain(chain) => (0, format!("{} {}", chain.table, chain.name)),
+        Object::Entry(entry) => {
+            let (table, chain) = (entry.table.as_str(), entry.chain.as_str());
+            let place = base::place_of_jump(table, chain, &entry.rule);
+            let text = format!("{table} {chain} {:?} {}", entry.end, entry.rule);
+            (place.map_or(usize::MAX, |place| place + 1), text)
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Addresses that clients outside the cluster use.
+
+use std::net::IpAddr;
+
+use vipline_iptables::matches::{AddrType, AddressKinds, Nfacct};
+use vipline_iptables::targets::Target;
+use vipline_iptables::{ChainName, Object, Rule};
+use vipline_service_model::Family;
+
+use super::{Fragment, Port, verdict};
+use crate::Address;
+use crate::backend::iptables::base::loopback;
+use crate::backend::iptables::names::{self, FILTER, NAT};
+use crate::backend::iptables::rules::from_pods;
+
+/// Adds what a service port wants for its addresses outside the cluster.
+pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
+    let of = port.of;
+    if port.has_endpoints() && of.is_exposed {
+        out.own.push(external(port));
+        if is_guarded(port) {
+            out.own.push(source_ranges(port));
+        }
+    }
+    for &addr in &*of.external_ips {
+        external_ip(port, addr, out);
+    }
+    for &addr in &*of.load_balancer_ips {
+        load_balancer_ip(port, addr, out);
+    }
+    if let Some(number) = of.node_port {
+        node_port(port, number, out);
+    }
+    if let Some(number) = of.health_check_node_port {
+        out.own.push(health_check(port, number));
+    }
+}
+
+/// Tells whether only some networks may use the addresses of load balancers.
+fn is_guarded(port: &Port<'_>) -> bool {
+    !port.of.load_balancer_ips.is_empty() && !port.of.source_ranges.is_empty()
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http external IP" -m tcp --dport 80 -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// ```
+///
+/// An external IP takes the route of the policy for external traffic.
+fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+    let address = Address::Ip(addr, port.of.protocol, port.of.port);
+    if port.has_endpoints() {
+        let rule = port.at(addr, port.says("external IP"));
+        let rule = rule.jump(port.names.external());
+        out.claim(address, port.entry(NAT, names::SERVICES, rule));
+    }
+    out.refuse(port, address, |comment| port.at(addr, comment));
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http loadbalancer IP" -m tcp --dport 80 -j KUBE-FW-67NZLRHBNDSAWJRO
+/// -t filter -A KUBE-PROXY-FIREWALL -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http traffic not accepted by KUBE-FW-67NZLRHBNDSAWJRO" -m tcp --dport 80 -j DROP
+/// ```
+///
+/// So does that of a load balancer, for clients in the networks that may use it.
+/// Others keep it as their destination, and are dropped for that.
+fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+    let address = Address::Ip(addr, port.of.protocol, port.of.port);
+    if port.has_endpoints() {
+        let to = match is_guarded(port) {
+            true => port.names.firewall(),
+            false => port.names.external(),
+        };
+        let rule = port.at(addr, port.says("loadbalancer IP")).jump(to);
+        out.claim(address, port.entry(NAT, names::SERVICES, rule));
+        if is_guarded(port) {
+            let comment = port.says(&format!("traffic not accepted by {to}"));
+            let rule = port.at(addr, comment).target(Target::Drop);
+            out.claim(address, port.entry(FILTER, names::PROXY_FIREWALL, rule));
+        }
+    }
+    out.refuse(port, address, |comment| port.at(addr, comment));
+}
+
+/// ```iptables
+/// -t nat -A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment "shop/web:http" -m tcp --dport 30080 -m nfacct --nfacct-name  localhost_nps_accepted_pkts -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// -t nat -A KUBE-NODEPORTS -p tcp -m comment --comment "shop/web:http" -m tcp --dport 30080 -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// ```
+///
+/// A port of the node takes the route of the policy for external traffic. Who
+/// uses it by a loopback address is counted, for that is to end one day.
+fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
+    let address = Address::NodePort(port.of.protocol, number);
+    if port.has_endpoints() {
+        let rule = || {
+            Rule::new()
+                .protocol(port.transport())
+                .comment(port.names.port.clone())
+                .matching(port.dport(number))
+        };
+        let to = port.names.external();
+        if port.cx.serves_localhost && port.cx.iptables.nfacct {
+            let counted = rule()
+                .destination(loopback(Family::V4))
+                .matching(Nfacct::new(names::LOCALHOST_ACCEPTED));
+            out.claim(address, port.entry(NAT, names::NODEPORTS, counted.jump(to)));
+        }
+        out.claim(address, port.entry(NAT, names::NODEPORTS, rule().jump(to)));
+    }
+    out.refuse(port, address, |comment| {
+        Rule::new()
+            .protocol(port.transport())
+            .comment(comment)
+            .matching(AddrType::destination(AddressKinds::LOCAL))
+            .matching(port.dport(number))
+    });
+}
+
+impl Fragment {
+    /// ```iptables
+    /// -t filter -A KUBE-EXTERNAL-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
+    /// -t filter -A KUBE-EXTERNAL-SERVICES -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
+    /// -t filter -A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "shop/web:http has no local endpoints" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP
+    /// ```
+    ///
+    /// Nobody may answer there.
+    fn refuse(
+        &mut self,
+        port: &Port<'_>,
+        address: Address,
+        rule: impl FnOnce(String) -> Rule<'static>,
+    ) {
+        if let Some((words, target)) = verdict(port.of.external) {
+            let rule = rule(port.says(words)).target(target);
+            self.claim(address, port.entry(FILTER, names::EXTERNAL_SERVICES, rule));
+        }
+    }
+}
+
+/// ```iptables
+/// -t filter -A KUBE-NODEPORTS -p tcp -m comment --comment "shop/web:http health check node port" -m tcp --dport 30999 -j ACCEPT
+/// ```
+///
+/// Load balancers may ask whether there are endpoints here, even if there are none.
+fn health_check(port: &Port<'_>, number: u16) -> Object {
+    let tcp = vipline_iptables::Transport::Tcp;
+    let rule = Rule::new()
+        .protocol(tcp)
+        .comment(port.says("health check node port"))
+        .matching(tcp.dport(number))
+        .target(Target::Accept);
+    port.entry(FILTER, names::NODEPORTS, rule)
+}
+
+/// Returns the chain of traffic to addresses outside the cluster.
+fn external(port: &Port<'_>) -> Object {
+    let mut rules = match port.of.external_policy_local {
+        true => short_circuit(port),
+        false => vec![masquerade(port)],
+    };
+    if verdict(port.of.external).is_none() {
+        rules.push(Rule::new().jump(port.of_policy(port.of.external_policy_local)));
+    }
+    port.chain(port.names.external(), rules)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -m comment --comment "masquerade traffic for shop/web:http external destinations" -j KUBE-MARK-MASQ
+/// ```
+///
+/// Any endpoint of the cluster may answer, so the answer comes by way of here.
+fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
+    remark(port, "masquerade traffic").jump(names::chain(names::MARK_MASQ))
+}
+
+/// ```iptables
+/// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -s 10.0.0.0/14 -m comment --comment "pod traffic for shop/web:http external destinations" -j KUBE-SVC-67NZLRHBNDSAWJRO
+/// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -m comment --comment "masquerade LOCAL traffic for shop/web:http external destinations" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ
+/// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -m comment --comment "route LOCAL traffic for shop/web:http external destinations" -m addrtype --src-type LOCAL -j KUBE-SVC-67NZLRHBNDSAWJRO
+/// ```
+///
+/// Policy Local is for those outside; pods and the node use all endpoints.
+fn short_circuit<'a>(port: &Port<'_>) -> Vec<Rule<'a>> {
+    let cluster = port.names.cluster();
+    let local = |words| remark(port, words).matching(AddrType::source(AddressKinds::LOCAL));
+    let mut rules = Vec::with_capacity(4);
+    if let Some(pods) = &port.cx.local {
+        rules.push(from_pods(remark(port, "pod traffic"), pods).jump(cluster));
+    }
+    rules.push(local("masquerade LOCAL traffic").jump(names::chain(names::MARK_MASQ)));
+    rules.push(local("route LOCAL traffic").jump(cluster));
+    rules
+}
+
+/// Returns a rule that says what traffic it is for.
+fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
+    let comment = format!("{what} for {} external destinations", port.names.port);
+    Rule::new().comment(comment)
+}
+
+/// ```iptables
+/// -t nat -A KUBE-FW-67NZLRHBNDSAWJRO -s 198.51.100.0/24 -m comment --comment "shop/web:http loadbalancer IP" -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// -t nat -A KUBE-FW-67NZLRHBNDSAWJRO -s 192.168.0.0/16 -m comment --comment "shop/web:http loadbalancer IP" -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// -t nat -A KUBE-FW-67NZLRHBNDSAWJRO -s 203.0.113.9/32 -m comment --comment "shop/web:http loadbalancer IP" -j KUBE-EXT-67NZLRHBNDSAWJRO
+/// -t nat -A KUBE-FW-67NZLRHBNDSAWJRO -m comment --comment "other traffic to shop/web:http will be dropped by KUBE-PROXY-FIREWALL"
+/// ```
+///
+/// Only clients in these networks are led on. A process of a node in one of
+/// them may be seen at the address itself.
+fn source_ranges(port: &Port<'_>) -> Object {
+    let of = port.of;
+    let to: ChainName = port.names.external();
+    let base = || Rule::new().comment(port.says("loadbalancer IP"));
+    let mut rules: Vec<_> = of
+        .source_ranges
+        .iter()
+        .map(|&range| base().source(range).jump(to))
+        .collect();
+    let node = port.cx.node_address;
+    if node.is_some_and(|node| of.source_ranges.iter().any(|range| range.contains(&node))) {
+        let addresses = of.load_balancer_ips.iter();
+        rules.extend(addresses.map(|&addr| base().source(addr).jump(to)));
+    }
+    let others = format!(
+        "other traffic to {} will be dropped by {}",
+        port.names.port,
+        names::PROXY_FIREWALL
+    );
+    rules.push(Rule::new().comment(others));
+    port.chain(port.names.firewall(), rules)
+}

@@ -1,0 +1,259 @@
+//! What one service port wants.
+
+mod external;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use vipline_iptables::matches::{Match, Probability, Recent, Statistic};
+use vipline_iptables::targets::{Reject, Target};
+use vipline_iptables::{ChainName, End, Object, Rule, Transport};
+use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
+
+use super::endpoint::{self, Way};
+use super::names::{self, FILTER, NAT, Names};
+use super::rules::{chain, entry, not_from_pods};
+use crate::{Address, Claim, Context, Wants};
+
+/// Returns the objects that a service port wants.
+pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
+    let port = Port {
+        cx,
+        of,
+        names: Names::new(&of.name),
+    };
+    let mut fragment = Fragment::default();
+    let ways = endpoint::ways(&port, &of.reachable());
+    let chains = ways.iter().map(|way| endpoint::destination(&port, way));
+    fragment.own.extend(chains);
+    fragment
+        .own
+        .extend(endpoints(&port, port.names.cluster(), &ways, &of.cluster));
+    fragment
+        .own
+        .extend(endpoints(&port, port.names.local(), &ways, &of.local));
+    cluster_ip(&port, &mut fragment);
+    external::add(&port, &mut fragment);
+    fragment.into()
+}
+
+/// A service port, and what its rules are made with.
+#[derive(Debug)]
+pub(super) struct Port<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) of: &'a ServicePort,
+    pub(super) names: Names,
+}
+
+impl Port<'_> {
+    /// Tells whether there are endpoints, for traffic from somewhere.
+    fn has_endpoints(&self) -> bool {
+        self.of.internal != Route::Reject
+    }
+
+    /// Returns the protocol as iptables calls it.
+    pub(super) fn transport(&self) -> Transport {
+        match self.of.protocol {
+            Protocol::Tcp => Transport::Tcp,
+            Protocol::Udp => Transport::Udp,
+            Protocol::Sctp => Transport::Sctp,
+        }
+    }
+
+    /// Returns what traffic to a port matches.
+    fn dport(&self, number: u16) -> Match<'static> {
+        self.transport().dport(number)
+    }
+
+    /// Returns a comment about the port.
+    fn says(&self, words: &str) -> String {
+        format!("{} {words}", self.names.port)
+    }
+
+    /// Returns a rule for traffic to the port at an address.
+    fn at<'a>(&self, addr: IpAddr, comment: impl Into<Cow<'a, str>>) -> Rule<'a> {
+        Rule::new()
+            .destination(addr)
+            .protocol(self.transport())
+            .comment(comment)
+            .matching(self.dport(self.of.port))
+    }
+
+    /// Adds a comment that large clusters do without.
+    pub(super) fn remark<'a>(&self, rule: Rule<'a>, comment: impl Fn() -> String) -> Rule<'a> {
+        match self.cx.is_large {
+            true => rule,
+            false => rule.comment(comment()),
+        }
+    }
+
+    /// Returns the chain that endpoints of a policy are chosen in.
+    fn of_policy(&self, is_local: bool) -> ChainName {
+        match is_local {
+            true => self.names.local(),
+            false => self.names.cluster(),
+        }
+    }
+
+    /// Returns a chain of the port.
+    fn chain<'a>(&self, name: ChainName, rules: impl IntoIterator<Item = Rule<'a>>) -> Object {
+        chain(self.cx.family, NAT, name, rules)
+    }
+
+    /// Returns a rule of a chain that it shares with other ports.
+    fn entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
+        entry(self.cx.family, table, chain, End::Head, rule)
+    }
+}
+
+/// What a port wants, while it is gathered.
+#[derive(Debug, Default)]
+struct Fragment {
+    own: Vec<Object>,
+    claims: Vec<Claim<Object>>,
+}
+
+impl Fragment {
+    /// Adds a rule that the port has only if it gets an address.
+    fn claim(&mut self, address: Address, mut object: Object) {
+        let at = self.claims.iter().position(|it| it.address == address);
+        let at = at.unwrap_or_else(|| {
+            let objects = Vec::new();
+            self.claims.push(Claim { address, objects });
+            self.claims.len() - 1
+        });
+        let claimed = &mut self.claims[at].objects;
+        if let Object::Entry(entry) = &mut object {
+            // An external IP may be that of a load balancer, too.
+            let is_copy = |held: &&Object| {
+                matches!(held, Object::Entry(held)
+                    if (held.table, held.chain, &held.rule) == (entry.table, entry.chain, &entry.rule))
+            };
+            let copies = claimed.iter().filter(is_copy).count();
+            entry.copy = u32::try_from(copies).expect("a Service is not that large");
+        }
+        claimed.push(object);
+    }
+}
+
+impl From<Fragment> for Wants<Object> {
+    fn from(fragment: Fragment) -> Self {
+        let Fragment { own, claims } = fragment;
+        Self { own, claims }
+    }
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-67NZLRHBNDSAWJRO
+/// ```
+///
+/// Traffic to the cluster IP takes the route of the policy for internal traffic.
+fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
+    let of = port.of;
+    let rule = |comment| port.at(of.cluster_ip, comment);
+    let object = match verdict(of.internal) {
+        None => {
+            let to = port.of_policy(of.internal_policy_local);
+            let rule = rule(port.says("cluster IP")).jump(to);
+            port.entry(NAT, names::SERVICES, rule)
+        }
+        Some((words, target)) => {
+            let rule = rule(port.says(words)).target(target);
+            port.entry(FILTER, names::SERVICES, rule)
+        }
+    };
+    let address = Address::Ip(of.cluster_ip, of.protocol, of.port);
+    out.claim(address, object);
+}
+
+/// ```iptables
+/// -t filter -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+/// -t filter -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
+/// ```
+///
+/// Who asks where there is nobody is told so; where endpoints are elsewhere,
+/// clients are to find another way.
+fn verdict(route: Route) -> Option<(&'static str, Target<'static>)> {
+    match route {
+        Route::Cluster | Route::Local => None,
+        Route::Drop => Some(("has no local endpoints", Target::Drop)),
+        Route::Reject => Some(("has no endpoints", Reject::Default.into())),
+    }
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO ! -s 10.0.0.0/14 -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ
+/// ```
+///
+/// Endpoints answer pods themselves; all others have to be answered by way of
+/// here.
+fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
+    let rule = port.at(port.of.cluster_ip, port.says("cluster IP"));
+    let rule = match (&port.cx.local, port.cx.masquerade_all) {
+        (_, true) => rule,
+        (Some(local), false) => not_from_pods(rule, local),
+        (None, false) => return None,
+    };
+    Some(rule.jump(names::chain(names::MARK_MASQ)))
+}
+
+/// Returns the chain that chooses among endpoints, if there are any.
+fn endpoints(
+    port: &Port<'_>,
+    name: ChainName,
+    ways: &[Way],
+    endpoints: &[Endpoint],
+) -> Option<Object> {
+    if endpoints.is_empty() {
+        return None;
+    }
+    let is_chosen = |way: &&Way| endpoints.binary_search(&way.endpoint).is_ok();
+    let chosen: Vec<_> = ways.iter().filter(is_chosen).collect();
+    let is_internal = verdict(port.of.internal).is_none()
+        && name == port.of_policy(port.of.internal_policy_local);
+    let masquerade = is_internal.then(|| masquerade(port)).flatten();
+    let rules = masquerade.into_iter();
+    let rules = rules.chain(affinity(port, &chosen));
+    Some(port.chain(name, rules.chain(balance(port, &chosen))))
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.1.0.5:8080" -m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-UZBLB3XX2HRLVOJ5 --mask 255.255.255.255 --rsource -j KUBE-SEP-UZBLB3XX2HRLVOJ5
+/// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.2.0.7:8080" -m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-CPFU5WO3ALLGOW3G --mask 255.255.255.255 --rsource -j KUBE-SEP-CPFU5WO3ALLGOW3G
+/// ```
+///
+/// A client goes where it went before.
+fn affinity<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
+    let seconds = port.of.affinity;
+    let ways = ways.iter().filter(move |_| seconds.is_some());
+    ways.map(move |way| {
+        let name = way.chain.to_string();
+        let was_here = Recent::check(name).seconds(seconds.unwrap_or_default());
+        to_endpoint(port, way)
+            .matching(was_here.reap())
+            .jump(way.chain)
+    })
+}
+
+/// ```iptables
+/// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.1.0.5:8080" -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-UZBLB3XX2HRLVOJ5
+/// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.2.0.7:8080" -j KUBE-SEP-CPFU5WO3ALLGOW3G
+/// ```
+///
+/// Of n endpoints the first gets one in n, the next one in n - 1 of the rest.
+fn balance<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
+    let left = (1..=u32::try_from(ways.len()).expect("endpoints are known by 32 bits")).rev();
+    left.zip(ways).map(move |(left, way)| {
+        let rule = to_endpoint(port, way);
+        let rule = match left {
+            1 => rule,
+            _ => rule.matching(Statistic::random(Probability::one_in(left))),
+        };
+        rule.jump(way.chain)
+    })
+}
+
+/// Returns a rule that will lead to an endpoint.
+fn to_endpoint<'a>(port: &Port<'_>, way: &Way) -> Rule<'a> {
+    port.remark(Rule::new(), || port.says(&format!("-> {}", way.text)))
+}

@@ -1,0 +1,68 @@
+//! Objects made of rules.
+
+use vipline_iptables::{self as iptables, Chain, ChainName, Contents, End, Entry, Object, Rule};
+use vipline_service_model::{Family, LocalTraffic};
+
+use super::names;
+
+/// Returns a chain with these rules and no others.
+pub(super) fn chain<'a>(
+    family: Family,
+    table: &str,
+    name: ChainName,
+    rules: impl IntoIterator<Item = Rule<'a>>,
+) -> Object {
+    let rules = rules.into_iter().map(|rule| text(family, rule)).collect();
+    Chain::new(names::table(table), name, rules).into()
+}
+
+/// Returns a chain whose rules have several owners.
+pub(super) fn shared(table: &str, name: &str) -> Object {
+    Object::from(Chain {
+        table: names::table(table),
+        name: names::chain(name),
+        contents: Contents::Entries,
+    })
+}
+
+/// Returns a rule of a chain whose rules have several owners.
+pub(super) fn entry(family: Family, table: &str, chain: &str, end: End, rule: Rule<'_>) -> Object {
+    Object::from(Entry {
+        table: names::table(table),
+        chain: names::chain(chain),
+        end,
+        copy: 0,
+        rule: text(family, rule).into(),
+    })
+}
+
+/// Returns a rule as a save has it.
+fn text(family: Family, rule: Rule<'_>) -> String {
+    rule.for_family(iptables_family(family)).to_string()
+}
+
+/// Returns the family as the crate for iptables calls it.
+pub(super) const fn iptables_family(family: Family) -> iptables::Family {
+    match family {
+        Family::V4 => iptables::Family::V4,
+        Family::V6 => iptables::Family::V6,
+    }
+}
+
+/// Makes a rule match traffic of local pods only.
+pub(super) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
+    match local {
+        LocalTraffic::Cidr(cidr) => rule.source(*cidr),
+        LocalTraffic::Interface(name) => rule.in_interface(name.to_string()),
+        LocalTraffic::InterfacePrefix(prefix) => rule.in_interface(format!("{prefix}+")),
+    }
+}
+
+/// Makes a rule match all traffic but that of local pods.
+pub(super) fn not_from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
+    match local {
+        LocalTraffic::Cidr(cidr) => rule.not_source(*cidr),
+        LocalTraffic::Interface(name) => rule.not_in_interface(name.to_string()),
+        LocalTraffic::InterfacePrefix(prefix) => rule.not_in_interface(format!("{prefix}+")),
+    }
+}

@@ -1,0 +1,214 @@
+//! Hearing of what others do to our chains, or looking for it now and then.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use vipline_iptables::{Client, Error, Variant};
+use vipline_nftables as nftables;
+use vipline_nftables::{Heard, Monitor, Name, Notices, TableId, Touched};
+use vipline_service_model::Family;
+
+use super::kernel::{Kernel, Trace};
+use super::names::{self, FILTER, Kind, MANGLE, NAT};
+use super::rules::iptables_family;
+use crate::{Drift, watch};
+
+/// How long after a canary was missed the others are not to be trusted: who
+/// flushes the tables takes one after the other.
+const FLUSHING: Duration = Duration::from_secs(5);
+
+/// Hears what others do to our chains, where the kernel tells of it.
+///
+/// It does of the nft variant. Of the legacy variant it does not, so the canary
+/// is looked for now and then.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    watched: Vec<Watched>,
+    trace: Trace,
+    /// None while nobody listens.
+    monitor: Option<Monitor>,
+    /// How far apart looks are.
+    period: Duration,
+    /// The time of the next look; `None`: nobody looks.
+    next: Option<Duration>,
+}
+
+/// The kernel of a family.
+#[derive(Debug)]
+struct Watched {
+    family: Family,
+    trace: Trace,
+    client: Client,
+    /// Whether the canary was missed by the last look.
+    is_flushed: bool,
+}
+
+impl Watch {
+    /// Returns who looks for canaries that far apart.
+    pub(crate) fn new(period: Duration) -> Self {
+        Self {
+            watched: Vec::new(),
+            trace: Trace::default(),
+            monitor: None,
+            period,
+            next: None,
+        }
+    }
+
+    /// Opens a kernel that is watched.
+    pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
+        let mut kernel = Kernel::open(family)?;
+        kernel.trace = self.trace.of_another();
+        self.watched.push(Watched {
+            family,
+            trace: kernel.trace.clone(),
+            client: Client::open(iptables_family(family))?,
+            is_flushed: false,
+        });
+        Ok(kernel)
+    }
+
+    /// Tells whether the kernel tells of what is done.
+    fn can_listen(&self) -> bool {
+        let mut variants = self.watched.iter().map(|it| it.client.variant());
+        variants.all(|variant| variant == Variant::Nft)
+    }
+
+    /// Tells what was heard, by family.
+    fn drift(&self, heard: &Heard) -> Vec<(Family, Drift)> {
+        let drift = |watched: &Watched| {
+            let mut drift = Drift {
+                is_lost: heard.is_lost,
+                ..Drift::default()
+            };
+            let commits = heard.commits.iter();
+            for commit in commits.filter(|it| !watched.trace.is_ours(it.process.id)) {
+                let changes = commit.changes.iter();
+                for (_, changes) in changes.filter(|(table, _)| is_of(table, watched.family)) {
+                    drift.add(Drift {
+                        changes: changes.count(),
+                        by: vec![commit.process.to_string().into()],
+                        is_lost: false,
+                    });
+                }
+            }
+            (drift != Drift::default()).then_some((watched.family, drift))
+        };
+        self.watched.iter().filter_map(drift).collect()
+    }
+}
+
+impl watch::Watch for Watch {
+    fn begin(&mut self) -> Result<Vec<Family>, crate::Error> {
+        self.next = Some(Duration::ZERO);
+        if !self.can_listen() {
+            return Ok(Vec::new());
+        }
+        let notices = Notices::new(&tables()).only(is_about_us);
+        let monitor = Monitor::with(notices, &[])?;
+        // What comes from now on is heard; nothing may have come before.
+        let generation = nftables::Client::open()?.generation()?;
+        self.monitor = Some(monitor);
+        self.next = None;
+        let tally = |each: &Watched| each.trace.tally.clone();
+        let missed = |each: &&Watched| tally(each).missed(tally(each).others_at(generation));
+        let watched = self.watched.iter().filter(missed);
+        Ok(watched.map(|each| each.family).collect())
+    }
+
+    fn is_listening(&self) -> bool {
+        self.monitor.is_some()
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.monitor.iter().map(AsFd::as_fd).collect()
+    }
+
+    fn read(&mut self) -> Vec<(Family, Drift)> {
+        let heard = match self.monitor.as_mut().map(Monitor::read) {
+            None => return Vec::new(),
+            Some(Ok(heard)) => heard,
+            Some(Err(_)) => {
+                self.monitor = None;
+                self.next = Some(Duration::ZERO);
+                let mut heard = Heard::default();
+                heard.is_lost = true;
+                heard
+            }
+        };
+        self.drift(&heard)
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        self.next
+    }
+
+    fn look(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+        if self.next.is_none_or(|next| now < next) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for watched in &mut self.watched {
+            let was_flushed = watched.is_flushed;
+            watched.is_flushed = is_canary_gone(&mut watched.client);
+            if watched.is_flushed || was_flushed {
+                let drift = Drift {
+                    is_lost: true,
+                    ..Drift::default()
+                };
+                found.push((watched.family, drift));
+            }
+        }
+        let is_flushed = self.watched.iter().any(|watched| watched.is_flushed);
+        let pause = if is_flushed {
+            FLUSHING.min(self.period)
+        } else {
+            self.period
+        };
+        self.next = Some(now + pause);
+        found
+    }
+}
+
+/// Tells whether somebody removed the canary; who cannot be asked has it.
+fn is_canary_gone(client: &mut Client) -> bool {
+    let declared = format!(":{} ", names::CANARY);
+    let mut is_there = false;
+    let saved = client.save_lines(names::table(MANGLE), |line| {
+        is_there |= line.starts_with(&declared);
+        Ok::<_, Error>(())
+    });
+    saved.is_ok() && !is_there
+}
+
+/// Returns the tables of the nft variant that have chains of ours.
+fn tables() -> Vec<TableId> {
+    let families = [nftables::Family::Ip, nftables::Family::Ip6];
+    let tables = families.iter().flat_map(|&family| {
+        [FILTER, MANGLE, NAT].map(|name| {
+            TableId::new(
+                family,
+                Name::new(name).expect("the tables are written here"),
+            )
+        })
+    });
+    tables.collect()
+}
+
+/// Tells whether a table is of a family.
+fn is_of(table: &TableId, family: Family) -> bool {
+    let of_family = match family {
+        Family::V4 => nftables::Family::Ip,
+        Family::V6 => nftables::Family::Ip6,
+    };
+    table.family == of_family
+}
+
+/// Tells whether a chain is ours, or one that may have lost a jump to ours.
+fn is_about_us(touched: Touched<'_>) -> bool {
+    match names::kind(touched.table.name.as_str(), touched.chain) {
+        Kind::Whole | Kind::Shared => true,
+        Kind::System => touched.is_removed,
+        Kind::Foreign => false,
+    }
+}
