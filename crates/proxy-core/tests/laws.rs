@@ -82,7 +82,7 @@ mod plan {
     }
 
     pub(crate) fn listing(objects: &[Object]) -> String {
-        Planner::listing(Family::V4, objects.iter())
+        Planner::listing(super::Family::V4, objects.iter())
     }
 
     pub(crate) fn lingers(object: &Object) -> bool {
