@@ -1,0 +1,397 @@
+//! The engine and iptables of both variants, each test in a namespace of its own.
+#![cfg(feature = "iptables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "iptables-save judges what was programmed"
+)]
+
+mod fixtures;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use fixtures::{Fixture, apply, sync, web_with};
+use proxy_core::backend::iptables::{Kernel, Planner};
+use proxy_core::{Config, Engine, Event, Family, Report};
+use testkit::leftovers::Directory;
+use testkit::netns::Netns;
+use vipline_iptables::{self as iptables, Client, Variant};
+use vipline_service_model::arbitrary::{self, Dice};
+use vipline_service_model::{DetectLocal, NodePortAddresses};
+
+const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
+
+/// The tables that have chains of ours.
+const TABLES: [&str; 3] = ["filter", "mangle", "nat"];
+
+/// An engine of one variant in the namespace of the calling thread.
+struct Proxy {
+    engine: Engine,
+    now: Duration,
+}
+
+impl Proxy {
+    fn start(config: Config, variant: Variant, events: impl IntoIterator<Item = Event>) -> Self {
+        Self::over(config, events, |family| {
+            Client::open_variant(family, variant).expect("both are installed")
+        })
+    }
+
+    fn over(
+        config: Config,
+        events: impl IntoIterator<Item = Event>,
+        client: impl Fn(iptables::Family) -> Client,
+    ) -> Self {
+        let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
+            let named = match family {
+                Family::V4 => iptables::Family::V4,
+                Family::V6 => iptables::Family::V6,
+            };
+            Kernel::with(client(named), family)
+        });
+        apply(&mut engine, events);
+        engine.apply(Event::Synced);
+        let now = Duration::ZERO;
+        Self { engine, now }
+    }
+
+    /// Syncs, and fails unless that succeeds.
+    fn sync(&mut self) -> Report {
+        let report = sync(&mut self.engine, &mut self.now);
+        assert!(report.is_success(), "{report}");
+        report
+    }
+
+    /// Takes in events, and syncs if they are about anything.
+    fn change(&mut self, events: impl IntoIterator<Item = Event>) -> Option<Report> {
+        // The pause after a sync begins with the poll after it.
+        self.engine.poll(self.now);
+        apply(&mut self.engine, events);
+        self.now += Duration::from_secs(60);
+        self.engine.poll(self.now)
+    }
+}
+
+/// Returns what the tool of a variant saves of a family.
+fn save(variant: Variant, family: Family) -> String {
+    let base = match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
+    };
+    let mut text = String::new();
+    for table in TABLES {
+        let mut command = Command::new(format!("{base}-{variant}-save"));
+        let output = command
+            .args(["-t", table])
+            .output()
+            .expect("it is installed");
+        assert!(output.status.success(), "{output:?}");
+        text += &String::from_utf8(output.stdout).expect("rules are text");
+    }
+    text
+}
+
+/// The rules of each chain of each table, in their order.
+type Chains = BTreeMap<(String, String), Vec<String>>;
+
+/// Reads a save, or a document that a `plan` is written as.
+fn chains(text: &str) -> Chains {
+    let mut chains = Chains::new();
+    let mut table = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('*') {
+            table = name.to_owned();
+        } else if let Some(name) = line.strip_prefix(':') {
+            let name = name.split(' ').next().expect("a line has a word");
+            chains.insert((table.clone(), name.to_owned()), Vec::new());
+        } else if let Some((verb @ ("-A" | "-I"), rule)) = line.split_once(' ') {
+            let (chain, rule) = rule.split_once(' ').expect("a rule follows its chain");
+            let rules = chains.entry((table.clone(), chain.to_owned())).or_default();
+            match verb {
+                "-A" => rules.push(rule.to_owned()),
+                _ => rules.insert(0, rule.to_owned()),
+            }
+        }
+    }
+    chains.retain(|(_, chain), rules| chain.starts_with("KUBE-") || !rules.is_empty());
+    // Services come in any order.
+    for ((_, chain), rules) in &mut chains {
+        let shared = ["-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
+        if shared.iter().any(|end| chain.ends_with(end)) {
+            let is_last = |rule: &String| rule.ends_with("-j KUBE-NODEPORTS");
+            rules.sort_by_key(|rule| (is_last(rule), rule.clone()));
+        }
+    }
+    chains
+}
+
+/// Returns the part of a plan that is about a family.
+fn plan_of(family: Family, plan: &str) -> &str {
+    let (v4, v6) = plan
+        .split_once("# ip6tables-restore")
+        .expect("both are planned");
+    match family {
+        Family::V4 => v4,
+        Family::V6 => v6,
+    }
+}
+
+#[track_caller]
+fn assert_programmed(engine: &mut Engine, variant: Variant, name: &str) {
+    let plan = engine.desired();
+    for family in Family::ALL {
+        let saved = chains(&save(variant, family));
+        let planned = chains(plan_of(family, &plan));
+        for (chain, rules) in &planned {
+            assert_eq!(
+                saved.get(chain),
+                Some(rules),
+                "{name} {variant} {family} {chain:?}"
+            );
+        }
+        assert_eq!(saved.len(), planned.len(), "{name} {variant} {family}");
+    }
+}
+
+fn with_nfacct(mut fixture: Fixture) -> Fixture {
+    // Counters are made by who opens an engine.
+    fixture.config.iptables.nfacct = false;
+    fixture
+}
+
+#[test]
+fn what_is_saved_is_what_was_planned() {
+    for variant in VARIANTS {
+        for fixture in fixtures::all().into_iter().map(with_nfacct) {
+            let Fixture {
+                name,
+                config,
+                events,
+            } = fixture;
+            Netns::new().expect("root may make one").run(|| {
+                let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+                proxy.sync();
+                assert_programmed(&mut proxy.engine, variant, name);
+                let mut again = Proxy::start(config, variant, events);
+                let report = again.sync();
+                for done in &report.families {
+                    let outcome = done.outcome.as_ref().expect("it succeeded");
+                    assert_eq!(outcome.edits, 0, "{name} {variant}: {report}");
+                }
+            });
+        }
+    }
+}
+
+/// Fails unless a new start finds nothing to do.
+#[track_caller]
+fn assert_restart_writes_nothing(config: &Config, variant: Variant, events: &[Event]) {
+    let mut proxy = Proxy::start(config.clone(), variant, events.iter().cloned());
+    let difference = proxy.engine.difference().expect("a dump");
+    assert_eq!(difference.edits, 0, "{variant}: {}", difference.script);
+}
+
+/// Returns the configuration for events by chance.
+fn by_chance(dice: &mut Dice) -> Config {
+    let pods = ["10.0.0.0/8", "fd00::/16"].map(|text| text.parse().expect("a network"));
+    let mut config = Config {
+        node_name: arbitrary::NODE.into(),
+        detect_local: DetectLocal::ClusterCidr(pods.to_vec()),
+        node_port_addresses: dice.pick(&[NodePortAddresses::All, NodePortAddresses::Primary]),
+        masquerade_all: dice.once_in(4),
+        ..Config::default()
+    };
+    config.iptables.nfacct = false;
+    config.iptables.localhost_node_ports = dice.once_in(2);
+    config
+}
+
+#[test]
+fn any_history_is_programmed_step_by_step() {
+    for variant in VARIANTS {
+        for seed in 0..3 {
+            let mut dice = Dice::from_seed(seed);
+            let config = by_chance(&mut dice);
+            Netns::new().expect("root may make one").run(|| {
+                let mut events = Vec::new();
+                let mut proxy = Proxy::start(config.clone(), variant, []);
+                proxy.sync();
+                for step in 0..12 {
+                    let news: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
+                    events.extend(news.iter().cloned());
+                    if let Some(report) = proxy.change(news) {
+                        assert!(report.is_success(), "seed {seed}, step {step}: {report}");
+                        let dumped = |done: &proxy_core::Done| done.was_known;
+                        assert!(report.families.iter().all(dumped), "{report}");
+                    }
+                    assert_programmed(&mut proxy.engine, variant, &format!("{seed} {step}"));
+                }
+                assert_restart_writes_nothing(&config, variant, &events);
+            });
+        }
+    }
+}
+
+/// Runs a command of iptables.
+#[track_caller]
+fn run(variant: Variant, command: &str) {
+    let words = command.split(' ');
+    let mut program = Command::new(format!("iptables-{variant}"));
+    let output = program.args(words).output().expect("it is installed");
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
+#[test]
+fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
+    for variant in VARIANTS {
+        for fixture in fixtures::all().into_iter().map(with_nfacct).step_by(3) {
+            let Fixture {
+                name,
+                config,
+                events,
+            } = fixture;
+            Netns::new().expect("root may make one").run(|| {
+                let theirs = [
+                    "-t nat -N MINE",
+                    "-t nat -A MINE -j RETURN",
+                    "-t nat -A POSTROUTING -s 10.9.0.0/16 -j MINE",
+                    "-t filter -A INPUT -p tcp -m tcp --dport 22 -j ACCEPT",
+                    // It leads to our chain, but is not ours.
+                    "-t nat -A OUTPUT -d 10.9.0.1 -j KUBE-MARK-MASQ",
+                ];
+                let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+                proxy.sync();
+                theirs.iter().for_each(|command| run(variant, command));
+                let before = save(variant, Family::V4);
+                for damage in [
+                    "-t nat -F KUBE-SERVICES",
+                    "-t nat -I KUBE-SERVICES -j RETURN",
+                    "-t nat -A KUBE-SERVICES -d 10.99.0.1 -j RETURN",
+                    "-t nat -D PREROUTING 1",
+                    "-t filter -F KUBE-FORWARD",
+                    "-t filter -D FORWARD 2",
+                    "-t nat -A KUBE-MARK-MASQ -j ACCEPT",
+                    "-t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA",
+                    "-t nat -D KUBE-POSTROUTING 2",
+                    "-t mangle -X KUBE-PROXY-CANARY",
+                ] {
+                    run(variant, damage);
+                    proxy.engine.distrust();
+                    let report = proxy.sync();
+                    let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+                    assert!(
+                        outcome.edits > 0 && outcome.dumped,
+                        "{name} {damage}: {report}"
+                    );
+                    let after = save(variant, Family::V4);
+                    let rules = |text| -> Chains { chains(text) };
+                    assert_eq!(
+                        sorted(rules(&after)),
+                        sorted(rules(&before)),
+                        "{name} {damage}"
+                    );
+                }
+            });
+        }
+    }
+}
+
+/// Forgets the order of jumps in the chains of the system, which depends on
+/// when they came.
+fn sorted(mut chains: Chains) -> Chains {
+    for ((_, chain), rules) in &mut chains {
+        if !chain.starts_with("KUBE-") {
+            rules.sort();
+        }
+    }
+    chains
+}
+
+/// Writes a program that restores as a variant does, or does something else
+/// first, if there is a file `trouble`.
+fn troubled(folder: &Directory, variant: Variant, family: iptables::Family) -> Client {
+    let name = format!("{family}-{variant}");
+    let trouble = folder.path().join("trouble");
+    let text = format!(
+        "#!/bin/sh\nif [ -e {trouble} ] && [ \"$1\" != --version ]; then . {trouble}; fi\n\
+         exec {name}-restore \"$@\"\n",
+        trouble = trouble.display(),
+    );
+    let script = folder.path().join(format!("{name}-restore"));
+    std::fs::write(&script, text).expect("it is ours");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("it is ours");
+    let found =
+        ["/usr/sbin", "/sbin"].map(|at| std::path::Path::new(at).join(format!("{name}-save")));
+    let save = found.into_iter().find(|path| path.exists());
+    Client::at(save.expect("it is installed"), script).expect("it tells its version")
+}
+
+#[test]
+fn a_restore_that_fails_is_repaired_by_the_next_sync() {
+    let troubles = [
+        // It is killed before it has read anything.
+        "kill -9 $$",
+        // The first of several tables is written, and not the others.
+        "sed '/^COMMIT/q' | NAME \"$@\"; exit 4",
+        // A rule in the last table is refused.
+        "sed '$s/^COMMIT$/-A NO-SUCH-CHAIN -j ACCEPT\\nCOMMIT/' | NAME \"$@\"; exit $?",
+        // It is killed in the middle.
+        "head -c 300 | NAME \"$@\"; kill -9 $$",
+    ];
+    for variant in VARIANTS {
+        for trouble in troubles {
+            let folder = Directory::new().expect("there is room for one");
+            let plan = web_with("10.96.0.10", 3);
+            let mut config = fixtures::config();
+            config.iptables.nfacct = false;
+            Netns::new().expect("root may make one").run(|| {
+                let client = |family| troubled(&folder, variant, family);
+                let mut proxy = Proxy::over(config.clone(), [], client);
+                proxy.sync();
+                let name = format!("iptables-{variant}-restore");
+                let trouble = trouble.replace("NAME", &name);
+                folder.write("trouble", &trouble).expect("it is ours");
+                let report = proxy.change(plan.events()).expect("a change is due");
+                let errors: Vec<_> = report.errors().collect();
+                assert_eq!(errors.len(), 1, "only IPv4 changes: {report}");
+                std::fs::remove_file(folder.path().join("trouble")).expect("it is there");
+                let report = proxy.sync();
+                let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+                assert!(outcome.dumped, "{report}");
+                assert_programmed(&mut proxy.engine, variant, &trouble);
+                assert_restart_writes_nothing(&config, variant, &plan.events());
+            });
+        }
+    }
+}
+
+#[test]
+fn chains_that_cannot_be_edited_are_written_anew() {
+    // Whatever is deleted, it is refused.
+    let trouble = "doc=$(cat); case \"$doc\" in *'\n-D '*) exit 2;; esac; \
+                   case \"$doc\" in *-D*) exit 2;; esac; printf '%s\\n' \"$doc\" | NAME \"$@\"; exit $?";
+    for variant in VARIANTS {
+        let folder = Directory::new().expect("there is room for one");
+        let plan = web_with("10.96.0.10", 3);
+        let mut config = fixtures::config();
+        config.iptables.nfacct = false;
+        Netns::new().expect("root may make one").run(|| {
+            let client = |family| troubled(&folder, variant, family);
+            let mut proxy = Proxy::over(config.clone(), plan.events(), client);
+            proxy.sync();
+            let trouble = trouble.replace("NAME", &format!("iptables-{variant}-restore"));
+            folder.write("trouble", &trouble).expect("it is ours");
+            let gone = Event::ServiceDeleted(plan.service().metadata.object_name());
+            let mut news = vec![gone];
+            // Known, then after a dump, then without a look at the rules.
+            for attempt in 0..3 {
+                let report = proxy.change(news.drain(..)).expect("a sync is due");
+                assert_eq!(report.is_success(), attempt == 2, "{attempt}: {report}");
+            }
+            assert_programmed(&mut proxy.engine, variant, "rewritten");
+        });
+    }
+}
