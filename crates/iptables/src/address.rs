@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use crate::number;
+
 /// The addresses a rule is about, with the mask that says which bits count.
 ///
 /// ```
@@ -69,20 +71,26 @@ impl Network {
 
     /// Reads an address, or an address and a length or mask.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let Some((address, mask)) = text.split_once('/') else {
-            return text.parse::<IpAddr>().ok().map(Self::from);
-        };
-        let address: IpAddr = address.parse().ok()?;
-        match mask.parse::<u8>() {
-            Ok(len) => IpNet::new(address, len).ok().map(Self::from),
-            Err(_) => Self::masked(address, mask.parse().ok()?),
+        if let Some(network) = parse_prefix(text) {
+            return Some(network.into());
         }
+        let (address, mask) = text.split_once('/')?;
+        Self::masked(address.parse().ok()?, mask.parse().ok()?)
     }
+}
 
-    /// Writes it as matches do: the address alone if all its bits count.
-    pub(crate) fn bare(self) -> Bare {
-        Bare(self)
+/// Reads an address and the length of its prefix, or a mask that is a prefix.
+pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
+    let Some((address, mask)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().ok().map(IpNet::from);
+    };
+    let address: IpAddr = address.parse().ok()?;
+    if let Some(len) = number::parse_as(mask) {
+        return IpNet::new(address, len).ok();
     }
+    let mask: IpAddr = mask.parse().ok()?;
+    let network = IpNet::with_netmask(address, mask).ok()?;
+    (address.is_ipv4() == mask.is_ipv4()).then_some(network)
 }
 
 impl From<IpNet> for Network {
@@ -111,17 +119,16 @@ impl fmt::Display for Network {
     }
 }
 
-/// A network, printed as the address alone if all its bits count.
-pub(crate) struct Bare(Network);
+/// An address and a prefix, printed as the address alone if all its bits count.
+pub(crate) struct Bare(pub(crate) IpNet);
 
 impl fmt::Display for Bare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.0 {
-            Kind::Prefix(network) if network.prefix_len() == network.max_prefix_len() => {
-                Address(network.addr()).fmt(f)
-            }
-            _ => self.0.fmt(f),
+        Address(self.0.addr()).fmt(f)?;
+        if self.0.prefix_len() < self.0.max_prefix_len() {
+            write!(f, "/{}", self.0.prefix_len())?;
         }
+        Ok(())
     }
 }
 

@@ -11,3 +11,6 @@
 
 #[path = "kernel/client.rs"]
 mod client;
+
+#[path = "kernel/rules.rs"]
+mod rules;

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use bitflags::bitflags;
+use ipnet::IpNet;
 
-use crate::address::Network;
+use crate::address::{self, Bare};
 use crate::list;
 use crate::maybe::Maybe;
 use crate::number::{Ports, Span};
@@ -27,18 +28,20 @@ pub struct Conntrack {
 }
 
 /// Protocol, addresses and ports of a connection.
+///
+/// Addresses are kept with the bits that do not count, as the kernel keeps them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
     /// The protocol.
     pub protocol: Option<Maybe<Protocol>>,
     /// The source address of the first packet.
-    pub original_source: Option<Maybe<Network>>,
+    pub original_source: Option<Maybe<IpNet>>,
     /// The destination address of the first packet.
-    pub original_destination: Option<Maybe<Network>>,
+    pub original_destination: Option<Maybe<IpNet>>,
     /// The source address of replies.
-    pub reply_source: Option<Maybe<Network>>,
+    pub reply_source: Option<Maybe<IpNet>>,
     /// The destination address of replies.
-    pub reply_destination: Option<Maybe<Network>>,
+    pub reply_destination: Option<Maybe<IpNet>>,
     /// The source port of the first packet.
     pub original_sport: Option<Maybe<Ports>>,
     /// The destination port of the first packet.
@@ -184,17 +187,18 @@ impl Connection {
                     // A connection was made for it that nothing is known of.
                     _ => return Err(Odd),
                 };
-                let wanted = values.maybe(|text| Ports::parse(text, ':', Ports::ALL))?;
-                return once(ports, wanted);
+                return once(ports, values.maybe(parse_ports)?);
             }
         };
-        let network = values.maybe(Network::parse)?;
-        // iptables prints masks with holes as no mask at all.
-        if network.value().prefix().is_none() {
-            return Err(Odd);
-        }
-        once(networks, network)
+        // iptables prints masks with holes as no masks.
+        once(networks, values.maybe(address::parse_prefix)?)
     }
+}
+
+/// Reads ports; these are decimal even where they begin with 0.
+fn parse_ports(text: &str) -> Option<Ports> {
+    let odd = |end: &str| end.len() > 1 && end.starts_with('0');
+    Ports::parse(text, ':', Ports::ALL).filter(|_| !text.split(':').any(odd))
 }
 
 impl fmt::Display for Conntrack {
@@ -234,7 +238,7 @@ impl fmt::Display for Connection {
         ];
         for (option, network) in networks {
             if let Some(network) = network {
-                network.map(Network::bare).write(f, option)?;
+                network.map(Bare).write(f, option)?;
             }
         }
         let ports = [

@@ -70,7 +70,8 @@ impl Rate {
         };
         let names = ["day", "hour", "minute", "second"];
         let at = names.iter().position(is_it)?;
-        Self::new(number::parse_as(count)?, UNITS[at].1)
+        let decimal = count.bytes().all(|b| b.is_ascii_digit());
+        Self::new(count.parse().ok().filter(|_| decimal)?, UNITS[at].1)
     }
 }
 

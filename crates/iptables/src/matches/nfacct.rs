@@ -40,7 +40,6 @@ impl<'a> Extension<'a> for Nfacct<'a> {
 impl fmt::Display for Nfacct<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A save has two blanks before the name.
-        // iptables prints two blanks here.
         write!(f, "-m nfacct --nfacct-name  {}", Quoted(&self.name))
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Family;
 use crate::address::Address;
-use crate::number::{self, Masked};
+use crate::number::Masked;
 use crate::options::{Extension, Taken, Values, once};
 
 /// Gives the packet to a socket of this host: `-j TPROXY --on-port 80`.
@@ -62,7 +62,8 @@ impl<'a> Extension<'a> for Tproxy {
 
     fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
         match option {
-            "--on-port" => once(&mut self.port, values.parse(number::parse_as)?),
+            // Even what begins with 0 is decimal.
+            "--on-port" => once(&mut self.port, values.parse(|text| text.parse().ok())?),
             "--on-ip" => once(&mut self.address, values.parse(|text| text.parse().ok())?),
             "--tproxy-mark" => {
                 self.mark = values.parse(Masked::parse)?;

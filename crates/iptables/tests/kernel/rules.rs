@@ -1,0 +1,152 @@
+//! Rules: what is printed is what both variants save.
+//!
+//! Every option of every match and target that has a type stands in a list; the
+//! host's kernel has all of their modules.
+//! What no list has, with the reason:
+//!
+//! - `-j CT --timeout NAME`: the object it names can only be made by programs
+//!   that are not installed here.
+
+#[path = "rules/canonical.rs"]
+mod canonical;
+
+#[path = "rules/loose.rs"]
+mod loose;
+
+use std::process::{Command, Stdio};
+
+use testkit::iptables::Programs;
+use testkit::netns::Netns;
+use vipline_iptables::matches::Match;
+use vipline_iptables::targets::Target;
+use vipline_iptables::{Client, Family, Rule, TableName, Variant};
+use vipline_netlink::{Error, Protocol, Socket, attr, message};
+
+/// A table and rules for it.
+type Rules = (&'static str, &'static [&'static str]);
+
+/// The chain that the rules are in.
+const CHAIN: &str = "RULES";
+
+/// Makes what rules name: sets, and an object that counts.
+fn prepare() {
+    let sets = [
+        ["addresses", "hash:ip", "inet"],
+        ["services", "hash:ip,port", "inet"],
+        ["addresses6", "hash:ip", "inet6"],
+    ];
+    for [name, kind, family] in sets {
+        let ipset = Command::new("sh")
+            .arg("-c")
+            .arg("PATH=$PATH:/usr/sbin:/sbin exec ipset create \"$0\" \"$@\"")
+            .args([name, kind, "counters", "family", family])
+            .stdin(Stdio::null())
+            .status();
+        assert!(ipset.unwrap().success(), "{name}");
+    }
+    for name in ["hits", "a b"] {
+        // NFNL_MSG_ACCT_NEW with NFACCT_NAME, behind the header of nfnetlink.
+        let mut payload = vec![0; 4];
+        attr::put_str(&mut payload, 1, name);
+        let mut socket = Socket::open(Protocol::Netfilter).unwrap();
+        let made = socket.request(7 << 8, message::CREATE, &payload, |_| Ok::<_, Error>(()));
+        made.unwrap();
+    }
+}
+
+/// Loads rules, and returns what is saved of them.
+fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<String> {
+    let programs = Programs::new().unwrap();
+    let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
+    let mut document = format!("*{table}\n:{CHAIN} - [0:0]\n:OTHER - [0:0]\n");
+    for rule in rules {
+        document += &format!("-A {CHAIN} {rule}\n");
+    }
+    document += "COMMIT\n";
+    let text = Netns::new().unwrap().run(|| {
+        prepare();
+        let mut client = Client::at(save, restore).unwrap();
+        client.restore(&document).unwrap();
+        client.save(TableName::new(table).unwrap()).unwrap()
+    });
+    let start = format!("-A {CHAIN}");
+    let lines = text.lines().filter_map(|line| line.strip_prefix(&start));
+    let rules = lines.map(|rule| rule.strip_prefix(' ').unwrap_or(rule));
+    rules.map(str::to_owned).collect()
+}
+
+/// Every rule is saved as it is written and printed, and nothing of it is unknown.
+fn are_canonical(family: Family, tables: &[Rules]) {
+    for (table, rules) in tables {
+        for rule in *rules {
+            let typed = Rule::parse(rule).unwrap();
+            assert_eq!(typed.to_string(), *rule);
+            assert!(!is_other(&typed), "{typed:?}");
+            assert_eq!(typed.clone().for_family(family), typed, "{rule}");
+        }
+        for variant in Variant::ALL {
+            let saved = saved(family, variant, table, rules);
+            for (saved, rule) in saved.iter().zip(*rules) {
+                assert_eq!(saved, rule, "{family} {variant}");
+            }
+            assert_eq!(saved.len(), rules.len());
+        }
+    }
+}
+
+/// Every rule is saved as something that is the same rule.
+fn are_the_same(family: Family, tables: &[Rules]) {
+    for (table, rules) in tables {
+        for variant in Variant::ALL {
+            let saved = saved(family, variant, table, rules);
+            assert_eq!(saved.len(), rules.len());
+            for (saved, rule) in saved.iter().zip(*rules) {
+                let typed = Rule::parse(rule).unwrap();
+                assert!(!is_other(&typed), "{typed:?}");
+                assert_ne!(saved, rule, "it belongs to the canonical rules");
+                assert_eq!(
+                    typed.for_family(family).to_string(),
+                    *saved,
+                    "{family} {variant}: {rule}"
+                );
+            }
+        }
+    }
+}
+
+fn is_other(rule: &Rule<'_>) -> bool {
+    let other = |one: &Match<'_>| matches!(one, Match::Other(_));
+    rule.matches.iter().any(other) || matches!(rule.target, Some(Target::Other(_)))
+}
+
+#[test]
+fn canonical_rules_are_saved_as_they_are_printed() {
+    are_canonical(Family::V4, canonical::BOTH);
+    are_canonical(Family::V6, canonical::BOTH);
+    are_canonical(Family::V4, canonical::V4);
+    are_canonical(Family::V6, canonical::V6);
+}
+
+#[test]
+fn looser_forms_are_what_is_saved_of_them() {
+    are_the_same(Family::V4, loose::BOTH);
+    are_the_same(Family::V6, loose::BOTH);
+    are_the_same(Family::V4, loose::V4);
+    are_the_same(Family::V6, loose::V6);
+}
+
+#[test]
+fn what_is_not_known_is_saved_as_it_is_printed() {
+    for variant in Variant::ALL {
+        for (table, rules) in canonical::OTHER {
+            let saved = saved(Family::V4, variant, table, rules);
+            for (saved, rule) in saved.iter().zip(*rules) {
+                let typed = Rule::parse(saved).unwrap();
+                assert!(is_other(&typed), "{typed:?}");
+                assert_eq!(typed.to_string(), *saved);
+                assert_eq!(saved, rule, "{variant}");
+            }
+            assert_eq!(saved.len(), rules.len());
+        }
+    }
+}
