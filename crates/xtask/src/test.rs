@@ -14,7 +14,7 @@ const FUZZ_SECONDS: u64 = 5;
 pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
     let metadata = metadata()?;
     steps.step("tools", || {
-        tools::install(&[tools::KERNEL_TOOLS, tools::CLEANUP_TOOLS, tools::NFTNL].concat())
+        tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL].concat())
     })?;
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))

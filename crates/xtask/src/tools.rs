@@ -19,15 +19,11 @@ pub(crate) struct Tool {
     package: &'static str,
 }
 
-/// What kernel tests compare our own view with.
+/// What kernel tests compare our own view with, and do what others do with.
 pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("nft", "nftables"),
     Tool::new("ip", "iproute2"),
     Tool::new("unshare", "util-linux"),
-];
-
-/// What tests of cleaning up leave things behind with, as other proxies do.
-pub(crate) const CLEANUP_TOOLS: &[Tool] = &[
     Tool::new("iptables-save", "iptables"),
     Tool::new("ipset", "ipset"),
 ];
