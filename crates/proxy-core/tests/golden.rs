@@ -1,14 +1,18 @@
 //! What is rendered for small clusters, as texts that were reviewed.
-#![cfg(feature = "nftables")]
+#![cfg(all(feature = "iptables", feature = "nftables"))]
 
 mod fixtures;
 
 use std::path::Path;
 
-use proxy_core::{Engine, Event};
+use proxy_core::{Config, Engine, Event, Mode};
 
-fn rendered(fixture: &fixtures::Fixture) -> String {
-    let mut engine = Engine::plan_only(fixture.config.clone()).expect("the mode is built in");
+fn rendered(fixture: &fixtures::Fixture, mode: Mode) -> String {
+    let config = Config {
+        mode,
+        ..fixture.config.clone()
+    };
+    let mut engine = Engine::plan_only(config).expect("the mode is built in");
     fixtures::apply(&mut engine, fixture.events.iter().cloned());
     engine.apply(Event::Synced);
     engine.desired()
@@ -16,18 +20,27 @@ fn rendered(fixture: &fixtures::Fixture) -> String {
 
 #[test]
 fn golden_files_hold_what_is_rendered() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nftables");
-    for fixture in fixtures::all() {
-        let file = folder.join(fixture.name).with_extension("nft");
-        testkit::golden::compare(file, &rendered(&fixture));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for &mode in Mode::BUILT_IN {
+        let extension = match mode {
+            Mode::Nftables => "nft",
+            _ => "rules",
+        };
+        for fixture in fixtures::all() {
+            let file = folder.join(mode.name()).join(fixture.name);
+            let file = file.with_extension(extension);
+            testkit::golden::compare(file, &rendered(&fixture, mode));
+        }
     }
 }
 
 #[test]
 fn golden_files_do_not_depend_on_the_order_of_events() {
-    for mut fixture in fixtures::all() {
-        let text = rendered(&fixture);
-        fixture.events.reverse();
-        assert_eq!(rendered(&fixture), text, "{}", fixture.name);
+    for &mode in Mode::BUILT_IN {
+        for mut fixture in fixtures::all() {
+            let text = rendered(&fixture, mode);
+            fixture.events.reverse();
+            assert_eq!(rendered(&fixture, mode), text, "{mode} {}", fixture.name);
+        }
     }
 }

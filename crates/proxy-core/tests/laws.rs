@@ -1,18 +1,20 @@
 //! Laws that hold for any events in any order, and counts that must not grow.
-#![cfg(feature = "nftables")]
+#![cfg(all(feature = "iptables", feature = "nftables"))]
 
 mod fixtures;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fixtures::{Kernels, apply, sync, web, web_with, with_endpoints};
+use fixtures::{Both, Kernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
-use proxy_core::backend::nftables::Planner;
+use proxy_core::backend::{iptables, nftables};
 use proxy_core::{
-    Config, Context, Difference, Due, Engine, Event, Family, Intervals, Outcome, Report, Wants,
+    Config, Context, Difference, Done, Due, Engine, Event, Family, Intervals, Outcome, Planner,
+    Report, Wants,
 };
 use testkit::generate::{Stack, cluster};
+use vipline_iptables::Restore;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::arbitrary::{self, Dice};
@@ -33,83 +35,66 @@ fn config() -> Config {
 }
 
 /// Plans everything anew: base and ports, the older Service first.
-fn from_scratch(engine: &Engine, config: &Config) -> String {
+fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
     let store = engine.store();
     let mut text = String::new();
     for &family in &config.families {
         let cidrs = store.service_cidrs(family);
-        let cx = Context::new(config, &store.node(), cidrs, family);
+        let cx = Context::new(config, &store.node(), cidrs, family)
+            .with_endpoints(store.endpoints(family));
         let mut ports: Vec<_> = store.ports().filter(|port| port.family == family).collect();
         ports.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut objects = plan::base(&cx);
+        let mut objects = P::base(&cx);
         let mut claimed = HashSet::new();
         for port in ports {
-            let mut wants = plan::port(&cx, port);
-            assert_keys_are_of_one_address(&wants);
+            let mut wants = P::port(&cx, port);
+            assert_keys_are_of_one_address::<P>(&wants);
             wants.claims.retain(|claim| claimed.insert(claim.address));
             objects.extend(wants.into_objects());
         }
         let mut seen = HashSet::new();
         objects.retain(|object| seen.insert(format!("{:?}", object.key())));
-        text += &plan::listing(&objects);
+        text += &P::listing(family, objects.iter());
     }
     text
 }
 
 /// A driver takes the objects of an address as one, so none may be in it twice
 /// or be wanted elsewhere.
-fn assert_keys_are_of_one_address(wants: &Wants<Object>) {
-    let mut keys: HashSet<_> = wants.own.iter().map(Object::key).collect();
+fn assert_keys_are_of_one_address<P: Planner>(wants: &Wants<P::Object>) {
+    let mut keys: HashSet<_> = wants.own.iter().map(Keyed::key).collect();
     let claimed = wants.claims.iter().flat_map(|claim| &claim.objects);
-    for object in claimed.filter(|object| !plan::lingers(object)) {
-        assert!(keys.insert(object.key()), "{object:?} is wanted twice");
-    }
-}
-
-/// The planner's functions without their trait.
-mod plan {
-    use proxy_core::{Context, Planner as _, Wants};
-    use vipline_service_model::ServicePort;
-
-    use super::{Object, Planner};
-
-    pub(crate) fn base(cx: &Context) -> Vec<Object> {
-        Planner::base(cx)
-    }
-
-    pub(crate) fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
-        Planner::port(cx, port)
-    }
-
-    pub(crate) fn listing(objects: &[Object]) -> String {
-        Planner::listing(super::Family::V4, objects.iter())
-    }
-
-    pub(crate) fn lingers(object: &Object) -> bool {
-        Planner::lingers(object)
+    for object in claimed.filter(|object| !P::lingers(object)) {
+        let key = format!("{:?}", object.key());
+        assert!(keys.insert(object.key()), "{key} is wanted twice");
     }
 }
 
 /// Returns what both kernels hold.
-fn held(kernels: &Kernels) -> String {
+fn held<P: Planner>(kernels: &Both<P::Object>) -> String
+where
+    P::Object: Send + Sync + 'static,
+{
     let families = Family::ALL.into_iter();
     families
         .map(|family| {
             let told = kernels.of(family).get();
-            let objects: Vec<_> = told.memory.objects().cloned().collect();
-            plan::listing(&objects)
+            P::listing(family, told.memory.objects())
         })
         .collect()
 }
 
 /// Returns how many objects the kernels hold that do not linger.
-fn lasting(kernels: &Kernels) -> usize {
+fn lasting<P: Planner>(kernels: &Both<P::Object>) -> usize
+where
+    P::Object: Send + Sync + 'static,
+{
     let families = Family::ALL.into_iter();
     families
         .map(|family| {
             let told = kernels.of(family).get();
             let objects = told.memory.objects();
-            objects.filter(|object| !plan::lingers(object)).count()
+            objects.filter(|object| !P::lingers(object)).count()
         })
         .sum()
 }
@@ -126,14 +111,17 @@ fn settle(engine: &mut Engine, now: &mut Duration) -> Report {
 }
 
 /// Starts an engine that hears of everything before its first sync.
-fn start(kernels: &Kernels, events: &[Event]) -> Engine {
-    let mut engine = kernels.engine(config());
+fn start<P: Planner + 'static>(kernels: &Both<P::Object>, events: &[Event]) -> Engine
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut engine = kernels.engine_of::<P>(config());
     apply(&mut engine, events.iter().cloned());
     engine.apply(Event::Synced);
     engine
 }
 
-fn commits(kernels: &Kernels) -> usize {
+fn commits<T: Keyed + Send + Sync + 'static>(kernels: &Both<T>) -> usize {
     let families = Family::ALL.into_iter();
     families
         .map(|family| kernels.of(family).get().memory.commits())
@@ -141,16 +129,19 @@ fn commits(kernels: &Kernels) -> usize {
 }
 
 /// Lets the next commit of a family fail half way.
-fn fail_one(kernels: &Kernels, dice: &mut Dice) {
+fn fail_one<T: Keyed + Send + Sync + 'static>(kernels: &Both<T>, dice: &mut Dice) {
     let family = dice.pick(&Family::ALL);
     let applied = usize::from(dice.roll(40));
     kernels.of(family).get().memory.fail_after(applied);
 }
 
 /// Takes an object away behind the engine's back, and tells the engine or not.
-fn interfere(kernels: &Kernels, engine: &mut Engine, dice: &mut Dice) {
+fn interfere<T>(kernels: &Both<T>, engine: &mut Engine, dice: &mut Dice)
+where
+    T: Keyed + Send + Sync + 'static,
+{
     let mut told = kernels.of(dice.pick(&Family::ALL)).get();
-    let mut objects: Vec<Object> = told.memory.objects().cloned().collect();
+    let mut objects: Vec<T> = told.memory.objects().cloned().collect();
     objects.sort_by_cached_key(|object| format!("{:?}", object.key()));
     let place = usize::from(dice.roll(200));
     if let Some(victim) = objects.into_iter().nth(place) {
@@ -162,51 +153,65 @@ fn interfere(kernels: &Kernels, engine: &mut Engine, dice: &mut Dice) {
     }
 }
 
+/// Plays a history and checks where it ends.
+fn play<P: Planner + 'static>(seed: u64)
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut dice = Dice::from_seed(seed);
+    let kernels = Both::<P::Object>::default();
+    let mut engine = kernels.engine_of::<P>(config());
+    let mut now = Duration::ZERO;
+    let mut events = Vec::new();
+    engine.apply(Event::Synced);
+    for _ in 0..60 {
+        match dice.roll(12) {
+            0..8 => {
+                let event = dice.event();
+                events.push(event.clone());
+                engine.apply(event);
+            }
+            8 => fail_one(&kernels, &mut dice),
+            9 => interfere(&kernels, &mut engine, &mut dice),
+            _ => {
+                now += Duration::from_secs(1);
+                drop(engine.poll(now));
+            }
+        }
+    }
+    engine.distrust();
+    settle(&mut engine, &mut now);
+    assert_eq!(held::<P>(&kernels), engine.desired());
+    assert_eq!(engine.difference().unwrap(), Difference::default());
+
+    // A new start differs in the chains that are not used any more only.
+    let before = lasting::<P>(&kernels);
+    let mut engine = start::<P>(&kernels, &events);
+    settle(&mut engine, &mut now);
+    assert_eq!(lasting::<P>(&kernels), before);
+    assert_eq!(held::<P>(&kernels), from_scratch::<P>(&engine, &config()));
+
+    // And a start after that differs in nothing.
+    let before = commits(&kernels);
+    let mut engine = start::<P>(&kernels, &events);
+    let report = settle(&mut engine, &mut now);
+    let idle = |outcome: &Outcome| outcome.edits == 0 && outcome.dumped;
+    let is_idle = |done: &Done| done.outcome.as_ref().is_ok_and(idle);
+    assert!(report.families.iter().all(is_idle), "{report}");
+    assert_eq!(commits(&kernels), before);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_history_ends_in_what_planning_from_scratch_gives(seed: u64) {
-        let mut dice = Dice::from_seed(seed);
-        let kernels = Kernels::default();
-        let mut engine = kernels.engine(config());
-        let mut now = Duration::ZERO;
-        let mut events = Vec::new();
-        engine.apply(Event::Synced);
-        for _ in 0..60 {
-            match dice.roll(12) {
-                0..8 => {
-                    let event = dice.event();
-                    events.push(event.clone());
-                    engine.apply(event);
-                }
-                8 => fail_one(&kernels, &mut dice),
-                9 => interfere(&kernels, &mut engine, &mut dice),
-                _ => {
-                    now += Duration::from_secs(1);
-                    drop(engine.poll(now));
-                }
-            }
-        }
-        engine.distrust();
-        settle(&mut engine, &mut now);
-        prop_assert_eq!(held(&kernels), engine.desired());
-        prop_assert_eq!(engine.difference().unwrap(), Difference::default());
+        play::<nftables::Planner>(seed);
+    }
 
-        // A new start differs in the chains that are not used any more only.
-        let before = lasting(&kernels);
-        let mut engine = start(&kernels, &events);
-        settle(&mut engine, &mut now);
-        prop_assert_eq!(lasting(&kernels), before);
-        prop_assert_eq!(held(&kernels), from_scratch(&engine, &config()));
-
-        // And a start after that differs in nothing.
-        let before = commits(&kernels);
-        let mut engine = start(&kernels, &events);
-        let report = settle(&mut engine, &mut now);
-        let idle = |outcome: &Outcome| outcome.edits == 0 && outcome.dumped;
-        prop_assert!(report.families.iter().all(|done| done.outcome.as_ref().is_ok_and(idle)));
-        prop_assert_eq!(commits(&kernels), before);
+    #[test]
+    fn and_so_it_does_in_mode_iptables(seed: u64) {
+        play::<iptables::Planner>(seed);
     }
 }
 
@@ -267,6 +272,40 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
     }
     assert_eq!(kernels.v4.get().memory.dumps(), 1);
     assert_eq!(kernels.v6.get().memory.commits(), 1);
+}
+
+#[test]
+fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
+    let document = |services| {
+        let kernels = Both::<vipline_iptables::Object>::default();
+        let mut engine = kernels.engine_of::<iptables::Planner>(config());
+        let mut now = Duration::ZERO;
+        for plan in cluster(services, 5, Stack::V4) {
+            apply(&mut engine, plan.events());
+        }
+        apply(&mut engine, web_with("10.97.0.1", 5).events());
+        engine.apply(Event::Synced);
+        assert!(sync(&mut engine, &mut now).is_success());
+        let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"];
+        let replaced = with_endpoints(web("10.97.0.1"), &endpoints);
+        let mut documents = Vec::new();
+        let moved = web_with("10.97.0.2", 5);
+        for events in [replaced.events(), moved.events()] {
+            apply(&mut engine, events);
+            sync(&mut engine, &mut now);
+            let told = kernels.v4.get();
+            let restore = Restore::from_edits(&told.last);
+            documents.push((restore.chains(), restore.to_string()));
+        }
+        documents
+    };
+    let few = document(300);
+    // The Service's chain, that of the endpoint that left and of the one that came.
+    assert_eq!(few[0].0, 3, "{}", few[0].1);
+    assert_eq!(few, document(10_000));
+    assert!(!few[0].1.contains("KUBE-SERVICES"), "{}", few[0].1);
+    // One rule goes, and one comes.
+    assert_eq!(few[1].1.matches("KUBE-SERVICES").count(), 2, "{}", few[1].1);
 }
 
 #[test]
