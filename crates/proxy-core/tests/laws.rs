@@ -182,7 +182,8 @@ where
     engine.distrust();
     settle(&mut engine, &mut now);
     assert_eq!(held::<P>(&kernels), engine.desired());
-    assert_eq!(engine.difference().unwrap(), Difference::default());
+    let difference = engine.difference().expect("a dump");
+    assert_eq!(difference, Difference::default());
 
     // A new start differs in the chains that are not used any more only.
     let before = lasting::<P>(&kernels);
