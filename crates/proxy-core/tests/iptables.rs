@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fixtures::{Fixture, apply, sync, web_with};
 use proxy_core::backend::iptables::{Kernel, Planner};
-use proxy_core::{Config, Engine, Event, Family, Report};
+use proxy_core::{Config, Engine, Event, Family, Mode, Report};
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Variant};
@@ -392,6 +392,137 @@ fn chains_that_cannot_be_edited_are_written_anew() {
                 assert_eq!(report.is_success(), attempt == 2, "{attempt}: {report}");
             }
             assert_programmed(&mut proxy.engine, variant, "rewritten");
+        });
+    }
+}
+
+/// Returns an engine over the variant that the machine has, after its first
+/// sync, while it listens.
+fn listening() -> (Engine, Duration) {
+    let config = Config {
+        mode: Mode::Iptables,
+        ..fixtures::config()
+    };
+    let mut engine = Engine::open(config).expect("iptables is installed");
+    apply(&mut engine, web_with("10.96.0.10", 3).events());
+    engine.apply(Event::Synced);
+    let mut now = Duration::ZERO;
+    let report = sync(&mut engine, &mut now);
+    assert!(report.is_success(), "{report}");
+    engine.watch().expect("the kernel tells of nf_tables");
+    assert!(engine.is_watching());
+    (engine, now)
+}
+
+/// Polls until a sync is done, for a while.
+fn next_report(engine: &mut Engine, now: &mut Duration) -> Option<Report> {
+    for _ in 0..20 {
+        *now += Duration::from_millis(100);
+        if let Some(report) = engine.poll(*now) {
+            return Some(report);
+        }
+        let ready = engine.fds();
+        let mut fds: Vec<_> = ready
+            .iter()
+            .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
+            .collect();
+        let wait = Duration::from_millis(20).try_into().expect("it is short");
+        rustix::event::poll(&mut fds, Some(&wait)).expect("descriptors are open");
+    }
+    None
+}
+
+#[test]
+fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
+    Netns::new().expect("root may make one").run(|| {
+        let (mut engine, mut now) = listening();
+        assert!(
+            next_report(&mut engine, &mut now).is_none(),
+            "nothing was missed"
+        );
+        // A change of our own is none of others.
+        apply(&mut engine, web_with("10.96.0.10", 4).events());
+        let report = next_report(&mut engine, &mut now).expect("a change is due");
+        assert!(report.is_success(), "{report}");
+        assert!(
+            next_report(&mut engine, &mut now).is_none(),
+            "it was our own"
+        );
+        // Others have chains, too, in the same tables.
+        for command in [
+            "-t nat -N MINE",
+            "-t nat -A MINE -j RETURN",
+            "-t nat -I PREROUTING -j MINE",
+            "-t nat -F MINE",
+        ] {
+            run(Variant::Nft, command);
+        }
+        assert!(next_report(&mut engine, &mut now).is_none(), "it is theirs");
+        for damage in [
+            "-t nat -F KUBE-SERVICES",
+            "-t nat -D OUTPUT -m comment --comment PORTALS -j KUBE-SERVICES",
+            "-t filter -F",
+            "-t nat -F",
+            "-t nat -A KUBE-MARK-MASQ -j ACCEPT",
+        ] {
+            let before = sorted(chains(&save(Variant::Nft, Family::V4)));
+            let words = damage.split(' ').map(|word| match word {
+                "PORTALS" => "kubernetes service portals",
+                word => word,
+            });
+            let mut program = Command::new("iptables-nft");
+            let output = program.args(words).output().expect("it is installed");
+            assert!(output.status.success(), "{damage}: {output:?}");
+            let report = next_report(&mut engine, &mut now).expect(damage);
+            assert!(report.is_success(), "{damage}: {report}");
+            let drift = report.families[0].drift.as_ref().expect("it was heard");
+            assert!(
+                drift.changes > 0 && !drift.by.is_empty(),
+                "{damage}: {drift}"
+            );
+            let mut after = sorted(chains(&save(Variant::Nft, Family::V4)));
+            let mut before = before;
+            for chains in [&mut before, &mut after] {
+                // What others had is not ours to bring back.
+                chains.retain(|_, rules| {
+                    rules.retain(|rule| !rule.contains("MINE"));
+                    true
+                });
+            }
+            assert_eq!(after, before, "{damage}");
+        }
+    });
+}
+
+#[test]
+fn rules_as_upstream_writes_them_are_taken_over_as_they_are() {
+    let upstream = include_str!("iptables/upstream.restore");
+    let overall = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let Fixture { config, events, .. } = overall.map(with_nfacct).expect("there is one");
+    for variant in VARIANTS {
+        Netns::new().expect("root may make one").run(|| {
+            for jump in include_str!("iptables/upstream.jumps").lines() {
+                let words: Vec<&str> = jump.split('|').collect();
+                let mut program = Command::new(format!("iptables-{variant}"));
+                let output = program.args(&words).output().expect("it is installed");
+                assert!(output.status.success(), "{jump}: {output:?}");
+            }
+            let mut client =
+                Client::open_variant(iptables::Family::V4, variant).expect("both are installed");
+            client.restore(&upstream).expect("upstream may write it");
+            let config = Config {
+                families: vec![Family::V4],
+                ..config.clone()
+            };
+            let before = save(variant, Family::V4);
+            let mut proxy = Proxy::start(config, variant, events.clone());
+            let difference = proxy.engine.difference().expect("a dump");
+            // The canaries that upstream makes apart from its rules.
+            assert_eq!(difference.edits, 3, "{variant}: {}", difference.script);
+            proxy.sync();
+            let mut after = chains(&save(variant, Family::V4));
+            after.retain(|(_, chain), _| chain != "KUBE-PROXY-CANARY");
+            assert_eq!(after, chains(&before), "{variant}");
         });
     }
 }

@@ -212,3 +212,95 @@ fn is_about_us(touched: Touched<'_>) -> bool {
         Kind::Foreign => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::netns::Netns;
+    use vipline_iptables::{Object, Restore};
+    use vipline_reconcile::{Edit, Kernel as _};
+
+    use super::*;
+    use crate::watch::Watch as _;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Returns what watches the legacy variant, which nobody hears of.
+    fn legacy() -> (Watch, Kernel) {
+        let open = || Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy).unwrap();
+        let mut watch = Watch::new(seconds(30));
+        watch.watched.push(Watched {
+            family: Family::V4,
+            trace: Trace::default(),
+            client: open(),
+            is_flushed: false,
+        });
+        (watch, Kernel::with(open(), Family::V4))
+    }
+
+    #[test]
+    fn a_canary_that_is_gone_is_missed_at_the_next_look_and_for_a_while() {
+        Netns::new().unwrap().run(|| {
+            let (mut watch, mut kernel) = legacy();
+            let name = names::chain(names::CANARY);
+            let canary = vipline_iptables::Chain::new(
+                names::table(MANGLE),
+                name,
+                vipline_iptables::Rules::default(),
+            );
+            let canary = Object::from(canary);
+            kernel.commit(&[Edit::Add(canary.clone())]).unwrap();
+            assert_eq!(watch.next_look(), None, "nobody was told to look");
+            assert!(watch.begin().unwrap().is_empty());
+            assert!(!watch.is_listening());
+            assert!(watch.look(seconds(1)).is_empty());
+            assert_eq!(watch.next_look(), Some(seconds(31)));
+
+            let gone = [Edit::Remove(canary.clone())];
+            let mut client = Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy);
+            client
+                .as_mut()
+                .unwrap()
+                .restore(&Restore::from_edits(&gone))
+                .unwrap();
+            assert!(watch.look(seconds(30)).is_empty(), "it is not time yet");
+            let found = watch.look(seconds(31));
+            assert!(
+                matches!(&*found, [(Family::V4, drift)] if drift.is_lost),
+                "{found:?}"
+            );
+            // Who flushes tables may not have come to the others yet.
+            assert_eq!(watch.next_look(), Some(seconds(36)));
+            kernel.commit(&[Edit::Add(canary)]).unwrap();
+            assert_eq!(watch.look(seconds(36)).len(), 1);
+            assert_eq!(watch.next_look(), Some(seconds(66)));
+            assert!(watch.look(seconds(66)).is_empty());
+        });
+    }
+
+    #[test]
+    fn only_changes_that_may_be_of_our_chains_count() {
+        let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
+        let counts = |chain, is_removed| {
+            let mut notices = Notices::new(&[nat.clone()]).only(is_about_us);
+            let kind = if is_removed { 8 } else { 6 };
+            let mut payload = vec![2, 0, 0, 0];
+            vipline_netlink::attr::put_str(&mut payload, 1, NAT);
+            vipline_netlink::attr::put_str(&mut payload, 2, chain);
+            notices.take(10 << 8 | kind, &payload).unwrap();
+            let mut end = vec![0; 4];
+            vipline_netlink::attr::put_be32(&mut end, 1, 7);
+            notices.take(10 << 8 | 15, &end).unwrap().is_some()
+        };
+        for (chain, made, removed) in [
+            ("KUBE-SERVICES", true, true),
+            ("KUBE-SEP-AAAAAAAAAAAAAAAA", true, true),
+            ("PREROUTING", false, true),
+            ("DOCKER", false, false),
+        ] {
+            assert_eq!(counts(chain, false), made, "{chain}");
+            assert_eq!(counts(chain, true), removed, "{chain}");
+        }
+    }
+}
