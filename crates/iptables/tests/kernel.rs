@@ -12,5 +12,8 @@
 #[path = "kernel/client.rs"]
 mod client;
 
+#[path = "kernel/documents.rs"]
+mod documents;
+
 #[path = "kernel/rules.rs"]
 mod rules;
