@@ -2,6 +2,7 @@
 //!
 //! - [`cluster`]: how many Services there are, as events, and changes of one.
 //! - [`proxy`]: an engine over kernels that can be looked at.
+//! - [`save`]: what `iptables-save` prints of a cluster.
 //! - [`floor`]: batches replayed with nothing around them.
 //! - [`time`]: how long something takes.
 //! - [`figure`]: what was measured, and what it must not exceed.
@@ -10,6 +11,8 @@
 pub mod cluster;
 
 pub mod proxy;
+
+pub mod save;
 
 pub mod floor;
 
