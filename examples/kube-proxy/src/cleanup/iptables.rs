@@ -7,23 +7,22 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use vipline_nftables::{Client, Name, Object, TableId};
-use vipline_service_model::Family;
+use vipline_iptables::matches::{Conntrack, CtState};
+use vipline_iptables::targets::Target;
+use vipline_iptables::{
+    Chain, ChainName, Client, End, Entry, Error, Family, Object, Restore, Rule, RuleLine, Rules,
+    Table, TableName, Tables, Variant,
+};
+use vipline_nftables as nftables;
+use vipline_reconcile::Edit;
 
 use super::names::{self, JUMPS};
 use super::tool;
 
 /// The tables that upstream has chains in.
-const TABLES: [&str; 3] = ["filter", "nat", "mangle"];
-
-/// How `iptables-save` begins to say that a table is beyond it.
-const BEYOND: &str = "# Table `";
-
-/// The words of a rule that match new connections.
-const NEW: [&str; 4] = ["-m", "conntrack", "--ctstate", "NEW"];
+const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
 
 /// What one iptables program says of one family.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,46 +37,34 @@ pub struct Saved {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Document {
     restore: String,
-    table: String,
-    /// The rules that lead into the chains, as they were saved.
-    jumps: Vec<String>,
-    chains: Vec<String>,
+    table: TableName,
+    /// The rules that lead into the chains, and the chains.
+    removals: Vec<Edit<Object>>,
 }
 
 /// Displays as a shell command.
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { restore, .. } = self;
-        let (arguments, text) = (ARGUMENTS.join(" "), self.text());
-        write!(f, "{restore} {arguments} <<'END'\n{text}END")
+        let text = self.text();
+        write!(f, "{restore} --noflush --wait 5 <<'END'\n{text}END")
     }
 }
-
-/// Waits for those who change rules at the same time.
-const ARGUMENTS: [&str; 3] = ["--noflush", "--wait", "5"];
 
 impl Document {
     /// Returns what this is in a few words.
     pub fn summary(&self) -> String {
         let Self { restore, table, .. } = self;
         let program = restore.trim_end_matches("-restore");
-        let (chains, jumps) = (self.chains.len(), self.jumps.len());
+        let is_chain = |edit: &&Edit<Object>| matches!(edit.object(), Object::Chain(_));
+        let chains = self.removals.iter().filter(is_chain).count();
+        let jumps = self.removals.len() - chains;
         format!("{chains} chains and {jumps} jumps to them in table {table} of {program}")
     }
 
     /// Returns what the program reads: chains are emptied before they go.
-    fn text(&self) -> String {
-        let mut text = format!("*{}\n", self.table);
-        for chain in &self.chains {
-            text += &format!(":{chain} - [0:0]\n");
-        }
-        for jump in &self.jumps {
-            text += &format!("-D {jump}\n");
-        }
-        for chain in &self.chains {
-            text += &format!("-X {chain}\n");
-        }
-        text + "COMMIT\n"
+    fn text(&self) -> Restore<'_> {
+        Restore::from_edits(&self.removals)
     }
 
     /// Removes it.
@@ -86,8 +73,9 @@ impl Document {
     ///
     /// What the program says; nothing is removed then.
     pub fn apply(&self) -> Result<()> {
-        let program = tool::find(&self.restore).with_context(|| self.restore.clone())?;
-        tool::run(&program, &ARGUMENTS, &self.text()).map(drop)
+        let name = self.restore.trim_end_matches("-restore");
+        let mut client = open(name)?.with_context(|| format!("{name} is not installed"))?;
+        Ok(client.restore(&self.text())?)
     }
 }
 
@@ -96,197 +84,215 @@ impl Document {
 /// A chain that somebody else's rule leads to stays as it is, and so does what
 /// it leads to itself.
 pub fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
+    let tables = match Tables::parse(&saved.text) {
+        Ok(tables) => tables,
+        Err(error) => {
+            let program = saved.restore.replace("-restore", "-save");
+            return (
+                Vec::new(),
+                vec![format!("{program}: not understood: {error}")],
+            );
+        }
+    };
     let (mut documents, mut stays) = (Vec::new(), Vec::new());
-    for table in tables(&saved.text) {
-        let (jumps, others): (Vec<&Rule<'_>>, _) = table
-            .rules
-            .iter()
-            .partition(|rule| rule.is_jump(table.name));
-        let is_ours = |chain: &&str| names::is_chain(table.name, chain);
-        let mut ours: HashSet<&str> = table.chains.iter().copied().filter(is_ours).collect();
+    for table in &tables {
+        let Ok(name) = TableName::new(table.name()) else {
+            continue;
+        };
+        let rules = table.rules().map(|line| Leading::new(table, line));
+        let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstreams);
+        let ours = table
+            .chains()
+            .filter_map(|chain| ChainName::new(chain.name()).ok());
+        let ours = ours.filter(|chain| names::is_chain(table.name(), chain.as_str()));
+        let mut ours: HashSet<ChainName> = ours.collect();
         while let Some((chain, rule)) = used(&ours, &others) {
-            ours.remove(chain);
-            let (table, text) = (table.name, rule.text);
+            ours.remove(&chain);
+            let (from, spec) = (rule.line.chain(), rule.line.spec());
             stays.push(format!(
-                "{table} {chain} stays, for a rule leads to it that stays: -A {text}"
+                "{name} {chain} stays, for a rule leads to it that stays: -A {from} {spec}"
             ));
         }
-        let chains = table.chains.iter().filter(|chain| ours.contains(*chain));
-        let chains: Vec<_> = chains.map(|&chain| chain.to_owned()).collect();
-        if !chains.is_empty() || !jumps.is_empty() {
+        let removals = removals(name, table, &jumps, &ours);
+        if !removals.is_empty() {
             documents.push(Document {
                 restore: saved.restore.clone(),
-                table: table.name.to_owned(),
-                jumps: jumps.iter().map(|rule| rule.text.to_owned()).collect(),
-                chains,
+                table: name,
+                removals,
             });
         }
     }
     (documents, stays)
 }
 
-/// Returns a chain that a rule outside of all of them leads to, and the rule.
-fn used<'a>(chains: &HashSet<&str>, rules: &[&'a Rule<'a>]) -> Option<(&'a str, &'a Rule<'a>)> {
-    let outside = rules.iter().filter(|rule| !chains.contains(&*rule.chain));
-    let mut targets = outside.filter_map(|rule| Some((rule.target()?, *rule)));
-    targets.find(|(target, _)| chains.contains(target))
-}
-
-/// A table as it was saved.
-struct Table<'a> {
-    name: &'a str,
-    chains: Vec<&'a str>,
-    rules: Vec<Rule<'a>>,
-}
-
-/// A rule as it was saved.
-struct Rule<'a> {
-    chain: String,
-    /// Its text, from the name of the chain on.
-    text: &'a str,
-    /// Its words after the name of the chain.
-    words: Vec<String>,
-}
-
-fn tables(text: &str) -> Vec<Table<'_>> {
-    let mut tables: Vec<Table<'_>> = Vec::new();
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix('*') {
-            let (chains, rules) = (Vec::new(), Vec::new());
-            tables.push(Table {
-                name,
-                chains,
-                rules,
-            });
-        } else if let Some(table) = tables.last_mut() {
-            if let Some(chain) = line.strip_prefix(':') {
-                table.chains.extend(chain.split(' ').next());
-            } else if let Some(text) = line.strip_prefix("-A ") {
-                let mut words = words(text);
-                let chain = words.remove(0);
-                table.rules.push(Rule { chain, text, words });
-            }
-        }
-    }
-    tables
-}
-
-/// Splits a line of at least one word as `iptables-restore` does.
-fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let (mut quoted, mut escaped) = (false, false);
-    for character in line.chars() {
-        match character {
-            '\\' if quoted && !escaped => escaped = true,
-            '"' if !escaped => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            _ => {
-                escaped = false;
-                words.last_mut().expect("there is one").push(character);
-            }
-        }
-    }
-    words
-}
-
-impl Rule<'_> {
-    /// Returns where the rule leads.
-    fn target(&self) -> Option<&str> {
-        let mut words = self.words.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--comment" => drop(words.next()),
-                "-j" | "-g" => return words.next().map(String::as_str),
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// Tells whether upstream made the rule to lead packets to its chains.
-    fn is_jump(&self, table: &str) -> bool {
-        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        let words = words.strip_prefix(&NEW).unwrap_or(&words);
-        let ["-m", "comment", "--comment", comment, "-j", to] = *words else {
-            return false;
+/// Returns the removal of jumps and chains.
+fn removals(
+    name: TableName,
+    table: &Table<'_>,
+    jumps: &[Leading<'_>],
+    chains: &HashSet<ChainName>,
+) -> Vec<Edit<Object>> {
+    let jumps = jumps.iter().filter_map(|jump| {
+        let entry = Entry {
+            table: name,
+            chain: ChainName::new(jump.line.chain()).ok()?,
+            end: End::Head,
+            copy: 0,
+            rule: jump.line.spec().into(),
         };
-        JUMPS.iter().any(|jump| {
-            (jump.table, jump.from, jump.to, jump.comment) == (table, &*self.chain, to, comment)
-        })
+        Some(Edit::Remove(entry.into()))
+    });
+    let declared = table.chains().filter_map(|chain| chains.get(chain.name()));
+    let chains = declared.map(|&chain| {
+        let chain = Chain::new(name, chain, Rules::default());
+        Edit::Remove(chain.into())
+    });
+    jumps.chain(chains).collect()
+}
+
+/// Returns a chain that a rule outside of all of them leads to, and the rule.
+fn used<'r, 'a>(
+    chains: &HashSet<ChainName>,
+    rules: &'r [Leading<'a>],
+) -> Option<(ChainName, &'r Leading<'a>)> {
+    let mut outside = rules
+        .iter()
+        .filter(|rule| !chains.contains(rule.line.chain()));
+    outside.find_map(|rule| Some((*chains.get(&rule.target?)?, rule)))
+}
+
+/// A rule, and where it leads.
+struct Leading<'a> {
+    line: RuleLine<'a>,
+    target: Option<ChainName>,
+    /// Whether upstream made it to lead packets to its chains.
+    is_upstreams: bool,
+}
+
+impl<'a> Leading<'a> {
+    fn new(table: &Table<'_>, line: &RuleLine<'a>) -> Self {
+        // What is no rule leads nowhere; the program will say so if it does.
+        let rule = line.rule().ok();
+        let target = rule.as_ref().and_then(|rule| match rule.target {
+            Some(Target::Jump(chain) | Target::Goto(chain)) => Some(chain),
+            _ => None,
+        });
+        Self {
+            line: *line,
+            target,
+            is_upstreams: rule.is_some_and(|rule| is_jump(table.name(), line.chain(), &rule)),
+        }
     }
+}
+
+/// Tells whether upstream made a rule to lead packets to its chains.
+fn is_jump(table: &str, chain: &str, rule: &Rule<'_>) -> bool {
+    let mut jumps = JUMPS
+        .iter()
+        .filter(|jump| (jump.table, jump.from) == (table, chain));
+    jumps.any(|jump| {
+        let to = ChainName::new(jump.to).expect("it is a name");
+        let all = Rule::new().comment(jump.comment).jump(to);
+        let mut new = all.clone();
+        new.matches.insert(0, Conntrack::state(CtState::NEW).into());
+        *rule == all || *rule == new
+    })
 }
 
 /// What may be read without a program.
 enum Trace {
     /// There is nothing.
     Nothing,
-    /// There is something, in words.
-    Something(String),
+    /// There is something in these tables, in words.
+    Something(Vec<&'static str>, String),
     /// It cannot be told.
     Unknown,
 }
 
 /// Returns what the programs say, and what could not be checked.
-pub fn look(mut client: Option<&mut Client>) -> (Vec<Saved>, Vec<String>) {
+pub fn look(mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
     let (mut found, mut unchecked) = (Vec::new(), Vec::new());
-    for (family, prefix) in [(Family::V4, "iptables"), (Family::V6, "ip6tables")] {
-        for (kind, trace) in [
-            ("legacy", legacy_trace(family)),
-            ("nft", nft_trace(client.as_deref_mut(), family)),
-        ] {
-            let program = match (&trace, program(prefix, kind)) {
-                (Trace::Nothing, _) | (Trace::Unknown, None) => continue,
-                (Trace::Something(what), None) => {
-                    let lack = format!("{prefix}-{kind}-save is not installed");
-                    unchecked.push(format!("{what}: not checked, for {lack}"));
-                    continue;
-                }
-                (_, Some(program)) => program,
+    for family in Family::ALL {
+        for variant in Variant::ALL {
+            let trace = match variant {
+                Variant::Legacy => legacy_trace(family),
+                Variant::Nft => nft_trace(client.as_deref_mut(), family),
             };
-            match tool::run(&program, &[], "") {
-                Ok(text) => {
-                    let beyond = text.lines().filter(|line| line.starts_with(BEYOND));
-                    unchecked.extend(beyond.map(|line| format!("{prefix}-{kind}-save: {line}")));
-                    let name = program.file_name().unwrap_or_default().to_string_lossy();
-                    let restore = name.replace("-save", "-restore");
-                    found.push(Saved { restore, text });
+            if let Trace::Nothing = trace {
+                continue;
+            }
+            let (tables, what) = match trace {
+                Trace::Something(tables, what) => (tables, Some(what)),
+                _ => (TABLES.to_vec(), None),
+            };
+            match (programs(family, variant), what) {
+                (Ok(Some((name, mut client))), _) => {
+                    found.push(save(&name, &mut client, &tables, &mut unchecked));
                 }
-                Err(error) => unchecked.push(format!("{error:#}")),
+                (Ok(None), Some(what)) => {
+                    let lack = format!("{family}-{variant}-save is not installed");
+                    unchecked.push(format!("{what}: not checked, for {lack}"));
+                }
+                (Ok(None), None) => {}
+                (Err(error), _) => unchecked.push(format!("{error:#}")),
             }
         }
     }
     (found, unchecked)
 }
 
-/// Finds the program that saves rules of a kind.
+/// Saves tables, and tells those that could not be.
+fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<String>) -> Saved {
+    let mut text = String::new();
+    for table in tables {
+        let saved = client.save(TableName::new(table).expect("it is a name"));
+        match saved {
+            Ok(saved) => text += &saved,
+            Err(error) => unchecked.push(format!("{name}-save: {}", crate::setup::chain(&error))),
+        }
+    }
+    Saved {
+        restore: format!("{name}-restore"),
+        text,
+    }
+}
+
+/// Finds the programs of a variant, and what their names begin with.
 ///
-/// Where only one kind is installed it may have no name of its own.
-fn program(prefix: &str, kind: &str) -> Option<PathBuf> {
-    let own = tool::find(&format!("{prefix}-{kind}-save"));
-    own.or_else(|| {
-        let program = tool::find(&format!("{prefix}-save"))?;
-        let version = tool::run(&program, &["--version"], "").ok()?;
-        let is_nft = version.contains("nf_tables");
-        (is_nft == (kind == "nft")).then_some(program)
-    })
+/// Where only one variant is installed it may have no name of its own.
+fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>> {
+    let own = format!("{family}-{variant}");
+    if let Some(client) = open(&own)? {
+        return Ok(Some((own, client)));
+    }
+    let client = open(family.as_str())?.filter(|client| client.variant() == variant);
+    Ok(client.map(|client| (family.to_string(), client)))
+}
+
+/// Opens the programs whose names begin like that, if there are any.
+fn open(name: &str) -> Result<Option<Client>, Error> {
+    let find = |end| tool::find(&format!("{name}-{end}"));
+    let programs = find("save").zip(find("restore"));
+    let client = programs.map(|(save, restore)| Client::at(save, restore));
+    client.transpose()
 }
 
 /// Asks the kernel which legacy tables there are.
 fn legacy_trace(family: Family) -> Trace {
-    let path = match family {
-        Family::V4 => "/proc/thread-self/net/ip_tables_names",
-        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
+    let (path, shown) = match family {
+        Family::V4 => ("/proc/thread-self/net/ip_tables_names", "IPv4"),
+        Family::V6 => ("/proc/thread-self/net/ip6_tables_names", "IPv6"),
     };
     match fs::read_to_string(path) {
         Ok(text) => {
-            let is_of_interest = |table: &&str| TABLES.contains(table);
-            let tables: Vec<_> = text.lines().filter(is_of_interest).collect();
+            let is_there = |table: &&str| text.lines().any(|line| line == *table);
+            let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
             match tables.len() {
                 0 => Trace::Nothing,
-                _ => Trace::Something(format!(
-                    "legacy {family} iptables tables {}",
-                    tables.join(", ")
-                )),
+                _ => {
+                    let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
+                    Trace::Something(tables, what)
+                }
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Trace::Nothing,
@@ -295,30 +301,37 @@ fn legacy_trace(family: Family) -> Trace {
 }
 
 /// Asks the kernel which chains of upstream's are in nf_tables.
-fn nft_trace(client: Option<&mut Client>, family: Family) -> Trace {
+fn nft_trace(client: Option<&mut nftables::Client>, family: Family) -> Trace {
     let Some(client) = client else {
         return Trace::Nothing;
     };
-    let nft_family = match family {
-        Family::V4 => vipline_nftables::Family::Ip,
-        Family::V6 => vipline_nftables::Family::Ip6,
+    let (family, shown) = match family {
+        Family::V4 => (nftables::Family::Ip, "IPv4"),
+        Family::V6 => (nftables::Family::Ip6, "IPv6"),
     };
-    let table = |name| TableId::new(nft_family, Name::new(name).expect("it is a name"));
-    let tables = TABLES.map(table);
-    let Ok(ruleset) = client.dump(&tables) else {
+    let table = |name| {
+        let name = nftables::Name::new(name).expect("it is a name");
+        nftables::TableId::new(family, name)
+    };
+    let Ok(ruleset) = client.dump(&TABLES.map(table)) else {
         return Trace::Unknown;
     };
-    let chains = ruleset.objects().filter_map(|object| match object {
-        Object::Chain(chain) => Some(chain),
+    let of_ours = |object| match object {
+        nftables::Object::Chain(chain) => {
+            let mut tables = TABLES.into_iter();
+            let table = tables.find(|table| *table == chain.table.name.as_str())?;
+            names::is_chain(table, chain.name.as_str()).then_some(table)
+        }
         _ => None,
-    });
-    let ours =
-        chains.filter(|chain| names::is_chain(chain.table.name.as_str(), chain.name.as_str()));
-    match ours.count() {
+    };
+    let tables: Vec<_> = ruleset.objects().filter_map(of_ours).collect();
+    let with_ours = TABLES.into_iter().filter(|table| tables.contains(table));
+    match tables.len() {
         0 => Trace::Nothing,
-        count => Trace::Something(format!(
-            "{count} chains of iptables in {family} of nf_tables"
-        )),
+        count => {
+            let what = format!("{count} chains of iptables in {shown} of nf_tables");
+            Trace::Something(with_ours.collect(), what)
+        }
     }
 }
 
@@ -356,7 +369,12 @@ mod tests {
                     -A KUBE-SERVICES -j KUBE-NODEPORTS\nCOMMIT\n";
         let (documents, stays) = plan(&saved(text));
         assert_eq!(documents.len(), 1);
-        assert_eq!(documents[0].chains, ["KUBE-POSTROUTING", "KUBE-SERVICES"]);
+        let text = documents[0].text().to_string();
+        let removed: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("-X "))
+            .collect();
+        assert_eq!(removed, ["KUBE-SERVICES", "KUBE-POSTROUTING"]);
         assert_eq!(stays.len(), 2, "{stays:?}");
         assert!(
             stays[0].starts_with("nat KUBE-NODEPORTS stays, "),
@@ -371,7 +389,9 @@ mod tests {
         let good = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
         let is_jump = |table: &str, rule: &str| {
             let text = format!("*{table}\n-A {rule}\nCOMMIT\n");
-            tables(&text)[0].rules[0].is_jump(table)
+            let tables = Tables::parse(&text).unwrap();
+            let table = tables.iter().next().unwrap();
+            Leading::new(table, table.rules().next().unwrap()).is_upstreams
         };
         assert!(is_jump("nat", &format!("OUTPUT {good}")));
         let new = "-m conntrack --ctstate NEW";
@@ -393,8 +413,23 @@ mod tests {
     }
 
     #[test]
-    fn words_are_split_as_iptables_splits_them() {
-        let split = words(r#"A --comment "say \"no\" \\ -j B" -j C"#);
-        assert_eq!(split, ["A", "--comment", r#"say "no" \ -j B"#, "-j", "C"]);
+    fn a_remark_leads_nowhere() {
+        let rule = r#"A -m comment --comment "say \"no\" \\ -j B" -j C"#;
+        let text = format!("*nat\n-A {rule}\nCOMMIT\n");
+        let tables = Tables::parse(&text).unwrap();
+        let table = tables.get("nat").unwrap();
+        let leading = Leading::new(table, table.rules().next().unwrap());
+        assert_eq!(leading.target.unwrap().as_str(), "C");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_stays() {
+        let (documents, stays) = plan(&saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
+        assert_eq!(documents, []);
+        assert_eq!(stays.len(), 1, "{stays:?}");
+        assert!(
+            stays[0].starts_with("iptables-legacy-save: not understood: "),
+            "{stays:?}"
+        );
     }
 }
