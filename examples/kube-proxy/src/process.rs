@@ -48,7 +48,7 @@ fn write_oom_score(score: i32) -> Result<()> {
 ///
 /// The kernel refuses.
 pub fn prepare(config: &Config) -> Result<(), Failure> {
-    let is_needed = config.mode.name() == "iptables"
+    let is_needed = config.mode == Mode::Iptables
         && config.families.contains(&Family::V4)
         && config.serves_localhost();
     match is_needed {
@@ -70,7 +70,7 @@ pub fn prepare(config: &Config) -> Result<(), Failure> {
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
     prepare(&settings.config)?;
-    if mode.name() == "iptables" {
+    if mode == Mode::Iptables {
         info!(%mode, "the kernel is prepared for it");
         return Ok(());
     }

@@ -358,12 +358,32 @@ mod tests {
             let addresses = good(line).config.node_port_addresses;
             assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
         }
-        assert_eq!(node_port_addresses(&[]), NodePortAddresses::All);
         let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
         let addresses = good("--nodeport-addresses 10.0.0.0/8")
             .config
             .node_port_addresses;
         assert_eq!(addresses, within);
+    }
+
+    #[test]
+    fn mode_iptables_has_settings_of_its_own() {
+        let iptables = |line: &str| settings(line).unwrap().config;
+        let usual = iptables("");
+        assert_eq!(usual.mode, Mode::Iptables);
+        assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
+        assert!(usual.serves_localhost());
+        assert_eq!(usual.intervals.min, Duration::from_secs(1));
+        let other = iptables(
+            "--iptables-localhost-nodeports=false --iptables-masquerade-bit 3 --masquerade-all \
+             --iptables-min-sync-period 5s --nodeport-addresses primary",
+        );
+        assert!(!other.iptables.localhost_node_ports && other.masquerade_all);
+        assert_eq!(other.masquerade_mark.value(), 8);
+        assert_eq!(other.intervals.min, Duration::from_secs(5));
+        assert_eq!(other.node_port_addresses, NodePortAddresses::Primary);
+        assert!(!iptables("--iptables-localhost-nodeports=false").serves_localhost());
+        let nftables = good("--iptables-masquerade-bit 3").config.masquerade_mark;
+        assert_eq!(nftables, Mark::default(), "the flag is not its");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use proxy_core::{Config, Engine, Event};
+use proxy_core::{Config, Engine, Event, Mode};
 use tracing::{debug, error, info, warn};
+use vipline_iptables::Error as IptablesError;
 use vipline_nftables::Error as NftablesError;
 use vipline_service_model::{DetectLocal, Kind, NodePortAddresses, api};
 
@@ -399,7 +400,7 @@ pub struct Counts {
 /// ports are not served on all of them.
 fn names_addresses(config: &Config) -> bool {
     let mut families = config.families.iter();
-    config.mode.name() == "iptables"
+    config.mode == Mode::Iptables
         && match &config.node_port_addresses {
             // What they are is not known yet.
             NodePortAddresses::Primary => true,
@@ -414,12 +415,22 @@ fn telemetry(settings: &Settings) -> Telemetry {
 
 /// Says what the machine lacks, if it will lack it the next time as well.
 pub fn hopeless(error: &proxy_core::Error) -> Option<Failure> {
-    match error {
-        proxy_core::Error::Nftables(
-            error @ (NftablesError::Denied | NftablesError::Unsupported { .. }),
-        ) => Some(Failure::machine(error)),
-        _ => None,
-    }
+    use proxy_core::Error::{Iptables, Nftables};
+    let is_hopeless = match error {
+        Nftables(error) => matches!(
+            error,
+            NftablesError::Denied | NftablesError::Unsupported { .. }
+        ),
+        Iptables(error) => matches!(
+            error,
+            IptablesError::Denied { .. }
+                | IptablesError::NotFound { .. }
+                | IptablesError::Outdated { .. }
+                | IptablesError::Unsupported { .. }
+        ),
+        _ => false,
+    };
+    is_hopeless.then(|| Failure::machine(error))
 }
 
 /// Returns an error with all its causes in one line.
@@ -453,6 +464,15 @@ mod tests {
             assert_eq!(failure.code(), ExitCode::FAILURE);
         }
         assert!(hopeless(&NftablesError::Timeout.into()).is_none());
+        let (program, message) = ("iptables-restore".into(), "no".into());
+        let denied = IptablesError::Denied { program, message };
+        let failure = hopeless(&denied.into()).unwrap().to_string();
+        assert!(failure.contains("CAP_NET_RAW"), "{failure}");
+        let locked = IptablesError::Locked {
+            wait: 5,
+            message: "held".into(),
+        };
+        assert!(hopeless(&locked.into()).is_none());
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Cli {
 /// What to do instead of running.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
 pub enum Command {
-    /// Print what would be programmed, in the syntax that `nft -f` reads
+    /// Print what would be programmed, as `nft -f` reads it, or `iptables-restore --noflush`
     Render,
     /// Print what the kernel lacks, in the same syntax: exit 0 for nothing, 1 for something
     Diff,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use proxy_core::backend::nftables::Planner;
-use proxy_core::{Config, Event};
+use proxy_core::{Config, Event, Planner, backend};
 use serde_json::{Value, json};
-use vipline_nftables::Object;
-use vipline_reconcile::{Edit, Kernel, Memory, Refused};
+use vipline_reconcile::{Edit, Kernel, Keyed, Memory, Refused};
 use vipline_service_model::api;
 
 use super::*;
+
+mod iptables;
 
 mod strict;
 
@@ -27,20 +27,20 @@ pub(crate) struct Stage {
     now: Duration,
 }
 
-struct Refusing {
-    memory: Memory<Object>,
+struct Refusing<T: Keyed> {
+    memory: Memory<T>,
     refuses: Arc<AtomicBool>,
 }
 
-impl Kernel for Refusing {
-    type Object = Object;
+impl<T: Keyed> Kernel for Refusing<T> {
+    type Object = T;
     type Error = Refused;
 
-    fn dump(&mut self) -> Result<Vec<Object>, Refused> {
+    fn dump(&mut self) -> Result<Vec<T>, Refused> {
         self.memory.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Refused> {
+    fn commit(&mut self, edits: &[Edit<T>]) -> Result<(), Refused> {
         if self.refuses.load(Ordering::Relaxed) {
             self.memory.fail_after(0);
         }
@@ -52,13 +52,23 @@ impl Stage {
     /// Returns an engine that knows its node and all objects, of which there are
     /// none; whatever waits is late if `period` is nothing.
     pub(crate) fn new(period: Duration) -> Self {
+        Self::in_mode::<backend::nftables::Planner>(Mode::Nftables, period)
+    }
+
+    /// Returns the same in a mode.
+    fn in_mode<P>(mode: Mode, period: Duration) -> Self
+    where
+        P: Planner + 'static,
+        P::Object: Send + std::marker::Sync,
+    {
         let config = Config {
+            mode,
             node_name: NODE.into(),
             ..Config::default()
         };
         let telemetry = Telemetry::new(config.mode, &config.families, period);
         let refuses = Arc::new(AtomicBool::new(false));
-        let engine = Engine::with_kernels::<Planner, _>(config, |family| Refusing {
+        let engine = Engine::with_kernels::<P, _>(config, |family| Refusing {
             memory: Memory::new(),
             refuses: match family {
                 Family::V4 => Arc::clone(&refuses),
@@ -200,14 +210,22 @@ fn shape(page: &str) -> String {
 
 #[test]
 fn the_page_has_what_dashboards_read() {
-    let mut stage = Stage::new(Duration::from_secs(30));
+    let stage = Stage::new(Duration::from_secs(30));
+    compare_with_golden(stage, "metrics.txt");
+}
+
+/// Compares the page of a proxy that has served something with a golden file.
+#[track_caller]
+fn compare_with_golden(mut stage: Stage, file: &str) {
     stage.service("front", 0, NODE);
     stage.sync();
     let contact = stage.telemetry.clone();
     contact.source_contact(Kind::Service, Contact::InStep);
     contact.asked("10.0.0.1:6443", "GET", Asked::Answered(200));
     let page = stage.telemetry.metrics(&Gates::default());
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(file);
     testkit::golden::compare(file, &shape(&page));
     let helps = page.lines().filter(|line| line.starts_with("# HELP "));
     assert_eq!(helps.count(), shape(&page).lines().count());

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proxy_core::{Done, Family, Mode};
+use proxy_core::{Done, Family, Mode, Rules};
 use vipline_service_model::{Counts, Kind, Store, Timestamp, WithoutLocal};
 
 use super::Probe;
@@ -62,7 +62,11 @@ pub(super) struct OfFamily {
     edits: Histogram,
     without_local: Option<WithoutLocal>,
     objects: Option<usize>,
+    /// How many rules each table holds, in modes with rules per Service.
+    rules: Vec<Rules>,
     failures: u64,
+    /// Of the failures those when only what changed was to be committed.
+    partial_failures: u64,
     drift: u64,
     /// Whether the kernel's state is unknown, so that a sync begins by a dump.
     is_unknown: bool,
@@ -156,7 +160,9 @@ impl OfFamily {
             edits: Histogram::new(&EDITS),
             without_local: None,
             objects: None,
+            rules: Vec::new(),
             failures: 0,
+            partial_failures: 0,
             drift: 0,
             is_unknown: true,
             triggers: Vec::new(),
@@ -176,10 +182,12 @@ impl OfFamily {
         }
         let Ok(outcome) = outcome else {
             self.failures += 1;
+            self.partial_failures += u64::from(done.was_known);
             return;
         };
         self.last_synced = Some(sync.ended);
         self.objects = Some(outcome.objects);
+        self.rules.clone_from(&outcome.rules);
         self.edits.observe(float(outcome.edits));
         if let Some(waited) = sync.waited {
             self.reaction.observe_time(waited);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proxy_core::{Family, Mode};
+use proxy_core::{Family, Mode, Rules};
 use vipline_service_model::{Kind, Timestamp};
 
 use super::super::exposition::{Page, Type, float};
@@ -15,8 +15,10 @@ impl Metrics {
         self.add_syncs(page);
         self.add_changes(page);
         self.add_conntrack(page);
-        if self.mode == Mode::Nftables {
-            self.add_nftables(page);
+        match self.mode {
+            Mode::Iptables => self.add_iptables(page),
+            Mode::Nftables => self.add_nftables(page),
+            _ => {}
         }
         self.add_own(page);
         self.requests.add_to(page);
@@ -156,6 +158,51 @@ impl Metrics {
             "[ALPHA] Attempts in vain to remove what is left over",
             |_| Some(0.0),
         );
+    }
+
+    fn add_iptables(&self, page: &mut Page) {
+        self.add_values(
+            page,
+            "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+            Type::Counter,
+            "[ALPHA] Syncs that iptables refused",
+            |family| Some(float(family.failures)),
+        );
+        self.add_values(
+            page,
+            "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
+            Type::Counter,
+            "[ALPHA] Syncs of what changed that iptables refused",
+            |family| Some(float(family.partial_failures)),
+        );
+        self.add_rules(
+            page,
+            "kubeproxy_sync_proxy_rules_iptables_total",
+            "[ALPHA] Rules of the proxy that a table holds",
+            |rules| rules.total,
+        );
+        self.add_rules(
+            page,
+            "kubeproxy_sync_proxy_rules_iptables_last",
+            "[ALPHA] Rules that the last sync wrote to a table",
+            |rules| rules.written,
+        );
+    }
+
+    fn add_rules(
+        &self,
+        page: &mut Page,
+        name: &'static str,
+        help: &str,
+        count: impl Fn(&Rules) -> usize,
+    ) {
+        let mut metric = page.add(name, Type::Gauge, help);
+        for (family, values) in self.shown() {
+            for rules in &values.rules {
+                let labels = [("ip_family", &*family), ("table", rules.table)];
+                metric.value(&labels, float(count(rules)));
+            }
+        }
     }
 
     fn add_own(&self, page: &mut Page) {

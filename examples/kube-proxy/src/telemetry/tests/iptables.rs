@@ -1,0 +1,60 @@
+//! What only mode iptables has in its metrics.
+
+use proxy_core::backend::iptables::Planner;
+
+use super::*;
+
+fn stage() -> Stage {
+    Stage::in_mode::<Planner>(Mode::Iptables, Duration::from_secs(30))
+}
+
+#[test]
+fn its_page_has_what_dashboards_read() {
+    compare_with_golden(stage(), "metrics-iptables.txt");
+}
+
+#[test]
+fn rules_of_tables_and_what_iptables_refuses_are_counted() {
+    let mut stage = stage();
+    let rules = |stage: &Stage, name, table| {
+        let labels = format!("ip_family=\"IPv4\",table=\"{table}\"");
+        stage.value(&format!(
+            "kubeproxy_sync_proxy_rules_iptables_{name}{{{labels}}}"
+        ))
+    };
+    let failures = |stage: &Stage| {
+        ["", "partial_"].map(|which| {
+            let name = format!("sync_proxy_rules_iptables_{which}restore_failures_total");
+            stage.value(&format!("kubeproxy_{name}{{ip_family=\"IPv4\"}}"))
+        })
+    };
+    assert_eq!(rules(&stage, "total", "nat"), None);
+    stage.sync();
+    let empty = rules(&stage, "total", "nat").unwrap();
+    assert_eq!(rules(&stage, "last", "nat"), Some(empty));
+    assert!(rules(&stage, "total", "filter").unwrap() > 0.0);
+    assert_eq!(failures(&stage), [Some(0.0); 2]);
+
+    stage.refuse(true);
+    stage.service("front", 0, NODE);
+    stage.sync();
+    assert_eq!(failures(&stage), [Some(1.0); 2]);
+    stage.service("front", 0, "node-2");
+    stage.sync();
+    assert_eq!(
+        failures(&stage),
+        [Some(2.0), Some(1.0)],
+        "it was to be full"
+    );
+    stage.refuse(false);
+    stage.sync();
+    let all = rules(&stage, "total", "nat").unwrap();
+    assert!(all > empty);
+    assert_eq!(rules(&stage, "total", "mangle"), None);
+
+    stage.apply(Event::ServiceDeleted(ObjectName::new("shop", "front")));
+    stage.sync();
+    assert!(rules(&stage, "total", "nat").unwrap() < all);
+    assert_eq!(rules(&stage, "last", "nat"), Some(0.0));
+    assert_eq!(failures(&stage), [Some(2.0), Some(1.0)]);
+}
