@@ -47,6 +47,8 @@ mod process;
 
 mod client;
 
+pub mod nfacct;
+
 mod error;
 
 pub use address::Network;

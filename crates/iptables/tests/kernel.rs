@@ -12,6 +12,9 @@
 #[path = "kernel/client.rs"]
 mod client;
 
+#[path = "kernel/nfacct.rs"]
+mod nfacct;
+
 #[path = "kernel/documents.rs"]
 mod documents;
 

@@ -24,7 +24,9 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("nft", "nftables"),
     Tool::new("ip", "iproute2"),
     Tool::new("unshare", "util-linux"),
+    Tool::new("setpriv", "util-linux"),
     Tool::new("iptables-save", "iptables"),
+    Tool::new("nfacct", "nfacct"),
     Tool::new("ipset", "ipset"),
 ];
 
