@@ -223,6 +223,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            // It may have left its group.
+            let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
