@@ -109,8 +109,8 @@ impl Client {
 
     /// Sets how long a program may run: five minutes, unless told here.
     ///
-    /// Then it is killed, which leaves each table as it was, or changed as a
-    /// whole.
+    /// Then it is killed; what comes before a `COMMIT` of its document is done
+    /// as a whole or not at all even so.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.deadline = deadline;
     }
@@ -174,7 +174,7 @@ impl Client {
     ///
     /// The document is written piece by piece while the program reads it.
     /// What it does not name stays as it is.
-    /// Each table is changed at its `COMMIT`, as a whole or not at all.
+    /// What comes before a `COMMIT` is done there, as a whole or not at all.
     ///
     /// # Errors
     ///

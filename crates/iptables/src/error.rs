@@ -165,7 +165,7 @@ pub struct DocumentLine {
     pub number: usize,
     /// The line; `None` when the document has no such line.
     pub text: Option<Box<str>>,
-    /// How many tables were committed before it.
+    /// How many `COMMIT`s come before it: what they end is done.
     pub commits: usize,
 }
 
@@ -174,7 +174,7 @@ pub struct DocumentLine {
 pub enum Committed {
     /// Nothing of the document is done.
     No,
-    /// Of each table all is done, or nothing: a save will tell.
+    /// Up to each `COMMIT` all is done, or nothing: a save will tell.
     Unknown,
 }
 
