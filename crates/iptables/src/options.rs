@@ -115,10 +115,11 @@ impl<'w, 'a> Values<'w, 'a> {
 
 /// Fills a place that can be filled once.
 pub(crate) fn once<T>(place: &mut Option<T>, value: T) -> Taken {
-    match place.replace(value) {
-        Some(_) => Err(Odd),
-        None => Ok(true),
+    if place.is_some() {
+        return Err(Odd);
     }
+    *place = Some(value);
+    Ok(true)
 }
 
 /// Sets a flag that can be set once.

@@ -4,6 +4,9 @@
 #[path = "laws/document.rs"]
 mod document;
 
+#[path = "laws/rules.rs"]
+mod rules;
+
 use document::{document, line, lines, soup};
 use proptest::prelude::*;
 use vipline_iptables::{Line, RuleLine, Tables};

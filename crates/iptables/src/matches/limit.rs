@@ -58,7 +58,23 @@ impl Rate {
 
     fn new(count: u32, unit: u32) -> Option<Self> {
         let period = unit.checked_div(count).filter(|period| *period > 0)?;
-        Some(Self { period })
+        // What is printed may be read as another period: that one is kept.
+        let (count, _, unit) = Self { period }.words();
+        Some(Self {
+            period: unit / count,
+        })
+    }
+
+    /// Returns the count, the unit and its parts.
+    ///
+    /// The unit is the smallest before one in which the count is no whole
+    /// number.
+    fn words(self) -> (u32, &'static str, u32) {
+        let fits = |next: &&(&str, u32)| {
+            self.period <= next.1 && next.1 / self.period >= next.1 % self.period
+        };
+        let (unit, parts) = UNITS[UNITS[1..].iter().take_while(fits).count()];
+        (parts / self.period, unit, parts)
     }
 
     /// Reads `5/min`, with any beginning of `second`, `minute`, `hour`, `day`.
@@ -77,13 +93,8 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The smallest unit before one in which the count is no whole number.
-        let next_fits = |next: &(&str, u32)| {
-            self.period <= next.1 && next.1 / self.period >= next.1 % self.period
-        };
-        let fits = UNITS[1..].iter().take_while(|next| next_fits(next)).count();
-        let (name, parts) = UNITS[fits];
-        write!(f, "{}/{name}", parts / self.period)
+        let (count, unit, _) = self.words();
+        write!(f, "{count}/{unit}")
     }
 }
 

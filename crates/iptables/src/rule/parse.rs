@@ -10,7 +10,7 @@ use crate::ChainName;
 use crate::address::Network;
 use crate::matches::Match;
 use crate::maybe::Maybe;
-use crate::options::{Odd, Values, once};
+use crate::options::{Odd, Taken, Values, once};
 use crate::protocol::Protocol;
 use crate::quote::is_bare;
 use crate::rule::{Problem, Rule, RuleError};
@@ -106,9 +106,9 @@ impl<'a> Parser<'a> {
             return Err(self.error(word.start, Problem::Stray).into());
         }
         match &*word.text {
-            "-m" | "--match" => self.open_match(word.start, negated)?,
-            "-j" | "--jump" => self.open_target(word.start, negated, Target::open)?,
-            "-g" | "--goto" => self.open_target(word.start, negated, |name| {
+            "-m" | "--match" => self.open_match(&word, negated)?,
+            "-j" | "--jump" => self.open_target(&word, negated, Target::open)?,
+            "-g" | "--goto" => self.open_target(&word, negated, |name| {
                 ChainName::new(name).ok().map(Target::Goto)
             })?,
             option => {
@@ -178,10 +178,12 @@ impl<'a> Parser<'a> {
         Ok((negated || name != "+").then(|| Maybe::new(negated, name)))
     }
 
-    fn open_match(&mut self, start: usize, negated: bool) -> Result<(), Stop> {
+    fn open_match(&mut self, option: &Word<'_>, negated: bool) -> Result<(), Stop> {
         self.close()?;
+        let start = option.start;
         let name = self.value(start)?;
-        if negated {
+        if negated || option.quoted {
+            self.mixed = true;
             return Err(Stop::Odd);
         }
         if self.rule.matches.capacity() == 0 {
@@ -199,13 +201,14 @@ impl<'a> Parser<'a> {
 
     fn open_target(
         &mut self,
-        start: usize,
+        option: &Word<'_>,
         negated: bool,
         open: impl FnOnce(&str) -> Option<Target<'a>>,
     ) -> Result<(), Stop> {
         self.close()?;
+        let start = option.start;
         let name = self.value(start)?;
-        if negated || self.rule.target.is_some() {
+        if negated || option.quoted || self.rule.target.is_some() {
             self.mixed = true;
             return Err(Stop::Odd);
         }
@@ -237,42 +240,30 @@ impl<'a> Parser<'a> {
 
     /// Gives an option to the match or target it belongs to.
     fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Odd> {
-        let Rule {
-            matches,
-            target,
-            protocol,
-            ..
-        } = &mut self.rule;
         let (option, inline) = split(word);
         let mut values = Values::new(&mut self.words, self.given, negated, inline);
-        let taken = match (self.open, &mut *target, matches.last_mut()) {
-            (Open::Match, _, Some(last)) => last.take(&option, &mut values)?,
-            (Open::Target, Some(target), _) => target.take(&option, &mut values)?,
-            _ => false,
+        let taken = match self.open {
+            Open::Head => false,
+            Open::Match => match self.rule.matches.last_mut() {
+                Some(last) => last.take(&option, &mut values)?,
+                None => false,
+            },
+            Open::Target => match &mut self.rule.target {
+                Some(target) => target.take(&option, &mut values)?,
+                None => false,
+            },
         };
         if taken {
             self.given += 1;
             return values.finish();
         }
-        // Options may come late, and a protocol has its match without `-m`.
-        values.set_given(CLOSED);
-        let mut taken = match target {
-            Some(target) => target.take(&option, &mut values)?,
-            None => false,
-        };
-        for one in matches.iter_mut().rev() {
-            taken = taken || one.take(&option, &mut values)?;
+        let late = take_late(&mut self.rule, &option, &mut values);
+        // It may have changed something even if it was refused.
+        self.mixed |= !matches!(late, Ok(false));
+        match late? {
+            true => values.finish(),
+            false => Err(Odd),
         }
-        if !taken {
-            let mut one = protocol.as_ref().and_then(implied).ok_or(Odd)?;
-            values.set_given(0);
-            if !one.take(&option, &mut values)? {
-                return Err(Odd);
-            }
-            matches.push(one);
-        }
-        self.mixed = true;
-        values.finish()
     }
 
     /// Keeps the match or target that is open as it is written.
@@ -331,6 +322,30 @@ fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Odd> {
         once(place, value)?;
     }
     Ok(())
+}
+
+/// Takes an option that comes late, or that the protocol has without `-m`.
+fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    values.set_given(CLOSED);
+    if let Some(target) = &mut rule.target {
+        if target.take(option, values)? {
+            return Ok(true);
+        }
+    }
+    for one in rule.matches.iter_mut().rev() {
+        if one.take(option, values)? {
+            return Ok(true);
+        }
+    }
+    let Some(mut implied) = rule.protocol.as_ref().and_then(implied) else {
+        return Ok(false);
+    };
+    values.set_given(0);
+    let taken = implied.take(option, values)?;
+    if taken {
+        rule.matches.push(implied);
+    }
+    Ok(taken)
 }
 
 /// Splits `--option=value`.

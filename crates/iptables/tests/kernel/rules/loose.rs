@@ -16,7 +16,7 @@ pub(crate) const BOTH: &[Rules] = &[
             "--in-interface lo --out-interface lo --protocol tcp --match tcp --jump ACCEPT",
             "--proto tcp --goto OTHER",
             "-p tcp -j ACCEPT -m tcp --dport 80",
-            "-p tcp \"-m\" tcp \"--dport\" \"80\" -j \"ACCEPT\"",
+            "-p tcp -m tcp \"--dport\" \"80\" -j \"ACCEPT\"",
             "-m comment --comment x -m tcp -p tcp -j ACCEPT",
             "-m addrtype --dst-type local,LOCAL",
             "-m comment --comment shop/web:http",

@@ -1,0 +1,225 @@
+//! Rules: what is printed is read as the same rule, whatever it was made of.
+
+#[path = "rules/arbitrary.rs"]
+mod arbitrary;
+
+#[path = "rules/targets.rs"]
+mod targets;
+
+use arbitrary::{name, rule};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use vipline_iptables::{Family, Rule};
+
+/// Words of rules, and some that are none.
+const WORDS: &[&str] = &[
+    "!",
+    "-s",
+    "-d",
+    "-i",
+    "-o",
+    "-p",
+    "-f",
+    "-m",
+    "-j",
+    "-g",
+    "--source",
+    "--match",
+    "--jump",
+    "10.0.0.1",
+    "10.0.0.1/8",
+    "0/0",
+    "fd00::/64",
+    "::/0",
+    "eth+",
+    "+",
+    "tcp",
+    "udp",
+    "sctp",
+    "icmp",
+    "icmp6",
+    "ipv6-icmp",
+    "all",
+    "comment",
+    "--comment",
+    "\"a b\"",
+    "\"-j\"",
+    "\"\"",
+    "--comment=x",
+    "conntrack",
+    "--ctstate",
+    "NEW",
+    "RELATED,ESTABLISHED",
+    "--ctproto",
+    "--ctorigsrc",
+    "--ctdir",
+    "mark",
+    "--mark",
+    "0x1/0x1",
+    "5",
+    "--dport",
+    "--sport",
+    "80",
+    "1:2",
+    ":5",
+    "0:65535",
+    "--dport=80",
+    "--syn",
+    "--tcp-flags",
+    "SYN,ACK",
+    "ALL",
+    "NONE",
+    "multiport",
+    "--dports",
+    "80,443",
+    "--ports",
+    "statistic",
+    "--mode",
+    "random",
+    "nth",
+    "--probability",
+    "0.5",
+    "--every",
+    "--packet",
+    "recent",
+    "--set",
+    "--rcheck",
+    "--name",
+    "--seconds",
+    "--reap",
+    "--rdest",
+    "--mask",
+    "set",
+    "--match-set",
+    "src,dst",
+    "--packets-eq",
+    "limit",
+    "--limit",
+    "5/min",
+    "--limit-burst",
+    "owner",
+    "--uid-owner",
+    "1-5",
+    "physdev",
+    "--physdev-in",
+    "--physdev-is-in",
+    "state",
+    "--state",
+    "addrtype",
+    "--dst-type",
+    "LOCAL",
+    "nfacct",
+    "--nfacct-name",
+    "--icmp-type",
+    "ping",
+    "3/1",
+    "--chunk-types",
+    "any",
+    "DATA:iU",
+    "ACCEPT",
+    "DROP",
+    "X",
+    "REJECT",
+    "--reject-with",
+    "tcp-reset",
+    "LOG",
+    "--log-prefix",
+    "--log-level",
+    "MARK",
+    "--set-xmark",
+    "--or-mark",
+    "CONNMARK",
+    "--save-mark",
+    "--nfmask",
+    "--left-shift-mark",
+    "MASQUERADE",
+    "--random",
+    "--to-ports",
+    "DNAT",
+    "--to-destination",
+    "10.0.0.1:80",
+    "[fd00::1]:80",
+    "SNAT",
+    "--to-source",
+    "REDIRECT",
+    "TPROXY",
+    "--on-port",
+    "--tproxy-mark",
+    "CT",
+    "--zone",
+    "--ctevents",
+    "new,mark",
+    "SET",
+    "--add-set",
+    "--exist",
+    "TRACE",
+    "foo",
+    "--foo",
+    "-x",
+    "=",
+    "--=",
+    "a\"b c\"",
+    "\"",
+    "\\",
+    "ä",
+];
+
+/// Words in any order, most of them in one that makes sense here and there.
+fn soup() -> impl Strategy<Value = String> {
+    vec(
+        (select(WORDS), select(&[" ", " ", " ", "  ", ""][..])),
+        0..16,
+    )
+    .prop_map(|words| {
+        let words = words.into_iter().flat_map(|(word, gap)| [word, gap]);
+        words.collect()
+    })
+}
+
+/// Fails unless what a text says stays the same once printed and read.
+fn is_stable(text: &str) -> Result<(), TestCaseError> {
+    let Ok(rule) = Rule::parse(text) else {
+        return Ok(());
+    };
+    let printed = rule.to_string();
+    let again = Rule::parse(&printed);
+    prop_assert_eq!(again.as_ref(), Ok(&rule), "{}", printed);
+    for family in Family::ALL {
+        let filled = rule.clone().for_family(family);
+        let printed = filled.to_string();
+        let again = Rule::parse(&printed);
+        prop_assert_eq!(again.as_ref(), Ok(&filled));
+        prop_assert_eq!(filled.clone().for_family(family), filled);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_rule_is_read_as_it_was_made(rule in rule()) {
+        let text = rule.to_string();
+        let again = Rule::parse(&text);
+        prop_assert_eq!(again.as_ref(), Ok(&rule), "{}", text);
+    }
+
+    #[test]
+    fn the_order_of_words_may_change_a_rule_but_once(rule in rule(), from in 0..20_usize, to in 0..20_usize) {
+        let text = rule.to_string();
+        let mut words: Vec<&str> = text.split(' ').collect();
+        let (from, to) = (from % words.len(), to % words.len());
+        words.swap(from, to);
+        is_stable(&words.join(" "))?;
+    }
+
+    #[test]
+    fn words_without_order_are_kept(text in soup()) {
+        is_stable(&text)?;
+    }
+
+    #[test]
+    fn no_text_makes_a_panic(text in any::<String>(), name in name()) {
+        is_stable(&text)?;
+        is_stable(&format!("-m {name} {text}"))?;
+    }
+}

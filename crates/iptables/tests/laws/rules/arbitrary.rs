@@ -1,0 +1,391 @@
+//! Rules of every kind, as iptables would take them.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use vipline_iptables::matches::{
+    AddrType, AddressKinds, Chunk, Chunks, ChunksMode, Comment, Connection, Conntrack, Count,
+    CtState, CtStatus, Direction, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Limit, Mark, Match,
+    Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability, Rate, Recent, RecentAction,
+    Sctp, Set, State, Statistic, Tcp, Udp,
+};
+use vipline_iptables::{Masked, Maybe, Network, Ports, Protocol, Rule, Side, Sides, Span};
+
+use super::targets::target;
+
+fn maybe<T: Clone + std::fmt::Debug + 'static>(
+    value: impl Strategy<Value = T> + 'static,
+) -> BoxedStrategy<Maybe<T>> {
+    prop_oneof![
+        3 => Just(false),
+        1 => Just(true)
+    ]
+    .prop_flat_map({
+        let value = value.boxed();
+        move |negated| {
+            let value = value.clone();
+            value.prop_map(move |value| {
+                if negated {
+                    Maybe::Not(value)
+                } else {
+                    Maybe::Is(value)
+                }
+            })
+        }
+    })
+    .boxed()
+}
+
+fn opt<T: Clone + std::fmt::Debug + 'static>(
+    value: impl Strategy<Value = T> + 'static,
+) -> BoxedStrategy<Option<Maybe<T>>> {
+    of(maybe(value)).boxed()
+}
+
+pub(crate) fn span<T: Arbitrary + Ord + Copy + 'static>() -> BoxedStrategy<Span<T>> {
+    let range = any::<(T, T)>().prop_map(|(a, b)| Span::from(a.min(b)..=a.max(b)));
+    prop_oneof![any::<T>().prop_map(Span::from), range].boxed()
+}
+
+fn some_ports() -> BoxedStrategy<Ports> {
+    span::<u16>()
+        .prop_filter("every port is no condition", |ports| *ports != Ports::ALL)
+        .boxed()
+}
+
+pub(crate) fn address() -> BoxedStrategy<IpAddr> {
+    let low = any::<(u16, u16)>().prop_map(|(a, b)| IpAddr::from([0, 0, 0, 0, 0, 0, a, b]));
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(IpAddr::from),
+        any::<[u16; 8]>().prop_map(IpAddr::from),
+        vec(select(&[0_u16, 0, 1, 0xffff][..]), 8)
+            .prop_map(|parts| IpAddr::from(<[u16; 8]>::try_from(parts).unwrap())),
+        low,
+    ]
+    .boxed()
+}
+
+fn prefix() -> BoxedStrategy<IpNet> {
+    (address(), 1..=128_u8)
+        .prop_map(|(address, len)| {
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            IpNet::new(address, len.min(most)).unwrap()
+        })
+        .boxed()
+}
+
+fn network() -> BoxedStrategy<Network> {
+    let holes = any::<([u8; 4], [u8; 4])>().prop_filter_map("no mask at all", |(address, mask)| {
+        Network::masked(address.into(), mask.into()).filter(|_| mask != [0; 4])
+    });
+    prop_oneof![3 => prefix().prop_map(Network::from), 1 => holes].boxed()
+}
+
+/// A name that needs no quotes.
+pub(crate) fn name() -> BoxedStrategy<Cow<'static, str>> {
+    "[!-~äß&&[^\"]]{1,12}".prop_map(Cow::Owned).boxed()
+}
+
+fn interface() -> BoxedStrategy<Cow<'static, str>> {
+    "[a-z0-9.@-]{1,14}\\+?".prop_map(Cow::Owned).boxed()
+}
+
+pub(crate) fn text() -> BoxedStrategy<Cow<'static, str>> {
+    prop_oneof!["[^\n]{0,20}", "[-_a-z0-9]{1,9}", "[a \"'\\\\-]{0,9}"]
+        .prop_map(Cow::Owned)
+        .boxed()
+}
+
+pub(crate) fn masked() -> BoxedStrategy<Masked> {
+    let pair = any::<(u32, u32)>().prop_map(|(value, mask)| Masked { value, mask });
+    prop_oneof![any::<u32>().prop_map(Masked::from), pair].boxed()
+}
+
+pub(crate) fn sides() -> BoxedStrategy<Sides> {
+    vec(select(&[Side::Source, Side::Destination][..]), 1..=6)
+        .prop_map(|sides| Sides::new(sides).unwrap())
+        .boxed()
+}
+
+pub(crate) fn bits<T: Arbitrary + Copy + 'static, F: Clone + std::fmt::Debug + 'static>(
+    make: fn(T) -> F,
+    empty: fn(&F) -> bool,
+) -> BoxedStrategy<F> {
+    any::<T>()
+        .prop_map(make)
+        .prop_filter("some of them", move |flags| !empty(flags))
+        .boxed()
+}
+
+fn ct_state() -> BoxedStrategy<CtState> {
+    bits(CtState::from_bits_truncate, CtState::is_empty)
+}
+
+fn addrtype() -> BoxedStrategy<AddrType> {
+    let kinds = || bits(AddressKinds::from_bits_truncate, AddressKinds::is_empty);
+    (opt(kinds()), maybe(kinds()), 0..3)
+        .prop_map(|(source, destination, limit)| AddrType {
+            source,
+            destination: Some(destination),
+            limit_in: limit == 1,
+            limit_out: limit == 2,
+        })
+        .boxed()
+}
+
+fn connection() -> BoxedStrategy<Option<Box<Connection>>> {
+    let nets = (opt(prefix()), opt(prefix()), opt(prefix()), opt(prefix()));
+    let ports = || opt(span());
+    let ports = (ports(), ports(), ports(), ports());
+    let some =
+        (maybe(any::<u8>().prop_map(Protocol)), nets, ports).prop_map(|(protocol, nets, ports)| {
+            Box::new(Connection {
+                protocol: Some(protocol),
+                original_source: nets.0,
+                original_destination: nets.1,
+                reply_source: nets.2,
+                reply_destination: nets.3,
+                original_sport: ports.0,
+                original_dport: ports.1,
+                reply_sport: ports.2,
+                reply_dport: ports.3,
+            })
+        });
+    of(some).boxed()
+}
+
+fn conntrack() -> BoxedStrategy<Conntrack> {
+    let status = any::<u8>().prop_map(CtStatus::from_bits_truncate);
+    let direction = of(select(&[Direction::Original, Direction::Reply][..]));
+    (
+        maybe(ct_state()),
+        connection(),
+        opt(status),
+        opt(span()),
+        direction,
+    )
+        .prop_map(|(state, connection, status, expire, direction)| Conntrack {
+            state: Some(state),
+            connection,
+            status,
+            expire,
+            direction,
+        })
+        .boxed()
+}
+
+fn icmp_type(greatest: u8) -> BoxedStrategy<IcmpType> {
+    (0..=greatest, of(any::<u8>()))
+        .prop_map(|(ty, code)| IcmpType { ty, code })
+        .boxed()
+}
+
+fn rate() -> BoxedStrategy<Rate> {
+    prop_oneof![
+        (1..=10_000_u32).prop_map(Rate::per_second),
+        (1..=600_000_u32).prop_map(Rate::per_minute),
+        (1..=36_000_000_u32).prop_map(Rate::per_hour),
+        (1..=864_000_000_u32).prop_map(Rate::per_day),
+    ]
+    .prop_map(Option::unwrap)
+    .boxed()
+}
+
+fn multiport() -> BoxedStrategy<Multiport> {
+    use MultiportKind::{Destination, Either, Source};
+    (
+        select(&[Destination, Either, Source][..]),
+        maybe(vec(span(), 1..15)),
+    )
+        .prop_map(|(kind, ports)| Multiport { kind, ports })
+        .boxed()
+}
+
+fn owner() -> BoxedStrategy<Owner> {
+    (opt(Just(())), maybe(span()), opt(span()), any::<bool>())
+        .prop_map(|(socket_exists, uid, gid, suppl_groups)| Owner {
+            socket_exists,
+            uid: Some(uid),
+            gid,
+            suppl_groups,
+        })
+        .boxed()
+}
+
+fn physdev() -> BoxedStrategy<Physdev<'static>> {
+    let flag = || opt(Just(()));
+    (flag(), opt(name()), flag(), opt(name()), maybe(Just(())))
+        .prop_map(|(is_in, input, is_out, output, is_bridged)| Physdev {
+            is_in,
+            input,
+            is_out,
+            output,
+            is_bridged: Some(is_bridged),
+        })
+        .boxed()
+}
+
+fn recent() -> BoxedStrategy<Recent<'static>> {
+    use RecentAction::{Check, Remove, Set, Update};
+    let action = maybe(select(&[Set, Check, Update, Remove][..]));
+    let side = select(&[Side::Source, Side::Destination][..]);
+    let limits = (
+        of(any::<u32>()),
+        any::<bool>(),
+        of(any::<u32>()),
+        any::<bool>(),
+    );
+    (action, limits, name(), of(address()), side)
+        .prop_map(
+            |(action, (seconds, reap, hitcount, rttl), name, mask, side)| Recent {
+                action: Some(action),
+                seconds,
+                reap,
+                hitcount,
+                rttl,
+                name,
+                mask,
+                side,
+            },
+        )
+        .boxed()
+}
+
+fn sctp() -> BoxedStrategy<Sctp> {
+    let letters = |name: &'static str| match name {
+        "DATA" => select(&["", ":IUBE", ":b", ":iE"][..]),
+        "ABORT" | "SHUTDOWN_COMPLETE" => select(&["", ":T", ":t"][..]),
+        _ => select(&[""][..]),
+    };
+    let chunk = (0..Chunk::NAMES.len()).prop_flat_map(move |at| {
+        let name = Chunk::NAMES[at];
+        letters(name).prop_map(move |bits| (at, Chunk::parse(&format!("{name}{bits}")).unwrap()))
+    });
+    let mode = select(&[ChunksMode::All, ChunksMode::Any, ChunksMode::Only][..]);
+    // A map has every type at most once, and in order.
+    let chunks = (mode, vec(chunk, 0..30)).prop_map(|(mode, chunks)| Chunks {
+        mode,
+        chunks: std::collections::BTreeMap::from_iter(chunks)
+            .into_values()
+            .collect(),
+    });
+    (opt(span()), opt(span()), opt(chunks))
+        .prop_map(|(sport, dport, chunks)| Sctp {
+            sport,
+            dport,
+            chunks,
+        })
+        .boxed()
+}
+
+fn set() -> BoxedStrategy<Set<'static>> {
+    let count = || {
+        let kinds = [Count::Equal, Count::NotEqual, Count::Less, Count::Greater];
+        of((select(kinds.to_vec()), any::<u64>()).prop_map(|(kind, value)| kind(value)))
+    };
+    (maybe(name()), sides(), any::<[bool; 3]>(), count(), count())
+        .prop_map(|(name, sides, flags, packets, bytes)| Set {
+            name,
+            sides,
+            return_nomatch: flags[0],
+            keep_counters: flags[1],
+            keep_subcounters: flags[2],
+            packets,
+            bytes,
+        })
+        .boxed()
+}
+
+fn statistic() -> BoxedStrategy<Statistic> {
+    let probability = (0.0..=1.0).prop_map(|p: f64| p.to_string().parse::<Probability>().unwrap());
+    let count = (1..u32::MAX).prop_map(Probability::one_in);
+    let nth = (maybe(any::<u32>()), any::<u32>());
+    prop_oneof![
+        maybe(prop_oneof![probability, count]).prop_map(Statistic::Random),
+        nth.prop_map(|(every, packet)| Statistic::Nth { every, packet }),
+    ]
+    .boxed()
+}
+
+fn tcp() -> BoxedStrategy<Tcp> {
+    let flags = || any::<u8>().prop_map(Flags::from_bits_truncate);
+    let flags = (flags(), flags()).prop_map(|(mask, set)| FlagsMatch { mask, set });
+    (
+        opt(some_ports()),
+        opt(some_ports()),
+        opt(any::<u8>()),
+        opt(flags),
+    )
+        .prop_map(|(sport, dport, option, flags)| Tcp {
+            sport,
+            dport,
+            option,
+            flags,
+        })
+        .boxed()
+}
+
+fn one_match() -> BoxedStrategy<Match<'static>> {
+    let icmp = prop_oneof![icmp_type(254), Just(Icmp::ANY)];
+    let state = bits(
+        |bits: u8| CtState::from_bits_truncate(bits & 31),
+        CtState::is_empty,
+    );
+    let udp =
+        (opt(some_ports()), opt(some_ports())).prop_map(|(sport, dport)| Udp { sport, dport });
+    prop_oneof![
+        addrtype().prop_map(Match::from),
+        text().prop_map(|text| Comment(text).into()),
+        conntrack().prop_map(Match::from),
+        maybe(icmp).prop_map(|it| Icmp(it).into()),
+        maybe(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
+        (rate(), any::<u32>()).prop_map(|(rate, burst)| Limit { rate, burst }.into()),
+        maybe(masked()).prop_map(|mark| Mark { mark }.into()),
+        multiport().prop_map(Match::from),
+        text().prop_map(|name| Nfacct { name }.into()),
+        owner().prop_map(Match::from),
+        physdev().prop_map(Match::from),
+        recent().prop_map(Match::from),
+        sctp().prop_map(Match::from),
+        set().prop_map(Match::from),
+        maybe(state).prop_map(|state| State(state).into()),
+        statistic().prop_map(Match::from),
+        tcp().prop_map(Match::from),
+        udp.prop_map(Match::from),
+        "-m other --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Match::Other(text.into())),
+    ]
+    .boxed()
+}
+
+/// A rule that iptables could take.
+pub(crate) fn rule() -> BoxedStrategy<Rule<'static>> {
+    let networks = (opt(network()), opt(network()));
+    let interfaces = (opt(interface()), opt(interface()));
+    let protocol = opt((1..=255_u8).prop_map(Protocol));
+    (
+        networks,
+        interfaces,
+        protocol,
+        opt(Just(())),
+        vec(one_match(), 0..4),
+        of(target()),
+    )
+        .prop_map(
+            |(networks, interfaces, protocol, fragment, matches, target)| Rule {
+                source: networks.0,
+                destination: networks.1,
+                in_interface: interfaces.0,
+                out_interface: interfaces.1,
+                protocol,
+                fragment,
+                matches,
+                target,
+            },
+        )
+        .boxed()
+}

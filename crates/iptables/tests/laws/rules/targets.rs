@@ -1,0 +1,186 @@
+//! Targets of every kind, as iptables would take them.
+
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use vipline_iptables::ChainName;
+use vipline_iptables::targets::{
+    Addresses, Connmark, ConnmarkAction, Ct, CtEvents, Dnat, Log, Mark, Masks, Masquerade,
+    NatPorts, Redirect, Reject, Set, SetSides, Shift, Snat, Target, Tproxy, Zone, ZonePackets,
+};
+
+use super::arbitrary::{address, bits, masked, name, sides, span, text};
+
+fn chain() -> BoxedStrategy<ChainName> {
+    "[a-z][a-z-]{0,20}"
+        .prop_map(|name| ChainName::new(&name).unwrap())
+        .boxed()
+}
+
+fn nat_ports() -> BoxedStrategy<NatPorts> {
+    span().prop_map(NatPorts).boxed()
+}
+
+fn connmark() -> BoxedStrategy<Connmark> {
+    let masks = any::<(u32, u32)>().prop_map(|(packet, connection)| Masks { packet, connection });
+    let masks = prop_oneof![Just(Masks::ALL), masks].boxed();
+    let action = prop_oneof![
+        masked().prop_map(ConnmarkAction::Set),
+        masks.clone().prop_map(ConnmarkAction::Save),
+        masks.prop_map(ConnmarkAction::Restore),
+    ];
+    let shift = (1..32_u8, any::<bool>());
+    let shift = shift.prop_map(|(bits, left)| {
+        if left {
+            Shift::Left(bits)
+        } else {
+            Shift::Right(bits)
+        }
+    });
+    (action, of(shift))
+        .prop_map(|(action, shift)| Connmark {
+            action: Some(action),
+            shift,
+        })
+        .boxed()
+}
+
+fn ct() -> BoxedStrategy<Ct<'static>> {
+    let packets = select(&[ZonePackets::Both, ZonePackets::Original, ZonePackets::Reply][..]);
+    let zone = (of(1..u16::MAX), packets).prop_map(|(id, packets)| Zone { id, packets });
+    let events = bits(CtEvents::from_bits_truncate, CtEvents::is_empty);
+    (
+        any::<[bool; 2]>(),
+        of(name()),
+        of(name()),
+        of(events),
+        of(zone),
+    )
+        .prop_map(|(flags, helper, timeout, events, zone)| Ct {
+            notrack: flags[0],
+            helper,
+            timeout,
+            events,
+            expect_new: flags[1],
+            zone,
+        })
+        .boxed()
+}
+
+/// Addresses of one family, and ports; one of the two at least.
+fn goal() -> BoxedStrategy<(Option<Addresses>, Option<NatPorts>)> {
+    let range = any::<([u16; 8], [u16; 8])>();
+    let range = range.prop_map(|(first, last)| Addresses {
+        first: first.into(),
+        last: last.into(),
+    });
+    let addresses = prop_oneof![address().prop_map(Addresses::from), range];
+    (of(addresses), of(nat_ports()))
+        .prop_filter("some of it", |(addresses, ports)| {
+            addresses.is_some() || ports.is_some()
+        })
+        .boxed()
+}
+
+fn dnat() -> BoxedStrategy<Dnat> {
+    (goal(), of(any::<u16>()), any::<[bool; 2]>())
+        .prop_map(|((addresses, ports), base, flags)| Dnat {
+            addresses,
+            ports,
+            base: base.filter(|_| ports.is_some()),
+            random: flags[0],
+            persistent: flags[1],
+        })
+        .boxed()
+}
+
+fn snat() -> BoxedStrategy<Snat> {
+    (goal(), any::<[bool; 3]>())
+        .prop_map(|((addresses, ports), flags)| Snat {
+            addresses,
+            ports,
+            random: flags[0],
+            random_fully: flags[1],
+            persistent: flags[2],
+        })
+        .boxed()
+}
+
+fn log() -> BoxedStrategy<Log<'static>> {
+    (of(text()), 0..8_u8, any::<[bool; 5]>())
+        .prop_map(|(prefix, level, flags)| Log {
+            prefix,
+            level,
+            tcp_sequence: flags[0],
+            tcp_options: flags[1],
+            ip_options: flags[2],
+            uid: flags[3],
+            macdecode: flags[4],
+        })
+        .boxed()
+}
+
+fn set_target() -> BoxedStrategy<Set<'static>> {
+    let place = || (name(), sides()).prop_map(|(name, sides)| SetSides { name, sides });
+    let timeout = of(0..u32::MAX);
+    (
+        place(),
+        timeout,
+        of(place()),
+        of(place()),
+        any::<[bool; 3]>(),
+    )
+        .prop_map(|(add, timeout, del, map, flags)| Set {
+            add: Some(add),
+            exist: flags[0],
+            timeout,
+            del,
+            map_mark: map.is_some(),
+            map_prio: map.is_some() && flags[1],
+            map_queue: map.is_some() && flags[2],
+            map,
+        })
+        .boxed()
+}
+
+/// A target.
+pub(crate) fn target() -> BoxedStrategy<Target<'static>> {
+    use Target::{Accept, Drop, Notrack, Return};
+    let rejects = [
+        Reject::Default,
+        Reject::PortUnreachable,
+        Reject::TcpReset,
+        Reject::Icmp6NoRoute,
+    ];
+    let masquerade = (of(nat_ports()), any::<[bool; 2]>());
+    let masquerade = masquerade.prop_map(|(ports, [random, random_fully])| Masquerade {
+        ports,
+        random,
+        random_fully,
+    });
+    let redirect = (of(nat_ports()), any::<bool>());
+    let tproxy = (any::<u16>(), of(address()), masked());
+    prop_oneof![
+        select(vec![Accept, Drop, Notrack, Return]),
+        chain().prop_map(Target::Jump),
+        chain().prop_map(Target::Goto),
+        connmark().prop_map(Target::from),
+        ct().prop_map(Target::from),
+        dnat().prop_map(Target::from),
+        log().prop_map(Target::from),
+        masked().prop_map(|it| Mark(it).into()),
+        masquerade.prop_map(Target::from),
+        redirect.prop_map(|(ports, random)| Redirect { ports, random }.into()),
+        select(rejects.to_vec()).prop_map(Target::from),
+        set_target().prop_map(Target::from),
+        snat().prop_map(Target::from),
+        tproxy.prop_map(|(port, address, mark)| Tproxy {
+            port: Some(port),
+            address,
+            mark
+        }
+        .into()),
+        "-j OTHER --[a-z]{1,5}( [a-z]{1,5})?".prop_map(|text| Target::Other(text.into())),
+    ]
+    .boxed()
+}
