@@ -20,7 +20,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const TYPICAL: Size = Size::new(10_000, 5);
 
 /// How often each thing is done.
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 31;
 
 /// What a megabyte may take: 5 ms are 200 MB/s.
 const LIMIT: f64 = 5.0;
