@@ -432,10 +432,25 @@ fn next_report(engine: &mut Engine, now: &mut Duration) -> Option<Report> {
     None
 }
 
+/// Fails unless rules of both families count packets by counters that are there.
+fn assert_counters_are_used() {
+    let mut counters = iptables::nfacct::Client::open().expect("the kernel has them");
+    let counters = counters.list().expect("they are listed");
+    let used = counters.iter().map(|it| (it.name.as_str(), it.rules));
+    let mut used: Vec<_> = used.collect();
+    used.sort_unstable();
+    let expected = [
+        ("ct_state_invalid_dropped_pkts", 2),
+        ("localhost_nps_accepted_pkts", 0),
+    ];
+    assert_eq!(used, expected);
+}
+
 #[test]
 fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
     Netns::new().expect("root may make one").run(|| {
         let (mut engine, mut now) = listening();
+        assert_counters_are_used();
         assert!(
             next_report(&mut engine, &mut now).is_none(),
             "nothing was missed"

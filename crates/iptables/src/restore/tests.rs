@@ -1,3 +1,5 @@
+//! Documents of edits, and the order of their lines.
+
 use vipline_reconcile::diff;
 
 use super::*;

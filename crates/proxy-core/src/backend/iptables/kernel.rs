@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vipline_iptables::{Client, Error, Object, Restore, Variant};
+use vipline_iptables::{Client, Error, Object, Restore, Variant, nfacct};
 use vipline_nftables as nftables;
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
@@ -165,6 +165,9 @@ impl reconcile::Kernel for Kernel {
 ///
 /// Without the module of the kernel there are none, and rules do without.
 pub(crate) fn make_counters() -> bool {
-    let _ = (names::INVALID_DROPPED, names::LOCALHOST_ACCEPTED);
-    false
+    let Ok(mut client) = nfacct::Client::open() else {
+        return false;
+    };
+    let counters = [names::INVALID_DROPPED, names::LOCALHOST_ACCEPTED].map(names::counter);
+    counters.iter().all(|name| client.ensure(name).is_ok())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
-use vipline_iptables::{ChainName, TableName};
+use vipline_iptables::{ChainName, TableName, nfacct};
 use vipline_service_model::{Endpoint, PortName, Protocol};
 
 // Tables.
@@ -51,6 +51,11 @@ pub(super) fn table(name: &str) -> TableName {
 /// Returns the name of a chain that is known to be one.
 pub(super) fn chain(name: &str) -> ChainName {
     ChainName::new(name).expect("the names of chains are made here")
+}
+
+/// Returns the name of a counter that is known to be one.
+pub(super) fn counter(name: &str) -> nfacct::Name {
+    nfacct::Name::new(name).expect("the counters are written here")
 }
 
 /// The names of one service port, and those of its endpoints.

@@ -283,7 +283,7 @@ mod tests {
     fn only_changes_that_may_be_of_our_chains_count() {
         let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
         let counts = |chain, is_removed| {
-            let mut notices = Notices::new(&[nat.clone()]).only(is_about_us);
+            let mut notices = Notices::new(std::slice::from_ref(&nat)).only(is_about_us);
             let kind = if is_removed { 8 } else { 6 };
             let mut payload = vec![2, 0, 0, 0];
             vipline_netlink::attr::put_str(&mut payload, 1, NAT);
