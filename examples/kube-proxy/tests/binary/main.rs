@@ -25,6 +25,8 @@ mod killed;
 
 mod cleanup;
 
+mod iptables;
+
 mod deploy;
 
 mod cluster;

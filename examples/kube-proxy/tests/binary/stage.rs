@@ -18,7 +18,10 @@ const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Stage {
     pub(crate) netns: Netns,
-    folder: Directory,
+    pub(crate) folder: Directory,
+    mode: &'static str,
+    /// Where programs are found, if not where they usually are.
+    path: Option<String>,
 }
 
 /// What a command said.
@@ -34,9 +37,18 @@ impl Stage {
         let stage = Self {
             netns: Netns::new().unwrap(),
             folder: Directory::new().unwrap(),
+            mode: "nftables",
+            path: None,
         };
         fs::create_dir(stage.manifests()).unwrap();
         stage
+    }
+
+    /// Returns the stage in another mode, with programs to be found at `path`.
+    pub(crate) fn in_mode(mut self, mode: &'static str, path: String) -> Self {
+        self.mode = mode;
+        self.path = Some(path);
+        self
     }
 
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
@@ -56,10 +68,11 @@ impl Stage {
     }
 
     fn arguments(&self, line: &str) -> Vec<String> {
-        let usual = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
+        let usual = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
                      --iptables-min-sync-period 0s --manifests";
         let words = line
             .split_whitespace()
+            .chain(["--proxy-mode", self.mode])
             .chain(usual.split_whitespace())
             .map(str::to_owned);
         words
@@ -74,13 +87,22 @@ impl Stage {
 
     /// Runs the binary to its end through another program.
     pub(crate) fn say_through(&self, program: &[&str], line: &str) -> Said {
-        let mut command = Command::new("timeout");
+        let mut command = self.command("timeout");
         command
             .args([PATIENCE])
             .args(program)
             .arg(BINARY)
             .args(self.arguments(line));
         Said::of(self.netns.run(|| command.output()).unwrap())
+    }
+
+    /// Returns a command that finds its programs where the stage has them.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command
     }
 
     /// Starts the binary and waits until it has synced once.
@@ -91,13 +113,14 @@ impl Stage {
     /// Starts the binary with more flags and waits until it has synced once.
     pub(crate) fn start_with(&self, line: &str) -> Process {
         let arguments = self.arguments(line);
-        let process = Process::start(&self.netns, Command::new(BINARY).args(arguments)).unwrap();
+        let process = Process::start(&self.netns, self.command(BINARY).args(arguments)).unwrap();
         until("the first sync", || process.output().contains("synced"));
         process
     }
 
     pub(crate) fn start_unsynced(&self) -> Process {
-        Process::start(&self.netns, Command::new(BINARY).args(self.arguments(""))).unwrap()
+        let arguments = self.arguments("");
+        Process::start(&self.netns, self.command(BINARY).args(arguments)).unwrap()
     }
 
     /// Syncs once and returns the report.
