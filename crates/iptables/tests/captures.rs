@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use vipline_iptables::matches::Match;
+use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Counters, Family, Line, Policy, RuleLine, TableName, Tables};
 
 /// The captures, and how many tables, chains and rules grep finds in them.
@@ -120,6 +122,38 @@ fn rules_are_printed_as_they_are_saved() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_not_typed_is_known() {
+    let mut others = BTreeSet::new();
+    for (name, ..) in CAPTURES {
+        let text = read(name);
+        for table in &Tables::parse(&text).unwrap() {
+            for line in table.rules() {
+                let rule = line.rule().unwrap();
+                for one in &rule.matches {
+                    if let Match::Other(other) = one {
+                        others.insert(other.to_string());
+                    }
+                }
+                if let Some(Target::Other(other)) = &rule.target {
+                    others.insert(other.to_string());
+                }
+            }
+        }
+    }
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    assert_eq!(
+        others,
+        [
+            "-j NFLOG --nflog-group 100",
+            "-j TCPMSS --set-mss 1440",
+            "-m pkttype --pkt-type unicast",
+            "-m rpfilter --validmark --invert",
+            "-m socket --transparent",
+        ]
+    );
 }
 
 #[test]
