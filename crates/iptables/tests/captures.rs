@@ -12,9 +12,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
-use vipline_iptables::{ChainName, Counters, Family, Line, Policy, RuleLine, TableName, Tables};
+use vipline_iptables::{
+    ChainName, Counters, Family, Line, Policy, Rule, RuleLine, TableName, Tables, Transport,
+};
 
 /// The captures, and how many tables, chains and rules grep finds in them.
 const CAPTURES: [(&str, usize, usize, usize); 22] = [
@@ -122,6 +125,36 @@ fn rules_are_printed_as_they_are_saved() {
             }
         }
     }
+}
+
+#[test]
+fn rules_of_captures_are_typed() {
+    let network = |text: &str| text.parse::<IpNet>().unwrap();
+    let check = |capture, table, chain, place, wanted: Rule<'_>| {
+        let text = read(capture);
+        let tables = Tables::parse(&text).unwrap();
+        let line = tables.get(table).unwrap().rules_of(chain).nth(place);
+        assert_eq!(line.unwrap().rule().unwrap(), wanted, "{capture}");
+    };
+    let masquerade = Rule::new()
+        .not_source(network("10.0.0.0/14"))
+        .destination(network("10.96.0.20/32"))
+        .protocol(Transport::Tcp)
+        .comment("shop/web:http cluster IP")
+        .matching(Transport::Tcp.dport(80))
+        .jump(ChainName::new("KUBE-MARK-MASQ").unwrap());
+    let service = "KUBE-SVC-67NZLRHBNDSAWJRO";
+    check("kube-proxy-nft-v4", "nat", service, 0, masquerade);
+
+    let other_bridge = Rule::new()
+        .not_source(network("172.31.0.0/16"))
+        .out_interface("br-07b84ae0cb31")
+        .target(Target::Drop);
+    let isolation = "DOCKER-ISOLATION-STAGE-1";
+    check("docker-nft-v4", "filter", isolation, 0, other_bridge);
+
+    let loopback = Rule::new().in_interface("lo").target(Target::Accept);
+    check("firewalld-nft-v4", "filter", "INPUT", 1, loopback);
 }
 
 #[test]
