@@ -114,3 +114,47 @@ impl fmt::Display for AddrType {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = AddrType {
+            source: Some(Maybe::Not(AddressKinds::UNICAST | AddressKinds::LOCAL)),
+            destination: Some(Maybe::Is(AddressKinds::all())),
+            limit_in: false,
+            limit_out: true,
+        };
+        let table = [
+            (
+                "-m addrtype --dst-type LOCAL",
+                AddrType::destination(AddressKinds::LOCAL),
+            ),
+            (
+                "-m addrtype --src-type BROADCAST",
+                AddrType::source(AddressKinds::BROADCAST),
+            ),
+            (
+                "-m addrtype ! --src-type UNICAST,LOCAL --dst-type UNSPEC,UNICAST,LOCAL,BROADCAST,ANYCAST,MULTICAST,BLACKHOLE,UNREACHABLE,PROHIBIT,THROW,NAT,XRESOLVE --limit-iface-out",
+                all,
+            ),
+        ];
+        for (text, addrtype) in table {
+            let rule = Rule::new().matching(addrtype);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let loose = Rule::parse("-m addrtype --dst-type multicast,local").unwrap();
+        assert_eq!(loose.to_string(), "-m addrtype --dst-type LOCAL,MULTICAST");
+        for text in [
+            "-m addrtype",
+            "-m addrtype --dst-type LOCAL,HOME",
+            "-m addrtype --dst-type LOCAL --limit-iface-in --limit-iface-out",
+        ] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

@@ -39,3 +39,43 @@ impl fmt::Display for Comment<'_> {
         write!(f, "-m comment --comment {}", Quoted(&self.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+    use crate::matches::Match;
+
+    #[test]
+    fn it_is_quoted_if_need_be() {
+        let table = [
+            ("-m comment --comment word", "word"),
+            ("-m comment --comment \"a b\"", "a b"),
+            ("-m comment --comment \"\"", ""),
+            ("-m comment --comment -j", "-j"),
+            (r#"-m comment --comment "a\"b\'c\\d""#, r#"a"b'c\d"#),
+        ];
+        for (text, comment) in table {
+            let rule = Rule::new().comment(comment);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn it_is_given_once() {
+        for text in ["-m comment", "-m comment --comment a --comment b"] {
+            let other = Match::Other(Cow::Borrowed(text));
+            assert_eq!(Rule::parse(text), Ok(Rule::new().matching(other)));
+        }
+    }
+
+    #[test]
+    fn it_stays_in_its_line() {
+        let rule = Rule::new().comment("a\n-A INPUT -j DROP");
+        assert_eq!(
+            rule.to_string(),
+            "-m comment --comment \"a -A INPUT -j DROP\""
+        );
+    }
+}

@@ -255,3 +255,72 @@ impl fmt::Display for Connection {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let connection = Connection {
+            protocol: Some(Maybe::Is(Protocol::TCP)),
+            original_source: Some(Maybe::Is("10.1.2.3/16".parse().unwrap())),
+            original_destination: Some(Maybe::Not("10.0.0.1/32".parse().unwrap())),
+            reply_source: Some(Maybe::Is("0.0.0.0/0".parse().unwrap())),
+            reply_destination: None,
+            original_sport: Some(Maybe::Not(1.into())),
+            original_dport: Some(Maybe::Is((2..=3).into())),
+            reply_sport: None,
+            reply_dport: Some(Maybe::Is(Ports::ALL)),
+        };
+        let all = Conntrack {
+            connection: Some(Box::new(connection)),
+            status: Some(Maybe::Not(CtStatus::empty())),
+            expire: Some(Maybe::Is((5..=10).into())),
+            direction: Some(Direction::Reply),
+            ..Conntrack::state(CtState::INVALID)
+        };
+        let not_tracked = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
+        let table = [
+            ("-m conntrack --ctstate NEW", Conntrack::state(CtState::NEW)),
+            (
+                "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT",
+                Conntrack::not_state(not_tracked),
+            ),
+            (
+                "-m conntrack --ctstate INVALID --ctproto 6 --ctorigsrc 10.1.2.3/16 ! --ctorigdst 10.0.0.1 --ctreplsrc 0.0.0.0/0 ! --ctorigsrcport 1 --ctorigdstport 2:3 --ctrepldstport 0:65535 ! --ctstatus NONE --ctexpire 5:10 --ctdir REPLY",
+                all,
+            ),
+        ];
+        for (text, conntrack) in table {
+            let rule = Rule::new().matching(conntrack);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn looser_forms_are_read_and_odd_ones_kept() {
+        let table = [
+            ("--ctstate dnat,NEW", "--ctstate NEW,DNAT"),
+            (
+                "--ctdir original --ctproto udp",
+                "--ctproto 17 --ctdir ORIGINAL",
+            ),
+            ("--ctexpire :7", "--ctexpire 0:7"),
+            ("--ctorigsrcport 010", "--ctorigsrcport 010"),
+            (
+                "--ctorigsrc 10.0.0.1/255.0.255.0",
+                "--ctorigsrc 10.0.0.1/255.0.255.0",
+            ),
+            ("--ctlabel 5", "--ctlabel 5"),
+            ("--ctstate NEW --ctstate NEW", "--ctstate NEW --ctstate NEW"),
+        ];
+        for (options, printed) in table {
+            let text = format!("-m conntrack {options}");
+            let rule = Rule::parse(&text).unwrap();
+            assert_eq!(rule.to_string(), format!("-m conntrack {printed}"));
+        }
+    }
+}

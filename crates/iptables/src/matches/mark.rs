@@ -54,3 +54,41 @@ impl fmt::Display for Mark {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let table = [
+            (
+                "--mark 0x4000/0x4000",
+                Mark::is(0x4000, 0x4000),
+                "--mark 0x4000/0x4000",
+            ),
+            (
+                "! --mark 0x00004000/0x00004000",
+                Mark::is_not(0x4000, 0x4000),
+                "! --mark 0x4000/0x4000",
+            ),
+            ("--mark 5", Mark::is(5, u32::MAX), "--mark 0x5"),
+            (
+                "! --mark 010/0xffffffff",
+                Mark::is_not(8, u32::MAX),
+                "! --mark 0x8",
+            ),
+            ("--mark 0/0", Mark::is(0, 0), "--mark 0x0/0x0"),
+        ];
+        for (options, mark, printed) in table {
+            let text = format!("-m mark {options}");
+            let rule = Rule::parse(&text).unwrap();
+            assert_eq!(rule, Rule::new().matching(mark));
+            assert_eq!(rule.to_string(), format!("-m mark {printed}"));
+        }
+        for text in ["-m mark", "-m mark --mark 1 --mark 2", "-m mark --mark x"] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

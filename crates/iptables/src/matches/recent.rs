@@ -133,7 +133,10 @@ impl<'a> Extension<'a> for Recent<'a> {
                 Ok(true)
             }
             "--seconds" => once(&mut self.seconds, values.parse(number::parse_as)?),
-            "--hitcount" => once(&mut self.hitcount, values.parse(number::parse_as)?),
+            "--hitcount" => match values.parse(number::parse_as)? {
+                0 => Ok(true),
+                count => once(&mut self.hitcount, count),
+            },
             "--reap" => flag(&mut self.reap),
             "--rttl" => flag(&mut self.rttl),
             "--mask" => once(&mut self.mask, values.parse(|text| text.parse().ok())?),
@@ -182,5 +185,55 @@ impl fmt::Display for Recent<'_> {
             Side::Source => " --rsource",
             Side::Destination => " --rdest",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Recent {
+            action: Some(Maybe::Not(RecentAction::Update)),
+            seconds: Some(5),
+            reap: true,
+            hitcount: Some(3),
+            rttl: true,
+            mask: Some(IpAddr::from([255, 255, 255, 0])),
+            side: Side::Destination,
+            ..Recent::set("a")
+        };
+        let check = Recent::check("KUBE-SEP-X").seconds(10_800).reap();
+        let table = [
+            ("-m recent --set --name a --rsource", Recent::set("a")),
+            (
+                "-m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-X --rsource",
+                check,
+            ),
+            (
+                "-m recent ! --update --seconds 5 --reap --hitcount 3 --rttl --name a --mask 255.255.255.0 --rdest",
+                all,
+            ),
+        ];
+        for (text, recent) in table {
+            let rule = Rule::new().matching(recent);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn a_list_has_a_name_and_no_hits_are_no_condition() {
+        let rule = Rule::parse("-m recent --hitcount 0 --set").unwrap();
+        assert_eq!(rule, Rule::new().matching(Recent::set("DEFAULT")));
+        for text in [
+            "-m recent --name a",
+            "-m recent --set --rcheck",
+            "-m recent --set --name \"a b\"",
+        ] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
     }
 }

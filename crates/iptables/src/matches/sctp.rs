@@ -227,3 +227,61 @@ impl fmt::Display for Sctp {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let chunk = |text| Chunk::parse(text).unwrap();
+        let all = Chunk::NAMES.map(chunk);
+        let negated = Sctp {
+            chunks: Some(Maybe::Not(Chunks {
+                mode: ChunksMode::Only,
+                chunks: all.into(),
+            })),
+            ..Sctp::new()
+        };
+        let bits = [chunk("ABORT:T"), chunk("DATA:IuBe")];
+        let table = [
+            ("-m sctp", Sctp::new()),
+            (
+                "-m sctp --sport 1 ! --dport 2:3",
+                Sctp::new().sport(1).not_dport(2..=3),
+            ),
+            ("-m sctp --dport 0:65535", Sctp::new().dport(Ports::ALL)),
+            (
+                "-m sctp --dport 5 --chunk-types any DATA:IuBe,ABORT:T",
+                Sctp::new().dport(5).chunks(ChunksMode::Any, bits),
+            ),
+            ("-m sctp ! --chunk-types only ALL", negated),
+            (
+                "-m sctp --chunk-types all NONE",
+                Sctp::new().chunks(ChunksMode::All, []),
+            ),
+        ];
+        for (text, sctp) in table {
+            let rule = Rule::new().matching(sctp);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn chunks_are_sorted_and_odd_ones_kept() {
+        let table = [
+            ("ANY init,data:eb", "any DATA:be,INIT"),
+            ("any DATA,DATA", "any DATA,DATA"),
+            ("any DATA:", "any DATA:"),
+            ("any INIT:B", "any INIT:B"),
+            ("some DATA", "some DATA"),
+        ];
+        for (types, printed) in table {
+            let text = format!("-m sctp --chunk-types {types}");
+            let rule = Rule::parse(&text).unwrap();
+            assert_eq!(rule.to_string(), format!("-m sctp --chunk-types {printed}"));
+        }
+    }
+}

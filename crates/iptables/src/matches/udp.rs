@@ -42,3 +42,28 @@ impl fmt::Display for Udp {
         ports::write(&self.sport, &self.dport, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let table = [
+            ("-m udp", Udp::new()),
+            ("-m udp --dport 53", Udp::new().dport(53)),
+            (
+                "-m udp ! --sport 5 --dport 7:9",
+                Udp::new().not_sport(5).dport(7..=9),
+            ),
+        ];
+        for (text, udp) in table {
+            let rule = Rule::new().matching(udp);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        let loose = Rule::parse("-m udp --sport 0: --destination-port 5:5").unwrap();
+        assert_eq!(loose.to_string(), "-m udp --dport 5");
+    }
+}

@@ -64,3 +64,40 @@ impl fmt::Display for Masquerade {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let all = Masquerade {
+            ports: Some((1000..=2000).into()),
+            random: true,
+            random_fully: true,
+        };
+        let table = [
+            ("-j MASQUERADE", Masquerade::new()),
+            (
+                "-j MASQUERADE --random-fully",
+                Masquerade::new().random_fully(),
+            ),
+            (
+                "-j MASQUERADE --to-ports 1000-2000 --random --random-fully",
+                all,
+            ),
+        ];
+        for (text, masquerade) in table {
+            let rule = Rule::new().target(masquerade);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+        for text in [
+            "-j MASQUERADE --to-ports 1-",
+            "-j MASQUERADE --to-source 10.0.0.1",
+        ] {
+            assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+        }
+    }
+}

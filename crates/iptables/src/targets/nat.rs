@@ -300,3 +300,96 @@ impl fmt::Display for Snat {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+    use crate::targets::Target;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn both_are_read_and_printed() {
+        let range = Addresses {
+            first: address("fd00::1"),
+            last: address("fd00::2"),
+        };
+        let all = Dnat {
+            base: Some(100),
+            random: true,
+            persistent: true,
+            ..Dnat::to(address("10.0.0.1")).ports(80..=90)
+        };
+        let random = Snat {
+            random: true,
+            random_fully: true,
+            persistent: true,
+            ..Snat::to(address("10.0.0.1"))
+        };
+        let table = [
+            (
+                "-j DNAT --to-destination 10.0.0.1:80",
+                Dnat::to(address("10.0.0.1")).ports(80).into(),
+            ),
+            (
+                "-j DNAT --to-destination [fd00::1]:80",
+                Dnat::to(address("fd00::1")).ports(80).into(),
+            ),
+            (
+                "-j DNAT --to-destination fd00::1",
+                Dnat::to(address("fd00::1")).into(),
+            ),
+            (
+                "-j DNAT --to-destination :80",
+                Dnat::default().ports(80).into(),
+            ),
+            (
+                "-j DNAT --to-destination 10.0.0.1:80-90/100 --random --persistent",
+                all.into(),
+            ),
+            (
+                "-j SNAT --to-source [fd00::1-fd00::2]:1-5",
+                Snat::to(range).ports(1..=5).into(),
+            ),
+            (
+                "-j SNAT --to-source 10.0.0.1 --random --random-fully --persistent",
+                random.into(),
+            ),
+        ];
+        for (text, target) in table {
+            let target: Target<'_> = target;
+            let rule = Rule::new().target(target);
+            assert_eq!(rule.to_string(), text);
+            assert_eq!(Rule::parse(text), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn looser_forms_are_read_and_odd_ones_kept() {
+        let table = [
+            (
+                "--to-destination=10.0.0.1-10.0.0.1:80-80",
+                "--to-destination 10.0.0.1:80",
+            ),
+            ("--to-destination [fd00::1]", "--to-destination fd00::1"),
+            (
+                "--to-destination 10.0.0.1:http",
+                "--to-destination 10.0.0.1:http",
+            ),
+            (
+                "--to-destination 10.0.0.1-fd00::1",
+                "--to-destination 10.0.0.1-fd00::1",
+            ),
+            ("--to-destination [fd00::1", "--to-destination [fd00::1"),
+            ("--random", "--random"),
+        ];
+        for (options, printed) in table {
+            let text = format!("-j DNAT {options}");
+            let rule = Rule::parse(&text).unwrap();
+            assert_eq!(rule.to_string(), format!("-j DNAT {printed}"));
+        }
+    }
+}

@@ -113,3 +113,54 @@ impl fmt::Display for Reject {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+
+    #[test]
+    fn it_is_read_and_printed() {
+        let table = [
+            ("-j REJECT", Reject::Default, "-j REJECT"),
+            (
+                "-j REJECT --reject-with icmp-host-prohibited",
+                Reject::HostProhibited,
+                "-j REJECT --reject-with icmp-host-prohibited",
+            ),
+            (
+                "-j REJECT --reject-with no-route",
+                Reject::Icmp6NoRoute,
+                "-j REJECT --reject-with icmp6-no-route",
+            ),
+            (
+                "-j REJECT --reject-with tcp-rst",
+                Reject::TcpReset,
+                "-j REJECT --reject-with tcp-reset",
+            ),
+            (
+                "-j REJECT --reject-with port-unreach",
+                Reject::Default,
+                "-j REJECT",
+            ),
+        ];
+        for (text, reject, printed) in table {
+            let rule = Rule::parse(text).unwrap();
+            assert_eq!(rule, Rule::new().target(reject));
+            assert_eq!(rule.to_string(), printed);
+        }
+        let text = "-j REJECT --reject-with echo-reply";
+        assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn each_family_has_its_own_words() {
+        for (family, name) in [
+            (Family::V4, "icmp-port-unreachable"),
+            (Family::V6, "icmp6-port-unreachable"),
+        ] {
+            assert_eq!(Reject::Default.for_family(family).name(), Some(name));
+            assert_eq!(Reject::TcpReset.for_family(family), Reject::TcpReset);
+        }
+    }
+}

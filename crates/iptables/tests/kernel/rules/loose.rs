@@ -147,6 +147,7 @@ pub(crate) const V4: &[Rules] = &[
             "-p icmp -m icmp --icmp-type 0x3/0x1",
             "-m recent --name N --set",
             "-m recent --set",
+            "-m recent --rcheck --name a --hitcount 0",
             "-m recent --name N --rcheck --seconds 10800 --reap -j OTHER",
             "-m recent ! --update --hitcount 3 --seconds 5 --rttl --name a --rdest --mask 255.255.255.0",
             "-m set --set addresses src",

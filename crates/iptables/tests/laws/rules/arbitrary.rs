@@ -237,7 +237,7 @@ fn recent() -> BoxedStrategy<Recent<'static>> {
     let limits = (
         of(any::<u32>()),
         any::<bool>(),
-        of(any::<u32>()),
+        of(1..u32::MAX),
         any::<bool>(),
     );
     (action, limits, name(), of(address()), side)
