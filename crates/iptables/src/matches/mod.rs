@@ -62,7 +62,7 @@ pub use udp::Udp;
 
 /// Defines [`Match`] and hands out its work.
 macro_rules! matches {
-    ($($(#[$doc:meta])* $variant:ident($ty:ty) = $($name:literal)|+,)*) => {
+    ($($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal $(| $alias:literal)*,)*) => {
         /// Something a packet has to be: `-m NAME` with its options.
         #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]
@@ -73,10 +73,13 @@ macro_rules! matches {
         }
 
         impl<'a> Match<'a> {
+            /// The names of all that are known, as they stand behind `-m`.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
             /// Makes the match of this name, without options.
             pub(crate) fn open(name: &str) -> Option<Self> {
                 match name {
-                    $($($name)|+ => Some(Self::$variant(<$ty>::open())),)*
+                    $($name $(| $alias)* => Some(Self::$variant(<$ty>::open())),)*
                     _ => None,
                 }
             }

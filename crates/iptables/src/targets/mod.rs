@@ -90,6 +90,9 @@ macro_rules! targets {
         }
 
         impl<'a> Target<'a> {
+            /// The names of all that are known, as they stand behind `-j`.
+            pub const NAMES: &'static [&'static str] = &[$($verdict_name,)* $($name),*];
+
             /// Makes the target of this name, without options.
             ///
             /// A name of none is that of a chain.

@@ -13,6 +13,7 @@ mod canonical;
 #[path = "rules/loose.rs"]
 mod loose;
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use testkit::iptables::Programs;
@@ -125,6 +126,22 @@ fn canonical_rules_are_saved_as_they_are_printed() {
     are_canonical(Family::V6, canonical::BOTH);
     are_canonical(Family::V4, canonical::V4);
     are_canonical(Family::V6, canonical::V6);
+}
+
+#[test]
+fn every_match_and_target_has_a_canonical_rule() {
+    let lists = [canonical::BOTH, canonical::V4, canonical::V6];
+    let rules = lists.into_iter().flatten().flat_map(|(_, rules)| *rules);
+    let words: BTreeSet<(&str, &str)> = rules
+        .flat_map(|rule| rule.split(' ').zip(rule.split(' ').skip(1)))
+        .collect();
+    let matches = Match::NAMES.iter().map(|name| ("-m", *name));
+    let targets = Target::NAMES.iter().map(|name| ("-j", *name));
+    let missing: Vec<_> = matches
+        .chain(targets)
+        .filter(|pair| !words.contains(pair))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
