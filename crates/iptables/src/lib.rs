@@ -33,6 +33,8 @@ mod object;
 
 mod restore;
 
+mod state;
+
 mod parse;
 
 mod tables;
@@ -62,6 +64,7 @@ pub use object::{Chain, Contents, End, Entry, Key, Object, Rules};
 pub use parse::{Expected, LineError, ParseError};
 pub use protocol::{Protocol, Transport};
 pub use restore::Restore;
+pub use state::NoState;
 pub use rule::{Rule, RuleError};
 pub use side::{Side, Sides};
 pub use tables::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vipline_reconcile::Keyed;
 
-use crate::{ChainName, TableName};
+use crate::{ChainName, Policy, TableName};
 
 /// An entry of the state of iptables.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,13 +15,15 @@ pub enum Object {
     Entry(Entry),
 }
 
-/// A chain that users made.
+/// A chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chain {
     /// The table that it is in.
     pub table: TableName,
     /// The name.
     pub name: ChainName,
+    /// What happens at the end of a built-in chain; `None`: users made it.
+    pub policy: Option<Policy>,
     /// What is in it.
     pub contents: Contents,
 }
@@ -80,12 +82,17 @@ pub enum Key<'a> {
 }
 
 impl Chain {
-    /// Returns a chain with these rules and no others.
+    /// Returns a chain of users with these rules and no others.
     pub fn new(table: TableName, name: ChainName, rules: Rules) -> Self {
-        let contents = Contents::Rules(rules);
+        Self::with(table, name, Contents::Rules(rules))
+    }
+
+    /// Returns a chain of users with these contents.
+    pub fn with(table: TableName, name: ChainName, contents: Contents) -> Self {
         Self {
             table,
             name,
+            policy: None,
             contents,
         }
     }
@@ -158,7 +165,9 @@ impl Keyed for Object {
         match (self, other) {
             (Self::Chain(one), Self::Chain(other)) => {
                 let is_anything = |chain: &Chain| chain.contents == Contents::Anything;
-                is_anything(one) || is_anything(other) || one.contents == other.contents
+                let are_alike =
+                    is_anything(one) || is_anything(other) || one.contents == other.contents;
+                are_alike && one.policy == other.policy
             }
             (Self::Entry(_), Self::Entry(_)) => true,
             _ => false,
@@ -185,11 +194,7 @@ mod tests {
     fn chain(contents: Contents) -> Object {
         let table = TableName::new("nat").unwrap();
         let name = ChainName::new("A").unwrap();
-        Object::from(Chain {
-            table,
-            name,
-            contents,
-        })
+        Chain::with(table, name, contents).into()
     }
 
     #[test]

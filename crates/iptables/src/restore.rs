@@ -181,7 +181,10 @@ impl<'a> Parts<'a> {
         for chain in targets_first(&self.removed).into_iter().rev() {
             let section = filling.section();
             section.declared.push(chain);
-            section.removed.push(chain);
+            // A built-in chain stays, without rules.
+            if chain.policy.is_none() {
+                section.removed.push(chain);
+            }
         }
     }
 }
@@ -301,7 +304,11 @@ impl fmt::Display for Section<'_> {
         let mut declared = self.declared.clone();
         declared.sort_unstable_by_key(|chain| Reverse(chain.name));
         for chain in declared {
-            writeln!(f, ":{} - [0:0]", chain.name)?;
+            match chain.policy {
+                None => writeln!(f, ":{} - [0:0]", chain.name)?,
+                // Declaring a built-in chain sets its policy and leaves its rules.
+                Some(policy) => writeln!(f, ":{} {policy} [0:0]\n-F {0}", chain.name)?,
+            }
         }
         for entry in &self.deleted {
             writeln!(f, "-D {} {}", entry.chain, entry.rule)?;

@@ -16,11 +16,7 @@ fn chain(name: &str, rules: &[&str]) -> Object {
 
 fn open(name: &str) -> Object {
     let name = ChainName::new(name).unwrap();
-    Object::from(Chain {
-        table: table("nat"),
-        name,
-        contents: Contents::Entries,
-    })
+    Chain::with(table("nat"), name, Contents::Entries).into()
 }
 
 fn entry(chain: &str, end: End, rule: &str) -> Object {

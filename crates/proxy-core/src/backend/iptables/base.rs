@@ -189,11 +189,7 @@ fn forward(cx: &Context) -> Object {
 fn firewall(cx: &Context) -> Object {
     let name = names::chain(names::FIREWALL);
     if !cx.serves_localhost {
-        return Object::from(Chain {
-            table: names::table(FILTER),
-            name,
-            contents: Contents::Anything,
-        });
+        return Chain::with(names::table(FILTER), name, Contents::Anything).into();
     }
     let accepted = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
     let rule = Rule::new()

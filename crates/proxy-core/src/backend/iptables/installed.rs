@@ -135,11 +135,7 @@ impl Found {
             out.push(Chain::new(table, name, rules).into());
             return;
         }
-        out.push(Object::from(Chain {
-            table,
-            name,
-            contents: Contents::Entries,
-        }));
+        out.push(Chain::with(table, name, Contents::Entries).into());
         let last = self.rules.iter().rev();
         let tails = last.take_while(|rule| is_tail(table, name, rule)).count();
         let first_tail = self.rules.len() - tails;

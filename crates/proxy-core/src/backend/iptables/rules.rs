@@ -18,11 +18,7 @@ pub(super) fn chain<'a>(
 
 /// Returns a chain whose rules have several owners.
 pub(super) fn shared(table: &str, name: &str) -> Object {
-    Object::from(Chain {
-        table: names::table(table),
-        name: names::chain(name),
-        contents: Contents::Entries,
-    })
+    Chain::with(names::table(table), names::chain(name), Contents::Entries).into()
 }
 
 /// Returns a rule of a chain whose rules have several owners.
