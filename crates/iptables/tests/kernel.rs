@@ -18,5 +18,8 @@ mod nfacct;
 #[path = "kernel/documents.rs"]
 mod documents;
 
+#[path = "kernel/states.rs"]
+mod states;
+
 #[path = "kernel/rules.rs"]
 mod rules;
