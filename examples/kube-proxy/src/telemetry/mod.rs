@@ -28,6 +28,8 @@ mod metrics;
 
 mod process;
 
+mod counters;
+
 /// How many sync periods something may wait for a sync.
 const PATIENCE: u32 = 2;
 
@@ -214,6 +216,9 @@ impl Telemetry {
     /// Returns the page that Prometheus reads; `gates` are shown on it.
     pub fn metrics(&self, gates: &Gates) -> String {
         let mut page = self.values();
+        if self.state().metrics.mode == Mode::Iptables {
+            counters::add_to(&mut page);
+        }
         process::add_to(&mut page);
         process::add_gates(&mut page, gates);
         page.finish()

@@ -72,7 +72,7 @@ fn metric(stage: &Stage, sample: &str) -> Option<f64> {
     metric_in(&stage.netns, sample)
 }
 
-fn metric_in(netns: &Netns, sample: &str) -> Option<f64> {
+pub(crate) fn metric_in(netns: &Netns, sample: &str) -> Option<f64> {
     let page = ask_in(netns, METRICS, "/metrics").body;
     let line = page.lines().find_map(|line| line.strip_prefix(sample));
     Some(line?.trim().parse().unwrap())

@@ -1,6 +1,8 @@
 //! What only mode iptables has in its metrics.
 
 use proxy_core::backend::iptables::Planner;
+use testkit::netns::Netns;
+use vipline_iptables::nfacct::{Client, Name};
 
 use super::*;
 
@@ -8,9 +10,49 @@ fn stage() -> Stage {
     Stage::in_mode::<Planner>(Mode::Iptables, Duration::from_secs(30))
 }
 
+/// The counters that rules have packets counted in.
+const COUNTERS: [&str; 2] = [
+    "ct_state_invalid_dropped_pkts",
+    "localhost_nps_accepted_pkts",
+];
+
+/// Makes counters in the namespace of the calling thread.
+fn make(names: &[&str]) {
+    let mut client = Client::open().unwrap();
+    for name in names {
+        client.create(&Name::new(name).unwrap()).unwrap();
+    }
+}
+
 #[test]
 fn its_page_has_what_dashboards_read() {
-    compare_with_golden(stage(), "metrics-iptables.txt");
+    Netns::new().unwrap().run(|| {
+        make(&COUNTERS);
+        compare_with_golden(stage(), "metrics-iptables.txt");
+    });
+}
+
+#[test]
+fn counters_are_shown_in_this_mode_if_they_are_there() {
+    Netns::new().unwrap().run(|| {
+        let samples = [
+            "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+            "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+        ];
+        let shown = |stage: &Stage| samples.map(|sample| stage.value(sample));
+        let stage = stage();
+        let page = stage.telemetry.metrics(&Gates::default());
+        assert!(
+            samples.iter().all(|sample| !page.contains(sample)),
+            "{page}"
+        );
+        make(&COUNTERS[..1]);
+        assert_eq!(shown(&stage), [Some(0.0), None]);
+        make(&COUNTERS[1..]);
+        assert_eq!(shown(&stage), [Some(0.0); 2]);
+        let other = Stage::new(Duration::from_secs(30));
+        assert_eq!(shown(&other), [None; 2]);
+    });
 }
 
 #[test]

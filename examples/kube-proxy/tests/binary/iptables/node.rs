@@ -1,6 +1,10 @@
 //! What the mode asks of the node besides rules, and what other modes left.
 
+use std::net::TcpStream;
+use std::time::Duration;
+
 use super::{Node, VARIANTS, ip, with_sysctls_read_only};
+use crate::health::metric_in;
 use crate::stage::{Stage, service, slice, until};
 
 fn routes_localnet(node: &Node) -> bool {
@@ -156,6 +160,37 @@ fn mode_nftables_takes_the_place_of_it() {
         });
         let own = node.stage.nft(&["list", "table", "ip", "kube-proxy"]);
         assert!(own.stdout.contains("10.244.1.3 "), "{own:?}");
+        assert!(proxy.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn packets_to_loopback_addresses_are_counted_where_dashboards_look() {
+    let web = service("web", "10.96.0.10").replace(
+        "  ports:\n  - port: 80\n",
+        "  type: NodePort\n  ports:\n  - port: 80\n    nodePort: 30080\n",
+    );
+    for variant in VARIANTS {
+        let node = Node::with(
+            variant,
+            &[("web.yaml", &(web.clone() + &slice("web", 1, 3)))],
+        );
+        let proxy = node.stage.start();
+        let counted = || {
+            let name = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total";
+            metric_in(node.netns(), name)
+        };
+        until("the counter", || counted() == Some(0.0));
+        // There is no route to the endpoint, but the rules have led there then.
+        let address = ([127, 0, 0, 1], 30080).into();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        assert!(node.netns().run(connect).is_err());
+        assert_eq!(counted(), Some(1.0), "{variant}: {}", node.rules());
+        let rules = metric_in(
+            node.netns(),
+            "kubeproxy_sync_proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"nat\"}",
+        );
+        assert!(rules.unwrap() > 10.0, "{rules:?}");
         assert!(proxy.terminate().unwrap().success());
     }
 }
