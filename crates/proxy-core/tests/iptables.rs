@@ -15,6 +15,7 @@ use std::time::Duration;
 use fixtures::{Fixture, apply, sync, web_with};
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode, Report};
+use testkit::iptables::Programs;
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Variant};
@@ -309,24 +310,48 @@ fn sorted(mut chains: Chains) -> Chains {
     chains
 }
 
-/// Writes a program that restores as a variant does, or does something else
-/// first, if there is a file `trouble`.
-fn troubled(folder: &Directory, variant: Variant, family: iptables::Family) -> Client {
-    let name = format!("{family}-{variant}");
-    let trouble = folder.path().join("trouble");
-    let text = format!(
-        "#!/bin/sh\nif [ -e {trouble} ] && [ \"$1\" != --version ]; then . {trouble}; fi\n\
-         exec {name}-restore \"$@\"\n",
-        trouble = trouble.display(),
-    );
-    let script = folder.path().join(format!("{name}-restore"));
-    std::fs::write(&script, text).expect("it is ours");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).expect("it is ours");
-    let found =
-        ["/usr/sbin", "/sbin"].map(|at| std::path::Path::new(at).join(format!("{name}-save")));
-    let save = found.into_iter().find(|path| path.exists());
-    Client::at(save.expect("it is installed"), script).expect("it tells its version")
+/// Programs of a variant that restore as it does, or do something else first.
+struct Troubled {
+    programs: Programs,
+    variant: Variant,
+    trouble: Directory,
+}
+
+impl Troubled {
+    fn new(variant: Variant) -> Self {
+        Self {
+            programs: Programs::new().expect("there is room for them"),
+            variant,
+            trouble: Directory::new().expect("there is room for one"),
+        }
+    }
+
+    /// Returns the programs of a family.
+    fn client(&self, family: iptables::Family) -> Client {
+        let name = format!("{family}-{}", self.variant);
+        let programs = &self.programs;
+        let [save, restore] = programs.variant(&name).expect("it is ours");
+        let trouble = self.trouble.path().join("trouble");
+        let script = format!(
+            "NAME={}; if [ -e {trouble} ] && [ \"$1\" != --version ]; then . {trouble}; fi\n\
+             exec $NAME \"$@\"",
+            restore.display(),
+            trouble = trouble.display(),
+        );
+        let restore = programs.script(&format!("troubled-{name}"), &script);
+        Client::at(save, restore.expect("it is ours")).expect("it tells its version")
+    }
+
+    /// Lets restores do this first.
+    fn begin(&self, trouble: &str) {
+        self.trouble.write("trouble", trouble).expect("it is ours");
+    }
+
+    /// Lets restores work again.
+    fn end(&self) {
+        let trouble = self.trouble.path().join("trouble");
+        std::fs::remove_file(trouble).expect("it is there");
+    }
 }
 
 #[test]
@@ -335,33 +360,31 @@ fn a_restore_that_fails_is_repaired_by_the_next_sync() {
         // It is killed before it has read anything.
         "kill -9 $$",
         // The first of several tables is written, and not the others.
-        "sed '/^COMMIT/q' | NAME \"$@\"; exit 4",
+        "sed '/^COMMIT/q' | $NAME \"$@\"; exit 4",
         // A rule in the last table is refused.
-        "sed '$s/^COMMIT$/-A NO-SUCH-CHAIN -j ACCEPT\\nCOMMIT/' | NAME \"$@\"; exit $?",
+        "sed '$s/^COMMIT$/-A NO-SUCH-CHAIN -j ACCEPT\\nCOMMIT/' | $NAME \"$@\"; exit $?",
         // It is killed in the middle.
-        "head -c 300 | NAME \"$@\"; kill -9 $$",
+        "head -c 300 | $NAME \"$@\"; kill -9 $$",
     ];
     for variant in VARIANTS {
         for trouble in troubles {
-            let folder = Directory::new().expect("there is room for one");
+            let troubled = Troubled::new(variant);
             let plan = web_with("10.96.0.10", 3);
             let mut config = fixtures::config();
             config.iptables.nfacct = false;
             Netns::new().expect("root may make one").run(|| {
-                let client = |family| troubled(&folder, variant, family);
+                let client = |family| troubled.client(family);
                 let mut proxy = Proxy::over(config.clone(), [], client);
                 proxy.sync();
-                let name = format!("iptables-{variant}-restore");
-                let trouble = trouble.replace("NAME", &name);
-                folder.write("trouble", &trouble).expect("it is ours");
+                troubled.begin(trouble);
                 let report = proxy.change(plan.events()).expect("a change is due");
                 let errors: Vec<_> = report.errors().collect();
                 assert_eq!(errors.len(), 1, "only IPv4 changes: {report}");
-                std::fs::remove_file(folder.path().join("trouble")).expect("it is there");
+                troubled.end();
                 let report = proxy.sync();
                 let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
                 assert!(outcome.dumped, "{report}");
-                assert_programmed(&mut proxy.engine, variant, &trouble);
+                assert_programmed(&mut proxy.engine, variant, trouble);
                 assert_restart_writes_nothing(&config, variant, &plan.events());
             });
         }
@@ -369,21 +392,46 @@ fn a_restore_that_fails_is_repaired_by_the_next_sync() {
 }
 
 #[test]
+fn a_lock_that_others_hold_is_waited_for_and_what_waits_is_not_lost() {
+    let troubled = Troubled::new(Variant::Legacy);
+    let plan = web_with("10.96.0.10", 3);
+    let mut config = fixtures::config();
+    config.iptables.nfacct = false;
+    Netns::new().expect("root may make one").run(|| {
+        let client = |family| {
+            let mut client = troubled.client(family);
+            client.set_wait(1);
+            client
+        };
+        let mut proxy = Proxy::over(config.clone(), [], client);
+        proxy.sync();
+        let lock = std::fs::File::open(troubled.programs.lock()).expect("it is there");
+        let operation = rustix::fs::FlockOperation::LockExclusive;
+        rustix::fs::flock(&lock, operation).expect("nobody has it");
+        let report = proxy.change(plan.events()).expect("a change is due");
+        let (_, error) = report.errors().next().expect("the lock is held");
+        assert!(error.to_string().contains("lock"), "{error}");
+        drop(lock);
+        proxy.sync();
+        assert_programmed(&mut proxy.engine, Variant::Legacy, "lock");
+    });
+}
+
+#[test]
 fn chains_that_cannot_be_edited_are_written_anew() {
     // Whatever is deleted, it is refused.
     let trouble = "doc=$(cat); case \"$doc\" in *'\n-D '*) exit 2;; esac; \
-                   case \"$doc\" in *-D*) exit 2;; esac; printf '%s\\n' \"$doc\" | NAME \"$@\"; exit $?";
+                   case \"$doc\" in *-D*) exit 2;; esac; printf '%s\\n' \"$doc\" | $NAME \"$@\"; exit $?";
     for variant in VARIANTS {
-        let folder = Directory::new().expect("there is room for one");
+        let troubled = Troubled::new(variant);
         let plan = web_with("10.96.0.10", 3);
         let mut config = fixtures::config();
         config.iptables.nfacct = false;
         Netns::new().expect("root may make one").run(|| {
-            let client = |family| troubled(&folder, variant, family);
+            let client = |family| troubled.client(family);
             let mut proxy = Proxy::over(config.clone(), plan.events(), client);
             proxy.sync();
-            let trouble = trouble.replace("NAME", &format!("iptables-{variant}-restore"));
-            folder.write("trouble", &trouble).expect("it is ours");
+            troubled.begin(trouble);
             let gone = Event::ServiceDeleted(plan.service().metadata.object_name());
             let mut news = vec![gone];
             // Known, then after a dump, then without a look at the rules.
