@@ -112,10 +112,13 @@ impl<'a> Parser<'a> {
                 ChainName::new(name).ok().map(Target::Goto)
             })?,
             option => {
-                if self.head(option, word.start, negated)? {
-                    self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
-                } else {
+                let head = self.head(option, word.start, negated);
+                if matches!(head, Ok(false)) {
                     self.hand_out(word.text, negated)?;
+                } else {
+                    // What is odd of it is odd of no match and target before.
+                    self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
+                    head?;
                 }
             }
         }

@@ -107,6 +107,8 @@ fn what_makes_no_sense_is_kept_as_it_was() {
         "-s10.0.0.1",
         "-m recent --set --name \"a b\" -p tcp",
         "! -m tcp",
+        "-j MARK -s -m tcp",
+        "-m mark --mark 1 -s host.example -j ACCEPT",
     ];
     for text in table {
         let rule = Rule::parse(text).unwrap();
