@@ -1,5 +1,5 @@
 //! Session affinity, judged by real connections and datagrams in both families.
-#![cfg(feature = "nftables")]
+#![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -7,6 +7,8 @@
 )]
 
 mod fixtures;
+
+mod rules;
 
 mod stage;
 
@@ -16,8 +18,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fixtures::NODE;
+use rules::Rules;
 use stage::{
-    Destination::{self, ClusterIp, NodePort},
+    Destination::{self, ClusterIp, ExternalIp, LoadBalancer, NodePort},
     Source::External,
     Stage, WAYS, Way, Web, config,
 };
@@ -40,9 +43,22 @@ const TRIES: usize = 8;
 /// The Service.
 const NUMBER: u16 = 1;
 
-#[test]
-fn a_client_stays_with_its_endpoint_and_another_may_have_another() {
-    let stage = stage();
+rules::tests_of_rules! {
+    all {
+        a_client_stays_with_its_endpoint_and_another_may_have_another
+        a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move
+        a_client_moves_at_once_when_its_endpoint_is_removed
+        a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted
+        a_client_chooses_anew_each_time_without_affinity
+        a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone
+    }
+    iptables {
+        a_client_has_the_same_endpoint_by_each_address_of_a_service
+    }
+}
+
+fn a_client_stays_with_its_endpoint_and_another_may_have_another(rules: Rules) {
+    let stage = stage(rules);
     for (way, to) in ways() {
         let ask = stage.ask(External, to, NUMBER, way);
         let first = stays(&stage.lab.client, ask, 50);
@@ -56,9 +72,8 @@ fn a_client_stays_with_its_endpoint_and_another_may_have_another() {
     }
 }
 
-#[test]
-fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move() {
-    let stage = stage();
+fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move(rules: Rules) {
+    let stage = stage(rules);
     let remembered = Duration::from_secs(TIMEOUT.into());
     let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
     let asks: Vec<Ask> = asks.collect();
@@ -88,9 +103,8 @@ fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move() {
     );
 }
 
-#[test]
-fn a_client_moves_at_once_when_its_endpoint_is_removed() {
-    let mut stage = stage();
+fn a_client_moves_at_once_when_its_endpoint_is_removed(rules: Rules) {
+    let mut stage = stage(rules);
     for (way, to) in ways() {
         let ask = stage.ask(External, to, NUMBER, way);
         let mut gone = Vec::new();
@@ -105,9 +119,47 @@ fn a_client_moves_at_once_when_its_endpoint_is_removed() {
     }
 }
 
-#[test]
-fn a_client_chooses_anew_each_time_without_affinity() {
-    let mut stage = stage();
+fn a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted(rules: Rules) {
+    let mut stage = stage(rules);
+    let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
+    let asks: Vec<Ask> = asks.collect();
+    let first: Vec<_> = asks
+        .iter()
+        .map(|ask| stays(&stage.lab.client, *ask, 5))
+        .collect();
+    let all = |stage: &Stage, when: &str| {
+        for (ask, first) in asks.iter().zip(&first) {
+            assert_eq!(stays(&stage.lab.client, *ask, 5), *first, "{when}: {ask:?}");
+        }
+    };
+    let backends = stage.lab.backends.iter().map(|host| host.name.clone());
+    let others: Vec<_> = backends.filter(|name| !first.contains(name)).collect();
+    // Chains of half of the others are gone, then all chains are known anew.
+    let (some, _) = others.split_at(others.len() / 2);
+    for gone in [some, &[], some] {
+        stage.sync(web(&stage, gone).events());
+        all(&stage, "others came or went");
+    }
+    stage.restart(web(&stage, some).events());
+    all(&stage, "the engine was restarted");
+    stage.restart(web(&stage, &[]).events());
+    all(&stage, "others came meanwhile");
+}
+
+fn a_client_has_the_same_endpoint_by_each_address_of_a_service(rules: Rules) {
+    let stage = stage(rules);
+    for way in WAYS {
+        let at = |to| stage.ask(External, to, NUMBER, way);
+        let first = stays(&stage.lab.client, at(ClusterIp), 5);
+        for to in [NodePort, LoadBalancer, ExternalIp] {
+            let other = stays(&stage.lab.client, at(to), 5);
+            assert_eq!(other, first, "{way:?} {to:?}");
+        }
+    }
+}
+
+fn a_client_chooses_anew_each_time_without_affinity(rules: Rules) {
+    let mut stage = stage(rules);
     let mut web = web(&stage, &[]);
     web.service.spec.session_affinity = api::Affinity::None;
     for (way, to) in ways() {
@@ -123,9 +175,8 @@ fn a_client_chooses_anew_each_time_without_affinity() {
     }
 }
 
-#[test]
-fn a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone() {
-    let mut stage = stage();
+fn a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone(rules: Rules) {
+    let mut stage = stage(rules);
     let mut silent = Vec::new();
     for (family, to) in [(0, ClusterIp), (1, NodePort)] {
         let way = Way {
@@ -168,8 +219,8 @@ fn ways() -> impl Iterator<Item = (Way, Destination)> {
 }
 
 /// Sets up a Service with all its endpoints.
-fn stage() -> Stage {
-    let mut stage = Stage::with_backends(ENDPOINTS, config());
+fn stage(rules: Rules) -> Stage {
+    let mut stage = Stage::with_backends(ENDPOINTS, rules, config(rules));
     stage.sync(web(&stage, &[]).events());
     stage
 }

@@ -4,7 +4,9 @@
 //! A cell is what [`Stage::seen`] says: `all` endpoints (one on the node and one
 //! on another) or the `local` one, with `M` when they saw the node's address
 //! for the client's own; `REJECT` for a refusal at once, `DROP` for silence.
-#![cfg(feature = "nftables")]
+//! Where modes differ it names a case of the differences, all of which are with
+//! the judges.
+#![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,39 +15,53 @@
 
 mod fixtures;
 
+mod rules;
+
 mod stage;
 
-use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+mod cells;
+
+use std::net::IpAddr;
+use std::process::Command;
 use std::time::Duration;
 
+use cells::{Row, cells, compare, compare_service, in_each_way, judge};
 use fixtures::{ELSEWHERE, NODE};
+use ipnet::IpNet;
 use proxy_core::Config;
+use rules::Rules;
 use stage::{
-    Destination, OTHER_PORT, PORT, Source, Stage, WAYS, Web, addresses, config, node_port, serve,
+    Destination, LOCALHOST, OTHER_PORT, PORT, Source, Stage, TO_WORLD, WAYS, Way, Web, addresses,
+    config, node_port, serve,
 };
-use testkit::lab::{Host, Lab};
-use testkit::traffic::{Ask, Protocol};
+use testkit::lab::Lab;
+use testkit::link;
+use testkit::traffic::{Ask, Protocol, Server};
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
 
-/// How long something is waited for that does not happen.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-/// How long a client waits until it sends the first packet again.
-///
-/// A refusal that comes while the first packet is being sent is lost on it.
-const SECOND_PACKET: Duration = Duration::from_secs(1);
-
-/// How many cells are judged at a time.
-const JUDGES: usize = 8;
-
-/// Where from, where to, and what happens with each Service of the table.
-type Row<const N: usize> = (Source, Destination, [&'static str; N]);
+rules::tests_of_rules! {
+    all {
+        each_packet_takes_its_way
+        each_packet_takes_its_way_when_pods_cannot_be_told_from_others
+        each_packet_takes_its_way_when_all_traffic_to_cluster_ips_is_masqueraded
+        each_packet_takes_its_way_when_pods_cannot_be_told_and_all_is_masqueraded
+        an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it
+        what_nobody_here_serves_is_refused_or_dropped
+        addresses_of_services_are_refused_or_dropped_where_nothing_is_served
+        terminating_endpoints_serve_as_long_as_no_others_do
+        only_sources_in_the_ranges_reach_a_load_balancer
+        a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_ranges
+        node_ports_are_served_on_the_addresses_that_the_configuration_says
+        policies_of_others_bind_what_mode_iptables_has_not_accepted
+    }
+    iptables {
+        node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says
+        hosts_nearby_do_not_reach_what_listens_on_loopback_addresses
+    }
+}
 
 /// Services of policy Cluster, external policy Local and internal policy Local.
 #[rustfmt::skip]
@@ -58,7 +74,7 @@ const MATRIX: [Row<3>; 13] = [
     (Node,      NodePort,     ["all M",  "all M",  "all M"]),
     (Node,      LoadBalancer, ["all M",  "all M",  "all M"]),
     (Node,      ExternalIp,   ["all M",  "all M",  "all M"]),
-    (Localhost, NodePort,     ["REJECT", "REJECT", "REJECT"]),
+    (Localhost, NodePort,     ["localhost", "localhost", "localhost"]),
     (External,  ClusterIp,    ["all M",  "all M",  "local M"]),
     (External,  NodePort,     ["all M",  "local",  "all M"]),
     (External,  LoadBalancer, ["all M",  "local",  "all M"]),
@@ -93,15 +109,16 @@ const NO_DETECTOR_AND_MASQUERADE_ALL: [Row<3>; 4] = [
 /// No endpoints with policies Cluster and Local; then an endpoint on the other
 /// node alone, with external policy Local and internal policy Local.
 #[rustfmt::skip]
-const NOBODY_HERE: [Row<4>; 12] = [
+const NOBODY_HERE: [Row<4>; 13] = [
     (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "DROP"]),
     (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
     (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "DROP"]),
     (Node,      NodePort,     ["REJECT", "REJECT", "remote M", "remote M"]),
-    (Node,      LoadBalancer, ["REJECT", "REJECT", "remote M", "remote M"]),
-    (Node,      ExternalIp,   ["REJECT", "REJECT", "remote M", "remote M"]),
+    (Node,      LoadBalancer, ["from node, nobody", "from node, nobody", "remote M", "remote M"]),
+    (Node,      ExternalIp,   ["from node, nobody", "from node, nobody", "remote M", "remote M"]),
+    (Localhost, NodePort,     ["localhost, nobody", "localhost, nobody", "localhost, abroad", "localhost, far"]),
     (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "DROP"]),
     (External,  NodePort,     ["REJECT", "REJECT", "DROP",     "remote M"]),
     (External,  LoadBalancer, ["REJECT", "REJECT", "DROP",     "remote M"]),
@@ -121,43 +138,39 @@ const TERMINATING: [Row<3>; 7] = [
     (External,  ExternalIp,   ["local",    "remote M", "local"]),
 ];
 
-#[test]
-fn each_packet_takes_its_way() {
-    take_their_ways(config(), &[]);
+fn each_packet_takes_its_way(rules: Rules) {
+    take_their_ways(rules, config(rules), &[]);
 }
 
-#[test]
-fn each_packet_takes_its_way_when_pods_cannot_be_told_from_others() {
+fn each_packet_takes_its_way_when_pods_cannot_be_told_from_others(rules: Rules) {
     let detect_local = DetectLocal::ClusterCidr(Vec::new());
     let config = Config {
         detect_local,
-        ..config()
+        ..config(rules)
     };
-    take_their_ways(config, &NO_DETECTOR);
+    take_their_ways(rules, config, &NO_DETECTOR);
 }
 
-#[test]
-fn each_packet_takes_its_way_when_all_traffic_to_cluster_ips_is_masqueraded() {
+fn each_packet_takes_its_way_when_all_traffic_to_cluster_ips_is_masqueraded(rules: Rules) {
     let config = Config {
         masquerade_all: true,
-        ..config()
+        ..config(rules)
     };
-    take_their_ways(config, &MASQUERADE_ALL);
+    take_their_ways(rules, config, &MASQUERADE_ALL);
 }
 
-#[test]
-fn each_packet_takes_its_way_when_pods_cannot_be_told_and_all_is_masqueraded() {
+fn each_packet_takes_its_way_when_pods_cannot_be_told_and_all_is_masqueraded(rules: Rules) {
     let config = Config {
         detect_local: DetectLocal::ClusterCidr(Vec::new()),
         masquerade_all: true,
-        ..config()
+        ..config(rules)
     };
-    take_their_ways(config, &NO_DETECTOR_AND_MASQUERADE_ALL);
+    take_their_ways(rules, config, &NO_DETECTOR_AND_MASQUERADE_ALL);
 }
 
 /// Sets up the three Services, and compares with the matrix and what differs.
-fn take_their_ways(config: Config, differences: &[Row<3>]) {
-    let mut stage = Stage::new(config);
+fn take_their_ways(rules: Rules, config: Config, differences: &[Row<3>]) {
+    let mut stage = Stage::new(rules, config);
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local(), web(3).internally_local()];
     stage.sync(services.into_iter().flat_map(Web::events));
@@ -168,9 +181,8 @@ fn take_their_ways(config: Config, differences: &[Row<3>]) {
     compare(&stage, &rows);
 }
 
-#[test]
-fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it() {
-    let mut stage = Stage::new(config());
+fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local()];
     stage.sync(services.into_iter().flat_map(Web::events));
@@ -193,9 +205,8 @@ fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it() {
     }
 }
 
-#[test]
-fn what_nobody_here_serves_is_refused_or_dropped() {
-    let mut stage = Stage::new(config());
+fn what_nobody_here_serves_is_refused_or_dropped(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     let nobody = |number| Web::new(number, []);
     let far = |number| Web::new(number, [stage.far()]);
     let services = [
@@ -207,37 +218,38 @@ fn what_nobody_here_serves_is_refused_or_dropped() {
     stage.sync(services.into_iter().flat_map(Web::events));
     // Without rules the node itself would answer at its ports.
     let node = &stage.lab.node;
-    let own = node.addresses().into_iter().flat_map(|address| {
-        (1..=4).flat_map(move |number| serve(node, address, node_port(number)))
-    });
-    let own: Vec<_> = own.collect();
+    let all = |addresses: [IpAddr; 2]| -> Vec<Server> {
+        let each = addresses.into_iter();
+        each.flat_map(|address| {
+            (1..=4).flat_map(move |number| serve(node, address, node_port(number)))
+        })
+        .collect()
+    };
+    let (own, local) = (all(node.addresses()), all(LOCALHOST));
     compare(&stage, &NOBODY_HERE);
     assert!(own.iter().all(|server| server.asked() == 0));
+    drop(local);
 }
 
-#[test]
-fn addresses_of_services_are_refused_or_dropped_where_nothing_is_served() {
-    let mut stage = Stage::new(config());
+fn addresses_of_services_are_refused_or_dropped_where_nothing_is_served(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     stage.sync(Web::new(1, [stage.near()]).events());
+    let mut all = Vec::new();
     for (of, number, port, expected) in [
-        (ClusterIp, 1, OTHER_PORT, "REJECT"),
-        (ClusterIp, 99, PORT, "DROP"),
+        (ClusterIp, 1, OTHER_PORT, "undefined port"),
+        (ClusterIp, 99, PORT, "unallocated"),
         (LoadBalancer, 1, OTHER_PORT, "world"),
     ] {
-        let cells = [Pod, Node, External].map(|from| {
-            WAYS.map(|way| Cell {
-                from: stage.host(from),
-                ask: way.ask(addresses(of, number)[way.family], port),
-                expected,
-            })
-        });
-        judge(&stage, cells.into_iter().flatten());
+        for from in [Pod, Node, External] {
+            let ask = |way: Way| way.ask(addresses(of, number)[way.family], port);
+            all.extend(in_each_way(&stage, stage.host(from), ask, expected));
+        }
     }
+    judge(&stage, all);
 }
 
-#[test]
-fn terminating_endpoints_serve_as_long_as_no_others_do() {
-    let mut stage = Stage::new(config());
+fn terminating_endpoints_serve_as_long_as_no_others_do(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     let terminating = api::Conditions {
         ready: Some(false),
         serving: Some(true),
@@ -266,9 +278,8 @@ fn terminating_endpoints_serve_as_long_as_no_others_do() {
     );
 }
 
-#[test]
-fn only_sources_in_the_ranges_reach_a_load_balancer() {
-    let mut stage = Stage::new(config());
+fn only_sources_in_the_ranges_reach_a_load_balancer(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
         web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
@@ -281,44 +292,37 @@ fn only_sources_in_the_ranges_reach_a_load_balancer() {
         web(3)
             .only_for(&["192.0.2.0/24", "2001:db8::/64"])
             .externally_local(),
+        Web::new(4, []).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
+    let mut all = Vec::new();
     for (number, external, node, pod, neighbor) in [
         (1, "all M", "DROP", "DROP", "DROP"),
         (2, "DROP", "all M", "DROP", "all M"),
         (3, "local", "DROP", "DROP", "DROP"),
+        (
+            4,
+            "REJECT",
+            "from node, guarded, nobody",
+            "guarded, nobody",
+            "guarded, nobody",
+        ),
     ] {
-        compare_service(
-            &stage,
-            number,
-            &[
-                (External, LoadBalancer, external),
-                (Node, LoadBalancer, node),
-                (Pod, LoadBalancer, pod),
-            ],
-        );
-        let cells = WAYS.map(|way| Cell {
-            from: &stage.lab.neighbor,
-            ask: stage.ask(External, LoadBalancer, number, way),
-            expected: neighbor,
-        });
-        judge(&stage, cells);
+        for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
+            all.extend(cells(&stage, number, from, LoadBalancer, expected));
+        }
+        let ask = |way| stage.ask(External, LoadBalancer, number, way);
+        all.extend(in_each_way(&stage, &stage.lab.neighbor, ask, neighbor));
     }
     // Nothing but the load balancer's addresses is guarded.
-    compare_service(
-        &stage,
-        2,
-        &[
-            (External, ClusterIp, "all M"),
-            (External, NodePort, "all M"),
-            (External, ExternalIp, "all M"),
-        ],
-    );
+    for to in [ClusterIp, NodePort, ExternalIp] {
+        all.extend(cells(&stage, 2, External, to, "all M"));
+    }
+    judge(&stage, all);
 }
 
-#[test]
-fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_ranges() {
-    let mut stage = Stage::new(config());
+fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_ranges(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
         web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
@@ -326,7 +330,7 @@ fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_range
     ];
     for number in [1, 2] {
         for address in addresses(LoadBalancer, number) {
-            let add = || testkit::link::add_address("lo", address.into());
+            let add = || link::add_address("lo", address.into());
             stage.lab.node.netns.run(add).expect("the address is new");
         }
     }
@@ -335,35 +339,35 @@ fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_range
     compare_service(&stage, 2, &[(Node, LoadBalancer, "DROP")]);
 }
 
-#[test]
-fn node_ports_are_served_on_the_addresses_that_the_configuration_says() {
+fn node_ports_are_served_on_the_addresses_that_the_configuration_says(rules: Rules) {
     let world = ["198.51.100.0/24", "2001:db8:1::/64"].map(|text| text.parse().expect("a network"));
-    for (node_port_addresses, primary, other) in [
-        (NodePortAddresses::Primary, "all M", "node"),
-        (NodePortAddresses::Within(world.into()), "node", "all M"),
-        (NodePortAddresses::All, "all M", "all M"),
+    for (node_port_addresses, primary, other, localhost) in [
+        (NodePortAddresses::Primary, "all M", "node", "REJECT"),
+        (
+            NodePortAddresses::Within(world.into()),
+            "node",
+            "all M",
+            "REJECT",
+        ),
+        (NodePortAddresses::All, "all M", "all M", "localhost"),
     ] {
-        let mut stage = Stage::new(Config {
+        let config = Config {
             node_port_addresses,
-            ..config()
-        });
+            ..config(rules)
+        };
+        let mut stage = Stage::new(rules, config);
         stage.sync(Web::new(1, [stage.near(), stage.far()]).events());
-        compare_service(&stage, 1, &[(Localhost, NodePort, "REJECT")]);
-        let other_address =
-            ["198.51.100.1", "2001:db8:1::1"].map(|text| text.parse().expect("an address"));
+        compare_service(&stage, 1, &[(Localhost, NodePort, localhost)]);
         let node = &stage.lab.node;
-        let own: Vec<_> = [node.addresses(), other_address]
+        let own: Vec<_> = [node.addresses(), TO_WORLD]
             .into_iter()
             .flatten()
             .flat_map(|address| serve(node, address, node_port(1)))
             .collect();
-        for (addresses, expected) in [(node.addresses(), primary), (other_address, other)] {
+        for (addresses, expected) in [(node.addresses(), primary), (TO_WORLD, other)] {
             let cells = [Pod, Node, External].map(|from| {
-                WAYS.map(|way| Cell {
-                    from: stage.host(from),
-                    ask: way.ask(addresses[way.family], node_port(1)),
-                    expected,
-                })
+                let ask = |way: Way| way.ask(addresses[way.family], node_port(1));
+                in_each_way(&stage, stage.host(from), ask, expected)
             });
             judge(&stage, cells.into_iter().flatten());
         }
@@ -371,94 +375,110 @@ fn node_ports_are_served_on_the_addresses_that_the_configuration_says() {
     }
 }
 
-/// A question, and what is to be seen of its answers.
-struct Cell<'a> {
-    from: &'a Host,
-    ask: Ask,
-    expected: &'static str,
-}
-
-/// Compares what happens with the rows, Services being numbered from 1.
-fn compare<const N: usize>(stage: &Stage, rows: &[Row<N>]) {
-    let cells = rows.iter().flat_map(|&(from, to, expected)| {
-        let numbered = (1..).zip(expected);
-        numbered.flat_map(move |(number, expected)| in_all_ways(stage, number, from, to, expected))
-    });
-    judge(stage, cells);
-}
-
-/// Compares what happens with one Service.
-fn compare_service(stage: &Stage, number: u16, rows: &[(Source, Destination, &'static str)]) {
-    let rows = rows.iter();
-    let cells =
-        rows.flat_map(|&(from, to, expected)| in_all_ways(stage, number, from, to, expected));
-    judge(stage, cells);
-}
-
-fn in_all_ways<'a>(
-    stage: &'a Stage,
-    number: u16,
-    from: Source,
-    to: Destination,
-    expected: &'static str,
-) -> [Cell<'a>; 4] {
-    WAYS.map(|way| Cell {
-        from: stage.host(from),
-        ask: stage.ask(from, to, number, way),
-        expected,
-    })
-}
-
-/// Judges some cells at a time, since most of the time is spent waiting.
-fn judge<'a>(stage: &'a Stage, cells: impl IntoIterator<Item = Cell<'a>>) {
-    let cells: Vec<_> = cells.into_iter().filter(Cell::is_told).collect();
-    let next = AtomicUsize::new(0);
-    let wrong = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..JUDGES {
-            scope.spawn(|| {
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seen = stage.seen(cell.from, cell.patient_ask());
-                    if seen != cell.expected {
-                        let line = format!("{cell} {seen}");
-                        wrong.lock().expect("no judge panics").push(line);
-                    }
-                }
-            });
+fn node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says(rules: Rules) {
+    let loopback: [IpNet; 2] =
+        ["127.0.0.0/8", "::1/128"].map(|text| text.parse().expect("a network"));
+    for (is_wanted, node_port_addresses, v4, primary) in [
+        (
+            true,
+            NodePortAddresses::Within(loopback.into()),
+            "all M",
+            "node",
+        ),
+        (
+            false,
+            NodePortAddresses::Within(loopback.into()),
+            "node",
+            "node",
+        ),
+        (false, NodePortAddresses::All, "node", "all M"),
+    ] {
+        let mut config = Config {
+            node_port_addresses,
+            ..config(rules)
+        };
+        config.iptables.localhost_node_ports = is_wanted;
+        let mut stage = Stage::new(rules, config);
+        stage.sync(Web::new(1, [stage.near(), stage.far()]).events());
+        let node = &stage.lab.node;
+        let own: Vec<_> = [node.addresses(), LOCALHOST]
+            .into_iter()
+            .flatten()
+            .flat_map(|address| serve(node, address, node_port(1)))
+            .collect();
+        for (is_v4, expected) in [(true, v4), (false, "node")] {
+            let ask = |way| stage.ask(Localhost, NodePort, 1, way);
+            let cells = in_each_way(&stage, node, ask, expected).into_iter();
+            judge(
+                &stage,
+                cells.filter(|cell| cell.ask.target.is_ipv4() == is_v4),
+            );
         }
+        compare_service(&stage, 1, &[(External, NodePort, primary)]);
+        drop(own);
+    }
+}
+
+fn hosts_nearby_do_not_reach_what_listens_on_loopback_addresses(rules: Rules) {
+    let stage = Stage::new(rules, config(rules));
+    let [localhost, _] = LOCALHOST;
+    let servers = serve(&stage.lab.node, localhost, PORT);
+    // The client takes the loopback address for one of the node.
+    stage.lab.client.netns.run(|| {
+        link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
+        ip("addr del 127.0.0.1/8 dev lo");
+        ip("route add 127.0.0.1 via 192.0.2.1 src 192.0.2.10");
     });
-    let mut wrong = wrong.into_inner().expect("no judge panics");
-    wrong.sort();
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let asks = [Protocol::Tcp, Protocol::Udp];
+    let asks = asks.map(|protocol| Ask::new(protocol, (localhost, PORT).into()));
+    let client = &stage.lab.client;
+    let seen = || asks.map(|ask| stage.seen(client, ask.patience(Duration::from_millis(300))));
+    assert_eq!(seen(), ["DROP", "DROP"]);
+    let open = "*filter\n-F KUBE-FIREWALL\nCOMMIT\n";
+    stage.lab.node.netns.run(|| rules.restore(open));
+    assert_eq!(
+        seen(),
+        ["node", "node"],
+        "it would be reached without rules"
+    );
+    drop(servers);
 }
 
-impl Cell<'_> {
-    /// Tells whether a failure can be told from the other: a node's own datagrams
-    /// fail in the same way whether they are refused or dropped.
-    fn is_told(&self) -> bool {
-        let fails = ["REJECT", "DROP"].contains(&self.expected);
-        !(fails && self.from.name == "node" && self.ask.protocol == Protocol::Udp)
-    }
-
-    /// Waits shortly for what is not to come, but not less than a refusal takes.
-    fn patient_ask(&self) -> Ask {
-        match (self.expected, self.ask.protocol) {
-            ("DROP" | "world", Protocol::Udp) => self.ask.patience(PATIENCE),
-            ("DROP", Protocol::Tcp) => self.ask.patience(PATIENCE + SECOND_PACKET),
-            _ => self.ask,
-        }
-    }
+fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output();
+    let output = output.expect("ip is installed");
+    assert!(output.status.success(), "ip {args}: {output:?}");
 }
 
-impl fmt::Display for Cell<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ask {
-            protocol, target, ..
-        } = self.ask;
-        write!(
-            f,
-            "{} to {target} by {protocol}: expected {}, seen",
-            self.from.name, self.expected
-        )
+fn policies_of_others_bind_what_mode_iptables_has_not_accepted(rules: Rules) {
+    const HEALTH_CHECK: u16 = 32_000;
+    let mut stage = Stage::new(rules, config(rules));
+    let web = |number| Web::new(number, [stage.near(), stage.far()]);
+    let mut local = web(2).externally_local();
+    local.service.spec.health_check_node_port = HEALTH_CHECK;
+    let services = [web(1), local];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    let policies = "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p tcp -j DROP\nCOMMIT\n";
+    stage.lab.node.netns.run(|| rules.restore(policies));
+    let mut all = Vec::new();
+    for (number, from, to, expected) in [
+        (1, External, ClusterIp, "forwarded, marked"),
+        (1, External, NodePort, "forwarded, marked"),
+        (1, External, LoadBalancer, "forwarded, marked"),
+        (1, Pod, ExternalIp, "forwarded, marked"),
+        (1, Pod, ClusterIp, "DROP"),
+        (2, External, LoadBalancer, "DROP"),
+    ] {
+        all.extend(cells(&stage, number, from, to, expected));
     }
+    let node = &stage.lab.node;
+    let mut own = Vec::new();
+    for (port, expected) in [(HEALTH_CHECK, "health check"), (HEALTH_CHECK + 1, "DROP")] {
+        own.extend(node.addresses().map(|address| serve(node, address, port)));
+        let ask = |way: Way| way.ask(node.addresses()[way.family], port);
+        let asked = in_each_way(&stage, &stage.lab.client, ask, expected).into_iter();
+        all.extend(asked.filter(|cell| cell.ask.protocol == Protocol::Tcp));
+    }
+    judge(&stage, all);
+    drop(own);
 }

@@ -3,7 +3,7 @@
 //! Addresses of endpoints are the node's own.
 //! Half of the cluster IPs is routed to a link where nobody answers, and half
 //! to `lo` where somebody does, so that a missing rule shows in either half.
-#![cfg(feature = "nftables")]
+#![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,19 +12,26 @@
 
 mod fixtures;
 
+mod rules;
+
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 use fixtures::{NODE, apply, config, local_only, service_cidr, web, with_endpoints};
-use proxy_core::{Engine, Event};
+use proxy_core::Event;
+use rules::Rules;
 use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_service_model::api::Protocol;
 
 /// How long something is waited for that does not happen.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// How long a refusal may take: one that comes while the first packet is being
+/// sent is lost on it, and the second follows after a second.
+const SECOND_PACKET: Duration = Duration::from_secs(2);
 
 /// How long something is waited for that does happen: a new link takes a
 /// second until IPv6 uses it.
@@ -34,6 +41,16 @@ fn ip(args: &str) {
     let output = Command::new("ip").args(args.split(' ')).output();
     let output = output.expect("ip is installed");
     assert!(output.status.success(), "ip {args}: {output:?}");
+}
+
+rules::tests_of_rules! {
+    all {
+        connections_to_a_cluster_ip_reach_each_endpoint
+        an_endpoint_reaches_itself_by_its_service_under_another_port
+        datagrams_to_a_cluster_ip_are_answered_from_it
+        what_nobody_serves_is_refused_or_dropped
+    }
+    iptables {}
 }
 
 /// Makes a namespace as the file says.
@@ -55,7 +72,7 @@ fn node() -> Netns {
 }
 
 /// Programs Services of each kind in the namespace of the calling thread.
-fn program() {
+fn program(rules: Rules) {
     let here = |plan: Plan, addr: &str| plan.endpoint(addr.parse().expect("an address"), NODE);
     let named = |name: &str, addr: &str| {
         let plan = Plan::new(name).at(addr.parse().expect("an address"));
@@ -68,10 +85,11 @@ fn program() {
     let elsewhere = with_endpoints(named("elsewhere", "10.96.200.30"), &["10.2.0.1"]);
     let mut events = [v4, v6, dns, named("empty", "10.96.0.20")].map(|plan| plan.events());
     events[3].extend(local_only(&elsewhere));
-    let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
-    apply(&mut engine, events.into_iter().flatten());
+    let mut opened = rules.open(rules.configured(config()));
+    let engine = &mut opened.engine;
+    apply(engine, events.into_iter().flatten());
     apply(
-        &mut engine,
+        engine,
         [
             service_cidr(&["10.96.0.0/16", "fd00:96::/112"]),
             Event::Synced,
@@ -86,13 +104,12 @@ fn connect(to: &str, patience: Duration) -> Result<TcpStream, ErrorKind> {
     TcpStream::connect_timeout(&to, patience).map_err(|error| error.kind())
 }
 
-#[test]
-fn connections_to_a_cluster_ip_reach_each_endpoint() {
+fn connections_to_a_cluster_ip_reach_each_endpoint(rules: Rules) {
     node().run(|| {
         let listen = |addr: &str| TcpListener::bind(addr).expect("the address is the node's");
         let [first, second] = ["10.1.0.1:8080", "10.1.0.2:8080"].map(listen);
         let third = listen("[fd00:1::1]:8080");
-        program();
+        program(rules);
         for listener in [&first, &second, &third] {
             listener.set_nonblocking(true).expect("a listener");
         }
@@ -109,10 +126,9 @@ fn connections_to_a_cluster_ip_reach_each_endpoint() {
     });
 }
 
-#[test]
-fn an_endpoint_reaches_itself_by_its_service_under_another_port() {
+fn an_endpoint_reaches_itself_by_its_service_under_another_port(rules: Rules) {
     node().run(|| {
-        program();
+        program(rules);
         let socket = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
         socket.set_read_timeout(Some(DEADLINE)).expect("a time");
         socket.send_to(b"?", "10.96.0.53:53").expect("it is sent");
@@ -122,11 +138,10 @@ fn an_endpoint_reaches_itself_by_its_service_under_another_port() {
     });
 }
 
-#[test]
-fn datagrams_to_a_cluster_ip_are_answered_from_it() {
+fn datagrams_to_a_cluster_ip_are_answered_from_it(rules: Rules) {
     node().run(|| {
         let server = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
-        program();
+        program(rules);
         let client = UdpSocket::bind("10.1.0.2:0").expect("the address is the node's");
         for socket in [&client, &server] {
             socket.set_read_timeout(Some(DEADLINE)).expect("a time");
@@ -140,25 +155,32 @@ fn datagrams_to_a_cluster_ip_are_answered_from_it() {
     });
 }
 
-#[test]
-fn what_nobody_serves_is_refused_or_dropped() {
+fn what_nobody_serves_is_refused_or_dropped(rules: Rules) {
     node().run(|| {
         let all = TcpListener::bind("[::]:80").expect("nobody is there");
-        let dropped = ["10.96.200.30:80", "10.96.200.77:80", "[fd00:96::8077]:80"];
-        for to in dropped {
+        let abroad = "10.96.200.30:80";
+        let unallocated = ["10.96.200.77:80", "[fd00:96::8077]:80"];
+        for to in unallocated.into_iter().chain([abroad]) {
             assert!(
                 connect(to, DEADLINE).is_ok(),
                 "{to} is answered without rules"
             );
         }
-        program();
-        for to in ["10.96.0.20:80", "10.96.0.10:81", "[fd00:96::10]:81"] {
-            let refused = Err(ErrorKind::ConnectionRefused);
-            assert_eq!(connect(to, DEADLINE).map(drop), refused, "{to}");
+        program(rules);
+        let refused = Err(ErrorKind::ConnectionRefused);
+        let dropped = Err(ErrorKind::TimedOut);
+        assert_eq!(connect("10.96.0.20:80", DEADLINE).map(drop), refused);
+        assert_eq!(connect(abroad, PATIENCE).map(drop), dropped);
+        // Mode iptables has rules for the ports of Services alone.
+        let (undefined, nobody) = match rules {
+            Rules::Nftables => (refused, dropped),
+            Rules::Iptables(_) => (dropped, Ok(())),
+        };
+        for to in ["10.96.0.10:81", "[fd00:96::10]:81"] {
+            assert_eq!(connect(to, SECOND_PACKET).map(drop), undefined, "{to}");
         }
-        for to in dropped {
-            let dropped = Err(ErrorKind::TimedOut);
-            assert_eq!(connect(to, PATIENCE).map(drop), dropped, "{to}");
+        for to in unallocated {
+            assert_eq!(connect(to, PATIENCE).map(drop), nobody, "{to}");
         }
         drop(all);
     });

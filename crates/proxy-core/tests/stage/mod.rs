@@ -7,13 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use proxy_core::{Config, Engine, Event};
+use proxy_core::{Config, Event};
 use testkit::generate::Plan;
 use testkit::lab::{Host, Lab};
+use testkit::link;
 use testkit::traffic::{Answer, Ask, Protocol, Server};
-use vipline_service_model::{DetectLocal, NodePortAddresses, api};
+use vipline_service_model::{DetectLocal, api};
 
 use crate::fixtures::{self, ELSEWHERE, NODE, apply, service_cidr};
+use crate::rules::{Opened, Rules};
 
 /// The port of every Service, in both protocols.
 pub(crate) const PORT: u16 = 80;
@@ -84,35 +86,52 @@ impl Way {
 /// answer, and so does the world to whatever leaves the node for nowhere.
 pub(crate) struct Stage {
     pub(crate) lab: Lab,
+    pub(crate) rules: Rules,
+    config: Config,
     /// Locked by nobody: it lets threads share the rest.
-    engine: Mutex<Engine>,
+    opened: Mutex<Opened>,
     now: Duration,
     world: Vec<Server>,
     _endpoints: Vec<Server>,
 }
 
 /// Returns the configuration that stages start from.
-pub(crate) fn config() -> Config {
+pub(crate) fn config(rules: Rules) -> Config {
     let networks = Lab::POD_NETWORKS.split(',');
     let networks = networks.map(|text| text.parse().expect("a network"));
-    Config {
+    rules.configured(Config {
         detect_local: DetectLocal::ClusterCidr(networks.collect()),
-        node_port_addresses: NodePortAddresses::Primary,
         ..fixtures::config()
-    }
+    })
 }
+
+/// The addresses that the node has for the world.
+pub(crate) const TO_WORLD: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1)),
+];
+
+/// The addresses that the node has for itself.
+pub(crate) const LOCALHOST: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
 
 impl Stage {
     /// Sets one up with a backend; Services come later.
-    pub(crate) fn new(config: Config) -> Self {
-        Self::with_backends(1, config)
+    pub(crate) fn new(rules: Rules, config: Config) -> Self {
+        Self::with_backends(1, rules, config)
     }
 
     /// Sets one up with that many backends on the node.
-    pub(crate) fn with_backends(count: usize, config: Config) -> Self {
+    pub(crate) fn with_backends(count: usize, rules: Rules, config: Config) -> Self {
         let lab = Lab::with_backends(count).expect("root may make namespaces");
-        let open = || Engine::open(config).expect("the kernel has nf_tables");
-        let engine = lab.node.netns.run(open);
+        let opened = lab.node.netns.run(|| {
+            if rules != Rules::Nftables && config.serves_localhost() {
+                link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
+            }
+            rules.open(config.clone())
+        });
         let endpoints = lab.backends.iter().chain([&lab.remote]);
         let endpoints = endpoints.flat_map(|host| {
             let addresses = host.addresses().into_iter();
@@ -124,14 +143,36 @@ impl Stage {
             _endpoints: endpoints.collect(),
             world: world.into_iter().flatten().collect(),
             lab,
-            engine: Mutex::new(engine),
+            rules,
+            config,
+            opened: Mutex::new(opened),
             now: Duration::ZERO,
         };
-        let node = node(&stage.lab.node);
-        let cidr = service_cidr(&["10.96.0.0/16", "fd00:10:96::/112"]);
-        stage.sync([node, cidr, Event::Synced]);
+        stage.begin([]);
         stage.settle();
         stage
+    }
+
+    /// Tells a new engine of the node and of these events, and syncs.
+    fn begin(&mut self, events: impl IntoIterator<Item = Event>) {
+        let own = [self.lab.node.addresses(), TO_WORLD, LOCALHOST];
+        let inner = [Lab::GATEWAYS, Lab::TO_NEIGHBOR];
+        let addresses = own.into_iter().chain(inner).flatten().collect();
+        let opened = self.opened.get_mut();
+        let opened = opened.expect("no test goes on after a panic");
+        opened.engine.set_addresses(addresses);
+        let node = node(&self.lab.node);
+        let cidr = service_cidr(&["10.96.0.0/16", "fd00:10:96::/112"]);
+        let events = events.into_iter().chain([Event::Synced]);
+        self.sync([node, cidr].into_iter().chain(events));
+    }
+
+    /// Starts a new engine in place of the old one, over what that has programmed.
+    pub(crate) fn restart(&mut self, events: impl IntoIterator<Item = Event>) {
+        let open = || self.rules.open(self.config.clone());
+        self.opened = Mutex::new(self.lab.node.netns.run(open));
+        self.now = Duration::ZERO;
+        self.begin(events);
     }
 
     /// Waits until IPv6 uses the new links, which may take a second: datagrams
@@ -160,10 +201,8 @@ impl Stage {
 
     /// Applies events and syncs, with a clock that has no pause left to wait for.
     pub(crate) fn sync(&mut self, events: impl IntoIterator<Item = Event>) {
-        let engine = self
-            .engine
-            .get_mut()
-            .expect("no test goes on after a panic");
+        let opened = self.opened.get_mut();
+        let engine = &mut opened.expect("no test goes on after a panic").engine;
         let now = &mut self.now;
         apply(engine, events);
         let report = self.lab.node.netns.run(|| {
@@ -197,8 +236,7 @@ impl Stage {
     /// Returns how a source asks Service `number` by a destination.
     pub(crate) fn ask(&self, from: Source, to: Destination, number: u16, way: Way) -> Ask {
         if from == Source::Localhost {
-            let localhost: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-            return way.ask(localhost[way.family], node_port(number));
+            return way.ask(LOCALHOST[way.family], node_port(number));
         }
         match to {
             Destination::NodePort => {
@@ -216,11 +254,30 @@ impl Stage {
     /// world too if it was asked at all.
     pub(crate) fn seen(&self, from: &Host, ask: Ask) -> String {
         let before = self.asked_of_the_world();
+        let (who, whom) = from.netns.run(|| self.asked(ask, before));
+        // Datagrams of the world come from one address, and are answers to none.
+        if self.asked_of_the_world() > before {
+            return self.lab.world.name.clone();
+        }
+        let (near, far) = (&*self.near().0.name, &*self.far().0.name);
+        let who: Vec<&str> = who.iter().map(String::as_str).collect();
+        let who = match &*who {
+            [one, other] if [*one, *other] == [near, far] => "all".into(),
+            [one] if *one == near => "local".into(),
+            others => others.join(" + "),
+        };
+        let whom: Vec<String> = whom.into_iter().collect();
+        who + &whom.join(" or")
+    }
+
+    /// Asks until it is certain, or the world was asked more often than before;
+    /// returns who answered or what failed, and whom they saw.
+    fn asked(&self, ask: Ask, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut who, mut whom) = (BTreeSet::new(), BTreeSet::new());
         let mut failures = 0;
         for _ in 0..CERTAIN {
             let start = Instant::now();
-            match ask.once(&from.netns) {
+            match ask.here() {
                 Ok(answer) => {
                     whom.insert(self.client_as_seen(&answer));
                     who.insert(answer.server);
@@ -236,23 +293,11 @@ impl Stage {
                     });
                 }
             }
-            if failures == HOPELESS {
+            if failures == HOPELESS || self.asked_of_the_world() > before {
                 break;
             }
         }
-        // Datagrams of the world come from one address, and are answers to none.
-        if self.asked_of_the_world() > before {
-            return self.lab.world.name.clone();
-        }
-        let (near, far) = (&*self.near().0.name, &*self.far().0.name);
-        let who: Vec<&str> = who.iter().map(String::as_str).collect();
-        let who = match &*who {
-            [one, other] if [*one, *other] == [near, far] => "all".into(),
-            [one] if *one == near => "local".into(),
-            others => others.join(" + "),
-        };
-        let whom: Vec<String> = whom.into_iter().collect();
-        who + &whom.join(" or")
+        (who, whom)
     }
 
     /// Returns nothing for the client itself, `M` for the node.

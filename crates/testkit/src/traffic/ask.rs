@@ -83,7 +83,11 @@ impl Ask {
     }
 
     /// Asks once from the namespace that the calling thread is in.
-    pub(super) fn here(&self) -> io::Result<Answer> {
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    pub fn here(&self) -> io::Result<Answer> {
         let answer = match self.protocol {
             Protocol::Tcp => self.connect().and_then(|stream| greeting(&stream)),
             Protocol::Udp => self.send(),

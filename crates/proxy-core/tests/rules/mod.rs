@@ -1,0 +1,123 @@
+//! What the kernel is programmed with, and tests that hold for each of it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(unused_macros, unused_imports, reason = "each test file uses one")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use proxy_core::backend::iptables::{Kernel, Planner};
+use proxy_core::{Config, Engine, Family};
+use testkit::iptables::Programs;
+use vipline_iptables::{Client, Variant};
+use vipline_service_model::NodePortAddresses;
+
+/// What the rules of the engine are, and whose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Rules {
+    Nftables,
+    Iptables(Variant),
+}
+
+/// An engine that programs the namespace it was opened in.
+pub(crate) struct Opened {
+    pub(crate) engine: Engine,
+    /// What it runs.
+    _programs: Option<Programs>,
+}
+
+impl Rules {
+    /// Returns a configuration with what a mode does on its own: which addresses
+    /// node ports are served on.
+    pub(crate) fn configured(self, config: Config) -> Config {
+        let node_port_addresses = match self {
+            Self::Nftables => NodePortAddresses::Primary,
+            Self::Iptables(_) => NodePortAddresses::All,
+        };
+        Config {
+            node_port_addresses,
+            ..config
+        }
+    }
+
+    /// Opens an engine in the namespace of the calling thread.
+    pub(crate) fn open(self, mut config: Config) -> Opened {
+        let Self::Iptables(variant) = self else {
+            let engine = Engine::open(config).expect("the kernel has nf_tables");
+            return Opened {
+                engine,
+                _programs: None,
+            };
+        };
+        // Counters are made by who opens an engine.
+        config.iptables.nfacct = false;
+        let programs = Programs::new().expect("there is room for a folder");
+        let engine = Engine::with_kernels::<Planner, _>(config, |family| {
+            let base = match family {
+                Family::V4 => "iptables",
+                Family::V6 => "ip6tables",
+            };
+            let [save, restore] = programs
+                .variant(&format!("{base}-{variant}"))
+                .expect("there is room for programs");
+            let client = Client::at(save, restore).expect("both variants are installed");
+            Kernel::with(client, family)
+        });
+        Opened {
+            engine,
+            _programs: Some(programs),
+        }
+    }
+
+    /// Restores a document of iptables in both families, in the namespace of the
+    /// calling thread.
+    ///
+    /// It is what others wrote: mode nftables finds it in tables of nft.
+    pub(crate) fn restore(self, document: &str) {
+        let variant = match self {
+            Self::Nftables => Variant::Nft,
+            Self::Iptables(variant) => variant,
+        };
+        for base in ["iptables", "ip6tables"] {
+            let mut child = Command::new(format!("{base}-{variant}-restore"))
+                .args(["-w", "5", "--noflush"])
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect("both variants are installed");
+            let mut input = child.stdin.take().expect("it is piped");
+            input.write_all(document.as_bytes()).expect("it reads");
+            drop(input);
+            let status = child.wait().expect("it is a child");
+            assert!(status.success(), "{base}-{variant}: {status}\n{document}");
+        }
+    }
+}
+
+/// Makes tests of functions that take rules: those for `all`, and those that
+/// only mode `iptables` is held to, of which each variant is tested.
+///
+/// The module of a test says what its rules are.
+macro_rules! tests_of_rules {
+    (all { $($all:ident)* } iptables { $($own:ident)* }) => {
+        mod nftables {
+            use super::Rules;
+
+            $(#[test] fn $all() { super::$all(Rules::Nftables); })*
+        }
+
+        mod iptables_nft {
+            use super::Rules;
+
+            $(#[test] fn $all() { super::$all(Rules::Iptables(vipline_iptables::Variant::Nft)); })*
+            $(#[test] fn $own() { super::$own(Rules::Iptables(vipline_iptables::Variant::Nft)); })*
+        }
+
+        mod iptables_legacy {
+            use super::Rules;
+
+            $(#[test] fn $all() { super::$all(Rules::Iptables(vipline_iptables::Variant::Legacy)); })*
+            $(#[test] fn $own() { super::$own(Rules::Iptables(vipline_iptables::Variant::Legacy)); })*
+        }
+    };
+}
+
+pub(crate) use tests_of_rules;
