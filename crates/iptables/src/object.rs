@@ -1,10 +1,14 @@
 //! What a table holds, as keyed objects: chains, and rules of shared chains.
 
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use vipline_reconcile::Keyed;
 
 use crate::{ChainName, Policy, TableName};
+
+/// Room for the rules of most chains, in bytes.
+const ROOM: usize = 1024;
 
 /// An entry of the state of iptables.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -124,19 +128,17 @@ impl Rules {
     }
 }
 
-impl<T: AsRef<str>> FromIterator<T> for Rules {
-    /// Takes rules, each without line breaks.
+impl<T: fmt::Display> FromIterator<T> for Rules {
+    /// Takes rules, typed ones or their text, each without line breaks.
     fn from_iter<I: IntoIterator<Item = T>>(rules: I) -> Self {
-        let mut text = String::new();
-        let mut rules = rules.into_iter().peekable();
-        if rules.peek().is_none() {
+        let mut rules = rules.into_iter();
+        let Some(first) = rules.next() else {
             return Self(None);
-        }
+        };
+        let mut text = String::with_capacity(ROOM);
+        write!(text, "{first}").expect("a string takes everything");
         for rule in rules {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(rule.as_ref());
+            write!(text, "\n{rule}").expect("a string takes everything");
         }
         Self(Some(text.into()))
     }

@@ -275,19 +275,10 @@ fn targets(chain: &Chain) -> impl Iterator<Item = &str> {
     chain.rules().filter_map(target)
 }
 
-/// Returns what a rule jumps or goes to.
+/// Returns what a rule jumps or goes to: the last word, for a chain has no options.
 fn target(rule: &str) -> Option<&str> {
-    let after = |option: &str| {
-        let (_, rest) = rule.rsplit_once(option)?;
-        rest.split(' ').next()
-    };
-    match rule
-        .strip_prefix("-j ")
-        .or_else(|| rule.strip_prefix("-g "))
-    {
-        Some(rest) => rest.split(' ').next(),
-        None => after(" -j ").or_else(|| after(" -g ")),
-    }
+    let (rest, target) = rule.rsplit_once(' ')?;
+    matches!(rest.rsplit(' ').next(), Some("-j" | "-g")).then_some(target)
 }
 
 /// Displays as what `iptables-restore` reads.
@@ -314,8 +305,11 @@ impl fmt::Display for Section<'_> {
             writeln!(f, "-D {} {}", entry.chain, entry.rule)?;
         }
         for chain in &self.filled {
+            let name = chain.name.as_str();
             for rule in chain.rules() {
-                writeln!(f, "-A {} {rule}", chain.name)?;
+                for part in ["-A ", name, " ", rule, "\n"] {
+                    f.write_str(part)?;
+                }
             }
         }
         for Entered { entry, inserts } in &self.entered {

@@ -177,7 +177,7 @@ fn a_target_is_the_word_after_the_jump() {
         ("-j SVC", Some("SVC")),
         ("-p tcp -m comment --comment \"a -j b\" -j SVC", Some("SVC")),
         ("-g SVC", Some("SVC")),
-        ("-p tcp -j DNAT --to-destination 10.0.0.1", Some("DNAT")),
+        ("-p tcp -j DNAT --to-destination 10.0.0.1", None),
         ("-m comment --comment x", None),
     ] {
         assert_eq!(target(rule), expected, "{rule}");

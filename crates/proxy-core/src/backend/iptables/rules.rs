@@ -12,8 +12,9 @@ pub(super) fn chain<'a>(
     name: ChainName,
     rules: impl IntoIterator<Item = Rule<'a>>,
 ) -> Object {
-    let rules = rules.into_iter().map(|rule| text(family, rule)).collect();
-    Chain::new(names::table(table), name, rules).into()
+    let family = iptables_family(family);
+    let rules = rules.into_iter().map(|rule| rule.for_family(family));
+    Chain::new(names::table(table), name, rules.collect()).into()
 }
 
 /// Returns a chain whose rules have several owners.
@@ -28,13 +29,8 @@ pub(super) fn entry(family: Family, table: &str, chain: &str, end: End, rule: Ru
         chain: names::chain(chain),
         end,
         copy: 0,
-        rule: text(family, rule).into(),
+        rule: rule.for_family(iptables_family(family)).to_string().into(),
     })
-}
-
-/// Returns a rule as a save has it.
-fn text(family: Family, rule: Rule<'_>) -> String {
-    rule.for_family(iptables_family(family)).to_string()
 }
 
 /// Returns the family as the crate for iptables calls it.
