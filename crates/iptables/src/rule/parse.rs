@@ -189,6 +189,8 @@ impl<'a> Parser<'a> {
             self.mixed = true;
             return Err(Stop::Odd);
         }
+        // It is printed before the target, where its last option has a word behind.
+        self.mixed |= self.rule.target.is_some();
         if self.rule.matches.capacity() == 0 {
             self.rule.matches.reserve_exact(MATCHES);
         }

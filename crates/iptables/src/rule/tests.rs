@@ -109,6 +109,7 @@ fn what_makes_no_sense_is_kept_as_it_was() {
         "! -m tcp",
         "-j MARK -s -m tcp",
         "-m mark --mark 1 -s host.example -j ACCEPT",
+        "-j ACCEPT -m comment --comment",
     ];
     for text in table {
         let rule = Rule::parse(text).unwrap();
