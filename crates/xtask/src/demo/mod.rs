@@ -26,7 +26,7 @@ use table::{Outcome, Row, Table};
 /// A mode of the proxy, and whether it can be shown.
 const MODES: [(&str, Shown); 3] = [
     ("nftables", Shown::Yes),
-    ("iptables", Shown::NotBuiltIn),
+    ("iptables", Shown::Yes),
     ("ipvs", Shown::NotBuiltIn),
 ];
 
