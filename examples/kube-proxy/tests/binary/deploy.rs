@@ -28,21 +28,21 @@ const USER: u32 = 65532;
 /// Capability 12, as `/proc/PID/status` has it.
 const NET_ADMIN: &str = "0000000000001000";
 
-fn path(name: &str) -> PathBuf {
+pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy")
         .join(name)
 }
 
 /// Reads the manifests of a file, each of its kind.
-fn documents(name: &str) -> Vec<Value> {
+pub(crate) fn documents(name: &str) -> Vec<Value> {
     let text = fs::read_to_string(path(name)).unwrap();
     text.split("\n---\n")
         .map(|document| serde_saphyr::from_str(document).unwrap())
         .collect()
 }
 
-fn read<T: DeserializeOwned>(document: &Value) -> T {
+pub(crate) fn read<T: DeserializeOwned>(document: &Value) -> T {
     serde_json::from_value(document.clone()).unwrap()
 }
 
@@ -185,7 +185,13 @@ fn without_the_capability_of_the_file_it_says_what_is_missing() {
 
 #[test]
 fn the_profile_forbids_what_is_not_its_business() {
-    let profile: Value = serde_json::from_str(&profile()).unwrap();
+    forbids_what_is_not_its_business(USER, &profile());
+}
+
+/// Asserts that a profile forbids what no kube-proxy does, to a user.
+#[track_caller]
+pub(crate) fn forbids_what_is_not_its_business(user: u32, text: &str) {
+    let profile: Value = serde_json::from_str(text).unwrap();
     let rules = profile["syscalls"].as_array().unwrap();
     let names = rules
         .iter()
@@ -229,7 +235,7 @@ fn the_profile_forbids_what_is_not_its_business() {
     once.dedup();
     assert_eq!(once.len(), names.len(), "no call is there twice");
     let netns = Netns::new().unwrap();
-    let container = Container::new(USER, &self::profile()).unwrap();
+    let container = Container::new(user, text).unwrap();
     for (program, words) in [
         ("unshare", vec!["--user", "true"]),
         ("sh", vec!["-c", "mkdir /tmp/x"]),

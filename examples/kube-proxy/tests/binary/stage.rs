@@ -67,7 +67,7 @@ impl Stage {
         fs::write(self.manifests().join(name), text).unwrap();
     }
 
-    fn arguments(&self, line: &str) -> Vec<String> {
+    pub(crate) fn arguments(&self, line: &str) -> Vec<String> {
         let usual = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
                      --iptables-min-sync-period 0s --manifests";
         let words = line

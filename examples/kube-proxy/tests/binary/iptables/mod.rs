@@ -1,5 +1,7 @@
 //! Mode iptables, with the programs of both variants.
 
+mod deploy;
+
 mod failures;
 
 mod node;
