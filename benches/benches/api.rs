@@ -13,7 +13,7 @@ use std::{env, fs, thread};
 
 use apiserver::ApiServer;
 use benches::cluster::Size;
-use benches::figure::{Figures, ms};
+use benches::figure::{Figures, conclude, ms};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -37,17 +37,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "131072");
 
 fn main() -> ExitCode {
-    match figures() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(missed) => {
-            eprintln!("{missed} figures are missed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(figures())
 }
 
 /// Takes all figures, and returns how many exceed their limit.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use benches::cluster::Size;
-use benches::figure::{Figures, ms};
+use benches::figure::{Figures, conclude, ms};
 use benches::save::save;
 use benches::time::Time;
 use vipline_iptables::{Rule, Tables};
@@ -26,17 +26,7 @@ const ROUNDS: usize = 31;
 const LIMIT: f64 = 5.0;
 
 fn main() -> ExitCode {
-    match figures() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(missed) => {
-            eprintln!("{missed} figures are missed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(figures())
 }
 
 /// Takes all figures, and returns how many exceed their limit.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{env, fs, iter, thread};
 
 use benches::cluster::{self, Size};
-use benches::figure::{Figures, ms, percentile};
+use benches::figure::{Figures, conclude, ms, percentile};
 use benches::floor;
 use benches::proxy::{Proxy, Traffic};
 use benches::time::Time;
@@ -34,17 +34,7 @@ fn main() -> ExitCode {
         Some(place) => memory_of(&arguments[place + 1..]).map(|()| 0),
         None => figures(),
     };
-    match outcome {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(missed) => {
-            eprintln!("{missed} figures are missed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(outcome)
 }
 
 /// Takes all figures, and returns how many exceed their limit.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use benches::cluster::{self, Size};
-use benches::figure::{Figures, ms, percentile};
+use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
 use proxy_core::backend::iptables::{Kernel as Iptables, Planner};
 use proxy_core::{Config, Engine, Event, Family};
@@ -30,17 +30,7 @@ const CHANGES: usize = 10;
 const UPSTREAM: f64 = 369.0;
 
 fn main() -> ExitCode {
-    match figures() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(missed) => {
-            eprintln!("{missed} figures are missed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    conclude(figures())
 }
 
 fn figures() -> Outcome<usize> {
@@ -70,7 +60,12 @@ fn load(variant: Variant, figures: &mut Figures) -> Outcome<()> {
     let ours = whole.wall.saturating_sub(seen.restored);
     let ratio = ours.as_secs_f64() / seen.restored.as_secs_f64();
     let load = named("full load");
-    figures.push(&load, TYPICAL, (seen.restored.as_secs_f64(), "s, restore"), None)?;
+    figures.push(
+        &load,
+        TYPICAL,
+        (seen.restored.as_secs_f64(), "s, restore"),
+        None,
+    )?;
     figures.push(&load, TYPICAL, (ms(ours), "ms, ours"), None)?;
     figures.push(&load, TYPICAL, (ratio, "x restore"), 0.25)?;
     if variant == Variant::Nft {

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, fmt, fs, io};
 
 use serde::Serialize;
 
@@ -108,6 +109,21 @@ impl Figures {
             }
         }
         Ok(self.0.iter().filter(|figure| !figure.is_met()).count())
+    }
+}
+
+/// Ends a bench: fails when a figure is missed, or when there was an error.
+pub fn conclude(missed: Result<usize, impl fmt::Display>) -> ExitCode {
+    match missed {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(missed) => {
+            eprintln!("{missed} figures are missed");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -64,9 +64,9 @@ pub use object::{Chain, Contents, End, Entry, Key, Object, Rules};
 pub use parse::{Expected, LineError, ParseError};
 pub use protocol::{Protocol, Transport};
 pub use restore::Restore;
-pub use state::NoState;
 pub use rule::{Rule, RuleError};
 pub use side::{Side, Sides};
+pub use state::NoState;
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };

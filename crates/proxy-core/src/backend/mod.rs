@@ -22,6 +22,9 @@ pub mod iptables;
 pub mod nftables;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
+mod heard;
+
+#[cfg(any(feature = "iptables", feature = "nftables"))]
 mod tally;
 
 /// What a mode is: the objects that it wants for what.

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use vipline_iptables::{Client, Error, Variant};
 use vipline_nftables as nftables;
-use vipline_nftables::{Heard, Monitor, Name, Notices, TableId, Touched};
+use vipline_nftables::{Commit, Monitor, Name, Notices, TableId, Touched};
 use vipline_service_model::Family;
 
 use super::kernel::{Kernel, Trace};
 use super::names::{self, FILTER, Kind, MANGLE, NAT};
 use super::rules::iptables_family;
+use crate::backend::heard;
 use crate::{Drift, watch};
 
 /// How long after a canary was missed the others are not to be trusted: who
@@ -73,29 +74,6 @@ impl Watch {
         let mut variants = self.watched.iter().map(|it| it.client.variant());
         variants.all(|variant| variant == Variant::Nft)
     }
-
-    /// Tells what was heard, by family.
-    fn drift(&self, heard: &Heard) -> Vec<(Family, Drift)> {
-        let drift = |watched: &Watched| {
-            let mut drift = Drift {
-                is_lost: heard.is_lost,
-                ..Drift::default()
-            };
-            let commits = heard.commits.iter();
-            for commit in commits.filter(|it| !watched.trace.is_ours(it.process.id)) {
-                let changes = commit.changes.iter();
-                for (_, changes) in changes.filter(|(table, _)| is_of(table, watched.family)) {
-                    drift.add(Drift {
-                        changes: changes.count(),
-                        by: vec![commit.process.to_string().into()],
-                        is_lost: false,
-                    });
-                }
-            }
-            (drift != Drift::default()).then_some((watched.family, drift))
-        };
-        self.watched.iter().filter_map(drift).collect()
-    }
 }
 
 impl watch::Watch for Watch {
@@ -125,18 +103,19 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let heard = match self.monitor.as_mut().map(Monitor::read) {
-            None => return Vec::new(),
-            Some(Ok(heard)) => heard,
-            Some(Err(_)) => {
-                self.monitor = None;
-                self.next = Some(Duration::ZERO);
-                let mut heard = Heard::default();
-                heard.is_lost = true;
-                heard
-            }
+        let Some(heard) = heard::read(&mut self.monitor) else {
+            return Vec::new();
         };
-        self.drift(&heard)
+        if self.monitor.is_none() {
+            self.next = Some(Duration::ZERO);
+        }
+        let watched = self.watched.iter();
+        let drift = watched.filter_map(|each| {
+            let counts = |commit: &Commit| !each.trace.is_ours(commit.process.id);
+            let drift = heard::drift(&heard, counts, |table| is_of(table, each.family))?;
+            Some((each.family, drift))
+        });
+        drift.collect()
     }
 
     fn next_look(&self) -> Option<Duration> {

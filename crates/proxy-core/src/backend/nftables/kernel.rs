@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 
 use vipline_netlink::{Counters, Errno};
-use vipline_nftables::{Client, Encoder, Error, Heard, Monitor, Object, TableId, Transaction};
+use vipline_nftables::{Client, Encoder, Error, Monitor, Object, TableId, Transaction};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
@@ -19,6 +19,7 @@ use super::affinity;
 use super::batches::transactions;
 use super::table::{Affinity, Table};
 use super::takeover::{are_incomplete, completed, is_take_over};
+use crate::backend::heard;
 use crate::backend::tally::Tally;
 use crate::{Drift, watch};
 
@@ -202,28 +203,6 @@ impl Watch {
         });
         Ok(kernel)
     }
-
-    /// Tells what was heard, by family.
-    fn drift(&self, heard: &Heard) -> Vec<(Family, Drift)> {
-        let drift = |watched: &Watched| {
-            let mut drift = Drift {
-                is_lost: heard.is_lost,
-                ..Drift::default()
-            };
-            for commit in &heard.commits {
-                let changes = commit.changes.iter();
-                for (_, changes) in changes.filter(|(table, _)| *table == watched.table) {
-                    drift.add(Drift {
-                        changes: changes.count(),
-                        by: vec![commit.process.to_string().into()],
-                        is_lost: false,
-                    });
-                }
-            }
-            (drift != Drift::default()).then_some((watched.family, drift))
-        };
-        self.watched.iter().filter_map(drift).collect()
-    }
 }
 
 impl watch::Watch for Watch {
@@ -248,17 +227,15 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let heard = match self.monitor.as_mut().map(Monitor::read) {
-            None => return Vec::new(),
-            Some(Ok(heard)) => heard,
-            Some(Err(_)) => {
-                self.monitor = None;
-                let mut heard = Heard::default();
-                heard.is_lost = true;
-                heard
-            }
+        let Some(heard) = heard::read(&mut self.monitor) else {
+            return Vec::new();
         };
-        self.drift(&heard)
+        let watched = self.watched.iter();
+        let drift = watched.filter_map(|each| {
+            let drift = heard::drift(&heard, |_| true, |table| *table == each.table)?;
+            Some((each.family, drift))
+        });
+        drift.collect()
     }
 }
 

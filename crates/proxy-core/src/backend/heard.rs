@@ -1,0 +1,43 @@
+//! What is heard of others by a monitor of nf_tables.
+
+use vipline_nftables::{Commit, Heard, Monitor, TableId};
+
+use crate::Drift;
+
+/// Reads a monitor, if there is one.
+///
+/// One that fails is dropped: then everything may have been done.
+pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Heard> {
+    match monitor.as_mut()?.read() {
+        Ok(heard) => Some(heard),
+        Err(_) => {
+            *monitor = None;
+            let mut heard = Heard::default();
+            heard.is_lost = true;
+            Some(heard)
+        }
+    }
+}
+
+/// Returns what was done to some tables by some commits, if anything was.
+pub(crate) fn drift(
+    heard: &Heard,
+    counts: impl Fn(&Commit) -> bool,
+    is_watched: impl Fn(&TableId) -> bool,
+) -> Option<Drift> {
+    let mut drift = Drift {
+        is_lost: heard.is_lost,
+        ..Drift::default()
+    };
+    for commit in heard.commits.iter().filter(|commit| counts(commit)) {
+        let changes = commit.changes.iter();
+        for (_, changes) in changes.filter(|(table, _)| is_watched(table)) {
+            drift.add(Drift {
+                changes: changes.count(),
+                by: vec![commit.process.to_string().into()],
+                is_lost: false,
+            });
+        }
+    }
+    (drift != Drift::default()).then_some(drift)
+}
