@@ -141,22 +141,28 @@ impl Found {
         let first_tail = self.rules.len() - tails;
         let mut copies: HashMap<String, u32> = HashMap::new();
         for (place, rule) in self.rules.into_iter().enumerate() {
+            let end = match place < first_tail && !follows_its_counter(table, name, &rule) {
+                true => End::Head,
+                false => End::Tail,
+            };
             let shared = rule.as_str().into();
             let seen = copies.entry(rule).or_default();
             out.push(Object::from(Entry {
                 table,
                 chain: name,
-                end: if place < first_tail {
-                    End::Head
-                } else {
-                    End::Tail
-                },
+                end,
                 copy: *seen,
                 rule: shared,
             }));
             *seen += 1;
         }
     }
+}
+
+/// Tells whether a rule belongs behind the one that counts for it, wherever both
+/// are among those of other ports.
+fn follows_its_counter(table: TableName, chain: ChainName, rule: &str) -> bool {
+    (table.as_str(), chain.as_str()) == (NAT, names::NODEPORTS) && !rule.contains(" --nfacct-name ")
 }
 
 /// Tells whether a rule belongs to the end of its chain.

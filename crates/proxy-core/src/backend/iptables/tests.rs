@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vipline_iptables::Object;
+use vipline_iptables::{End, Object};
 use vipline_service_model::{
     DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
 };
@@ -314,4 +314,39 @@ fn there_are_as_many_rules_as_upstream_has() {
             }
         }
     }
+}
+
+#[test]
+fn a_node_port_counts_before_it_leads_on_wherever_it_is_among_others() {
+    let objects = planned(&context(&config()), &exposed(Route::Cluster));
+    let is_node_port = |object: &&Object| match object {
+        Object::Entry(entry) => entry.chain == names::chain(names::NODEPORTS),
+        Object::Chain(_) => false,
+    };
+    let planned: Vec<_> = objects.iter().filter(is_node_port).cloned().collect();
+    let [Object::Entry(counts), Object::Entry(leads)] = &*planned else {
+        panic!("a rule each: {planned:?}");
+    };
+    assert!(counts.rule.contains("nfacct"), "{planned:?}");
+    assert_eq!((counts.end, leads.end), (End::Head, End::Tail));
+    // As upstream has it: each port has its rules together.
+    let other = |rule: &str| rule.replace("30080", "30081");
+    let rules = [
+        counts.rule.to_string(),
+        leads.rule.to_string(),
+        other(&counts.rule),
+        other(&leads.rule),
+    ];
+    let mut installed = installed::Installed::new(Family::V4);
+    let lines = rules.map(|rule| format!("-A {} {rule}", names::NODEPORTS));
+    let chain = format!(":{} - [0:0]", names::NODEPORTS);
+    for line in [chain].iter().chain(&lines) {
+        let taken: Result<(), ()> = installed.take(names::table(names::NAT), line);
+        assert_eq!(taken, Ok(()));
+    }
+    let found = installed.into_objects();
+    assert!(
+        planned.iter().all(|object| found.contains(object)),
+        "{found:?}"
+    );
 }

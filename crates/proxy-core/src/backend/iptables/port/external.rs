@@ -104,7 +104,10 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
                 .matching(Nfacct::new(names::LOCALHOST_ACCEPTED));
             out.claim(address, port.entry(NAT, names::NODEPORTS, counted.jump(to)));
         }
-        out.claim(address, port.entry(NAT, names::NODEPORTS, rule().jump(to)));
+        out.claim(
+            address,
+            port.last_entry(NAT, names::NODEPORTS, rule().jump(to)),
+        );
     }
     out.refuse(port, address, |comment| {
         Rule::new()

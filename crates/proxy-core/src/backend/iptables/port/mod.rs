@@ -104,6 +104,11 @@ impl Port<'_> {
     fn entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
         entry(self.cx.family, table, chain, End::Head, rule)
     }
+
+    /// Returns such a rule that is to stand behind the others of the port.
+    fn last_entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
+        entry(self.cx.family, table, chain, End::Tail, rule)
+    }
 }
 
 /// What a port wants, while it is gathered.
