@@ -29,7 +29,7 @@ use cells::{Row, cells, compare, compare_service, in_each_way, judge};
 use fixtures::{ELSEWHERE, NODE};
 use ipnet::IpNet;
 use proxy_core::Config;
-use rules::Rules;
+use rules::{LOCALHOST_ACCEPTED, Rules};
 use stage::{
     Destination, LOCALHOST, OTHER_PORT, PORT, Source, Stage, TO_WORLD, WAYS, Way, Web, addresses,
     config, node_port, serve,
@@ -37,6 +37,7 @@ use stage::{
 use testkit::lab::Lab;
 use testkit::link;
 use testkit::traffic::{Ask, Protocol, Server};
+use vipline_iptables::nfacct;
 use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
@@ -59,6 +60,7 @@ rules::tests_of_rules! {
     }
     iptables {
         node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says
+        who_uses_a_node_port_by_a_loopback_address_is_counted
         hosts_nearby_do_not_reach_what_listens_on_loopback_addresses
     }
 }
@@ -416,6 +418,26 @@ fn node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says(r
         }
         compare_service(&stage, 1, &[(External, NodePort, primary)]);
         drop(own);
+    }
+}
+
+fn who_uses_a_node_port_by_a_loopback_address_is_counted(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
+    stage.sync(Web::new(1, [stage.near(), stage.far()]).events());
+    let name = nfacct::Name::new(LOCALHOST_ACCEPTED).expect("it is short");
+    let counted = || {
+        let client = nfacct::Client::open();
+        client.and_then(|mut client| client.get(&name))
+    };
+    for (from, once) in [(Node, 0), (External, 0), (Localhost, 1)] {
+        let v4 = WAYS.into_iter().filter(|way| way.family == 0);
+        for ask in v4.map(|way| stage.ask(from, NodePort, 1, way)) {
+            let netns = &stage.lab.node.netns;
+            let before = netns.run(counted).expect("the kernel has nfacct");
+            assert_eq!(ask.times(&stage.host(from).netns, 10).answered(), 10);
+            let after = netns.run(counted).expect("the kernel has nfacct");
+            assert_eq!(after.packets - before.packets, 10 * once, "{ask:?}");
+        }
     }
 }
 

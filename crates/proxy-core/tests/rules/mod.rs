@@ -8,8 +8,14 @@ use std::process::{Command, Stdio};
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Family};
 use testkit::iptables::Programs;
-use vipline_iptables::{Client, Variant};
+use vipline_iptables::{Client, Variant, nfacct};
 use vipline_service_model::NodePortAddresses;
+
+/// Counts packets that conntrack took for invalid.
+const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
+
+/// Counts connections to node ports by loopback addresses.
+pub(crate) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 
 /// What the rules of the engine are, and whose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,8 +54,8 @@ impl Rules {
                 _programs: None,
             };
         };
-        // Counters are made by who opens an engine.
-        config.iptables.nfacct = false;
+        make_counters();
+        config.iptables.nfacct = true;
         let programs = Programs::new().expect("there is room for a folder");
         let engine = Engine::with_kernels::<Planner, _>(config, |family| {
             let base = match family {
@@ -89,6 +95,15 @@ impl Rules {
             let status = child.wait().expect("it is a child");
             assert!(status.success(), "{base}-{variant}: {status}\n{document}");
         }
+    }
+}
+
+/// Makes the counters that rules of iptables name, as who opens an engine does.
+fn make_counters() {
+    let mut client = nfacct::Client::open().expect("the kernel has nfacct");
+    for name in [INVALID_DROPPED, LOCALHOST_ACCEPTED] {
+        let name = nfacct::Name::new(name).expect("it is short");
+        client.ensure(&name).expect("the kernel has nfacct");
     }
 }
 
