@@ -32,6 +32,9 @@ pub(crate) struct Opened {
 }
 
 impl Rules {
+    pub(crate) const IPTABLES_NFT: Self = Self::Iptables(Variant::Nft);
+    pub(crate) const IPTABLES_LEGACY: Self = Self::Iptables(Variant::Legacy);
+
     /// Returns a configuration with what a mode does on its own: which addresses
     /// node ports are served on.
     pub(crate) fn configured(self, config: Config) -> Config {
@@ -113,24 +116,26 @@ fn make_counters() {
 /// The module of a test says what its rules are.
 macro_rules! tests_of_rules {
     (all { $($all:ident)* } iptables { $($own:ident)* }) => {
-        mod nftables {
-            use super::Rules;
-
-            $(#[test] fn $all() { super::$all(Rules::Nftables); })*
+        $crate::rules::tests_of_rules! {
+            nftables: $crate::rules::Rules::Nftables; $($all)*
         }
 
-        mod iptables_nft {
-            use super::Rules;
-
-            $(#[test] fn $all() { super::$all(Rules::Iptables(vipline_iptables::Variant::Nft)); })*
-            $(#[test] fn $own() { super::$own(Rules::Iptables(vipline_iptables::Variant::Nft)); })*
+        $crate::rules::tests_of_rules! {
+            iptables_nft: $crate::rules::Rules::IPTABLES_NFT; $($all)* $($own)*
         }
 
-        mod iptables_legacy {
-            use super::Rules;
-
-            $(#[test] fn $all() { super::$all(Rules::Iptables(vipline_iptables::Variant::Legacy)); })*
-            $(#[test] fn $own() { super::$own(Rules::Iptables(vipline_iptables::Variant::Legacy)); })*
+        $crate::rules::tests_of_rules! {
+            iptables_legacy: $crate::rules::Rules::IPTABLES_LEGACY; $($all)* $($own)*
+        }
+    };
+    ($name:ident: $rules:expr; $($test:ident)*) => {
+        mod $name {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test($rules);
+                }
+            )*
         }
     };
 }

@@ -1,0 +1,191 @@
+//! Clients that mode iptables remembers, which are in lists of the kernel.
+//!
+//! Each test has a namespace of its own; entries are written as packets do.
+#![cfg(all(feature = "nftables", feature = "iptables"))]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the kernel's lists stand for packets"
+)]
+
+mod fixtures;
+
+mod rules;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fixtures::{apply, config, web, with_endpoints};
+use proxy_core::Event;
+use rules::{Opened, Rules};
+use testkit::netns::Netns;
+use vipline_service_model::api;
+
+/// Where the kernel lists clients, in the namespace of the calling thread.
+const LISTS: &str = "/proc/thread-self/net/xt_recent";
+
+rules::tests_of_rules! {
+    all {}
+    iptables {
+        clients_of_an_endpoint_that_leaves_are_forgotten_and_no_others
+        clients_of_a_service_that_leaves_are_forgotten
+        clients_are_forgotten_when_affinity_is_switched_off
+        clients_are_remembered_when_the_time_changes
+        clients_are_remembered_when_the_engine_is_restarted
+    }
+}
+
+/// An engine in the namespace of its thread.
+struct Proxy {
+    opened: Opened,
+    now: Duration,
+}
+
+impl Proxy {
+    fn start(rules: Rules, events: Vec<Event>) -> Self {
+        let opened = rules.open(rules.configured(config()));
+        let now = Duration::ZERO;
+        let mut proxy = Self { opened, now };
+        apply(&mut proxy.opened.engine, events);
+        proxy.change(vec![Event::Synced]);
+        proxy
+    }
+
+    /// Takes in events and syncs, once the pause after the last sync is over.
+    fn change(&mut self, events: Vec<Event>) {
+        let engine = &mut self.opened.engine;
+        assert!(engine.poll(self.now).is_none());
+        self.now += Duration::from_secs(5);
+        apply(engine, events);
+        let report = engine.poll(self.now).expect("a change is due");
+        assert!(report.is_success(), "{report}");
+    }
+
+    /// Returns the lists of an endpoint, one for each family.
+    fn lists(&mut self, endpoint: u8) -> [PathBuf; 2] {
+        let plan = self.opened.engine.desired();
+        [
+            format!("10.1.0.{endpoint}:8080"),
+            format!("[fd00:1::{endpoint}]:8080"),
+        ]
+        .map(|to| {
+            let end = format!("--to-destination {to}");
+            let rule = plan.lines().find(|line| line.ends_with(&end));
+            let (_, name) = rule
+                .and_then(|rule| rule.split_once(" --name "))
+                .expect("there is a rule that remembers");
+            let (name, _) = name.split_once(' ').expect("more follows");
+            PathBuf::from(LISTS).join(name)
+        })
+    }
+
+    /// Remembers a client of an endpoint, in both families.
+    fn remember(&mut self, endpoint: u8) {
+        let lists = self.lists(endpoint);
+        for (list, client) in lists.iter().zip(["192.0.2.1", "2001:db8::1"]) {
+            fs::write(list, format!("+{client}\n")).expect("the kernel has the list");
+        }
+        assert!(lists.iter().all(|list| clients(list) == 1));
+    }
+}
+
+/// Returns how many clients are in a list.
+fn clients(list: &PathBuf) -> usize {
+    let text = fs::read_to_string(list).expect("the kernel has the list");
+    text.lines().count()
+}
+
+/// Returns how many lists there are.
+fn count() -> usize {
+    fs::read_dir(LISTS).expect("the kernel has lists").count()
+}
+
+/// A dual-stack Service whose clients stay with endpoints for so many seconds.
+fn sticky_for(seconds: u32, endpoints: &[u8]) -> Vec<Event> {
+    let mut service = web("10.96.0.10").at("fd00:96::10".parse().expect("an address"));
+    for last in endpoints {
+        let endpoints = [format!("10.1.0.{last}"), format!("fd00:1::{last}")];
+        service = with_endpoints(service, &endpoints.each_ref().map(String::as_str));
+    }
+    let mut object = service.service();
+    object.spec.session_affinity = api::Affinity::ClientIp;
+    object.spec.session_affinity_config = Some(api::SessionAffinityConfig {
+        client_ip: Some(api::ClientIpConfig {
+            timeout_seconds: Some(seconds),
+        }),
+    });
+    let slices = service.slices().into_iter().map(Event::from);
+    [Event::from(object)].into_iter().chain(slices).collect()
+}
+
+fn sticky(endpoints: &[u8]) -> Vec<Event> {
+    sticky_for(600, endpoints)
+}
+
+fn clients_of_an_endpoint_that_leaves_are_forgotten_and_no_others(rules: Rules) {
+    Netns::new().expect("root may make one").run(|| {
+        let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
+        proxy.remember(1);
+        proxy.remember(2);
+        let (first, second) = (proxy.lists(1), proxy.lists(2));
+        proxy.change(sticky(&[1, 2, 3]));
+        let both = first.iter().chain(&second);
+        assert!(both.clone().all(|list| clients(list) == 1), "nobody left");
+        proxy.change(sticky(&[1, 3]));
+        assert!(second.iter().all(|list| !list.exists()));
+        proxy.change(sticky(&[1, 2, 3]));
+        assert!(first.iter().all(|list| clients(list) == 1));
+        assert!(second.iter().all(|list| clients(list) == 0));
+    });
+}
+
+fn clients_of_a_service_that_leaves_are_forgotten(rules: Rules) {
+    Netns::new().expect("root may make one").run(|| {
+        let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
+        assert_eq!(count(), 4);
+        let name = web("10.96.0.10").service().metadata.object_name();
+        proxy.change(vec![Event::ServiceDeleted(name)]);
+        assert_eq!(count(), 0);
+    });
+}
+
+fn clients_are_forgotten_when_affinity_is_switched_off(rules: Rules) {
+    Netns::new().expect("root may make one").run(|| {
+        let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
+        proxy.remember(1);
+        let lists = proxy.lists(1);
+        let mut events = sticky(&[1, 2]);
+        let Some(Event::ServiceApplied(service)) = events.first_mut() else {
+            panic!("the Service comes first")
+        };
+        service.spec.session_affinity = api::Affinity::None;
+        proxy.change(events);
+        assert_eq!(count(), 0);
+        proxy.change(sticky(&[1, 2]));
+        assert!(lists.iter().all(|list| clients(list) == 0));
+    });
+}
+
+fn clients_are_remembered_when_the_time_changes(rules: Rules) {
+    Netns::new().expect("root may make one").run(|| {
+        let mut proxy = Proxy::start(rules, sticky_for(600, &[1, 2]));
+        proxy.remember(1);
+        let lists = proxy.lists(1);
+        proxy.change(sticky_for(900, &[1, 2]));
+        assert!(lists.iter().all(|list| clients(list) == 1));
+    });
+}
+
+fn clients_are_remembered_when_the_engine_is_restarted(rules: Rules) {
+    Netns::new().expect("root may make one").run(|| {
+        let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
+        proxy.remember(1);
+        proxy.remember(2);
+        let (first, second) = (proxy.lists(1), proxy.lists(2));
+        drop(proxy);
+        Proxy::start(rules, sticky(&[1, 3]));
+        assert!(first.iter().all(|list| clients(list) == 1));
+        assert!(second.iter().all(|list| !list.exists()));
+    });
+}
