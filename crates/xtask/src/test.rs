@@ -85,8 +85,13 @@ fn nftnl(tally: &mut Tally) -> Result<()> {
         "--test=affinity_traffic",
         "--test=kernel",
         "--test=matrix",
+        "--test=rollout",
         "--test=takeover",
         "--test=traffic",
+        // Mode iptables has no use for it.
+        "--",
+        "--skip=iptables_nft::",
+        "--skip=iptables_legacy::",
     ]))
 }
 
