@@ -31,6 +31,8 @@ use vipline_service_model::api;
 
 /// For how long a client without a connection is remembered, in seconds.
 const TIMEOUT: u32 = 3;
+/// Longer than a test takes, in seconds.
+const LONG: u32 = 600;
 /// How many endpoints there are, all on the node.
 const ENDPOINTS: usize = 8;
 /// How long a connection is tried that cannot be made.
@@ -120,7 +122,10 @@ fn a_client_moves_at_once_when_its_endpoint_is_removed(rules: Rules) {
 }
 
 fn a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted(rules: Rules) {
-    let mut stage = stage(rules);
+    // More than can be chosen, so that there are others.
+    let mut stage = Stage::with_backends(2 * ENDPOINTS, rules, config(rules));
+    let web = |stage: &Stage, without: &[String]| remembering(web(stage, without), LONG);
+    stage.sync(web(&stage, &[]).events());
     let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
     let asks: Vec<Ask> = asks.collect();
     let first: Vec<_> = asks
@@ -134,7 +139,7 @@ fn a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted(rule
     };
     let backends = stage.lab.backends.iter().map(|host| host.name.clone());
     let others: Vec<_> = backends.filter(|name| !first.contains(name)).collect();
-    // Chains of half of the others are gone, then all chains are known anew.
+    // Some of the others leave, come back, and leave again.
     let (some, _) = others.split_at(others.len() / 2);
     for gone in [some, &[], some] {
         stage.sync(web(&stage, gone).events());
@@ -229,11 +234,16 @@ fn stage(rules: Rules) -> Stage {
 fn web(stage: &Stage, without: &[String]) -> Web {
     let backends = stage.lab.backends.iter();
     let backends = backends.filter(|host| !without.contains(&host.name));
-    let mut web = Web::new(NUMBER, backends.map(|host| (host, NODE)));
+    let web = Web::new(NUMBER, backends.map(|host| (host, NODE)));
+    remembering(web, TIMEOUT)
+}
+
+/// Lets a Service remember clients for so many seconds.
+fn remembering(mut web: Web, seconds: u32) -> Web {
     web.service.spec.session_affinity = api::Affinity::ClientIp;
     web.service.spec.session_affinity_config = Some(api::SessionAffinityConfig {
         client_ip: Some(api::ClientIpConfig {
-            timeout_seconds: Some(TIMEOUT),
+            timeout_seconds: Some(seconds),
         }),
     });
     web
