@@ -1,4 +1,44 @@
 //! What `iptables-save` prints and `iptables-restore` reads, of both variants.
+//!
+//! - [`Tables`]: a document, parsed without loss; it borrows from its text and
+//!   prints as the same bytes. [`Line`] is one line of it.
+//! - [`Rule`]: what a rule wants of packets ([`matches`]) and does with them
+//!   ([`targets`]), typed; what is not known is kept as it was written.
+//! - [`Object`]: chains, and rules of chains with several owners, as a keyed
+//!   state; [`Restore`] writes edits of it as a document for
+//!   `iptables-restore --noflush` that names nothing else.
+//! - [`Client`] runs the programs, and [`Error`] says why that failed;
+//!   [`nfacct`] makes the counters that rules count in.
+//!
+//! Programs are run and sockets opened by [`Client`] and [`nfacct::Client`]
+//! alone; everything else is pure.
+//!
+//! ```
+//! use vipline_iptables::{ChainName, Restore, Rule, Tables, TableName, Transport, targets::Target};
+//! use vipline_reconcile::diff;
+//!
+//! let saved = "*filter\n:INPUT ACCEPT [0:0]\n:MINE - [0:0]\n-A INPUT -j MINE\nCOMMIT\n";
+//! let tables = Tables::parse(saved)?;
+//! assert_eq!(tables.to_string(), saved);
+//!
+//! let ssh = Rule::new()
+//!     .protocol(Transport::Tcp)
+//!     .matching(Transport::Tcp.dport(22))
+//!     .target(Target::Accept);
+//! let mine = vipline_iptables::Chain::new(
+//!     TableName::new("filter")?,
+//!     ChainName::new("MINE")?,
+//!     [ssh].into_iter().collect(),
+//! );
+//! let installed = tables.objects()?;
+//! let mut wanted = installed.clone();
+//! wanted[1] = mine.into();
+//! assert_eq!(
+//!     Restore::from_edits(&diff(installed, &wanted)).to_string(),
+//!     "*filter\n:MINE - [0:0]\n-A MINE -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod name;
