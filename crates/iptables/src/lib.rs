@@ -2,8 +2,8 @@
 //!
 //! - [`Tables`]: a document, parsed without loss; it borrows from its text and
 //!   prints as the same bytes. [`Line`] is one line of it.
-//! - [`Rule`]: what a rule wants of packets ([`matches`]) and does with them
-//!   ([`targets`]), typed; what is not known is kept as it was written.
+//! - [`Rule`]: what a rule wants of packets ([`matches`](mod@matches)) and does with them
+//!   ([`targets`](mod@targets)), typed; what is not known is kept as it was written.
 //! - [`Object`]: chains, and rules of chains with several owners, as a keyed
 //!   state; [`Restore`] writes edits of it as a document for
 //!   `iptables-restore --noflush` that names nothing else.
