@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler, Step};
+use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
 use vipline_service_model::{Family, PortName, ServicePort};
 
 use crate::entry::{Entry, Key, edits};
@@ -208,32 +208,17 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         is_shared
     }
 
-    /// Counts objects and rules after a step was taken.
-    fn count(&mut self, step: &Step<P::Object>) {
-        let rules = &mut self.rules;
-        rules.iter_mut().for_each(|table| table.written = 0);
-        for edit in &step.edits {
-            if !matches!(edit, Edit::Remove(_)) {
-                of_table::<P>(rules, edit.object(), |table, count| table.written += count);
-            }
-        }
-        if step.dumped {
-            let desired = self.ledger.objects().flat_map(Entry::objects);
-            rules.iter_mut().for_each(|table| table.total = 0);
-            self.objects = desired
-                .map(|it| of_table::<P>(rules, it, |table, count| table.total += count))
-                .count();
-            return;
-        }
-        for edit in step.edits.iter().cloned() {
+    /// Counts objects and rules after a step from a known state was taken.
+    fn count(&mut self, edits: &[Edit<P::Object>]) {
+        for edit in edits.iter().cloned() {
             let (before, after) = edit.into_sides();
             self.objects += usize::from(after.is_some());
             self.objects -= usize::from(before.is_some());
             if let Some(object) = after {
-                of_table::<P>(rules, &object, |table, count| table.total += count);
+                of_table::<P>(&mut self.rules, &object, |it, count| it.total += count);
             }
             if let Some(object) = before {
-                of_table::<P>(rules, &object, |table, count| table.total -= count);
+                of_table::<P>(&mut self.rules, &object, |it, count| it.total -= count);
             }
         }
     }
@@ -313,9 +298,23 @@ where
 
     fn reconcile(&mut self) -> Result<Outcome, Error> {
         let desired = self.ledger.objects().flat_map(Entry::objects);
-        let step = self.reconciler.next(desired)?;
+        let (mut objects, mut rules) = (0, Vec::new());
+        let step = self.reconciler.next(desired.inspect(|object| {
+            objects += 1;
+            of_table::<P>(&mut rules, object, |it, count| it.total += count);
+        }))?;
         let done = self.reconciler.take(&step)?;
-        self.count(&step);
+        match step.dumped {
+            true => (self.objects, self.rules) = (objects, rules),
+            false => self.count(&step.edits),
+        }
+        self.rules.iter_mut().for_each(|it| it.written = 0);
+        for edit in &step.edits {
+            if !matches!(edit, Edit::Remove(_)) {
+                let written = |it: &mut Rules, count| it.written += count;
+                of_table::<P>(&mut self.rules, edit.object(), written);
+            }
+        }
         Ok(Outcome {
             edits: done.edits,
             dumped: done.dumped,

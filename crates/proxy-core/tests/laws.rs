@@ -275,6 +275,14 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
     assert_eq!(kernels.v6.get().memory.commits(), 1);
 }
 
+/// Returns how many rules table nat of IPv4 has, and how many were written.
+fn counted(report: &Report) -> (usize, usize) {
+    let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+    let nat = outcome.rules.iter().find(|rules| rules.table == "nat");
+    let nat = nat.expect("the table has rules");
+    (nat.total, nat.written)
+}
+
 #[test]
 fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
     let document = |services| {
@@ -286,17 +294,33 @@ fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
         }
         apply(&mut engine, web_with("10.97.0.1", 5).events());
         engine.apply(Event::Synced);
-        assert!(sync(&mut engine, &mut now).is_success());
+        let (loaded, written) = counted(&sync(&mut engine, &mut now));
+        assert_eq!(
+            (loaded, written),
+            (5 + (services + 1) * (2 + 3 * 5 - 1), loaded)
+        );
         let endpoints = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"];
         let replaced = with_endpoints(web("10.97.0.1"), &endpoints);
         let mut documents = Vec::new();
         let moved = web_with("10.97.0.2", 5);
         for events in [replaced.events(), moved.events()] {
             apply(&mut engine, events);
-            sync(&mut engine, &mut now);
+            let report = sync(&mut engine, &mut now);
             let told = kernels.v4.get();
             let restore = Restore::from_edits(&told.last);
             documents.push((restore.chains(), restore.to_string()));
+            // A Service that moved has as many rules as before.
+            let (total, written) = counted(&report);
+            assert_eq!(total, loaded);
+            let rules = |line: &&str| line.starts_with("-A ") || line.starts_with("-I ");
+            assert_eq!(
+                written,
+                documents[documents.len() - 1]
+                    .1
+                    .lines()
+                    .filter(rules)
+                    .count()
+            );
         }
         documents
     };
