@@ -15,12 +15,13 @@ use std::time::Duration;
 use fixtures::{Fixture, apply, sync, web_with};
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode, Report};
+use testkit::generate::Plan;
 use testkit::iptables::Programs;
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Variant};
 use vipline_service_model::arbitrary::{self, Dice};
-use vipline_service_model::{DetectLocal, NodePortAddresses};
+use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
 
@@ -122,6 +123,8 @@ fn chains(text: &str) -> Chains {
         let shared = ["-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
         if shared.iter().any(|end| chain.ends_with(end)) {
             let is_last = |rule: &String| rule.ends_with("-j KUBE-NODEPORTS");
+            let is_behind = |pair: &[String]| is_last(&pair[0]) && !is_last(&pair[1]);
+            assert!(!rules.windows(2).any(is_behind), "{chain}: {rules:#?}");
             rules.sort_by_key(|rule| (is_last(rule), rule.clone()));
         }
     }
@@ -209,6 +212,47 @@ fn by_chance(dice: &mut Dice) -> Config {
     config
 }
 
+/// Returns events about one of a few Services, most of which have endpoints.
+fn service(dice: &mut Dice) -> Vec<Event> {
+    let number = dice.roll(6);
+    let address = format!("10.96.7.{number}");
+    let plan = Plan::new(format!("own-{number}")).at(address.parse().expect("an address"));
+    let addresses = ["10.1.0.1", "10.1.0.2", "10.1.0.10", "10.2.0.1"];
+    let first = usize::from(dice.roll(4));
+    let mut plan = plan.port(api::Protocol::Tcp, 80, 8080);
+    for address in &addresses[first..] {
+        let node = dice.pick(&[arbitrary::NODE, "elsewhere"]);
+        plan = plan.endpoint(address.parse().expect("an address"), node);
+    }
+    let mut service = plan.service();
+    if dice.once_in(6) {
+        return vec![Event::ServiceDeleted(service.metadata.object_name())];
+    }
+    if dice.once_in(2) {
+        let spec = &mut service.spec;
+        spec.kind = api::ServiceType::LoadBalancer;
+        spec.ports[0].node_port = 31_000 + u16::from(number);
+        // An external IP may be that of the load balancer, too.
+        let external = dice.pick(&["198.18.7.", "203.0.113."]);
+        spec.external_ips = vec![format!("{external}{number}")];
+        if dice.once_in(2) {
+            spec.external_traffic_policy = api::TrafficPolicy::Local;
+        }
+        if dice.once_in(2) {
+            spec.load_balancer_source_ranges = vec!["192.168.0.0/16".into()];
+        }
+        service.status.load_balancer.ingress = vec![api::Ingress {
+            ip: format!("203.0.113.{number}"),
+            ..api::Ingress::default()
+        }];
+    }
+    if dice.once_in(3) {
+        service.spec.session_affinity = api::Affinity::ClientIp;
+    }
+    let slices = plan.slices().into_iter().map(Event::from);
+    [Event::from(service)].into_iter().chain(slices).collect()
+}
+
 #[test]
 fn any_history_is_programmed_step_by_step() {
     for variant in VARIANTS {
@@ -220,7 +264,10 @@ fn any_history_is_programmed_step_by_step() {
                 let mut proxy = Proxy::start(config.clone(), variant, []);
                 proxy.sync();
                 for step in 0..12 {
-                    let news: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
+                    let mut news: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
+                    for _ in 0..3 {
+                        news.extend(service(&mut dice));
+                    }
                     events.extend(news.iter().cloned());
                     if let Some(report) = proxy.change(news) {
                         assert!(report.is_success(), "seed {seed}, step {step}: {report}");
@@ -232,6 +279,34 @@ fn any_history_is_programmed_step_by_step() {
                 assert_restart_writes_nothing(&config, variant, &events);
             });
         }
+    }
+}
+
+#[test]
+fn an_external_ip_that_is_a_load_balancers_too_has_rules_of_both() {
+    let plan = web_with("10.96.0.10", 1);
+    let mut service = plan.service();
+    service.spec.kind = api::ServiceType::LoadBalancer;
+    service.spec.external_traffic_policy = api::TrafficPolicy::Local;
+    service.spec.external_ips = vec!["203.0.113.9".into()];
+    service.status.load_balancer.ingress = vec![api::Ingress {
+        ip: "203.0.113.9".into(),
+        ..api::Ingress::default()
+    }];
+    let slices = plan.slices().into_iter().map(Event::from);
+    let events: Vec<_> = [service.into()].into_iter().chain(slices).collect();
+    let mut config = fixtures::config();
+    config.iptables.nfacct = false;
+    for variant in VARIANTS {
+        Netns::new().expect("root may make one").run(|| {
+            let mut proxy = Proxy::start(config.clone(), variant, events.clone());
+            proxy.sync();
+            let saved = save(variant, Family::V4);
+            let is_refusal =
+                |line: &&str| line.contains("-d 203.0.113.9/32") && line.ends_with("DROP");
+            assert_eq!(saved.lines().filter(is_refusal).count(), 2, "{saved}");
+            assert_restart_writes_nothing(&config, variant, &events);
+        });
     }
 }
 
@@ -269,6 +344,8 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
                 for damage in [
                     "-t nat -F KUBE-SERVICES",
                     "-t nat -I KUBE-SERVICES -j RETURN",
+                    // The same rule twice.
+                    "-t nat -I KUBE-SERVICES -j ACCEPT|-t nat -A KUBE-SERVICES -j ACCEPT",
                     "-t nat -A KUBE-SERVICES -d 10.99.0.1 -j RETURN",
                     "-t nat -D PREROUTING 1",
                     "-t filter -F KUBE-FORWARD",
@@ -278,7 +355,7 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
                     "-t nat -D KUBE-POSTROUTING 2",
                     "-t mangle -X KUBE-PROXY-CANARY",
                 ] {
-                    run(variant, damage);
+                    damage.split('|').for_each(|each| run(variant, each));
                     proxy.engine.distrust();
                     let report = proxy.sync();
                     let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
