@@ -15,7 +15,6 @@ use std::time::Duration;
 use fixtures::{Fixture, apply, sync, web_with};
 use proxy_core::backend::iptables::{Kernel, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode, Report};
-use testkit::generate::Plan;
 use testkit::iptables::Programs;
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
@@ -212,47 +211,6 @@ fn by_chance(dice: &mut Dice) -> Config {
     config
 }
 
-/// Returns events about one of a few Services, most of which have endpoints.
-fn service(dice: &mut Dice) -> Vec<Event> {
-    let number = dice.roll(6);
-    let address = format!("10.96.7.{number}");
-    let plan = Plan::new(format!("own-{number}")).at(address.parse().expect("an address"));
-    let addresses = ["10.1.0.1", "10.1.0.2", "10.1.0.10", "10.2.0.1"];
-    let first = usize::from(dice.roll(4));
-    let mut plan = plan.port(api::Protocol::Tcp, 80, 8080);
-    for address in &addresses[first..] {
-        let node = dice.pick(&[arbitrary::NODE, "elsewhere"]);
-        plan = plan.endpoint(address.parse().expect("an address"), node);
-    }
-    let mut service = plan.service();
-    if dice.once_in(6) {
-        return vec![Event::ServiceDeleted(service.metadata.object_name())];
-    }
-    if dice.once_in(2) {
-        let spec = &mut service.spec;
-        spec.kind = api::ServiceType::LoadBalancer;
-        spec.ports[0].node_port = 31_000 + u16::from(number);
-        // An external IP may be that of the load balancer, too.
-        let external = dice.pick(&["198.18.7.", "203.0.113."]);
-        spec.external_ips = vec![format!("{external}{number}")];
-        if dice.once_in(2) {
-            spec.external_traffic_policy = api::TrafficPolicy::Local;
-        }
-        if dice.once_in(2) {
-            spec.load_balancer_source_ranges = vec!["192.168.0.0/16".into()];
-        }
-        service.status.load_balancer.ingress = vec![api::Ingress {
-            ip: format!("203.0.113.{number}"),
-            ..api::Ingress::default()
-        }];
-    }
-    if dice.once_in(3) {
-        service.spec.session_affinity = api::Affinity::ClientIp;
-    }
-    let slices = plan.slices().into_iter().map(Event::from);
-    [Event::from(service)].into_iter().chain(slices).collect()
-}
-
 #[test]
 fn any_history_is_programmed_step_by_step() {
     for variant in VARIANTS {
@@ -266,7 +224,7 @@ fn any_history_is_programmed_step_by_step() {
                 for step in 0..12 {
                     let mut news: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
                     for _ in 0..3 {
-                        news.extend(service(&mut dice));
+                        news.extend(fixtures::served(&mut dice));
                     }
                     events.extend(news.iter().cloned());
                     if let Some(report) = proxy.change(news) {

@@ -166,10 +166,14 @@ where
     engine.apply(Event::Synced);
     for _ in 0..60 {
         match dice.roll(12) {
-            0..8 => {
-                let event = dice.event();
-                events.push(event.clone());
-                engine.apply(event);
+            roll @ 0..8 => {
+                // Of the Services that come by chance few have endpoints.
+                let news = match roll {
+                    0..5 => vec![dice.event()],
+                    _ => fixtures::served(&mut dice),
+                };
+                events.extend(news.iter().cloned());
+                apply(&mut engine, news);
             }
             8 => fail_one(&kernels, &mut dice),
             9 => interfere(&kernels, &mut engine, &mut dice),
