@@ -1,11 +1,12 @@
 //! Connections: accepted, given TLS, and handed on; or refused.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as Socket};
 use std::sync::{Arc, mpsc};
 use std::{future, io};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use rustix::net::{Shutdown, listen, shutdown};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_rustls::TlsAcceptor;
@@ -15,7 +16,7 @@ use crate::faults::Layer;
 use crate::link::{Guarded, Link};
 use crate::state::State;
 
-const BACKLOG: u32 = 1024;
+const BACKLOG: u16 = 1024;
 
 /// What HTTP is spoken on.
 type Stream = Guarded<TlsStream<Guarded<TcpStream>>>;
@@ -46,8 +47,9 @@ pub(crate) struct Accepted(UnboundedReceiver<(Stream, Peer)>);
 #[derive(Debug)]
 enum Port {
     Open(TcpListener),
-    /// Nobody else can have it meanwhile.
-    Kept(TcpSocket),
+    /// Nobody else can have it meanwhile: it is the same socket, for one that is
+    /// closed may live on in a child that is not yet its program.
+    Kept(Socket),
 }
 
 /// Takes a port, and listens on it.
@@ -56,7 +58,20 @@ enum Port {
 ///
 /// When it is somebody else's.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    keep(address)?.listen(BACKLOG)
+    // A port that the kernel chose is lost once nobody listens, one that was
+    // asked for is not.
+    let chosen = bound(address)?;
+    bound(chosen.local_addr()?)?.listen(BACKLOG.into())
+}
+
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 /// Accepts connections, as told by `orders`, until the runtime ends.
@@ -78,13 +93,12 @@ async fn run(
     mut orders: UnboundedReceiver<Order>,
     accepted: UnboundedSender<(Stream, Peer)>,
 ) -> io::Result<()> {
-    let address = listener.local_addr()?;
     let mut port = Port::Open(listener);
     loop {
         tokio::select! {
             order = orders.recv() => {
-                let Some((listen, done)) = order else { return Ok(()) };
-                port = port.obey(listen, address);
+                let Some((order, done)) = order else { return Ok(()) };
+                port = port.obey(order)?;
                 // Whoever ordered it may have gone.
                 let _ = done.send(());
             }
@@ -123,29 +137,20 @@ async fn shake_hands(
     Ok(())
 }
 
-/// Binds to a port without listening on it.
-fn keep(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
 impl Port {
-    fn obey(self, listen: Listen, address: SocketAddr) -> Self {
-        match (self, listen) {
+    fn obey(self, order: Listen) -> io::Result<Self> {
+        Ok(match (self, order) {
             (Self::Open(listener), Listen::Refuse) => {
-                drop(listener);
-                Self::Kept(keep(address).expect("the port was ours a moment ago"))
+                let socket = listener.into_std()?;
+                shutdown(&socket, Shutdown::Read)?;
+                Self::Kept(socket)
             }
             (Self::Kept(socket), Listen::Accept) => {
-                Self::Open(socket.listen(BACKLOG).expect("the port is ours"))
+                listen(&socket, BACKLOG.into())?;
+                Self::Open(TcpListener::from_std(socket)?)
             }
             (port, _) => port,
-        }
+        })
     }
 
     async fn accept(&self) -> io::Result<TcpStream> {

@@ -38,6 +38,8 @@ pub mod container;
 
 pub mod nft;
 
+pub mod over;
+
 pub mod iptables;
 
 pub mod golden;

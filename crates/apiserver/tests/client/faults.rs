@@ -2,6 +2,9 @@
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use apiserver::{Answer, ApiServer, CutAfter, Ending, Layer, Order};
@@ -12,6 +15,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Error, ResourceExt};
 use serde_json::json;
 use testkit::netns::Netns;
+use testkit::over::Over;
 use tokio::time::timeout;
 
 use crate::support::{Mirror, PATIENCE, Ports, client, eventually, service, truth};
@@ -153,6 +157,29 @@ async fn nobody_is_connected_until_somebody_is_again() {
     // Twice the same is no more than once.
     server.accept_connections();
     assert!(TcpStream::connect(server.address()).is_ok());
+}
+
+#[test]
+fn the_port_is_kept_while_programs_are_started() {
+    let server = ApiServer::start();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Until a child is its program, it has what its parent listens on.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        let over = Over::new(&is_over);
+        for _ in 0..200 {
+            server.refuse_connections();
+            let refused = TcpStream::connect(server.address()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            server.accept_connections();
+            assert!(TcpStream::connect(server.address()).is_ok());
+        }
+        drop(over);
+    });
 }
 
 #[tokio::test]
