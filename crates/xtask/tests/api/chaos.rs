@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apiserver::{Answer, ApiServer, Chaos, Counts, CutAfter, Ending, Layer, Mishap};
+use testkit::over::Over;
 use testkit::traffic::{Conversation, Load, Server};
 
 use crate::cluster::{Cluster, PAUSE, Source, go_on, stop, until};
@@ -62,9 +63,6 @@ struct Play {
     is_over: AtomicBool,
 }
 
-/// Ends the threads of the test when dropped, by a panic as well.
-struct Over<'a>(&'a AtomicBool);
-
 #[test]
 fn a_minute_of_chaos_loses_nothing_and_leaves_the_kernel_as_the_api_wants_it() {
     let play = Play::new();
@@ -79,7 +77,7 @@ fn a_minute_of_chaos_loses_nothing_and_leaves_the_kernel_as_the_api_wants_it() {
         .load(ask_web(&play.cluster.lab).chain(ask_rolling()));
     let talks = play.cluster.talk();
     let (mishaps, said, (replaced, _servers), briefs) = thread::scope(|scope| {
-        let over = Over(&play.is_over);
+        let over = Over::new(&play.is_over);
         let said = scope.spawn(|| play.talk(talks));
         let replaced = scope.spawn(|| play.roll(servers));
         let briefs = scope.spawn(|| play.come_and_go());
@@ -331,11 +329,5 @@ impl Away {
             Self::Restarted => server.restart(Duration::ZERO, 1000),
             _ => server.calm(),
         }
-    }
-}
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apiserver::{Chaos, Mishap};
+use testkit::over::Over;
 
 use crate::cluster::{Cluster, served, slice};
 
@@ -28,8 +29,9 @@ fn whatever_the_api_does_the_kernel_ends_up_as_it_wants_and_loses_nothing() {
         let chaos = scope.spawn(|| Chaos::new(7, WHILE).run(&cluster.server));
         let changes = scope.spawn(|| change(&cluster, &is_over));
         let looks = scope.spawn(|| look(&cluster, &is_over));
+        let over = Over::new(&is_over);
         let counts = chaos.join().unwrap();
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         println!("{} changes", changes.join().unwrap());
         (counts, looks.join().unwrap())
     });
