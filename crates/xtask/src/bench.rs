@@ -12,7 +12,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cargo::{cargo, execute, metadata, release_build};
+use crate::cargo::{cargo, metadata, release_build};
+use crate::process::execute;
 
 /// One line of a bench's file.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::cargo::{cargo, execute};
+use crate::cargo::cargo;
+use crate::process::execute;
 
 /// Runs the task: the tests called `golden` of all members write what they
 /// would compare.

@@ -8,6 +8,8 @@ use std::{env, str};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::process::{display, execute};
+
 /// Returns the folder of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -34,28 +36,6 @@ pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Com
         }
     }
     command
-}
-
-/// Runs a command to its end.
-pub(crate) fn execute(command: &mut Command) -> Result<()> {
-    let text = display(command);
-    eprintln!("$ {text}");
-    let status = command.status().with_context(|| text.clone())?;
-    if !status.success() {
-        bail!("{text}: {status}");
-    }
-    Ok(())
-}
-
-/// Returns a command as one would type it.
-pub(crate) fn display(command: &Command) -> String {
-    let program = Path::new(command.get_program());
-    let program = program.file_name().unwrap_or_default().to_string_lossy();
-    command
-        .get_args()
-        .fold(program.into_owned(), |text, argument| {
-            text + " " + &argument.to_string_lossy()
-        })
 }
 
 /// What `cargo metadata` tells.

@@ -4,10 +4,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{Metadata, execute, metadata, root};
+use crate::cargo::{Metadata, metadata, root};
+use crate::process::{LIMIT, execute, execute_within};
 use crate::steps::Steps;
 use crate::tools;
 
@@ -75,7 +77,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
             let (found, corpus) = (found.to_string_lossy(), corpus(&folder, target)?);
             let time = format!("-max_total_time={seconds}");
             let corpus = corpus.to_string_lossy();
-            execute(&mut fuzz(&[
+            let mut run = fuzz(&[
                 "run",
                 target,
                 &found,
@@ -86,7 +88,8 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
                 INPUT_MEMORY,
                 QUIET,
                 "-print_final_stats=1",
-            ]))?;
+            ]);
+            execute_within(LIMIT + Duration::from_secs(seconds), &mut run)?;
         }
         Ok(())
     })

@@ -20,6 +20,8 @@ mod tidy;
 
 mod steps;
 
+mod process;
+
 mod cargo;
 
 mod tools;

@@ -1,12 +1,11 @@
 //! Steps of a long task, with headings and times.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::display;
+use crate::process::{LIMIT, listen};
 
 /// The steps done, and the tests counted on the way.
 pub(crate) struct Steps {
@@ -25,6 +24,10 @@ pub(crate) struct Tally {
     /// Tests that were not run.
     pub(crate) ignored: usize,
 }
+
+/// The tests that run for more than a minute and have no result yet.
+#[derive(Debug, Default)]
+struct Slow(Vec<String>);
 
 impl Steps {
     pub(crate) fn new() -> Self {
@@ -89,20 +92,21 @@ impl Steps {
 impl Tally {
     /// Runs tests, shows what they print, and counts them.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<()> {
-        let text = display(command);
-        eprintln!("$ {text}");
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let stdout = child.stdout.take().context("the output is a pipe")?;
-        for line in BufReader::new(stdout).split(b'\n') {
-            let line = String::from_utf8_lossy(&line?).into_owned();
+        self.run_within(LIMIT, command)
+    }
+
+    /// Runs tests, or kills them.
+    fn run_within(&mut self, limit: Duration, command: &mut Command) -> Result<()> {
+        let mut slow = Slow::default();
+        let result = listen(limit, command, |line| {
             println!("{line}");
-            self.count(&line);
+            self.count(line);
+            slow.hear(line);
+        });
+        match slow.0.is_empty() {
+            true => result,
+            false => result.with_context(|| format!("without a result: {}", slow.0.join(", "))),
         }
-        let status = child.wait()?;
-        if !status.success() {
-            bail!("{text}: {status}");
-        }
-        Ok(())
     }
 
     fn count(&mut self, line: &str) {
@@ -119,6 +123,20 @@ impl Tally {
                 .and_then(|(before, _)| before.rsplit(' ').next())
                 .and_then(|number| number.parse::<usize>().ok());
             *sum += number.unwrap_or(0);
+        }
+    }
+}
+
+impl Slow {
+    /// Takes note of a line of libtest.
+    fn hear(&mut self, line: &str) {
+        let Some(line) = line.strip_prefix("test ") else {
+            return;
+        };
+        if let Some(name) = line.strip_suffix(" has been running for over 60 seconds") {
+            self.0.push(name.to_owned());
+        } else if let Some((name, _)) = line.split_once(" ... ") {
+            self.0.retain(|slow| slow != name);
         }
     }
 }
@@ -154,6 +172,27 @@ mod tests {
         });
         assert!(format!("{:#}", result.unwrap_err()).contains("exit status: 3"));
         assert_eq!(steps.tally.passed, 7);
+    }
+
+    #[test]
+    fn of_a_command_that_is_killed_the_tests_without_a_result_are_named() {
+        let script = "for name in a b::c d; do\n\
+            echo \"test $name has been running for over 60 seconds\"\n\
+            done\n\
+            echo 'test a ... ok'\n\
+            exec sleep 60";
+        let mut command = Command::new("sh");
+        let result =
+            Tally::default().run_within(Duration::from_secs(2), command.args(["-c", script]));
+        let error = format!("{:#}", result.unwrap_err());
+        assert!(
+            error.starts_with("without a result: b::c, d: sh -c for"),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("exec sleep 60: killed after 2 s"),
+            "{error}"
+        );
     }
 
     #[test]

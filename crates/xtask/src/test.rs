@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use testkit::privilege::become_root;
 
-use crate::cargo::{Metadata, cargo, execute, metadata};
+use crate::cargo::{Metadata, cargo, metadata};
+use crate::process::execute;
 use crate::steps::{Steps, Tally};
 use crate::{fuzz, tidy, tools};
 

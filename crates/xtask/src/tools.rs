@@ -7,7 +7,8 @@ use std::{env, fs};
 use anyhow::{Result, bail};
 use rustix::process::geteuid;
 
-use crate::cargo::{cargo, execute};
+use crate::cargo::cargo;
+use crate::process::execute;
 
 /// The version of cargo-fuzz that the fuzz targets are built with.
 const CARGO_FUZZ: &str = "0.13.2";
