@@ -75,6 +75,8 @@ pub struct Refusal {
     pub offset: Option<u32>,
     /// The type of the attribute that is missing.
     pub missing: Option<u32>,
+    /// The payload of the message, if the kernel sent it back.
+    pub echo: Box<[u8]>,
 }
 
 impl fmt::Display for Refusal {
@@ -173,6 +175,7 @@ mod tests {
             text: Some("chain type mismatch".into()),
             offset: None,
             missing: None,
+            echo: Box::default(),
         };
         assert_eq!(
             refusal.to_string(),

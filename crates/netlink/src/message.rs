@@ -148,6 +148,8 @@ pub struct Answer<'a> {
     pub offset: Option<u32>,
     /// The type of the attribute that is missing.
     pub missing: Option<u32>,
+    /// The payload of the request, if the kernel sent it back.
+    pub echo: &'a [u8],
 }
 
 impl<'a> Message<'a> {
@@ -191,13 +193,17 @@ impl<'a> Message<'a> {
     /// Reads `struct nlmsgerr`: error number, request or its header, words.
     fn answer(&self) -> Result<Answer<'a>, DecodeError> {
         let (errno, echo) = self.errno()?;
-        let echoed = if self.flags & NLM_F_CAPPED == 0 {
-            Self::first(echo).map_or(HEADER, |(_, length)| length)
-        } else {
-            HEADER
+        let whole = match self.flags & NLM_F_CAPPED {
+            0 => Self::first(echo),
+            _ => None,
         };
+        let (request, echoed) = whole.map_or((&[][..], HEADER), |(request, length)| {
+            (request.payload, length)
+        });
         let words = echo.get(echoed.next_multiple_of(4)..).unwrap_or_default();
-        Ok(self.spoken(errno, words))
+        let mut answer = self.spoken(errno, words);
+        answer.echo = request;
+        Ok(answer)
     }
 
     /// Reads the payload of `NLMSG_DONE`: error number, words.
@@ -274,6 +280,7 @@ mod tests {
         text: Some("Chain type mismatch"),
         offset: Some(20),
         missing: Some(3),
+        echo: &[],
     };
 
     #[test]
@@ -321,7 +328,11 @@ mod tests {
         payload.extend(message(0xa00, REQUEST, &[0; 41]));
         payload.extend(words());
         let datagram = message(NLMSG_ERROR, NLM_F_ACK_TLVS, &payload);
-        assert_eq!(content(&datagram), Ok(Content::Answer(SPOKEN)));
+        let echoed = Answer {
+            echo: &[0; 41],
+            ..SPOKEN
+        };
+        assert_eq!(content(&datagram), Ok(Content::Answer(echoed)));
     }
 
     #[test]

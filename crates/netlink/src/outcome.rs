@@ -142,6 +142,7 @@ impl Refusal {
             text: answer.text.map(Box::from),
             offset: answer.offset,
             missing: answer.missing,
+            echo: answer.echo.into(),
         }
     }
 }
