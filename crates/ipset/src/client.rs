@@ -1,0 +1,361 @@
+//! The client: sets read from the kernel, and commands given to it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use vipline_netlink::{Counters, Dump, Errno, Protocol, Refusal, Socket};
+
+use crate::wire::{self, Assembler, Request};
+use crate::{
+    Command, Commands, Entry, Error, Family, Kind, Listed, Name, Reason, Set, Sets, Strictness,
+};
+
+/// How often a dump is begun again when the sets change under it.
+const ATTEMPTS: usize = 10;
+
+/// A connection to the sets of one network namespace.
+///
+/// It stays in the namespace in which it was opened.
+#[derive(Debug)]
+pub struct Client {
+    socket: Socket,
+    protocol: u8,
+}
+
+impl Client {
+    /// Opens a connection in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] when the kernel has no sets or speaks no protocol
+    /// that is known here, and [`Error::Denied`] without `CAP_NET_ADMIN`.
+    pub fn open() -> Result<Self, Error> {
+        let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::of_netlink)?;
+        let request = Request::protocol();
+        let mut spoken = None;
+        let answer = socket.request(request.ty, request.flags, &request.payload, |message| {
+            spoken = Some(wire::protocols(message.payload)?);
+            Ok::<(), vipline_netlink::Error>(())
+        });
+        answer.map_err(|error| match error {
+            vipline_netlink::Error::Kernel(refusal) => match refusal.errno {
+                Errno::PERM => Error::Denied,
+                errno => Error::Unsupported { errno: Some(errno) },
+            },
+            other => Error::of_netlink(other),
+        })?;
+        let spoken = spoken.ok_or(Error::Timeout)?;
+        let protocol = *spoken.end().min(wire::PROTOCOLS.end());
+        if !spoken.contains(&protocol) || !wire::PROTOCOLS.contains(&protocol) {
+            return Err(Error::Unsupported { errno: None });
+        }
+        Ok(Self { socket, protocol })
+    }
+
+    /// Returns the version of the protocol that is spoken, 6 or 7.
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// Reads the sets of these names and their entries; a set that does not
+    /// exist is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] when they changed under every attempt.
+    pub fn dump(&mut self, names: &[Name]) -> Result<Sets, Error> {
+        let mut sets = Sets::default();
+        for name in names {
+            match self.list(name) {
+                Ok(listed) => sets.insert(listed),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sets)
+    }
+
+    /// Reads all sets and their entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] when they changed under every attempt.
+    pub fn dump_all(&mut self) -> Result<Sets, Error> {
+        self.read("list", None, false)
+    }
+
+    /// Reads what sets there are, without their entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`] when they changed under every attempt.
+    pub fn headers(&mut self) -> Result<Sets, Error> {
+        self.read("list headers of", None, true)
+    }
+
+    /// Reads one set and its entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such set.
+    pub fn list(&mut self, name: &Name) -> Result<Listed, Error> {
+        let sets = self.read("list", Some(name), false)?;
+        let listed = sets.into_iter().next();
+        listed.ok_or_else(|| refused("list", name, Reason::Missing))
+    }
+
+    /// Reads what a set is: its type, family and revision, nothing more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such set.
+    pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
+        let mut assembler = Assembler::new();
+        let request = Request::header(self.protocol, name);
+        self.ask(&request, |payload| assembler.take(payload))
+            .map_err(|error| unanswered("header of", name, error))?;
+        let first = assembler.finish().into_iter().next();
+        first
+            .map(|listed| listed.set)
+            .ok_or_else(|| refused("header of", name, Reason::Missing))
+    }
+
+    /// Reads which revisions of a type the kernel has.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::UnknownType`] when it does not have the type.
+    pub fn revisions(&mut self, kind: &Kind, family: Family) -> Result<RangeInclusive<u8>, Error> {
+        let request = Request::revisions(self.protocol, kind, family);
+        let mut revisions = None;
+        let answer = self.ask(&request, |payload| {
+            revisions = Some(wire::revisions(payload)?);
+            Ok(())
+        });
+        answer.map_err(|error| unanswered("revisions of", kind, error))?;
+        revisions.ok_or(Error::Timeout)
+    }
+
+    /// Tells whether a set has an entry, or a wider one that it is in.
+    ///
+    /// # Errors
+    ///
+    /// There is no such set, or it cannot have such an entry.
+    pub fn test(&mut self, entry: &Entry) -> Result<bool, Error> {
+        let request = Request::test(self.protocol, entry);
+        match self.ask(&request, |_| Ok(())) {
+            Ok(()) => Ok(true),
+            Err(vipline_netlink::Error::Kernel(refusal)) => {
+                match self.reason(&refusal, &entry.set, Some(entry), true) {
+                    Err(error) => Err(error),
+                    Ok(Reason::Missing) if refusal.errno != Errno::NOENT => Ok(false),
+                    Ok(reason) => Err(refused("test", entry, reason)),
+                }
+            }
+            Err(error) => Err(Error::of_netlink(error)),
+        }
+    }
+
+    /// Gives commands to the kernel, many entries in one message.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] names the first command that was refused: those
+    /// before it are done, those after it are not.
+    /// After any other error it is unknown which are done.
+    pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
+        let (all, mut done) = (commands.as_slice(), 0);
+        while let Some(rest) = all.get(done..).filter(|rest| !rest.is_empty()) {
+            // Lines are counted from 1 in each message: 0 is none to the kernel.
+            let newest = self.newest(rest.first())?;
+            let first = newest.as_ref().map_or(rest, std::slice::from_ref);
+            let (request, count) = wire::encode(first, 1, self.protocol);
+            match (request, rest.first()) {
+                (Some(request), _) => {
+                    if let Err(error) = self.ask(&request, |_| Ok(())) {
+                        self.judge(error, rest, done, count)?;
+                    }
+                }
+                (None, Some(Command::Copy { from, to })) => {
+                    self.copy(from, to)
+                        .map_err(|error| at(error, done, rest.first()))?;
+                }
+                (None, _) => {}
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Returns what the socket has done so far.
+    pub fn counters(&self) -> Counters {
+        self.socket.counters()
+    }
+
+    /// Finds which of the commands in a message was refused, and why.
+    fn judge(
+        &mut self,
+        error: vipline_netlink::Error,
+        rest: &[Command],
+        done: usize,
+        count: usize,
+    ) -> Result<(), Error> {
+        let vipline_netlink::Error::Kernel(refusal) = error else {
+            return Err(Error::of_netlink(error));
+        };
+        let line = wire::refused_line(&refusal.echo).and_then(|line| usize::try_from(line).ok());
+        let place = line.map_or(0, |line| line.saturating_sub(1));
+        let Some(command) = rest.get(place.min(count.saturating_sub(1))) else {
+            return Ok(());
+        };
+        let removes = !matches!(command, Command::Create(..) | Command::Add(..));
+        let entry = match command {
+            Command::Add(entry, _) | Command::Delete(entry, _) => Some(&**entry),
+            _ => None,
+        };
+        let reason = match command {
+            // It is not there to be asked for.
+            Command::Create(set, _) if refusal.errno != Errno::PERM => {
+                Reason::of(refusal.errno, Some(&set.kind), false)
+            }
+            _ => self.reason(&refusal, command.set(), entry, removes)?,
+        };
+        if reason == Reason::Missing && matches!(command, Command::Destroy(_, Strictness::Lenient))
+        {
+            return Ok(());
+        }
+        Err(Error::Refused {
+            place: done + place,
+            command: command.to_string().into(),
+            set: command.set().clone(),
+            reason,
+        })
+    }
+
+    /// Says what an error number means; for some the set is needed.
+    fn reason(
+        &mut self,
+        refusal: &Refusal,
+        set: &Name,
+        entry: Option<&Entry>,
+        removes: bool,
+    ) -> Result<Reason, Error> {
+        if refusal.errno == Errno::PERM {
+            return Err(Error::Denied);
+        }
+        let set = match Reason::depends_on_set(refusal.errno) {
+            true => self.header(set).ok(),
+            false => None,
+        };
+        let reason = Reason::of(refusal.errno, set.as_ref().map(|set| &set.kind), removes);
+        Ok(set.map_or(reason, |set| reason.in_set(entry, &set)))
+    }
+
+    /// Returns the command with the newest revision, if it needs that.
+    fn newest(&mut self, command: Option<&Command>) -> Result<Option<Command>, Error> {
+        let Some(Command::Create(set, strictness)) = command else {
+            return Ok(None);
+        };
+        if !set.needs_newest_revision() {
+            return Ok(None);
+        }
+        let mut set = set.clone();
+        set.revision = Some(*self.revisions(&set.kind, set.family)?.end());
+        Ok(Some(Command::Create(set, *strictness)))
+    }
+
+    /// Adds the entries of one set to another, as far as that can have them.
+    fn copy(&mut self, from: &Name, to: &Set) -> Result<(), Error> {
+        let listed = self.list(from)?;
+        let admitted = listed
+            .entries
+            .into_iter()
+            .filter_map(|entry| to.admit(entry));
+        let adds = admitted.map(|entry| Command::Add(Box::new(entry), Strictness::Lenient));
+        let adds: Vec<Command> = adds.collect();
+        self.commit(&adds.into())
+    }
+
+    fn read(
+        &mut self,
+        operation: &'static str,
+        name: Option<&Name>,
+        headers: bool,
+    ) -> Result<Sets, Error> {
+        let request = Request::list(self.protocol, name, headers);
+        let dump: Result<_, vipline_netlink::Error> = self.socket.dump(
+            request.ty,
+            &request.payload,
+            ATTEMPTS,
+            Assembler::new,
+            |assembler, message| Ok(assembler.take(message.payload)?),
+        );
+        match dump {
+            Ok(Dump::Complete(assembler)) => Ok(assembler.finish()),
+            Ok(Dump::Interrupted(_)) => Err(Error::Interrupted { attempts: ATTEMPTS }),
+            Err(error) => Err(unanswered(
+                operation,
+                name.map_or("all sets", Name::as_str),
+                error,
+            )),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request,
+        mut each: impl FnMut(&[u8]) -> Result<(), vipline_netlink::DecodeError>,
+    ) -> Result<(), vipline_netlink::Error> {
+        self.socket
+            .request(request.ty, request.flags, &request.payload, |message| {
+                Ok(each(message.payload)?)
+            })
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Names what a question to the kernel was about.
+fn unanswered(
+    operation: &'static str,
+    object: impl ToString,
+    error: vipline_netlink::Error,
+) -> Error {
+    match error {
+        vipline_netlink::Error::Kernel(refusal) if refusal.errno == Errno::PERM => Error::Denied,
+        vipline_netlink::Error::Kernel(refusal) => {
+            refused(operation, object, Reason::of(refusal.errno, None, true))
+        }
+        other => Error::of_netlink(other),
+    }
+}
+
+fn refused(operation: &'static str, object: impl ToString, reason: Reason) -> Error {
+    Error::Kernel {
+        operation,
+        object: object.to_string().into(),
+        reason,
+    }
+}
+
+/// Names the command in whose course something was refused.
+fn at(error: Error, place: usize, command: Option<&Command>) -> Error {
+    match (error.reason(), command) {
+        (Some(reason), Some(command)) => Error::Refused {
+            place,
+            command: command.to_string().into(),
+            set: command.set().clone(),
+            reason,
+        },
+        _ => error,
+    }
+}

@@ -1,0 +1,171 @@
+//! The types of sets, and the families of addresses in them.
+
+use std::fmt;
+
+/// The type of a set: what an entry of it consists of, and how it is kept.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// `bitmap:ip`: addresses or networks of a range.
+    BitmapIp,
+    /// `bitmap:port`: ports of a range.
+    BitmapPort,
+    /// `hash:ip`: addresses, or networks of one size.
+    HashIp,
+    /// `hash:ip,port`: an address, a protocol and a port.
+    HashIpPort,
+    /// `hash:ip,port,ip`: an address, a protocol and a port, an address.
+    HashIpPortIp,
+    /// `hash:ip,port,net`: an address, a protocol and a port, a network.
+    HashIpPortNet,
+    /// `hash:net`: networks of any size.
+    HashNet,
+    /// `hash:net,port`: a network, a protocol and a port.
+    HashNetPort,
+    /// `list:set`: sets.
+    ListSet,
+    /// A type that is not known here; its entries are kept as bytes.
+    Other(Box<str>),
+}
+
+impl Kind {
+    /// All types that are known, in the order of their declaration.
+    pub const ALL: [Self; 9] = [
+        Self::BitmapIp,
+        Self::BitmapPort,
+        Self::HashIp,
+        Self::HashIpPort,
+        Self::HashIpPortIp,
+        Self::HashIpPortNet,
+        Self::HashNet,
+        Self::HashNetPort,
+        Self::ListSet,
+    ];
+
+    /// Returns the type of this name; a name that is not known is kept.
+    pub fn from_name(name: &str) -> Self {
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
+        known.unwrap_or_else(|| Self::Other(name.into()))
+    }
+
+    /// Returns the name of the type.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::BitmapIp => "bitmap:ip",
+            Self::BitmapPort => "bitmap:port",
+            Self::HashIp => "hash:ip",
+            Self::HashIpPort => "hash:ip,port",
+            Self::HashIpPortIp => "hash:ip,port,ip",
+            Self::HashIpPortNet => "hash:ip,port,net",
+            Self::HashNet => "hash:net",
+            Self::HashNetPort => "hash:net,port",
+            Self::ListSet => "list:set",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Tells whether sets of the type are hashes.
+    pub fn is_hash(&self) -> bool {
+        self.as_str().starts_with("hash:")
+    }
+
+    /// Returns the revision that sets are made with unless told otherwise.
+    ///
+    /// It is the first that knows all options but the size of buckets, which
+    /// Linux has had since 3.18; a type that is not known has revision 0.
+    pub(crate) fn revision(&self) -> u8 {
+        match self {
+            Self::BitmapIp | Self::BitmapPort | Self::ListSet => 3,
+            Self::HashIp => 4,
+            Self::HashIpPort | Self::HashIpPortIp => 5,
+            Self::HashNet => 6,
+            Self::HashIpPortNet | Self::HashNetPort => 7,
+            Self::Other(_) => 0,
+        }
+    }
+
+    /// Returns the family of sets of the type that have no other choice.
+    pub(crate) fn family(&self) -> Option<Family> {
+        match self {
+            Self::BitmapIp => Some(Family::V4),
+            Self::BitmapPort | Self::ListSet => Some(Family::Unspecified),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The family of the addresses in a set.
+///
+/// Numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Family {
+    /// No addresses: ports, sets.
+    Unspecified,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Another one, by its number.
+    Other(u8),
+}
+
+impl Family {
+    /// Returns the family with this number.
+    pub fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Unspecified,
+            2 => Self::V4,
+            10 => Self::V6,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Returns the number the kernel knows the family by.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Unspecified => 0,
+            Self::V4 => 2,
+            Self::V6 => 10,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unspecified => f.write_str("unspec"),
+            Self::V4 => f.write_str("inet"),
+            Self::V6 => f.write_str("inet6"),
+            Self::Other(number) => write!(f, "family {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_has_its_name_and_others_keep_theirs() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_name(kind.as_str()), kind);
+        }
+        let other = Kind::from_name("hash:mac");
+        assert_eq!(other, Kind::Other("hash:mac".into()));
+        assert_eq!(other.to_string(), "hash:mac");
+    }
+
+    #[test]
+    fn each_family_has_its_number() {
+        for number in 0..=u8::MAX {
+            assert_eq!(Family::from_number(number).number(), number);
+        }
+    }
+}

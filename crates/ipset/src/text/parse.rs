@@ -1,0 +1,326 @@
+//! Reading documents of `ipset restore`.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{FLAGS, PROTOCOLS, has_types};
+use crate::{
+    Command, Commands, Comment, Entry, EntryFlags, Family, Kind, Member, Name, Port, Range, Set,
+    SetFlags, Strictness,
+};
+
+/// A line that could not be read.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("line {line}: {text:?} is no {what}")]
+#[non_exhaustive]
+pub struct ParseError {
+    /// Which line it is, counted from 1.
+    pub line: usize,
+    /// What was expected.
+    pub what: &'static str,
+    /// What is there instead.
+    pub text: Box<str>,
+}
+
+/// What was expected, and what is there instead.
+type Fault = (&'static str, String);
+
+impl Commands {
+    /// Reads a document of `ipset save` or for `ipset restore`.
+    ///
+    /// How an entry is read depends on its set, which the document makes or
+    /// which is one of `known`.
+    /// Names of ports and hosts are not looked up, ICMP is a type and a code.
+    ///
+    /// ```
+    /// use vipline_ipset::Commands;
+    ///
+    /// let text = "create web hash:ip,port family inet\nadd web 10.0.0.1,tcp:80\n";
+    /// assert_eq!(Commands::parse(text, &[])?.to_string(), text);
+    /// # Ok::<(), vipline_ipset::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first line that could not be read.
+    pub fn parse(text: &str, known: &[Set]) -> Result<Self, ParseError> {
+        let of = |set: &Set| (set.name.clone(), (set.kind.clone(), set.family));
+        let mut kinds: Kinds = known.iter().map(of).collect();
+        let mut commands = Self::new();
+        for (index, line) in text.lines().enumerate() {
+            let command = read(line, &mut kinds).map_err(|(what, text)| ParseError {
+                line: index + 1,
+                what,
+                text: text.into(),
+            })?;
+            commands.extend(command);
+        }
+        Ok(commands)
+    }
+}
+
+/// What is known of sets by now.
+type Kinds = HashMap<Name, (Kind, Family)>;
+
+fn read(line: &str, kinds: &mut Kinds) -> Result<Option<Command>, Fault> {
+    let mut words = words(line)?;
+    let before = words.len();
+    words.retain(|word| !matches!(*word, "-exist" | "-!"));
+    let strictness = match words.len() == before {
+        true => Strictness::Strict,
+        false => Strictness::Lenient,
+    };
+    let mut words = Words(words.into_iter());
+    let verb = match words.0.next() {
+        None | Some("COMMIT") => return Ok(None),
+        Some(word) if word.starts_with('#') => return Ok(None),
+        Some(verb) => verb,
+    };
+    let name = words.take("name of a set", |word| Name::new(word).ok())?;
+    let command = match verb {
+        "create" => {
+            let set = create(name, &mut words)?;
+            kinds.insert(set.name.clone(), (set.kind.clone(), set.family));
+            Command::Create(Box::new(set), strictness)
+        }
+        "add" => Command::Add(Box::new(entry(name, &mut words, kinds)?), strictness),
+        "del" => Command::Delete(Box::new(entry(name, &mut words, kinds)?), strictness),
+        "destroy" => Command::Destroy(name, strictness),
+        "flush" => Command::Flush(name),
+        "rename" | "swap" => {
+            let other = words.take("name of a set", |word| Name::new(word).ok())?;
+            let (one, two) = (kinds.remove(&name), kinds.remove(&other));
+            kinds.extend(one.map(|kind| (other.clone(), kind)));
+            kinds.extend(two.map(|kind| (name.clone(), kind)));
+            match verb {
+                "rename" => Command::Rename(name, other),
+                _ => Command::Swap(name, other),
+            }
+        }
+        other => return Err(("command", other.to_owned())),
+    };
+    match words.0.next() {
+        None => Ok(Some(command)),
+        Some(word) => Err(("end of the line", word.to_owned())),
+    }
+}
+
+/// Splits a line at blanks that are not between quotes.
+fn words(line: &str) -> Result<Vec<&str>, Fault> {
+    let (mut words, mut rest) = (Vec::new(), line.trim());
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted
+                .split_once('"')
+                .ok_or_else(|| ("text that ends with a quote", rest.to_owned()))?,
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word);
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+/// The words of a line that are left.
+struct Words<'a>(std::vec::IntoIter<&'a str>);
+
+impl<'a> Words<'a> {
+    /// Takes the next word as what it has to be.
+    fn take<T>(
+        &mut self,
+        what: &'static str,
+        read: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let word = self.0.next().unwrap_or_default();
+        read(word).ok_or_else(|| (what, word.to_owned()))
+    }
+
+    fn number<T: FromStr>(&mut self) -> Result<T, Fault> {
+        self.take("number", |word| word.parse().ok())
+    }
+}
+
+fn create(name: Name, words: &mut Words<'_>) -> Result<Set, Fault> {
+    let kind = words.take("type of a set", |word| {
+        word.contains(':').then(|| Kind::from_name(word))
+    })?;
+    let mut set = Set::new(name, kind, Family::V4);
+    while let Some(word) = words.0.next() {
+        match word {
+            "family" => {
+                let family = words.take("family", |word| match word {
+                    "inet" => Some(Family::V4),
+                    "inet6" => Some(Family::V6),
+                    "unspec" => Some(Family::Unspecified),
+                    _ => None,
+                })?;
+                set.family = set.kind.family().unwrap_or(family);
+            }
+            "range" => set.range = Some(words.take("range", range)?),
+            "hashsize" => set.hashsize = Some(words.number()?),
+            "maxelem" => set.maxelem = Some(words.number()?),
+            "size" => set.size = Some(words.number()?),
+            "netmask" => set.netmask = Some(words.number()?),
+            "timeout" => set.timeout = Some(words.number()?),
+            "bucketsize" => set.bucketsize = Some(words.number()?),
+            "initval" => set.initval = Some(words.take("number", initval)?),
+            word => set.flags |= flag(word)?,
+        }
+    }
+    Ok(set)
+}
+
+fn flag(word: &str) -> Result<SetFlags, Fault> {
+    let known = FLAGS.iter().find(|(_, name)| *name == word);
+    known
+        .map(|(flag, _)| *flag)
+        .ok_or_else(|| ("option of a set", word.to_owned()))
+}
+
+fn initval(word: &str) -> Option<u32> {
+    match word.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
+
+/// Reads the range of a bitmap: ports, addresses or a network.
+fn range(word: &str) -> Option<Range> {
+    if let Ok(net) = word.parse::<Ipv4Net>() {
+        return Some(Range::Addrs(net.network(), net.broadcast()));
+    }
+    let (from, to) = word.split_once('-')?;
+    match (from.parse::<Ipv4Addr>(), to.parse::<Ipv4Addr>()) {
+        (Ok(from), Ok(to)) => Some(Range::Addrs(from, to)),
+        _ => Some(Range::Ports(from.parse().ok()?, to.parse().ok()?)),
+    }
+}
+
+fn entry(name: Name, words: &mut Words<'_>, kinds: &Kinds) -> Result<Entry, Fault> {
+    let kind = kinds.get(&name);
+    let (kind, _) = kind.ok_or_else(|| ("set that is known", name.to_string()))?;
+    let (first, last) = words.take("entry of its set", |word| member(kind, word))?;
+    let mut entry = Entry::new(name, first);
+    entry.last = Some(last).filter(|last| *last != entry.member);
+    while let Some(word) = words.0.next() {
+        match word {
+            "timeout" => entry.timeout = Some(words.number()?),
+            "packets" => entry.counters.get_or_insert_default().packets = words.number()?,
+            "bytes" => entry.counters.get_or_insert_default().bytes = words.number()?,
+            "nomatch" => entry.flags |= EntryFlags::NOMATCH,
+            "comment" => {
+                let comment = words.take("comment", |word| match word {
+                    "" => Some(None),
+                    word => Comment::new(word).ok().map(Some),
+                });
+                entry.comment = comment?;
+            }
+            other => return Err(("option of an entry", other.to_owned())),
+        }
+    }
+    Ok(entry)
+}
+
+/// Reads the first and the last of what an entry of this type stands for.
+fn member(kind: &Kind, word: &str) -> Option<(Member, Member)> {
+    let parts: Vec<&str> = word.split(',').collect();
+    Some(match (kind, parts.as_slice()) {
+        (Kind::HashIp | Kind::BitmapIp, [ips]) => {
+            let (from, to) = addresses(ips)?;
+            (Member::Ip(from), Member::Ip(to))
+        }
+        (Kind::HashIpPort, [ips, ports]) => {
+            let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
+            (Member::IpPort(from, port), Member::IpPort(to, end))
+        }
+        (Kind::HashIpPortIp, [ips, ports, seconds]) => {
+            let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
+            let (second, second_to) = addresses(seconds)?;
+            (
+                Member::IpPortIp(from, port, second),
+                Member::IpPortIp(to, end, second_to),
+            )
+        }
+        (Kind::HashIpPortNet, [ips, ports, net]) => {
+            let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
+            let net = network(net)?;
+            (
+                Member::IpPortNet(from, port, net),
+                Member::IpPortNet(to, end, net),
+            )
+        }
+        (Kind::HashNet, [nets]) => {
+            let (from, to) = networks(nets)?;
+            (Member::Net(from), Member::Net(to))
+        }
+        (Kind::HashNetPort, [nets, ports]) => {
+            let ((from, to), (port, end)) = (networks(nets)?, port(ports)?);
+            (Member::NetPort(from, port), Member::NetPort(to, end))
+        }
+        (Kind::BitmapPort, [ports]) => {
+            let (from, to) = ports.split_once('-').unwrap_or((ports, ports));
+            (
+                Member::Port(from.parse().ok()?),
+                Member::Port(to.parse().ok()?),
+            )
+        }
+        (Kind::ListSet, [name]) => {
+            let name = Name::new(name).ok()?;
+            (Member::Set(name.clone()), Member::Set(name))
+        }
+        _ => return None,
+    })
+}
+
+/// Reads an address, a range of them or a network.
+fn addresses(word: &str) -> Option<(IpAddr, IpAddr)> {
+    if let Some((from, to)) = word.split_once('-') {
+        return Some((from.parse().ok()?, to.parse().ok()?));
+    }
+    let net = network(word)?;
+    Some((net.network(), net.broadcast()))
+}
+
+/// Reads a network, or a range of addresses as networks of one address.
+fn networks(word: &str) -> Option<(IpNet, IpNet)> {
+    if let Some((from, to)) = word.split_once('-') {
+        let one = |word: &str| word.parse::<IpAddr>().ok().map(IpNet::from);
+        return Some((one(from)?, one(to)?));
+    }
+    let net = network(word)?;
+    Some((net, net))
+}
+
+fn network(word: &str) -> Option<IpNet> {
+    let net = match word.parse::<IpNet>() {
+        Ok(net) => net,
+        Err(_) => IpNet::from(word.parse::<IpAddr>().ok()?),
+    };
+    Some(net.trunc())
+}
+
+/// Reads `[PROTOCOL:]PORT[-PORT]`, or `PROTOCOL:TYPE/CODE`.
+fn port(word: &str) -> Option<(Port, Port)> {
+    let (protocol, ports) = word.split_once(':').unwrap_or(("tcp", word));
+    let protocol = match protocol {
+        "icmpv6" => 58,
+        name => match PROTOCOLS.iter().find(|(_, known)| *known == name) {
+            Some((number, _)) => *number,
+            None => name.parse().ok()?,
+        },
+    };
+    if has_types(protocol) {
+        let (upper, lower) = ports.split_once('/')?;
+        let number = u16::from_be_bytes([upper.parse().ok()?, lower.parse().ok()?]);
+        let port = Port::new(protocol, number);
+        return Some((port, port));
+    }
+    let (from, to) = ports.split_once('-').unwrap_or((ports, ports));
+    Some((
+        Port::new(protocol, from.parse().ok()?),
+        Port::new(protocol, to.parse().ok()?),
+    ))
+}

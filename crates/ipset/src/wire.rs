@@ -1,0 +1,365 @@
+//! The messages: what is asked of the kernel, and what it tells.
+//!
+//! A message is `struct nfgenmsg` and attributes of
+//! `linux/netfilter/ipset/ip_set.h`; numbers in it are in network byte order
+//! and say so.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
+use vipline_netlink::message::{CREATE, EXCL};
+
+use crate::{Command, Entry, Family, Kind, Listed, Name, Set, Sets, Strictness};
+
+/// `NLA_F_NET_BYTEORDER`.
+pub(crate) const NET: u16 = 0x4000;
+
+/// `NFNL_SUBSYS_IPSET` of `linux/netfilter/nfnetlink.h`.
+const SUBSYSTEM: u16 = 6 << 8;
+
+/// The length of `struct nfgenmsg`.
+const HEADER: usize = 4;
+
+/// The length of `struct nlattr`.
+const ATTRIBUTE: usize = 4;
+
+/// How long a message with entries gets.
+///
+/// The kernel sends a message back of which it refuses an entry, and the
+/// buffer for that has 64 KiB.
+const ENTRIES: usize = 32 << 10;
+
+// Attributes of commands.
+const PROTOCOL: u16 = 1;
+const SETNAME: u16 = 2;
+const TYPENAME: u16 = 3;
+const SETNAME2: u16 = 3;
+const REVISION: u16 = 4;
+const FAMILY: u16 = 5;
+const FLAGS: u16 = 6;
+const DATA: u16 = 7;
+const ADT: u16 = 8;
+const LINENO: u16 = 9;
+const PROTOCOL_MIN: u16 = 10;
+const REVISION_MIN: u16 = 10;
+
+// Attributes of an address.
+const IPV4: u16 = 1;
+const IPV6: u16 = 2;
+
+/// `IPSET_FLAG_LIST_HEADER`: sets without their entries.
+const LIST_HEADER: u32 = 1 << 2;
+
+/// The versions of the protocol that this crate speaks.
+pub(crate) const PROTOCOLS: RangeInclusive<u8> = 6..=7;
+
+/// A message to the kernel.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Request {
+    /// The type of the message.
+    pub ty: u16,
+    /// The flags besides `NLM_F_REQUEST | NLM_F_ACK`.
+    pub flags: u16,
+    /// What follows the header.
+    pub payload: Vec<u8>,
+}
+
+impl Request {
+    fn new(command: u16, protocol: u8) -> Self {
+        let mut payload = vec![2, 0, 0, 0];
+        put_u8(&mut payload, PROTOCOL, protocol);
+        Self {
+            ty: SUBSYSTEM | command,
+            flags: 0,
+            payload,
+        }
+    }
+
+    fn named(command: u16, protocol: u8, name: &Name) -> Self {
+        let mut request = Self::new(command, protocol);
+        put_str(&mut request.payload, SETNAME, name.as_str());
+        request
+    }
+
+    /// Returns the question which versions of the protocol there are.
+    pub(crate) fn protocol() -> Self {
+        Self::new(1, *PROTOCOLS.end())
+    }
+
+    /// Returns the question for all sets, or the one of this name.
+    pub(crate) fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
+        let mut request = Self::new(7, protocol);
+        if let Some(name) = name {
+            put_str(&mut request.payload, SETNAME, name.as_str());
+        }
+        if headers {
+            put_number(&mut request.payload, FLAGS, LIST_HEADER);
+        }
+        request
+    }
+
+    /// Returns the question whether a set has an entry.
+    pub(crate) fn test(protocol: u8, entry: &Entry) -> Self {
+        let mut request = Self::named(11, protocol, &entry.set);
+        nest(&mut request.payload, DATA, |out| entry.encode(None, out));
+        request
+    }
+
+    /// Returns the question what a set is.
+    pub(crate) fn header(protocol: u8, name: &Name) -> Self {
+        Self::named(12, protocol, name)
+    }
+
+    /// Returns the question which revisions of a type there are.
+    pub(crate) fn revisions(protocol: u8, kind: &Kind, family: Family) -> Self {
+        let mut request = Self::new(13, protocol);
+        put_str(&mut request.payload, TYPENAME, kind.as_str());
+        put_u8(&mut request.payload, FAMILY, family.number());
+        request
+    }
+
+    /// Returns the message of one command; of [`Command::Copy`] there is none.
+    fn of(command: &Command, protocol: u8) -> Option<Self> {
+        let (mut request, strictness) = match command {
+            Command::Create(set, strictness) => (Self::create(set, protocol), *strictness),
+            Command::Destroy(name, strictness) => (Self::named(3, protocol, name), *strictness),
+            Command::Flush(name) => (Self::named(4, protocol, name), Strictness::Strict),
+            Command::Rename(from, to) => (Self::pair(5, protocol, from, to), Strictness::Strict),
+            Command::Swap(one, other) => (Self::pair(6, protocol, one, other), Strictness::Strict),
+            Command::Add(..) | Command::Delete(..) | Command::Copy { .. } => return None,
+        };
+        request.flags = strictness.flags();
+        Some(request)
+    }
+
+    fn create(set: &Set, protocol: u8) -> Self {
+        let mut request = Self::named(2, protocol, &set.name);
+        let out = &mut request.payload;
+        put_str(out, TYPENAME, set.kind.as_str());
+        put_u8(out, REVISION, set.revision());
+        put_u8(out, FAMILY, set.family.number());
+        nest(out, DATA, |out| set.encode(out));
+        request
+    }
+
+    fn pair(command: u16, protocol: u8, one: &Name, other: &Name) -> Self {
+        let mut request = Self::named(command, protocol, one);
+        put_str(&mut request.payload, SETNAME2, other.as_str());
+        request
+    }
+}
+
+impl Strictness {
+    fn flags(self) -> u16 {
+        match self {
+            Self::Strict => CREATE | EXCL,
+            Self::Lenient => CREATE,
+        }
+    }
+}
+
+/// Encodes the first of these commands and all that fit into the same message.
+///
+/// Returns the message and how many commands are in it; none for
+/// [`Command::Copy`], which has to be read from the kernel first.
+/// Entries in a message are numbered from `line` on.
+pub(crate) fn encode(commands: &[Command], line: u32, protocol: u8) -> (Option<Request>, usize) {
+    let Some(first) = commands.first() else {
+        return (None, 0);
+    };
+    let Some((ty, entry, strictness)) = change(first) else {
+        return (Request::of(first, protocol), 1);
+    };
+    let mut request = Request::named(ty, protocol, &entry.set);
+    request.flags = strictness.flags();
+    put_number(&mut request.payload, LINENO, line);
+    let mut count = 0;
+    nest(&mut request.payload, ADT, |out| {
+        let start = out.len();
+        for (line, command) in (line..).zip(commands) {
+            let alike = change(command).filter(|(other, next, how)| {
+                *other == ty && *how == strictness && next.set == entry.set
+            });
+            let Some((_, entry, _)) = alike else { break };
+            nest(out, DATA, |out| entry.encode(Some(line), out));
+            count += 1;
+            if out.len() - start >= ENTRIES {
+                break;
+            }
+        }
+    });
+    (Some(request), count)
+}
+
+/// Returns the number of a command that adds or deletes, and what.
+fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
+    match command {
+        Command::Add(entry, strictness) => Some((9, entry, *strictness)),
+        Command::Delete(entry, strictness) => Some((10, entry, *strictness)),
+        _ => None,
+    }
+}
+
+/// Finds the line of the entry that was refused in the message sent back.
+pub(crate) fn refused_line(payload: &[u8]) -> Option<u32> {
+    let line = attributes(payload)
+        .flatten()
+        .find(|attr| attr.kind == LINENO);
+    line?.be32().ok()
+}
+
+/// Reads which versions of the protocol the kernel speaks.
+pub(crate) fn protocols(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
+    span(payload, PROTOCOL, PROTOCOL_MIN)
+}
+
+/// Reads which revisions of a type the kernel has.
+pub(crate) fn revisions(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
+    span(payload, REVISION, REVISION_MIN)
+}
+
+/// Reads a greatest and a least number; without a least one they are the same.
+fn span(payload: &[u8], most: u16, least: u16) -> Result<RangeInclusive<u8>, DecodeError> {
+    let (mut high, mut low) = (None, None);
+    for attr in attributes(payload) {
+        let attr = attr?;
+        if attr.kind == most {
+            high = Some(attr.u8()?);
+        } else if attr.kind == least {
+            low = Some(attr.u8()?);
+        }
+    }
+    let high = high.ok_or_else(|| DecodeError::new("range of versions", most, payload.len()))?;
+    Ok(low.unwrap_or(high)..=high)
+}
+
+/// Sets, put together from the messages that tell of them.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    sets: Vec<Listed>,
+}
+
+impl Assembler {
+    /// Returns one that has been told nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what follows the header of a message of a dump.
+    ///
+    /// A set comes in pieces: the first has its properties, all have entries.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not what they should be.
+    pub fn take(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+        let (mut name, mut kind, mut family, mut revision) = (None, None, None, None);
+        let (mut data, mut entries): (Option<Attr<'_>>, Option<Attr<'_>>) = (None, None);
+        for attr in attributes(payload) {
+            let attr = attr?;
+            match attr.kind {
+                SETNAME => name = Some(Name::told(attr.str()?)),
+                TYPENAME => kind = Some(Kind::from_name(attr.str()?)),
+                REVISION => revision = Some(attr.u8()?),
+                FAMILY => family = Some(Family::from_number(attr.u8()?)),
+                DATA => data = Some(attr),
+                ADT => entries = Some(attr),
+                _ => {}
+            }
+        }
+        let no_set = || DecodeError::new("set", SETNAME, payload.len());
+        let name = name.ok_or_else(no_set)?;
+        if let Some(kind) = kind {
+            let mut set = Set::new(name.clone(), kind, Family::Unspecified);
+            set.family = family.ok_or_else(no_set)?;
+            set.revision = revision;
+            let mut listed = Listed::new(set);
+            if let Some(data) = data {
+                listed.set.decode(data.value, &mut listed.usage)?;
+            }
+            self.sets.push(listed);
+        }
+        let known = self.sets.last_mut();
+        let listed = known.filter(|listed| listed.set.name == name);
+        let Listed {
+            set, entries: all, ..
+        } = listed.ok_or_else(no_set)?;
+        for attr in entries.iter().flat_map(Attr::attrs) {
+            let attr = attr?;
+            if attr.kind == DATA {
+                all.push(Entry::decode(&set.name, &set.kind, attr.value)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the sets.
+    pub fn finish(self) -> Sets {
+        let mut sets = Sets::default();
+        sets.extend(self.sets);
+        sets
+    }
+}
+
+/// Returns the attributes after `struct nfgenmsg`.
+fn attributes(payload: &[u8]) -> Attrs<'_> {
+    Attrs::new(payload.get(HEADER..).unwrap_or_default())
+}
+
+/// Returns attributes, each beside its bytes from header to padding.
+pub(crate) fn whole_attributes(
+    bytes: &[u8],
+) -> impl Iterator<Item = Result<(&[u8], Attr<'_>), DecodeError>> {
+    let mut place = 0;
+    Attrs::new(bytes).map(move |attr| {
+        let attr = attr?;
+        let end = place + ATTRIBUTE + attr.value.len();
+        let whole: &[u8] = bytes.get(place..end).unwrap_or_default();
+        place = end.next_multiple_of(4);
+        Ok((whole, attr))
+    })
+}
+
+/// Appends the bytes of an attribute, and pads.
+pub(crate) fn put_whole(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(bytes);
+    let padding = bytes.len().next_multiple_of(4) - bytes.len();
+    out.resize(out.len() + padding, 0);
+}
+
+/// Appends a number of 32 bits.
+pub(crate) fn put_number(out: &mut Vec<u8>, kind: u16, number: u32) {
+    put_be32(out, kind | NET, number);
+}
+
+/// Appends a port.
+pub(crate) fn put_port(out: &mut Vec<u8>, kind: u16, port: u16) {
+    put_be16(out, kind | NET, port);
+}
+
+/// Appends an address.
+pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, ip: IpAddr) {
+    nest(out, kind, |out| match ip {
+        IpAddr::V4(ip) => put(out, IPV4 | NET, &ip.octets()),
+        IpAddr::V6(ip) => put(out, IPV6 | NET, &ip.octets()),
+    });
+}
+
+/// Reads an address.
+pub(crate) fn address(attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
+    let no_address = || DecodeError::new("address", attr.kind, attr.value.len());
+    let inner = attr.attrs().next().ok_or_else(no_address)??;
+    let ip = match inner.kind {
+        IPV4 => <[u8; 4]>::try_from(inner.value)
+            .ok()
+            .map(|octets| Ipv4Addr::from(octets).into()),
+        IPV6 => <[u8; 16]>::try_from(inner.value)
+            .ok()
+            .map(|octets| Ipv6Addr::from(octets).into()),
+        _ => None,
+    };
+    ip.ok_or_else(no_address)
+}

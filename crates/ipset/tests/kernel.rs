@@ -1,0 +1,580 @@
+//! Sets with a real kernel, judged by `ipset save` beside our own dump.
+//!
+//! Each test has a network namespace of its own; a program that is missing is
+//! a failure.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+use std::io::Write;
+use std::process::{Command as Program, Output, Stdio};
+
+use testkit::netns::Netns;
+use vipline_ipset::{
+    Client, Command, Commands, Entry, Error, Family, Kind, Member, Name, Object, Port, Reason, Set,
+    Strictness,
+};
+use vipline_reconcile::{Edit, diff};
+
+/// Every type with each of its options, as `ipset save` prints them.
+const DOCUMENTS: &[&str] = &[
+    "create a hash:ip family inet hashsize 1024 maxelem 65536\nadd a 10.0.0.1\nadd a 10.0.0.2\n",
+    "create a hash:ip family inet6 hashsize 64 maxelem 7 timeout 0 counters comment\n\
+     add a fd00::1 timeout 0 packets 0 bytes 0\n\
+     add a fd00::2 timeout 0 packets 3 bytes 9 comment \"two words\"\n",
+    "create a hash:ip family inet hashsize 1024 maxelem 65536 netmask 24\nadd a 10.1.2.0\n",
+    "create a hash:ip,port family inet hashsize 1024 maxelem 65536\n\
+     add a 10.0.0.1,tcp:80\nadd a 10.0.0.1,udp:80\nadd a 10.0.0.1,sctp:80\n\
+     add a 10.0.0.1,udplite:80\nadd a 10.0.0.1,gre:0\nadd a 10.0.0.1,77:0\n",
+    "create a hash:ip,port family inet6 hashsize 1024 maxelem 65536 comment\n\
+     add a fd00::1,tcp:80 comment \"default/web:http\"\n",
+    "create a hash:ip,port,ip family inet hashsize 1024 maxelem 65536\n\
+     add a 10.0.0.1,tcp:80,10.0.0.1\nadd a 10.0.0.1,tcp:80,10.0.0.2\n",
+    "create a hash:ip,port,ip family inet6 hashsize 1024 maxelem 65536 timeout 0\n\
+     add a fd00::1,sctp:80,fd00::1 timeout 0\n",
+    "create a hash:ip,port,net family inet hashsize 1024 maxelem 65536\n\
+     add a 10.0.0.1,tcp:80,10.0.0.0/8\nadd a 10.0.0.1,tcp:80,10.2.3.4\n\
+     add a 10.0.0.1,tcp:80,10.1.0.0/16 nomatch\n",
+    "create a hash:ip,port,net family inet6 hashsize 1024 maxelem 65536 counters\n\
+     add a fd00::1,udp:53,fd00::/64 packets 0 bytes 0\n",
+    "create a hash:net family inet hashsize 1024 maxelem 65536 timeout 0 counters comment\n\
+     add a 10.0.0.0/8 timeout 0 packets 0 bytes 0\n\
+     add a 10.1.0.0/16 timeout 0 nomatch packets 1 bytes 2 comment \"x\"\n",
+    "create a hash:net family inet6 hashsize 1024 maxelem 65536\n\
+     add a fd00::/64\nadd a fd00::1 nomatch\n",
+    "create a hash:net,port family inet hashsize 1024 maxelem 65536\n\
+     add a 10.0.0.0/8,udp:53\nadd a 10.0.0.7,tcp:53 nomatch\n",
+    "create a hash:net,port family inet6 hashsize 1024 maxelem 65536\nadd a fd00::/64,tcp:443\n",
+    "create a bitmap:port range 0-65535\nadd a 1\nadd a 65535\n",
+    "create a bitmap:port range 30000-32767 timeout 0 counters comment\n\
+     add a 30080 timeout 0 packets 0 bytes 0 comment \"node port\"\n",
+    "create a bitmap:ip range 10.0.0.0-10.0.0.255 comment\nadd a 10.0.0.7 comment \"seven\"\n",
+    "create a bitmap:ip range 10.0.0.0-10.0.255.255 netmask 24\nadd a 10.0.3.0\n",
+    "create a hash:ip family inet hashsize 1024 maxelem 65536\n\
+     create b list:set size 5 timeout 0 counters comment\n\
+     add b a timeout 0 packets 0 bytes 0 comment \"all\"\n",
+    "create a hash:ip family inet hashsize 1024 maxelem 65536 skbinfo\n",
+    "create a hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 4 initval 0x00000007\n",
+];
+
+/// A namespace, and a client in it.
+struct Lab {
+    netns: Netns,
+    client: Client,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let netns = Netns::new().unwrap();
+        let client = netns.run(Client::open).unwrap();
+        Self { netns, client }
+    }
+
+    fn run(&self, program: &str, args: &[&str], input: &str) -> Output {
+        self.netns.run(|| {
+            let mut child = Program::new(program)
+                .args(args)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(input.as_bytes())
+                .unwrap();
+            child.wait_with_output().unwrap()
+        })
+    }
+
+    /// Runs a program, which has to succeed.
+    #[track_caller]
+    fn succeeds(&self, program: &str, args: &[&str], input: &str) -> String {
+        let output = self.run(program, args, input);
+        assert!(
+            output.status.success(),
+            "{program} {args:?}: {output:?}\n{input}"
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn save(&self) -> String {
+        self.succeeds("ipset", &["save"], "")
+    }
+
+    /// Gives a document to the kernel by ourselves.
+    fn load(&mut self, text: &str) -> Result<(), Error> {
+        let sets: Vec<Set> = self.headers();
+        self.client.commit(&Commands::parse(text, &sets).unwrap())
+    }
+
+    fn headers(&mut self) -> Vec<Set> {
+        let sets = self.client.headers().unwrap();
+        sets.into_iter().map(|listed| listed.set).collect()
+    }
+
+    fn objects(&mut self) -> Vec<Object> {
+        self.client.dump_all().unwrap().into_objects().collect()
+    }
+
+    /// Makes the kernel's state be this one.
+    fn reconcile(&mut self, wanted: &[Object]) -> Result<Commands, Error> {
+        let commands = Commands::from_edits(&diff(self.objects(), wanted));
+        self.client.commit(&commands)?;
+        Ok(commands)
+    }
+}
+
+/// Returns the objects of a document.
+fn objects(text: &str) -> Vec<Object> {
+    let commands = Commands::parse(text, &[]).unwrap();
+    let object = |command: &Command| match command.clone() {
+        Command::Create(set, _) => Object::Set(set),
+        Command::Add(entry, _) => Object::Entry(entry),
+        other => panic!("{other}"),
+    };
+    commands.as_slice().iter().map(object).collect()
+}
+
+/// Sorts lines, and forgets what hashes begin with by chance.
+fn sorted(text: &str) -> Vec<String> {
+    let plain = |line: &str| match line.split_once(" bucketsize 12 initval") {
+        Some((line, _)) => line.to_owned(),
+        None => line.to_owned(),
+    };
+    let mut lines: Vec<String> = text.lines().map(plain).collect();
+    lines.sort();
+    lines
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn ip(set: &str, ip: &str) -> Entry {
+    Entry::new(name(set), Member::Ip(ip.parse().unwrap()))
+}
+
+fn add(entry: Entry) -> Command {
+    Command::Add(entry.into(), Strictness::Strict)
+}
+
+#[track_caller]
+fn refused(result: Result<(), Error>) -> (usize, String, Reason) {
+    match result.unwrap_err() {
+        Error::Refused {
+            place,
+            command,
+            reason,
+            ..
+        } => (place, command.into(), reason),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_we_make_is_what_ipset_shows_and_what_we_read() {
+    for text in DOCUMENTS {
+        let mut lab = Lab::new();
+        lab.load(text)
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(sorted(&lab.save()), sorted(text));
+        let ours = lab.client.dump_all().unwrap().to_string();
+        assert_eq!(sorted(&ours), sorted(text));
+    }
+}
+
+#[test]
+fn what_ipset_makes_is_what_we_read_and_there_is_nothing_to_change() {
+    for text in DOCUMENTS {
+        let mut lab = Lab::new();
+        lab.succeeds("ipset", &["restore"], text);
+        let ours = lab.client.dump_all().unwrap().to_string();
+        assert_eq!(sorted(&ours), sorted(text));
+        let edits = diff(lab.objects(), &objects(text));
+        assert!(edits.is_empty(), "{}", Commands::from_edits(&edits));
+    }
+}
+
+#[test]
+fn every_type_is_in_a_document() {
+    for kind in Kind::ALL {
+        let word = format!(" {kind} ");
+        assert!(DOCUMENTS.iter().any(|text| text.contains(&word)), "{kind}");
+    }
+}
+
+#[test]
+fn ranges_and_networks_become_single_entries_in_the_kernel() {
+    let cases = [
+        ("create a hash:ip", "add a 10.0.0.0/30", 4),
+        ("create a hash:ip", "add a 10.0.0.1-10.0.0.9", 9),
+        (
+            "create a hash:ip,port",
+            "add a 10.0.0.1-10.0.0.2,tcp:80-82",
+            6,
+        ),
+        (
+            "create a hash:ip,port,ip",
+            "add a 10.0.0.1,udp:1-3,10.0.0.1",
+            3,
+        ),
+        (
+            "create a hash:ip,port,net",
+            "add a 10.0.0.1,udp:1-3,10.0.0.0/8",
+            3,
+        ),
+        ("create a hash:net", "add a 10.0.0.1-10.0.0.4", 3),
+        ("create a hash:net,port", "add a 10.0.0.0/8,tcp:5-6", 2),
+        ("create a bitmap:port range 0-99", "add a 7-9", 3),
+        (
+            "create a bitmap:ip range 10.0.0.0/24",
+            "add a 10.0.0.4/30",
+            4,
+        ),
+    ];
+    for (create, add, count) in cases {
+        let mut lab = Lab::new();
+        lab.load(&format!("{create}\n{add}\n")).unwrap();
+        let ours = lab.save();
+        let theirs = Lab::new().succeeds("ipset", &["restore"], &format!("{create}\n{add}\n"));
+        assert_eq!(theirs, "");
+        assert_eq!(ours.lines().count(), count + 1, "{add}: {ours}");
+        let lab = Lab::new();
+        lab.succeeds("ipset", &["restore"], &format!("{create}\n{add}\n"));
+        assert_eq!(sorted(&lab.save()), sorted(&ours));
+    }
+}
+
+#[test]
+fn icmp_is_a_type_and_a_code() {
+    let mut lab = Lab::new();
+    lab.load("create a hash:ip,port\nadd a 10.0.0.1,icmp:8/0\n")
+        .unwrap();
+    assert!(lab.save().contains("add a 10.0.0.1,icmp:echo-request"));
+    let listed = lab.client.list(&name("a")).unwrap();
+    assert_eq!(listed.entries[0].to_string(), "a 10.0.0.1,icmp:8/0");
+}
+
+#[test]
+fn forceadd_makes_room_in_a_full_set() {
+    let full = |options: &str| {
+        let mut lab = Lab::new();
+        let set = format!("create a hash:ip hashsize 64 maxelem 256 {options}\n");
+        lab.load(&set).unwrap();
+        let entries: String = (0..256).map(|n| format!("add a 10.0.0.{n}\n")).collect();
+        lab.load(&entries).unwrap();
+        let more = (0..100).map(|n| lab.load(&format!("add a 10.0.1.{n}\n")));
+        more.filter(Result::is_ok).count()
+    };
+    assert_eq!(full(""), 0);
+    assert!(full("forceadd") > 50);
+    // The program does not print the option, so it is asked for it only.
+    let mut lab = Lab::new();
+    lab.succeeds("ipset", &["create", "a", "hash:ip", "forceadd"], "");
+    assert!(
+        lab.client
+            .dump_all()
+            .unwrap()
+            .to_string()
+            .contains(" forceadd")
+    );
+}
+
+#[test]
+fn time_passes_for_entries_with_a_timeout() {
+    let mut lab = Lab::new();
+    lab.load("create a hash:ip timeout 1000\nadd a 10.0.0.1\nadd a 10.0.0.2 timeout 50\n")
+        .unwrap();
+    let listed = lab.client.list(&name("a")).unwrap();
+    assert_eq!(listed.set.timeout, Some(1000));
+    let mut times: Vec<u32> = listed
+        .entries
+        .iter()
+        .map(|entry| entry.timeout.unwrap())
+        .collect();
+    times.sort_unstable();
+    assert!((40..=50).contains(&times[0]), "{times:?}");
+    assert!((990..=1000).contains(&times[1]), "{times:?}");
+}
+
+#[test]
+fn questions_are_answered() {
+    let mut lab = Lab::new();
+    assert!((6..=7).contains(&lab.client.protocol()));
+    lab.load("create a hash:net\nadd a 10.0.0.0/8\n").unwrap();
+    let inside = Entry::new(name("a"), Member::Net("10.1.2.3/32".parse().unwrap()));
+    let outside = Entry::new(name("a"), Member::Net("11.1.2.3/32".parse().unwrap()));
+    assert!(lab.client.test(&inside).unwrap());
+    assert!(!lab.client.test(&outside).unwrap());
+    let nowhere = Entry::new(name("none"), inside.member.clone());
+    assert!(lab.client.test(&nowhere).unwrap_err().is_not_found());
+
+    let header = lab.client.header(&name("a")).unwrap();
+    assert_eq!((header.kind, header.family), (Kind::HashNet, Family::V4));
+    assert!(lab.client.header(&name("none")).unwrap_err().is_not_found());
+    assert!(lab.client.list(&name("none")).unwrap_err().is_not_found());
+
+    for kind in Kind::ALL {
+        let revisions = lab.client.revisions(&kind, Family::V4).unwrap();
+        let set = Set::new(name("a"), kind, Family::V4);
+        let requests =
+            Commands::from(vec![Command::Create(set.into(), Strictness::Strict)]).requests(7);
+        let mut assembler = vipline_ipset::Assembler::new();
+        assembler.take(&requests[0].payload).unwrap();
+        let revision = assembler.finish().get("a").unwrap().set.revision.unwrap();
+        assert!(revisions.contains(&revision), "{revision} of {revisions:?}");
+    }
+    let unknown = lab
+        .client
+        .revisions(&Kind::from_name("hash:none"), Family::V4);
+    assert_eq!(unknown.unwrap_err().reason(), Some(Reason::UnknownType));
+
+    let usage = lab.client.list(&name("a")).unwrap().usage;
+    assert_eq!((usage.entries, usage.references), (1, 0));
+    assert!(usage.memory > 0);
+    let dump = lab.client.dump(&[name("none"), name("a")]).unwrap();
+    assert_eq!(dump.len(), 1);
+    assert!(
+        lab.client
+            .headers()
+            .unwrap()
+            .get("a")
+            .unwrap()
+            .entries
+            .is_empty()
+    );
+}
+
+#[test]
+fn sets_are_renamed_swapped_flushed_and_destroyed() {
+    let mut lab = Lab::new();
+    lab.load("create a hash:ip\nadd a 10.0.0.1\ncreate b hash:ip\nswap a b\nrename b c\n")
+        .unwrap();
+    let sets = lab.client.dump_all().unwrap();
+    assert_eq!(sets.get("c").unwrap().entries, [ip("c", "10.0.0.1")]);
+    assert!(sets.get("a").unwrap().entries.is_empty());
+    lab.load("flush c\n").unwrap();
+    assert!(lab.client.list(&name("c")).unwrap().entries.is_empty());
+    lab.load("destroy a\ndestroy c\ndestroy a -exist\n")
+        .unwrap();
+    assert_eq!(lab.save(), "");
+}
+
+#[test]
+fn ten_thousand_entries_go_in_few_messages_and_a_refused_one_is_named() {
+    let mut lab = Lab::new();
+    lab.load("create a hash:ip maxelem 100000\n").unwrap();
+    let entry = |n: u32| {
+        add(Entry::new(
+            name("a"),
+            Member::Ip(std::net::Ipv4Addr::from(n).into()),
+        ))
+    };
+    let commands: Vec<Command> = (1..=10_000).map(entry).collect();
+    let before = lab.client.counters().sends;
+    lab.client.commit(&commands.into()).unwrap();
+    assert!(lab.client.counters().sends - before < 20);
+    assert_eq!(lab.client.list(&name("a")).unwrap().entries.len(), 10_000);
+
+    let commands: Vec<Command> = (20_000..27_000)
+        .chain([5])
+        .chain(30_000..31_000)
+        .map(entry)
+        .collect();
+    let (place, command, reason) = refused(lab.client.commit(&commands.into()));
+    assert_eq!((place, command.as_str()), (7_000, "add a 0.0.0.5"));
+    assert_eq!(reason, Reason::Exists);
+    let entries = lab.client.list(&name("a")).unwrap().entries;
+    assert_eq!(
+        entries.len(),
+        17_000,
+        "those before are there, those after are not"
+    );
+}
+
+#[test]
+fn what_the_kernel_refuses_is_named_with_its_reason() {
+    let base = "create a hash:ip,port\nadd a 10.0.0.1,tcp:80\ncreate small hash:ip maxelem 1\n\
+                add small 10.0.0.1\ncreate p bitmap:port range 10-20\ncreate six hash:ip family inet6\n\
+                create l list:set size 1\ncreate l2 list:set\nadd l a\ncreate n hash:net\n\
+                create i bitmap:ip range 10.0.0.0/24\n";
+    let cases = [
+        ("create a hash:ip,port", Reason::Exists),
+        ("add a 10.0.0.1,tcp:80", Reason::Exists),
+        ("del a 10.0.0.9,tcp:80", Reason::Missing),
+        ("destroy none", Reason::Missing),
+        ("flush none", Reason::Missing),
+        ("swap none a", Reason::Missing),
+        ("swap a none", Reason::OtherName),
+        ("swap a small", Reason::TypeMismatch),
+        ("rename small a", Reason::OtherName),
+        ("destroy a", Reason::InUse),
+        ("add small 10.0.0.2", Reason::Full),
+        ("add p 9", Reason::OutOfRange),
+        ("add i 10.0.1.1", Reason::OutOfRange),
+        ("add six 10.0.0.1", Reason::ExpectedIpv6),
+        ("add small fd00::1", Reason::ExpectedIpv4),
+        ("add a 10.0.0.1,tcp:81 timeout 9", Reason::NoTimeouts),
+        ("add a 10.0.0.1,tcp:81 packets 9", Reason::NoCounters),
+        ("add a 10.0.0.1,tcp:81 comment \"x\"", Reason::NoComments),
+        ("add l2 none", Reason::NoSuchSet),
+        ("add l2 l", Reason::Loop),
+        ("create m hash:ip netmask 33", Reason::InvalidNetmask),
+        ("create x hash:none", Reason::UnknownType),
+        (
+            "create i2 bitmap:ip range 10.0.0.0-10.9.0.0",
+            Reason::RangeTooLarge,
+        ),
+    ];
+    let mut lab = Lab::new();
+    lab.load(base).unwrap();
+    let before = sorted(&lab.save());
+    for (line, reason) in cases {
+        let result = lab.load(line);
+        assert!(result.is_err(), "{line}");
+        let (place, command, found) = refused(result);
+        assert_eq!((found, place), (reason, 0), "{line}");
+        assert!(command.starts_with(&line[..line.len().min(8)]), "{command}");
+        let theirs = lab.run("ipset", &["restore"], line);
+        assert!(!theirs.status.success(), "{line}");
+    }
+    assert_eq!(sorted(&lab.save()), before);
+}
+
+#[test]
+fn what_is_so_already_is_fine_for_lenient_commands() {
+    let mut lab = Lab::new();
+    let text = "create a hash:ip comment\nadd a 10.0.0.1 comment \"old\"\n";
+    lab.load(text).unwrap();
+    lab.load("create a hash:ip comment -exist\nadd a 10.0.0.1 comment \"new\" -exist\ndel a 10.0.0.9 -exist\n")
+        .unwrap();
+    assert!(lab.save().contains("add a 10.0.0.1 comment \"new\""));
+}
+
+#[test]
+fn a_set_that_a_rule_uses_gets_other_properties_by_a_swap() {
+    let mut lab = Lab::new();
+    let old = "create a hash:ip family inet hashsize 1024 maxelem 100\n\
+               add a 10.0.0.1\nadd a 10.0.0.2\nadd a 10.0.0.3\n";
+    let new = "create a hash:ip family inet hashsize 1024 maxelem 200 comment\n\
+               add a 10.0.0.1\nadd a 10.0.0.3\nadd a 10.0.0.4 comment \"four\"\n";
+    lab.reconcile(&objects(old)).unwrap();
+    let rule = [
+        "-w",
+        "-A",
+        "INPUT",
+        "-m",
+        "set",
+        "--match-set",
+        "a",
+        "src",
+        "-j",
+        "DROP",
+    ];
+    lab.succeeds("iptables", &rule, "");
+    let (_, _, reason) = refused(lab.load("destroy a\n"));
+    assert_eq!(reason, Reason::InUse);
+
+    let commands = lab.reconcile(&objects(new)).unwrap();
+    assert!(
+        commands.to_string().contains("swap a a~\ndestroy a~\n"),
+        "{commands}"
+    );
+    assert_eq!(sorted(&lab.save()), sorted(new));
+    assert!(lab.reconcile(&objects(new)).unwrap().is_empty());
+
+    let other_type = "create a hash:net family inet hashsize 1024 maxelem 200\nadd a 10.0.0.0/8\n";
+    let (_, command, reason) = refused(lab.reconcile(&objects(other_type)).map(drop));
+    assert_eq!((command.as_str(), reason), ("destroy a", Reason::InUse));
+    lab.succeeds("iptables", &["-w", "-F"], "");
+    // What the attempt left is gone with it.
+    lab.reconcile(&objects(other_type)).unwrap();
+    assert_eq!(sorted(&lab.save()), sorted(other_type));
+}
+
+#[test]
+fn edits_lead_from_each_state_to_each_other() {
+    let states = [
+        "",
+        "create a hash:ip,port\nadd a 10.0.0.1,tcp:80\nadd a 10.0.0.2,tcp:80\n",
+        "create a hash:ip,port maxelem 2\nadd a 10.0.0.1,tcp:80\nadd a 10.0.0.3,tcp:80\n",
+        "create a hash:ip,port timeout 0\nadd a 10.0.0.1,tcp:80\n\
+         create l list:set\nadd l a\ncreate z bitmap:port range 0-9\nadd z 3\n",
+        "create l hash:net\nadd l 10.0.0.0/8 nomatch\n",
+        "create l hash:net\nadd l 10.0.0.0/8\n",
+        "create a list:set\ncreate b hash:ip comment\nadd b 10.0.0.1 comment \"b\"\nadd a b\n",
+        "create b hash:ip comment\nadd b 10.0.0.1 comment \"c\"\n",
+    ];
+    let mut lab = Lab::new();
+    for from in states {
+        for to in states {
+            lab.reconcile(&objects(from)).unwrap();
+            let wanted = objects(to);
+            let commands = lab
+                .reconcile(&wanted)
+                .unwrap_or_else(|error| panic!("{error}\n{from}=>\n{to}"));
+            let left = diff(lab.objects(), &wanted);
+            assert!(left.is_empty(), "{from}=>\n{to}by\n{commands}");
+        }
+    }
+}
+
+#[test]
+fn a_set_of_an_unknown_type_is_kept_as_it_is() {
+    let mut lab = Lab::new();
+    let foreign = "create f hash:net,iface family inet hashsize 1024 maxelem 65536 comment\n\
+                   add f 10.0.0.0/8,eth0 comment \"theirs\"\n";
+    lab.succeeds("ipset", &["restore"], foreign);
+    let dump = lab.client.dump_all().unwrap();
+    let listed = dump.get("f").unwrap();
+    assert_eq!(listed.set.kind, Kind::Other("hash:net,iface".into()));
+    let [entry] = listed.entries.as_slice() else {
+        panic!("{listed}")
+    };
+    assert!(matches!(&entry.member, Member::Other(bytes) if !bytes.is_empty()));
+
+    let mut wanted: Vec<Object> = lab.objects();
+    wanted.extend(objects("create a hash:ip\nadd a 10.0.0.1\n"));
+    let commands = lab.reconcile(&wanted).unwrap();
+    let foreign = |command: &Command| command.set().as_str() == "f";
+    assert!(!commands.as_slice().iter().any(foreign), "{commands}");
+    assert!(
+        lab.save()
+            .contains("add f 10.0.0.0/8,eth0 comment \"theirs\"")
+    );
+}
+
+#[test]
+fn marks_of_packets_are_kept_as_bytes() {
+    let mut lab = Lab::new();
+    let text = "create a hash:ip skbinfo\nadd a 10.0.0.1 skbmark 0x1/0xff skbqueue 4\n";
+    lab.succeeds("ipset", &["restore"], text);
+    let (before, objects) = (sorted(&lab.save()), lab.objects());
+    lab.load("destroy a\n").unwrap();
+    lab.reconcile(&objects).unwrap();
+    assert_eq!(sorted(&lab.save()), before);
+}
+
+#[test]
+fn a_name_that_text_cannot_have_does_not_hide_other_sets() {
+    let mut lab = Lab::new();
+    lab.succeeds("ipset", &["create", "two words", "hash:ip"], "");
+    lab.load("create a hash:ip,port\n").unwrap();
+    let port = Member::IpPort("10.0.0.1".parse().unwrap(), Port::tcp(80));
+    lab.client
+        .commit(&vec![add(Entry::new(name("a"), port))].into())
+        .unwrap();
+    let dump = lab.client.dump_all().unwrap();
+    assert_eq!(dump.len(), 2);
+    assert_eq!(dump.get("a").unwrap().entries.len(), 1);
+    assert!(dump.get("two words").is_some());
+    let removed: Vec<_> = lab.objects().into_iter().map(Edit::Remove).collect();
+    lab.client.commit(&Commands::from_edits(&removed)).unwrap();
+    assert_eq!(lab.save(), "");
+}

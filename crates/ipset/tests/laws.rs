@@ -1,0 +1,205 @@
+//! Laws: what is encoded decodes to the same, what is printed is read as the
+//! same, and no bytes make a panic.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use vipline_ipset::{
+    Assembler, Command, Commands, Comment, Counters, Entry, EntryFlags, Family, Kind, Member, Name,
+    Object, Port, Range, Set, SetFlags, Strictness,
+};
+use vipline_reconcile::{Edit, diff};
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-zA-Z0-9_:-]{1,31}".prop_map(|text| Name::new(&text).unwrap())
+}
+
+fn ip(family: Family) -> BoxedStrategy<IpAddr> {
+    match family {
+        Family::V6 => any::<u128>()
+            .prop_map(|bits| Ipv6Addr::from(bits).into())
+            .boxed(),
+        _ => any::<u32>()
+            .prop_map(|bits| Ipv4Addr::from(bits).into())
+            .boxed(),
+    }
+}
+
+fn net(family: Family) -> impl Strategy<Value = IpNet> {
+    (ip(family), 0..=128_u8).prop_map(|(ip, prefix)| {
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        IpNet::new(ip, prefix.min(most)).unwrap().trunc()
+    })
+}
+
+fn port() -> impl Strategy<Value = Port> {
+    (any::<u8>(), any::<u16>()).prop_map(|(protocol, number)| Port::new(protocol, number))
+}
+
+fn member(kind: &Kind, family: Family) -> BoxedStrategy<Member> {
+    match kind {
+        Kind::BitmapIp => ip(Family::V4).prop_map(Member::Ip).boxed(),
+        Kind::HashIp => ip(family).prop_map(Member::Ip).boxed(),
+        Kind::BitmapPort => any::<u16>().prop_map(Member::Port).boxed(),
+        Kind::HashIpPort => (ip(family), port())
+            .prop_map(|(ip, port)| Member::IpPort(ip, port))
+            .boxed(),
+        Kind::HashIpPortIp => (ip(family), port(), ip(family))
+            .prop_map(|(ip, port, second)| Member::IpPortIp(ip, port, second))
+            .boxed(),
+        Kind::HashIpPortNet => (ip(family), port(), net(family))
+            .prop_map(|(ip, port, net)| Member::IpPortNet(ip, port, net))
+            .boxed(),
+        Kind::HashNet => net(family).prop_map(Member::Net).boxed(),
+        Kind::HashNetPort => (net(family), port())
+            .prop_map(|(net, port)| Member::NetPort(net, port))
+            .boxed(),
+        _ => name().prop_map(Member::Set).boxed(),
+    }
+}
+
+fn range(kind: &Kind) -> BoxedStrategy<Option<Range>> {
+    match kind {
+        Kind::BitmapIp => any::<(u32, u32)>()
+            .prop_map(|(from, to)| Some(Range::Addrs(from.into(), to.into())))
+            .boxed(),
+        Kind::BitmapPort => any::<(u16, u16)>()
+            .prop_map(|(from, to)| Some(Range::Ports(from, to)))
+            .boxed(),
+        _ => Just(None).boxed(),
+    }
+}
+
+fn flags() -> impl Strategy<Value = SetFlags> {
+    (0..16_u32).prop_map(|bits| SetFlags::from_bits_retain(bits << 3))
+}
+
+fn set() -> impl Strategy<Value = Set> {
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let family = prop::sample::select(vec![Family::V4, Family::V6]);
+    (name(), kind, family).prop_flat_map(|(name, kind, family)| {
+        let numbers = vec(option::of(any::<u32>()), 5);
+        let bytes = vec(option::of(any::<u8>()), 2);
+        (range(&kind), numbers, bytes, flags()).prop_map(move |(range, numbers, bytes, flags)| {
+            let mut set = Set::new(name.clone(), kind.clone(), family);
+            set.range = range;
+            set.hashsize = numbers[0];
+            set.maxelem = numbers[1];
+            set.size = numbers[2];
+            set.timeout = numbers[3];
+            set.initval = numbers[4];
+            set.netmask = bytes[0];
+            set.bucketsize = bytes[1];
+            set.flags = flags;
+            set
+        })
+    })
+}
+
+fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
+    let set = set.clone();
+    let counters = option::of(any::<(u64, u64)>());
+    let comment = option::of("[ -!#-~]{1,255}");
+    let members = member(&set.kind, set.family);
+    (
+        members,
+        option::of(any::<u32>()),
+        counters,
+        comment,
+        any::<bool>(),
+    )
+        .prop_map(move |(member, timeout, counters, comment, nomatch)| {
+            let mut entry = Entry::new(set.name.clone(), member);
+            entry.timeout = timeout;
+            entry.counters = counters.map(|(packets, bytes)| Counters { packets, bytes });
+            entry.comment = comment.map(|text| Comment::new(&text).unwrap());
+            entry.flags.set(EntryFlags::NOMATCH, nomatch);
+            entry
+        })
+}
+
+/// A set and commands that make it with some entries.
+fn made() -> impl Strategy<Value = (Set, Vec<Entry>)> {
+    set().prop_flat_map(|set| {
+        let entries = vec(entry(&set), 0..20);
+        entries.prop_map(move |entries| (set.clone(), entries))
+    })
+}
+
+fn commands(set: &Set, entries: &[Entry]) -> Commands {
+    let mut commands = Commands::new();
+    commands.push(Command::Create(set.clone().into(), Strictness::Strict));
+    for entry in entries {
+        commands.push(Command::Add(entry.clone().into(), Strictness::Lenient));
+    }
+    commands
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_decodes_to_the_same((set, entries) in made()) {
+        let mut assembler = Assembler::new();
+        for request in commands(&set, &entries).requests(7) {
+            assembler.take(&request.payload).unwrap();
+        }
+        let sets = assembler.finish();
+        let listed = sets.iter().next().unwrap();
+        let mut read = listed.set.clone();
+        // Without one that is wished for, a message names one that will do.
+        read.revision = None;
+        prop_assert_eq!(read, set);
+        prop_assert_eq!(&listed.entries, &entries);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_as_the_same((set, entries) in made()) {
+        let commands = commands(&set, &entries);
+        let text = commands.to_string();
+        let read = Commands::parse(&text, &[]).unwrap();
+        prop_assert_eq!(read.to_string(), text);
+        if set.range.is_none() || set.family == Family::V4 || set.kind == Kind::BitmapPort {
+            prop_assert_eq!(read, commands);
+        }
+    }
+
+    #[test]
+    fn a_state_does_not_differ_from_itself((set, entries) in made()) {
+        let mut objects: Vec<Object> = vec![set.into()];
+        for entry in entries {
+            let is_new = |object: &&Object| matches!(object, Object::Entry(other) if other.member == entry.member);
+            if objects.iter().find(is_new).is_none() {
+                objects.push(entry.into());
+            }
+        }
+        prop_assert!(diff(objects.clone(), &objects).is_empty());
+        let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
+        prop_assert_eq!(Commands::from_edits(&edits).len(), objects.len());
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoder_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = Assembler::new().take(&bytes);
+    }
+
+    #[test]
+    fn no_cut_or_changed_message_panics((set, entries) in made(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
+        let mut assembler = Assembler::new();
+        for request in commands(&set, &entries).requests(6) {
+            let mut bytes = request.payload;
+            let at = at.index(bytes.len());
+            let _ = Assembler::new().take(&bytes[..at]);
+            bytes[at] = with;
+            let _ = assembler.take(&bytes);
+        }
+        let _ = assembler.finish().to_string();
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "((create|add|del|swap) a? ?(hash:ip,port|list:set|[0-9a-f.:,/-]{0,20})? ?[ -~]{0,20}\n?){0,4}") {
+        let _ = Commands::parse(&text, &[]);
+    }
+}
