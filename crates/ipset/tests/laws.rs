@@ -170,8 +170,8 @@ proptest! {
     fn a_state_does_not_differ_from_itself((set, entries) in made()) {
         let mut objects: Vec<Object> = vec![set.into()];
         for entry in entries {
-            let is_new = |object: &&Object| matches!(object, Object::Entry(other) if other.member == entry.member);
-            if objects.iter().find(is_new).is_none() {
+            let is_same = |object: &Object| matches!(object, Object::Entry(other) if other.member == entry.member);
+            if !objects.iter().any(is_same) {
                 objects.push(entry.into());
             }
         }
