@@ -186,7 +186,8 @@ impl Entry {
     /// Reads an entry of a set of this type.
     pub(crate) fn decode(set: &Name, kind: &Kind, data: &[u8]) -> Result<Self, DecodeError> {
         let mut entry = Self::new(set.clone(), Member::Other(Box::default()));
-        let (mut parts, mut others) = (Parts::default(), Vec::new());
+        let (mut parts, mut ends) = (Parts::default(), Parts::default());
+        let mut others = Vec::new();
         for item in whole_attributes(data) {
             let (bytes, attr) = item?;
             match attr.kind {
@@ -198,10 +199,13 @@ impl Entry {
                 LINENO => {}
                 _ if matches!(kind, Kind::Other(_)) => put_whole(&mut others, bytes),
                 IP => parts.ip = Some(address(&attr)?),
-                CIDR => parts.prefix = Some(attr.u8()?),
+                IP_TO => ends.ip = Some(address(&attr)?),
+                CIDR if kind.has_networks() => parts.prefix = Some(attr.u8()?),
                 PORT => parts.port = Some(attr.be16()?),
+                PORT_TO => ends.port = Some(attr.be16()?),
                 PROTO => parts.protocol = Some(attr.u8()?),
                 IP2 => parts.second = Some(address(&attr)?),
+                IP2_TO => ends.second = Some(address(&attr)?),
                 CIDR2 => parts.second_prefix = Some(attr.u8()?),
                 NAME => parts.name = Some(Name::told(attr.str()?)),
                 _ => put_whole(&mut others, bytes),
@@ -212,9 +216,13 @@ impl Entry {
             return Ok(entry);
         }
         entry.others = others.into();
-        entry.member = parts
-            .member(kind)
-            .ok_or_else(|| DecodeError::new("entry of its set", 0, data.len()))?;
+        let no_entry = || DecodeError::new("entry of its set", 0, data.len());
+        if ends.ip.is_some() || ends.port.is_some() || ends.second.is_some() {
+            let last = ends.or(&parts).member(kind).ok_or_else(no_entry)?;
+            entry.last = Some(last);
+        }
+        entry.member = parts.member(kind).ok_or_else(no_entry)?;
+        entry.last = entry.last.filter(|last| *last != entry.member);
         Ok(entry)
     }
 }
@@ -359,6 +367,21 @@ struct Parts {
 }
 
 impl Parts {
+    /// Returns these, and of others what is not here.
+    ///
+    /// A range of networks has addresses at its ends.
+    fn or(self, others: &Self) -> Self {
+        Self {
+            ip: self.ip.or(others.ip),
+            prefix: others.prefix.filter(|_| self.ip.is_none()),
+            port: self.port.or(others.port),
+            protocol: others.protocol,
+            second: self.second.or(others.second),
+            second_prefix: others.second_prefix,
+            name: None,
+        }
+    }
+
     /// Puts them together to what a set of this type has.
     fn member(self, kind: &Kind) -> Option<Member> {
         let port = || Some(Port::new(self.protocol?, self.port?));

@@ -84,6 +84,11 @@ impl Kind {
         }
     }
 
+    /// Tells whether the first of an entry is a network of any size.
+    pub(crate) fn has_networks(&self) -> bool {
+        matches!(self, Self::HashNet | Self::HashNetPort)
+    }
+
     /// Returns the family of sets of the type that have no other choice.
     pub(crate) fn family(&self) -> Option<Family> {
         match self {

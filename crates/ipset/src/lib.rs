@@ -12,7 +12,8 @@
 //! - [`Commands`]: a change, made of edits, read from or printed as a document
 //!   of `ipset restore`.
 //! - [`Client`]: the connection; all else does no IO.
-//! - [`Assembler`]: a decoder for those who have a socket of their own.
+//! - [`Request`], [`Assembler`]: messages and a decoder, for those who have a
+//!   socket of their own.
 //! - [`Error`], [`Reason`]: what goes wrong, with set and entry.
 //!
 //! Sets of other types than those of [`Kind`] are read and kept as they are.

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
-use vipline_netlink::message::{CREATE, EXCL};
+use vipline_netlink::message::{CREATE, DUMP, EXCL};
 
 use crate::{Command, Entry, Family, Kind, Listed, Name, Set, Sets, Strictness};
 
@@ -85,13 +85,20 @@ impl Request {
     }
 
     /// Returns the question which versions of the protocol there are.
-    pub(crate) fn protocol() -> Self {
+    ///
+    /// The answer has the greatest in the attribute 1 and the least in 10, as
+    /// one byte each.
+    pub fn protocol() -> Self {
         Self::new(1, *PROTOCOLS.end())
     }
 
-    /// Returns the question for all sets, or the one of this name.
-    pub(crate) fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
+    /// Returns the question for all sets, or the one of this name; `headers`
+    /// leaves their entries out.
+    ///
+    /// The answers are for an [`Assembler`].
+    pub fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
         let mut request = Self::new(7, protocol);
+        request.flags = DUMP;
         if let Some(name) = name {
             put_str(&mut request.payload, SETNAME, name.as_str());
         }
@@ -101,20 +108,26 @@ impl Request {
         request
     }
 
-    /// Returns the question whether a set has an entry.
-    pub(crate) fn test(protocol: u8, entry: &Entry) -> Self {
+    /// Returns the question whether a set has an entry; the answer is no when
+    /// it is refused.
+    pub fn test(protocol: u8, entry: &Entry) -> Self {
         let mut request = Self::named(11, protocol, &entry.set);
         nest(&mut request.payload, DATA, |out| entry.encode(None, out));
         request
     }
 
     /// Returns the question what a set is.
-    pub(crate) fn header(protocol: u8, name: &Name) -> Self {
+    ///
+    /// The answer is for an [`Assembler`].
+    pub fn header(protocol: u8, name: &Name) -> Self {
         Self::named(12, protocol, name)
     }
 
     /// Returns the question which revisions of a type there are.
-    pub(crate) fn revisions(protocol: u8, kind: &Kind, family: Family) -> Self {
+    ///
+    /// The answer has the greatest in the attribute 4 and the least in 10, as
+    /// one byte each.
+    pub fn revisions(protocol: u8, kind: &Kind, family: Family) -> Self {
         let mut request = Self::new(13, protocol);
         put_str(&mut request.payload, TYPENAME, kind.as_str());
         put_u8(&mut request.payload, FAMILY, family.number());
@@ -123,20 +136,23 @@ impl Request {
 
     /// Returns the message of one command; of [`Command::Copy`] there is none.
     fn of(command: &Command, protocol: u8) -> Option<Self> {
-        let (mut request, strictness) = match command {
-            Command::Create(set, strictness) => (Self::create(set, protocol), *strictness),
-            Command::Destroy(name, strictness) => (Self::named(3, protocol, name), *strictness),
-            Command::Flush(name) => (Self::named(4, protocol, name), Strictness::Strict),
-            Command::Rename(from, to) => (Self::pair(5, protocol, from, to), Strictness::Strict),
-            Command::Swap(one, other) => (Self::pair(6, protocol, one, other), Strictness::Strict),
+        Some(match command {
+            Command::Create(set, strictness) => Self::create(set, *strictness, protocol),
+            Command::Destroy(name, strictness) => {
+                let mut request = Self::named(3, protocol, name);
+                request.flags = strictness.flags();
+                request
+            }
+            Command::Flush(name) => Self::named(4, protocol, name),
+            Command::Rename(from, to) => Self::pair(5, protocol, from, to),
+            Command::Swap(one, other) => Self::pair(6, protocol, one, other),
             Command::Add(..) | Command::Delete(..) | Command::Copy { .. } => return None,
-        };
-        request.flags = strictness.flags();
-        Some(request)
+        })
     }
 
-    fn create(set: &Set, protocol: u8) -> Self {
+    fn create(set: &Set, strictness: Strictness, protocol: u8) -> Self {
         let mut request = Self::named(2, protocol, &set.name);
+        request.flags = CREATE | strictness.flags();
         let out = &mut request.payload;
         put_str(out, TYPENAME, set.kind.as_str());
         put_u8(out, REVISION, set.revision());
@@ -155,8 +171,8 @@ impl Request {
 impl Strictness {
     fn flags(self) -> u16 {
         match self {
-            Self::Strict => CREATE | EXCL,
-            Self::Lenient => CREATE,
+            Self::Strict => EXCL,
+            Self::Lenient => 0,
         }
     }
 }
@@ -282,8 +298,9 @@ impl Assembler {
             }
             self.sets.push(listed);
         }
-        let known = self.sets.last_mut();
-        let listed = known.filter(|listed| listed.set.name == name);
+        // It is the last one of a dump, and any one of what somebody sends.
+        let mut known = self.sets.iter_mut().rev();
+        let listed = known.find(|listed| listed.set.name == name);
         let Listed {
             set, entries: all, ..
         } = listed.ok_or_else(no_set)?;
@@ -362,4 +379,81 @@ pub(crate) fn address(attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
         _ => None,
     };
     ip.ok_or_else(no_address)
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_netlink::message::{Content, Messages};
+
+    use super::*;
+    use crate::Reason;
+
+    /// What the kernel answered to restores of ipset, recorded as in
+    /// `tests/captures.rs`.
+    const REFUSALS: &str = include_str!("../tests/captures/refusals.hex");
+
+    /// Why, and which line an entry was in.
+    const REASONS: [(Reason, Option<u32>); 17] = [
+        (Reason::Exists, None),
+        (Reason::Exists, Some(1)),
+        (Reason::Missing, Some(1)),
+        (Reason::Missing, None),
+        (Reason::Missing, None),
+        (Reason::Missing, None),
+        (Reason::OtherName, None),
+        (Reason::TypeMismatch, None),
+        (Reason::OtherName, None),
+        (Reason::InUse, None),
+        (Reason::OutOfRange, Some(1)),
+        (Reason::NoTimeouts, Some(1)),
+        (Reason::NoCounters, Some(1)),
+        (Reason::NoComments, Some(1)),
+        (Reason::NoSuchSet, Some(1)),
+        (Reason::RangeTooLarge, None),
+        (Reason::Exists, Some(3)),
+    ];
+
+    /// Returns the type of the set that a line is about.
+    fn kind(line: &str) -> Kind {
+        match line.split(' ').nth(1) {
+            Some("h1") => Kind::BitmapPort,
+            Some("i1") => Kind::ListSet,
+            Some("i2") => Kind::BitmapIp,
+            _ => Kind::HashIpPort,
+        }
+    }
+
+    #[test]
+    fn recorded_refusals_name_their_reason_and_line() {
+        let mut reasons = REASONS.iter();
+        let mut command = "";
+        for line in REFUSALS.lines() {
+            if let Some(line) = line.strip_prefix("# ") {
+                command = line;
+                continue;
+            }
+            let hex = line.as_bytes().chunks(2);
+            let bytes: Vec<u8> = hex
+                .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+                .collect();
+            let message = Messages::new(&bytes).next().unwrap().unwrap();
+            let Ok(Content::Answer(answer)) = message.content() else {
+                panic!("{command}: {message:?}")
+            };
+            let removes = !command.starts_with("add") && !command.starts_with("create");
+            let reason = Reason::of(answer.errno.unwrap(), Some(&kind(command)), removes);
+            let found = (reason, refused_line(answer.echo));
+            assert_eq!(Some(&found), reasons.next(), "{command}");
+        }
+        assert_eq!(reasons.next(), None);
+    }
+
+    #[test]
+    fn versions_are_a_span_that_may_be_one_number() {
+        let payload = [2, 0, 0, 0, 5, 0, 1, 0, 7, 0, 0, 0, 5, 0, 10, 0, 6, 0, 0, 0];
+        assert_eq!(protocols(&payload), Ok(6..=7));
+        assert_eq!(protocols(&payload[..12]), Ok(7..=7));
+        assert!(protocols(&payload[..4]).is_err());
+        assert!(revisions(&payload).is_err());
+    }
 }

@@ -62,6 +62,38 @@ fn member(kind: &Kind, family: Family) -> BoxedStrategy<Member> {
     }
 }
 
+/// Returns a range from a member to parts of another one, if it is any.
+fn through(first: Member, other: Member) -> (Member, Option<Member>) {
+    use Member::{Ip, IpPort, IpPortIp, IpPortNet, Net, NetPort};
+    let end = |from: Port, to: Port| match from.protocol {
+        // Types and codes have no ranges.
+        1 | 58 => from,
+        protocol => Port::new(protocol, to.number),
+    };
+    let single = |net: IpNet| IpNet::from(net.addr());
+    let (first, last) = match (first, other) {
+        (IpPort(from, port), IpPort(to, other)) => {
+            (IpPort(from, port), IpPort(to, end(port, other)))
+        }
+        (IpPortIp(from, port, second), IpPortIp(to, other, end_of)) => {
+            let last = IpPortIp(to, end(port, other), end_of);
+            (IpPortIp(from, port, second), last)
+        }
+        (IpPortNet(from, port, net), IpPortNet(to, other, _)) => {
+            let last = IpPortNet(to, end(port, other), net);
+            (IpPortNet(from, port, net), last)
+        }
+        (Net(from), Net(to)) if from.addr() != to.addr() => (Net(single(from)), Net(single(to))),
+        (NetPort(from, port), NetPort(_, other)) => {
+            (NetPort(from, port), NetPort(from, end(port, other)))
+        }
+        (first @ (Ip(_) | Member::Port(_)), last) => (first, last),
+        (first, _) => (first.clone(), first),
+    };
+    let last = Some(last).filter(|last| *last != first);
+    (first, last)
+}
+
 fn range(kind: &Kind) -> BoxedStrategy<Option<Range>> {
     match kind {
         Kind::BitmapIp => any::<(u32, u32)>()
@@ -101,25 +133,32 @@ fn set() -> impl Strategy<Value = Set> {
 }
 
 fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
-    let set = set.clone();
+    let name = set.name.clone();
     let counters = option::of(any::<(u64, u64)>());
     let comment = option::of("[ -!#-~]{1,255}");
-    let members = member(&set.kind, set.family);
+    let members = || member(&set.kind, set.family);
+    let many = (members(), option::of(members())).prop_map(|(first, other)| match other {
+        Some(other) => through(first, other),
+        None => (first, None),
+    });
     (
-        members,
+        many,
         option::of(any::<u32>()),
         counters,
         comment,
         any::<bool>(),
     )
-        .prop_map(move |(member, timeout, counters, comment, nomatch)| {
-            let mut entry = Entry::new(set.name.clone(), member);
-            entry.timeout = timeout;
-            entry.counters = counters.map(|(packets, bytes)| Counters { packets, bytes });
-            entry.comment = comment.map(|text| Comment::new(&text).unwrap());
-            entry.flags.set(EntryFlags::NOMATCH, nomatch);
-            entry
-        })
+        .prop_map(
+            move |((member, last), timeout, counters, comment, nomatch)| {
+                let mut entry = Entry::new(name.clone(), member);
+                entry.last = last;
+                entry.timeout = timeout;
+                entry.counters = counters.map(|(packets, bytes)| Counters { packets, bytes });
+                entry.comment = comment.map(|text| Comment::new(&text).unwrap());
+                entry.flags.set(EntryFlags::NOMATCH, nomatch);
+                entry
+            },
+        )
 }
 
 /// A set and commands that make it with some entries.

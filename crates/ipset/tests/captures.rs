@@ -1,0 +1,327 @@
+//! Messages recorded with ipset 7.17 on Linux 6.18: what it sends we send, and
+//! what the kernel answers we understand.
+//!
+//! To record anew, in a namespace of its own (`unshare -n`):
+//! `strace -e trace=sendto,recvmsg -e write=all -e read=all ipset restore` with
+//! the lines of `commands.hex`, `ipset save NAME` of each set for
+//! `answers.hex`, and the programs named in `questions.hex`.
+//! Each line of bytes is a datagram after what was typed or printed; sequence
+//! numbers and ports are zeros.
+//! Before the commands `f3` and `h2` were made.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use vipline_ipset::{
+    Assembler, Command, Commands, Entry, Family, Kind, Member, Name, Request, Set, Sets,
+};
+use vipline_netlink::attr::{Attr, Attrs};
+use vipline_netlink::message::{ACK, Message, Messages, REQUEST};
+
+const COMMANDS: &str = include_str!("captures/commands.hex");
+const ANSWERS: &str = include_str!("captures/answers.hex");
+const QUESTIONS: &str = include_str!("captures/questions.hex");
+
+/// `struct nfgenmsg`.
+const HEADER: usize = 4;
+/// `IPSET_ATTR_LINENO`: we count in each message, ipset in each document.
+const LINENO: u16 = 9;
+/// `IPSET_ATTR_DATA` and `IPSET_ATTR_ADT`.
+const DATA: u16 = 7;
+const ADT: u16 = 8;
+/// `IPSET_ATTR_TYPENAME`: a message with it is about a set.
+const TYPENAME: u16 = 3;
+/// `IPSET_ATTR_IP`, `_IP_TO`, and of entries `_IP2`, `_IP2_TO`: an address is
+/// nested in them.
+const ADDRESSES: [u16; 4] = [1, 2, 20, 22];
+/// `IPSET_ATTR_ELEMENTS`, `_REFERENCES`, `_MEMSIZE` of sets: what they take.
+const USAGE: [u16; 3] = [24, 25, 26];
+/// `IPSET_ATTR_CIDR` and `_CIDR2` of entries.
+const PREFIXES: [u16; 2] = [3, 21];
+/// `IPSET_ATTR_INDEX`: the number of a set in the kernel.
+const INDEX: u16 = 11;
+
+/// A datagram, and the lines it is about.
+struct Capture {
+    lines: Vec<&'static str>,
+    datagram: Vec<u8>,
+}
+
+impl Capture {
+    fn messages(&self) -> impl Iterator<Item = Message<'_>> {
+        Messages::new(&self.datagram).map(Result::unwrap)
+    }
+
+    fn only_message(&self) -> Message<'_> {
+        assert_eq!(self.messages().count(), 1, "{:?}", self.lines);
+        self.messages().next().unwrap()
+    }
+
+    fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+fn captures(text: &'static str) -> Vec<Capture> {
+    let (mut captures, mut lines) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        match line.strip_prefix("# ") {
+            Some(line) => lines.push(line),
+            None => captures.push(Capture {
+                lines: std::mem::take(&mut lines),
+                datagram: bytes(line),
+            }),
+        }
+    }
+    captures
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let bytes = hex.as_bytes().chunks(2);
+    bytes
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// What a message says: attributes of it, and those of the set and of each
+/// entry in it.
+///
+/// Their order says nothing, and neither does padding, which ipset leaves as
+/// it happens to be.
+type Content = (Vec<(u16, Vec<u8>)>, Vec<Vec<(u16, Vec<u8>)>>);
+
+fn content(payload: &[u8]) -> Content {
+    let attrs = || Attrs::new(&payload[HEADER..]).map(Result::unwrap);
+    let own = attrs().filter(|attr| ![DATA, ADT, LINENO, INDEX].contains(&attr.kind));
+    let mut own: Vec<_> = own.map(|attr| (attr.kind, attr.value.to_vec())).collect();
+    own.sort();
+    let is_set = attrs().any(|attr| attr.kind == TYPENAME);
+    let mut parts = Vec::new();
+    for attr in attrs() {
+        match attr.kind {
+            DATA if is_set => parts.push(part(attr.attrs(), &ADDRESSES[..2], &USAGE)),
+            DATA => parts.push(entry_part(attr.attrs())),
+            ADT => {
+                let entries = attr.attrs().map(|entry| entry.unwrap().attrs());
+                parts.extend(entries.map(entry_part));
+            }
+            _ => {}
+        }
+    }
+    (own, parts)
+}
+
+/// Returns what is said of an entry.
+fn entry_part(attrs: Attrs<'_>) -> Vec<(u16, Vec<u8>)> {
+    let mut part = part(attrs, &ADDRESSES, &[LINENO]);
+    // That an address is a network of its own goes without saying for ipset.
+    let is_whole =
+        |kind: &u16, value: &[u8]| PREFIXES.contains(kind) && matches!(value, [32 | 128]);
+    part.retain(|(kind, value)| !is_whole(kind, value));
+    part
+}
+
+/// Returns the attributes of a set or an entry but those left out.
+fn part(attrs: Attrs<'_>, addresses: &[u16], left_out: &[u16]) -> Vec<(u16, Vec<u8>)> {
+    let attrs = attrs.map(Result::unwrap);
+    let said = attrs.filter(|attr| !left_out.contains(&attr.kind));
+    let value = |attr: Attr<'_>| match addresses.contains(&attr.kind) {
+        // The kernel does not say of all that they are in network byte order.
+        true => attr.attrs().next().unwrap().unwrap().value.to_vec(),
+        false => attr.value.to_vec(),
+    };
+    let mut part: Vec<_> = said.map(|attr| (attr.kind, value(attr))).collect();
+    part.sort();
+    part
+}
+
+/// Returns the sets that were there before the commands.
+fn before() -> Vec<Set> {
+    let name = |text| Name::new(text).unwrap();
+    vec![
+        Set::new(name("f3"), Kind::HashNetPort, Family::V4),
+        Set::new(name("h2"), Kind::BitmapPort, Family::Unspecified),
+    ]
+}
+
+/// Returns each capture with its commands.
+fn commands() -> Vec<(Capture, Vec<Command>)> {
+    let captures = captures(COMMANDS);
+    let text: String = captures.iter().map(Capture::text).collect();
+    let commands = Commands::parse(&text, &before()).unwrap();
+    assert_eq!(commands.len(), text.lines().count());
+    let mut rest = commands.as_slice();
+    let take = |capture: Capture| {
+        let (now, later) = rest.split_at(capture.lines.len());
+        rest = later;
+        (capture, now.to_vec())
+    };
+    captures.into_iter().map(take).collect()
+}
+
+fn entry(command: &Command) -> Option<Entry> {
+    match command {
+        Command::Add(entry, _) | Command::Delete(entry, _) => Some((**entry).clone()),
+        _ => None,
+    }
+}
+
+/// Returns the requests of commands.
+fn requests(commands: Vec<Command>) -> Vec<Request> {
+    Commands::from(commands).requests(7)
+}
+
+#[track_caller]
+fn assert_same(request: &Request, message: &Message<'_>, lines: &[&str]) {
+    assert_eq!(request.ty, message.ty, "{lines:?}");
+    assert_eq!(request.flags | REQUEST, message.flags & !ACK, "{lines:?}");
+    assert_eq!(
+        content(&request.payload),
+        content(message.payload),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn commands_are_told_in_the_bytes_of_ipset() {
+    for (capture, mut commands) in commands() {
+        let message = capture.only_message();
+        if let [Command::Create(set, _)] = commands.as_mut_slice() {
+            // It takes the newest that the kernel has, we one that will do.
+            set.revision = revision(&message);
+        }
+        let [request] = requests(commands).try_into().unwrap();
+        assert_same(&request, &message, &capture.lines);
+    }
+}
+
+/// Returns the revision named in a message: `IPSET_ATTR_REVISION`.
+fn revision(message: &Message<'_>) -> Option<u8> {
+    let attrs = Attrs::new(&message.payload[HEADER..]).map(Result::unwrap);
+    let mut revisions = attrs.filter(|attr| attr.kind == 4);
+    revisions.next().map(|attr| attr.u8().unwrap())
+}
+
+#[test]
+fn what_ipset_makes_decodes_to_the_commands_and_the_same_bytes_again() {
+    let mut sets: Vec<(Set, Vec<u8>)> = Vec::new();
+    let mut entries = 0;
+    for (capture, commands) in commands() {
+        let message = capture.only_message();
+        let mut assembler = Assembler::new();
+        match &commands[0] {
+            Command::Create(set, strictness) => {
+                assembler.take(message.payload).unwrap();
+                let listed = assembler.finish().into_iter().next().unwrap();
+                let mut wanted = (**set).clone();
+                wanted.revision = listed.set.revision;
+                assert_eq!(listed.set, wanted, "{:?}", capture.lines);
+                let again = Command::Create(listed.set.into(), *strictness);
+                assert_same(&requests(vec![again])[0], &message, &capture.lines);
+                sets.push(((**set).clone(), message.payload.to_vec()));
+            }
+            Command::Add(..) | Command::Delete(..) => {
+                let mut known = sets
+                    .iter()
+                    .filter(|(set, _)| set.name == *commands[0].set());
+                assembler.take(&known.next().unwrap().1).unwrap();
+                assembler.take(message.payload).unwrap();
+                let listed = assembler.finish().into_iter().next().unwrap();
+                let wanted: Vec<Entry> = commands.iter().filter_map(entry).collect();
+                assert_eq!(listed.entries, wanted, "{:?}", capture.lines);
+                entries += wanted.len();
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((sets.len(), entries), (19, 34));
+}
+
+#[test]
+fn what_the_kernel_answers_is_what_ipset_prints() {
+    for capture in captures(ANSWERS) {
+        let sets = assembled(&capture);
+        let listed = sets.iter().next().unwrap();
+        let printed = capture.text().replace("echo-request", "8/0");
+        let is_known = !matches!(listed.set.kind, Kind::Other(_));
+        // The program keeps `forceadd` to itself, we have no words for marks.
+        let ours = sets.to_string().replace(" forceadd", "");
+        match is_known && !printed.contains("skbmark") {
+            true => assert_eq!(ours, printed),
+            false => assert_eq!(ours.lines().count(), printed.lines().count(), "{ours}"),
+        }
+        let entries = capture.lines.len() - 1;
+        let told = usize::try_from(listed.usage.entries).unwrap();
+        assert_eq!((listed.entries.len(), told), (entries, entries));
+        assert!(listed.usage.memory > 0, "{printed}");
+    }
+}
+
+fn assembled(capture: &Capture) -> Sets {
+    let mut assembler = Assembler::new();
+    for message in capture.messages() {
+        assembler.take(message.payload).unwrap();
+    }
+    let sets = assembler.finish();
+    assert_eq!(sets.len(), 1, "{:?}", capture.lines);
+    sets
+}
+
+#[test]
+fn what_the_kernel_answers_goes_back_in_the_same_bytes() {
+    for capture in captures(ANSWERS) {
+        let listed = assembled(&capture).into_iter().next().unwrap();
+        let mut commands = vec![Command::Create(listed.set.into(), Default::default())];
+        let adds = listed.entries.into_iter();
+        commands.extend(adds.map(|entry| Command::Add(entry.into(), Default::default())));
+        let ours = requests(commands)
+            .into_iter()
+            .map(|request| content(&request.payload));
+        let ours: Vec<_> = ours.flat_map(|(_, parts)| parts).collect();
+        let theirs = capture.messages().map(|message| content(message.payload).1);
+        let theirs: Vec<_> = theirs.flatten().collect();
+        assert_eq!(ours, theirs, "{:?}", capture.lines);
+    }
+}
+
+#[test]
+fn questions_are_asked_in_the_bytes_of_ipset() {
+    let name = |text| Name::new(text).unwrap();
+    let port = vipline_ipset::Port::tcp(80);
+    let in_port = Entry::new(name("b1"), Member::IpPort("fd00::1".parse().unwrap(), port));
+    let in_net = Entry::new(name("n"), Member::Net("10.0.0.0/8".parse().unwrap()));
+    let ours = [
+        Request::list(7, Some(&name("b1")), false),
+        Request::list(7, None, false),
+        Request::list(7, None, true),
+        Request::test(7, &in_port),
+        Request::test(7, &in_net),
+        Request::header(7, &name("b1")),
+        Request::revisions(7, &Kind::HashNet, Family::V4),
+        Request::revisions(7, &Kind::HashIpPort, Family::V4),
+        Request::protocol(),
+    ];
+    let theirs = captures(QUESTIONS);
+    assert_eq!(ours.len(), theirs.len());
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_same(ours, &theirs.only_message(), &theirs.lines);
+    }
+}
+
+#[test]
+fn every_type_is_recorded_with_each_of_its_families() {
+    let answers: Vec<Sets> = captures(ANSWERS).iter().map(assembled).collect();
+    for kind in Kind::ALL {
+        let families = [Family::V4, Family::V6].map(|family| {
+            let name = Name::new("any").unwrap();
+            Set::new(name, kind.clone(), family).family
+        });
+        for family in families {
+            let mut sets = answers.iter().flat_map(Sets::iter);
+            let recorded =
+                sets.any(|listed| listed.set.kind == kind && listed.set.family == family);
+            assert!(recorded, "{kind} {family}");
+        }
+    }
+    let others = answers.iter().flat_map(Sets::iter);
+    let others = others.filter(|listed| matches!(listed.set.kind, Kind::Other(_)));
+    assert_eq!(others.count(), 2);
+}
