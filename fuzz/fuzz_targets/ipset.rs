@@ -1,0 +1,56 @@
+//! Any messages as the dump of sets: objects, their text, and bytes again.
+//! Any text as a document of `ipset restore`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vipline_ipset::{Assembler, Command, Commands, Object, Sets};
+use vipline_netlink::message::Messages;
+use vipline_reconcile::{Edit, Keyed};
+
+/// A message is no longer than what the kernel can send back of it.
+const LONGEST: usize = 64 << 10;
+
+/// What was told goes to the kernel in messages that say the same.
+fn check_sets(sets: Sets) {
+    let text = sets.to_string();
+    assert_eq!(text.is_empty(), sets.is_empty());
+    let objects: Vec<Object> = sets.clone().into_objects().collect();
+    assert!(objects.iter().all(|object| object.same(object)));
+    let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
+    let commands = Commands::from_edits(&edits);
+    assert_eq!(commands.len(), objects.len());
+    let mut told = Assembler::new();
+    for request in commands.requests(7) {
+        assert!(request.payload.len() < 2 * LONGEST);
+        told.take(&request.payload).expect("what is told is read");
+    }
+    let told = told.finish();
+    assert_eq!(told.len(), sets.len());
+    for (again, first) in told.iter().zip(sets.iter()) {
+        assert_eq!(again.entries, first.entries);
+        assert!(again.set.is_like(&first.set));
+    }
+}
+
+/// What is read prints as what is read and prints the same.
+fn check_text(text: &str) {
+    let Ok(commands) = Commands::parse(text, &[]) else {
+        return;
+    };
+    let printed = commands.to_string();
+    let again = Commands::parse(&printed, &[]).expect("what is printed is read");
+    assert_eq!(again.to_string(), printed);
+    let is_set = |command: &&Command| matches!(command, Command::Create(..));
+    assert!(commands.as_slice().iter().filter(is_set).count() <= commands.requests(6).len());
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        check_text(text);
+    }
+    let mut assembler = Assembler::new();
+    for message in Messages::new(bytes).flatten() {
+        let _ = assembler.take(message.payload);
+    }
+    check_sets(assembler.finish());
+});
