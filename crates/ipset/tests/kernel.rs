@@ -9,18 +9,24 @@
     reason = "IO file"
 )]
 
-use std::io::Write;
-use std::process::{Command as Program, Output, Stdio};
+#[path = "kernel/lab.rs"]
+mod lab;
 
-use testkit::netns::Netns;
+#[path = "kernel/program.rs"]
+mod program;
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
 use vipline_ipset::{
-    Client, Command, Commands, Entry, Error, Family, Kind, Member, Name, Object, Port, Reason, Set,
-    Strictness,
+    Command, Commands, Entry, Family, Kind, Member, Object, Port, Reason, Set, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
+use lab::{Lab, add, ip, name, objects, refused, sorted};
+
 /// Every type with each of its options, as `ipset save` prints them.
-const DOCUMENTS: &[&str] = &[
+pub(crate) const DOCUMENTS: &[&str] = &[
     "create a hash:ip family inet hashsize 1024 maxelem 65536\nadd a 10.0.0.1\nadd a 10.0.0.2\n",
     "create a hash:ip family inet6 hashsize 64 maxelem 7 timeout 0 counters comment\n\
      add a fd00::1 timeout 0 packets 0 bytes 0\n\
@@ -59,123 +65,6 @@ const DOCUMENTS: &[&str] = &[
     "create a hash:ip family inet hashsize 1024 maxelem 65536 skbinfo\n",
     "create a hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 4 initval 0x00000007\n",
 ];
-
-/// A namespace, and a client in it.
-struct Lab {
-    netns: Netns,
-    client: Client,
-}
-
-impl Lab {
-    fn new() -> Self {
-        let netns = Netns::new().unwrap();
-        let client = netns.run(Client::open).unwrap();
-        Self { netns, client }
-    }
-
-    fn run(&self, program: &str, args: &[&str], input: &str) -> Output {
-        self.netns.run(|| {
-            let mut child = Program::new(program)
-                .args(args)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            child
-                .stdin
-                .take()
-                .unwrap()
-                .write_all(input.as_bytes())
-                .unwrap();
-            child.wait_with_output().unwrap()
-        })
-    }
-
-    /// Runs a program, which has to succeed.
-    #[track_caller]
-    fn succeeds(&self, program: &str, args: &[&str], input: &str) -> String {
-        let output = self.run(program, args, input);
-        assert!(
-            output.status.success(),
-            "{program} {args:?}: {output:?}\n{input}"
-        );
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn save(&self) -> String {
-        self.succeeds("ipset", &["save"], "")
-    }
-
-    /// Gives a document to the kernel by ourselves.
-    fn load(&mut self, text: &str) -> Result<(), Error> {
-        let sets: Vec<Set> = self.headers();
-        self.client.commit(&Commands::parse(text, &sets).unwrap())
-    }
-
-    fn headers(&mut self) -> Vec<Set> {
-        let sets = self.client.headers().unwrap();
-        sets.into_iter().map(|listed| listed.set).collect()
-    }
-
-    fn objects(&mut self) -> Vec<Object> {
-        self.client.dump_all().unwrap().into_objects().collect()
-    }
-
-    /// Makes the kernel's state be this one.
-    fn reconcile(&mut self, wanted: &[Object]) -> Result<Commands, Error> {
-        let commands = Commands::from_edits(&diff(self.objects(), wanted));
-        self.client.commit(&commands)?;
-        Ok(commands)
-    }
-}
-
-/// Returns the objects of a document.
-fn objects(text: &str) -> Vec<Object> {
-    let commands = Commands::parse(text, &[]).unwrap();
-    let object = |command: &Command| match command.clone() {
-        Command::Create(set, _) => Object::Set(set),
-        Command::Add(entry, _) => Object::Entry(entry),
-        other => panic!("{other}"),
-    };
-    commands.as_slice().iter().map(object).collect()
-}
-
-/// Sorts lines, and forgets what hashes begin with by chance.
-fn sorted(text: &str) -> Vec<String> {
-    let plain = |line: &str| match line.split_once(" bucketsize 12 initval") {
-        Some((line, _)) => line.to_owned(),
-        None => line.to_owned(),
-    };
-    let mut lines: Vec<String> = text.lines().map(plain).collect();
-    lines.sort();
-    lines
-}
-
-fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
-
-fn ip(set: &str, ip: &str) -> Entry {
-    Entry::new(name(set), Member::Ip(ip.parse().unwrap()))
-}
-
-fn add(entry: Entry) -> Command {
-    Command::Add(entry.into(), Strictness::Strict)
-}
-
-#[track_caller]
-fn refused(result: Result<(), Error>) -> (usize, String, Reason) {
-    match result.unwrap_err() {
-        Error::Refused {
-            place,
-            command,
-            reason,
-            ..
-        } => (place, command.into(), reason),
-        other => panic!("{other}"),
-    }
-}
 
 #[test]
 fn what_we_make_is_what_ipset_shows_and_what_we_read() {
@@ -301,6 +190,46 @@ fn time_passes_for_entries_with_a_timeout() {
     times.sort_unstable();
     assert!((40..=50).contains(&times[0]), "{times:?}");
     assert!((990..=1000).contains(&times[1]), "{times:?}");
+
+    lab.load("add a 10.0.0.2 timeout 2000 -exist\nadd a 10.0.0.3 timeout 1\n")
+        .unwrap();
+    let left = |lab: &mut Lab| lab.client.list(&name("a")).unwrap().entries;
+    let renewed = left(&mut lab);
+    assert!(renewed.iter().any(|entry| entry.timeout > Some(1000)));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while left(&mut lab).len() > 2 {
+        assert!(Instant::now() < deadline, "the third entry stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn packets_are_counted_for_the_entry_they_are_found_by() {
+    let mut lab = Lab::new();
+    lab.load("create a hash:ip,port counters\nadd a 127.0.0.1,udp:9\nadd a 127.0.0.1,udp:10\n")
+        .unwrap();
+    let rule = "-w -A OUTPUT -m set --match-set a dst,dst -j ACCEPT";
+    let rule: Vec<&str> = rule.split(' ').collect();
+    lab.succeeds("iptables", &rule, "");
+    lab.netns.run(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"twelve bytes", "127.0.0.1:9").unwrap();
+    });
+    let listed = lab.client.list(&name("a")).unwrap();
+    assert_eq!(listed.usage.references, 1);
+    for entry in listed.entries {
+        let Member::IpPort(_, port) = entry.member else {
+            panic!("{entry}")
+        };
+        // Headers of IPv4 and UDP, and what was sent.
+        let counted = if port == Port::udp(9) {
+            (1, 20 + 8 + 12)
+        } else {
+            (0, 0)
+        };
+        let counters = entry.counters.unwrap();
+        assert_eq!((counters.packets, counters.bytes), counted, "{entry}");
+    }
 }
 
 #[test]
@@ -367,7 +296,55 @@ fn sets_are_renamed_swapped_flushed_and_destroyed() {
 }
 
 #[test]
-fn ten_thousand_entries_go_in_few_messages_and_a_refused_one_is_named() {
+fn ten_thousand_entries_go_in_few_messages_and_one_in_one() {
+    let cases = [
+        ("hash:ip family inet", "10.0.{a}.{b}", 8),
+        ("hash:ip,port family inet", "10.0.{a}.{b},tcp:80", 13),
+        ("hash:ip,port family inet6", "fd00::{a}:{b},tcp:80", 16),
+        (
+            "hash:ip,port,ip family inet",
+            "10.0.{a}.{b},udp:80,10.0.0.1",
+            16,
+        ),
+        (
+            "hash:ip,port,net family inet6 counters comment",
+            "fd00::{a}:{b},udp:80,fd00::/64 comment \"x\"",
+            29,
+        ),
+    ];
+    for (options, entry, messages) in cases {
+        let mut lab = Lab::new();
+        lab.load(&format!("create a {options} maxelem 20000\n"))
+            .unwrap();
+        let lines = |verb: &str, numbers: std::ops::Range<u32>| {
+            let line = |number: u32| {
+                let entry = entry.replace("{a}", &(number / 200).to_string());
+                format!(
+                    "{verb} a {}\n",
+                    entry.replace("{b}", &(number % 200).to_string())
+                )
+            };
+            numbers.map(line).collect::<String>()
+        };
+        let known = lab.headers();
+        let mut sends = |text: &str| {
+            let commands = Commands::parse(text, &known).unwrap();
+            let before = lab.client.counters();
+            lab.client.commit(&commands).unwrap();
+            let after = lab.client.counters();
+            assert_eq!(after.receives - before.receives, after.sends - before.sends);
+            after.sends - before.sends
+        };
+        assert_eq!(sends(&lines("add", 0..10_000)), messages, "{options}");
+        assert_eq!(sends(&lines("add", 10_000..10_001)), 1, "{options}");
+        assert_eq!(sends(&lines("del", 10_000..10_001)), 1, "{options}");
+        let count = lab.client.list(&name("a")).unwrap().entries.len();
+        assert_eq!(count, 10_000, "{options}");
+    }
+}
+
+#[test]
+fn the_one_refused_entry_among_many_is_named() {
     let mut lab = Lab::new();
     lab.load("create a hash:ip maxelem 100000\n").unwrap();
     let entry = |n: u32| {
@@ -377,10 +354,7 @@ fn ten_thousand_entries_go_in_few_messages_and_a_refused_one_is_named() {
         ))
     };
     let commands: Vec<Command> = (1..=10_000).map(entry).collect();
-    let before = lab.client.counters().sends;
     lab.client.commit(&commands.into()).unwrap();
-    assert!(lab.client.counters().sends - before < 20);
-    assert_eq!(lab.client.list(&name("a")).unwrap().entries.len(), 10_000);
 
     let commands: Vec<Command> = (20_000..27_000)
         .chain([5])
