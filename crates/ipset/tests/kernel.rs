@@ -141,13 +141,26 @@ fn ranges_and_networks_become_single_entries_in_the_kernel() {
 }
 
 #[test]
-fn icmp_is_a_type_and_a_code() {
-    let mut lab = Lab::new();
-    lab.load("create a hash:ip,port\nadd a 10.0.0.1,icmp:8/0\n")
-        .unwrap();
-    assert!(lab.save().contains("add a 10.0.0.1,icmp:echo-request"));
-    let listed = lab.client.list(&name("a")).unwrap();
-    assert_eq!(listed.entries[0].to_string(), "a 10.0.0.1,icmp:8/0");
+fn types_of_icmp_have_the_names_of_the_program() {
+    let all = |protocol: &str, ip: &str| {
+        let lines = (0..=255).flat_map(|ty| {
+            (0..=20).map(move |code| format!("add a {ip},{protocol}:{ty}/{code}\n"))
+        });
+        lines.collect::<String>()
+    };
+    for (family, protocol, ip) in [("inet", "icmp", "10.0.0.1"), ("inet6", "icmpv6", "fd00::1")] {
+        let mut lab = Lab::new();
+        lab.load(&format!("create a hash:ip,port family {family}\n"))
+            .unwrap();
+        lab.load(&all(protocol, ip)).unwrap();
+        let (theirs, ours) = (lab.save(), lab.client.dump_all().unwrap().to_string());
+        assert_eq!(ours.lines().count(), 1 + 256 * 21);
+        assert_eq!(sorted(&ours), sorted(&theirs));
+        assert!(theirs.contains("icmp:echo-request"), "{protocol}");
+        let mut again = Lab::new();
+        again.load(&theirs).unwrap();
+        assert_eq!(sorted(&again.save()), sorted(&theirs));
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Sets, entries and commands as `ipset save` prints and `ipset restore` reads.
 
+mod icmp;
+
 mod parse;
 
 use std::fmt::{self, Display};
@@ -37,11 +39,6 @@ const FLAGS: [(SetFlags, &str); 4] = [
     (SetFlags::SKBINFO, "skbinfo"),
 ];
 
-/// Tells whether the ports of a protocol are types and codes.
-fn has_types(protocol: u8) -> bool {
-    matches!(protocol, 1 | 58)
-}
-
 impl Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = PROTOCOLS
@@ -51,10 +48,11 @@ impl Display for Port {
             Some((_, name)) => write!(f, "{name}:")?,
             None => write!(f, "{}:", self.protocol)?,
         }
-        let [upper, lower] = self.number.to_be_bytes();
-        match has_types(self.protocol) {
-            true => write!(f, "{upper}/{lower}"),
-            false => write!(f, "{}", self.number),
+        let [ty, code] = self.number.to_be_bytes();
+        match icmp::name(self.protocol, ty, code) {
+            Some(name) => f.write_str(name),
+            None if icmp::has_types(self.protocol) => write!(f, "{ty}/{code}"),
+            None => write!(f, "{}", self.number),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{FLAGS, PROTOCOLS, has_types};
+use super::{FLAGS, PROTOCOLS, icmp};
 use crate::{
     Command, Commands, Comment, Entry, EntryFlags, Family, Kind, Member, Name, Port, Range, Set,
     SetFlags, Strictness,
@@ -33,7 +33,8 @@ impl Commands {
     ///
     /// How an entry is read depends on its set, which the document makes or
     /// which is one of `known`.
-    /// Names of ports and hosts are not looked up, ICMP is a type and a code.
+    /// Names of ports and hosts are not looked up; of types of ICMP those are
+    /// known that `ipset save` prints.
     ///
     /// ```
     /// use vipline_ipset::Commands;
@@ -302,7 +303,7 @@ fn network(word: &str) -> Option<IpNet> {
     Some(net.trunc())
 }
 
-/// Reads `[PROTOCOL:]PORT[-PORT]`, or `PROTOCOL:TYPE/CODE`.
+/// Reads `[PROTOCOL:]PORT[-PORT]`, `PROTOCOL:TYPE/CODE`, or the name of these.
 fn port(word: &str) -> Option<(Port, Port)> {
     let (protocol, ports) = word.split_once(':').unwrap_or(("tcp", word));
     let protocol = match protocol {
@@ -312,10 +313,12 @@ fn port(word: &str) -> Option<(Port, Port)> {
             None => name.parse().ok()?,
         },
     };
-    if has_types(protocol) {
-        let (upper, lower) = ports.split_once('/')?;
-        let number = u16::from_be_bytes([upper.parse().ok()?, lower.parse().ok()?]);
-        let port = Port::new(protocol, number);
+    if icmp::has_types(protocol) {
+        let (ty, code) = match ports.split_once('/') {
+            Some((ty, code)) => (ty.parse().ok()?, code.parse().ok()?),
+            None => icmp::numbers(protocol, ports)?,
+        };
+        let port = Port::new(protocol, u16::from_be_bytes([ty, code]));
         return Some((port, port));
     }
     let (from, to) = ports.split_once('-').unwrap_or((ports, ports));

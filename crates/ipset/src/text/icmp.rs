@@ -1,0 +1,105 @@
+//! Names of types and codes of ICMP, as `ipset save` prints them.
+
+/// A type, a code, and the name of both.
+type Row = (u8, u8, &'static str);
+
+/// Those of ICMP for IPv4.
+const ICMP: [Row; 32] = [
+    (0, 0, "echo-reply"),
+    (3, 0, "network-unreachable"),
+    (3, 1, "host-unreachable"),
+    (3, 2, "protocol-unreachable"),
+    (3, 3, "port-unreachable"),
+    (3, 4, "fragmentation-needed"),
+    (3, 5, "source-route-failed"),
+    (3, 6, "network-unknown"),
+    (3, 7, "host-unknown"),
+    (3, 9, "network-prohibited"),
+    (3, 10, "host-prohibited"),
+    (3, 11, "TOS-network-unreachable"),
+    (3, 12, "TOS-host-unreachable"),
+    (3, 13, "communication-prohibited"),
+    (3, 14, "host-precedence-violation"),
+    (3, 15, "precedence-cutoff"),
+    (4, 0, "source-quench"),
+    (5, 0, "network-redirect"),
+    (5, 1, "host-redirect"),
+    (5, 2, "TOS-network-redirect"),
+    (5, 3, "TOS-host-redirect"),
+    (8, 0, "echo-request"),
+    (9, 0, "router-advertisement"),
+    (10, 0, "router-solicitation"),
+    (11, 0, "ttl-zero-during-transit"),
+    (11, 1, "ttl-zero-during-reassembly"),
+    (12, 0, "ip-header-bad"),
+    (12, 1, "required-option-missing"),
+    (13, 0, "timestamp-request"),
+    (14, 0, "timestamp-reply"),
+    (17, 0, "address-mask-request"),
+    (18, 0, "address-mask-reply"),
+];
+
+/// Those of ICMP for IPv6.
+const ICMPV6: [Row; 17] = [
+    (1, 0, "no-route"),
+    (1, 1, "communication-prohibited"),
+    (1, 3, "address-unreachable"),
+    (1, 4, "port-unreachable"),
+    (2, 0, "packet-too-big"),
+    (3, 0, "ttl-zero-during-transit"),
+    (3, 1, "ttl-zero-during-reassembly"),
+    (4, 0, "bad-header"),
+    (4, 1, "unknown-header-type"),
+    (4, 2, "unknown-option"),
+    (128, 0, "echo-request"),
+    (129, 0, "echo-reply"),
+    (133, 0, "router-solicitation"),
+    (134, 0, "router-advertisement"),
+    (135, 0, "neighbour-solicitation"),
+    (136, 0, "neighbour-advertisement"),
+    (137, 0, "redirect"),
+];
+
+/// Returns the name of a type and a code, if it has one.
+pub(super) fn name(protocol: u8, ty: u8, code: u8) -> Option<&'static str> {
+    let mut rows = rows(protocol).iter();
+    let row = rows.find(|row| (row.0, row.1) == (ty, code))?;
+    Some(row.2)
+}
+
+/// Returns the type and the code of this name.
+pub(super) fn numbers(protocol: u8, name: &str) -> Option<(u8, u8)> {
+    let mut rows = rows(protocol).iter();
+    let row = rows.find(|row| row.2 == name)?;
+    Some((row.0, row.1))
+}
+
+/// Tells whether the ports of a protocol are types and codes.
+pub(super) fn has_types(protocol: u8) -> bool {
+    !rows(protocol).is_empty()
+}
+
+fn rows(protocol: u8) -> &'static [Row] {
+    match protocol {
+        1 => &ICMP,
+        58 => &ICMPV6,
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_numbers_of_its_own() {
+        for protocol in [1, 58] {
+            for (ty, code, name) in rows(protocol) {
+                assert_eq!(numbers(protocol, name), Some((*ty, *code)));
+                assert_eq!(super::name(protocol, *ty, *code), Some(*name));
+            }
+        }
+        assert_eq!(name(6, 8, 0), None);
+        assert_eq!(numbers(1, "packet-too-big"), None);
+    }
+}
