@@ -1,0 +1,148 @@
+//! The figures of ipset: many entries added by us and by `ipset restore`, in
+//! turn, and one entry among many.
+//!
+//! Everything happens in network namespaces made for it, so this needs root,
+//! and the program `ipset`.
+
+use std::error::Error;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Command as Program, ExitCode};
+use std::time::Duration;
+
+use benches::figure::{Figures, conclude, ms, percentile};
+use benches::time::Time;
+use testkit::leftovers::Directory;
+use testkit::netns::Netns;
+use vipline_ipset::{Client, Commands, Entry, Family, Kind, Member, Name, Object, Port, Set};
+use vipline_reconcile::Edit;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How many entries there are.
+const ENTRIES: u32 = 100_000;
+
+/// How often all are added.
+const ROUNDS: usize = 11;
+
+/// How many entries are added, one after the other.
+const CHANGES: u32 = 500;
+
+fn main() -> ExitCode {
+    conclude(figures())
+}
+
+/// Takes all figures, and returns how many exceed their limit.
+fn figures() -> Outcome<usize> {
+    let mut figures = Figures::new()?;
+    load(&mut figures)?;
+    change(&mut figures)?;
+    Ok(figures.finish("sets")?)
+}
+
+/// How long the same entries took, each time in a namespace of their own.
+struct Round {
+    ours: Duration,
+    /// Ours, from a document.
+    read: Duration,
+    theirs: Duration,
+}
+
+impl Round {
+    fn run(edits: &[Edit<Object>], document: &Path) -> Outcome<Self> {
+        let ours = timed(|| commit(&Commands::from_edits(edits)))?;
+        let read = timed(|| {
+            let text = std::fs::read_to_string(document)?;
+            commit(&Commands::parse(&text, &[])?)
+        })?;
+        let theirs = timed(|| {
+            let mut restore = Program::new("ipset");
+            let status = restore.arg("-file").arg(document).arg("restore").status()?;
+            match status.success() {
+                true => Ok(()),
+                false => Err(format!("ipset restore: {status}").into()),
+            }
+        })?;
+        Ok(Self { ours, read, theirs })
+    }
+}
+
+/// Adds all entries, again and again.
+fn load(figures: &mut Figures) -> Outcome<()> {
+    let edits = edits()?;
+    let folder = Directory::new()?;
+    folder.write("document", &Commands::from_edits(&edits).to_string())?;
+    let document = folder.path().join("document");
+    let rounds = (0..ROUNDS).map(|_| Round::run(&edits, &document));
+    let rounds: Vec<Round> = rounds.collect::<Outcome<_>>()?;
+
+    let theirs: Vec<Duration> = rounds.iter().map(|round| round.theirs).collect();
+    let theirs = (ms(percentile(&theirs, 50)), "ms");
+    figures.push("ipset: floor, ipset restore", ENTRIES, theirs, None)?;
+    let mut push = |measure: &str, of: fn(&Round) -> Duration| {
+        let times: Vec<Duration> = rounds.iter().map(of).collect();
+        figures.push(measure, ENTRIES, (ms(percentile(&times, 50)), "ms"), None)?;
+        let ratio = |round: &Round| of(round).as_secs_f64() / round.theirs.as_secs_f64();
+        let mut ratios: Vec<f64> = rounds.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let median = (ratios[ROUNDS / 2], "x ipset restore");
+        figures.push(measure, ENTRIES, median, 1.0)
+    };
+    push("ipset: entries added", |round| round.ours)?;
+    push("ipset: document restored", |round| round.read)?;
+    Ok(())
+}
+
+/// Adds single entries to a set that has many.
+fn change(figures: &mut Figures) -> Outcome<()> {
+    let netns = Netns::new()?;
+    let mut client = netns.run(Client::open)?;
+    client.commit(&Commands::from_edits(&edits()?))?;
+    let (mut times, mut sends) = (Vec::new(), 0);
+    for number in 0..CHANGES {
+        let edits = [Edit::Add(entry(&name()?, ENTRIES + number))];
+        let before = client.counters().sends;
+        let (time, done) = Time::of(|| client.commit(&Commands::from_edits(&edits)));
+        done?;
+        times.push(time.wall);
+        sends = sends.max(client.counters().sends - before);
+    }
+    let median = ms(percentile(&times, 50));
+    figures.push("ipset: one entry added", ENTRIES, (median, "ms"), None)?;
+    #[allow(clippy::cast_precision_loss, reason = "they are few")]
+    let sends = (sends as f64, "messages");
+    Ok(figures.push("ipset: one entry added", ENTRIES, sends, 1.0)?)
+}
+
+/// Runs something in a namespace of its own, and tells how long it took.
+fn timed(work: impl FnOnce() -> Outcome<()> + Send) -> Outcome<Duration> {
+    let netns = Netns::new()?;
+    netns.run(|| {
+        let (time, done) = Time::of(work);
+        done.map(|()| time.wall)
+    })
+}
+
+fn commit(commands: &Commands) -> Outcome<()> {
+    Ok(Client::open()?.commit(commands)?)
+}
+
+fn name() -> Outcome<Name> {
+    Ok(Name::new("cluster-ips")?)
+}
+
+/// Returns what makes the set and all its entries.
+fn edits() -> Outcome<Vec<Edit<Object>>> {
+    let name = name()?;
+    let mut set = Set::new(name.clone(), Kind::HashIpPort, Family::V4);
+    set.maxelem = Some(2 * ENTRIES);
+    let entries = (0..ENTRIES).map(|number| entry(&name, number));
+    let objects = [set.into()].into_iter().chain(entries);
+    Ok(objects.map(Edit::Add).collect())
+}
+
+/// An address and a port that no other entry has.
+fn entry(name: &Name, number: u32) -> Object {
+    let ip = Ipv4Addr::from_bits(Ipv4Addr::new(10, 96, 0, 0).to_bits() + number);
+    Entry::new(name.clone(), Member::IpPort(ip.into(), Port::tcp(443))).into()
+}
