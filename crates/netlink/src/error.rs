@@ -98,6 +98,8 @@ impl Errno {
     pub const PERM: Self = Self(1);
     /// `ENOENT`: there is no such object.
     pub const NOENT: Self = Self(2);
+    /// `ESRCH`: what the request is about is not there.
+    pub const SRCH: Self = Self(3);
     /// `EINTR`: a signal came.
     pub const INTR: Self = Self(4);
     /// `EAGAIN`: there is nothing yet.
@@ -110,6 +112,8 @@ impl Errno {
     pub const EXIST: Self = Self(17);
     /// `EINVAL`: the request makes no sense to the kernel.
     pub const INVAL: Self = Self(22);
+    /// `ERANGE`: a number is out of its range.
+    pub const RANGE: Self = Self(34);
     /// `ERESTART`: the state changed since the generation that was named.
     pub const RESTART: Self = Self(85);
     /// `EPROTONOSUPPORT`: the kernel does not speak this protocol.

@@ -13,7 +13,9 @@
 //! - [`Socket`]: one request, one dump or one batch at a time.
 //!   Answers are checked by sequence number and port, reading is bounded in
 //!   time, a dump the kernel interrupted is told from a complete one, and a
-//!   batch of any size goes out by one system call.
+//!   batch of any size goes out by one system call; so does a series of messages
+//!   that stand alone, and each refusal is told.
+//! - [`generic`]: families that are found by name.
 //! - [`Listener`]: what happens to the kernel's state, without waiting, and
 //!   without what the program itself did.
 //! - [`Error`]: what goes wrong, with the kernel's words.
@@ -61,6 +63,8 @@ mod protocol;
 mod outcome;
 
 mod socket;
+
+pub mod generic;
 
 mod listener;
 

@@ -41,18 +41,18 @@ pub(crate) struct Range {
 impl Range {
     /// Finds the sequence numbers of a batch, and that its messages are whole.
     pub(crate) fn of(batch: &[u8]) -> Result<Self, DecodeError> {
-        let mut messages = message::Messages::new(batch);
         let no_batch =
             || DecodeError::new("batch that asks for an acknowledgement", 0, batch.len());
-        let first = messages.next().ok_or_else(no_batch)??.seq;
-        let (mut last, mut last_answer) = (first, None);
-        for message in messages {
+        let (mut first, mut last, mut last_answer) = (None, 0, None);
+        for message in message::Messages::new(batch) {
             let message = message?;
+            first = first.or(Some(message.seq));
             last = message.seq;
             if message.flags & message::ACK != 0 {
                 last_answer = Some(message.seq);
             }
         }
+        let first = first.ok_or_else(no_batch)?;
         Ok(Self {
             first,
             last_answer: last_answer.ok_or_else(no_batch)?,
@@ -76,6 +76,8 @@ pub(crate) struct Answers {
     range: Range,
     refusals: Vec<Refusal>,
     more: usize,
+    /// Whether the refusal of the first message is that of all.
+    whole: bool,
     /// Whether the last message, or the batch as a whole, was answered.
     complete: bool,
 }
@@ -89,8 +91,22 @@ impl Answers {
             range,
             refusals: Vec::new(),
             more: 0,
+            whole: true,
             complete: false,
         }
+    }
+
+    /// Gathers the answers to messages that the kernel takes one by one.
+    pub(crate) fn to_series(range: Range) -> Self {
+        Self {
+            whole: false,
+            ..Self::new(range)
+        }
+    }
+
+    /// Returns the sequence numbers that are answered.
+    pub(crate) fn range(&self) -> Range {
+        self.range
     }
 
     /// Tells whether no more answers will come.
@@ -105,7 +121,8 @@ impl Answers {
         }
         let refused = answer.errno.is_some();
         // The kernel refuses a batch as a whole in the name of its first message.
-        self.complete |= seq == self.range.last_answer || (refused && seq == self.range.first);
+        let of_all = self.whole && refused && seq == self.range.first;
+        self.complete |= of_all || seq == self.range.last_answer;
         let Some(errno) = answer.errno else {
             return;
         };
@@ -113,6 +130,15 @@ impl Answers {
             self.refusals.push(Refusal::new(seq, errno, answer));
         } else {
             self.more += 1;
+        }
+    }
+
+    /// Returns the refusals, if every answer there can be was read.
+    pub(crate) fn into_refusals(self, failure: Option<Error>) -> Result<Vec<Refusal>, Error> {
+        match failure {
+            Some(error) => Err(error),
+            None if self.complete && self.more == 0 => Ok(self.refusals),
+            None => Err(Error::Timeout),
         }
     }
 
@@ -212,6 +238,39 @@ mod tests {
         let mut answers = Answers::new(range(5));
         answers.take(5, no(Errno::PERM));
         assert!(answers.is_complete());
+    }
+
+    #[test]
+    fn the_refusal_of_the_first_message_of_a_series_is_its_own() {
+        let mut answers = Answers::to_series(range(5));
+        answers.take(5, no(Errno::EXIST));
+        assert!(!answers.is_complete());
+        answers.take(7, no(Errno::NOENT));
+        answers.take(8, Answer::default());
+        assert!(answers.is_complete());
+        let refusals = answers.into_refusals(None).unwrap();
+        let seqs: Vec<u32> = refusals.iter().map(|refusal| refusal.seq).collect();
+        assert_eq!(seqs, [5, 7]);
+    }
+
+    #[test]
+    fn a_series_may_be_a_single_message() {
+        let mut series = Vec::new();
+        let start = begin(&mut series, 0xa00, REQUEST | ACK, 5);
+        end(&mut series, start);
+        let mut answers = Answers::to_series(Range::of(&series).unwrap());
+        answers.take(5, no(Errno::EXIST));
+        assert_eq!(answers.into_refusals(None).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_series_whose_last_answer_is_missing_is_an_error() {
+        let mut answers = Answers::to_series(range(5));
+        answers.take(5, no(Errno::EXIST));
+        assert!(matches!(answers.into_refusals(None), Err(Error::Timeout)));
+        let answers = Answers::to_series(range(5));
+        let lost = answers.into_refusals(Some(Error::Overrun));
+        assert!(matches!(lost, Err(Error::Overrun)));
     }
 
     #[test]

@@ -206,12 +206,39 @@ impl Socket {
         batch: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
     ) -> Result<Outcome, Error> {
-        let range = Range::of(batch)?;
-        self.make_room(batch.len())?;
-        self.send(batch, send)?;
-        self.sequence = range.next();
+        let mut answers = Answers::new(Range::of(batch)?);
+        let failure = self.gather(batch, send, &mut answers)?;
+        Ok(answers.conclude(failure))
+    }
 
-        let mut answers = Answers::new(range);
+    /// Sends messages that the kernel takes one by one, and returns the refusals.
+    ///
+    /// What it does not refuse is done, whatever becomes of the rest.
+    /// The messages are numbered from [`sequence`](Self::sequence) on, and the
+    /// last one alone should have `NLM_F_ACK`.
+    /// Refusals of some 250 messages fill the socket's buffer, so no more
+    /// should be sent at once.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was sent, as with [`batch`](Self::batch); or answers were lost or
+    /// did not come in time, and what is done is not known.
+    pub fn series(&mut self, series: &[u8]) -> Result<Vec<Refusal>, Error> {
+        let mut answers = Answers::to_series(Range::of(series)?);
+        let failure = self.gather(series, send_once, &mut answers)?;
+        answers.into_refusals(failure)
+    }
+
+    /// Sends messages and gathers the answers; tells why that ended early.
+    fn gather(
+        &mut self,
+        messages: &[u8],
+        send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
+        answers: &mut Answers,
+    ) -> Result<Option<Error>, Error> {
+        self.make_room(messages.len())?;
+        self.send(messages, send)?;
+        self.sequence = answers.range().next();
         let mut failure = None;
         for _ in 0..DATAGRAMS {
             if answers.is_complete() {
@@ -222,7 +249,7 @@ impl Socket {
                 None => RecvFlags::empty(),
                 Some(_) => RecvFlags::DONTWAIT,
             };
-            match self.answers(wait, &mut answers) {
+            match self.answers(wait, answers) {
                 Ok(()) => {}
                 Err(Error::Overrun) => failure = Some(Error::Overrun),
                 Err(error) => {
@@ -231,7 +258,7 @@ impl Socket {
                 }
             }
         }
-        Ok(answers.conclude(failure))
+        Ok(failure)
     }
 
     /// Reads one datagram of answers to a batch.

@@ -242,3 +242,34 @@ fn a_request_has_its_answer_before_the_acknowledgement() {
         .unwrap();
     assert_eq!(answers, 1);
 }
+
+#[test]
+fn a_generic_family_is_found_by_its_name_and_another_is_not_there() {
+    let mut socket = Socket::open(Protocol::Generic).unwrap();
+    assert_eq!(socket.family("nlctrl").unwrap(), Some(16));
+    assert_eq!(socket.family("no-such-family").unwrap(), None);
+}
+
+#[test]
+fn a_series_goes_on_after_a_refusal_and_tells_each() {
+    /// `RTM_NEWLINK`, which wants a `struct ifinfomsg`.
+    const NEW_LINK: u16 = 16;
+    let mut socket = open(Protocol::Route);
+    let first = socket.sequence();
+    let mut series = Vec::new();
+    for place in 0..4 {
+        let flags = if place == 3 { ACK } else { 0 };
+        let start = begin(&mut series, NEW_LINK, REQUEST | flags, first + place);
+        // The loopback device, which is there, or a device that is not.
+        let index: i32 = if place == 1 { 1 } else { 999 };
+        series.extend_from_slice(&[0; 4]);
+        series.extend_from_slice(&index.to_ne_bytes());
+        series.extend_from_slice(&[0; 8]);
+        end(&mut series, start);
+    }
+    let refusals = socket.series(&series).unwrap();
+    let seqs: Vec<u32> = refusals.iter().map(|refusal| refusal.seq - first).collect();
+    assert_eq!(seqs, [0, 2, 3]);
+    assert_eq!(socket.sequence(), first + 4);
+    assert_eq!(socket.counters().sends, 1);
+}
