@@ -1,0 +1,244 @@
+//! Commands: edits in the order the kernel takes them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::SocketAddr;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, nest};
+use vipline_netlink::generic::{put_header, split};
+use vipline_reconcile::Edit;
+
+use crate::wire::{ATTR_DESTINATION, ATTR_SERVICE, VERSION};
+use crate::{Object, RealServer, Service, VirtualServer};
+
+/// `IPVS_CMD_NEW_SERVICE` and those that change servers.
+const NEW_SERVICE: u8 = 1;
+const SET_SERVICE: u8 = 2;
+const DEL_SERVICE: u8 = 3;
+const NEW_DEST: u8 = 5;
+const SET_DEST: u8 = 6;
+const DEL_DEST: u8 = 7;
+
+/// Something the kernel is told in one message.
+///
+/// Its text is a line of `ipvsadm`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Command {
+    /// `-A`: a virtual server comes.
+    Add(VirtualServer),
+    /// `-E`: a virtual server changes, and keeps its real servers.
+    Edit(VirtualServer),
+    /// `-D`: a virtual server goes, with its real servers.
+    Remove(Service),
+    /// `-a`: a real server comes.
+    AddReal(Service, RealServer),
+    /// `-e`: a real server changes, and keeps its connections.
+    EditReal(Service, RealServer),
+    /// `-d`: a real server goes.
+    RemoveReal(Service, SocketAddr),
+}
+
+impl Command {
+    /// Appends the payload of the message that tells it to the kernel.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_header(out, self.number(), VERSION);
+        match self {
+            Self::Add(server) | Self::Edit(server) => {
+                nest(out, ATTR_SERVICE, |out| server.encode(out));
+            }
+            Self::Remove(service) => nest(out, ATTR_SERVICE, |out| service.encode(out)),
+            Self::AddReal(service, real) | Self::EditReal(service, real) => {
+                nest(out, ATTR_SERVICE, |out| service.encode(out));
+                nest(out, ATTR_DESTINATION, |out| real.encode(out));
+            }
+            Self::RemoveReal(service, endpoint) => {
+                nest(out, ATTR_SERVICE, |out| service.encode(out));
+                nest(out, ATTR_DESTINATION, |out| {
+                    RealServer::encode_endpoint(*endpoint, out);
+                });
+            }
+        }
+    }
+
+    /// Reads the payload of a message that tells the kernel a command.
+    ///
+    /// # Errors
+    ///
+    /// Another command, or one whose attributes are missing or make no sense.
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let (number, attrs) = split(payload)?;
+        let (mut service, mut real) = (None, None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                ATTR_SERVICE => service = Some(attr),
+                ATTR_DESTINATION => real = Some(attr),
+                _ => {}
+            }
+        }
+        let missing = || DecodeError::new("command", u16::from(number), payload.len());
+        let server: Attr<'_> = service.ok_or_else(missing)?;
+        if matches!(number, NEW_SERVICE | SET_SERVICE) {
+            let (server, _) = VirtualServer::decode(server.attrs())?;
+            return Ok(match number {
+                NEW_SERVICE => Self::Add(server),
+                _ => Self::Edit(server),
+            });
+        }
+        let service = Service::decode(server.attrs())?;
+        if number == DEL_SERVICE {
+            return Ok(Self::Remove(service));
+        }
+        let attrs = real.ok_or_else(missing)?.attrs();
+        let real = RealServer::decode(service.family(), attrs)?.server;
+        match number {
+            NEW_DEST => Ok(Self::AddReal(service, real)),
+            SET_DEST => Ok(Self::EditReal(service, real)),
+            DEL_DEST => Ok(Self::RemoveReal(service, real.endpoint())),
+            _ => Err(missing()),
+        }
+    }
+
+    fn number(&self) -> u8 {
+        match self {
+            Self::Add(_) => NEW_SERVICE,
+            Self::Edit(_) => SET_SERVICE,
+            Self::Remove(_) => DEL_SERVICE,
+            Self::AddReal(..) => NEW_DEST,
+            Self::EditReal(..) => SET_DEST,
+            Self::RemoveReal(..) => DEL_DEST,
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(server) => write!(f, "-A {server}"),
+            Self::Edit(server) => write!(f, "-E {server}"),
+            Self::Remove(service) => write!(f, "-D {service}"),
+            Self::AddReal(service, real) => write!(f, "-a {service} {real}"),
+            Self::EditReal(service, real) => write!(f, "-e {service} {real}"),
+            Self::RemoveReal(service, endpoint) => write!(f, "-d {service} -r {endpoint}"),
+        }
+    }
+}
+
+/// Commands in the order the kernel takes them, each on its own.
+///
+/// Its text is a script that `ipvsadm -R` reads.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Commands {
+    commands: Vec<Command>,
+}
+
+impl Commands {
+    /// Returns the commands that make these edits.
+    ///
+    /// Virtual servers come and change first, then real servers do, so none
+    /// is without its server; then real servers go, then virtual servers, so
+    /// a service whose real servers are exchanged is never without one.
+    /// Within each of these, edits keep their order.
+    /// What belongs to a virtual server that goes, goes with it.
+    pub fn from_edits<'a, E>(edits: E) -> Self
+    where
+        E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
+    {
+        let edits = edits.into_iter();
+        let gone: HashSet<Service> = edits
+            .clone()
+            .filter_map(|edit| match edit {
+                Edit::Remove(Object::Virtual(server)) => Some(server.service),
+                _ => None,
+            })
+            .collect();
+        let (mut servers, mut reals) = (Vec::new(), Vec::new());
+        let (mut lost_reals, mut lost) = (Vec::new(), Vec::new());
+        for edit in edits {
+            match edit {
+                Edit::Add(Object::Virtual(server)) => servers.push(Command::Add(*server)),
+                Edit::Add(Object::Real(service, real)) => {
+                    reals.push(Command::AddReal(*service, *real));
+                }
+                Edit::Change { new, .. } => match new {
+                    Object::Virtual(server) => servers.push(Command::Edit(*server)),
+                    Object::Real(service, real) => reals.push(Command::EditReal(*service, *real)),
+                },
+                Edit::Remove(Object::Virtual(server)) => lost.push(Command::Remove(server.service)),
+                Edit::Remove(Object::Real(service, _)) if gone.contains(service) => {}
+                Edit::Remove(Object::Real(service, real)) => {
+                    lost_reals.push(Command::RemoveReal(*service, real.endpoint()));
+                }
+            }
+        }
+        let all = [servers, reals, lost_reals, lost];
+        all.into_iter().flatten().collect()
+    }
+
+    /// Tells whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Returns the commands in their order.
+    pub fn as_slice(&self) -> &[Command] {
+        &self.commands
+    }
+}
+
+impl FromIterator<Command> for Commands {
+    fn from_iter<I: IntoIterator<Item = Command>>(commands: I) -> Self {
+        Self {
+            commands: commands.into_iter().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Commands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.commands
+            .iter()
+            .try_for_each(|command| writeln!(f, "{command}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::{Protocol, Scheduler};
+
+    fn service(last: u8) -> Service {
+        Service::new(Protocol::Tcp, IpAddr::from([10, 0, 0, last]), 80)
+    }
+
+    fn server(last: u8) -> Object {
+        VirtualServer::new(service(last), Scheduler::RoundRobin).into()
+    }
+
+    fn real(last: u8, real: u8) -> Object {
+        let address = IpAddr::from([10, 1, 0, real]);
+        Object::Real(service(last), RealServer::new(address, 8080))
+    }
+
+    #[test]
+    fn servers_come_before_their_real_servers_and_go_after_them() {
+        let edits = [
+            Edit::Remove(server(1)),
+            Edit::Remove(real(1, 1)),
+            Edit::Remove(real(2, 1)),
+            Edit::Add(real(3, 1)),
+            Edit::Add(server(3)),
+        ];
+        let text = Commands::from_edits(&edits).to_string();
+        assert_eq!(
+            text,
+            "-A -t 10.0.0.3:80 -s rr\n\
+             -a -t 10.0.0.3:80 -r 10.1.0.1:8080 -m -w 1\n\
+             -d -t 10.0.0.2:80 -r 10.1.0.1:8080\n\
+             -D -t 10.0.0.1:80\n"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Sync daemons, which tell other hosts about connections.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, put, put_str, put_u8, put_u16, put_u32};
+
+/// `IPVS_DAEMON_ATTR_STATE` and those that follow it.
+const STATE: u16 = 1;
+const INTERFACE: u16 = 2;
+const SYNC_ID: u16 = 3;
+const LONGEST: u16 = 4;
+const GROUP: u16 = 5;
+const GROUP_6: u16 = 6;
+const PORT: u16 = 7;
+const TTL: u16 = 8;
+
+/// What a sync daemon does: `IP_VS_STATE_*` of `linux/ip_vs.h`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Role {
+    /// It tells about connections.
+    Master,
+    /// It learns of connections.
+    Backup,
+}
+
+impl Role {
+    fn number(self) -> u32 {
+        match self {
+            Self::Master => 1,
+            Self::Backup => 2,
+        }
+    }
+}
+
+/// A sync daemon; there is at most one for each role.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Daemon {
+    /// What it does.
+    pub role: Role,
+    /// The name of the device that it sends and receives by.
+    pub interface: String,
+    /// Which daemons belong together: 0 to 255.
+    pub sync_id: u32,
+    /// The longest datagram; 0 lets the kernel choose.
+    pub longest: u16,
+    /// The multicast group; none lets the kernel choose.
+    pub group: Option<IpAddr>,
+    /// The port; 0 lets the kernel choose.
+    pub port: u16,
+    /// How many routers may pass a datagram on; 0 lets the kernel choose.
+    pub ttl: u8,
+}
+
+impl Daemon {
+    /// Returns a daemon that lets the kernel choose whatever it can.
+    pub fn new(role: Role, interface: &str, sync_id: u32) -> Self {
+        Self {
+            role,
+            interface: interface.to_owned(),
+            sync_id,
+            longest: 0,
+            group: None,
+            port: 0,
+            ttl: 0,
+        }
+    }
+
+    /// Appends the attributes, in the order in which `ipvsadm` sends them,
+    /// without those that the kernel chooses.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        Self::encode_role(self.role, out);
+        put_str(out, INTERFACE, &self.interface);
+        put_u32(out, SYNC_ID, self.sync_id);
+        if self.longest != 0 {
+            put_u16(out, LONGEST, self.longest);
+        }
+        if self.port != 0 {
+            put_u16(out, PORT, self.port);
+        }
+        if self.ttl != 0 {
+            put_u8(out, TTL, self.ttl);
+        }
+        match self.group {
+            None => {}
+            Some(IpAddr::V4(group)) => put(out, GROUP, &group.octets()),
+            Some(IpAddr::V6(group)) => put(out, GROUP_6, &group.octets()),
+        }
+    }
+
+    /// Appends the attribute by which a daemon is stopped.
+    pub(crate) fn encode_role(role: Role, out: &mut Vec<u8>) {
+        put_u32(out, STATE, role.number());
+    }
+
+    /// Reads the attributes of a daemon.
+    pub(crate) fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
+        let mut role = None;
+        let mut daemon = Self::new(Role::Master, "", 0);
+        for attr in attrs {
+            let attr = attr?;
+            let group = || attr.error("multicast group");
+            match attr.kind {
+                STATE => {
+                    let roles = [Role::Master, Role::Backup];
+                    let number = attr.u32()?;
+                    role = roles.into_iter().find(|role| role.number() == number);
+                }
+                INTERFACE => daemon.interface = attr.str()?.to_owned(),
+                SYNC_ID => daemon.sync_id = attr.u32()?,
+                LONGEST => daemon.longest = attr.u16()?,
+                GROUP => {
+                    let octets: [u8; 4] = attr.value.try_into().map_err(|_| group())?;
+                    daemon.group = Some(Ipv4Addr::from(octets).into());
+                }
+                GROUP_6 => {
+                    let octets: [u8; 16] = attr.value.try_into().map_err(|_| group())?;
+                    daemon.group = Some(Ipv6Addr::from(octets).into());
+                }
+                PORT => daemon.port = attr.u16()?,
+                TTL => daemon.ttl = attr.u8()?,
+                _ => {}
+            }
+        }
+        daemon.role = role.ok_or_else(|| DecodeError::new("sync daemon", STATE, 0))?;
+        Ok(daemon)
+    }
+}

@@ -1,0 +1,352 @@
+//! Real servers, the destinations of a virtual server.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, put_be16, put_u8, put_u16, put_u32};
+
+use crate::Family;
+use crate::service::put_address;
+use crate::stats::Stats;
+
+/// `IPVS_DEST_ATTR_ADDR` and those that follow it.
+const ADDRESS: u16 = 1;
+const PORT: u16 = 2;
+const METHOD: u16 = 3;
+const WEIGHT: u16 = 4;
+const UPPER: u16 = 5;
+const LOWER: u16 = 6;
+const ACTIVE: u16 = 7;
+const INACTIVE: u16 = 8;
+const PERSISTENT: u16 = 9;
+const STATS: u16 = 10;
+const FAMILY: u16 = 11;
+const STATS_64: u16 = 12;
+const TUNNEL: u16 = 13;
+const TUNNEL_PORT: u16 = 14;
+const TUNNEL_FLAGS: u16 = 15;
+
+/// `IP_VS_CONN_F_FWD_MASK`: the part of the flags that is the method.
+const METHOD_MASK: u32 = 0x7;
+
+/// A real server: where a virtual server sends connections.
+///
+/// Within a virtual server it is known by its address and port.
+/// Its text is the line of `ipvsadm -Sn` from `-r` on, with the thresholds,
+/// which `ipvsadm -R` reads and `ipvsadm -S` does not print.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct RealServer {
+    /// Its address; of a tunnel, the family may be another than the service's.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// How packets get there.
+    pub forwarding: Forwarding,
+    /// Its share; 0 is no new connections. The kernel takes 31 bits.
+    pub weight: u32,
+    /// With how many connections it is full; 0 is never.
+    pub upper_threshold: u32,
+    /// With how many it is no longer full; 0 is three quarters of the upper.
+    pub lower_threshold: u32,
+}
+
+impl RealServer {
+    /// Returns a server of weight 1, reached by masquerading.
+    pub fn new(address: IpAddr, port: u16) -> Self {
+        Self {
+            address,
+            port,
+            forwarding: Forwarding::Masquerade,
+            weight: 1,
+            upper_threshold: 0,
+            lower_threshold: 0,
+        }
+    }
+
+    /// Returns address and port, by which a virtual server knows it.
+    pub fn endpoint(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
+
+    /// Appends what identifies a real server.
+    pub(crate) fn encode_endpoint(endpoint: SocketAddr, out: &mut Vec<u8>) {
+        put_u16(out, FAMILY, Family::of(endpoint.ip()).number());
+        put_address(out, ADDRESS, endpoint.ip());
+        put_be16(out, PORT, endpoint.port());
+    }
+
+    /// Appends all attributes, in the order in which `ipvsadm` sends them.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        Self::encode_endpoint(self.endpoint(), out);
+        put_u32(out, METHOD, self.forwarding.method());
+        put_u32(out, WEIGHT, self.weight);
+        let tunnel = match self.forwarding {
+            Forwarding::Tunnel(tunnel) => tunnel,
+            _ => Tunnel::Ipip,
+        };
+        put_u8(out, TUNNEL, tunnel.number());
+        put_be16(out, TUNNEL_PORT, tunnel.port());
+        put_u16(out, TUNNEL_FLAGS, tunnel.checksum().number());
+        put_u32(out, UPPER, self.upper_threshold);
+        put_u32(out, LOWER, self.lower_threshold);
+    }
+
+    /// Reads the attributes of a server of a service of this family.
+    pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<RealEntry, DecodeError> {
+        let (mut family, mut address) = (family, None);
+        let mut tunnel = (0, 0, 0);
+        let (mut method, mut port, mut weight) = (0, 0, 0);
+        let (mut upper_threshold, mut lower_threshold) = (0, 0);
+        let (mut connections, mut stats_64) = (Connections::default(), None);
+        let mut stats = Stats::default();
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                ADDRESS => address = Some(attr),
+                PORT => port = attr.be16()?,
+                METHOD => method = attr.u32()? & METHOD_MASK,
+                WEIGHT => weight = attr.u32()?,
+                UPPER => upper_threshold = attr.u32()?,
+                LOWER => lower_threshold = attr.u32()?,
+                ACTIVE => connections.active = attr.u32()?,
+                INACTIVE => connections.inactive = attr.u32()?,
+                PERSISTENT => connections.persistent = attr.u32()?,
+                STATS => stats = Stats::decode(attr.attrs())?,
+                FAMILY => family = Family::decode(&attr)?,
+                STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
+                TUNNEL => tunnel.0 = attr.u8()?,
+                TUNNEL_PORT => tunnel.1 = attr.be16()?,
+                TUNNEL_FLAGS => tunnel.2 = attr.u16()?,
+                _ => {}
+            }
+        }
+        let address: Attr<'_> =
+            address.ok_or_else(|| DecodeError::new("real server", ADDRESS, 0))?;
+        let server = Self {
+            address: family.address(&address)?,
+            port,
+            forwarding: Forwarding::of(method, tunnel),
+            weight,
+            upper_threshold,
+            lower_threshold,
+        };
+        Ok(RealEntry {
+            server,
+            connections,
+            stats: stats_64.unwrap_or(stats),
+        })
+    }
+}
+
+/// A real server, and what it is doing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RealEntry {
+    /// The server.
+    pub server: RealServer,
+    /// The connections it has.
+    pub connections: Connections,
+    /// What passed through it.
+    pub stats: Stats,
+}
+
+/// How many connections a real server has.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Connections {
+    /// Established ones.
+    pub active: u32,
+    /// Those that begin or end, and those of UDP.
+    pub inactive: u32,
+    /// Clients that stay with it.
+    pub persistent: u32,
+}
+
+/// How packets get to a real server: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Forwarding {
+    /// Their destination is replaced, and the source of the answers.
+    Masquerade,
+    /// They are for this host.
+    Local,
+    /// They are put into other packets.
+    Tunnel(Tunnel),
+    /// They go out unchanged, to the link address of the server.
+    Direct,
+    /// One that we do not know, by its number: 4 to 7.
+    Other(u8),
+}
+
+impl Forwarding {
+    fn method(self) -> u32 {
+        match self {
+            Self::Masquerade => 0,
+            Self::Local => 1,
+            Self::Tunnel(_) => 2,
+            Self::Direct => 3,
+            Self::Other(number) => u32::from(number) & METHOD_MASK,
+        }
+    }
+
+    /// Finds the method by its number, and of a tunnel its type, port and flags.
+    fn of(method: u32, tunnel: (u8, u16, u16)) -> Self {
+        match method {
+            0 => Self::Masquerade,
+            1 => Self::Local,
+            2 => Self::Tunnel(Tunnel::of(tunnel)),
+            3 => Self::Direct,
+            other => Self::Other(other.to_le_bytes()[0]),
+        }
+    }
+}
+
+/// What packets to a real server are put into.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Tunnel {
+    /// Packets of IP.
+    Ipip,
+    /// Generic UDP encapsulation.
+    Gue {
+        /// The port that the packets are sent to.
+        port: u16,
+        /// Which checksum they have.
+        checksum: Checksum,
+    },
+    /// Generic routing encapsulation.
+    Gre {
+        /// Which checksum they have.
+        checksum: Checksum,
+    },
+    /// One that we do not know.
+    Other {
+        /// The number of the type.
+        number: u8,
+        /// The port.
+        port: u16,
+        /// The flags.
+        flags: u16,
+    },
+}
+
+/// Which checksum the packets of a tunnel have: `IP_VS_TUNNEL_ENCAP_FLAG_*`.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Checksum {
+    /// None.
+    #[default]
+    None,
+    /// Over all of the packet.
+    Full,
+    /// Computed at the other end: remote checksum offload, of GUE only.
+    Remote,
+    /// Flags that we do not know.
+    Other(u16),
+}
+
+impl Checksum {
+    fn number(self) -> u16 {
+        match self {
+            Self::None => 0,
+            Self::Full => 1,
+            Self::Remote => 2,
+            Self::Other(flags) => flags,
+        }
+    }
+
+    fn of(flags: u16) -> Self {
+        match flags {
+            0 => Self::None,
+            1 => Self::Full,
+            2 => Self::Remote,
+            flags => Self::Other(flags),
+        }
+    }
+}
+
+impl Tunnel {
+    fn of((number, port, flags): (u8, u16, u16)) -> Self {
+        let checksum = Checksum::of(flags);
+        match number {
+            0 => Self::Ipip,
+            1 => Self::Gue { port, checksum },
+            2 => Self::Gre { checksum },
+            _ => Self::Other {
+                number,
+                port,
+                flags,
+            },
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Ipip => 0,
+            Self::Gue { .. } => 1,
+            Self::Gre { .. } => 2,
+            Self::Other { number, .. } => number,
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Gue { port, .. } | Self::Other { port, .. } => port,
+            Self::Ipip | Self::Gre { .. } => 0,
+        }
+    }
+
+    fn checksum(self) -> Checksum {
+        match self {
+            Self::Ipip => Checksum::None,
+            Self::Gue { checksum, .. } | Self::Gre { checksum } => checksum,
+            Self::Other { flags, .. } => Checksum::Other(flags),
+        }
+    }
+}
+
+impl fmt::Display for RealServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = match self.forwarding {
+            Forwarding::Masquerade => "-m",
+            Forwarding::Tunnel(_) => "-i",
+            Forwarding::Local | Forwarding::Direct | Forwarding::Other(_) => "-g",
+        };
+        write!(f, "-r {} {option} -w {}", self.endpoint(), self.weight)?;
+        if let Forwarding::Tunnel(tunnel) = self.forwarding {
+            write!(f, "{tunnel}")?;
+        }
+        if self.upper_threshold != 0 {
+            write!(f, " -x {}", self.upper_threshold)?;
+        }
+        if self.lower_threshold != 0 {
+            write!(f, " -y {}", self.lower_threshold)?;
+        }
+        Ok(())
+    }
+}
+
+/// The options of `ipvsadm`, each with a blank before it.
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ipip => f.write_str(" --tun-type ipip"),
+            Self::Gue { port, checksum } => {
+                write!(f, " --tun-type gue --tun-port {port}{checksum}")
+            }
+            Self::Gre { checksum } => write!(f, " --tun-type gre{checksum}"),
+            Self::Other { number, .. } => write!(f, " --tun-type {number}"),
+        }
+    }
+}
+
+/// The option of `ipvsadm`, with a blank before it.
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str(" --tun-nocsum"),
+            Self::Full => f.write_str(" --tun-csum"),
+            Self::Remote => f.write_str(" --tun-remcsum"),
+            Self::Other(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What the table of IPVS consists of, and the keys of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+
+use vipline_reconcile::Keyed;
+
+use crate::{RealServer, Service, VirtualServer};
+
+/// An entry of the table of IPVS.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Object {
+    /// A virtual server, without its real servers.
+    Virtual(VirtualServer),
+    /// A real server of a service.
+    Real(Service, RealServer),
+}
+
+/// What identifies an object.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Key {
+    /// A virtual server, by its service.
+    Virtual(Service),
+    /// A real server, by its service, address and port.
+    Real(Service, SocketAddr),
+}
+
+impl Object {
+    /// Returns the service that the object is or belongs to.
+    pub fn service(&self) -> Service {
+        match self {
+            Self::Virtual(server) => server.service,
+            Self::Real(service, _) => *service,
+        }
+    }
+}
+
+impl Keyed for Object {
+    type Key<'a> = Key;
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Virtual(server) => Key::Virtual(server.service),
+            Self::Real(service, server) => Key::Real(*service, server.endpoint()),
+        }
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl From<VirtualServer> for Object {
+    fn from(server: VirtualServer) -> Self {
+        Self::Virtual(server)
+    }
+}
+
+/// The table of IPVS: virtual servers by service, and their real servers.
+///
+/// Its text is what `ipvsadm -Sn` prints, and the thresholds.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Table {
+    servers: BTreeMap<Service, Entry>,
+}
+
+/// A virtual server and its real servers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Entry {
+    server: VirtualServer,
+    reals: BTreeMap<SocketAddr, RealServer>,
+}
+
+impl Table {
+    /// Adds or replaces a virtual server, which keeps its real servers.
+    pub fn insert(&mut self, server: VirtualServer) {
+        let reals = BTreeMap::new();
+        let entry = self.servers.entry(server.service);
+        entry.or_insert(Entry { server, reals }).server = server;
+    }
+
+    /// Adds or replaces a real server; false if there is no such service.
+    pub fn insert_real(&mut self, service: &Service, server: RealServer) -> bool {
+        let Some(entry) = self.servers.get_mut(service) else {
+            return false;
+        };
+        entry.reals.insert(server.endpoint(), server);
+        true
+    }
+
+    /// Removes a virtual server with its real servers; false if it is not there.
+    pub fn remove(&mut self, service: &Service) -> bool {
+        self.servers.remove(service).is_some()
+    }
+
+    /// Removes a real server; false if it is not there.
+    pub fn remove_real(&mut self, service: &Service, endpoint: &SocketAddr) -> bool {
+        let entry = self.servers.get_mut(service);
+        entry.is_some_and(|entry| entry.reals.remove(endpoint).is_some())
+    }
+
+    /// Returns the virtual server of a service.
+    pub fn server(&self, service: &Service) -> Option<&VirtualServer> {
+        self.servers.get(service).map(|entry| &entry.server)
+    }
+
+    /// Returns all virtual servers.
+    pub fn servers(&self) -> impl Iterator<Item = &VirtualServer> {
+        self.servers.values().map(|entry| &entry.server)
+    }
+
+    /// Returns the real servers of a service.
+    pub fn reals(&self, service: &Service) -> impl Iterator<Item = &RealServer> {
+        let entry = self.servers.get(service);
+        entry.into_iter().flat_map(|entry| entry.reals.values())
+    }
+
+    /// Returns all entries, each virtual server before its real servers.
+    pub fn objects(&self) -> impl Iterator<Item = Object> {
+        self.servers.iter().flat_map(|(service, entry)| {
+            let reals = entry.reals.values();
+            let reals = reals.map(|real| Object::Real(*service, *real));
+            std::iter::once(entry.server.into()).chain(reals)
+        })
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for object in self.objects() {
+            match object {
+                Object::Virtual(server) => writeln!(f, "-A {server}")?,
+                Object::Real(service, server) => writeln!(f, "-a {service} {server}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Virtual servers.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, put, put_str, put_u32};
+
+use crate::service::Parts;
+use crate::stats::Stats;
+use crate::{Family, Flags, Name, Scheduler, Service};
+
+/// `IPVS_SVC_ATTR_SCHED_NAME` and those that follow it.
+const SCHEDULER: u16 = 6;
+const FLAGS: u16 = 7;
+const TIMEOUT: u16 = 8;
+const NETMASK: u16 = 9;
+const STATS: u16 = 10;
+const ENGINE: u16 = 11;
+const STATS_64: u16 = 12;
+
+/// A virtual server, without its real servers.
+///
+/// Its text is the line of `ipvsadm -Sn` from the service on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct VirtualServer {
+    /// Which server it is.
+    pub service: Service,
+    /// How real servers are chosen.
+    pub scheduler: Scheduler,
+    /// Its properties, and those of the scheduler.
+    pub flags: Flags,
+    /// How long a client stays with a real server, if it does.
+    pub persistence: Option<Persistence>,
+    /// What tells which connections belong together, instead of addresses.
+    pub engine: Option<Engine>,
+}
+
+impl VirtualServer {
+    /// Returns a server without flags and persistence.
+    pub fn new(service: Service, scheduler: Scheduler) -> Self {
+        Self {
+            service,
+            scheduler,
+            flags: Flags::empty(),
+            persistence: None,
+            engine: None,
+        }
+    }
+
+    /// Appends all attributes, in the order in which `ipvsadm` sends them.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.service.encode(out);
+        put_str(out, SCHEDULER, self.scheduler.as_str());
+        if let Some(engine) = &self.engine {
+            put_str(out, ENGINE, engine.as_str());
+        }
+        let persistent = match self.persistence {
+            None => 0,
+            Some(_) => Flags::PERSISTENT,
+        };
+        let flags = self.flags.bits() | persistent;
+        let mut pair = [0xff; 8];
+        pair[..4].copy_from_slice(&flags.to_ne_bytes());
+        put(out, FLAGS, &pair);
+        let family = self.service.family();
+        let persistence = self
+            .persistence
+            .unwrap_or_else(|| Persistence::of_clients(family, 0));
+        put_u32(out, TIMEOUT, persistence.timeout);
+        put(out, NETMASK, &persistence.netmask.bytes());
+    }
+
+    /// Reads the attributes of a server.
+    pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Self, Stats), DecodeError> {
+        let mut parts = Parts::default();
+        let mut scheduler = None;
+        let (mut flags, mut timeout, mut netmask, mut engine) = (0, 0, None, None);
+        let (mut stats, mut stats_64) = (Stats::default(), None);
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                SCHEDULER => {
+                    let name = Scheduler::new(attr.str()?);
+                    scheduler = Some(name.ok_or_else(|| attr.error("name of a scheduler"))?);
+                }
+                FLAGS => flags = first_u32(&attr)?,
+                TIMEOUT => timeout = attr.u32()?,
+                NETMASK => netmask = Some(attr),
+                STATS => stats = Stats::decode(attr.attrs())?,
+                ENGINE => engine = Engine::decode(&attr)?,
+                STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
+                _ => parts.take(attr),
+            }
+        }
+        let service = parts.service()?;
+        let persistence = match flags & Flags::PERSISTENT {
+            0 => None,
+            _ => Some(Persistence {
+                timeout,
+                netmask: match netmask {
+                    None => Netmask::host(service.family()),
+                    Some(attr) => Netmask::decode(service.family(), &attr)?,
+                },
+            }),
+        };
+        let server = Self {
+            service,
+            scheduler: scheduler.ok_or_else(|| DecodeError::new("scheduler", SCHEDULER, 0))?,
+            flags: Flags::from_bits_retain(flags & !(Flags::PERSISTENT | Flags::HASHED)),
+            persistence,
+            engine,
+        };
+        Ok((server, stats_64.unwrap_or(stats)))
+    }
+}
+
+/// Reads the flags of `struct ip_vs_flags`, which a mask follows.
+fn first_u32(attr: &Attr<'_>) -> Result<u32, DecodeError> {
+    let flags = attr.value.first_chunk();
+    flags
+        .map(|flags| u32::from_ne_bytes(*flags))
+        .ok_or_else(|| attr.error("pair of flags and mask"))
+}
+
+/// How long a client stays with the real server that was chosen for it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Persistence {
+    /// For how many seconds after its last connection.
+    pub timeout: u32,
+    /// Which clients are taken for the same.
+    pub netmask: Netmask,
+}
+
+impl Persistence {
+    /// The timeout that `ipvsadm` sets unless told another.
+    pub const TIMEOUT: u32 = 360;
+
+    /// Returns the persistence of single clients.
+    pub fn of_clients(family: Family, timeout: u32) -> Self {
+        Self {
+            timeout,
+            netmask: Netmask::host(family),
+        }
+    }
+}
+
+/// What of a client's address counts.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Netmask {
+    /// The bits of an IPv4 address that count.
+    V4(Ipv4Addr),
+    /// How many bits of an IPv6 address count: 1 to 128.
+    V6(u8),
+}
+
+impl Netmask {
+    /// Returns the mask by which all addresses differ.
+    pub fn host(family: Family) -> Self {
+        match family {
+            Family::V4 => Self::V4(Ipv4Addr::BROADCAST),
+            Family::V6 => Self::V6(128),
+        }
+    }
+
+    fn bytes(self) -> [u8; 4] {
+        match self {
+            Self::V4(mask) => mask.octets(),
+            Self::V6(bits) => u32::from(bits).to_ne_bytes(),
+        }
+    }
+
+    fn decode(family: Family, attr: &Attr<'_>) -> Result<Self, DecodeError> {
+        match family {
+            Family::V4 => Ok(Self::V4(Ipv4Addr::from_bits(attr.be32()?))),
+            Family::V6 => {
+                let bits = u8::try_from(attr.u32()?);
+                bits.map(Self::V6)
+                    .map_err(|_| attr.error("netmask of IPv6"))
+            }
+        }
+    }
+}
+
+/// What tells which connections belong together.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// `sip`: the Call-ID of SIP over UDP.
+    Sip,
+    /// One that we do not know.
+    Other(Name),
+}
+
+impl Engine {
+    /// Returns the engine of this name; none if it cannot be a name.
+    pub fn new(name: &str) -> Option<Self> {
+        match name {
+            "sip" => Some(Self::Sip),
+            name => Name::new(name).map(Self::Other),
+        }
+    }
+
+    /// Returns the name that the kernel has for it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Sip => "sip",
+            Self::Other(name) => name.as_str(),
+        }
+    }
+
+    /// Reads the name; an empty one is no engine.
+    fn decode(attr: &Attr<'_>) -> Result<Option<Self>, DecodeError> {
+        match attr.str()? {
+            "" => Ok(None),
+            name => Self::new(name)
+                .map(Some)
+                .ok_or_else(|| attr.error("name of a persistence engine")),
+        }
+    }
+}
+
+impl fmt::Display for VirtualServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -s {}", self.service, self.scheduler)?;
+        if let Some(Persistence { timeout, netmask }) = self.persistence {
+            write!(f, " -p {timeout}")?;
+            if netmask != Netmask::host(self.service.family()) {
+                write!(f, " -M {netmask}")?;
+            }
+        }
+        if let Some(engine) = &self.engine {
+            write!(f, " --pe {}", engine.as_str())?;
+        }
+        if self.flags.contains(Flags::ONE_PACKET) {
+            f.write_str(" -o")?;
+        }
+        let flags = self.scheduler.flags().iter();
+        let mut separator = " -b ";
+        for (_, name) in flags.filter(|(flag, _)| self.flags.contains(*flag)) {
+            write!(f, "{separator}{name}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Netmask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(mask) => write!(f, "{mask}"),
+            Self::V6(bits) => write!(f, "{bits}"),
+        }
+    }
+}

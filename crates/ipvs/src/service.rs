@@ -1,0 +1,251 @@
+//! What identifies a virtual server: where packets to it go.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
+
+/// `IPVS_SVC_ATTR_AF` and those that follow it.
+const FAMILY: u16 = 1;
+const PROTOCOL: u16 = 2;
+const ADDRESS: u16 = 3;
+const PORT: u16 = 4;
+const MARK: u16 = 5;
+
+/// The family of an address.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Returns the family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// Returns the number of `linux/socket.h`.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            Self::V4 => 2,
+            Self::V6 => 10,
+        }
+    }
+
+    /// Reads the family; there are two only.
+    pub(crate) fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
+        match attr.u16()? {
+            2 => Ok(Self::V4),
+            10 => Ok(Self::V6),
+            _ => Err(attr.error("address family of IPVS")),
+        }
+    }
+
+    /// Reads an address of the family: `union nf_inet_addr`.
+    pub(crate) fn address(self, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
+        let address = match self {
+            Self::V4 => attr
+                .value
+                .first_chunk::<4>()
+                .map(|bytes| IpAddr::from(*bytes)),
+            Self::V6 => attr
+                .value
+                .first_chunk::<16>()
+                .map(|bytes| IpAddr::from(*bytes)),
+        };
+        address.ok_or_else(|| attr.error("address"))
+    }
+}
+
+/// Appends an address: `union nf_inet_addr`.
+pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, address: IpAddr) {
+    let mut union = [0; 16];
+    match address {
+        IpAddr::V4(address) => union[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => union = address.octets(),
+    }
+    put(out, kind, &union);
+}
+
+/// The protocol of the packets to a virtual server.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+impl Protocol {
+    /// All protocols that there are.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
+    /// Returns the number of `linux/in.h`.
+    fn number(self) -> u16 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+}
+
+/// What identifies a virtual server: where packets to it go.
+///
+/// Its text is what follows the command on a line of `ipvsadm`:
+/// `-t 10.0.0.1:80`, `-u`, `--sctp-service`, `-f 7`, `-f 7 -6`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Service {
+    /// Packets to an address and a port.
+    Address {
+        /// Their protocol.
+        protocol: Protocol,
+        /// The address they go to.
+        address: IpAddr,
+        /// The port; 0 is any port, for a persistent server.
+        port: u16,
+    },
+    /// Packets that were given a mark.
+    Mark {
+        /// The mark.
+        mark: NonZeroU32,
+        /// Of which family the packets are.
+        family: Family,
+    },
+}
+
+impl Service {
+    /// Returns the service of packets to an address and a port.
+    pub fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
+        Self::Address {
+            protocol,
+            address,
+            port,
+        }
+    }
+
+    /// Returns the family of the packets.
+    pub fn family(&self) -> Family {
+        match self {
+            Self::Address { address, .. } => Family::of(*address),
+            Self::Mark { family, .. } => *family,
+        }
+    }
+
+    /// Returns the port; marked packets go to any.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Address { port, .. } => *port,
+            Self::Mark { .. } => 0,
+        }
+    }
+
+    /// Reads the attributes that identify a server; others are skipped.
+    pub(crate) fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
+        let mut parts = Parts::default();
+        for attr in attrs {
+            parts.take(attr?);
+        }
+        parts.service()
+    }
+
+    /// Appends the attributes that identify the server.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_u16(out, FAMILY, self.family().number());
+        match self {
+            Self::Mark { mark, .. } => put_u32(out, MARK, mark.get()),
+            Self::Address {
+                protocol,
+                address,
+                port,
+            } => {
+                put_u16(out, PROTOCOL, protocol.number());
+                put_address(out, ADDRESS, *address);
+                put_be16(out, PORT, *port);
+            }
+        }
+    }
+}
+
+/// The attributes that identify a server, gathered as they come.
+#[derive(Default)]
+pub(crate) struct Parts<'a> {
+    family: Option<Attr<'a>>,
+    protocol: Option<Attr<'a>>,
+    address: Option<Attr<'a>>,
+    port: Option<Attr<'a>>,
+    mark: Option<Attr<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes an attribute; the others are told by the server.
+    pub(crate) fn take(&mut self, attr: Attr<'a>) {
+        let part = match attr.kind {
+            FAMILY => &mut self.family,
+            PROTOCOL => &mut self.protocol,
+            ADDRESS => &mut self.address,
+            PORT => &mut self.port,
+            MARK => &mut self.mark,
+            _ => return,
+        };
+        *part = Some(attr);
+    }
+
+    /// Puts the parts together.
+    pub(crate) fn service(&self) -> Result<Service, DecodeError> {
+        let missing = || DecodeError::new("virtual server with an address or a mark", 1, 0);
+        let family = Family::decode(self.family.as_ref().ok_or_else(missing)?)?;
+        let mark = self.mark.map_or(Ok(0), |attr| attr.u32())?;
+        if let Some(mark) = NonZeroU32::new(mark) {
+            return Ok(Service::Mark { mark, family });
+        }
+        let number = self.protocol.ok_or_else(missing)?;
+        let protocol = Protocol::ALL
+            .into_iter()
+            .find(|protocol| number.u16() == Ok(protocol.number()))
+            .ok_or_else(|| number.error("protocol of IPVS"))?;
+        let address = self.address.ok_or_else(missing)?;
+        Ok(Service::Address {
+            protocol,
+            address: family.address(&address)?,
+            port: self.port.map_or(Ok(0), |attr| attr.be16())?,
+        })
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mark {
+                mark,
+                family: Family::V4,
+            } => write!(f, "-f {mark}"),
+            Self::Mark {
+                mark,
+                family: Family::V6,
+            } => write!(f, "-f {mark} -6"),
+            Self::Address {
+                protocol,
+                address,
+                port,
+            } => {
+                let option = match protocol {
+                    Protocol::Tcp => "-t",
+                    Protocol::Udp => "-u",
+                    Protocol::Sctp => "--sctp-service",
+                };
+                write!(f, "{option} {}", SocketAddr::new(*address, *port))
+            }
+        }
+    }
+}

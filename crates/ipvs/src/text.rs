@@ -1,0 +1,474 @@
+//! The text of `ipvsadm -S`, read as `ipvsadm -R` reads it.
+//!
+//! Names of hosts, ports and protocols are not looked up: addresses and ports
+//! are numbers.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::str::SplitAsciiWhitespace;
+
+use thiserror::Error;
+
+use crate::{
+    Checksum, Command, Commands, Engine, Family, Flags, Forwarding, Netmask, Object, Persistence,
+    Protocol, RealServer, Scheduler, Service, Table, Tunnel, VirtualServer,
+};
+
+/// Why a text is none of `ipvsadm`.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("line {line}: {wrong}: {text}")]
+pub struct ParseError {
+    /// Which line it is, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub wrong: &'static str,
+    /// The beginning of the line.
+    pub text: Box<str>,
+}
+
+/// How much of a line an error shows.
+const SHOWN: usize = 80;
+
+/// What is wrong with a line.
+type Result<T> = std::result::Result<T, &'static str>;
+
+impl FromStr for Command {
+    type Err = ParseError;
+
+    /// Reads one line.
+    fn from_str(line: &str) -> std::result::Result<Self, ParseError> {
+        parse(line, 1)
+    }
+}
+
+impl FromStr for Commands {
+    type Err = ParseError;
+
+    /// Reads one command a line; lines without a word are skipped.
+    fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
+        let lines = text.lines().enumerate();
+        lines
+            .filter(|(_, line)| !line.trim_ascii().is_empty())
+            .map(|(place, line)| parse(line, place + 1))
+            .collect()
+    }
+}
+
+impl FromStr for Table {
+    type Err = ParseError;
+
+    /// Reads a table from the commands that make it of an empty one.
+    fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
+        let mut table = Self::default();
+        for (place, line) in text.lines().enumerate() {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let wrong = match parse(line, place + 1)? {
+                Command::Add(server) if table.server(&server.service).is_some() => {
+                    "the virtual server is there already"
+                }
+                Command::Add(server) => {
+                    table.insert(server);
+                    continue;
+                }
+                Command::AddReal(service, real) => match table.insert_real(&service, real) {
+                    true => continue,
+                    false => "the virtual server is missing",
+                },
+                _ => "only -A and -a make a table",
+            };
+            return Err(error(line, place + 1, wrong));
+        }
+        Ok(table)
+    }
+}
+
+impl FromIterator<Object> for Table {
+    /// Gathers entries; real servers without a virtual server are left out.
+    fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
+        let mut table = Self::default();
+        for object in objects {
+            match object {
+                Object::Virtual(server) => table.insert(server),
+                Object::Real(service, real) => {
+                    table.insert_real(&service, real);
+                }
+            }
+        }
+        table
+    }
+}
+
+fn parse(line: &str, number: usize) -> std::result::Result<Command, ParseError> {
+    let command = Options::read(line).and_then(Options::into_command);
+    command.map_err(|wrong| error(line, number, wrong))
+}
+
+fn error(line: &str, number: usize, wrong: &'static str) -> ParseError {
+    ParseError {
+        line: number,
+        wrong,
+        text: line.chars().take(SHOWN).collect::<String>().into(),
+    }
+}
+
+/// The options of a line, as they are written.
+#[derive(Default)]
+struct Options<'a> {
+    action: Option<Action>,
+    service: Option<(Kind, &'a str)>,
+    is_v6: bool,
+    scheduler: Option<&'a str>,
+    /// With its timeout, if it has one.
+    persistent: Option<Option<&'a str>>,
+    netmask: Option<&'a str>,
+    engine: Option<&'a str>,
+    is_one_packet: bool,
+    flags: Option<&'a str>,
+    real: Option<&'a str>,
+    method: Option<Method>,
+    weight: Option<&'a str>,
+    upper: Option<&'a str>,
+    lower: Option<&'a str>,
+    tunnel: Option<&'a str>,
+    tunnel_port: Option<&'a str>,
+    checksum: Checksum,
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Add,
+    Edit,
+    Remove,
+    AddReal,
+    EditReal,
+    RemoveReal,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Address(Protocol),
+    Mark,
+}
+
+#[derive(Clone, Copy)]
+enum Method {
+    Masquerade,
+    Tunnel,
+    Direct,
+}
+
+impl<'a> Options<'a> {
+    fn read(line: &'a str) -> Result<Self> {
+        let mut options = Self::default();
+        let mut words = line.split_ascii_whitespace();
+        while let Some(word) = words.next() {
+            if !(options.take_action(word) || options.take_switch(word, &mut words)) {
+                options.take_value(word, &mut words)?;
+            }
+        }
+        Ok(options)
+    }
+
+    /// Takes an option that tells what to do.
+    fn take_action(&mut self, word: &str) -> bool {
+        self.action = Some(match word {
+            "-A" | "--add-service" => Action::Add,
+            "-E" | "--edit-service" => Action::Edit,
+            "-D" | "--delete-service" => Action::Remove,
+            "-a" | "--add-server" => Action::AddReal,
+            "-e" | "--edit-server" => Action::EditReal,
+            "-d" | "--delete-server" => Action::RemoveReal,
+            _ => return false,
+        });
+        true
+    }
+
+    /// Takes an option whose value may be missing, or that has none.
+    fn take_switch(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> bool {
+        match word {
+            "-6" | "--ipv6" => self.is_v6 = true,
+            "-o" | "--ops" => self.is_one_packet = true,
+            "-m" | "--masquerading" => self.method = Some(Method::Masquerade),
+            "-i" | "--ipip" => self.method = Some(Method::Tunnel),
+            "-g" | "--gatewaying" => self.method = Some(Method::Direct),
+            "--tun-nocsum" => self.checksum = Checksum::None,
+            "--tun-csum" => self.checksum = Checksum::Full,
+            "--tun-remcsum" => self.checksum = Checksum::Remote,
+            "-p" | "--persistent" => {
+                let next = words.clone().next();
+                let timeout = next.filter(|next| !next.starts_with('-'));
+                if timeout.is_some() {
+                    words.next();
+                }
+                self.persistent = Some(timeout);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes an option with its value.
+    fn take_value(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> Result<()> {
+        let known = match word {
+            "-t" | "--tcp-service" | "-u" | "--udp-service" | "--sctp-service" | "-f"
+            | "--fwmark-service" => None,
+            "-s" | "--scheduler" => Some(&mut self.scheduler),
+            "-M" | "--netmask" => Some(&mut self.netmask),
+            "--pe" => Some(&mut self.engine),
+            "-b" | "--sched-flags" => Some(&mut self.flags),
+            "-r" | "--real-server" => Some(&mut self.real),
+            "-w" | "--weight" => Some(&mut self.weight),
+            "-x" | "--u-threshold" => Some(&mut self.upper),
+            "-y" | "--l-threshold" => Some(&mut self.lower),
+            "--tun-type" => Some(&mut self.tunnel),
+            "--tun-port" => Some(&mut self.tunnel_port),
+            _ => return Err("an option is not known"),
+        };
+        let value = words.next().ok_or("an option has no value")?;
+        match known {
+            Some(option) => *option = Some(value),
+            None => {
+                let kind = match word {
+                    "-t" | "--tcp-service" => Kind::Address(Protocol::Tcp),
+                    "-u" | "--udp-service" => Kind::Address(Protocol::Udp),
+                    "--sctp-service" => Kind::Address(Protocol::Sctp),
+                    _ => Kind::Mark,
+                };
+                self.service = Some((kind, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn into_command(self) -> Result<Command> {
+        let service = self.service()?;
+        match self.action.ok_or("the command is missing")? {
+            Action::Add => self.server(service).map(Command::Add),
+            Action::Edit => self.server(service).map(Command::Edit),
+            Action::Remove => Ok(Command::Remove(service)),
+            Action::AddReal => Ok(Command::AddReal(service, self.real(&service)?)),
+            Action::EditReal => Ok(Command::EditReal(service, self.real(&service)?)),
+            Action::RemoveReal => Ok(Command::RemoveReal(service, self.endpoint(&service)?)),
+        }
+    }
+
+    fn service(&self) -> Result<Service> {
+        let (kind, value) = self.service.ok_or("the service is missing")?;
+        match kind {
+            Kind::Address(protocol) => {
+                let (address, port) = split_port(value)?;
+                Ok(Service::new(protocol, address, port.unwrap_or(0)))
+            }
+            Kind::Mark => {
+                let mark: NonZeroU32 = value.parse().map_err(|_| "the mark is no number")?;
+                let family = match self.is_v6 {
+                    true => Family::V6,
+                    false => Family::V4,
+                };
+                Ok(Service::Mark { mark, family })
+            }
+        }
+    }
+
+    fn server(&self, service: Service) -> Result<VirtualServer> {
+        let scheduler = match self.scheduler {
+            None => Scheduler::default(),
+            Some(name) => Scheduler::new(name).ok_or("the scheduler cannot be one")?,
+        };
+        let engine = match self.engine {
+            None => None,
+            Some(name) => Some(Engine::new(name).ok_or("the persistence engine cannot be one")?),
+        };
+        let mut flags = Flags::empty();
+        flags.set(Flags::ONE_PACKET, self.is_one_packet);
+        for name in self.flags.iter().flat_map(|flags| flags.split(',')) {
+            flags |= flag(&scheduler, name)?;
+        }
+        Ok(VirtualServer {
+            service,
+            scheduler,
+            flags,
+            persistence: self.persistence(service.family())?,
+            engine,
+        })
+    }
+
+    fn persistence(&self, family: Family) -> Result<Option<Persistence>> {
+        let Some(timeout) = self.persistent else {
+            return match self.netmask {
+                None => Ok(None),
+                Some(_) => Err("a netmask is for persistent servers only"),
+            };
+        };
+        let netmask = match (family, self.netmask) {
+            (family, None) => Netmask::host(family),
+            (Family::V4, Some(mask)) => {
+                let mask: Ipv4Addr = mask.parse().map_err(|_| "the netmask is no address")?;
+                Netmask::V4(mask)
+            }
+            (Family::V6, Some(bits)) => {
+                let bits: u8 = bits.parse().map_err(|_| "the netmask is no number")?;
+                Netmask::V6(bits)
+            }
+        };
+        Ok(Some(Persistence {
+            timeout: number(timeout, Persistence::TIMEOUT)?,
+            netmask,
+        }))
+    }
+
+    fn endpoint(&self, service: &Service) -> Result<SocketAddr> {
+        let (address, port) = split_port(self.real.ok_or("the real server is missing")?)?;
+        Ok(SocketAddr::new(
+            address,
+            port.unwrap_or_else(|| service.port()),
+        ))
+    }
+
+    fn real(&self, service: &Service) -> Result<RealServer> {
+        let endpoint = self.endpoint(service)?;
+        let forwarding = match self.method {
+            Some(Method::Masquerade) => Forwarding::Masquerade,
+            Some(Method::Tunnel) => Forwarding::Tunnel(self.tunnel()?),
+            Some(Method::Direct) | None => Forwarding::Direct,
+        };
+        Ok(RealServer {
+            address: endpoint.ip(),
+            port: endpoint.port(),
+            forwarding,
+            weight: number(self.weight, 1)?,
+            upper_threshold: number(self.upper, 0)?,
+            lower_threshold: number(self.lower, 0)?,
+        })
+    }
+
+    fn tunnel(&self) -> Result<Tunnel> {
+        let checksum = self.checksum;
+        match self.tunnel {
+            None | Some("ipip") => Ok(Tunnel::Ipip),
+            Some("gre") => Ok(Tunnel::Gre { checksum }),
+            Some("gue") => {
+                let port = self
+                    .tunnel_port
+                    .ok_or("the port of the tunnel is missing")?;
+                let port = port.parse().map_err(|_| "the port of the tunnel is none")?;
+                Ok(Tunnel::Gue { port, checksum })
+            }
+            Some(_) => Err("the type of the tunnel is not known"),
+        }
+    }
+}
+
+/// Finds a flag by its name with the scheduler, or by its number.
+fn flag(scheduler: &Scheduler, name: &str) -> Result<Flags> {
+    let unnamed = Scheduler::default();
+    let mut all = scheduler.flags().iter().chain(unnamed.flags());
+    let found = all.find(|(_, known)| *known == name);
+    found
+        .map(|(flag, _)| *flag)
+        .ok_or("the scheduler has no such flag")
+}
+
+fn number(text: Option<&str>, default: u32) -> Result<u32> {
+    let number = text.map(str::parse);
+    number
+        .unwrap_or(Ok(default))
+        .map_err(|_| "a number is none")
+}
+
+/// Splits an address from its port, if it has one.
+fn split_port(text: &str) -> Result<(IpAddr, Option<u16>)> {
+    if let Ok(both) = text.parse::<SocketAddr>() {
+        return match both {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => Err("an address has a zone"),
+            both => Ok((both.ip(), Some(both.port()))),
+        };
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let address = bare.unwrap_or(text).parse();
+    address
+        .map(|address| (address, None))
+        .map_err(|_| "an address is none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ipvsadm_prints_is_read_and_printed_the_same() {
+        let text = "\
+-A -t 10.0.0.9:0 -s rr -p 360
+-A -u 10.0.0.1:53 -s sh -o -b sh-fallback,sh-port
+-a -u 10.0.0.1:53 -r 10.1.0.2:80 -g -w 1
+-a -u 10.0.0.1:53 -r 10.1.0.3:80 -i -w 1 --tun-type ipip
+-a -u 10.0.0.1:53 -r 10.1.0.4:80 -i -w 1 --tun-type gue --tun-port 6080 --tun-nocsum
+-a -u 10.0.0.1:53 -r 10.1.0.6:80 -i -w 1 --tun-type gue --tun-port 6080 --tun-remcsum
+-a -u 10.0.0.1:53 -r 10.1.0.8:80 -i -w 1 --tun-type gre --tun-csum
+-a -u 10.0.0.1:53 -r [fd00::1]:80 -i -w 1 --tun-type ipip
+-A -u 10.0.0.2:5060 -s rr -p 100 --pe sip -o
+-A --sctp-service 10.0.0.1:99 -s mh -p 300 -M 255.255.0.0 -b mh-fallback,mh-port
+-A -t [fd00::10]:80 -s wlc -p 360 -M 64
+-a -t [fd00::10]:80 -r [fd00::11]:80 -m -w 0
+-A -f 7 -s rr -b flag-1,flag-3
+-a -f 7 -r 10.1.0.1:0 -g -w 1
+-A -f 8 -6 -s new
+";
+        let commands: Commands = text.parse().unwrap();
+        assert_eq!(commands.to_string(), text);
+        let table: Table = text.parse().unwrap();
+        assert_eq!(table.to_string().parse::<Table>(), Ok(table));
+    }
+
+    #[test]
+    fn what_is_left_out_is_what_ipvsadm_takes() {
+        for (short, long) in [
+            ("-A -t 10.0.0.1:80", "-A -t 10.0.0.1:80 -s wlc"),
+            ("-A -t 10.0.0.1 -p", "-A -t 10.0.0.1:0 -s wlc -p 360"),
+            ("-p -A -t 10.0.0.1", "-A -t 10.0.0.1:0 -s wlc -p 360"),
+            (
+                "--add-server --udp-service 10.0.0.1:53 --real-server 10.1.0.1",
+                "-a -u 10.0.0.1:53 -r 10.1.0.1:53 -g -w 1",
+            ),
+            (
+                "-a -f 3 -6 -r [::1] -m -x 9 -y 8",
+                "-a -f 3 -6 -r [::1]:0 -m -w 1 -x 9 -y 8",
+            ),
+        ] {
+            let command: Command = short.parse().unwrap();
+            assert_eq!(command.to_string(), long);
+        }
+    }
+
+    #[test]
+    fn an_error_tells_the_line_and_what_is_wrong_with_it() {
+        for (text, wrong) in [
+            ("-A -t 10.0.0.1:80 -s rr -q", "an option is not known"),
+            ("-A -t host:80 -s rr", "an address is none"),
+            ("-A -f 0 -s rr", "the mark is no number"),
+            (
+                "-A -t 10.0.0.1:80 -s rr -M 255.0.0.0",
+                "a netmask is for persistent servers only",
+            ),
+            (
+                "-A -t 10.0.0.1:80 -s rr -b sh-port",
+                "the scheduler has no such flag",
+            ),
+            ("-a -t 10.0.0.1:80", "the real server is missing"),
+            ("-a -t 10.0.0.1:80 -r 10.0.0.2 -w", "an option has no value"),
+            ("-t 10.0.0.1:80", "the command is missing"),
+        ] {
+            let error = format!("\n{text}").parse::<Commands>().unwrap_err();
+            assert_eq!(error.to_string(), format!("line 2: {wrong}: {text}"));
+        }
+        let orphan = "-a -t 10.0.0.1:80 -r 10.0.0.2"
+            .parse::<Table>()
+            .unwrap_err();
+        assert_eq!(orphan.wrong, "the virtual server is missing");
+    }
+}

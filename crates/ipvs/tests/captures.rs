@@ -1,0 +1,182 @@
+//! Messages recorded in a guest of Linux 6.1 with ipvsadm 1.31: what it sends we
+//! send, and what the kernel answers we understand.
+//!
+//! To record anew: `strace -xx -s 8192 -e trace=sendmsg,recvmsg` before the
+//! commands in the files, and the payloads of messages of type IPVS.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use vipline_ipvs::wire::{Answer, Request};
+use vipline_ipvs::{Command, Commands, Daemon, Family, Role, Service, Timeouts};
+use vipline_netlink::attr::Attrs;
+
+/// Returns the command and the payload of each message in a file.
+fn captures(text: &'static str) -> Vec<(&'static str, Vec<u8>)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let captures = lines.chunks(2).map(|pair| {
+        let command = pair[0].strip_prefix("# ipvsadm ").unwrap();
+        (command, bytes(pair[1]))
+    });
+    captures.collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let bytes = hex.as_bytes().chunks(2);
+    bytes
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn encoded(request: &Request<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    request.encode(&mut out);
+    out
+}
+
+/// Returns what is nested in an attribute, by its type.
+fn nested(payload: &[u8], kind: u16) -> &[u8] {
+    let mut attrs = Attrs::new(&payload[4..]).map(Result::unwrap);
+    attrs.find(|attr| attr.kind == kind).unwrap().value
+}
+
+#[test]
+fn commands_are_told_in_the_bytes_of_ipvsadm() {
+    for (line, payload) in captures(include_str!("captures/commands.hex")) {
+        let command: Command = line.parse().unwrap();
+        assert_eq!(Command::decode(&payload).unwrap(), command, "{line}");
+        let mut ours = Vec::new();
+        command.encode(&mut ours);
+        assert_eq!(ours[0], payload[0], "{line}");
+        match command {
+            // ipvsadm tells more of the servers than the kernel reads.
+            Command::Add(_) | Command::Edit(_) => assert_eq!(ours, payload, "{line}"),
+            Command::AddReal(..) | Command::EditReal(..) => {
+                assert_eq!(nested(&ours, 2), nested(&payload, 2), "{line}");
+                assert!(nested(&payload, 1).starts_with(nested(&ours, 1)), "{line}");
+            }
+            Command::RemoveReal(..) => {
+                assert!(nested(&payload, 2).starts_with(nested(&ours, 2)), "{line}");
+            }
+            Command::Remove(_) => {
+                assert!(nested(&payload, 1).starts_with(nested(&ours, 1)), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_requests_are_told_in_the_bytes_of_ipvsadm() {
+    let captures = captures(include_str!("captures/requests.hex"));
+    let find = |begin: &str| {
+        let mut captures = captures.iter();
+        captures.find(|(line, _)| line.starts_with(begin)).unwrap()
+    };
+    let seconds = Duration::from_secs;
+    let timeouts = Timeouts {
+        tcp: seconds(100),
+        tcp_fin: seconds(20),
+        udp: seconds(30),
+    };
+    let payload = &find("--set").1;
+    assert_eq!(encoded(&Request::SetTimeouts(&timeouts)), *payload);
+    let (master, backup) = daemons();
+    let payload = &find("--start-daemon master").1;
+    assert_eq!(encoded(&Request::Start(&master)), *payload);
+    let payload = &find("--start-daemon backup").1;
+    assert_eq!(encoded(&Request::Start(&backup)), *payload);
+    assert_eq!(encoded(&Request::Flush), find("-C").1);
+    let all = captures.iter().find(|(line, _)| *line == "-Z").unwrap();
+    assert_eq!(encoded(&Request::Zero(None)), all.1);
+    let stop = encoded(&Request::Stop(Role::Master));
+    assert!(nested(&find("--stop-daemon").1, 3).starts_with(nested(&stop, 3)));
+}
+
+fn daemons() -> (Daemon, Daemon) {
+    let master = Daemon {
+        longest: 1400,
+        group: Some("224.0.0.90".parse().unwrap()),
+        port: 9000,
+        ttl: 3,
+        ..Daemon::new(Role::Master, "d0", 5)
+    };
+    let backup = Daemon {
+        group: Some("ff02::60".parse().unwrap()),
+        ..Daemon::new(Role::Backup, "d0", 5)
+    };
+    (master, backup)
+}
+
+#[test]
+fn daemons_are_read_from_what_starts_them() {
+    let (master, backup) = daemons();
+    for daemon in [master, backup] {
+        let payload = encoded(&Request::Start(&daemon));
+        let answer = Answer::decode(Family::V4, &payload).unwrap();
+        assert_eq!(answer, Answer::Daemon(daemon));
+    }
+}
+
+#[test]
+fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
+    let mut made: Vec<Command> = Vec::new();
+    let mut told = Vec::new();
+    let (mut timeouts, mut info) = (None, None);
+    for (line, payload) in captures(include_str!("captures/commands.hex")) {
+        let command: Command = line.parse().unwrap();
+        match command {
+            // They come before the dump; what goes after it is still in it.
+            Command::Edit(server) => {
+                made.retain(
+                    |made| !matches!(made, Command::Add(old) if old.service == server.service),
+                );
+                made.push(Command::Add(server));
+            }
+            Command::EditReal(service, real) => {
+                made.retain(|made| {
+                    !matches!(made, Command::AddReal(_, old) if old.endpoint() == real.endpoint())
+                });
+                made.push(Command::AddReal(service, real));
+            }
+            Command::RemoveReal(_, endpoint) => made.retain(
+                |made| !matches!(made, Command::AddReal(_, old) if old.endpoint() == endpoint),
+            ),
+            Command::Remove(_) => assert_eq!(payload[0], 3),
+            command => made.push(command),
+        }
+    }
+    for (_, payload) in captures(include_str!("captures/answers.hex")) {
+        match Answer::decode(Family::V4, &payload).unwrap() {
+            Answer::Server(server, stats) => {
+                assert_eq!(stats.connections, 0);
+                told.push(Command::Add(server).to_string());
+            }
+            Answer::Real(entry) => {
+                let service = made.iter().find_map(|made| match made {
+                    Command::AddReal(service, real) if *real == entry.server => Some(*service),
+                    _ => None,
+                });
+                let service: Service = service.unwrap();
+                told.push(Command::AddReal(service, entry.server).to_string());
+            }
+            Answer::Timeouts(found) => timeouts = Some(found.tcp_fin),
+            Answer::Info(found) => info = Some(found),
+            answer => panic!("{answer:?}"),
+        }
+    }
+    let mut made: Vec<String> = made.iter().map(Command::to_string).collect();
+    made.sort();
+    told.sort();
+    assert_eq!(told, made);
+    assert_eq!(timeouts, Some(Duration::from_secs(20)));
+    let info = info.unwrap();
+    assert_eq!((info.version, info.table_size), ([1, 2, 1], 4096));
+}
+
+#[test]
+fn commands_in_a_row_are_read_as_one_script() {
+    let lines = captures(include_str!("captures/commands.hex"));
+    let script: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let commands: Commands = script.parse().unwrap();
+    assert_eq!(commands.as_slice().len(), lines.len());
+}

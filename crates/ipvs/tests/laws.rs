@@ -1,0 +1,243 @@
+//! Laws: what is encoded or printed is read as the same, and nothing panics.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::net::{IpAddr, SocketAddr};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vipline_ipvs::wire::Answer;
+use vipline_ipvs::{
+    Checksum, Command, Commands, Engine, Family, Flags, Forwarding, Netmask, Object, Persistence,
+    Protocol, RealServer, Scheduler, Service, Table, Tunnel, VirtualServer,
+};
+use vipline_reconcile::{Edit, diff};
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    // Few of them, so keys meet.
+    let v4 = (0..4_u8).prop_map(|last| IpAddr::from([10, 0, 0, last]));
+    let v6 = (0..4_u16).prop_map(|last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+    prop_oneof![v4, v6]
+}
+
+fn service() -> impl Strategy<Value = Service> {
+    let protocol = prop::sample::select(&Protocol::ALL[..]);
+    let by_address = (protocol, address(), 80..83_u16)
+        .prop_map(|(protocol, address, port)| Service::new(protocol, address, port));
+    let family = prop_oneof![Just(Family::V4), Just(Family::V6)];
+    let by_mark = (1..4_u32, family).prop_map(|(mark, family)| Service::Mark {
+        mark: mark.try_into().unwrap(),
+        family,
+    });
+    prop_oneof![3 => by_address, 1 => by_mark]
+}
+
+fn server() -> impl Strategy<Value = VirtualServer> {
+    let known = prop::sample::select(&Scheduler::KNOWN[..]);
+    let other = "[!-~]{1,15}".prop_map(|name| Scheduler::new(&name).unwrap());
+    let scheduler = prop_oneof![known, other];
+    let flags = vec(any::<bool>(), 4);
+    let engine = prop::option::of(prop_oneof![Just("sip"), Just("new")]);
+    let persistence = prop::option::of((any::<u32>(), any::<bool>()));
+    (service(), scheduler, flags, persistence, engine).prop_map(
+        |(service, scheduler, flags, persistence, engine)| {
+            let all = [
+                Flags::ONE_PACKET,
+                Flags::SCHEDULER_1,
+                Flags::SCHEDULER_2,
+                Flags::SCHEDULER_3,
+            ];
+            let set = all.into_iter().zip(flags).filter(|(_, is)| *is);
+            let wide = match service.family() {
+                Family::V4 => Netmask::V4([255, 0, 255, 0].into()),
+                Family::V6 => Netmask::V6(64),
+            };
+            VirtualServer {
+                service,
+                scheduler,
+                flags: set.map(|(flag, _)| flag).collect(),
+                persistence: persistence.map(|(timeout, is_wide)| Persistence {
+                    timeout,
+                    netmask: match is_wide {
+                        true => wide,
+                        false => Netmask::host(service.family()),
+                    },
+                }),
+                engine: engine.and_then(Engine::new),
+            }
+        },
+    )
+}
+
+fn forwarding() -> impl Strategy<Value = Forwarding> {
+    let checksum = || {
+        prop_oneof![
+            Just(Checksum::None),
+            Just(Checksum::Full),
+            Just(Checksum::Remote)
+        ]
+    };
+    prop_oneof![
+        Just(Forwarding::Masquerade),
+        Just(Forwarding::Direct),
+        Just(Forwarding::Tunnel(Tunnel::Ipip)),
+        (any::<u16>(), checksum())
+            .prop_map(|(port, checksum)| Forwarding::Tunnel(Tunnel::Gue { port, checksum })),
+        checksum().prop_map(|checksum| Forwarding::Tunnel(Tunnel::Gre { checksum })),
+    ]
+}
+
+fn real() -> impl Strategy<Value = RealServer> {
+    let numbers = (any::<u32>(), any::<u32>(), any::<u32>());
+    (address(), 80..83_u16, forwarding(), numbers).prop_map(
+        |(address, port, forwarding, (weight, upper_threshold, lower_threshold))| RealServer {
+            address,
+            port,
+            forwarding,
+            weight,
+            upper_threshold,
+            lower_threshold,
+        },
+    )
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        server().prop_map(Command::Add),
+        server().prop_map(Command::Edit),
+        service().prop_map(Command::Remove),
+        (service(), real()).prop_map(|(service, real)| Command::AddReal(service, real)),
+        (service(), real()).prop_map(|(service, real)| Command::EditReal(service, real)),
+        (service(), real()).prop_map(|(service, real)| {
+            Command::RemoveReal(service, SocketAddr::new(real.address, real.port))
+        }),
+    ]
+}
+
+fn table() -> impl Strategy<Value = Table> {
+    vec((server(), vec(real(), 0..4)), 0..8).prop_map(|servers| {
+        let mut table = Table::default();
+        for (server, reals) in servers {
+            table.insert(server);
+            for real in reals {
+                table.insert_real(&server.service, real);
+            }
+        }
+        table
+    })
+}
+
+/// Does a command as the kernel would; false if it would refuse.
+fn execute(table: &mut Table, command: &Command) -> bool {
+    let has = |table: &Table, service: &Service, real: &RealServer| {
+        let mut reals = table.reals(service);
+        reals.any(|one| one.endpoint() == real.endpoint())
+    };
+    match command {
+        Command::Add(server) => {
+            let is_new = table.server(&server.service).is_none();
+            table.insert(*server);
+            is_new
+        }
+        Command::Edit(server) => {
+            let is_there = table.server(&server.service).is_some();
+            table.insert(*server);
+            is_there
+        }
+        Command::Remove(service) => table.remove(service),
+        Command::AddReal(service, real) => {
+            !has(table, service, real) && table.insert_real(service, *real)
+        }
+        Command::EditReal(service, real) => {
+            has(table, service, real) && table.insert_real(service, *real)
+        }
+        Command::RemoveReal(service, endpoint) => table.remove_real(service, endpoint),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_command_is_read_from_its_bytes_and_from_its_text(command in command()) {
+        let mut out = Vec::new();
+        command.encode(&mut out);
+        prop_assert_eq!(Command::decode(&out).unwrap(), command);
+        prop_assert_eq!(command.to_string().parse::<Command>().unwrap(), command);
+    }
+
+    #[test]
+    fn a_table_is_read_from_its_text_and_from_its_objects(table in table()) {
+        prop_assert_eq!(&table.to_string().parse::<Table>().unwrap(), &table);
+        prop_assert_eq!(&table.objects().collect::<Table>(), &table);
+        let objects: Vec<Object> = table.objects().collect();
+        prop_assert!(diff(table.objects(), &objects).is_empty());
+    }
+
+    #[test]
+    fn the_commands_of_a_diff_are_all_taken_and_lead_to_what_is_wanted(
+        (from, to) in (table(), table()),
+    ) {
+        let wanted: Vec<Object> = to.objects().collect();
+        let commands = Commands::from_edits(&diff(from.objects(), &wanted));
+        let mut state = from;
+        for command in commands.as_slice() {
+            prop_assert!(execute(&mut state, command), "{command}");
+        }
+        prop_assert_eq!(state, to);
+    }
+
+    #[test]
+    fn edits_in_any_order_make_commands_that_are_all_taken(
+        edits in table().prop_flat_map(|table| {
+            let edits: Vec<_> = table.objects().map(Edit::Add).collect();
+            Just(edits).prop_shuffle()
+        }),
+    ) {
+        let mut state = Table::default();
+        for command in Commands::from_edits(&edits).as_slice() {
+            prop_assert!(execute(&mut state, command), "{command}");
+        }
+        let removed = edits.into_iter().map(|edit| Edit::Remove(*edit.object()));
+        let removed: Vec<_> = removed.collect();
+        for command in Commands::from_edits(&removed).as_slice() {
+            prop_assert!(execute(&mut state, command), "{command}");
+        }
+        prop_assert_eq!(state, Table::default());
+    }
+
+    #[test]
+    fn unknown_attributes_are_skipped(command in command(), kind in 100..200_u16) {
+        let mut out = Vec::new();
+        command.encode(&mut out);
+        vipline_netlink::attr::put_u32(&mut out, kind, 7);
+        prop_assert_eq!(Command::decode(&out).unwrap(), command);
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(command in 0..20_u8, mut payload in vec(any::<u8>(), 0..200)) {
+        payload.splice(0..0, [command, 1, 0, 0]);
+        let _ = Command::decode(&payload);
+        let _ = Answer::decode(Family::V6, &payload);
+    }
+
+    #[test]
+    fn no_cut_or_changed_command_makes_a_decoder_panic(
+        command in command(),
+        at in any::<prop::sample::Index>(),
+        with in any::<u8>(),
+    ) {
+        let mut out = Vec::new();
+        command.encode(&mut out);
+        let at = at.index(out.len());
+        let _ = Command::decode(&out[..at]);
+        out[at] = with;
+        let _ = Answer::decode(Family::V4, &out);
+        if let Ok(command) = Command::decode(&out) {
+            let _ = command.to_string();
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[-AEDaedtufrswpMob 0-9.:\\[\\]\n]{0,80}") {
+        let _ = text.parse::<Commands>();
+        let _ = text.parse::<Table>();
+    }
+}
