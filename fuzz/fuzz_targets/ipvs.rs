@@ -1,0 +1,44 @@
+//! Any messages as answers and commands of IPVS, and any text as a script of ipvsadm.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vipline_ipvs::wire::Answer;
+use vipline_ipvs::{Command, Commands, Family, Object, Table};
+use vipline_netlink::message::Messages;
+
+/// What is read says the same when it is written and read again.
+fn check_command(payload: &[u8]) {
+    let Ok(command) = Command::decode(payload) else {
+        return;
+    };
+    let _ = command.to_string();
+    let mut again = Vec::new();
+    command.encode(&mut again);
+    assert_eq!(Command::decode(&again), Ok(command));
+}
+
+fn check_text(text: &str) {
+    if let Ok(commands) = text.parse::<Commands>() {
+        assert_eq!(commands.to_string().parse(), Ok(commands));
+    }
+    if let Ok(table) = text.parse::<Table>() {
+        assert_eq!(table.to_string().parse(), Ok(table));
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut objects = Vec::new();
+    for message in Messages::new(input).flatten() {
+        check_command(message.payload);
+        for family in [Family::V4, Family::V6] {
+            if let Ok(Answer::Server(server, _)) = Answer::decode(family, message.payload) {
+                objects.push(Object::Virtual(server));
+            }
+        }
+    }
+    let table: Table = objects.into_iter().collect();
+    assert_eq!(table.objects().collect::<Table>(), table);
+    if let Ok(text) = std::str::from_utf8(input) {
+        check_text(text);
+    }
+});
