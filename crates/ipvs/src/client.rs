@@ -54,6 +54,9 @@ impl Client {
     ///
     /// Real servers are asked for service by service: when another program
     /// changes the table meanwhile, parts may be older than others.
+    /// A table of hundreds of virtual servers comes in several parts, between
+    /// which the kernel counts the servers of all network namespaces: when
+    /// others change there, too, some may be missing.
     ///
     /// # Errors
     ///

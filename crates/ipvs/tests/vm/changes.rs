@@ -1,0 +1,181 @@
+//! Commands that are taken, and commands that are refused.
+
+use std::net::IpAddr;
+
+use vipline_ipvs::{
+    Commands, Error, Object, Protocol, RealServer, Scheduler, Service, Table, VirtualServer,
+};
+use vipline_reconcile::{Edit, diff};
+
+use crate::{check, commands, compare, ipvsadm, saved, with_client};
+
+#[test]
+fn refusals_are_told_by_kind_and_name_their_commands() {
+    with_client(|client| {
+        let server = "-A -t 10.0.0.1:80 -s rr\n";
+        let real = "-a -t 10.0.0.1:80 -r 10.1.0.1:80 -m\n";
+        client
+            .commit(&commands(&format!("{server}{real}")))
+            .unwrap();
+        let mut told = |text: &str| {
+            let error = client.commit(&commands(text)).unwrap_err();
+            let Error::Refused { refused } = &error else {
+                panic!("{text}: {error}");
+            };
+            assert_eq!(refused.len(), text.lines().count(), "{error}");
+            error
+        };
+        assert!(told(&format!("{server}{real}")).is_already_exists());
+        for absent in [
+            "-E -t 10.0.0.2:80 -s rr",
+            "-D -t 10.0.0.2:80",
+            "-a -t 10.0.0.2:80 -r 10.1.0.1 -m",
+            "-d -t 10.0.0.2:80 -r 10.1.0.1",
+            "-e -t 10.0.0.1:80 -r 10.1.0.2 -m",
+            "-d -t 10.0.0.1:80 -r 10.1.0.2",
+        ] {
+            assert!(told(absent).is_not_found(), "{absent}");
+        }
+        assert!(told("-E -t 10.0.0.1:80 -s nosuch").is_scheduler_missing());
+        let heavy = told("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -w 4294967295");
+        assert!(heavy.is_out_of_range(), "{heavy}");
+        assert!(told("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -x 1 -y 2").is_out_of_range());
+        let mixed = told("-A -t 10.0.0.1:80 -s rr\n-D -t 10.0.0.2:80");
+        assert!(!mixed.is_already_exists() && !mixed.is_not_found());
+        assert_eq!(saved().len(), 2);
+    });
+}
+
+#[test]
+fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
+    with_client(|client| {
+        let mut edits = Vec::new();
+        for number in 0..300_u16 {
+            let [high, low] = number.to_be_bytes();
+            let address = IpAddr::from([10, 0, high, low]);
+            let service = Service::new(Protocol::Tcp, address, 80);
+            let server = VirtualServer::new(service, Scheduler::RoundRobin);
+            edits.push(Edit::Add(Object::Virtual(server)));
+            let real = RealServer::new(IpAddr::from([10, 1, high, low]), 80);
+            edits.push(Edit::Add(Object::Real(service, real)));
+        }
+        let batch = Commands::from_edits(&edits);
+        // Another program has made two of them.
+        let taken = ["-A -t 10.0.0.5:80 -s rr", "-A -t 10.0.1.9:80 -s rr"];
+        for line in taken {
+            ipvsadm(&line.replace("-s rr", "-s wrr"));
+        }
+        let before = client.counters().sends;
+        let error = client.commit(&batch).unwrap_err();
+        assert_eq!(client.counters().sends - before, 5);
+        assert!(error.is_already_exists());
+        let Error::Refused { refused } = &error else {
+            panic!("{error}");
+        };
+        let refused: Vec<String> = refused.iter().map(|one| one.command.to_string()).collect();
+        assert_eq!(refused, taken);
+        assert_eq!(saved().len(), 600);
+        // A dump and a diff mend what was refused.
+        let wanted: Vec<Object> = edits.iter().map(|edit| *edit.object()).collect();
+        let mend = Commands::from_edits(&diff(client.dump().unwrap().objects(), &wanted));
+        assert_eq!(mend.as_slice().len(), 2);
+        client.commit(&mend).unwrap();
+        let dump = client.dump().unwrap();
+        assert!(diff(dump.objects(), &wanted).is_empty());
+        // Every one is refused, and every refusal is told.
+        let Err(Error::Refused { refused }) = client.commit(&batch) else {
+            panic!("all are there");
+        };
+        assert_eq!(refused.len(), 600);
+    });
+}
+
+#[test]
+fn servers_of_others_stay_as_they_are() {
+    with_client(|client| {
+        ipvsadm("-A -u 192.0.2.1:53 -s mh -b mh-port");
+        ipvsadm("-a -u 192.0.2.1:53 -r 192.0.2.2:53 -m -w 9");
+        let foreign = saved();
+        let ours: Table = "-A -t 10.0.0.1:80 -s rr\n-a -t 10.0.0.1:80 -r 10.1.0.1:80 -m -w 1\n"
+            .parse()
+            .unwrap();
+        let add: Vec<_> = ours.objects().map(Edit::Add).collect();
+        client.commit(&Commands::from_edits(&add)).unwrap();
+        assert_eq!(saved().len(), 4);
+        let remove: Vec<_> = ours.objects().map(Edit::Remove).collect();
+        client.commit(&Commands::from_edits(&remove)).unwrap();
+        assert_eq!(saved(), foreign);
+        client.flush().unwrap();
+        assert!(saved().is_empty());
+    });
+}
+
+#[test]
+fn a_batch_that_races_another_program_names_what_was_refused() {
+    with_client(|client| {
+        let table: Table = "-A -t 10.0.0.1:80 -s rr
+            -a -t 10.0.0.1:80 -r 10.1.0.1:80 -m
+            -a -t 10.0.0.1:80 -r 10.1.0.2:80 -m
+            -A -t 10.0.0.2:80 -s rr"
+            .parse()
+            .unwrap();
+        check(client, &table);
+        let batch = commands(
+            "-A -t 10.0.0.3:80 -s rr
+             -a -t 10.0.0.1:80 -r 10.1.0.3:80 -m
+             -d -t 10.0.0.1:80 -r 10.1.0.1:80
+             -D -t 10.0.0.2:80
+             -e -t 10.0.0.1:80 -r 10.1.0.2:80 -m -w 5",
+        );
+        // Another program comes first.
+        ipvsadm("-d -t 10.0.0.1:80 -r 10.1.0.1:80");
+        ipvsadm("-D -t 10.0.0.2:80");
+        let error = client.commit(&batch).unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+        let Error::Refused { refused } = error else {
+            panic!("{error}");
+        };
+        let names: Vec<_> = refused.iter().map(|one| one.command).collect();
+        assert_eq!(names, batch.as_slice()[2..4]);
+        // The others are done.
+        let left = "-A -t 10.0.0.1:80 -s rr
+            -a -t 10.0.0.1:80 -r 10.1.0.2:80 -m -w 5
+            -a -t 10.0.0.1:80 -r 10.1.0.3:80 -m
+            -A -t 10.0.0.3:80 -s rr";
+        compare(client, &left.parse().unwrap());
+    });
+}
+
+#[test]
+fn an_endpoint_that_is_replaced_is_two_messages_and_no_dump() {
+    with_client(|client| {
+        let text = "-A -t 10.0.0.1:80 -s rr
+            -a -t 10.0.0.1:80 -r 10.1.0.1:80 -m
+            -a -t 10.0.0.1:80 -r 10.1.0.2:80 -m";
+        let installed: Table = text.parse().unwrap();
+        check(client, &installed);
+        let wanted: Table = text.replace("10.1.0.2", "10.1.0.3").parse().unwrap();
+        let objects: Vec<Object> = wanted.objects().collect();
+        let commands = Commands::from_edits(&diff(installed.objects(), &objects));
+        let before = client.counters();
+        client.commit(&commands).unwrap();
+        let after = client.counters();
+        assert_eq!(
+            (after.sends - before.sends, after.receives - before.receives),
+            (1, 1)
+        );
+        // A message is a header of 16 bytes and a payload.
+        let bytes = commands.as_slice().iter().map(|command| {
+            let mut payload = Vec::new();
+            command.encode(&mut payload);
+            16 + payload.len() as u64
+        });
+        let bytes: Vec<u64> = bytes.collect();
+        assert_eq!(bytes.len(), 2, "{commands}");
+        assert_eq!(
+            after.bytes_sent - before.bytes_sent,
+            bytes.iter().sum::<u64>()
+        );
+        compare(client, &wanted);
+    });
+}

@@ -1,0 +1,219 @@
+//! Which connections belong together: of a client, of a mark, of a call; and
+//! packets that stand alone.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command as Process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, listen, socket};
+use testkit::lab::Host;
+use testkit::traffic::{Ask, Protocol};
+
+use crate::ip;
+use crate::site::{PORT, Site, VIRTUAL, both};
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks once and then often, and returns how often each backend answered.
+///
+/// Of connections that begin at once, each may be taken for the first one.
+fn stay(site: &Site, ask: Ask, from: &Host) -> Vec<usize> {
+    let first = site.shares(ask, from, 1);
+    let rest = site.shares(ask, from, 5);
+    first
+        .iter()
+        .zip(&rest)
+        .map(|(one, other)| one + other)
+        .collect()
+}
+
+#[test]
+fn a_client_stays_with_its_server_and_so_do_all_of_its_network() {
+    let mut site = Site::new(2);
+    let wide = ["-M 255.255.0.0", "-M 32"];
+    for protocol in both() {
+        for (family, wide) in wide.iter().enumerate() {
+            let one = site.serve(protocol, family, "-s rr -p 100", &["", ""]);
+            let mut shares = [&site.lab.pod, &site.lab.remote].map(|host| {
+                let shares = stay(&site, one, host);
+                assert!(shares.contains(&6), "{protocol}: {shares:?}");
+                shares
+            });
+            // The second client has the next server.
+            shares[1].reverse();
+            assert_eq!(shares[0], shares[1], "{protocol}");
+            let options = format!("-s rr -p 100 {wide}");
+            let all = site.serve(protocol, family, &options, &["", ""]);
+            let shares = [&site.lab.pod, &site.lab.remote].map(|host| stay(&site, all, host));
+            assert_eq!(shares[0], shares[1], "{protocol} {options}");
+        }
+    }
+}
+
+/// Sends datagrams by one socket or by a socket each, and waits until some
+/// server has got each; returns how many each backend got.
+fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> Vec<usize> {
+    let before = site.asked();
+    site.lab.client.netns.run(|| {
+        let open = || {
+            let any: IpAddr = match target {
+                SocketAddr::V4(_) => [0; 4].into(),
+                SocketAddr::V6(_) => [0_u16; 8].into(),
+            };
+            UdpSocket::bind((any, 0)).unwrap()
+        };
+        let shared = open();
+        for datagram in datagrams {
+            let fresh = is_alone.then(open);
+            let socket = fresh.as_ref().unwrap_or(&shared);
+            socket.send_to(datagram.as_bytes(), target).unwrap();
+        }
+    });
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let after = site.asked();
+        let got = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after - before);
+        let got: Vec<usize> = got.collect();
+        if got.iter().sum::<usize>() == datagrams.len() {
+            return got;
+        }
+        assert!(Instant::now() < deadline, "some got lost: {got:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn packets_of_one_socket_are_scheduled_one_by_one_if_wanted() {
+    let mut site = Site::new(2);
+    for family in 0..2 {
+        let ask = site.serve(Protocol::Udp, family, "-s rr -o", &["", ""]);
+        assert_eq!(send(&site, ask.target, &["hello"; 10], false), [5, 5]);
+        let ask = site.serve(Protocol::Udp, family, "-s rr", &["", ""]);
+        let together = send(&site, ask.target, &["hello"; 10], false);
+        assert!(together.contains(&10), "{together:?}");
+    }
+}
+
+#[test]
+fn messages_of_a_call_go_to_one_server() {
+    let mut site = Site::new(2);
+    let messages = [1, 2].map(|call| {
+        format!(
+            "OPTIONS sip:a@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.10\r\n\
+                 Call-ID: call-{call}-of-many@192.0.2.10\r\nCSeq: 1 OPTIONS\r\n\r\n"
+        )
+    });
+    let ask = site.serve(Protocol::Udp, 0, "-s rr -p 100 --pe sip", &["", ""]);
+    let mut servers = messages.map(|message| {
+        let server = send(&site, ask.target, &[&*message], true);
+        let rest = send(&site, ask.target, &[&*message; 4], true);
+        let fourfold: Vec<usize> = server.iter().map(|count| count * 4).collect();
+        assert_eq!(rest, fourfold);
+        server
+    });
+    // The second call has the next server.
+    servers[1].reverse();
+    assert_eq!(servers[0], servers[1]);
+}
+
+#[test]
+fn a_mark_makes_one_server_of_many_addresses() {
+    let mut site = Site::new(2);
+    let rules = "table inet marks {
+        chain marks {
+            type filter hook prerouting priority mangle;
+            ip daddr 203.0.113.1 meta mark set 7
+            ip6 daddr 2001:db8:2::1 meta mark set 7
+        }
+    }";
+    let nft = site
+        .lab
+        .node
+        .netns
+        .run(|| Process::new("nft").arg(rules).output());
+    let nft = nft.expect("nft is installed");
+    assert!(nft.status.success(), "{nft:?}");
+    let options = ["-f 7", "-f 7 -6"].into_iter().zip(VIRTUAL);
+    for (family, (option, address)) in options.enumerate() {
+        let mut text = format!("-A {option} -s rr\n");
+        for backend in &site.lab.backends {
+            // Without a port, that of the packet stays.
+            let real = SocketAddr::new(backend.addresses()[family], 0);
+            text += &format!("-a {option} -r {real} -m\n");
+        }
+        site.commit(&text);
+        for protocol in both() {
+            let ask = Ask::new(protocol, (ip(address), PORT).into());
+            assert_eq!(site.shares(ask, &site.lab.client, 10), [5, 5]);
+        }
+    }
+}
+
+/// Opens a socket of SCTP that does not wait for long.
+fn sctp(address: SocketAddr) -> rustix::fd::OwnedFd {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket(family, SocketType::STREAM, Some(ipproto::SCTP)).unwrap();
+    for direction in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, direction, Some(PATIENCE)).unwrap();
+    }
+    socket
+}
+
+#[test]
+fn associations_of_sctp_go_to_one_server_after_the_other() {
+    /// How many each server answers.
+    const EACH: usize = 2;
+    let mut site = Site::new(2);
+    for (family, address) in VIRTUAL.into_iter().enumerate() {
+        let target = SocketAddr::new(ip(address), 99);
+        let mut text = format!("-A --sctp-service {target} -s rr\n");
+        for backend in &site.lab.backends {
+            let real = SocketAddr::new(backend.addresses()[family], PORT);
+            text += &format!("-a --sctp-service {target} -r {real} -m\n");
+        }
+        site.commit(&text);
+        let mut listeners = Vec::new();
+        for backend in &site.lab.backends {
+            let at = SocketAddr::new(backend.addresses()[family], PORT);
+            listeners.push(backend.netns.run(|| {
+                let socket = sctp(at);
+                bind(&socket, &at).unwrap();
+                listen(&socket, 8).unwrap();
+                TcpListener::from(socket)
+            }));
+        }
+        let mut names = thread::scope(|scope| {
+            for (listener, backend) in listeners.iter().zip(&site.lab.backends) {
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        let (mut stream, _) = listener.accept().unwrap();
+                        writeln!(stream, "{}", backend.name).unwrap();
+                    }
+                });
+            }
+            let ask = |_| {
+                site.lab.client.netns.run(|| {
+                    let socket = sctp(target);
+                    connect(&socket, &target).unwrap();
+                    let mut name = String::new();
+                    TcpStream::from(socket).read_to_string(&mut name).unwrap();
+                    name
+                })
+            };
+            (0..2 * EACH).map(ask).collect::<Vec<_>>()
+        });
+        names.sort();
+        let expected = ["backend-1\n", "backend-1\n", "backend-2\n", "backend-2\n"];
+        assert_eq!(names, expected, "{address}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Real servers, in all ways of forwarding.
+
+use vipline_ipvs::{
+    Checksum, Forwarding, Protocol, RealServer, Scheduler, Service, Table, Tunnel, VirtualServer,
+};
+use vipline_netlink::Errno;
+
+use crate::{check, commands, ip, with_client};
+
+/// Returns a real server for every way of forwarding.
+fn reals() -> Vec<RealServer> {
+    let base = RealServer::new(ip("10.1.0.1"), 80);
+    let checksums = [Checksum::None, Checksum::Full, Checksum::Remote];
+    let gue = |checksum| Tunnel::Gue {
+        port: 6080,
+        checksum,
+    };
+    let gre = [Checksum::None, Checksum::Full].map(|checksum| Tunnel::Gre { checksum });
+    let mut tunnels = vec![Tunnel::Ipip];
+    tunnels.extend(checksums.map(gue));
+    tunnels.extend(gre);
+    let mut ways = vec![
+        Forwarding::Masquerade,
+        Forwarding::Direct,
+        Forwarding::Local,
+    ];
+    ways.extend(tunnels.into_iter().map(Forwarding::Tunnel));
+    let mut reals = Vec::new();
+    for (place, forwarding) in ways.into_iter().enumerate() {
+        let port = 8000 + u16::try_from(place).unwrap();
+        let weight = u32::try_from(place).unwrap() * 1000;
+        reals.push(RealServer {
+            port,
+            forwarding,
+            weight,
+            ..base
+        });
+    }
+    reals.push(RealServer {
+        weight: i32::MAX.unsigned_abs(),
+        upper_threshold: 100,
+        lower_threshold: 50,
+        ..base
+    });
+    // A tunnel may lead through the other family.
+    reals.push(RealServer {
+        address: ip("fd00::2"),
+        forwarding: Forwarding::Tunnel(Tunnel::Ipip),
+        ..base
+    });
+    reals
+}
+
+#[test]
+fn every_way_of_forwarding_is_read_back() {
+    with_client(|client| {
+        let mut table = Table::default();
+        let service = Service::new(Protocol::Tcp, ip("10.0.0.1"), 80);
+        table.insert(VirtualServer::new(service, Scheduler::WeightedRoundRobin));
+        for real in reals() {
+            table.insert_real(&service, real);
+        }
+        let v6 = Service::new(Protocol::Tcp, ip("fd00::1"), 80);
+        table.insert(VirtualServer::new(v6, Scheduler::Maglev));
+        table.insert_real(&v6, RealServer::new(ip("fd00::2"), 8080));
+        check(client, &table);
+        // Each becomes another, with the connections it has.
+        for real in reals() {
+            let forwarding = Forwarding::Masquerade;
+            let changed = RealServer {
+                weight: 7,
+                forwarding,
+                ..real
+            };
+            if real.address.is_ipv4() {
+                table.insert_real(&service, changed);
+            }
+        }
+        check(client, &table);
+        check(client, &Table::default());
+    });
+}
+
+#[test]
+fn only_a_tunnel_leads_through_the_other_family() {
+    with_client(|client| {
+        let servers = "-A -t 10.0.0.1:80 -s rr\n-A -t [fd00::1]:80 -s rr\n";
+        client.commit(&commands(servers)).unwrap();
+        for real in [
+            "-t 10.0.0.1:80 -r [fd00::2]:80",
+            "-t [fd00::1]:80 -r 10.1.0.1:80",
+        ] {
+            let error = client.commit(&commands(&format!("-a {real} -m")));
+            assert_eq!(error.unwrap_err().errno(), Some(Errno::INVAL), "{real}");
+        }
+        let mut table: Table = servers.parse().unwrap();
+        for (service, real) in [
+            ("10.0.0.1", "fd00::2"),
+            ("10.0.0.1", "10.1.0.1"),
+            ("fd00::1", "10.1.0.1"),
+            ("fd00::1", "fd00::2"),
+        ] {
+            let real = RealServer {
+                forwarding: Forwarding::Tunnel(Tunnel::Ipip),
+                ..RealServer::new(ip(real), 80)
+            };
+            table.insert_real(&Service::new(Protocol::Tcp, ip(service), 80), real);
+        }
+        check(client, &table);
+    });
+}

@@ -1,0 +1,96 @@
+//! What holds for all of IPVS: timeouts, statistics, sync daemons.
+
+use std::net::UdpSocket;
+use std::process::Command as Process;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use vipline_ipvs::{Daemon, Protocol, Role, Service, Timeouts};
+
+use crate::{commands, ip, ipvsadm, with_client};
+
+#[test]
+fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
+    with_client(|client| {
+        let timeouts = Timeouts {
+            tcp: Duration::from_secs(100),
+            tcp_fin: Duration::from_secs(20),
+            udp: Duration::ZERO,
+        };
+        let before = client.timeouts().unwrap();
+        client.set_timeouts(&timeouts).unwrap();
+        let after = client.timeouts().unwrap();
+        assert_eq!((after.tcp, after.tcp_fin), (timeouts.tcp, timeouts.tcp_fin));
+        assert_eq!(after.udp, before.udp);
+        let udp = before.udp.as_secs();
+        assert!(ipvsadm("-Ln --timeout").contains(&format!("100 20 {udp}")));
+        let info = client.info().unwrap();
+        let [major, minor, patch] = info.version;
+        let text = format!("version {major}.{minor}.{patch} (size={})", info.table_size);
+        assert!(ipvsadm("-Ln").contains(&text));
+        let service = Service::new(Protocol::Udp, ip("127.0.0.1"), 53);
+        let absent = client.server(&service).unwrap_err();
+        assert!(absent.is_not_found(), "{absent}");
+        assert!(client.zero(Some(&service)).unwrap_err().is_not_found());
+        client
+            .commit(&commands(
+                "-A -u 127.0.0.1:53 -s rr\n-a -u 127.0.0.1:53 -r 127.0.0.1:9953 -m",
+            ))
+            .unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"hello", "127.0.0.1:53").unwrap();
+        // The kernel sums up what its processors count every two seconds.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut stats = client.server(&service).unwrap().1;
+        while stats.packets_in == 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(20));
+            stats = client.server(&service).unwrap().1;
+        }
+        assert_eq!((stats.connections, stats.packets_in), (1, 1));
+        assert_eq!(stats.bytes_in, 20 + 8 + 5);
+        let reals = client.reals(&service).unwrap();
+        assert_eq!(reals[0].stats.connections, 1);
+        assert_eq!(reals[0].connections.inactive, 1);
+        client.zero(Some(&service)).unwrap();
+        assert_eq!(client.server(&service).unwrap().1.connections, 0);
+        client.zero(None).unwrap();
+    });
+}
+
+#[test]
+fn daemons_start_and_stop() {
+    with_client(|client| {
+        let links = "link add d0 type dummy
+            link set d0 up
+            address add 192.0.2.1/24 dev d0";
+        for line in links.lines() {
+            let status = Process::new("ip")
+                .args(line.split_ascii_whitespace())
+                .status();
+            assert!(status.unwrap().success(), "ip {line}");
+        }
+        assert!(client.daemons().unwrap().is_empty());
+        let master = Daemon {
+            longest: 1400,
+            group: Some(ip("224.0.0.90")),
+            port: 9000,
+            ttl: 3,
+            ..Daemon::new(Role::Master, "d0", 5)
+        };
+        client.start(&master).unwrap();
+        assert!(client.start(&master).unwrap_err().is_already_exists());
+        client.start(&Daemon::new(Role::Backup, "d0", 6)).unwrap();
+        let daemons = client.daemons().unwrap();
+        assert_eq!(daemons[0], master);
+        assert_eq!((daemons[1].role, daemons[1].sync_id), (Role::Backup, 6));
+        let text = ipvsadm("-Ln --daemon");
+        assert!(
+            text.contains("master sync daemon (mcast=d0, syncid=5"),
+            "{text}"
+        );
+        client.stop(Role::Master).unwrap();
+        client.stop(Role::Backup).unwrap();
+        assert!(client.stop(Role::Backup).unwrap_err().is_not_found());
+        assert!(client.daemons().unwrap().is_empty());
+    });
+}

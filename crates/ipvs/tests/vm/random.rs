@@ -1,0 +1,136 @@
+//! Tables of all kinds that a kernel takes.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vipline_ipvs::{
+    Checksum, Engine, Family, Flags, Forwarding, Object, Persistence, Protocol, RealServer,
+    Scheduler, Service, Table, Tunnel, VirtualServer,
+};
+
+use crate::tables::table;
+use crate::{change, compare, ipvsadm, ipvsadm_reading, with_client};
+
+/// The longest timeout that ipvsadm takes, in seconds.
+const LONGEST: u32 = 31 * 24 * 60 * 60;
+
+/// Returns the server as a kernel and ipvsadm take it.
+fn tame_server(server: VirtualServer) -> VirtualServer {
+    let is_udp = matches!(
+        server.service,
+        Service::Address {
+            protocol: Protocol::Udp,
+            ..
+        }
+    );
+    let persistence = server.persistence.map(|persistence| Persistence {
+        timeout: persistence.timeout % LONGEST + 1,
+        ..persistence
+    });
+    let mut flags = server.flags;
+    flags.set(
+        Flags::ONE_PACKET,
+        is_udp && flags.contains(Flags::ONE_PACKET),
+    );
+    // ipvsadm does not know a third flag of those that have two.
+    if matches!(server.scheduler, Scheduler::SourceHash | Scheduler::Maglev) {
+        flags.remove(Flags::SCHEDULER_3);
+    }
+    VirtualServer {
+        scheduler: match server.scheduler {
+            Scheduler::Other(_) | Scheduler::PowerOfTwo => Scheduler::RoundRobin,
+            known => known,
+        },
+        flags,
+        persistence,
+        engine: server
+            .engine
+            .filter(|engine| is_udp && persistence.is_some() && *engine == Engine::Sip),
+        ..server
+    }
+}
+
+/// Returns the real server as a kernel and ipvsadm take it.
+fn tame_real(service: &Service, real: RealServer) -> RealServer {
+    let forwarding = match real.forwarding {
+        // GUE alone has remote checksums.
+        Forwarding::Tunnel(Tunnel::Gre {
+            checksum: Checksum::Remote,
+        }) => Forwarding::Tunnel(Tunnel::Gre {
+            checksum: Checksum::Full,
+        }),
+        tunnel @ Forwarding::Tunnel(_) => tunnel,
+        _ if Family::of(real.address) != service.family() => Forwarding::Tunnel(Tunnel::Ipip),
+        other => other,
+    };
+    let (one, other) = (real.upper_threshold >> 1, real.lower_threshold >> 1);
+    RealServer {
+        forwarding,
+        weight: real.weight >> 1,
+        upper_threshold: one.max(other),
+        lower_threshold: one.min(other),
+        ..real
+    }
+}
+
+/// Returns the table as ipvsadm makes it.
+///
+/// It gives a real server whose packets keep their port that of the service.
+fn as_made(table: &Table) -> Table {
+    let objects = table.objects().map(|object| match object {
+        Object::Real(service, real) if real.forwarding != Forwarding::Masquerade => {
+            let port = service.port();
+            Object::Real(service, RealServer { port, ..real })
+        }
+        other => other,
+    });
+    objects.collect()
+}
+
+/// Makes tables that a kernel takes.
+fn tame_table() -> impl Strategy<Value = Table> {
+    table().prop_map(|table| {
+        let objects = table.objects().map(|object| match object {
+            Object::Virtual(server) => Object::Virtual(tame_server(server)),
+            Object::Real(service, real) => Object::Real(service, tame_real(&service, real)),
+        });
+        objects.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3,
+        failure_persistence: None,
+        max_shrink_iters: 50,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_diff_leads_from_any_table_to_any_other(tables in vec(tame_table(), 5)) {
+        with_client(|client| {
+            for wanted in &tables {
+                let commands = change(client, wanted);
+                let before = client.counters();
+                client.commit(&commands).unwrap();
+                let after = client.counters();
+                let sends = u64::from(!commands.is_empty());
+                assert_eq!(after.sends - before.sends, sends);
+                assert_eq!(after.receives - before.receives, sends);
+                compare(client, wanted);
+                assert!(change(client, wanted).is_empty());
+            }
+        });
+    }
+
+    #[test]
+    fn ipvsadm_makes_of_the_text_of_any_table_the_same_table(tables in vec(tame_table(), 3)) {
+        with_client(|client| {
+            for table in &tables {
+                let table = as_made(table);
+                ipvsadm("-C");
+                ipvsadm_reading("-R", &table.to_string());
+                compare(client, &table);
+            }
+        });
+    }
+}

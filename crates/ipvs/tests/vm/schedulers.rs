@@ -1,0 +1,156 @@
+//! Schedulers with their flags, and what else virtual servers have.
+
+use vipline_ipvs::{
+    Command, Commands, Engine, Family, Flags, Netmask, Object, Persistence, Protocol, Scheduler,
+    Service, Table, VirtualServer,
+};
+use vipline_reconcile::diff;
+
+use crate::{check, commands, compare, ip, with_client};
+
+/// Returns every sum of a scheduler's own flags; of those that mean nothing to
+/// it, none and all.
+///
+/// The third flag means nothing to any, and ipvsadm forgets it of `sh` and `mh`.
+fn sums(scheduler: &Scheduler) -> Vec<Flags> {
+    let (first, second) = (Flags::SCHEDULER_1, Flags::SCHEDULER_2);
+    let none = Flags::empty();
+    match scheduler {
+        Scheduler::SourceHash | Scheduler::Maglev => vec![none, first, second, first | second],
+        _ => vec![none, first | second | Flags::SCHEDULER_3],
+    }
+}
+
+/// Returns services of all protocols and of a mark, first those of IPv4.
+fn services() -> Vec<Service> {
+    let mut services = Vec::new();
+    for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
+        for protocol in Protocol::ALL {
+            services.push(Service::new(protocol, ip(address), 80));
+        }
+        let mark = 7.try_into().unwrap();
+        services.push(Service::Mark { mark, family });
+    }
+    services
+}
+
+/// Returns a virtual server in all ways in which a scheduler can serve it.
+fn ways(service: Service, scheduler: Scheduler) -> Vec<VirtualServer> {
+    let wide = match service.family() {
+        Family::V4 => Netmask::V4([255, 255, 0, 0].into()),
+        Family::V6 => Netmask::V6(64),
+    };
+    let host = Netmask::host(service.family());
+    let mut ways = Vec::new();
+    for flags in sums(&scheduler) {
+        for flags in [flags, flags | Flags::ONE_PACKET] {
+            for netmask in [None, Some(host), Some(wide)] {
+                ways.push(VirtualServer {
+                    flags,
+                    persistence: netmask.map(|netmask| Persistence {
+                        timeout: 300,
+                        netmask,
+                    }),
+                    ..VirtualServer::new(service, scheduler)
+                });
+            }
+        }
+    }
+    ways
+}
+
+/// Returns the service that is another by its port or mark.
+fn numbered(service: Service, number: usize) -> Service {
+    let number = u16::try_from(number).unwrap();
+    match service {
+        Service::Mark { family, .. } => Service::Mark {
+            mark: (u32::from(number) + 1).try_into().unwrap(),
+            family,
+        },
+        Service::Address {
+            protocol, address, ..
+        } => Service::new(protocol, address, 1000 + number),
+    }
+}
+
+#[test]
+fn every_scheduler_is_read_back_with_each_of_its_flags() {
+    for scheduler in Scheduler::KNOWN {
+        with_client(|client| {
+            let services = services();
+            let probe = VirtualServer::new(services[0], scheduler);
+            let added = client.commit(&Commands::from_iter([Command::Add(probe)]));
+            if scheduler == Scheduler::PowerOfTwo
+                && let Err(error) = added
+            {
+                // Older kernels lack it, and not each has been built with it.
+                assert!(error.is_scheduler_missing(), "{error}");
+                return;
+            }
+            added.unwrap();
+            client.flush().unwrap();
+            // Each way is one of a service of each family; then it becomes another.
+            let count = ways(services[0], scheduler).len();
+            let half = services.len() / 2;
+            let mut installed = Table::default();
+            for turn in [0, 1] {
+                let mut wanted = Table::default();
+                for place in 0..count {
+                    for service in [services[place % half], services[half + place % half]] {
+                        let service = numbered(service, place);
+                        wanted.insert(ways(service, scheduler)[(place + turn) % count]);
+                    }
+                }
+                assert_eq!(wanted.servers().count(), count * 2);
+                let objects: Vec<Object> = wanted.objects().collect();
+                let edits = diff(installed.objects(), &objects);
+                client.commit(&Commands::from_edits(&edits)).unwrap();
+                compare(client, &wanted);
+                installed = wanted;
+            }
+        });
+    }
+}
+
+#[test]
+fn the_persistence_engine_is_read_back() {
+    with_client(|client| {
+        let service = Service::new(Protocol::Udp, ip("10.0.0.1"), 5060);
+        let server = VirtualServer {
+            persistence: Some(Persistence::of_clients(Family::V4, 100)),
+            engine: Some(Engine::Sip),
+            ..VirtualServer::new(service, Scheduler::RoundRobin)
+        };
+        check(client, &[Object::Virtual(server)].into_iter().collect());
+        let plain = VirtualServer {
+            engine: None,
+            ..server
+        };
+        check(client, &[Object::Virtual(plain)].into_iter().collect());
+    });
+}
+
+#[test]
+fn a_scheduler_or_an_engine_that_is_not_known_is_data_and_refused_by_name() {
+    with_client(|client| {
+        let text = "-A -t 10.0.0.3:80 -s nosuch\n";
+        let unknown = commands(text);
+        assert_eq!(unknown.to_string(), text);
+        let Command::Add(server) = unknown.as_slice()[0] else {
+            panic!("it is an addition");
+        };
+        assert_eq!(server.scheduler, Scheduler::new("nosuch").unwrap());
+        let error = client.commit(&unknown).unwrap_err();
+        assert!(error.is_scheduler_missing() && !error.is_not_found());
+        assert_eq!(
+            error.to_string(),
+            "ipvsadm -A -t 10.0.0.3:80 -s nosuch: load the module ip_vs_nosuch"
+        );
+        let engine = commands("-A -u 10.0.0.3:80 -s rr -p 9 --pe nosuch");
+        let error = client.commit(&engine).unwrap_err();
+        assert!(error.is_scheduler_missing(), "{error}");
+        let named = "load the module ip_vs_rr or ip_vs_pe_nosuch";
+        assert!(error.to_string().ends_with(named), "{error}");
+        assert!(client.dump().unwrap().servers().next().is_none());
+    });
+}

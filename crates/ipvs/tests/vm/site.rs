@@ -1,0 +1,150 @@
+//! A lab whose node balances: clients ask it, pods answer.
+
+use std::net::SocketAddr;
+use std::sync::MutexGuard;
+
+use testkit::lab::{Host, Lab};
+use testkit::link;
+use testkit::traffic::{Ask, Conversation, Protocol, Server};
+use vipline_ipvs::{Client, Service};
+
+use crate::{alone, commands, ip};
+
+/// The addresses of the virtual servers, which the node has.
+pub(crate) const VIRTUAL: [&str; 2] = ["203.0.113.1", "2001:db8:2::1"];
+
+/// The port of the real servers.
+pub(crate) const PORT: u16 = 8080;
+
+/// A lab, a client of IPVS on its node, and a server in each backend.
+///
+/// While it is there, no other test runs.
+pub(crate) struct Site {
+    pub(crate) lab: Lab,
+    pub(crate) client: Client,
+    pub(crate) servers: Vec<Server>,
+    /// The port of the last virtual server.
+    port: u16,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Site {
+    pub(crate) fn new(backends: usize) -> Self {
+        let alone = alone();
+        let lab = Lab::with_backends(backends).unwrap();
+        let client = lab.node.netns.run(|| {
+            for address in VIRTUAL {
+                link::add_address("lo", ip(address).into()).unwrap();
+            }
+            Client::open().expect("the kernel has IPVS")
+        });
+        let mut servers = Vec::new();
+        for backend in &lab.backends {
+            for (protocol, address) in both().into_iter().flat_map(|protocol| {
+                let addresses = backend.addresses().into_iter();
+                addresses.map(move |address| (protocol, address))
+            }) {
+                let at = (address, PORT).into();
+                servers.push(Server::start(&backend.netns, protocol, at, &backend.name).unwrap());
+            }
+        }
+        Self {
+            lab,
+            client,
+            servers,
+            port: 1000,
+            _alone: alone,
+        }
+    }
+
+    /// Makes a virtual server at a port of its own, and real servers of the
+    /// first backends, each with its options; returns how to ask it.
+    pub(crate) fn serve(
+        &mut self,
+        protocol: Protocol,
+        family: usize,
+        options: &str,
+        reals: &[&str],
+    ) -> Ask {
+        self.port += 1;
+        let target = SocketAddr::new(ip(VIRTUAL[family]), self.port);
+        let mut text = format!("-A {} {options}\n", service(protocol, target));
+        for (place, options) in reals.iter().enumerate() {
+            text += &self.real(protocol, target, place, options);
+        }
+        self.commit(&text);
+        Ask::new(protocol, target)
+    }
+
+    /// Returns the line that adds a backend to a virtual server.
+    pub(crate) fn real(
+        &self,
+        protocol: Protocol,
+        target: SocketAddr,
+        place: usize,
+        options: &str,
+    ) -> String {
+        let family = usize::from(target.is_ipv6());
+        let real = SocketAddr::new(self.lab.backends[place].addresses()[family], PORT);
+        format!("-a {} -r {real} -m {options}\n", service(protocol, target))
+    }
+
+    pub(crate) fn commit(&mut self, text: &str) {
+        self.client.commit(&commands(text)).unwrap();
+    }
+
+    /// Asks some times, and returns how often each backend answered.
+    pub(crate) fn shares(&self, ask: Ask, from: &Host, count: usize) -> Vec<usize> {
+        let answers = ask.times(&from.netns, count);
+        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        let backends = self.lab.backends.iter();
+        backends.map(|backend| answers.by(&backend.name)).collect()
+    }
+
+    /// Opens connections that stay, one after the other.
+    pub(crate) fn hold(&self, ask: Ask, count: usize) -> Vec<Conversation> {
+        let open = || Conversation::open(&self.lab.client.netns, ask).unwrap();
+        (0..count).map(|_| open()).collect()
+    }
+
+    /// Returns how many of these connections each backend has.
+    pub(crate) fn held(&self, conversations: &[Conversation]) -> Vec<usize> {
+        let backends = self.lab.backends.iter();
+        let held = backends.map(|backend| {
+            let servers = conversations.iter().map(Conversation::server);
+            servers.filter(|server| *server == backend.name).count()
+        });
+        held.collect()
+    }
+
+    /// Returns how often each backend was asked, by whatever protocol.
+    pub(crate) fn asked(&self) -> Vec<usize> {
+        let servers = self
+            .servers
+            .chunks(self.servers.len() / self.lab.backends.len());
+        servers
+            .map(|servers| servers.iter().map(Server::asked).sum())
+            .collect()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // The namespace goes later, and should not take servers with it then.
+        let _ = self.client.flush();
+    }
+}
+
+/// Returns the service of packets to an address.
+fn service(protocol: Protocol, target: SocketAddr) -> Service {
+    let protocol = match protocol {
+        Protocol::Tcp => vipline_ipvs::Protocol::Tcp,
+        Protocol::Udp => vipline_ipvs::Protocol::Udp,
+    };
+    Service::new(protocol, target.ip(), target.port())
+}
+
+/// Returns the protocols that servers speak.
+pub(crate) fn both() -> [Protocol; 2] {
+    [Protocol::Tcp, Protocol::Udp]
+}
