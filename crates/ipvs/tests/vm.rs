@@ -2,8 +2,8 @@
 //! and where packets go.
 //!
 //! Runs as root where the kernel has IPVS, in network namespaces of its own.
-//! The modules of `lblc` and `lblcr` must be there before: the kernel waits
-//! forever when it has to load them while a namespace goes.
+//! The modules of `lblc` and `lblcr` should be there before: the kernel was seen
+//! to wait forever when it had to load one while a namespace went.
 //! One test runs at a time: a dump goes over the servers of all namespaces, and
 //! may miss some while others change.
 #![allow(
