@@ -110,6 +110,8 @@ impl Errno {
     pub const BUSY: Self = Self(16);
     /// `EEXIST`: the object exists.
     pub const EXIST: Self = Self(17);
+    /// `ENODEV`: there is no such link.
+    pub const NODEV: Self = Self(19);
     /// `EINVAL`: the request makes no sense to the kernel.
     pub const INVAL: Self = Self(22);
     /// `ERANGE`: a number is out of its range.
@@ -122,6 +124,8 @@ impl Errno {
     pub const OPNOTSUPP: Self = Self(95);
     /// `EAFNOSUPPORT`: the kernel does not know this address family.
     pub const AFNOSUPPORT: Self = Self(97);
+    /// `EADDRNOTAVAIL`: there is no such address.
+    pub const ADDRNOTAVAIL: Self = Self(99);
     /// `ENOBUFS`: a buffer was full, something was lost.
     pub const NOBUFS: Self = Self(105);
 }

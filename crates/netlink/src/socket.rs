@@ -110,6 +110,20 @@ impl Socket {
             .map_err(failed("set the timeout of a netlink socket"))
     }
 
+    /// Has the kernel heed the filters of dumps, and refuse those it does not know.
+    ///
+    /// Without this it ignores what a dump of links, addresses or routes asks
+    /// for, and tells all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the kernel is older than Linux 4.20.
+    pub fn filter_dumps(&mut self) -> Result<(), Error> {
+        self.inner
+            .set_netlink_get_strict_chk(true)
+            .map_err(io_error("have dumps of a netlink socket filtered"))
+    }
+
     /// Returns the sequence number that the next batch has to begin with.
     pub fn sequence(&self) -> u32 {
         self.sequence
