@@ -1,0 +1,174 @@
+//! Links, by their names.
+
+use std::fmt;
+
+use bitflags::bitflags;
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_str};
+
+use crate::Name;
+
+/// The length of `struct ifinfomsg` of `linux/rtnetlink.h`.
+const HEADER: usize = 16;
+/// `IFLA_IFNAME`: the name, of `linux/if_link.h`.
+const NAME: u16 = 3;
+/// `IFLA_LINKINFO`: what kind of link it is.
+const INFO: u16 = 18;
+/// `IFLA_INFO_KIND` in it: the name of the kind.
+const INFO_KIND: u16 = 1;
+
+/// A link: an interface of the network.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Link {
+    /// The name.
+    pub name: Name,
+    /// What it is.
+    pub kind: Kind,
+    /// The number by which the kernel knows it; 0 if it is not known yet.
+    pub index: u32,
+    /// What the kernel says of it; no command sets them.
+    pub flags: LinkFlags,
+}
+
+impl Link {
+    /// Returns a link that the kernel has not made yet.
+    pub fn new(name: Name, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            index: 0,
+            flags: LinkFlags::empty(),
+        }
+    }
+
+    /// Returns a dummy link that the kernel has not made yet.
+    pub fn dummy(name: Name) -> Self {
+        Self::new(name, Kind::Dummy)
+    }
+
+    /// Tells whether the link is set up.
+    pub fn is_up(&self) -> bool {
+        self.flags.contains(LinkFlags::UP)
+    }
+
+    /// Appends the payload of the message that makes the link.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        Self::encode_name(&self.name, out);
+        if let Some(kind) = self.kind.name() {
+            nest(out, INFO, |out| put_str(out, INFO_KIND, kind));
+        }
+    }
+
+    /// Appends the payload of a message about the link of this name.
+    pub(crate) fn encode_name(name: &Name, out: &mut Vec<u8>) {
+        Self::encode_index(0, out);
+        let bytes = [name.as_bytes(), &[0]].concat();
+        put(out, NAME, &bytes);
+    }
+
+    /// Appends the header of a message about the link of this number.
+    pub(crate) fn encode_index(index: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&index.to_ne_bytes());
+        out.extend_from_slice(&[0; 8]);
+    }
+
+    /// Reads the payload of a message about a link.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let no_link = || DecodeError::new("link", 0, payload.len());
+        let (header, attrs) = payload.split_first_chunk::<HEADER>().ok_or_else(no_link)?;
+        // Family, type and padding; index; flags; mask of flags.
+        let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *header;
+        let (mut name, mut kind) = (None, Kind::Device);
+        for attr in Attrs::new(attrs) {
+            let attr = attr?;
+            match attr.kind {
+                NAME => {
+                    let told = Name::told(attr.value);
+                    name = Some(told.ok_or_else(|| attr.error("name of a link"))?);
+                }
+                INFO => kind = Kind::decode(&attr)?,
+                _ => {}
+            }
+        }
+        Ok(Self {
+            name: name.ok_or_else(no_link)?,
+            kind,
+            index: u32::from_ne_bytes([i0, i1, i2, i3]),
+            flags: LinkFlags::from_bits_retain(u32::from_ne_bytes([f0, f1, f2, f3])),
+        })
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        match self.kind.name() {
+            Some(kind) => write!(f, " type {kind}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a link is.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Kind {
+    /// `dummy`: it throws away what is sent through it.
+    Dummy,
+    /// Another type of the kernel, such as `bridge` or `veth`.
+    Other(Box<str>),
+    /// A device that has no type: the loopback device, or hardware.
+    Device,
+}
+
+impl Kind {
+    /// Returns the name that the kernel has for it.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Dummy => Some("dummy"),
+            Self::Other(name) => Some(name),
+            Self::Device => None,
+        }
+    }
+
+    /// Finds the kind in what the kernel says of it.
+    fn decode(info: &Attr<'_>) -> Result<Self, DecodeError> {
+        for attr in info.attrs() {
+            let attr = attr?;
+            if attr.kind == INFO_KIND {
+                return Ok(attr.str()?.into());
+            }
+        }
+        Ok(Self::Device)
+    }
+}
+
+impl From<&str> for Kind {
+    fn from(name: &str) -> Self {
+        match name {
+            "dummy" => Self::Dummy,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+bitflags! {
+    /// What the kernel says of a link: `IFF_*` of `linux/if.h`.
+    #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+    pub struct LinkFlags: u32 {
+        /// It is set up.
+        #[doc(alias = "IFF_UP")]
+        const UP = 0x1;
+        /// It is a loopback device.
+        #[doc(alias = "IFF_LOOPBACK")]
+        const LOOPBACK = 0x8;
+        /// It works.
+        #[doc(alias = "IFF_RUNNING")]
+        const RUNNING = 0x40;
+        /// Nobody asks for hardware addresses on it.
+        #[doc(alias = "IFF_NOARP")]
+        const NO_ARP = 0x80;
+        /// Other flags are kept as they are.
+        const _ = !0;
+    }
+}
