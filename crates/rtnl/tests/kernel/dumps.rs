@@ -1,0 +1,167 @@
+//! What is read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use vipline_rtnl::{Error, Kind, LinkFlags, Scope};
+
+use crate::lab::{Lab, address, name};
+
+#[test]
+fn what_ip_makes_is_dumped_as_ip_lists_it() {
+    let mut lab = Lab::new();
+    lab.batch(
+        "link add b0 type bridge\n\
+         link add v0 type veth peer name v1\n\
+         link set v0 up\n\
+         link set v1 up\n\
+         address add 10.0.0.1/24 dev b0\n\
+         address add 10.0.0.2/24 dev b0\n\
+         address add 10.0.0.2/32 dev b0\n\
+         address add 10.0.0.3/24 dev v0 scope link\n\
+         address add 10.0.1.1 peer 10.0.1.2/30 dev v0 noprefixroute\n\
+         address add 10.0.2.1/24 brd + dev v0 scope 77 valid_lft 900 preferred_lft 900\n\
+         address add 127.0.0.7/8 dev lo\n\
+         address add fd00::1/64 dev v0\n\
+         address add fd00::2/64 dev v1 nodad home mngtmpaddr\n\
+         address add fd00::3/128 dev b0 nodad noprefixroute\n\
+         address add fd00::4 peer fd00::5/128 dev v1 nodad\n\
+         address add fec0::1/64 dev v1 nodad\n\
+         address add fe80::1/64 dev v1 nodad\n\
+         address add 2001:db8::1/64 dev v0 nodad valid_lft 900 preferred_lft 0\n",
+    );
+    lab.assert_judged();
+
+    let dump = lab.client.dump().unwrap();
+    let kinds: Vec<(String, &Kind)> = dump
+        .links()
+        .map(|link| (link.name.to_string(), &link.kind))
+        .collect();
+    let other = |kind: &str| Kind::Other(kind.into());
+    assert_eq!(
+        kinds,
+        [
+            ("b0".to_owned(), &other("bridge")),
+            ("lo".to_owned(), &Kind::Device),
+            ("v0".to_owned(), &other("veth")),
+            ("v1".to_owned(), &other("veth")),
+        ]
+    );
+    let lo = dump.link(&name("lo")).unwrap();
+    assert!(lo.flags.contains(LinkFlags::UP | LinkFlags::LOOPBACK));
+    let scopes: Vec<Scope> = dump.of(&name("v0")).map(|found| found.scope).collect();
+    assert!(scopes.contains(&Scope::Other(77)), "{scopes:?}");
+}
+
+#[test]
+fn a_dump_of_a_link_is_its_part_of_the_dump_of_all_and_reads_nothing_else() {
+    let mut lab = Lab::new();
+    let mut script = "link add b0 type bridge\nlink add b1 type bridge\n".to_owned();
+    for host in 0..4000 {
+        let (high, low) = (host / 250, host % 250);
+        script += &format!("address add 10.1.{high}.{low}/32 dev b0\n");
+    }
+    script += "address add 10.2.0.1/32 dev b1\naddress add fd00::1/128 dev b1 nodad\n";
+    lab.batch(&script);
+
+    let all = lab.client.dump().unwrap();
+    let whole = lab.client.counters();
+    for link in ["b0", "b1", "lo"].map(name) {
+        let part = lab.client.dump_of(&link).unwrap();
+        assert_eq!(part.links().collect::<Vec<_>>(), [all.link(&link).unwrap()]);
+        let addresses: Vec<_> = part.addresses().collect();
+        assert_eq!(addresses, all.of(&link).collect::<Vec<_>>());
+    }
+    assert_eq!(all.of(&name("b0")).count(), 4000);
+
+    let before = lab.client.counters();
+    lab.client.dump_of(&name("b1")).unwrap();
+    let after = lab.client.counters();
+    assert_eq!(after.sends - before.sends, 2, "the link, and its addresses");
+    // The link and its acknowledgement, the addresses of each family, the end.
+    let receives = after.receives - before.receives;
+    assert!(receives <= 5, "{receives}");
+    assert!(whole.receives > 2 * receives, "{whole:?}");
+}
+
+#[test]
+fn of_a_link_that_is_not_there_nothing_is_dumped() {
+    let mut lab = Lab::new();
+    let dump = lab.client.dump_of(&name("kube-ipvs0")).unwrap();
+    assert_eq!(dump.into_objects().next(), None);
+    assert_eq!(lab.client.link(&name("kube-ipvs0")).unwrap(), None);
+}
+
+#[test]
+fn a_name_that_is_no_text_is_dumped_too() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
+    let mut lab = Lab::new();
+    let odd = OsStr::from_bytes(b"odd\xff");
+    lab.netns.run(|| {
+        let status = Command::new("ip")
+            .args(["link", "add"])
+            .arg(odd)
+            .args(["type", "bridge"])
+            .status();
+        assert!(status.unwrap().success());
+    });
+    let dump = lab.client.dump().unwrap();
+    let found = dump.links().find(|link| link.name.to_str().is_none());
+    let found = found.unwrap().clone();
+    assert_eq!(found.name.as_bytes(), b"odd\xff");
+
+    // What was told is known again.
+    let mut own = address("lo", "10.0.0.1/32");
+    own.interface = found.name;
+    lab.reach(&[found.name], &[found.into(), own.into()]);
+}
+
+#[test]
+fn links_that_come_and_go_meanwhile_do_no_harm() {
+    let mut lab = Lab::new();
+    lab.add([address("lo", "10.0.0.1/32").into()]);
+    let lab = &mut lab;
+    let is_over = AtomicBool::new(false);
+    let mut whole = 0;
+    thread::scope(|scope| {
+        let churn = scope.spawn(|| {
+            let other = Lab {
+                client: lab.netns.run(vipline_rtnl::Client::open).unwrap(),
+                netns: testkit::netns::Netns::open(lab.netns.path()).unwrap(),
+            };
+            for _ in 0..40 {
+                other.batch(
+                    "link add b0 type bridge\n\
+                     address add 10.0.0.2/32 dev b0\n\
+                     address add fd00::2/128 dev b0 nodad\n\
+                     link delete b0\n",
+                );
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let client = &mut lab.client;
+        while !is_over.load(Ordering::Relaxed) && !churn.is_finished() {
+            for dump in [
+                client.dump(),
+                client.dump_of(&name("lo")),
+                client.dump_of(&name("b0")),
+            ] {
+                match dump {
+                    Ok(dump) => {
+                        let lonely = dump
+                            .addresses()
+                            .find(|address| dump.link(&address.interface).is_none());
+                        assert_eq!(lonely, None);
+                        whole += 1;
+                    }
+                    Err(Error::Interrupted { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    });
+    assert!(whole > 0);
+}
