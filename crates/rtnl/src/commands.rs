@@ -64,7 +64,7 @@ impl Command {
             Self::AddLink(link) => link.encode(out),
             Self::RemoveLink(name) => Link::encode_name(name, out),
             Self::AddAddress(address) => Numbered::new(address, index).encode(out),
-            Self::RemoveAddress(address) => Numbered::new(address, index).encode(out),
+            Self::RemoveAddress(address) => Numbered::new(address, index).encode_place(out),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
-use vipline_netlink::attr::{Attr, Attrs, nest, put, put_str};
+use vipline_netlink::attr::{Attr, Attrs, nest, put};
 
 use crate::Name;
 
@@ -55,7 +55,7 @@ impl Link {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_name(&self.name, out);
         if let Some(kind) = self.kind.name() {
-            nest(out, INFO, |out| put_str(out, INFO_KIND, kind));
+            nest(out, INFO, |out| put(out, INFO_KIND, kind.as_bytes()));
         }
     }
 

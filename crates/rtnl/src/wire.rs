@@ -150,23 +150,35 @@ impl Numbered {
         }
     }
 
-    /// Appends the payload of the message by which the address comes or goes.
+    /// Appends the payload of the message by which the address comes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let flags = (self.flags & AddressFlags::CHOSEN).bits();
+        // Flags that the header has no room for stand behind it with all others.
+        let (low, all) = match u8::try_from(flags) {
+            Ok(low) => (low, None),
+            Err(_) => (0, Some(flags)),
+        };
+        self.put(low, self.scope, all, out);
+    }
+
+    /// Appends the payload of the message by which the address goes.
+    pub(crate) fn encode_place(&self, out: &mut Vec<u8>) {
+        self.put(0, Scope::Global, None, out);
+    }
+
+    fn put(&self, low: u8, scope: Scope, flags: Option<u32>, out: &mut Vec<u8>) {
         let family = match self.net {
             IpNet::V4(_) => V4,
             IpNet::V6(_) => V6,
         };
-        let flags = (self.flags & AddressFlags::CHOSEN).bits();
-        let [low, ..] = flags.to_le_bytes();
-        let header = [family, self.net.prefix_len(), low, self.scope.number()];
+        let header = [family, self.net.prefix_len(), low, scope.number()];
         put_header(header, self.index, out);
         let local = self.net.addr();
         put_ip(LOCAL, local, out);
-        put_ip(ADDRESS, self.peer.unwrap_or(local), out);
-        // Kernels before Linux 3.14 know the header alone.
-        if flags != u32::from(low) {
+        if let Some(flags) = flags {
             put_u32(out, FLAGS, flags);
         }
+        put_ip(ADDRESS, self.peer.unwrap_or(local), out);
     }
 
     /// Reads the payload of a message about an address.
