@@ -149,17 +149,13 @@ fn a_link_that_no_one_can_remove_stays() {
 }
 
 #[test]
-fn the_words_of_the_kernel_are_told() {
+fn a_link_without_ipv6_is_no_lack_of_a_capability() {
     let mut lab = Lab::new();
     lab.netns
         .run(|| set_sysctl("ipv6/conf/lo/disable_ipv6", "1"))
         .unwrap();
-    let (error, refusals) = refused(&mut lab, &[add("lo", "fd00::1/128")]);
-    // It is no lack of a capability.
+    let (error, _) = refused(&mut lab, &[add("lo", "fd00::1/128")]);
     assert_eq!(error.errno(), Some(Errno::ACCES));
-    let words = refusals[0].text.as_deref().unwrap();
-    assert!(words.contains("IPv6 is disabled"), "{words}");
-    assert!(error.to_string().contains(words), "{error}");
 }
 
 #[test]

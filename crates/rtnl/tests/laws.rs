@@ -1,0 +1,254 @@
+//! Laws: what is encoded is read as the same, commands are all taken, and nothing
+//! panics.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vipline_netlink::attr::put_u32;
+use vipline_reconcile::{Edit, Keyed, diff};
+use vipline_rtnl::wire::Answer;
+use vipline_rtnl::{
+    Address, AddressFlags, Addresses, Command, Commands, Key, Kind, Link, Name, Object, Scope,
+};
+
+/// All flags that can be chosen, and with which the kernel takes an address.
+const CHOSEN: AddressFlags = AddressFlags::NO_DAD
+    .union(AddressFlags::OPTIMISTIC)
+    .union(AddressFlags::HOME_ADDRESS)
+    .union(AddressFlags::MANAGE_TEMPORARY)
+    .union(AddressFlags::NO_PREFIX_ROUTE)
+    .union(AddressFlags::AUTO_JOIN);
+
+fn name() -> impl Strategy<Value = Name> {
+    // Few of them, so keys meet.
+    (0..4_u8).prop_map(|number| Name::new(&format!("x{number}")).unwrap())
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just("dummy"),
+        Just("bridge"),
+        "[a-z]{1,20}".prop_map(|kind| &*kind.leak())
+    ]
+    .prop_map(Kind::from)
+}
+
+fn ip() -> impl Strategy<Value = IpAddr> {
+    let few = (0..4_u8).prop_map(|last| IpAddr::from([10, 0, 0, last]));
+    let v4 = any::<[u8; 4]>().prop_map(IpAddr::from);
+    let v6 = any::<[u8; 16]>().prop_map(IpAddr::from);
+    prop_oneof![few, v4, v6]
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![
+        Just(Scope::Global),
+        Just(Scope::Site),
+        Just(Scope::Link),
+        Just(Scope::Host),
+        Just(Scope::Nowhere),
+        (1..200_u8).prop_map(Scope::Other),
+    ]
+}
+
+fn address() -> impl Strategy<Value = Address> {
+    let flags = any::<u32>().prop_map(AddressFlags::from_bits_retain);
+    (
+        name(),
+        ip(),
+        0..=128_u8,
+        any::<Option<u8>>(),
+        scope(),
+        flags,
+    )
+        .prop_map(|(interface, ip, prefix, peer, scope, flags)| {
+            let longest = if ip.is_ipv4() { 32 } else { 128 };
+            let peer = peer.map(|last| match ip {
+                IpAddr::V4(_) => IpAddr::from([10, 200, 0, last]),
+                IpAddr::V6(_) => IpAddr::from([0xfd, 0, 0, 0, 0, 0, 0, u16::from(last)]),
+            });
+            Address {
+                interface,
+                net: IpNet::new(ip, prefix.min(longest)).unwrap(),
+                peer: peer.filter(|peer| *peer != ip),
+                scope,
+                flags,
+            }
+        })
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        (name(), kind()).prop_map(|(name, kind)| Command::AddLink(Link::new(name, kind))),
+        name().prop_map(Command::RemoveLink),
+        address().prop_map(Command::AddAddress),
+        address().prop_map(Command::RemoveAddress),
+    ]
+}
+
+/// Returns links, each of one kind for good, and addresses on them.
+fn state() -> impl Strategy<Value = Addresses> {
+    (vec(name(), 0..4), vec(address(), 0..12)).prop_map(|(names, addresses)| {
+        let links: BTreeSet<Name> = names.into_iter().collect();
+        let mut state = Addresses::default();
+        for address in addresses {
+            if links.contains(&address.interface) {
+                state.insert(address);
+            }
+        }
+        links
+            .into_iter()
+            .for_each(|name| state.insert_link(Link::dummy(name)));
+        state
+    })
+}
+
+/// What the kernel has, as far as commands tell.
+type Model = BTreeMap<Key, Object>;
+
+fn model(state: Addresses) -> Model {
+    let objects = state.into_objects();
+    objects.map(|object| (object.key(), object)).collect()
+}
+
+/// Does a command as the kernel would; false if it would refuse.
+fn execute(model: &mut Model, command: &Command) -> bool {
+    let link = Key::Link(command.interface());
+    match command {
+        Command::AddLink(link) => {
+            let link = Object::from(link.clone());
+            model.insert(link.key(), link).is_none()
+        }
+        Command::RemoveLink(name) => {
+            let is_there = model.contains_key(&link);
+            model.retain(|_, object| object.interface() != *name);
+            is_there
+        }
+        Command::AddAddress(address) => {
+            let address = Object::from(*address);
+            model.contains_key(&link) && model.insert(address.key(), address).is_none()
+        }
+        Command::RemoveAddress(address) => model.remove(&Object::from(*address).key()).is_some(),
+    }
+}
+
+fn encoded(command: &Command, index: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    command.encode(index, &mut out);
+    out
+}
+
+proptest! {
+    #[test]
+    fn an_address_is_read_from_its_bytes(address in address(), index in any::<u32>()) {
+        let command = Command::AddAddress(address);
+        let bytes = encoded(&command, index);
+        let Answer::Address(found) = Answer::decode(command.ty(), &bytes).unwrap() else {
+            panic!("it is an address");
+        };
+        prop_assert_eq!(found.index, index);
+        let flags = address.flags & CHOSEN;
+        prop_assert_eq!(found.on(address.interface), Address { flags, ..address });
+
+        let command = Command::RemoveAddress(address);
+        let bytes = encoded(&command, index);
+        let Answer::Address(found) = Answer::decode(command.ty(), &bytes).unwrap() else {
+            panic!("it is an address");
+        };
+        let found = Object::from(found.on(address.interface));
+        prop_assert_eq!(found.key(), Object::from(address).key());
+    }
+
+    #[test]
+    fn a_link_is_read_from_its_bytes(name in name(), kind in kind()) {
+        let link = Link::new(name, kind);
+        let command = Command::AddLink(link.clone());
+        let answer = Answer::decode(command.ty(), &encoded(&command, 0)).unwrap();
+        prop_assert_eq!(answer, Answer::Link(link));
+    }
+
+    #[test]
+    fn a_state_is_made_of_its_objects(state in state()) {
+        let objects: Vec<Object> = state.clone().into_objects().collect();
+        prop_assert!(diff(state.clone().into_objects(), &objects).is_empty());
+        let listed: usize = state.links().map(|link| state.of(&link.name).count()).sum();
+        prop_assert_eq!(listed, state.addresses().count());
+        prop_assert_eq!(listed + state.links().count(), objects.len());
+        prop_assert_eq!(objects.into_iter().collect::<Addresses>(), state);
+    }
+
+    #[test]
+    fn the_commands_of_a_diff_are_all_taken_and_lead_to_what_is_wanted(
+        (from, to) in (state(), state()),
+    ) {
+        let wanted: Vec<Object> = to.clone().into_objects().collect();
+        let commands = Commands::from_edits(&diff(from.clone().into_objects(), &wanted));
+        let mut model = model(from);
+        for command in commands.as_slice() {
+            prop_assert!(execute(&mut model, command), "{command}");
+        }
+        let edits = diff(model.into_values(), &wanted);
+        prop_assert!(edits.is_empty(), "{}", Commands::from_edits(&edits));
+    }
+
+    #[test]
+    fn edits_in_any_order_make_commands_that_are_all_taken(
+        edits in state().prop_flat_map(|state| {
+            let edits: Vec<_> = state.into_objects().map(Edit::Add).collect();
+            Just(edits).prop_shuffle()
+        }),
+    ) {
+        let mut model = Model::new();
+        for command in Commands::from_edits(&edits).as_slice() {
+            prop_assert!(execute(&mut model, command), "{command}");
+        }
+        let removed = edits.into_iter().map(|edit| Edit::Remove(edit.object().clone()));
+        let removed: Vec<_> = removed.collect();
+        for command in Commands::from_edits(&removed).as_slice() {
+            prop_assert!(execute(&mut model, command), "{command}");
+        }
+        prop_assert!(model.is_empty());
+    }
+
+    #[test]
+    fn a_command_is_a_line_of_words(command in command()) {
+        let line = command.to_string();
+        prop_assert!(!line.contains('\n'));
+        prop_assert!(line.split(' ').all(|word| !word.is_empty()), "{line}");
+    }
+
+    #[test]
+    fn unknown_attributes_are_skipped(command in command(), kind in 100..200_u16) {
+        let mut bytes = encoded(&command, 7);
+        let expected = Answer::decode(command.ty(), &bytes);
+        put_u32(&mut bytes, kind, 7);
+        prop_assert_eq!(Answer::decode(command.ty(), &bytes), expected);
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(
+        ty in 16..24_u16,
+        family in prop_oneof![Just(0_u8), Just(2), Just(10)],
+        mut payload in vec(any::<u8>(), 0..200),
+    ) {
+        payload.insert(0, family);
+        let _ = Answer::decode(ty, &payload);
+    }
+
+    #[test]
+    fn no_cut_or_changed_command_makes_a_decoder_panic(
+        command in command(),
+        at in any::<prop::sample::Index>(),
+        with in any::<u8>(),
+    ) {
+        let mut bytes = encoded(&command, 7);
+        let at = at.index(bytes.len());
+        let _ = Answer::decode(command.ty(), &bytes[..at]);
+        bytes[at] = with;
+        let _ = Answer::decode(command.ty(), &bytes);
+    }
+}
