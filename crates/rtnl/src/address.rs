@@ -229,3 +229,66 @@ impl AddressFlags {
         (Self::AUTO_JOIN, "autojoin"),
     ];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(net: &str) -> Address {
+        Address::new(Name::new("lo").unwrap(), net.parse().unwrap())
+    }
+
+    #[test]
+    fn what_the_kernel_adds_is_no_difference_and_what_is_chosen_is() {
+        for net in ["10.0.0.1/32", "fd00::1/128"] {
+            let wanted = address(net);
+            let told = |change: &dyn Fn(&mut Address)| {
+                let mut told = wanted;
+                change(&mut told);
+                wanted.is_like(&told)
+            };
+            assert!(told(&|told| told.flags |= AddressFlags::PERMANENT));
+            assert!(told(&|told| told.flags |= AddressFlags::SECONDARY));
+            assert!(told(&|told| told.flags |= AddressFlags::TENTATIVE));
+            assert!(told(&|told| told.flags ^= AddressFlags::NO_DAD));
+            assert!(!told(&|told| told.flags |= AddressFlags::NO_PREFIX_ROUTE));
+            // The kernel alone tells the scope of IPv6.
+            let is_v6 = wanted.ip().is_ipv6();
+            assert_eq!(told(&|told| told.scope = Scope::Link), is_v6);
+        }
+    }
+
+    #[test]
+    fn an_address_has_the_scope_that_ip_and_the_kernel_give_it() {
+        for (ip, scope) in [
+            ("10.0.0.1", Scope::Global),
+            ("127.1.2.3", Scope::Host),
+            ("169.254.0.1", Scope::Global),
+            ("::1", Scope::Host),
+            ("fe80::1", Scope::Link),
+            ("febf::1", Scope::Link),
+            ("fec0::1", Scope::Site),
+            ("feff::1", Scope::Site),
+            ("fd00::1", Scope::Global),
+        ] {
+            assert_eq!(Scope::of(ip.parse().unwrap()), scope, "{ip}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_not_as_usual_is_in_the_text() {
+        assert_eq!(address("10.0.0.1/32").to_string(), "10.0.0.1/32 dev lo");
+        assert_eq!(address("127.0.0.2/8").to_string(), "127.0.0.2/8 dev lo");
+        let mut odd = address("fd00::1/64");
+        odd.peer = Some("fd00::2".parse().unwrap());
+        odd.scope = Scope::Other(7);
+        odd.flags |= AddressFlags::PERMANENT | AddressFlags::NO_PREFIX_ROUTE;
+        let text = "fd00::1 peer fd00::2/64 dev lo scope 7 nodad noprefixroute";
+        assert_eq!(odd.to_string(), text);
+    }
+
+    #[test]
+    fn a_scope_keeps_its_number() {
+        assert!((0..=u8::MAX).all(|number| Scope::from_number(number).number() == number));
+    }
+}

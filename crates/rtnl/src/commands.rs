@@ -203,3 +203,50 @@ impl fmt::Display for Commands {
             .try_for_each(|command| writeln!(f, "{command}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str) -> Object {
+        Link::dummy(Name::new(name).unwrap()).into()
+    }
+
+    fn address(interface: &str, net: &str, flags: AddressFlags) -> Object {
+        let name = Name::new(interface).unwrap();
+        let mut address = Address::new(name, net.parse().unwrap());
+        address.flags |= flags;
+        address.into()
+    }
+
+    #[test]
+    fn links_come_before_their_addresses_and_go_after_them() {
+        let none = AddressFlags::empty();
+        let scoped = |scope| match address("b", "10.0.0.4/32", none) {
+            Object::Address(address) => Address { scope, ..address }.into(),
+            link => link,
+        };
+        let edits = [
+            Edit::Remove(link("a")),
+            Edit::Remove(address("a", "10.0.0.1/32", none)),
+            Edit::Remove(address("b", "10.0.0.2/24", none)),
+            Edit::Remove(address("b", "10.0.0.3/24", AddressFlags::SECONDARY)),
+            Edit::Add(address("c", "10.0.0.1/32", none)),
+            Edit::Change {
+                old: scoped(crate::Scope::Global),
+                new: scoped(crate::Scope::Link),
+            },
+            Edit::Add(link("c")),
+        ];
+        assert_eq!(
+            Commands::from_edits(&edits).to_string(),
+            "link add c type dummy\n\
+             address delete 10.0.0.3/24 dev b\n\
+             address delete 10.0.0.2/24 dev b\n\
+             address delete 10.0.0.4/32 dev b\n\
+             address add 10.0.0.1/32 dev c\n\
+             address add 10.0.0.4/32 dev b scope link\n\
+             link delete a\n"
+        );
+    }
+}

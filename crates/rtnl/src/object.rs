@@ -137,3 +137,20 @@ impl FromIterator<Object> for Addresses {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, LinkFlags};
+
+    #[test]
+    fn what_a_link_is_makes_a_difference_and_its_number_and_state_do_not() {
+        let wanted = Link::dummy(Name::new("a").unwrap());
+        let mut told = wanted.clone();
+        told.index = 7;
+        told.flags |= LinkFlags::UP;
+        assert!(Object::from(told.clone()).same(&wanted.clone().into()));
+        told.kind = Kind::from("bridge");
+        assert!(!Object::from(told).same(&wanted.into()));
+    }
+}
