@@ -1,0 +1,55 @@
+//! Any messages as answers of rtnetlink.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vipline_netlink::message::Messages;
+use vipline_reconcile::{Edit, diff};
+use vipline_rtnl::wire::{Answer, Numbered};
+use vipline_rtnl::{Addresses, Command, Commands, Name, Object};
+
+/// An address that is written and read again is the same, but for what the
+/// kernel alone tells.
+fn check_address(address: &Numbered, name: Name) {
+    let command = Command::AddAddress(address.on(name));
+    let once = again(&command, address.index);
+    let command = Command::AddAddress(once.on(name));
+    assert_eq!(again(&command, address.index), once);
+    let kept = (once.index, once.net, once.peer, once.scope);
+    assert_eq!(
+        kept,
+        (address.index, address.net, address.peer, address.scope)
+    );
+}
+
+fn again(command: &Command, index: u32) -> Numbered {
+    let mut out = Vec::new();
+    command.encode(index, &mut out);
+    match Answer::decode(command.ty(), &out) {
+        Ok(Answer::Address(address)) => address,
+        other => panic!("{other:?}"),
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut all = Addresses::default();
+    let mut name = Name::new("lo").expect("a good name");
+    for message in Messages::new(input).flatten() {
+        match Answer::decode(message.ty, message.payload) {
+            Ok(Answer::Link(link)) => {
+                name = link.name;
+                all.insert_link(link);
+            }
+            Ok(Answer::Address(address)) => {
+                check_address(&address, name);
+                all.insert(address.on(name));
+            }
+            _ => {}
+        }
+    }
+    let objects: Vec<Object> = all.clone().into_objects().collect();
+    assert!(diff(all.clone().into_objects(), &objects).is_empty());
+    let edits: Vec<_> = objects.into_iter().map(Edit::Add).collect();
+    let commands = Commands::from_edits(&edits);
+    assert_eq!(commands.as_slice().len(), edits.len());
+    let _ = commands.to_string();
+});
