@@ -110,10 +110,7 @@ impl Socket {
             .map_err(failed("set the timeout of a netlink socket"))
     }
 
-    /// Has the kernel heed the filters of dumps, and refuse those it does not know.
-    ///
-    /// Without this it ignores what a dump of links, addresses or routes asks
-    /// for, and tells all of them.
+    /// Has the kernel heed filters of dumps of rtnetlink, which it ignores else.
     ///
     /// # Errors
     ///
