@@ -1,4 +1,4 @@
-//! Tasks of the Vipline workspace: demo, test, ci, bench, fuzz, tidy, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, bench, fuzz, tidy, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -9,6 +9,8 @@ use clap::{Parser, Subcommand};
 mod demo;
 
 mod test;
+
+mod vm;
 
 mod fuzz;
 
@@ -41,6 +43,12 @@ enum Task {
     /// Checks everything: format, lints, tidiness, tests, documentation, fuzz targets.
     #[command(alias = "ci")]
     Test,
+    /// Runs kernel tests on Debian's kernels, booted by QEMU.
+    Vm {
+        /// Runs the suites with this in their titles, such as `iptables kernel`.
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Runs all benches and writes target/bench.json.
     Bench,
     /// Runs all fuzz targets.
@@ -59,6 +67,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
+        Task::Vm { filter } => vm::run(&filter),
         Task::Bench => bench::run(),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),

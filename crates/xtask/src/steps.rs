@@ -109,7 +109,8 @@ impl Tally {
         }
     }
 
-    fn count(&mut self, line: &str) {
+    /// Counts the tests of a line, if it is a sum of them.
+    pub(crate) fn count(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else {
             return;
         };

@@ -31,6 +31,19 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("ipset", "ipset"),
 ];
 
+/// What makes and runs the guests that kernel tests run in, and what they run there.
+pub(crate) const VM_TOOLS: &[Tool] = &[
+    Tool::new("qemu-system-x86_64", "qemu-system-x86"),
+    Tool::new("busybox", "busybox-static"),
+    Tool::new("depmod", "kmod"),
+    Tool::new("xz", "xz-utils"),
+    Tool::new("strip", "binutils"),
+    Tool::new("conntrack", "conntrack"),
+    Tool::new("ipvsadm", "ipvsadm"),
+    Tool::new("sysctl", "procps"),
+    Tool::new("/etc/protocols", "netbase"),
+];
+
 /// What the feature `nftnl` is built with.
 pub(crate) const NFTNL: &[Tool] = &[
     Tool::new("pkg-config", "pkg-config"),
@@ -108,7 +121,7 @@ pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
 }
 
 /// Looks for a program where a shell of root would, or for a file at its path.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let home = env::var_os("CARGO_HOME").map(|home| PathBuf::from(home).join("bin"));
     env::split_paths(&path)

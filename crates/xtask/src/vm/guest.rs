@@ -1,0 +1,269 @@
+//! The guest: what is in it, what it does, and the machine it runs on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{str, thread};
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::leftovers::Process;
+use testkit::netns::Netns;
+
+use super::archive::Archive;
+use super::kernels::Kernel;
+use super::modules;
+use super::results::{MARK, Results};
+use super::suites::Suite;
+use crate::cargo::{display, execute};
+use crate::steps::Tally;
+use crate::tools;
+
+/// How long a guest may take from its start to its end.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// How often the guest is listened to.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The memory of the guest in megabytes; half of it is for files.
+const MEMORY: &str = "1024";
+
+/// The folder of modules in the guest.
+const MODULES: &str = "/modules";
+
+/// The programs that tests run, besides those of iptables.
+const PROGRAMS: [&str; 10] = [
+    "conntrack",
+    "ip",
+    "ipset",
+    "ipvsadm",
+    "nfacct",
+    "nft",
+    "setpriv",
+    "sh",
+    "sysctl",
+    "unshare",
+];
+
+/// The folder of what iptables loads when it runs.
+const PLUGINS: &str = "/usr/lib/x86_64-linux-gnu/xtables";
+
+/// Returns what is the same for all kernels: programs, their libraries, tests.
+pub(super) fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
+    let mut archive = Archive::default();
+    for folder in ["/applets", "/dev", "/proc", "/run", "/sys", "/tmp"] {
+        archive.folder(folder);
+    }
+    archive.copy(busybox()?)?;
+    archive.copy("/etc/protocols")?;
+    archive.copy_all(Path::new(PLUGINS))?;
+    let mut linked = Vec::new();
+    for name in PROGRAMS.map(str::to_owned).into_iter().chain(iptables()) {
+        let path = tools::find(&name).with_context(|| format!("{name} is not installed"))?;
+        archive.copy(&path)?;
+        linked.push(path);
+    }
+    for plugin in fs::read_dir(PLUGINS)? {
+        linked.push(plugin?.path());
+    }
+    linked.extend(suites.iter().map(|suite| suite.binary.clone()));
+    for library in libraries(&linked)? {
+        archive.copy(library)?;
+    }
+    for (number, suite) in suites.iter().enumerate() {
+        archive.file(binary(number), stripped(&suite.binary, cache)?);
+        archive.copy_all(&suite.folder().join("tests"))?;
+    }
+    Ok(archive)
+}
+
+/// Adds the modules of a kernel, and what the guest does: the tests.
+pub(super) fn add(
+    archive: &mut Archive,
+    kernel: &Kernel,
+    suites: &[(&Suite, Vec<String>)],
+) -> Result<()> {
+    let folder = kernel.modules();
+    let dependencies = fs::read_to_string(folder.join("modules.dep"))?;
+    let modules = modules::in_order(&dependencies)?;
+    for module in &modules {
+        archive.file(
+            Path::new(MODULES).join(module),
+            fs::read(folder.join(module))?,
+        );
+    }
+    let folders: Vec<PathBuf> = suites.iter().map(|(suite, _)| suite.folder()).collect();
+    let tests: Vec<(&Path, &[String])> = folders
+        .iter()
+        .zip(suites)
+        .map(|(folder, (_, names))| (&**folder, &**names))
+        .collect();
+    archive.file("/init", script(&busybox()?, &modules, &tests));
+    Ok(())
+}
+
+/// Boots a guest and listens to it until it ends.
+pub(super) fn run(kernel: &Kernel, initramfs: &Path, tally: &mut Tally) -> Result<Results> {
+    let mut command = Command::new("qemu-system-x86_64");
+    command
+        .args(["-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max"])
+        .args(["-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-display", "none", "-serial", "stdio"])
+        .args(["-append", "console=ttyS0 panic=-1 quiet loglevel=3"])
+        .arg("-kernel")
+        .arg(kernel.image())
+        .arg("-initrd")
+        .arg(initramfs);
+    let text = display(&command);
+    eprintln!("$ {text}");
+    let start = Instant::now();
+    let mut guest = Process::start(&Netns::new()?, &mut command).context(text)?;
+    let (mut results, mut rest) = (Results::default(), String::new());
+    loop {
+        let ended = guest.ended()?;
+        rest += &guest.news();
+        while let Some((line, after)) = rest.split_once('\n') {
+            let line = line.trim_end_matches('\r');
+            println!("{line}");
+            tally.count(line);
+            results.hear(line);
+            rest = after.to_owned();
+        }
+        match ended {
+            Some(status) if status.success() => return Ok(results),
+            Some(status) => bail!("QEMU: {status}\n{rest}"),
+            None => {}
+        }
+        ensure!(
+            start.elapsed() < DEADLINE,
+            "the guest was killed after {} s",
+            DEADLINE.as_secs()
+        );
+        thread::sleep(PERIOD);
+    }
+}
+
+/// Returns what the first process of the guest runs.
+fn script(busybox: &Path, modules: &[&str], suites: &[(&Path, &[String])]) -> String {
+    let busybox = busybox.display();
+    let mut text = format!(
+        "#!{busybox} sh\n\
+        {busybox} --install -s /applets\n\
+        export PATH=/usr/sbin:/usr/bin:/applets HOME=/\n\
+        mount -t devtmpfs none /dev\n\
+        mount -t proc none /proc\n\
+        mount -t sysfs none /sys\n\
+        (sleep {}; poweroff -f) &\n",
+        DEADLINE.as_secs()
+    );
+    for module in modules {
+        text += &format!("insmod {MODULES}/{module} || echo '{MARK}broken: insmod {module}'\n");
+    }
+    for (number, (folder, names)) in suites.iter().enumerate() {
+        text += &format!(
+            "cd {}\n\
+            echo '{MARK}begin {number}'\n\
+            {} --exact {}\n\
+            echo \"{MARK}end {number} $?\"\n",
+            folder.display(),
+            binary(number),
+            names.join(" ")
+        );
+    }
+    text + &format!("echo '{MARK}done'\npoweroff -f\n")
+}
+
+/// Returns where a test binary is in the guest.
+fn binary(number: usize) -> String {
+    format!("/suites/{number}")
+}
+
+fn busybox() -> Result<PathBuf> {
+    tools::find("busybox").context("busybox is not installed")
+}
+
+/// Returns the names of the programs of iptables.
+fn iptables() -> impl Iterator<Item = String> {
+    ["iptables", "ip6tables"].into_iter().flat_map(|family| {
+        ["", "-legacy", "-nft"]
+            .into_iter()
+            .flat_map(move |variant| {
+                ["", "-save", "-restore"].map(|verb| format!("{family}{variant}{verb}"))
+            })
+    })
+}
+
+/// Reads a program without what only a debugger needs.
+fn stripped(program: &Path, cache: &Path) -> Result<Vec<u8>> {
+    let file = cache.join("stripped");
+    execute(Command::new("strip").arg("-o").arg(&file).arg(program))?;
+    let bytes = fs::read(&file)?;
+    fs::remove_file(&file)?;
+    Ok(bytes)
+}
+
+/// Returns the libraries that programs and libraries are linked with.
+fn libraries(files: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
+    let mut command = Command::new("ldd");
+    let output = command.args(files).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "ldd: {}", output.status);
+    linked(str::from_utf8(&output.stdout)?)
+}
+
+/// Reads `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)` of each line.
+fn linked(text: &str) -> Result<BTreeSet<PathBuf>> {
+    let mut paths = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with('\t')) {
+        ensure!(!line.contains("not found"), "ldd: {}", line.trim());
+        let path = line.split_whitespace().find(|word| word.starts_with('/'));
+        paths.extend(path.map(PathBuf::from));
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_with_the_loader_and_without_what_is_no_file() {
+        let text = "/usr/sbin/nft:\n\
+            \tlinux-vdso.so.1 (0x00007ffd)\n\
+            \tlibnftables.so.1 => /lib/x86_64-linux-gnu/libnftables.so.1 (0x00007f01)\n\
+            \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n\
+            /usr/sbin/ip:\n\
+            \tstatically linked\n";
+        let paths = linked(text).unwrap();
+        let expected = [
+            "/lib/x86_64-linux-gnu/libnftables.so.1",
+            "/lib64/ld-linux-x86-64.so.2",
+        ];
+        assert_eq!(paths, expected.map(PathBuf::from).into());
+        assert!(linked("\tlibmnl.so.0 => not found\n").is_err());
+    }
+
+    #[test]
+    fn the_guest_loads_its_modules_runs_each_test_by_name_and_ends() {
+        let names = ["a::b".to_owned(), "c".to_owned()];
+        let suites = [(Path::new("/w/crates/ipvs"), &names[..])];
+        let text = script(Path::new("/bin/busybox"), &["kernel/a.ko"], &suites);
+        assert!(text.starts_with("#!/bin/busybox sh\n"));
+        let end = "(sleep 300; poweroff -f) &\n\
+            insmod /modules/kernel/a.ko || echo '@vm broken: insmod kernel/a.ko'\n\
+            cd /w/crates/ipvs\n\
+            echo '@vm begin 0'\n\
+            /suites/0 --exact a::b c\n\
+            echo \"@vm end 0 $?\"\n\
+            echo '@vm done'\n\
+            poweroff -f\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn both_families_have_three_programs_of_each_variant() {
+        let names: BTreeSet<String> = iptables().collect();
+        assert_eq!(names.len(), 18);
+        assert!(names.contains("ip6tables-legacy-restore") && names.contains("iptables"));
+    }
+}
