@@ -82,7 +82,7 @@ fn rules_count_in_a_counter_and_keep_it() {
                 let document = format!("*filter\n{rules}\nCOMMIT\n");
                 netns.run(|| iptables.restore(&document))
             };
-            let rule = "-A OUTPUT -m nfacct --nfacct-name hits";
+            let rule = "-A OUTPUT -p udp -m nfacct --nfacct-name hits";
             restore(rule).unwrap_err();
             client.create(&name("hits")).unwrap();
             restore(rule).unwrap();
