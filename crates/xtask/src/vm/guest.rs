@@ -4,33 +4,35 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{str, thread};
+use std::str;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use testkit::leftovers::Process;
-use testkit::netns::Netns;
+use anyhow::{Context, Result, ensure};
 
 use super::archive::Archive;
 use super::kernels::Kernel;
-use super::modules;
+use super::modules::Modules;
 use super::results::{MARK, Results};
 use super::suites::Suite;
-use crate::cargo::{display, execute};
+use crate::process::{execute, listen};
 use crate::steps::Tally;
 use crate::tools;
 
 /// How long a guest may take from its start to its end.
-const DEADLINE: Duration = Duration::from_secs(300);
-
-/// How often the guest is listened to.
-const PERIOD: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The memory of the guest in megabytes; half of it is for files.
 const MEMORY: &str = "1024";
 
-/// The folder of modules in the guest.
-const MODULES: &str = "/modules";
+/// What `modprobe` finds modules by.
+const INDEXES: [&str; 6] = [
+    "modules.alias.bin",
+    "modules.builtin.alias.bin",
+    "modules.builtin.bin",
+    "modules.dep.bin",
+    "modules.softdep",
+    "modules.symbols.bin",
+];
 
 /// The programs that tests run, besides those of iptables.
 const PROGRAMS: [&str; 10] = [
@@ -56,9 +58,11 @@ pub(super) fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
         archive.folder(folder);
     }
     archive.copy(busybox()?)?;
+    // Where the kernel looks for it.
+    archive.copy("/sbin/modprobe")?;
     archive.copy("/etc/protocols")?;
     archive.copy_all(Path::new(PLUGINS))?;
-    let mut linked = Vec::new();
+    let mut linked = vec![PathBuf::from("/sbin/modprobe")];
     for name in PROGRAMS.map(str::to_owned).into_iter().chain(iptables()) {
         let path = tools::find(&name).with_context(|| format!("{name} is not installed"))?;
         archive.copy(&path)?;
@@ -84,14 +88,12 @@ pub(super) fn add(
     kernel: &Kernel,
     suites: &[(&Suite, Vec<String>)],
 ) -> Result<()> {
-    let folder = kernel.modules();
-    let dependencies = fs::read_to_string(folder.join("modules.dep"))?;
-    let modules = modules::in_order(&dependencies)?;
-    for module in &modules {
-        archive.file(
-            Path::new(MODULES).join(module),
-            fs::read(folder.join(module))?,
-        );
+    let (from, to) = (kernel.modules(), kernel.home()?);
+    let dependencies = fs::read_to_string(from.join("modules.dep"))?;
+    let modules = Modules::parse(&dependencies)?;
+    for file in modules.there()?.into_iter().chain(INDEXES) {
+        let content = fs::read(from.join(file)).with_context(|| file.to_owned())?;
+        archive.file(to.join(file), content);
     }
     let folders: Vec<PathBuf> = suites.iter().map(|(suite, _)| suite.folder()).collect();
     let tests: Vec<(&Path, &[String])> = folders
@@ -99,7 +101,7 @@ pub(super) fn add(
         .zip(suites)
         .map(|(folder, (_, names))| (&**folder, &**names))
         .collect();
-    archive.file("/init", script(&busybox()?, &modules, &tests));
+    archive.file("/init", script(&busybox()?, &modules.loaded()?, &tests));
     Ok(())
 }
 
@@ -115,33 +117,14 @@ pub(super) fn run(kernel: &Kernel, initramfs: &Path, tally: &mut Tally) -> Resul
         .arg(kernel.image())
         .arg("-initrd")
         .arg(initramfs);
-    let text = display(&command);
-    eprintln!("$ {text}");
-    let start = Instant::now();
-    let mut guest = Process::start(&Netns::new()?, &mut command).context(text)?;
-    let (mut results, mut rest) = (Results::default(), String::new());
-    loop {
-        let ended = guest.ended()?;
-        rest += &guest.news();
-        while let Some((line, after)) = rest.split_once('\n') {
-            let line = line.trim_end_matches('\r');
-            println!("{line}");
-            tally.count(line);
-            results.hear(line);
-            rest = after.to_owned();
-        }
-        match ended {
-            Some(status) if status.success() => return Ok(results),
-            Some(status) => bail!("QEMU: {status}\n{rest}"),
-            None => {}
-        }
-        ensure!(
-            start.elapsed() < DEADLINE,
-            "the guest was killed after {} s",
-            DEADLINE.as_secs()
-        );
-        thread::sleep(PERIOD);
-    }
+    let mut results = Results::default();
+    listen(DEADLINE, &mut command, |line| {
+        let line = line.trim_end_matches('\r');
+        println!("{line}");
+        tally.count(line);
+        results.hear(line);
+    })?;
+    Ok(results)
 }
 
 /// Returns what the first process of the guest runs.
@@ -158,7 +141,7 @@ fn script(busybox: &Path, modules: &[&str], suites: &[(&Path, &[String])]) -> St
         DEADLINE.as_secs()
     );
     for module in modules {
-        text += &format!("insmod {MODULES}/{module} || echo '{MARK}broken: insmod {module}'\n");
+        text += &format!("/sbin/modprobe {module} || echo '{MARK}broken: modprobe {module}'\n");
     }
     for (number, (folder, names)) in suites.iter().enumerate() {
         text += &format!(
@@ -247,10 +230,10 @@ mod tests {
     fn the_guest_loads_its_modules_runs_each_test_by_name_and_ends() {
         let names = ["a::b".to_owned(), "c".to_owned()];
         let suites = [(Path::new("/w/crates/ipvs"), &names[..])];
-        let text = script(Path::new("/bin/busybox"), &["kernel/a.ko"], &suites);
+        let text = script(Path::new("/bin/busybox"), &["ip_vs"], &suites);
         assert!(text.starts_with("#!/bin/busybox sh\n"));
-        let end = "(sleep 300; poweroff -f) &\n\
-            insmod /modules/kernel/a.ko || echo '@vm broken: insmod kernel/a.ko'\n\
+        let end = "(sleep 900; poweroff -f) &\n\
+            /sbin/modprobe ip_vs || echo '@vm broken: modprobe ip_vs'\n\
             cd /w/crates/ipvs\n\
             echo '@vm begin 0'\n\
             /suites/0 --exact a::b c\n\

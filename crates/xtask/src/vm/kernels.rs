@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cargo::{display, execute};
+use crate::process::{display, execute};
 
 /// The series that tests run on; apt has to offer one of them at least.
 const SERIES: [&str; 2] = ["6.1", "6.12"];
@@ -34,6 +34,14 @@ impl Kernel {
     /// Returns the folder of its modules.
     pub(super) fn modules(&self) -> PathBuf {
         self.folder.join("lib/modules").join(&self.release)
+    }
+
+    /// Returns where its modules would be on a machine that runs it.
+    pub(super) fn home(&self) -> Result<PathBuf> {
+        // The folder may be a link, and an archive is unpacked without.
+        Ok(fs::canonicalize("/lib")?
+            .join("modules")
+            .join(&self.release))
     }
 }
 

@@ -9,8 +9,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
-use testkit::privilege::become_root;
+use anyhow::Result;
 
 use crate::cargo::{Metadata, metadata};
 use crate::steps::Steps;
@@ -57,7 +56,6 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
     })?;
     for kernel in &kernels {
         steps.counted(&format!("vm: {}", kernel.release), |tally| {
-            become_root().context("QEMU runs in a network namespace of its own")?;
             let initramfs = cache.join(format!("{}.initramfs", kernel.release));
             let chosen: Vec<(&Suite, Vec<String>)> = suites
                 .iter()

@@ -1,74 +1,80 @@
-//! Which modules the guest loads, and in which order.
+//! Which modules the guest has, and which of them it loads before the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 
-/// Folders of modules, and modules, without what kernels call the files' ends.
-const WANTED: [&str; 8] = [
-    // What searches texts is no dependency of those who ask for it by name.
-    "kernel/lib/ts_bm",
-    "kernel/lib/ts_kmp",
+/// Folders of modules, and modules, that the guest has with those they need.
+///
+/// The kernel loads what a test asks for by doing, such as a match of iptables.
+const THERE: [&str; 7] = [
+    "kernel/arch/x86/crypto/",
+    "kernel/crypto/",
     "kernel/drivers/net/dummy",
     "kernel/drivers/net/veth",
-    "kernel/net/ipv4/netfilter/",
-    "kernel/net/ipv6/netfilter/",
-    "kernel/net/netfilter/",
+    "kernel/lib/ts_bm",
+    "kernel/lib/ts_kmp",
+    "kernel/net/",
+];
+
+/// Folders of modules, and modules, that the guest loads: a kernel without one
+/// of them is not what the tests are for.
+const LOADED: [&str; 4] = [
+    "kernel/drivers/net/dummy",
+    "kernel/drivers/net/veth",
+    "kernel/net/netfilter/ipvs/",
     "kernel/net/sctp/sctp",
 ];
 
-/// Returns the files of all modules wanted and of those that they need, each
-/// after those that it needs.
-pub(super) fn in_order(dependencies: &str) -> Result<Vec<&str>> {
-    let needs = parse(dependencies)?;
-    let mut done = BTreeSet::new();
-    let mut order = Vec::new();
-    for wanted in WANTED {
-        let mut found = needs
-            .keys()
-            .filter(|file| match wanted.ends_with('/') {
-                true => file.starts_with(wanted),
-                false => file.strip_suffix(".ko") == Some(wanted),
-            })
-            .peekable();
-        ensure!(found.peek().is_some(), "there is no module {wanted}");
-        for file in found {
-            add(file, &needs, &mut done, &mut order)?;
-        }
-    }
-    Ok(order)
+/// The modules of a kernel, as `depmod` lists them.
+pub(super) struct Modules<'a> {
+    /// The files that each file needs.
+    needs: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
-/// Reads what `depmod` writes: `FILE: FILE …` a line.
-fn parse(dependencies: &str) -> Result<BTreeMap<&str, Vec<&str>>> {
-    dependencies
-        .lines()
-        .map(|line| {
+impl<'a> Modules<'a> {
+    /// Reads `FILE: FILE …` of each line of `modules.dep`.
+    pub(super) fn parse(dependencies: &'a str) -> Result<Self> {
+        let needs = dependencies.lines().map(|line| {
             let (file, needs) = line
                 .split_once(':')
                 .with_context(|| format!("{line:?} in modules.dep"))?;
             Ok((file, needs.split_whitespace().collect()))
+        });
+        Ok(Self {
+            needs: needs.collect::<Result<_>>()?,
         })
-        .collect()
-}
+    }
 
-fn add<'a>(
-    file: &'a str,
-    needs: &BTreeMap<&'a str, Vec<&'a str>>,
-    done: &mut BTreeSet<&'a str>,
-    order: &mut Vec<&'a str>,
-) -> Result<()> {
-    if !done.insert(file) {
-        return Ok(());
+    /// Returns the files of all modules that the guest has.
+    pub(super) fn there(&self) -> Result<BTreeSet<&'a str>> {
+        let files = self.wanted(&THERE)?;
+        // What depmod lists are all files that are needed, not the nearest.
+        let needed = files.iter().flat_map(|file| self.needs[file].clone());
+        Ok(needed.chain(files.iter().copied()).collect())
     }
-    let needed = needs
-        .get(file)
-        .with_context(|| format!("{file} is needed, and no module"))?;
-    for file in needed {
-        add(file, needs, done, order)?;
+
+    /// Returns the names of all modules that the guest loads.
+    pub(super) fn loaded(&self) -> Result<Vec<&'a str>> {
+        let name = |file: &'a str| {
+            let name = file.rsplit('/').next()?;
+            name.strip_suffix(".ko")
+        };
+        Ok(self.wanted(&LOADED)?.into_iter().filter_map(name).collect())
     }
-    order.push(file);
-    Ok(())
+
+    fn wanted(&self, places: &[&str]) -> Result<Vec<&'a str>> {
+        let mut files = Vec::new();
+        for place in places {
+            let before = files.len();
+            files.extend(self.needs.keys().filter(|file| match place.ends_with('/') {
+                true => file.starts_with(place),
+                false => file.strip_suffix(".ko") == Some(place),
+            }));
+            ensure!(files.len() > before, "there is no module {place}");
+        }
+        Ok(files)
+    }
 }
 
 #[cfg(test)]
@@ -76,48 +82,38 @@ mod tests {
     use super::*;
 
     const DEPENDENCIES: &str = "\
-        kernel/lib/libcrc32c.ko:\n\
-        kernel/lib/ts_bm.ko:\n\
-        kernel/lib/ts_kmp.ko:\n\
+        kernel/arch/x86/crypto/sha1-ssse3.ko:\n\
+        kernel/crypto/sha512_generic.ko:\n\
         kernel/drivers/net/dummy.ko:\n\
         kernel/drivers/net/veth.ko:\n\
         kernel/drivers/net/vethereal.ko:\n\
-        kernel/net/ipv4/netfilter/ipt_ah.ko: kernel/net/netfilter/x_tables.ko\n\
-        kernel/net/ipv6/netfilter/ip6t_ah.ko: kernel/net/netfilter/x_tables.ko\n\
-        kernel/net/netfilter/a_first.ko: kernel/net/netfilter/z_last.ko kernel/lib/libcrc32c.ko\n\
-        kernel/net/netfilter/x_tables.ko:\n\
-        kernel/net/netfilter/z_last.ko: kernel/lib/libcrc32c.ko\n";
+        kernel/lib/libcrc32c.ko:\n\
+        kernel/lib/other.ko:\n\
+        kernel/lib/ts_bm.ko:\n\
+        kernel/lib/ts_kmp.ko:\n\
+        kernel/net/netfilter/ipvs/ip_vs.ko: kernel/lib/libcrc32c.ko\n\
+        kernel/net/netfilter/ipvs/ip_vs_rr.ko: kernel/net/netfilter/ipvs/ip_vs.ko kernel/lib/libcrc32c.ko\n";
+
+    const SCTP: &str = "kernel/net/sctp/sctp.ko: kernel/lib/libcrc32c.ko\n";
 
     #[test]
-    fn a_module_comes_once_and_after_what_it_needs() {
-        let text = format!("{DEPENDENCIES}kernel/net/sctp/sctp.ko: kernel/lib/libcrc32c.ko\n");
-        let names: Vec<&str> = in_order(&text)
-            .unwrap()
-            .into_iter()
-            .filter_map(|file| file.rsplit('/').next())
-            .collect();
-        let expected = [
-            "ts_bm.ko",
-            "ts_kmp.ko",
-            "dummy.ko",
-            "veth.ko",
-            "x_tables.ko",
-            "ipt_ah.ko",
-            "ip6t_ah.ko",
-            "libcrc32c.ko",
-            "z_last.ko",
-            "a_first.ko",
-            "sctp.ko",
-        ];
-        assert_eq!(names, expected);
+    fn the_guest_has_what_is_wanted_and_what_that_needs() {
+        let text = format!("{DEPENDENCIES}{SCTP}");
+        let modules = Modules::parse(&text).unwrap();
+        let there = modules.there().unwrap();
+        assert!(there.contains("kernel/lib/libcrc32c.ko"));
+        assert!(!there.contains("kernel/lib/other.ko"));
+        assert!(!there.contains("kernel/drivers/net/vethereal.ko"));
+        assert_eq!(there.len(), 10);
+        let loaded = ["dummy", "veth", "ip_vs", "ip_vs_rr", "sctp"];
+        assert_eq!(modules.loaded().unwrap(), loaded);
     }
 
     #[test]
     fn a_kernel_that_lacks_a_module_is_an_error() {
-        let error = in_order(DEPENDENCIES).unwrap_err().to_string();
+        let modules = Modules::parse(DEPENDENCIES).unwrap();
+        let error = modules.loaded().unwrap_err().to_string();
         assert_eq!(error, "there is no module kernel/net/sctp/sctp");
-        let text = format!("{DEPENDENCIES}kernel/net/sctp/sctp.ko: kernel/lib/absent.ko\n");
-        assert!(in_order(&text).unwrap_err().to_string().contains("absent"));
-        assert!(in_order("no colon").is_err());
+        assert!(Modules::parse("no colon").is_err());
     }
 }

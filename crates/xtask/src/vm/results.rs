@@ -123,8 +123,8 @@ mod tests {
             ("@vm done\n", "", "the guest did not come to its end"),
             (
                 "@vm begin 0",
-                "@vm broken: insmod kernel/a.ko\n@vm begin 0",
-                "the guest says: broken: insmod kernel/a.ko",
+                "@vm broken: modprobe ip_vs\n@vm begin 0",
+                "the guest says: broken: modprobe ip_vs",
             ),
         ] {
             let output = GOOD.replacen(old, new, 1);

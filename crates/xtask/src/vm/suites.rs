@@ -7,14 +7,15 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::cargo::{cargo, display, root};
+use crate::cargo::{cargo, root};
+use crate::process::display;
 
 /// The folder of a package, the name of one of its test binaries, and what the
 /// names of the tests chosen begin with.
 ///
 /// What is about programs, or about large numbers, runs on this machine alone:
 /// a guest takes ten times as long.
-const SUITES: [(&str, &str, &[&str]); 6] = [
+const SUITES: [(&str, &str, &[&str]); 7] = [
     ("crates/netlink", "kernel", &[""]),
     ("crates/netlink", "listener", &[""]),
     ("crates/nftables", "kernel", &[""]),
@@ -22,12 +23,21 @@ const SUITES: [(&str, &str, &[&str]); 6] = [
     (
         "crates/iptables",
         "kernel",
-        &["nfacct::", "rules::", "states::"],
+        &["nfacct::", "rules::canonical"],
     ),
     (
         "crates/proxy-core",
         "kernel",
         &["a_difference", "a_set_with", "both_families", "chains_that"],
+    ),
+    (
+        "crates/proxy-core",
+        "matrix",
+        &[
+            "nftables::only_sources_in",
+            "iptables_legacy::only_sources_in",
+            "iptables_nft::only_sources_in",
+        ],
     ),
 ];
 
