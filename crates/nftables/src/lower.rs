@@ -217,7 +217,8 @@ impl Lower {
         let is_header = matches!(selector.0, Term::Header(_) | Term::Payload { .. });
         let is_host = selector.order() == ByteOrder::Host
             || selector.datatype() == Datatype::InetProto && !is_header;
-        if is_host && number {
+        // A single byte has no order; Linux 6.12.117 refuses to turn it.
+        if is_host && number && bytes > 1 {
             self.push_turn(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
         }
     }
