@@ -6,7 +6,7 @@ use testkit::privilege::become_root;
 use crate::cargo::{Metadata, cargo, metadata};
 use crate::process::execute;
 use crate::steps::{Steps, Tally};
-use crate::{fuzz, tidy, tools};
+use crate::{fuzz, tidy, tools, vm};
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u64 = 5;
@@ -15,7 +15,7 @@ const FUZZ_SECONDS: u64 = 5;
 pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
     let metadata = metadata()?;
     steps.step("tools", || {
-        tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL].concat())
+        tools::install(&[tools::KERNEL_TOOLS, tools::NFTNL, tools::VM_TOOLS].concat())
     })?;
     steps.step("format", || {
         execute(&mut cargo(["fmt", "--all", "--check"]))
@@ -53,6 +53,7 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
             "--no-run",
         ]))
     })?;
+    vm::steps(steps, &metadata, "")?;
     fuzz::steps(steps, &metadata, FUZZ_SECONDS)
 }
 

@@ -18,7 +18,8 @@ use crate::process::{execute, listen};
 use crate::steps::Tally;
 use crate::tools;
 
-/// How long a guest may take from its start to its end.
+/// How long a guest may take from its start to its end: two minutes are enough
+/// on a machine that does nothing else.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 /// The memory of the guest in megabytes; half of it is for files.

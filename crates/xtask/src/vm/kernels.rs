@@ -9,14 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{display, execute};
 
-/// The series that tests run on; apt has to offer one of them at least.
-const SERIES: [&str; 2] = ["6.1", "6.12"];
-
 /// A kernel on the disk.
 #[derive(Debug)]
 pub(super) struct Kernel {
     /// Its series, such as `6.1`.
-    pub(super) series: &'static str,
+    pub(super) series: String,
     /// What `uname -r` says on it.
     pub(super) release: String,
     /// The folder that its package was unpacked in.
@@ -45,18 +42,26 @@ impl Kernel {
     }
 }
 
-/// Returns the newest kernel of each series that apt offers, downloaded into a
-/// folder if it is not there yet.
+/// Returns the kernels that apt offers, of the oldest series and of the newest,
+/// downloaded into a folder if they are not there yet.
 pub(super) fn fetch(cache: &Path) -> Result<Vec<Kernel>> {
-    let mut releases = newest(&offered()?);
-    if releases.is_empty() {
+    fetch_offered(cache).or_else(|error| {
+        // There are no lists of packages yet, or they are of another day.
+        eprintln!("{error:#}");
         execute(Command::new("apt-get").args(["update", "-q"]))?;
-        releases = newest(&offered()?);
-    }
-    ensure!(!releases.is_empty(), "apt offers no kernel of {SERIES:?}");
-    releases
+        fetch_offered(cache)
+    })
+}
+
+fn fetch_offered(cache: &Path) -> Result<Vec<Kernel>> {
+    let mut series = newest(&offered()?);
+    ensure!(!series.is_empty(), "apt offers no cloud kernel");
+    let between = series.len().saturating_sub(1).max(1);
+    series.drain(1..between);
+    series
         .into_iter()
         .map(|(series, release)| {
+            eprintln!("of series {series}: {release}");
             let folder = cache.join(&release);
             if !folder.exists() {
                 unpack(&release, &folder).with_context(|| format!("kernel {release}"))?;
@@ -81,32 +86,29 @@ fn offered() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the newest release of each series among the names of packages.
-fn newest(packages: &str) -> BTreeMap<&'static str, String> {
-    let mut found = BTreeMap::new();
+/// Returns each series among the names of packages, with its newest release.
+fn newest(packages: &str) -> Vec<(String, String)> {
+    let mut found: BTreeMap<[u32; 2], (Vec<u32>, &str)> = BTreeMap::new();
     for line in packages.lines() {
-        let Some(release) = line
-            .split(' ')
-            .next()
-            .and_then(|name| name.strip_prefix("linux-image-"))
-        else {
+        let name = line.split(' ').next().unwrap_or_default();
+        let Some(release) = name.strip_prefix("linux-image-") else {
             continue;
         };
+        // A package with no more than the series has no kernel in it.
+        let mut version = release.split(|one: char| !one.is_ascii_digit() && one != '.');
+        let version = numbers(version.next().unwrap_or_default());
+        let [major, minor, _, ..] = version[..] else {
+            continue;
+        };
+        let best = found.entry([major, minor]).or_default();
         let numbers = numbers(release);
-        for series in SERIES {
-            // A package with no more than the series has no kernel in it.
-            let inside = release.strip_prefix(series);
-            if inside.is_some_and(|rest| rest.starts_with('.')) {
-                let best = found.entry(series).or_insert_with(|| (Vec::new(), ""));
-                if numbers > best.0 {
-                    *best = (numbers.clone(), release);
-                }
-            }
+        if numbers > best.0 {
+            *best = (numbers, release);
         }
     }
     found
         .into_iter()
-        .map(|(series, (_, release))| (series, release.to_owned()))
+        .map(|([major, minor], (_, release))| (format!("{major}.{minor}"), release.to_owned()))
         .collect()
 }
 
@@ -163,10 +165,12 @@ mod tests {
             linux-image-6.12.99+deb12-cloud-amd64 - Linux 6.12 for x86-64 cloud (signed)\n\
             linux-image-6.13.1-cloud-amd64 - Linux 6.13 for x86-64 cloud (signed)\n";
         let expected = [
-            ("6.1", "6.1.0-56-cloud-amd64".to_owned()),
-            ("6.12", "6.12.117+deb12-cloud-amd64".to_owned()),
+            ("6.1", "6.1.0-56-cloud-amd64"),
+            ("6.12", "6.12.117+deb12-cloud-amd64"),
+            ("6.13", "6.13.1-cloud-amd64"),
         ];
-        assert_eq!(newest(packages), BTreeMap::from(expected));
+        let expected = expected.map(|(series, release)| (series.to_owned(), release.to_owned()));
+        assert_eq!(newest(packages), expected);
         assert!(newest("").is_empty());
     }
 }

@@ -5,7 +5,7 @@
 //! A guest has no disk and no network.
 //! All its files are unpacked by its kernel: busybox, modules, the programs
 //! that tests run, and test binaries as cargo built them for this machine.
-//! Its first process loads the modules, runs the tests and powers off.
+//! Its first process loads what all tests need, runs them and powers off.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
             let initramfs = cache.join(format!("{}.initramfs", kernel.release));
             let chosen: Vec<(&Suite, Vec<String>)> = suites
                 .iter()
-                .map(|suite| (suite, suite.names_for(kernel.series)))
+                .map(|suite| (suite, suite.names_for(&kernel.series)))
                 .collect();
             let mut archive = base.clone();
             guest::add(&mut archive, kernel, &chosen)?;
