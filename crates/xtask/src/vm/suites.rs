@@ -15,7 +15,7 @@ use crate::process::display;
 ///
 /// What is about programs, or about large numbers, runs on this machine alone:
 /// a guest takes ten times as long.
-const SUITES: [(&str, &str, &[&str]); 7] = [
+const SUITES: &[(&str, &str, &[&str])] = &[
     ("crates/netlink", "kernel", &[""]),
     ("crates/netlink", "listener", &[""]),
     ("crates/nftables", "kernel", &[""]),
@@ -141,7 +141,8 @@ impl Suite {
 /// Builds the suites whose titles contain `filter`.
 pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     let chosen: Vec<_> = SUITES
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|(folder, target, _)| title(folder, target).contains(filter))
         .collect();
     ensure!(!chosen.is_empty(), "no suite has {filter:?} in its title");
