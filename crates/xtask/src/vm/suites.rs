@@ -61,6 +61,12 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "takes a minute and does not depend on the kernel's age",
     },
     Exception {
+        series: &["6.1", "6.12"],
+        suite: ("crates/nftables", "kernel"),
+        name: "a_transaction_too_large_for_the_unprivileged_is_not_begun",
+        reason: "takes half a minute and does not depend on the kernel's age",
+    },
+    Exception {
         series: &["6.12"],
         suite: ("crates/proxy-core", "kernel"),
         name: "a_difference_is_a_script_that_nft_applies",
