@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use vipline_service_model::{DetectLocal, ExternalIps, Family, NodePortAddresses, Timestamp};
+use ipnet::IpNet;
+use vipline_service_model::{
+    DetectLocal, ExternalIps, Family, NodePortAddresses, Scheduler, Timestamp,
+};
 
 use crate::{Error, Intervals, Mode};
 
@@ -27,6 +30,8 @@ pub struct Config {
     pub node_port_addresses: NodePortAddresses,
     /// What mode iptables is told besides.
     pub iptables: Iptables,
+    /// What mode ipvs is told besides.
+    pub ipvs: Ipvs,
     /// Whether the external IPs of Services are served.
     pub external_ips: ExternalIps,
     /// How far apart syncs are.
@@ -46,6 +51,7 @@ impl Default for Config {
             detect_local: DetectLocal::ClusterCidr(Vec::new()),
             node_port_addresses: NodePortAddresses::Primary,
             iptables: Iptables::default(),
+            ipvs: Ipvs::default(),
             external_ips: ExternalIps::default(),
             intervals: Intervals::default(),
             started: None,
@@ -98,6 +104,18 @@ impl Default for Iptables {
             random_fully: true,
         }
     }
+}
+
+/// What mode ipvs is told besides.
+///
+/// The default is what kube-proxy does without flags.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Ipvs {
+    /// How endpoints are chosen, for Services that do not say it themselves.
+    pub scheduler: Scheduler,
+    /// Networks whose virtual servers are somebody else's: they are never
+    /// touched.
+    pub excluded: Vec<IpNet>,
 }
 
 /// One bit of the packet mark.

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_service_model::{Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView};
+use vipline_service_model::{
+    Family, LocalTraffic, NodePortFilter, NodePortMatch, NodeView, Scheduler,
+};
 
 use crate::{Config, Iptables, Mark};
 
@@ -39,8 +41,13 @@ pub struct Context {
     pub nodeport_addresses: NodePortMatch,
     /// Whether node ports are served on loopback addresses.
     pub serves_localhost: bool,
+    /// The addresses of the node's interfaces, but for those that are of
+    /// Services, of loopback, or of a link only; empty while they are not known.
+    pub addresses: Vec<IpAddr>,
     /// What mode iptables is told besides.
     pub iptables: Iptables,
+    /// How endpoints are chosen in mode ipvs, where a Service does not say it.
+    pub scheduler: Scheduler,
     /// Whether there are more endpoints than comments are written for.
     pub is_large: bool,
     /// The node's own address, as far as it is known.
@@ -73,7 +80,9 @@ impl Context {
                 .map(|networks| disjoint(networks.iter().copied(), family)),
             nodeport_addresses: node_ports.choose(&node.addresses),
             serves_localhost: family == Family::V4 && config.serves_localhost(),
+            addresses: Vec::new(),
             iptables: config.iptables,
+            scheduler: config.ipvs.scheduler,
             is_large: false,
             node_address: node.address(family),
             service_cidrs: disjoint(service_cidrs, family),
@@ -93,7 +102,25 @@ impl Context {
             let node_ports = node_ports(config, node, self.family);
             self.nodeport_addresses = node_ports.choose(addresses);
         }
+        let own = addresses.iter().copied();
+        self.addresses = own.filter(|addr| is_reached(*addr, self.family)).collect();
         self
+    }
+
+    /// Returns the addresses that node ports are served on, for modes that have
+    /// to name all.
+    ///
+    /// Those that the Node object names count while others are not known.
+    pub fn node_port_ips(&self) -> Vec<IpAddr> {
+        let addresses = match &self.nodeport_addresses {
+            NodePortMatch::All if self.addresses.is_empty() => self.node_address.as_slice(),
+            NodePortMatch::All => &self.addresses,
+            NodePortMatch::Only(addresses) => addresses,
+        };
+        let reached = addresses.iter().copied();
+        reached
+            .filter(|addr| is_reached(*addr, self.family))
+            .collect()
     }
 
     /// Takes in how many endpoints there are in the family, ready or not.
@@ -102,6 +129,15 @@ impl Context {
         self.is_large = count > MANY_ENDPOINTS;
         self
     }
+}
+
+/// Tells whether an address of a family is one that other hosts reach.
+fn is_reached(addr: IpAddr, family: Family) -> bool {
+    let is_local = match addr {
+        IpAddr::V4(addr) => addr.is_loopback(),
+        IpAddr::V6(addr) => addr.is_loopback() || addr.is_unicast_link_local(),
+    };
+    Family::of(addr) == family && !is_local
 }
 
 /// Returns on which addresses node ports are served.

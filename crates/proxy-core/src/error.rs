@@ -24,6 +24,18 @@ pub enum Error {
     #[cfg(feature = "iptables")]
     #[error(transparent)]
     Iptables(#[from] vipline_iptables::Error),
+    /// ip_set refused, or could not be talked to.
+    #[cfg(feature = "ipvs")]
+    #[error(transparent)]
+    Ipset(#[from] vipline_ipset::Error),
+    /// IPVS refused, or the kernel has none.
+    #[cfg(feature = "ipvs")]
+    #[error(transparent)]
+    Ipvs(#[from] vipline_ipvs::Error),
+    /// The kernel refused a link or an address.
+    #[cfg(feature = "ipvs")]
+    #[error(transparent)]
+    Rtnl(#[from] vipline_rtnl::Error),
     /// nf_tables refused, or could not be talked to.
     #[cfg(any(feature = "iptables", feature = "nftables"))]
     #[error(transparent)]

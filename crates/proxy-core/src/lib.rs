@@ -70,7 +70,7 @@ pub mod backend;
 
 pub use backend::{Mode, Planner};
 pub use claim::{Address, Claim, Contested, Wants};
-pub use config::{Config, Iptables, Mark};
+pub use config::{Config, Iptables, Ipvs, Mark};
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;

@@ -1,5 +1,5 @@
 //! What is rendered for small clusters, as texts that were reviewed.
-#![cfg(all(feature = "iptables", feature = "nftables"))]
+#![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
 
@@ -24,6 +24,7 @@ fn golden_files_hold_what_is_rendered() {
     for &mode in Mode::BUILT_IN {
         let extension = match mode {
             Mode::Nftables => "nft",
+            Mode::Ipvs => "ipvs",
             _ => "rules",
         };
         for fixture in fixtures::all() {

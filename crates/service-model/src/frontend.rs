@@ -9,11 +9,15 @@ use ipnet::IpNet;
 
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
-    Family, Hazard, ObjectName, PortName, Protocol, Timestamp, api, parse_address, parse_network,
+    Family, Hazard, ObjectName, PortName, Protocol, Scheduler, Timestamp, api, parse_address,
+    parse_network,
 };
 
 /// The label of Services that another proxy serves.
 const OTHER_PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+
+/// The annotation of Services that names how a connection chooses among endpoints.
+const SCHEDULER_ANNOTATION: &str = "service.kubernetes.io/ipvs-scheduler";
 
 /// How long affinity lasts when the object does not say, in seconds.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
@@ -36,6 +40,7 @@ pub(crate) struct Frontend {
     /// Invariant: not empty, IPv4 first, each family at most once.
     pub(crate) addresses: Vec<Addresses>,
     pub(crate) affinity: Option<u32>,
+    pub(crate) scheduler: Option<Scheduler>,
     pub(crate) internal_policy_local: bool,
     pub(crate) external_policy_local: bool,
     pub(crate) health_check_node_port: Option<u16>,
@@ -91,6 +96,7 @@ impl Frontend {
             ports: ports(service, name, warnings),
             addresses,
             affinity: affinity(spec, warnings),
+            scheduler: scheduler(&service.metadata, warnings),
             internal_policy_local: spec.internal_traffic_policy == api::TrafficPolicy::Local,
             external_policy_local,
             health_check_node_port: health_check(spec, external_policy_local, warnings),
@@ -103,6 +109,18 @@ impl Frontend {
             || !addresses.load_balancer_ips.is_empty()
             || addresses.wants_external_ips
     }
+}
+
+/// Returns how the Service wants connections to choose; a name that is unknown
+/// counts as none.
+fn scheduler(metadata: &api::ObjectMeta, warnings: &mut Warnings<'_>) -> Option<Scheduler> {
+    let name = metadata.annotations.get(SCHEDULER_ANNOTATION)?;
+    let known = Scheduler::from_name(name);
+    if known.is_none() {
+        let field = Field::plain("metadata.annotations[service.kubernetes.io/ipvs-scheduler]");
+        warnings.push(field, Problem::Unknown(name.as_str().into()));
+    }
+    known
 }
 
 /// Tells whether the Service is of a type that outsiders may reach.

@@ -68,6 +68,8 @@ mod warning;
 
 mod node_view;
 
+mod scheduler;
+
 mod service_port;
 
 mod store;
@@ -99,6 +101,7 @@ pub use local_traffic::{DetectLocal, LocalTraffic};
 pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
+pub use scheduler::Scheduler;
 pub use service_port::{Endpoint, Resolved, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;

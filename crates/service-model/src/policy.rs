@@ -54,6 +54,7 @@ fn resolve(
         load_balancer_ips: Arc::clone(&addresses.load_balancer_ips),
         source_ranges: Arc::clone(&addresses.source_ranges),
         affinity: frontend.affinity,
+        scheduler: frontend.scheduler,
         internal: route(internal_local, chosen.any, &cluster, &chosen.local),
         external: route(external_local, chosen.any, &cluster, &chosen.local),
         internal_policy_local: internal_local,

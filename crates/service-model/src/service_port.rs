@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::{Family, PortName, Protocol};
+use crate::{Family, PortName, Protocol, Scheduler};
 
 /// One port of one Service in one family, as this node must program it.
 ///
@@ -39,6 +39,8 @@ pub struct ServicePort {
     pub source_ranges: Arc<[IpNet]>,
     /// For how many seconds a client stays with its endpoint; `None`: it does not.
     pub affinity: Option<u32>,
+    /// How a connection chooses among endpoints; `None`: the Service does not say.
+    pub scheduler: Option<Scheduler>,
     /// What becomes of traffic to the cluster IP.
     pub internal: Route,
     /// What becomes of traffic from outside to external addresses and node ports.

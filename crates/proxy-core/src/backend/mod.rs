@@ -18,6 +18,9 @@ use crate::{Config, Context, Error, Wants};
 #[cfg(feature = "iptables")]
 pub mod iptables;
 
+#[cfg(feature = "ipvs")]
+pub mod ipvs;
+
 #[cfg(feature = "nftables")]
 pub mod nftables;
 
@@ -89,6 +92,8 @@ pub enum Mode {
     Nftables,
     /// Chains of iptables per Service and endpoint, as upstream writes them.
     Iptables,
+    /// Virtual servers of IPVS, with sets and rules beside them.
+    Ipvs,
 }
 
 impl Mode {
@@ -98,6 +103,8 @@ impl Mode {
         Self::Nftables,
         #[cfg(feature = "iptables")]
         Self::Iptables,
+        #[cfg(feature = "ipvs")]
+        Self::Ipvs,
     ];
 
     /// Returns the name as users write it.
@@ -105,6 +112,7 @@ impl Mode {
         match self {
             Self::Nftables => "nftables",
             Self::Iptables => "iptables",
+            Self::Ipvs => "ipvs",
         }
     }
 
@@ -145,6 +153,17 @@ impl Mode {
                 config.iptables.nfacct &= iptables::make_counters();
                 Ok((drivers, Box::new(watch)))
             }
+            #[cfg(feature = "ipvs")]
+            Self::Ipvs => {
+                let mut watch = ipvs::Watch::new(config.intervals.retry)?;
+                let mut drivers = Vec::new();
+                for &family in &config.families {
+                    let kernel = watch.open(family, &config.ipvs.excluded)?;
+                    config.iptables.random_fully &= kernel.has_random_fully();
+                    drivers.push(driver::<ipvs::Planner, _>(family, kernel));
+                }
+                Ok((drivers, Box::new(watch)))
+            }
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]
             _ => Err(Error::NoSuchMode(self.name().into())),
         }
@@ -161,6 +180,8 @@ impl Mode {
             Self::Nftables => Ok(driver::<nftables::Planner, _>(family, Absent::default())),
             #[cfg(feature = "iptables")]
             Self::Iptables => Ok(driver::<iptables::Planner, _>(family, Absent::default())),
+            #[cfg(feature = "ipvs")]
+            Self::Ipvs => Ok(driver::<ipvs::Planner, _>(family, Absent::default())),
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]
             _ => Err(Error::NoSuchMode(self.name().into())),
         }
@@ -185,7 +206,7 @@ impl FromStr for Mode {
     }
 }
 
-#[cfg(all(test, feature = "iptables", feature = "nftables"))]
+#[cfg(all(test, feature = "ipvs", feature = "nftables"))]
 mod tests {
     use super::*;
 
@@ -196,7 +217,7 @@ mod tests {
         }
         assert_eq!(
             "userspace".parse::<Mode>().unwrap_err().to_string(),
-            r#"no proxy mode "userspace"; built in: nftables, iptables"#
+            r#"no proxy mode "userspace"; built in: nftables, iptables, ipvs"#
         );
     }
 }

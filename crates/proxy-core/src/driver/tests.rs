@@ -94,6 +94,7 @@ fn port(service: &str, port: u16) -> ServicePort {
         load_balancer_ips: Arc::new([]),
         source_ranges: Arc::new([]),
         affinity: None,
+        scheduler: None,
         internal: Route::Reject,
         external: Route::Reject,
         internal_policy_local: false,

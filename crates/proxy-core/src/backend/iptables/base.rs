@@ -157,7 +157,6 @@ fn canary(family: Family, table: &str) -> Object {
 /// Traffic of Services is forwarded whatever the policy of FORWARD is. Packets
 /// that conntrack cannot place would pass without their addresses translated.
 fn forward(cx: &Context) -> Object {
-    let mark = cx.masquerade_mark.value();
     let invalid = cx.iptables.drop_invalid.then(|| {
         let mut rule = Rule::new().matching(Conntrack::state(CtState::INVALID));
         if cx.iptables.nfacct {
@@ -165,7 +164,14 @@ fn forward(cx: &Context) -> Object {
         }
         rule.target(Target::Drop)
     });
-    let forwarding = [
+    let rules = invalid.into_iter().chain(forwarding(cx));
+    chain(cx.family, FILTER, names::chain(names::KUBE_FORWARD), rules)
+}
+
+/// Returns the rules that forward traffic of Services.
+pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
+    let mark = cx.masquerade_mark.value();
+    [
         Rule::new()
             .comment("kubernetes forwarding rules")
             .matching(Mark::is(mark, mark))
@@ -174,9 +180,7 @@ fn forward(cx: &Context) -> Object {
             .comment("kubernetes forwarding conntrack rule")
             .matching(Conntrack::state(CtState::RELATED | CtState::ESTABLISHED))
             .target(Target::Accept),
-    ];
-    let rules = invalid.into_iter().chain(forwarding);
-    chain(cx.family, FILTER, names::chain(names::KUBE_FORWARD), rules)
+    ]
 }
 
 /// ```iptables
@@ -210,12 +214,18 @@ fn firewall(cx: &Context) -> Object {
 /// Marked connections get the node's address. The mark is taken away first, for
 /// packets in a tunnel come by here once more.
 fn postrouting(cx: &Context) -> Object {
+    let name = names::chain(names::KUBE_POSTROUTING);
+    chain(cx.family, NAT, name, masquerading(cx))
+}
+
+/// Returns the rules that give marked connections the node's address.
+pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
     let mark = cx.masquerade_mark.value();
     let masquerade = match cx.iptables.random_fully {
         true => Masquerade::new().random_fully(),
         false => Masquerade::new(),
     };
-    let rules = [
+    [
         Rule::new()
             .matching(Mark::is_not(mark, mark))
             .target(Target::Return),
@@ -223,8 +233,7 @@ fn postrouting(cx: &Context) -> Object {
         Rule::new()
             .comment("kubernetes service traffic requiring SNAT")
             .target(masquerade),
-    ];
-    chain(cx.family, NAT, names::chain(names::KUBE_POSTROUTING), rules)
+    ]
 }
 
 /// ```iptables
@@ -232,7 +241,7 @@ fn postrouting(cx: &Context) -> Object {
 /// ```
 ///
 /// Connections that come by here get the node's address later.
-fn mark_for_masquerading(cx: &Context) -> Object {
+pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
     let rule = Rule::new().target(SetMark::or(cx.masquerade_mark.value()));
     chain(cx.family, NAT, names::chain(names::MARK_MASQ), [rule])
 }
@@ -268,7 +277,7 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
 }
 
 /// Returns the network of the node's addresses that nobody else reaches.
-pub(super) fn loopback(family: Family) -> IpNet {
+pub(in crate::backend) fn loopback(family: Family) -> IpNet {
     let text = match family {
         Family::V4 => "127.0.0.0/8",
         Family::V6 => "::1/128",

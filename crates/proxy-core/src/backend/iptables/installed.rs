@@ -6,7 +6,7 @@ use vipline_iptables::targets::Target;
 use vipline_iptables::{Chain, ChainName, Contents, End, Entry, Line, Object, Rule, TableName};
 use vipline_service_model::Family;
 
-use super::base::place_of_jump;
+use super::layout::Layout;
 use super::names::{self, Kind, NAT};
 use super::rules::iptables_family;
 
@@ -14,6 +14,7 @@ use super::rules::iptables_family;
 #[derive(Debug)]
 pub(super) struct Installed {
     family: Family,
+    layout: Layout,
     chains: Vec<Found>,
     /// Where each chain is among those found.
     places: HashMap<(TableName, ChainName), usize>,
@@ -31,9 +32,10 @@ struct Found {
 }
 
 impl Installed {
-    pub(super) fn new(family: Family) -> Self {
+    pub(super) fn new(family: Family, layout: Layout) -> Self {
         Self {
             family,
+            layout,
             chains: Vec::new(),
             places: HashMap::new(),
             jumps: Vec::new(),
@@ -53,7 +55,7 @@ impl Installed {
     }
 
     fn declare(&mut self, table: TableName, name: &str) {
-        let kind = names::kind(table.as_str(), name);
+        let kind = (self.layout.kind)(table.as_str(), name);
         let Ok(name) = ChainName::new(name) else {
             return;
         };
@@ -75,7 +77,7 @@ impl Installed {
         if let Some(&place) = self.places.get(&(table, name)) {
             let rule = self.as_ours(spec);
             self.chains[place].rules.push(rule);
-        } else if names::kind(table.as_str(), chain) == Kind::System {
+        } else if (self.layout.kind)(table.as_str(), chain) == Kind::System {
             self.add_jump(table, name, spec);
         }
     }
@@ -94,7 +96,8 @@ impl Installed {
             copy: 0,
             rule: rule.as_str().into(),
         });
-        let is_ours = place_of_jump(table.as_str(), chain.as_str(), &rule).is_some();
+        let place = (self.layout.place_of_jump)(table.as_str(), chain.as_str(), &rule);
+        let is_ours = place.is_some();
         if is_ours && !self.jumps.contains(&entry) {
             self.jumps.push(entry);
         }

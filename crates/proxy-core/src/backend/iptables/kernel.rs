@@ -14,7 +14,8 @@ use vipline_reconcile::{self as reconcile, Edit};
 use vipline_service_model::Family;
 
 use super::installed::Installed;
-use super::names::{self, FILTER, MANGLE, NAT};
+use super::layout::Layout;
+use super::names;
 use super::rules::iptables_family;
 use crate::backend::tally::Tally;
 
@@ -25,14 +26,12 @@ const SECTION: usize = 150;
 /// How many processes of ours are remembered.
 const PROCESSES: usize = 64;
 
-/// The tables that have chains of ours.
-const TABLES: [&str; 3] = [FILTER, MANGLE, NAT];
-
 /// Our chains of one family, in the tables that iptables shares with others.
 #[derive(Debug)]
 pub struct Kernel {
     client: Client,
     family: Family,
+    layout: Layout,
     pub(super) trace: Trace,
     /// Whether nothing was committed since the last dump.
     is_fresh: bool,
@@ -92,10 +91,17 @@ impl Kernel {
         Self {
             client,
             family,
+            layout: Layout::IPTABLES,
             trace: Trace::default(),
             is_fresh: false,
             is_doubted: false,
         }
+    }
+
+    /// Takes the chains of another mode for ours.
+    pub(in crate::backend) fn of_layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
     }
 
     /// Returns the programs.
@@ -131,8 +137,8 @@ impl reconcile::Kernel for Kernel {
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
         let others = self.others();
-        let mut installed = Installed::new(self.family);
-        for table in TABLES.map(names::table) {
+        let mut installed = Installed::new(self.family, self.layout);
+        for table in self.layout.tables.iter().map(|name| names::table(name)) {
             self.client
                 .save_lines(table, |line| installed.take::<Error>(table, line))?;
         }

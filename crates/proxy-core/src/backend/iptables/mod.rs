@@ -38,11 +38,13 @@
 //! nothing for the others; their order does not matter, but for the last rule
 //! of nat KUBE-SERVICES.
 
-mod names;
+pub(in crate::backend) mod names;
 
-mod rules;
+pub(in crate::backend) mod rules;
 
-mod base;
+pub(in crate::backend) mod base;
+
+pub(in crate::backend) mod layout;
 
 mod port;
 

@@ -8,27 +8,27 @@ use vipline_iptables::{ChainName, TableName, nfacct};
 use vipline_service_model::{Endpoint, PortName, Protocol};
 
 // Tables.
-pub(super) const FILTER: &str = "filter";
+pub(in crate::backend) const FILTER: &str = "filter";
 pub(super) const MANGLE: &str = "mangle";
-pub(super) const NAT: &str = "nat";
+pub(in crate::backend) const NAT: &str = "nat";
 
 // Chains of the system.
-pub(super) const FORWARD: &str = "FORWARD";
-pub(super) const INPUT: &str = "INPUT";
-pub(super) const OUTPUT: &str = "OUTPUT";
-pub(super) const POSTROUTING: &str = "POSTROUTING";
-pub(super) const PREROUTING: &str = "PREROUTING";
+pub(in crate::backend) const FORWARD: &str = "FORWARD";
+pub(in crate::backend) const INPUT: &str = "INPUT";
+pub(in crate::backend) const OUTPUT: &str = "OUTPUT";
+pub(in crate::backend) const POSTROUTING: &str = "POSTROUTING";
+pub(in crate::backend) const PREROUTING: &str = "PREROUTING";
 
 // Chains that are there whatever Services there are.
 pub(super) const CANARY: &str = "KUBE-PROXY-CANARY";
 pub(super) const EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
 pub(super) const FIREWALL: &str = "KUBE-FIREWALL";
-pub(super) const KUBE_FORWARD: &str = "KUBE-FORWARD";
-pub(super) const KUBE_POSTROUTING: &str = "KUBE-POSTROUTING";
-pub(super) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
+pub(in crate::backend) const KUBE_FORWARD: &str = "KUBE-FORWARD";
+pub(in crate::backend) const KUBE_POSTROUTING: &str = "KUBE-POSTROUTING";
+pub(in crate::backend) const MARK_MASQ: &str = "KUBE-MARK-MASQ";
 pub(super) const NODEPORTS: &str = "KUBE-NODEPORTS";
-pub(super) const PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
-pub(super) const SERVICES: &str = "KUBE-SERVICES";
+pub(in crate::backend) const PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
+pub(in crate::backend) const SERVICES: &str = "KUBE-SERVICES";
 
 /// How the names of chains begin that a service port or an endpoint has.
 const PREFIXES: [&str; 5] = [
@@ -44,12 +44,12 @@ pub(super) const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
 pub(super) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 
 /// Returns the name of a table that is known to be one.
-pub(super) fn table(name: &str) -> TableName {
+pub(in crate::backend) fn table(name: &str) -> TableName {
     TableName::new(name).expect("the tables are written here")
 }
 
 /// Returns the name of a chain that is known to be one.
-pub(super) fn chain(name: &str) -> ChainName {
+pub(in crate::backend) fn chain(name: &str) -> ChainName {
     ChainName::new(name).expect("the names of chains are made here")
 }
 
@@ -144,7 +144,7 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
 
 /// What a chain is to us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(in crate::backend) enum Kind {
     /// One of ours whose rules all have one owner.
     Whole,
     /// One of ours whose rules have several owners.

@@ -6,7 +6,7 @@ use vipline_service_model::{Family, LocalTraffic};
 use super::names;
 
 /// Returns a chain with these rules and no others.
-pub(super) fn chain<'a>(
+pub(in crate::backend) fn chain<'a>(
     family: Family,
     table: &str,
     name: ChainName,
@@ -18,12 +18,18 @@ pub(super) fn chain<'a>(
 }
 
 /// Returns a chain whose rules have several owners.
-pub(super) fn shared(table: &str, name: &str) -> Object {
+pub(in crate::backend) fn shared(table: &str, name: &str) -> Object {
     Chain::with(names::table(table), names::chain(name), Contents::Entries).into()
 }
 
 /// Returns a rule of a chain whose rules have several owners.
-pub(super) fn entry(family: Family, table: &str, chain: &str, end: End, rule: Rule<'_>) -> Object {
+pub(in crate::backend) fn entry(
+    family: Family,
+    table: &str,
+    chain: &str,
+    end: End,
+    rule: Rule<'_>,
+) -> Object {
     Object::from(Entry {
         table: names::table(table),
         chain: names::chain(chain),
@@ -34,7 +40,7 @@ pub(super) fn entry(family: Family, table: &str, chain: &str, end: End, rule: Ru
 }
 
 /// Returns the family as the crate for iptables calls it.
-pub(super) const fn iptables_family(family: Family) -> iptables::Family {
+pub(in crate::backend) const fn iptables_family(family: Family) -> iptables::Family {
     match family {
         Family::V4 => iptables::Family::V4,
         Family::V6 => iptables::Family::V6,
@@ -42,7 +48,7 @@ pub(super) const fn iptables_family(family: Family) -> iptables::Family {
 }
 
 /// Makes a rule match traffic of local pods only.
-pub(super) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
+pub(in crate::backend) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
         LocalTraffic::Cidr(cidr) => rule.source(*cidr),
         LocalTraffic::Interface(name) => rule.in_interface(name.to_string()),
@@ -51,7 +57,7 @@ pub(super) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
 }
 
 /// Makes a rule match all traffic but that of local pods.
-pub(super) fn not_from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
+pub(in crate::backend) fn not_from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
         LocalTraffic::Cidr(cidr) => rule.not_source(*cidr),
         LocalTraffic::Interface(name) => rule.not_in_interface(name.to_string()),

@@ -102,6 +102,7 @@ fn web(route: Route) -> ServicePort {
         load_balancer_ips: Arc::new([]),
         source_ranges: Arc::new([]),
         affinity: None,
+        scheduler: None,
         internal: route,
         external: route,
         internal_policy_local: matches!(route, Route::Local | Route::Drop),

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use vipline_iptables::{Client, Error, Variant};
 use vipline_nftables as nftables;
-use vipline_nftables::{Commit, Monitor, Name, Notices, TableId, Touched};
+use vipline_nftables::{Commit, Monitor, Name, Notices, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::{Kernel, Trace};
-use super::names::{self, FILTER, Kind, MANGLE, NAT};
+use super::layout::Layout;
+use super::names;
 use super::rules::iptables_family;
 use crate::backend::heard;
 use crate::{Drift, watch};
@@ -24,6 +25,7 @@ const FLUSHING: Duration = Duration::from_secs(5);
 /// is looked for now and then.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    layout: Layout,
     watched: Vec<Watched>,
     trace: Trace,
     /// None while nobody listens.
@@ -47,7 +49,13 @@ struct Watched {
 impl Watch {
     /// Returns who looks for canaries that far apart.
     pub(crate) fn new(period: Duration) -> Self {
+        Self::of_layout(Layout::IPTABLES, period)
+    }
+
+    /// Returns who looks for the canary of a mode that far apart.
+    pub(in crate::backend) fn of_layout(layout: Layout, period: Duration) -> Self {
         Self {
+            layout,
             watched: Vec::new(),
             trace: Trace::default(),
             monitor: None,
@@ -58,7 +66,7 @@ impl Watch {
 
     /// Opens a kernel that is watched.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let mut kernel = Kernel::open(family)?;
+        let mut kernel = Kernel::open(family)?.of_layout(self.layout);
         kernel.trace = self.trace.of_another();
         self.watched.push(Watched {
             family,
@@ -82,7 +90,7 @@ impl watch::Watch for Watch {
         if !self.can_listen() {
             return Ok(Vec::new());
         }
-        let notices = Notices::new(&tables()).only(is_about_us);
+        let notices = Notices::new(&tables(self.layout)).only(self.layout.is_about_us);
         let monitor = Monitor::with(notices, &[])?;
         // What comes from now on is heard; nothing may have come before.
         let generation = nftables::Client::open()?.generation()?;
@@ -129,7 +137,7 @@ impl watch::Watch for Watch {
         let mut found = Vec::new();
         for watched in &mut self.watched {
             let was_flushed = watched.is_flushed;
-            watched.is_flushed = is_canary_gone(&mut watched.client);
+            watched.is_flushed = is_canary_gone(&mut watched.client, self.layout);
             if watched.is_flushed || was_flushed {
                 let drift = Drift {
                     is_lost: true,
@@ -150,10 +158,11 @@ impl watch::Watch for Watch {
 }
 
 /// Tells whether somebody removed the canary; who cannot be asked has it.
-fn is_canary_gone(client: &mut Client) -> bool {
-    let declared = format!(":{} ", names::CANARY);
+fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
+    let (table, chain) = layout.canary;
+    let declared = format!(":{chain} ");
     let mut is_there = false;
-    let saved = client.save_lines(names::table(MANGLE), |line| {
+    let saved = client.save_lines(names::table(table), |line| {
         is_there |= line.starts_with(&declared);
         Ok::<_, Error>(())
     });
@@ -161,16 +170,14 @@ fn is_canary_gone(client: &mut Client) -> bool {
 }
 
 /// Returns the tables of the nft variant that have chains of ours.
-fn tables() -> Vec<TableId> {
-    let families = [nftables::Family::Ip, nftables::Family::Ip6];
-    let tables = families.iter().flat_map(|&family| {
-        [FILTER, MANGLE, NAT].map(|name| {
-            TableId::new(
-                family,
-                Name::new(name).expect("the tables are written here"),
-            )
-        })
-    });
+fn tables(layout: Layout) -> Vec<TableId> {
+    let id = |family, name| {
+        let name = Name::new(name).expect("the tables are written here");
+        TableId::new(family, name)
+    };
+    let families = [nftables::Family::Ip, nftables::Family::Ip6].into_iter();
+    let tables =
+        families.flat_map(|family| layout.tables.iter().map(move |name| id(family, *name)));
     tables.collect()
 }
 
@@ -183,15 +190,6 @@ fn is_of(table: &TableId, family: Family) -> bool {
     table.family == of_family
 }
 
-/// Tells whether a chain is ours, or one that may have lost a jump to ours.
-fn is_about_us(touched: Touched<'_>) -> bool {
-    match names::kind(touched.table.name.as_str(), touched.chain) {
-        Kind::Whole | Kind::Shared => true,
-        Kind::System => touched.is_removed,
-        Kind::Foreign => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use testkit::netns::Netns;
@@ -199,6 +197,7 @@ mod tests {
     use vipline_reconcile::{Edit, Kernel as _};
 
     use super::*;
+    use crate::backend::iptables::names::{MANGLE, NAT};
     use crate::watch::Watch as _;
 
     fn seconds(seconds: u64) -> Duration {
@@ -262,7 +261,8 @@ mod tests {
     fn only_changes_that_may_be_of_our_chains_count() {
         let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
         let counts = |chain, is_removed| {
-            let mut notices = Notices::new(std::slice::from_ref(&nat)).only(is_about_us);
+            let mut notices =
+                Notices::new(std::slice::from_ref(&nat)).only(Layout::IPTABLES.is_about_us);
             let kind = if is_removed { 8 } else { 6 };
             let mut payload = vec![2, 0, 0, 0];
             vipline_netlink::attr::put_str(&mut payload, 1, NAT);

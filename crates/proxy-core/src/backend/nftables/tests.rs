@@ -97,6 +97,7 @@ pub(super) fn service_port(route: Route) -> ServicePort {
         load_balancer_ips: Arc::new([]),
         source_ranges: Arc::new([]),
         affinity: None,
+        scheduler: None,
         internal: route,
         external: Route::Reject,
         internal_policy_local: false,

@@ -1,0 +1,163 @@
+//! Real servers on their way out: without new connections, until the others end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use vipline_ipvs::{Command, Object, Protocol, RealEntry, RealServer, Service};
+use vipline_reconcile::Edit;
+
+/// How often real servers are asked whether connections are left.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// How long connections may take to end where only silence tells that they did:
+/// what ends is a pod, which is given half a minute.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long associations may take, which seldom end by themselves.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Real servers of weight 0 that go when their last connection has ended.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    /// When each of them goes at the latest; `None` until the time is known.
+    servers: BTreeMap<(Service, SocketAddr), Option<Duration>>,
+    /// The time of the next look.
+    next: Option<Duration>,
+}
+
+impl Drain {
+    /// Turns the removal of real servers into the beginning of their end.
+    ///
+    /// One that is wanted again before it has gone serves again. Those of a
+    /// virtual server that goes go with it.
+    pub(super) fn begin(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
+        let gone: BTreeSet<Service> = edits.iter().filter_map(removed_server).collect();
+        self.servers
+            .retain(|(service, _), _| !gone.contains(service));
+        let (mut begun, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
+        for edit in edits {
+            match edit {
+                Edit::Remove(Object::Real(service, real)) if !gone.contains(&service) => {
+                    self.servers.insert((service, real.endpoint()), None);
+                    begun.extend(weight_changed(service, real, real.weight, 0));
+                }
+                Edit::Add(Object::Real(service, real)) => {
+                    let was_leaving = self.servers.remove(&(service, real.endpoint()));
+                    others.extend(match was_leaving {
+                        Some(_) => weight_changed(service, real, 0, real.weight),
+                        None => Some(Edit::Add(Object::Real(service, real))),
+                    });
+                }
+                other => others.push(other),
+            }
+        }
+        // Whoever takes over is there before.
+        others.extend(begun);
+        others
+    }
+
+    /// Takes in what there is, and returns what counts as there: real servers on
+    /// their way out do not.
+    pub(super) fn without(&mut self, dumped: Vec<Object>) -> Vec<Object> {
+        let mut left = BTreeMap::new();
+        let dumped = dumped.into_iter().filter(|object| match object {
+            Object::Real(service, real) if real.weight == 0 => {
+                let key = (*service, real.endpoint());
+                let known = self.servers.remove_entry(&key);
+                let is_known = known.is_some();
+                left.extend(known);
+                !is_known
+            }
+            _ => true,
+        });
+        let dumped = dumped.collect();
+        self.servers = left;
+        dumped
+    }
+
+    /// Returns the time of the next look, if there is anything to look for.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let is_new = self.servers.values().any(Option::is_none);
+        match (self.servers.is_empty(), is_new) {
+            (true, _) => None,
+            (_, true) => Some(Duration::ZERO),
+            _ => self.next,
+        }
+    }
+
+    /// Returns the virtual servers whose real servers are to be looked at now.
+    pub(super) fn due(&mut self, now: Duration) -> Vec<Service> {
+        for ((service, _), deadline) in &mut self.servers {
+            deadline.get_or_insert(now.saturating_add(patience(service)));
+        }
+        if self.servers.is_empty() || self.next.is_some_and(|next| now < next) {
+            return Vec::new();
+        }
+        self.next = Some(now + PERIOD);
+        let mut services: Vec<_> = self.servers.keys().map(|(service, _)| *service).collect();
+        services.dedup();
+        services
+    }
+
+    /// Takes in the real servers of a virtual server, and returns those to remove.
+    pub(super) fn finished(
+        &mut self,
+        service: Service,
+        reals: &[RealEntry],
+        now: Duration,
+    ) -> Vec<Command> {
+        let mut finished = Vec::new();
+        self.servers.retain(|(of, endpoint), deadline| {
+            if *of != service {
+                return true;
+            }
+            let real = reals
+                .iter()
+                .find(|real| real.server.endpoint() == *endpoint);
+            // One that somebody gave a weight, or that is gone, is not ours to remove.
+            let Some(real) = real.filter(|real| real.server.weight == 0) else {
+                return false;
+            };
+            let is_idle = real.connections.active + real.connections.inactive == 0;
+            let is_over = is_idle || deadline.is_some_and(|deadline| deadline <= now);
+            if is_over {
+                finished.push(Command::RemoveReal(service, *endpoint));
+            }
+            !is_over
+        });
+        finished
+    }
+}
+
+/// Returns how long connections of a virtual server may take to end.
+///
+/// Those of TCP may take for ever: the kernel sees when they end.
+fn patience(service: &Service) -> Duration {
+    match service {
+        Service::Address { protocol, .. } => match protocol {
+            Protocol::Tcp => Duration::MAX,
+            Protocol::Sctp => PATIENCE,
+            Protocol::Udp => SILENCE,
+        },
+        Service::Mark { .. } => SILENCE,
+    }
+}
+
+/// Returns the edit that gives a real server another weight, if it is another.
+fn weight_changed(
+    service: Service,
+    real: RealServer,
+    before: u32,
+    after: u32,
+) -> Option<Edit<Object>> {
+    let of_weight = |weight| Some(Object::Real(service, RealServer { weight, ..real }));
+    Edit::between(of_weight(before), of_weight(after))
+}
+
+fn removed_server(edit: &Edit<Object>) -> Option<Service> {
+    match edit {
+        Edit::Remove(Object::Virtual(server)) => Some(server.service),
+        _ => None,
+    }
+}

@@ -1,0 +1,32 @@
+//! What one endpoint of a service port wants: a real server, and its way back.
+
+use vipline_ipset::{Entry, Member};
+use vipline_ipvs::{Object as Server, RealServer, Service};
+use vipline_service_model::{Endpoint, ServicePort};
+
+use super::Object;
+use super::names;
+use super::port::set_port;
+
+/// ```ipvsadm
+/// -a -t 10.96.0.20:80 -r 10.1.0.5:8080 -m -w 1
+/// ```
+///
+/// All endpoints have the same share; those on their way out have none.
+pub(super) fn real_server(service: Service, endpoint: &Endpoint) -> Object {
+    Server::Real(service, RealServer::new(endpoint.addr, endpoint.port)).into()
+}
+
+/// ```ipset
+/// add KUBE-LOOP-BACK 10.1.0.5,tcp:8080,10.1.0.5
+/// ```
+///
+/// A pod of this node that is led to itself.
+pub(super) fn hairpin(port: &ServicePort, endpoint: &Endpoint) -> Object {
+    let Endpoint {
+        addr, port: number, ..
+    } = *endpoint;
+    let member = Member::IpPortIp(addr, set_port(port.protocol, number), addr);
+    let entry = Entry::new(names::LOOP_BACK.name(port.family), member);
+    vipline_ipset::Object::from(entry).into()
+}

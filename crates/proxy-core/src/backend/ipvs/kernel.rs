@@ -1,0 +1,258 @@
+//! Sets, rules, virtual servers and addresses as the kernel of one family.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::IpNet;
+use vipline_ipset::{self as ipset, Member};
+use vipline_ipvs::{self as ipvs, Service};
+use vipline_reconcile::{self as reconcile, Edit};
+use vipline_rtnl as rtnl;
+use vipline_service_model::Family;
+
+use super::drain::Drain;
+use super::{Object, Steps, names};
+use crate::Error;
+use crate::backend::iptables;
+
+/// What mode ipvs has in the kernel for one family.
+#[derive(Debug)]
+pub struct Kernel {
+    family: Family,
+    rules: iptables::Kernel,
+    sets: ipset::Client,
+    servers: ipvs::Client,
+    links: rtnl::Client,
+    /// Networks whose virtual servers are somebody else's.
+    excluded: Vec<IpNet>,
+    /// Virtual servers that were once to be made: they are ours, whoever made
+    /// them.
+    claimed: HashSet<Service>,
+    drain: Draining,
+}
+
+/// The real servers on their way out, shared with who looks after them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draining(Arc<Mutex<Drain>>);
+
+impl Draining {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Drain> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kernel {
+    /// Opens clients for the network namespace of the calling thread.
+    ///
+    /// Virtual servers within `excluded` networks are never touched.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no IPVS or no sets, or does not let us have them.
+    pub(super) fn open(
+        family: Family,
+        rules: iptables::Kernel,
+        excluded: &[IpNet],
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            family,
+            rules,
+            sets: ipset::Client::open()?,
+            servers: ipvs::Client::open()?,
+            links: rtnl::Client::open()?,
+            excluded: excluded.to_vec(),
+            claimed: HashSet::new(),
+            drain: Draining::default(),
+        })
+    }
+
+    /// Tells whether masqueraded connections can get random source ports.
+    pub(crate) fn has_random_fully(&self) -> bool {
+        self.rules.client().version().has_random_fully()
+    }
+
+    /// Returns the real servers on their way out.
+    pub(super) fn draining(&self) -> Draining {
+        self.drain.clone()
+    }
+
+    /// Reads the virtual servers that are ours, with their real servers.
+    fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<Object>, Error> {
+        let mut found = Vec::new();
+        for (server, _) in self.servers.servers()? {
+            let service = server.service;
+            let is_ours = self.claimed.contains(&service) || ours.has(&service);
+            if !is_ours || self.is_excluded(&service) {
+                continue;
+            }
+            found.push(server.into());
+            let reals = self.servers.reals(&service)?.into_iter();
+            found.extend(reals.map(|real| ipvs::Object::Real(service, real.server)));
+        }
+        let found = self.drain.lock().without(found);
+        Ok(found.into_iter().map(Object::from).collect())
+    }
+
+    fn is_excluded(&self, service: &Service) -> bool {
+        match service {
+            Service::Address { address, .. } => {
+                self.excluded.iter().any(|net| net.contains(address))
+            }
+            Service::Mark { .. } => true,
+        }
+    }
+
+    fn commit_sets(&mut self, edits: &[Edit<ipset::Object>]) -> Result<(), Error> {
+        match edits {
+            [] => Ok(()),
+            edits => Ok(self.sets.commit(&ipset::Commands::from_edits(edits))?),
+        }
+    }
+
+    fn commit_addresses(&mut self, edits: &[Edit<rtnl::Object>]) -> Result<(), Error> {
+        match edits {
+            [] => Ok(()),
+            edits => Ok(self.links.commit(&rtnl::Commands::from_edits(edits))?),
+        }
+    }
+
+    fn commit_servers(&mut self, edits: Vec<Edit<ipvs::Object>>) -> Result<(), Error> {
+        let added = edits.iter().filter_map(|edit| match edit {
+            Edit::Add(ipvs::Object::Virtual(server)) => Some(server.service),
+            _ => None,
+        });
+        self.claimed.extend(added);
+        let edits = self.drain.lock().begin(edits);
+        let commands = ipvs::Commands::from_edits(&edits);
+        if !commands.is_empty() {
+            self.servers.commit(&commands)?;
+        }
+        for edit in &edits {
+            if let Edit::Remove(ipvs::Object::Virtual(server)) = edit {
+                self.claimed.remove(&server.service);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl reconcile::Kernel for Kernel {
+    type Object = Object;
+    type Error = Error;
+
+    fn dump(&mut self) -> Result<Vec<Object>, Error> {
+        let names = names::SETS.map(|set| set.name(self.family));
+        let sets = self.sets.dump(&names)?;
+        let addresses = self.links.dump_of(&names::link())?;
+        let family = self.family;
+        let addresses: Vec<_> = addresses
+            .into_objects()
+            .filter(|object| is_of(family, object))
+            .collect();
+        let ours = Ours::new(family, &sets, &addresses);
+        let mut objects = self.dump_servers(&ours)?;
+        objects.extend(sets.into_objects().map(Object::from));
+        objects.extend(addresses.into_iter().map(Object::from));
+        objects.extend(self.rules.dump()?.into_iter().map(Object::from));
+        Ok(objects)
+    }
+
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        let steps = Steps::of(edits.iter().cloned());
+        self.commit_sets(&steps.sets)?;
+        if !steps.rules.is_empty() {
+            self.rules.commit(&steps.rules)?;
+        }
+        self.commit_addresses(&steps.lost_addresses)?;
+        self.commit_servers(steps.servers)?;
+        self.commit_addresses(&steps.addresses)?;
+        self.commit_sets(&steps.lost_sets)
+    }
+}
+
+/// Tells whether a link or an address of ours concerns a family.
+///
+/// The link is the same for both. The kernel gives it an address of its own
+/// when somebody sets it up.
+fn is_of(family: Family, object: &rtnl::Object) -> bool {
+    match object {
+        rtnl::Object::Link(_) => true,
+        rtnl::Object::Address(address) => match address.ip() {
+            IpAddr::V4(_) => family == Family::V4,
+            IpAddr::V6(ip) => family == Family::V6 && !ip.is_unicast_link_local(),
+        },
+    }
+}
+
+/// What tells our virtual servers from those of others.
+#[derive(Debug, Default)]
+struct Ours {
+    addresses: HashSet<IpAddr>,
+    endpoints: HashSet<(IpAddr, ipset::Port)>,
+    node_ports: HashSet<ipset::Port>,
+}
+
+impl Ours {
+    fn new(family: Family, sets: &ipset::Sets, addresses: &[rtnl::Object]) -> Self {
+        let mut ours = Self::default();
+        for object in addresses {
+            if let rtnl::Object::Address(address) = object {
+                ours.addresses.insert(address.ip());
+            }
+        }
+        let ports = [
+            (
+                &names::NODE_PORT_TCP,
+                ipset::Port::tcp as fn(u16) -> ipset::Port,
+            ),
+            (&names::NODE_PORT_UDP, ipset::Port::udp),
+        ];
+        for (set, port) in ports {
+            let listed = sets.get(set.name(family).as_str());
+            let members = listed.into_iter().flat_map(|listed| &listed.entries);
+            ours.node_ports
+                .extend(members.filter_map(|entry| match entry.member {
+                    Member::Port(number) => Some(port(number)),
+                    _ => None,
+                }));
+        }
+        for listed in names::SETS
+            .iter()
+            .filter_map(|set| sets.get(set.name(family).as_str()))
+        {
+            for entry in &listed.entries {
+                match entry.member {
+                    Member::Ip(ip) => drop(ours.addresses.insert(ip)),
+                    Member::IpPort(ip, port) => drop(ours.endpoints.insert((ip, port))),
+                    _ => {}
+                }
+            }
+        }
+        ours
+    }
+
+    fn has(&self, service: &Service) -> bool {
+        let Service::Address {
+            protocol,
+            address,
+            port,
+        } = *service
+        else {
+            return false;
+        };
+        let port = match protocol {
+            ipvs::Protocol::Tcp => ipset::Port::tcp(port),
+            ipvs::Protocol::Udp => ipset::Port::udp(port),
+            ipvs::Protocol::Sctp => ipset::Port::sctp(port),
+        };
+        self.addresses.contains(&address)
+            || self.endpoints.contains(&(address, port))
+            || self.node_ports.contains(&port)
+    }
+}

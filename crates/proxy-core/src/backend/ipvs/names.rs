@@ -1,0 +1,208 @@
+//! Every string that becomes a name in the kernel, and every comment there.
+
+use vipline_ipset::{self as ipset, Kind as SetKind};
+use vipline_rtnl as rtnl;
+use vipline_service_model::Family;
+
+pub(super) use crate::backend::iptables::names::{
+    FILTER, FORWARD, INPUT, KUBE_FORWARD, KUBE_POSTROUTING, Kind, MARK_MASQ, NAT, OUTPUT,
+    POSTROUTING, PREROUTING, PROXY_FIREWALL, SERVICES, chain,
+};
+
+// Chains that are there whatever Services there are.
+pub(super) const IPVS_FILTER: &str = "KUBE-IPVS-FILTER";
+pub(super) const IPVS_OUT_FILTER: &str = "KUBE-IPVS-OUT-FILTER";
+pub(super) const KUBE_LOAD_BALANCER: &str = "KUBE-LOAD-BALANCER";
+pub(super) const KUBE_NODE_PORT: &str = "KUBE-NODE-PORT";
+pub(super) const SOURCE_RANGES_FIREWALL: &str = "KUBE-SOURCE-RANGES-FIREWALL";
+
+/// The longest name of a set in bytes: `IPSET_MAXNAMELEN - 1`.
+const MAX_SET_NAME: usize = 31;
+
+/// Returns the name of the link that has the addresses of Services.
+pub(super) fn link() -> rtnl::Name {
+    rtnl::Name::new("kube-ipvs0").expect("it is short")
+}
+
+/// A set of ours, of which each family has one.
+#[derive(Debug)]
+pub(super) struct Set {
+    /// What the set of IPv4 is called.
+    name: &'static str,
+    pub(super) kind: SetKind,
+    /// What rules that look into the set say of it.
+    pub(super) comment: &'static str,
+}
+
+impl Set {
+    const fn new(name: &'static str, kind: SetKind, comment: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            comment,
+        }
+    }
+
+    /// Returns the name of a family's set.
+    pub(super) fn name(&self, family: Family) -> ipset::Name {
+        let name = match family {
+            Family::V4 => self.name.to_owned(),
+            Family::V6 => {
+                let mut name = self.name.replacen("KUBE-", "KUBE-6-", 1);
+                name.truncate(MAX_SET_NAME);
+                name
+            }
+        };
+        ipset::Name::new(&name).expect("the names of sets are written here")
+    }
+}
+
+pub(super) static LOOP_BACK: Set = Set::new(
+    "KUBE-LOOP-BACK",
+    SetKind::HashIpPortIp,
+    "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose",
+);
+pub(super) static CLUSTER_IP: Set = Set::new(
+    "KUBE-CLUSTER-IP",
+    SetKind::HashIpPort,
+    "Kubernetes service cluster ip + port for masquerade purpose",
+);
+pub(super) static EXTERNAL_IP: Set = Set::new(
+    "KUBE-EXTERNAL-IP",
+    SetKind::HashIpPort,
+    "Kubernetes service external ip + port for masquerade and filter purpose",
+);
+pub(super) static EXTERNAL_IP_LOCAL: Set = Set::new(
+    "KUBE-EXTERNAL-IP-LOCAL",
+    SetKind::HashIpPort,
+    "Kubernetes service external ip + port with externalTrafficPolicy=local",
+);
+pub(super) static LOAD_BALANCER: Set = Set::new(
+    "KUBE-LOAD-BALANCER",
+    SetKind::HashIpPort,
+    "Kubernetes service lb portal",
+);
+pub(super) static LOAD_BALANCER_FW: Set = Set::new(
+    "KUBE-LOAD-BALANCER-FW",
+    SetKind::HashIpPort,
+    "Kubernetes service load balancer ip + port for load balancer with sourceRange",
+);
+pub(super) static LOAD_BALANCER_LOCAL: Set = Set::new(
+    "KUBE-LOAD-BALANCER-LOCAL",
+    SetKind::HashIpPort,
+    "Kubernetes service load balancer ip + port with externalTrafficPolicy=local",
+);
+pub(super) static LOAD_BALANCER_SOURCE_IP: Set = Set::new(
+    "KUBE-LOAD-BALANCER-SOURCE-IP",
+    SetKind::HashIpPortIp,
+    "Kubernetes service load balancer ip + port + source IP for packet filter purpose",
+);
+pub(super) static LOAD_BALANCER_SOURCE_CIDR: Set = Set::new(
+    "KUBE-LOAD-BALANCER-SOURCE-CIDR",
+    SetKind::HashIpPortNet,
+    "Kubernetes service load balancer ip + port + source cidr for packet filter purpose",
+);
+pub(super) static NODE_PORT_TCP: Set = Set::new(
+    "KUBE-NODE-PORT-TCP",
+    SetKind::BitmapPort,
+    "Kubernetes nodeport TCP port for masquerade purpose",
+);
+pub(super) static NODE_PORT_LOCAL_TCP: Set = Set::new(
+    "KUBE-NODE-PORT-LOCAL-TCP",
+    SetKind::BitmapPort,
+    "Kubernetes nodeport TCP port with externalTrafficPolicy=local",
+);
+pub(super) static NODE_PORT_UDP: Set = Set::new(
+    "KUBE-NODE-PORT-UDP",
+    SetKind::BitmapPort,
+    "Kubernetes nodeport UDP port for masquerade purpose",
+);
+pub(super) static NODE_PORT_LOCAL_UDP: Set = Set::new(
+    "KUBE-NODE-PORT-LOCAL-UDP",
+    SetKind::BitmapPort,
+    "Kubernetes nodeport UDP port with externalTrafficPolicy=local",
+);
+pub(super) static NODE_PORT_SCTP: Set = Set::new(
+    "KUBE-NODE-PORT-SCTP-HASH",
+    SetKind::HashIpPort,
+    "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'",
+);
+pub(super) static NODE_PORT_LOCAL_SCTP: Set = Set::new(
+    "KUBE-NODE-PORT-LOCAL-SCTP-HASH",
+    SetKind::HashIpPort,
+    "Kubernetes nodeport SCTP port with externalTrafficPolicy=local with type 'hash ip:port'",
+);
+pub(super) static HEALTH_CHECK_NODE_PORT: Set = Set::new(
+    "KUBE-HEALTH-CHECK-NODE-PORT",
+    SetKind::BitmapPort,
+    "Kubernetes health check node port",
+);
+pub(super) static IPVS_IPS: Set = Set::new(
+    "KUBE-IPVS-IPS",
+    SetKind::HashIp,
+    "Addresses on the ipvs interface",
+);
+
+/// All sets.
+pub(super) static SETS: [&Set; 17] = [
+    &LOOP_BACK,
+    &CLUSTER_IP,
+    &EXTERNAL_IP,
+    &EXTERNAL_IP_LOCAL,
+    &LOAD_BALANCER,
+    &LOAD_BALANCER_FW,
+    &LOAD_BALANCER_LOCAL,
+    &LOAD_BALANCER_SOURCE_IP,
+    &LOAD_BALANCER_SOURCE_CIDR,
+    &NODE_PORT_TCP,
+    &NODE_PORT_LOCAL_TCP,
+    &NODE_PORT_UDP,
+    &NODE_PORT_LOCAL_UDP,
+    &NODE_PORT_SCTP,
+    &NODE_PORT_LOCAL_SCTP,
+    &HEALTH_CHECK_NODE_PORT,
+    &IPVS_IPS,
+];
+
+/// Tells what a chain of a table is to us.
+pub(super) fn kind(table: &str, chain: &str) -> Kind {
+    match (table, chain) {
+        (FILTER, IPVS_OUT_FILTER) => Kind::Shared,
+        (
+            FILTER,
+            KUBE_FORWARD | KUBE_NODE_PORT | PROXY_FIREWALL | SOURCE_RANGES_FIREWALL | IPVS_FILTER,
+        )
+        | (NAT, SERVICES | KUBE_POSTROUTING | KUBE_NODE_PORT | KUBE_LOAD_BALANCER | MARK_MASQ) => {
+            Kind::Whole
+        }
+        (FILTER, INPUT | FORWARD | OUTPUT) | (NAT, PREROUTING | OUTPUT | POSTROUTING) => {
+            Kind::System
+        }
+        _ => Kind::Foreign,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_ipv6_have_names_of_their_own_that_are_cut() {
+        for (set, v4, v6) in [
+            (&CLUSTER_IP, "KUBE-CLUSTER-IP", "KUBE-6-CLUSTER-IP"),
+            (
+                &LOAD_BALANCER_SOURCE_CIDR,
+                "KUBE-LOAD-BALANCER-SOURCE-CIDR",
+                "KUBE-6-LOAD-BALANCER-SOURCE-CID",
+            ),
+            (
+                &NODE_PORT_LOCAL_SCTP,
+                "KUBE-NODE-PORT-LOCAL-SCTP-HASH",
+                "KUBE-6-NODE-PORT-LOCAL-SCTP-HAS",
+            ),
+        ] {
+            assert_eq!(set.name(Family::V4).as_str(), v4);
+            assert_eq!(set.name(Family::V6).as_str(), v6);
+        }
+    }
+}

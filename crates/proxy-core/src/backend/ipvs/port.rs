@@ -1,0 +1,314 @@
+//! What one service port wants: virtual servers, addresses, and entries of sets.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use vipline_ipset::{self as ipset, Member};
+use vipline_iptables::matches::Match;
+use vipline_iptables::targets::Target;
+use vipline_iptables::{End, Rule};
+use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, Service, VirtualServer};
+use vipline_rtnl as rtnl;
+use vipline_service_model::{self as service_model, Endpoint, Protocol, Route, ServicePort};
+
+use super::Object;
+use super::endpoint::{hairpin, real_server};
+use super::names::{self, FILTER, Set};
+use crate::backend::iptables::rules::entry;
+use crate::{Address, Claim, Context, Wants};
+
+/// Returns the objects that a service port wants.
+pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
+    let mut port = Port {
+        cx,
+        of,
+        own: Vec::new(),
+        claims: Vec::new(),
+    };
+    for endpoint in of.reachable_here() {
+        port.own.push(hairpin(of, &endpoint));
+    }
+    port.cluster_ip();
+    for &addr in &*of.external_ips {
+        port.external_ip(addr);
+    }
+    for &addr in &*of.load_balancer_ips {
+        port.load_balancer_ip(addr);
+    }
+    if let Some(number) = of.node_port {
+        port.node_port(number);
+    }
+    if let Some(number) = of.health_check_node_port {
+        let entry = port.entry(&names::HEALTH_CHECK_NODE_PORT, Member::Port(number));
+        port.own.push(entry);
+    }
+    let Port { own, claims, .. } = port;
+    Wants { own, claims }
+}
+
+/// A service port, and what it wants as far as it is gathered.
+struct Port<'a> {
+    cx: &'a Context,
+    of: &'a ServicePort,
+    own: Vec<Object>,
+    claims: Vec<Claim<Object>>,
+}
+
+impl Port<'_> {
+    /// ```ipset
+    /// add KUBE-CLUSTER-IP 10.96.0.20,tcp:80
+    /// ```
+    ///
+    /// The cluster IP takes the route of the policy for internal traffic. Where
+    /// that leaves nobody, the kernel refuses.
+    fn cluster_ip(&mut self) {
+        let of = self.of;
+        let endpoints: &[Endpoint] = match of.internal {
+            Route::Cluster => &of.cluster,
+            Route::Local => &of.local,
+            Route::Drop | Route::Reject => &[],
+        };
+        self.virtual_server(of.cluster_ip, of.port, endpoints);
+        self.bind(of.cluster_ip);
+        self.list(&[&names::CLUSTER_IP], of.cluster_ip);
+    }
+
+    /// ```ipset
+    /// add KUBE-EXTERNAL-IP 192.0.2.7,tcp:80
+    /// add KUBE-EXTERNAL-IP-LOCAL 192.0.2.7,tcp:80
+    /// ```
+    ///
+    /// An external IP is in one set or in the other, by the policy for external
+    /// traffic.
+    fn external_ip(&mut self, addr: IpAddr) {
+        let set = match self.of.external_policy_local {
+            true => &names::EXTERNAL_IP_LOCAL,
+            false => &names::EXTERNAL_IP,
+        };
+        self.external_server(addr, self.of.port);
+        self.bind_elsewhere(addr);
+        self.list(&[set], addr);
+    }
+
+    /// ```ipset
+    /// add KUBE-LOAD-BALANCER 203.0.113.9,tcp:80
+    /// add KUBE-LOAD-BALANCER-LOCAL 203.0.113.9,tcp:80
+    /// add KUBE-LOAD-BALANCER-FW 203.0.113.9,tcp:80
+    /// ```
+    ///
+    /// The address of a load balancer, as its policy and its source ranges are.
+    fn load_balancer_ip(&mut self, addr: IpAddr) {
+        self.external_server(addr, self.of.port);
+        self.bind_elsewhere(addr);
+        self.list(&[&names::LOAD_BALANCER], addr);
+        if self.of.external_policy_local {
+            self.list(&[&names::LOAD_BALANCER_LOCAL], addr);
+        }
+        if !self.of.source_ranges.is_empty() {
+            self.source_ranges(addr);
+        }
+    }
+
+    /// ```ipset
+    /// add KUBE-LOAD-BALANCER-FW 203.0.113.9,tcp:80
+    /// add KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.9,tcp:80,198.51.100.0/24
+    /// add KUBE-LOAD-BALANCER-SOURCE-IP 203.0.113.9,tcp:80,203.0.113.9
+    /// ```
+    ///
+    /// Only these networks may use the address. The node itself has it for its
+    /// source then: it may if a network holds the node's own.
+    fn source_ranges(&mut self, addr: IpAddr) {
+        let of = self.of;
+        self.list(&[&names::LOAD_BALANCER_FW], addr);
+        let at = set_port(of.protocol, of.port);
+        for range in &*of.source_ranges {
+            let member = Member::IpPortNet(addr, at, *range);
+            let entry = self.entry(&names::LOAD_BALANCER_SOURCE_CIDR, member);
+            self.claim(self.address(addr, of.port), entry);
+        }
+        let holds = |node: IpAddr| of.source_ranges.iter().any(|range| range.contains(&node));
+        let object = if self.cx.node_address.is_some_and(holds) {
+            let member = Member::IpPortIp(addr, at, addr);
+            self.entry(&names::LOAD_BALANCER_SOURCE_IP, member)
+        } else {
+            self.keep_node_out(addr)
+        };
+        self.claim(self.address(addr, of.port), object);
+    }
+
+    /// ```iptables
+    /// -t filter -A KUBE-IPVS-OUT-FILTER -s 203.0.113.9/32 -m ipvs --vaddr 203.0.113.9 --vproto 6 --vport 80 -j DROP
+    /// ```
+    ///
+    /// What the node itself sends to an address that it may not use.
+    fn keep_node_out(&self, addr: IpAddr) -> Object {
+        let protocol = ip_protocol(self.of.protocol);
+        let port = self.of.port;
+        let words = format!("-m ipvs --vaddr {addr} --vproto {protocol} --vport {port}");
+        let rule = Rule::new()
+            .source(IpNet::from(addr))
+            .matching(Match::Other(words.into()))
+            .target(Target::Drop);
+        let family = self.cx.family;
+        entry(family, FILTER, names::IPVS_OUT_FILTER, End::Head, rule).into()
+    }
+
+    /// ```ipset
+    /// add KUBE-NODE-PORT-TCP 30080
+    /// add KUBE-NODE-PORT-LOCAL-TCP 30080
+    /// add KUBE-NODE-PORT-SCTP-HASH 192.0.2.10,sctp:30080
+    /// ```
+    ///
+    /// A virtual server on each address of the node that node ports are served
+    /// on.
+    fn node_port(&mut self, number: u16) {
+        let of = self.of;
+        let (all, local) = match of.protocol {
+            Protocol::Tcp => (&names::NODE_PORT_TCP, &names::NODE_PORT_LOCAL_TCP),
+            Protocol::Udp => (&names::NODE_PORT_UDP, &names::NODE_PORT_LOCAL_UDP),
+            Protocol::Sctp => (&names::NODE_PORT_SCTP, &names::NODE_PORT_LOCAL_SCTP),
+        };
+        let kept = of.external_policy_local.then_some(local);
+        let sets = || [all].into_iter().chain(kept);
+        for addr in self.cx.node_port_ips() {
+            self.external_server(addr, number);
+            if of.protocol == Protocol::Sctp {
+                for set in sets() {
+                    let member = Member::IpPort(addr, set_port(of.protocol, number));
+                    self.claim(self.address(addr, number), self.entry(set, member));
+                }
+            }
+        }
+        if of.protocol != Protocol::Sctp {
+            for set in sets() {
+                let address = Address::NodePort(of.protocol, number);
+                self.claim(address, self.entry(set, Member::Port(number)));
+            }
+        }
+    }
+
+    /// Adds a virtual server for traffic from outside.
+    ///
+    /// It cannot tell from where traffic comes: where policy Local leaves nobody,
+    /// it is the endpoints of the cluster, for pods and processes of this node.
+    fn external_server(&mut self, addr: IpAddr, number: u16) {
+        let of = self.of;
+        let endpoints = match of.external {
+            Route::Local => &of.local,
+            Route::Cluster | Route::Drop | Route::Reject => &of.cluster,
+        };
+        self.virtual_server(addr, number, endpoints);
+    }
+
+    /// ```ipvsadm
+    /// -A -t 10.96.0.20:80 -s rr
+    /// -A -t 10.96.0.20:80 -s mh -p 10800 -b mh-port
+    /// ```
+    ///
+    /// With affinity a client stays with its endpoint. Maglev hashes the port
+    /// as well, or all connections of a client would go to one endpoint.
+    fn virtual_server(&mut self, addr: IpAddr, number: u16, endpoints: &[Endpoint]) {
+        let of = self.of;
+        let service = Service::new(ipvs_protocol(of.protocol), addr, number);
+        let mut server = VirtualServer::new(
+            service,
+            scheduler(of.scheduler.unwrap_or(self.cx.scheduler)),
+        );
+        if server.scheduler == Scheduler::Maglev {
+            server.flags |= Flags::MH_PORT;
+        }
+        server.persistence = of
+            .affinity
+            .map(|seconds| Persistence::of_clients(service.family(), seconds));
+        let address = self.address(addr, number);
+        self.claim(address, ipvs::Object::from(server).into());
+        for endpoint in endpoints {
+            self.claim(address, real_server(service, endpoint));
+        }
+    }
+
+    /// ```sh
+    /// ip address add 10.96.0.20/32 dev kube-ipvs0
+    /// ipset add KUBE-IPVS-IPS 10.96.0.20
+    /// ```
+    ///
+    /// The address is the node's own, so that packets to it come by IPVS.
+    fn bind(&mut self, addr: IpAddr) {
+        let address = rtnl::Address::new(names::link(), IpNet::from(addr));
+        let objects = [
+            rtnl::Object::from(address).into(),
+            self.entry(&names::IPVS_IPS, Member::Ip(addr)),
+        ];
+        for object in objects {
+            if !self.own.contains(&object) {
+                self.own.push(object);
+            }
+        }
+    }
+
+    /// Binds an address, unless another interface of the node has it.
+    fn bind_elsewhere(&mut self, addr: IpAddr) {
+        if !self.cx.addresses.contains(&addr) {
+            self.bind(addr);
+        }
+    }
+
+    /// Adds an address with the port to sets.
+    fn list(&mut self, sets: &[&'static Set], addr: IpAddr) {
+        let of = self.of;
+        for set in sets {
+            let member = Member::IpPort(addr, set_port(of.protocol, of.port));
+            self.claim(self.address(addr, of.port), self.entry(set, member));
+        }
+    }
+
+    fn entry(&self, set: &Set, member: Member) -> Object {
+        let entry = ipset::Entry::new(set.name(self.cx.family), member);
+        ipset::Object::from(entry).into()
+    }
+
+    fn address(&self, addr: IpAddr, number: u16) -> Address {
+        Address::Ip(addr, self.of.protocol, number)
+    }
+
+    /// Adds an object that the port has only if it gets an address, once.
+    fn claim(&mut self, address: Address, object: Object) {
+        let at = self.claims.iter().position(|it| it.address == address);
+        let at = at.unwrap_or_else(|| {
+            let objects = Vec::new();
+            self.claims.push(Claim { address, objects });
+            self.claims.len() - 1
+        });
+        let claimed = &mut self.claims[at].objects;
+        if !claimed.contains(&object) {
+            claimed.push(object);
+        }
+    }
+}
+
+/// Returns a port as sets have it.
+pub(super) fn set_port(protocol: Protocol, number: u16) -> ipset::Port {
+    ipset::Port::new(ip_protocol(protocol), number)
+}
+
+/// Returns the number of a protocol of IP.
+fn ip_protocol(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        Protocol::Sctp => 132,
+    }
+}
+
+/// Returns the scheduler as IPVS calls it.
+fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
+    Scheduler::new(scheduler.name()).expect("IPVS has its names")
+}
+
+fn ipvs_protocol(protocol: Protocol) -> ipvs::Protocol {
+    match protocol {
+        Protocol::Tcp => ipvs::Protocol::Tcp,
+        Protocol::Udp => ipvs::Protocol::Udp,
+        Protocol::Sctp => ipvs::Protocol::Sctp,
+    }
+}

@@ -1,0 +1,105 @@
+//! Hearing of what others do to our rules, and looking after real servers on
+//! their way out.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use vipline_ipvs::{self as ipvs, Commands};
+use vipline_service_model::Family;
+
+use super::kernel::{Draining, Kernel};
+use super::{base, names};
+use crate::backend::iptables;
+use crate::backend::iptables::layout::{Layout, is_about};
+use crate::{Drift, Error, watch};
+
+/// The chains of the mode, among those of iptables.
+const LAYOUT: Layout = Layout {
+    tables: &[names::FILTER, names::NAT],
+    kind: names::kind,
+    place_of_jump: base::place_of_jump,
+    is_about_us: |touched| is_about(names::kind, touched),
+    canary: (names::NAT, names::SERVICES),
+};
+
+/// Hears what others do to rules, and removes real servers without connections.
+///
+/// Nobody tells of changes to virtual servers and sets.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    rules: iptables::Watch,
+    servers: ipvs::Client,
+    draining: Vec<Draining>,
+}
+
+impl Watch {
+    /// Returns who looks after rules that far apart, where it cannot hear.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no IPVS.
+    pub(crate) fn new(period: Duration) -> Result<Self, Error> {
+        Ok(Self {
+            rules: iptables::Watch::of_layout(LAYOUT, period),
+            servers: ipvs::Client::open()?,
+            draining: Vec::new(),
+        })
+    }
+
+    /// Opens a kernel that is watched.
+    pub(crate) fn open(&mut self, family: Family, excluded: &[IpNet]) -> Result<Kernel, Error> {
+        let kernel = Kernel::open(family, self.rules.open(family)?, excluded)?;
+        self.draining.push(kernel.draining());
+        Ok(kernel)
+    }
+
+    /// Removes real servers that have no connections left.
+    ///
+    /// What cannot be asked or removed now is tried again at the next look.
+    fn sweep(&mut self, now: Duration) {
+        for draining in &self.draining {
+            let due = draining.lock().due(now);
+            for service in due {
+                let Ok(reals) = self.servers.reals(&service) else {
+                    continue;
+                };
+                let finished = draining.lock().finished(service, &reals, now);
+                let commands: Commands = finished.into_iter().collect();
+                if !commands.is_empty() {
+                    let _ = self.servers.commit(&commands);
+                }
+            }
+        }
+    }
+}
+
+impl watch::Watch for Watch {
+    fn begin(&mut self) -> Result<Vec<Family>, Error> {
+        self.rules.begin()
+    }
+
+    /// Changes of all but rules are found by a dump only.
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.rules.fds()
+    }
+
+    fn read(&mut self) -> Vec<(Family, Drift)> {
+        self.rules.read()
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        let draining = self.draining.iter();
+        let sweep = draining.filter_map(|each| each.lock().next_look()).min();
+        [sweep, self.rules.next_look()].into_iter().flatten().min()
+    }
+
+    fn look(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+        self.sweep(now);
+        self.rules.look(now)
+    }
+}
