@@ -174,7 +174,7 @@ fn what_nobody_serves_is_refused_or_dropped(rules: Rules) {
         // Mode iptables has rules for the ports of Services alone.
         let (undefined, nobody) = match rules {
             Rules::Nftables => (refused, dropped),
-            Rules::Iptables(_) => (dropped, Ok(())),
+            Rules::Iptables(_) | Rules::Ipvs => (dropped, Ok(())),
         };
         for to in ["10.96.0.10:81", "[fd00:96::10]:81"] {
             assert_eq!(connect(to, SECOND_PACKET).map(drop), undefined, "{to}");

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use proxy_core::backend::iptables::{Kernel, Planner};
-use proxy_core::{Config, Engine, Family};
+use proxy_core::{Config, Engine, Family, Mode};
 use testkit::iptables::Programs;
 use vipline_iptables::{Client, Variant, nfacct};
 use vipline_service_model::NodePortAddresses;
@@ -22,6 +22,8 @@ pub(crate) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 pub(crate) enum Rules {
     Nftables,
     Iptables(Variant),
+    /// Only where the kernel has IPVS.
+    Ipvs,
 }
 
 /// An engine that programs the namespace it was opened in.
@@ -40,9 +42,13 @@ impl Rules {
     pub(crate) fn configured(self, config: Config) -> Config {
         let node_port_addresses = match self {
             Self::Nftables => NodePortAddresses::Primary,
-            Self::Iptables(_) => NodePortAddresses::All,
+            Self::Iptables(_) | Self::Ipvs => NodePortAddresses::All,
         };
         Config {
+            mode: match self {
+                Self::Ipvs => Mode::Ipvs,
+                _ => config.mode,
+            },
             node_port_addresses,
             ..config
         }
@@ -51,7 +57,7 @@ impl Rules {
     /// Opens an engine in the namespace of the calling thread.
     pub(crate) fn open(self, mut config: Config) -> Opened {
         let Self::Iptables(variant) = self else {
-            let engine = Engine::open(config).expect("the kernel has nf_tables");
+            let engine = Engine::open(config).expect("the kernel has what the mode needs");
             return Opened {
                 engine,
                 _programs: None,
@@ -83,7 +89,7 @@ impl Rules {
     /// It is what others wrote: mode nftables finds it in tables of nft.
     pub(crate) fn restore(self, document: &str) {
         let variant = match self {
-            Self::Nftables => Variant::Nft,
+            Self::Nftables | Self::Ipvs => Variant::Nft,
             Self::Iptables(variant) => variant,
         };
         for base in ["iptables", "ip6tables"] {

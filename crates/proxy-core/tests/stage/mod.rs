@@ -127,8 +127,17 @@ impl Stage {
     pub(crate) fn with_backends(count: usize, rules: Rules, config: Config) -> Self {
         let lab = Lab::with_backends(count).expect("root may make namespaces");
         let opened = lab.node.netns.run(|| {
-            if rules != Rules::Nftables && config.serves_localhost() {
+            if matches!(rules, Rules::Iptables(_)) && config.serves_localhost() {
                 link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
+            }
+            if rules == Rules::Ipvs {
+                for setting in [
+                    "conntrack",
+                    "expire_nodest_conn",
+                    "expire_quiescent_template",
+                ] {
+                    link::set_sysctl(&format!("ipv4/vs/{setting}"), "1").expect("it is a setting");
+                }
             }
             rules.open(config.clone())
         });
