@@ -1,5 +1,5 @@
 //! Laws that hold for any events in any order, and counts that must not grow.
-#![cfg(all(feature = "iptables", feature = "nftables"))]
+#![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fixtures::{Both, Kernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
-use proxy_core::backend::{iptables, nftables};
+use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
     Config, Context, Difference, Done, Due, Engine, Event, Family, Intervals, Outcome, Planner,
     Report, Wants,
@@ -217,6 +217,11 @@ proptest! {
     #[test]
     fn and_so_it_does_in_mode_iptables(seed: u64) {
         play::<iptables::Planner>(seed);
+    }
+
+    #[test]
+    fn and_so_it_does_in_mode_ipvs(seed: u64) {
+        play::<ipvs::Planner>(seed);
     }
 }
 

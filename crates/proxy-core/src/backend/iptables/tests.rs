@@ -338,7 +338,7 @@ fn a_node_port_counts_before_it_leads_on_wherever_it_is_among_others() {
         other(&counts.rule),
         other(&leads.rule),
     ];
-    let mut installed = installed::Installed::new(Family::V4);
+    let mut installed = installed::Installed::new(Family::V4, layout::Layout::IPTABLES);
     let lines = rules.map(|rule| format!("-A {} {rule}", names::NODEPORTS));
     let chain = format!(":{} - [0:0]", names::NODEPORTS);
     for line in [chain].iter().chain(&lines) {

@@ -161,3 +161,121 @@ fn removed_server(edit: &Edit<Object>) -> Option<Service> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vipline_ipvs::{Connections, Scheduler, Stats, VirtualServer};
+
+    use super::*;
+
+    fn service(protocol: Protocol) -> Service {
+        Service::new(protocol, [10, 96, 0, 20].into(), 80)
+    }
+
+    fn real(last: u8, weight: u32) -> RealServer {
+        RealServer {
+            weight,
+            ..RealServer::new([10, 1, 0, last].into(), 8080)
+        }
+    }
+
+    fn object(protocol: Protocol, last: u8, weight: u32) -> Object {
+        Object::Real(service(protocol), real(last, weight))
+    }
+
+    /// What the kernel says of a real server with connections.
+    fn entry(last: u8, weight: u32, active: u32) -> RealEntry {
+        RealEntry {
+            server: real(last, weight),
+            connections: Connections {
+                active,
+                ..Connections::default()
+            },
+            stats: Stats::default(),
+        }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    const TCP: Protocol = Protocol::Tcp;
+
+    #[test]
+    fn who_is_replaced_loses_its_weight_after_its_successor_came() {
+        let mut drain = Drain::default();
+        let edits = drain.begin(vec![
+            Edit::Remove(object(TCP, 1, 1)),
+            Edit::Add(object(TCP, 2, 1)),
+        ]);
+        let (old, new) = (object(TCP, 1, 1), object(TCP, 1, 0));
+        let expected = [Edit::Add(object(TCP, 2, 1)), Edit::Change { old, new }];
+        assert_eq!(edits, expected);
+        // It counts as gone, and others of weight 0 do not.
+        let dumped = vec![object(TCP, 1, 0), object(TCP, 2, 1), object(TCP, 3, 0)];
+        let rest = [object(TCP, 2, 1), object(TCP, 3, 0)];
+        assert_eq!(drain.without(dumped), rest);
+        // Wanted again, it serves again.
+        let edits = drain.begin(vec![Edit::Add(object(TCP, 1, 1))]);
+        let (old, new) = (object(TCP, 1, 0), object(TCP, 1, 1));
+        assert_eq!(edits, [Edit::Change { old, new }]);
+        assert_eq!(drain.next_look(), None);
+    }
+
+    #[test]
+    fn one_that_goes_with_its_virtual_server_is_not_waited_for() {
+        let server = VirtualServer::new(service(TCP), Scheduler::RoundRobin);
+        let edits = vec![
+            Edit::Remove(Object::Virtual(server)),
+            Edit::Remove(object(TCP, 1, 1)),
+        ];
+        let mut drain = Drain::default();
+        assert_eq!(drain.begin(edits.clone()), edits);
+        assert_eq!(drain.next_look(), None);
+    }
+
+    #[test]
+    fn one_without_connections_goes_and_one_with_some_stays() {
+        let mut drain = Drain::default();
+        drain.begin(
+            [1, 2, 3, 4]
+                .map(|last| Edit::Remove(object(TCP, last, 1)))
+                .into(),
+        );
+        assert_eq!(drain.next_look(), Some(Duration::ZERO));
+        assert_eq!(drain.due(seconds(5)), [service(TCP)]);
+        assert_eq!(drain.due(seconds(6)), [], "it is not time yet");
+        assert_eq!(drain.next_look(), Some(seconds(15)));
+        // The third is gone, and somebody gave the fourth a weight.
+        let reals = [entry(1, 0, 0), entry(2, 0, 1), entry(4, 7, 0)];
+        let finished = drain.finished(service(TCP), &reals, seconds(5));
+        let endpoint = real(1, 0).endpoint();
+        assert_eq!(finished, [Command::RemoveReal(service(TCP), endpoint)]);
+        let day = seconds(24 * 3600);
+        assert_eq!(drain.due(day), [service(TCP)]);
+        assert_eq!(
+            drain.finished(service(TCP), &reals, day),
+            [],
+            "TCP may last"
+        );
+        assert_eq!(
+            drain.finished(service(TCP), &[entry(2, 0, 0)], day).len(),
+            1
+        );
+        assert_eq!(drain.next_look(), None);
+    }
+
+    #[test]
+    fn where_only_silence_tells_of_an_end_it_comes_at_a_deadline() {
+        for (protocol, patience) in [(Protocol::Udp, SILENCE), (Protocol::Sctp, PATIENCE)] {
+            let mut drain = Drain::default();
+            drain.begin(vec![Edit::Remove(object(protocol, 1, 1))]);
+            let (begin, of) = (seconds(100), service(protocol));
+            assert_eq!(drain.due(begin), [of]);
+            let busy = [entry(1, 0, 3)];
+            let before = begin + patience - seconds(1);
+            assert_eq!(drain.finished(of, &busy, before), []);
+            assert_eq!(drain.finished(of, &busy, begin + patience).len(), 1);
+        }
+    }
+}

@@ -137,14 +137,14 @@ impl Port<'_> {
     }
 
     /// ```iptables
-    /// -t filter -A KUBE-IPVS-OUT-FILTER -s 203.0.113.9/32 -m ipvs --vaddr 203.0.113.9 --vproto 6 --vport 80 -j DROP
+    /// -t filter -A KUBE-IPVS-OUT-FILTER -s 203.0.113.9/32 -m ipvs --vproto 6 --vaddr 203.0.113.9 --vport 80 -j DROP
     /// ```
     ///
     /// What the node itself sends to an address that it may not use.
     fn keep_node_out(&self, addr: IpAddr) -> Object {
         let protocol = ip_protocol(self.of.protocol);
         let port = self.of.port;
-        let words = format!("-m ipvs --vaddr {addr} --vproto {protocol} --vport {port}");
+        let words = format!("-m ipvs --vproto {protocol} --vaddr {addr} --vport {port}");
         let rule = Rule::new()
             .source(IpNet::from(addr))
             .matching(Match::Other(words.into()))

@@ -1,1 +1,244 @@
+//! Objects as the functions that make them say.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use vipline_ipset::Object as SetObject;
+use vipline_iptables::Object as RuleObject;
+use vipline_service_model::{
+    DetectLocal, Endpoint, NodePortAddresses, NodeView, PortName, Protocol, Route, Scheduler,
+};
+
+use super::*;
+use crate::Config;
+use crate::backend::Planner as _;
+
+/// Returns the lines of all objects that the documents of functions show.
+fn documented(source: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for tool in ["iptables", "ipset", "ipvsadm", "sh"] {
+        for block in source.split(&format!("/// ```{tool}\n")).skip(1) {
+            let (block, _) = block.split_once("/// ```\n").expect("a block ends");
+            let block = block
+                .lines()
+                .map(|line| line.trim().replacen("/// ", "", 1));
+            lines.extend(block.filter(|line| !line.is_empty() && !line.contains('…')));
+        }
+    }
+    lines
+}
+
+/// Returns the lines that tools would be given.
+fn lines(objects: impl IntoIterator<Item = Object>) -> Vec<String> {
+    let of = |object: Object| match object {
+        Object::Rule(RuleObject::Chain(chain)) => {
+            let head = format!("-t {} -A {}", chain.table, chain.name);
+            chain.rules().map(|rule| format!("{head} {rule}")).collect()
+        }
+        Object::Rule(RuleObject::Entry(entry)) => {
+            let (table, chain) = (entry.table, entry.chain);
+            let is_jump = names::kind(table.as_str(), chain.as_str()) == names::Kind::System;
+            let verb = if is_jump { "-I" } else { "-A" };
+            vec![format!("-t {table} {verb} {chain} {}", entry.rule)]
+        }
+        Object::Address(_) => vec![format!("ip {object}")],
+        Object::Set(SetObject::Entry(_)) => vec![object.to_string(), format!("ipset {object}")],
+        _ => vec![object.to_string()],
+    };
+    objects.into_iter().flat_map(of).collect()
+}
+
+fn config() -> Config {
+    Config {
+        detect_local: DetectLocal::ClusterCidr(vec!["10.0.0.0/14".parse().unwrap()]),
+        node_port_addresses: NodePortAddresses::All,
+        ..Config::default()
+    }
+}
+
+fn context(config: &Config) -> Context {
+    let mut node = NodeView::new("node-1");
+    node.addresses = vec!["192.0.2.10".parse().unwrap()];
+    Context::new(config, &node, [], Family::V4)
+}
+
+/// Service shop/web, port http, as all documents have it.
+fn web() -> ServicePort {
+    let endpoint = |addr: [u8; 4], is_local| Endpoint {
+        addr: addr.into(),
+        port: 8080,
+        is_local,
+    };
+    let both = [
+        endpoint([10, 1, 0, 5], true),
+        endpoint([10, 2, 0, 7], false),
+    ];
+    ServicePort {
+        name: Arc::new(PortName {
+            namespace: "shop".into(),
+            service: "web".into(),
+            port: "http".into(),
+            protocol: Protocol::Tcp,
+            created: None,
+        }),
+        family: Family::V4,
+        protocol: Protocol::Tcp,
+        cluster_ip: [10, 96, 0, 20].into(),
+        port: 80,
+        node_port: Some(30080),
+        external_ips: Arc::new([[192, 0, 2, 7].into()]),
+        load_balancer_ips: Arc::new([[203, 0, 113, 9].into()]),
+        source_ranges: Arc::new(["198.51.100.0/24".parse().unwrap()]),
+        affinity: None,
+        scheduler: None,
+        internal: Route::Cluster,
+        external: Route::Cluster,
+        internal_policy_local: false,
+        external_policy_local: false,
+        is_exposed: true,
+        health_check_node_port: None,
+        cluster: Arc::new(both),
+        local: Arc::new([both[0]]),
+        serving: Arc::new([]),
+        known: 2,
+    }
+}
+
+fn planned(cx: &Context, port: &ServicePort) -> Vec<String> {
+    lines(port::wants(cx, port).into_objects())
+}
+
+#[test]
+fn objects_read_as_their_functions_say() {
+    let pods_unknown = Config {
+        detect_local: DetectLocal::ClusterCidr(Vec::new()),
+        ..config()
+    };
+    let all_masqueraded = Config {
+        masquerade_all: true,
+        ..config()
+    };
+    let mut emitted = BTreeSet::new();
+    for config in [config(), pods_unknown, all_masqueraded] {
+        emitted.extend(lines(base::objects(&context(&config))));
+    }
+    let cx = context(&config());
+    let local = ServicePort {
+        external: Route::Local,
+        external_policy_local: true,
+        ..web()
+    };
+    let sticky = ServicePort {
+        affinity: Some(10_800),
+        scheduler: Some(Scheduler::Maglev),
+        ..web()
+    };
+    let open_to_node = ServicePort {
+        source_ranges: Arc::new(["192.0.2.0/24".parse().unwrap()]),
+        ..web()
+    };
+    let sctp = ServicePort {
+        protocol: Protocol::Sctp,
+        ..web()
+    };
+    for port in [web(), local, sticky, open_to_node, sctp] {
+        emitted.extend(planned(&cx, &port));
+    }
+    let sources = [
+        (include_str!("base.rs"), 30),
+        (include_str!("port.rs"), 16),
+        (include_str!("endpoint.rs"), 2),
+    ];
+    for (source, least) in sources {
+        let documented = documented(source);
+        assert!(documented.len() >= least, "{documented:#?}");
+        for line in documented {
+            assert!(emitted.contains(&line), "{line}\nis not in\n{emitted:#?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_sent_where_follows_the_policies() {
+    let cx = context(&config());
+    let reals = |port: &ServicePort, at: &str| {
+        let lines = planned(&cx, port);
+        let of = |line: &&String| line.starts_with(&format!("-a -t {at} "));
+        lines.iter().filter(of).count()
+    };
+    for (internal, external, at_cluster_ip, outside) in [
+        (Route::Cluster, Route::Cluster, 2, 2),
+        (Route::Local, Route::Cluster, 1, 2),
+        (Route::Cluster, Route::Local, 2, 1),
+        // Nobody here: inside it is refused, outside others take it.
+        (Route::Drop, Route::Drop, 0, 2),
+    ] {
+        let port = ServicePort {
+            internal,
+            external,
+            ..web()
+        };
+        assert_eq!(reals(&port, "10.96.0.20:80"), at_cluster_ip);
+        for at in ["192.0.2.7:80", "203.0.113.9:80", "192.0.2.10:30080"] {
+            assert_eq!(reals(&port, at), outside, "{external:?} {at}");
+        }
+    }
+}
+
+#[test]
+fn addresses_that_another_interface_has_are_not_bound() {
+    let mut cx = context(&config());
+    cx.addresses = ["192.0.2.10", "203.0.113.9"]
+        .map(|text| text.parse().unwrap())
+        .into();
+    let lines = planned(&cx, &web());
+    let bound = lines
+        .iter()
+        .filter(|line| line.starts_with("ip address add "));
+    let bound: Vec<_> = bound.map(|line| line.split(' ').nth(3).unwrap()).collect();
+    assert_eq!(bound, ["10.96.0.20/32", "192.0.2.7/32"]);
+    assert!(!lines.contains(&"add KUBE-IPVS-IPS 203.0.113.9".into()));
+    assert!(lines.contains(&"add KUBE-LOAD-BALANCER 203.0.113.9,tcp:80".into()));
+}
+
+#[test]
+fn an_address_that_is_named_twice_has_one_server() {
+    let port = ServicePort {
+        load_balancer_ips: web().external_ips,
+        ..web()
+    };
+    let lines = planned(&context(&config()), &port);
+    let servers = lines
+        .iter()
+        .filter(|line| line.starts_with("-A -t 192.0.2.7:80"));
+    assert_eq!(servers.count(), 1);
+    let keys: Vec<_> = port::wants(&context(&config()), &port)
+        .into_objects()
+        .collect();
+    let distinct: BTreeSet<_> = keys.iter().map(Object::to_string).collect();
+    assert_eq!(keys.len(), distinct.len());
+}
+
+#[test]
+fn kernels_are_told_in_an_order_that_leaves_no_gap() {
+    let objects: Vec<_> = base::objects(&context(&config()))
+        .into_iter()
+        .chain(port::wants(&context(&config()), &web()).into_objects())
+        .collect();
+    let script = |edits: Vec<Edit<Object>>| Planner::script(Family::V4, edits, [].iter());
+    let place = |script: &str, text: &str| {
+        let place = script.find(text);
+        place.unwrap_or_else(|| panic!("{text} is not in\n{script}"))
+    };
+    let (entry, rule) = ("KUBE-CLUSTER-IP 10.96.0.20", "*nat");
+    let (server, address) = ("-A -t 10.96.0.20:80", "address add 10.96.0.20/32");
+    let made = script(objects.iter().cloned().map(Edit::Add).collect());
+    let places = [entry, rule, server, address].map(|text| place(&made, text));
+    assert!(places.is_sorted(), "{made}");
+
+    let gone = script(objects.into_iter().map(Edit::Remove).collect());
+    let (server, address) = ("-D -t 10.96.0.20:80", "link delete kube-ipvs0");
+    let places = [rule, address, server, "destroy KUBE-CLUSTER-IP"];
+    let places = places.map(|text| place(&gone, text));
+    assert!(places.is_sorted(), "{gone}");
+}
