@@ -130,16 +130,13 @@ impl Stage {
             if matches!(rules, Rules::Iptables(_)) && config.serves_localhost() {
                 link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
             }
+            let opened = rules.open(config.clone());
             if rules == Rules::Ipvs {
-                for setting in [
-                    "conntrack",
-                    "expire_nodest_conn",
-                    "expire_quiescent_template",
-                ] {
+                for setting in ["conntrack", "expire_nodest_conn", "expire_quiescent_template"] {
                     link::set_sysctl(&format!("ipv4/vs/{setting}"), "1").expect("it is a setting");
                 }
             }
-            rules.open(config.clone())
+            opened
         });
         let endpoints = lab.backends.iter().chain([&lab.remote]);
         let endpoints = endpoints.flat_map(|host| {
