@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use cells::{Row, cells, compare, compare_service, in_each_way, judge};
+use cells::{Row, cells, compare, compare_hairpin, compare_service, in_each_way, judge};
 use fixtures::{ELSEWHERE, NODE};
 use ipnet::IpNet;
 use proxy_core::Config;
@@ -188,23 +188,8 @@ fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it(rules: Rule
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local()];
     stage.sync(services.into_iter().flat_map(Web::events));
-    let (itself, _) = stage.near();
-    for way in WAYS {
-        let node = Lab::GATEWAYS[way.family];
-        for (to, number) in [(ClusterIp, 1), (NodePort, 2), (LoadBalancer, 2)] {
-            let ask = stage.ask(Pod, to, number, way);
-            let answers: Vec<_> = (0..40)
-                .map(|_| ask.once(&itself.netns).expect("it is served"))
-                .collect();
-            let (near, far): (Vec<_>, Vec<_>) = answers
-                .iter()
-                .partition(|answer| answer.server == itself.name);
-            assert!(!near.is_empty() && !far.is_empty(), "{way:?} {to:?}");
-            let own = itself.addresses()[way.family];
-            assert!(near.iter().all(|answer| answer.client == node), "{near:?}");
-            assert!(far.iter().all(|answer| answer.client == own), "{far:?}");
-        }
-    }
+    let ways_in = [(ClusterIp, 1), (NodePort, 2), (LoadBalancer, 2)];
+    compare_hairpin(&stage, &ways_in);
 }
 
 fn what_nobody_here_serves_is_refused_or_dropped(rules: Rules) {

@@ -19,12 +19,13 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use cells::{Row, compare, judge};
-use fixtures::{apply, sync};
+use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
+use fixtures::{NODE, apply, sync};
 use proxy_core::{Config, Engine, Event, Mode};
 use rules::Rules;
-use stage::{Destination, Source, Stage, Web, config};
+use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
 use testkit::netns::Netns;
+use testkit::traffic::{Conversation, Load, Protocol};
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
@@ -48,6 +49,28 @@ const MATRIX: [Row<3>; 13] = [
     (External,  NodePort,     ["all M",  "local",  "all M"]),
     (External,  LoadBalancer, ["all M",  "local",  "all M"]),
     (External,  ExternalIp,   ["all M",  "local",  "all M"]),
+];
+
+/// No endpoints with policies Cluster and Local; then an endpoint on the other
+/// node alone, with external policy Local and internal policy Local.
+///
+/// From outside, policy Local falls back to endpoints elsewhere, which see the
+/// client; inside nobody is asked.
+#[rustfmt::skip]
+const NOBODY_HERE: [Row<4>; 13] = [
+    (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "REJECT"]),
+    (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Pod,       ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (Node,      NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Node,      ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
+    (Localhost, NodePort,     ["REJECT", "REJECT", "REJECT",   "REJECT"]),
+    (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "REJECT"]),
+    (External,  NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
+    (External,  LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
+    (External,  ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
 ];
 
 /// Runs a program and returns the lines that it prints.
@@ -146,5 +169,236 @@ fn each_packet_takes_its_way() {
     let services = [web(1), web(2).externally_local(), web(3).internally_local()];
     stage.sync(services.into_iter().flat_map(Web::events));
     compare(&stage, &MATRIX);
-    judge(&stage, []);
+    compare_hairpin(&stage, &[(ClusterIp, 1), (NodePort, 2), (LoadBalancer, 2)]);
+}
+
+#[test]
+fn what_nobody_here_serves_is_refused_or_led_elsewhere() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let nobody = |number| Web::new(number, []);
+    let far = |number| Web::new(number, [stage.far()]);
+    let services = [
+        nobody(1),
+        nobody(2).externally_local().internally_local(),
+        far(3).externally_local(),
+        far(4).internally_local(),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    compare(&stage, &NOBODY_HERE);
+}
+
+#[test]
+fn addresses_of_services_have_no_other_ports_and_only_some_may_use_guarded_ones() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let web = |number| Web::new(number, [stage.near(), stage.far()]);
+    let services = [
+        web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
+        web(2).only_for(&["172.16.0.0/16", "fd00:172::/64"]),
+        web(3)
+            .only_for(&["192.0.2.0/24", "2001:db8::/64"])
+            .externally_local(),
+        Web::new(4, []).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    // Another program of the node listens at its addresses, all of them.
+    let any = "::".parse().expect("an address");
+    let other = serve(&stage.lab.node, any, OTHER_PORT);
+    let mut all = Vec::new();
+    for (of, number, expected) in [
+        (ClusterIp, 1, "REJECT"),
+        (LoadBalancer, 1, "REJECT"),
+        (ExternalIp, 1, "REJECT"),
+        (ClusterIp, 99, "world"),
+    ] {
+        for from in [Pod, External] {
+            let ask = |way: Way| way.ask(addresses(of, number)[way.family], OTHER_PORT);
+            all.extend(in_each_way(&stage, stage.host(from), ask, expected));
+        }
+    }
+    for (number, external, node, pod, neighbor) in [
+        // The node has an address in the range.
+        (1, "all M", "all M", "DROP", "DROP"),
+        (2, "DROP", "DROP", "DROP", "all M"),
+        (3, "local", "local", "DROP", "DROP"),
+        (4, "REJECT", "REJECT", "DROP", "DROP"),
+    ] {
+        for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
+            all.extend(cells(&stage, number, from, LoadBalancer, expected));
+        }
+        let ask = |way| stage.ask(External, LoadBalancer, number, way);
+        all.extend(in_each_way(&stage, &stage.lab.neighbor, ask, neighbor));
+    }
+    judge(&stage, all);
+    assert!(other.iter().all(|server| server.asked() == 0));
+}
+
+#[test]
+fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
+    let mut stage = Stage::with_backends(3, Rules::Ipvs, config(Rules::Ipvs));
+    let web = |stage: &Stage, numbers: &[usize]| {
+        let hosts = numbers
+            .iter()
+            .map(|number| (&stage.lab.backends[*number], NODE));
+        Web::new(1, hosts).events()
+    };
+    stage.sync(web(&stage, &[0, 1]));
+    let ask = |to, way| stage.ask(External, to, 1, way);
+    let ways = WAYS
+        .iter()
+        .flat_map(|way| [ClusterIp, NodePort].map(|to| ask(to, *way)));
+    let asks: Vec<_> = ways.collect();
+    let loads: Vec<_> = asks
+        .iter()
+        .map(|ask| {
+            Load::start(&stage.lab.client.netns, *ask, 1, Duration::from_millis(20)).unwrap()
+        })
+        .collect();
+    let streams = asks.iter().filter(|ask| ask.protocol == Protocol::Tcp);
+    let mut talks: Vec<_> = streams
+        .flat_map(|ask| (0..4).map(|_| Conversation::open(&stage.lab.client.netns, *ask).unwrap()))
+        .collect();
+    let go_on = |talks: &mut Vec<Conversation>| {
+        for talk in talks {
+            talk.say("it goes on")
+                .unwrap_or_else(|error| panic!("{}: {error}", talk.server()));
+        }
+    };
+    stage.sync(web(&stage, &[1, 2]));
+    go_on(&mut talks);
+    // The real server is looked after now and in a while, and still has connections.
+    for _ in 0..3 {
+        stage.look();
+    }
+    go_on(&mut talks);
+    let gone = stage.lab.backends[0].name.clone();
+    assert!(
+        talks.iter().any(|talk| talk.server() == gone),
+        "it had connections"
+    );
+    for ask in &asks {
+        let answers = ask.times(&stage.lab.client.netns, 20);
+        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        assert_eq!(answers.by(&gone), 0, "{ask:?}: {answers}");
+    }
+    for load in loads {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{answers}");
+    }
+    // Weight 0 is left behind by a crash: the next engine takes it as it is wanted.
+    stage.restart(web(&stage, &[0, 1]));
+    go_on(&mut talks);
+    for ask in &asks {
+        assert!(
+            ask.times(&stage.lab.client.netns, 20).by(&gone) > 0,
+            "{ask:?}"
+        );
+    }
+}
+
+/// Starts an engine with one Service, for which it makes two virtual servers.
+fn begin(config: &Config) -> (Engine, Duration) {
+    let (mut engine, mut now) = (open(config), Duration::default());
+    apply(&mut engine, fixtures::web_with("10.96.0.10", 2).events());
+    engine.apply(Event::Synced);
+    let report = sync(&mut engine, &mut now);
+    assert!(report.is_success(), "{report}");
+    (engine, now)
+}
+
+fn ipvsadm(arguments: &str) {
+    let words: Vec<_> = arguments.split(' ').collect();
+    assert_eq!(lines("ipvsadm", &words), BTreeSet::new());
+}
+
+#[test]
+fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
+    Netns::new().unwrap().run(|| {
+        // One is there before us where we want ours, one elsewhere, one excluded.
+        for (server, scheduler) in [
+            ("-t 10.96.0.10:80", "wlc"),
+            ("-t 192.0.2.99:80", "lc"),
+            ("-t 198.51.100.9:80", "lc"),
+        ] {
+            ipvsadm(&format!("-A {server} -s {scheduler}"));
+        }
+        ipvsadm("-a -t 192.0.2.99:80 -r 192.0.2.98:80 -g");
+        let mut config = fixtures::config();
+        config.ipvs.excluded = vec!["198.51.100.0/24".parse().unwrap()];
+        let mut engine = open(&config);
+        let mut now = Duration::default();
+        apply(&mut engine, fixtures::web_with("10.96.0.10", 2).events());
+        engine.apply(Event::Synced);
+        // The first sync finds one in its place, the second takes it over.
+        let refused = sync(&mut engine, &mut now);
+        let (_, error) = refused.errors().next().expect("the server exists");
+        assert!(error.to_string().contains("10.96.0.10:80"), "{error}");
+        assert!(sync(&mut engine, &mut now).is_success());
+        let servers = || lines("ipvsadm", &["-Sn"]);
+        let wanted: BTreeSet<_> = [
+            "-A -t 10.96.0.10:80 -s rr",
+            "-A -t 192.0.2.99:80 -s lc",
+            "-A -t 198.51.100.9:80 -s lc",
+            "-a -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 1",
+            "-a -t 10.96.0.10:80 -r 10.1.0.2:8080 -m -w 1",
+            "-a -t 192.0.2.99:80 -r 192.0.2.98:80 -g -w 1",
+        ]
+        .map(str::to_owned)
+        .into();
+        assert_eq!(servers(), wanted);
+        for damage in [
+            "ipvsadm -d -t 10.96.0.10:80 -r 10.1.0.1:8080",
+            "ipvsadm -e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0",
+            "ipvsadm -E -t 10.96.0.10:80 -s sh",
+            "ipvsadm -D -t 10.96.0.10:80",
+            "ipset del KUBE-CLUSTER-IP 10.96.0.10,tcp:80",
+            "ip address delete 10.96.0.10/32 dev kube-ipvs0",
+            "ip link delete kube-ipvs0",
+            "iptables -w 5 -t nat -F KUBE-SERVICES",
+        ] {
+            let words: Vec<_> = damage.split(' ').collect();
+            lines(words[0], &words[1..]);
+            engine.distrust();
+            let report = sync(&mut engine, &mut now);
+            assert!(report.is_success(), "{damage}: {report}");
+            let edits = report
+                .families
+                .iter()
+                .map(|done| done.outcome.as_ref().unwrap().edits);
+            assert!(
+                (1..=3).contains(&edits.sum::<usize>()),
+                "{damage}: {report}"
+            );
+            assert_eq!(engine.difference().unwrap().script, "", "{damage}");
+        }
+        assert_eq!(servers(), wanted);
+        let name = fixtures::web("10.96.0.10").service().metadata.object_name();
+        engine.apply(Event::ServiceDeleted(name));
+        assert!(sync(&mut engine, &mut now).is_success());
+        assert_eq!(servers().len(), 3, "{:?}", servers());
+    });
+}
+
+#[test]
+fn what_the_kernel_refuses_is_named_and_mended_when_it_is_gone() {
+    Netns::new().unwrap().run(|| {
+        let (mut engine, mut now) = begin(&fixtures::config());
+        // Somebody removes what is to be changed, and adds what is to be added.
+        ipvsadm("-d -t 10.96.0.10:80 -r 10.1.0.2:8080");
+        ipvsadm("-a -t 10.96.0.10:80 -r 10.1.0.3:8080 -m");
+        let plan = fixtures::with_endpoints(fixtures::web("10.96.0.10"), &["10.1.0.1", "10.1.0.3"]);
+        apply(&mut engine, plan.events());
+        // Soon enough for the state to count as known.
+        now += Duration::from_secs(10);
+        let report = engine.poll(now).expect("a change is due");
+        let words: Vec<_> = report
+            .errors()
+            .map(|(_, error)| error.to_string())
+            .collect();
+        let words = words.concat();
+        for word in ["10.1.0.2:8080", "10.1.0.3:8080"] {
+            assert!(words.contains(word), "{words}");
+        }
+        assert!(sync(&mut engine, &mut now).is_success());
+        assert_eq!(engine.difference().unwrap().script, "");
+    });
 }

@@ -1,4 +1,5 @@
 //! Cells of the packet matrix, and how they are judged.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fmt;
 use std::sync::Mutex;
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use testkit::lab::Host;
+use testkit::lab::{Host, Lab};
 use testkit::traffic::{Ask, Protocol};
 
 use crate::rules::Rules;
@@ -95,6 +96,28 @@ pub(crate) fn compare_service(
         stage,
         rows.flat_map(|&(from, to, cell)| cells(stage, number, from, to, cell)),
     );
+}
+
+/// Has the endpoint on the node ask for itself and for the other one: it sees
+/// the node, and the other one sees it.
+pub(crate) fn compare_hairpin(stage: &Stage, ways_in: &[(Destination, u16)]) {
+    let (itself, _) = stage.near();
+    for way in WAYS {
+        let node = Lab::GATEWAYS[way.family];
+        for &(to, number) in ways_in {
+            let ask = stage.ask(Source::Pod, to, number, way);
+            let answers: Vec<_> = (0..40)
+                .map(|_| ask.once(&itself.netns).expect("it is served"))
+                .collect();
+            let (near, far): (Vec<_>, Vec<_>) = answers
+                .iter()
+                .partition(|answer| answer.server == itself.name);
+            assert!(!near.is_empty() && !far.is_empty(), "{way:?} {to:?}");
+            let own = itself.addresses()[way.family];
+            assert!(near.iter().all(|answer| answer.client == node), "{near:?}");
+            assert!(far.iter().all(|answer| answer.client == own), "{far:?}");
+        }
+    }
 }
 
 /// Returns the cells of a source and a destination with one Service.

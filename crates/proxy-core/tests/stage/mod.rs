@@ -132,7 +132,11 @@ impl Stage {
             }
             let opened = rules.open(config.clone());
             if rules == Rules::Ipvs {
-                for setting in ["conntrack", "expire_nodest_conn", "expire_quiescent_template"] {
+                for setting in [
+                    "conntrack",
+                    "expire_nodest_conn",
+                    "expire_quiescent_template",
+                ] {
                     link::set_sysctl(&format!("ipv4/vs/{setting}"), "1").expect("it is a setting");
                 }
             }
@@ -219,6 +223,15 @@ impl Stage {
         });
         let report = report.expect("a sync is due");
         assert!(report.is_success(), "{report}");
+    }
+
+    /// Lets some time pass in which nothing is due but what the engine looks at
+    /// by itself.
+    pub(crate) fn look(&mut self) {
+        let opened = self.opened.get_mut();
+        let engine = &mut opened.expect("no test goes on after a panic").engine;
+        self.now += Duration::from_secs(10);
+        self.lab.node.netns.run(|| drop(engine.poll(self.now)));
     }
 
     /// Returns the endpoint on the node.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use vipline_ipset::Object as SetObject;
 use vipline_iptables::Object as RuleObject;
+use vipline_reconcile::diff;
 use vipline_service_model::{
     DetectLocal, Endpoint, NodePortAddresses, NodeView, PortName, Protocol, Route, Scheduler,
 };
@@ -217,6 +218,37 @@ fn an_address_that_is_named_twice_has_one_server() {
         .collect();
     let distinct: BTreeSet<_> = keys.iter().map(Object::to_string).collect();
     assert_eq!(keys.len(), distinct.len());
+}
+
+#[test]
+fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
+    let cx = context(&config());
+    let plain = |last: u8| ServicePort {
+        node_port: None,
+        external_ips: Arc::new([]),
+        load_balancer_ips: Arc::new([]),
+        cluster: [1, last]
+            .map(|last| Endpoint {
+                addr: [10, 2, 0, last].into(),
+                port: 8080,
+                is_local: false,
+            })
+            .into(),
+        local: Arc::new([]),
+        ..web()
+    };
+    let objects = |port: &ServicePort| port::wants(&cx, port).into_objects();
+    let wanted: Vec<_> = objects(&plain(3)).collect();
+    let steps = Steps::of(diff(objects(&plain(2)), &wanted));
+    assert!(steps.sets.is_empty() && steps.lost_sets.is_empty());
+    assert!(steps.addresses.is_empty() && steps.lost_addresses.is_empty());
+    assert!(steps.rules.is_empty());
+    let edits = drain::Drain::default().begin(steps.servers);
+    assert_eq!(
+        vipline_ipvs::Commands::from_edits(&edits).to_string(),
+        "-a -t 10.96.0.20:80 -r 10.2.0.3:8080 -m -w 1\n\
+         -e -t 10.96.0.20:80 -r 10.2.0.2:8080 -m -w 0\n"
+    );
 }
 
 #[test]
