@@ -88,7 +88,11 @@ impl Kernel {
         for (server, _) in self.servers.servers()? {
             let service = server.service;
             let is_ours = self.claimed.contains(&service) || ours.has(&service);
-            if !is_ours || self.is_excluded(&service) {
+            // The kernel lists both families, and both have the same node ports.
+            if service.family() != ipvs_family(self.family)
+                || !is_ours
+                || self.is_excluded(&service)
+            {
                 continue;
             }
             found.push(server.into());
@@ -173,6 +177,13 @@ impl reconcile::Kernel for Kernel {
         self.commit_servers(steps.servers)?;
         self.commit_addresses(&steps.addresses)?;
         self.commit_sets(&steps.lost_sets)
+    }
+}
+
+fn ipvs_family(family: Family) -> ipvs::Family {
+    match family {
+        Family::V4 => ipvs::Family::V4,
+        Family::V6 => ipvs::Family::V6,
     }
 }
 
