@@ -34,7 +34,6 @@ use stage::{
     Destination, LOCALHOST, OTHER_PORT, PORT, Source, Stage, TO_WORLD, WAYS, Way, Web, addresses,
     config, node_port, serve,
 };
-use testkit::lab::Lab;
 use testkit::link;
 use testkit::traffic::{Ask, Protocol, Server};
 use vipline_iptables::nfacct;
