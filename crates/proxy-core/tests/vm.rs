@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
 use fixtures::{NODE, apply, sync};
-use proxy_core::{Config, Engine, Event, Mode};
+use proxy_core::{Config, Due, Engine, Event, Mode};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
 use testkit::netns::Netns;
@@ -375,6 +375,28 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         engine.apply(Event::ServiceDeleted(name));
         assert!(sync(&mut engine, &mut now).is_success());
         assert_eq!(servers().len(), 3, "{:?}", servers());
+    });
+}
+
+#[test]
+fn an_address_that_somebody_removes_is_back_at_once() {
+    Netns::new().unwrap().run(|| {
+        let (mut engine, mut now) = begin(&fixtures::config());
+        engine.watch().unwrap();
+        now += Duration::from_secs(10);
+        assert!(engine.poll(now).is_none(), "nothing was done");
+        lines(
+            "ip",
+            &["address", "delete", "10.96.0.10/32", "dev", "kube-ipvs0"],
+        );
+        let report = engine.poll(now).expect("it is heard");
+        assert_eq!(report.due, Due::Drift);
+        assert!(report.is_success(), "{report}");
+        assert_eq!(engine.difference().unwrap().script, "");
+        assert!(
+            engine.poll(now).is_none(),
+            "what was mended is our own doing"
+        );
     });
 }
 

@@ -153,6 +153,13 @@ impl Client {
         }
     }
 
+    /// Returns the port by which the kernel tells this client from others.
+    ///
+    /// Who listens to changes of links and addresses ignores its own by it.
+    pub fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
     /// Returns what the socket has done so far.
     pub fn counters(&self) -> Counters {
         self.socket.counters()

@@ -162,6 +162,7 @@ impl Mode {
                     config.iptables.random_fully &= kernel.has_random_fully();
                     drivers.push(driver::<ipvs::Planner, _>(family, kernel));
                 }
+                watch.listen_to_links()?;
                 Ok((drivers, Box::new(watch)))
             }
             #[allow(unreachable_patterns, reason = "a mode may not be built in")]

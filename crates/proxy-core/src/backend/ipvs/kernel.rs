@@ -17,6 +17,7 @@ use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
 use super::drain::Drain;
+use super::links::Removed;
 use super::{Object, Steps, names};
 use crate::Error;
 use crate::backend::iptables;
@@ -35,6 +36,7 @@ pub struct Kernel {
     /// them.
     claimed: HashSet<Service>,
     drain: Draining,
+    removed: Removed,
 }
 
 /// The real servers on their way out, shared with who looks after them.
@@ -59,6 +61,7 @@ impl Kernel {
         family: Family,
         rules: iptables::Kernel,
         excluded: &[IpNet],
+        removed: Removed,
     ) -> Result<Self, Error> {
         Ok(Self {
             family,
@@ -69,12 +72,18 @@ impl Kernel {
             excluded: excluded.to_vec(),
             claimed: HashSet::new(),
             drain: Draining::default(),
+            removed,
         })
     }
 
     /// Tells whether masqueraded connections can get random source ports.
     pub(crate) fn has_random_fully(&self) -> bool {
         self.rules.client().version().has_random_fully()
+    }
+
+    /// Returns the port by which addresses are changed.
+    pub(super) fn port_of_links(&self) -> u32 {
+        self.links.port()
     }
 
     /// Returns the real servers on their way out.
@@ -126,6 +135,18 @@ impl Kernel {
         }
     }
 
+    /// Tells who listens which addresses are not lost, but removed.
+    fn note_removed(&self, edits: &[Edit<rtnl::Object>]) {
+        let lost = edits.iter().filter_map(|edit| match edit.object() {
+            rtnl::Object::Address(address) => match address.ip() {
+                IpAddr::V6(ip) => Some(ip),
+                IpAddr::V4(_) => None,
+            },
+            rtnl::Object::Link(_) => None,
+        });
+        self.removed.lock().extend(lost);
+    }
+
     fn commit_servers(&mut self, edits: Vec<Edit<ipvs::Object>>) -> Result<(), Error> {
         let added = edits.iter().filter_map(|edit| match edit {
             Edit::Add(ipvs::Object::Virtual(server)) => Some(server.service),
@@ -173,6 +194,7 @@ impl reconcile::Kernel for Kernel {
         if !steps.rules.is_empty() {
             self.rules.commit(&steps.rules)?;
         }
+        self.note_removed(&steps.lost_addresses);
         self.commit_addresses(&steps.lost_addresses)?;
         self.commit_servers(steps.servers)?;
         self.commit_addresses(&steps.addresses)?;

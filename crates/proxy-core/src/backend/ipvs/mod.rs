@@ -45,6 +45,8 @@ mod drain;
 
 mod kernel;
 
+mod links;
+
 mod watch;
 
 #[cfg(test)]

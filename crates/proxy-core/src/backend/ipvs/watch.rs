@@ -1,5 +1,5 @@
-//! Hearing of what others do to our rules, and looking after real servers on
-//! their way out.
+//! Hearing of what others do to rules and addresses, and looking after real
+//! servers on their way out.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use vipline_ipvs::{self as ipvs, Commands};
 use vipline_service_model::Family;
 
 use super::kernel::{Draining, Kernel};
+use super::links::{Links, Removed};
 use super::{base, names};
 use crate::backend::iptables;
 use crate::backend::iptables::layout::{Layout, is_about};
@@ -23,7 +24,8 @@ const LAYOUT: Layout = Layout {
     canary: (names::NAT, names::SERVICES),
 };
 
-/// Hears what others do to rules, and removes real servers without connections.
+/// Hears what others do to rules and addresses, and removes real servers without
+/// connections.
 ///
 /// Nobody tells of changes to virtual servers and sets.
 #[derive(Debug)]
@@ -31,6 +33,11 @@ pub(crate) struct Watch {
     rules: iptables::Watch,
     servers: ipvs::Client,
     draining: Vec<Draining>,
+    /// The ports by which addresses of ours are changed.
+    ports: Vec<u32>,
+    removed: Removed,
+    /// None until it listens.
+    links: Option<Links>,
 }
 
 impl Watch {
@@ -44,14 +51,30 @@ impl Watch {
             rules: iptables::Watch::of_layout(LAYOUT, period),
             servers: ipvs::Client::open()?,
             draining: Vec::new(),
+            ports: Vec::new(),
+            removed: Removed::default(),
+            links: None,
         })
     }
 
     /// Opens a kernel that is watched.
     pub(crate) fn open(&mut self, family: Family, excluded: &[IpNet]) -> Result<Kernel, Error> {
-        let kernel = Kernel::open(family, self.rules.open(family)?, excluded)?;
+        let rules = self.rules.open(family)?;
+        let kernel = Kernel::open(family, rules, excluded, self.removed.clone())?;
         self.draining.push(kernel.draining());
+        self.ports.push(kernel.port_of_links());
         Ok(kernel)
+    }
+
+    /// Hears from now on what is done to addresses: nothing that follows the
+    /// first dump is missed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not let us listen.
+    pub(crate) fn listen_to_links(&mut self) -> Result<(), Error> {
+        self.links = Some(Links::listen(&self.ports, self.removed.clone())?);
+        Ok(())
     }
 
     /// Removes real servers that have no connections left.
@@ -79,17 +102,19 @@ impl watch::Watch for Watch {
         self.rules.begin()
     }
 
-    /// Changes of all but rules are found by a dump only.
+    /// Changes of sets and virtual servers are found by a dump only.
     fn is_listening(&self) -> bool {
         false
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.rules.fds()
+        let links = self.links.iter().filter_map(Links::fd);
+        self.rules.fds().into_iter().chain(links).collect()
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        self.rules.read()
+        let links = self.links.iter_mut().flat_map(Links::read);
+        self.rules.read().into_iter().chain(links).collect()
     }
 
     fn next_look(&self) -> Option<Duration> {

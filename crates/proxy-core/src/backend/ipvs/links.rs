@@ -1,0 +1,195 @@
+//! Hearing of what others do to the link that has the addresses of Services.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vipline_netlink::{Event, Listener, Protocol};
+use vipline_rtnl::wire::Answer;
+use vipline_rtnl::{Client, Error};
+use vipline_service_model::Family;
+
+use super::names;
+use crate::Drift;
+
+/// `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of
+/// `linux/rtnetlink.h`.
+const GROUPS: [u32; 3] = [1, 5, 9];
+
+/// `RTM_DELLINK` and `RTM_DELADDR` of `linux/rtnetlink.h`.
+const DELETE_LINK: u16 = 17;
+const DELETE_ADDRESS: u16 = 21;
+
+/// The addresses of IPv6 that we remove ourselves.
+///
+/// Of IPv4 the kernel tells by which port an address was removed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Removed(Arc<Mutex<BTreeSet<Ipv6Addr>>>);
+
+impl Removed {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeSet<Ipv6Addr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears of links and addresses.
+///
+/// Of IPv6 only those count that go: the kernel does not tell of all that come.
+#[derive(Debug)]
+pub(super) struct Links {
+    client: Client,
+    /// None after a failure.
+    listener: Option<Listener>,
+    /// The number of the link, as far as it is known.
+    index: Option<u32>,
+    removed: Removed,
+}
+
+impl Links {
+    /// Hears from now on what others do than those with these ports, who tell
+    /// which addresses they have removed.
+    pub(super) fn listen(ports: &[u32], removed: Removed) -> Result<Self, Error> {
+        let mut listener = Listener::open(Protocol::Route)?;
+        listener.ignore(ports)?;
+        for group in GROUPS {
+            listener.join(group)?;
+        }
+        Ok(Self {
+            client: Client::open()?,
+            listener: Some(listener),
+            index: None,
+            removed,
+        })
+    }
+
+    /// Returns what becomes readable when there is something to hear.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns what others did since the last time.
+    pub(super) fn read(&mut self) -> Vec<(Family, Drift)> {
+        let (mut answers, mut is_lost) = (Vec::new(), false);
+        let Some(listener) = &mut self.listener else {
+            return Vec::new();
+        };
+        let read = listener.read(|event| match event {
+            Event::Message(message) => {
+                let answer = Answer::decode(message.ty, message.payload);
+                answers.extend(answer.map(|answer| (message.ty, answer)));
+            }
+            _ => is_lost = true,
+        });
+        if read.is_err() {
+            self.listener = None;
+            is_lost = true;
+        }
+        let mut changes = [0, 0];
+        for (ty, answer) in answers {
+            let concerned = self.concerned(ty, &answer);
+            for (family, changes) in Family::ALL.into_iter().zip(&mut changes) {
+                *changes += usize::from(concerned.contains(&family));
+            }
+        }
+        let heard = Family::ALL.into_iter().zip(changes);
+        let heard = heard.filter(|(_, changes)| is_lost || *changes > 0);
+        let drift = |changes| Drift {
+            changes,
+            is_lost,
+            ..Drift::default()
+        };
+        heard
+            .map(|(family, changes)| (family, drift(changes)))
+            .collect()
+    }
+
+    /// Returns the families for which something was done to the link, or to an
+    /// address on it.
+    fn concerned(&mut self, ty: u16, answer: &Answer) -> &'static [Family] {
+        match answer {
+            Answer::Link(link) if link.name == names::link() => {
+                self.index = Some(link.index).filter(|_| ty != DELETE_LINK);
+                match ty {
+                    DELETE_LINK => &Family::ALL,
+                    _ => &[],
+                }
+            }
+            Answer::Address(address) if Some(address.index) == self.index() => {
+                match address.net.addr() {
+                    IpAddr::V4(_) => &[Family::V4],
+                    IpAddr::V6(ip) if ty == DELETE_ADDRESS && !self.removed.lock().remove(&ip) => {
+                        &[Family::V6]
+                    }
+                    IpAddr::V6(_) => &[],
+                }
+            }
+            _ => &[],
+        }
+    }
+
+    /// Returns the number of the link; that of one of our own making is asked for.
+    fn index(&mut self) -> Option<u32> {
+        if self.index.is_none() {
+            let link = self.client.link(&names::link());
+            self.index = link.ok().flatten().map(|link| link.index);
+        }
+        self.index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::link;
+    use testkit::netns::Netns;
+    use vipline_reconcile::Edit;
+    use vipline_rtnl::{Address, Commands, Name, Object};
+
+    use super::*;
+
+    fn commit(client: &mut Client, edit: Edit<Object>) {
+        client.commit(&Commands::from_edits(&[edit])).unwrap();
+    }
+
+    fn address(interface: &str, net: &str) -> Object {
+        let name = Name::new(interface).unwrap();
+        Address::new(name, net.parse().unwrap()).into()
+    }
+
+    #[test]
+    fn only_what_others_do_to_addresses_of_services_is_heard() {
+        let (netns, other) = (Netns::new().unwrap(), Netns::new().unwrap());
+        netns.run(|| {
+            // Any link of that name will do.
+            link::add_pair("kube-ipvs0", "eth0", other.as_fd()).unwrap();
+            let (mut ours, mut theirs) = (Client::open().unwrap(), Client::open().unwrap());
+            let removed = Removed::default();
+            let mut links = Links::listen(&[ours.port()], removed.clone()).unwrap();
+            let nets = ["10.96.0.1/32", "fd00::1/128"];
+            for net in nets {
+                commit(&mut ours, Edit::Add(address("kube-ipvs0", net)));
+            }
+            commit(&mut theirs, Edit::Add(address("lo", "10.96.0.2/32")));
+            assert!(links.read().is_empty());
+            for net in nets {
+                removed.lock().extend("fd00::1".parse::<Ipv6Addr>());
+                commit(&mut ours, Edit::Remove(address("kube-ipvs0", net)));
+                commit(&mut ours, Edit::Add(address("kube-ipvs0", net)));
+            }
+            assert!(links.read().is_empty());
+
+            for net in nets {
+                commit(&mut theirs, Edit::Remove(address("kube-ipvs0", net)));
+            }
+            let heard = links.read();
+            let families: Vec<_> = heard.iter().map(|(family, _)| *family).collect();
+            assert_eq!(families, Family::ALL, "{heard:?}");
+            assert!(links.read().is_empty());
+
+            let name = Name::new("kube-ipvs0").unwrap();
+            let gone = theirs.link(&name).unwrap().expect("it is there");
+            commit(&mut theirs, Edit::Remove(gone.into()));
+            assert_eq!(links.read().len(), 2);
+        });
+    }
+}
