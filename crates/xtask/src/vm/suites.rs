@@ -25,6 +25,9 @@ const SUITES: &[(&str, &str, &[&str])] = &[
         "kernel",
         &["nfacct::", "rules::canonical"],
     ),
+    ("crates/ipvs", "vm", &[""]),
+    ("crates/rtnl", "vm", &[""]),
+    ("crates/proxy-core", "vm", &[""]),
     (
         "crates/proxy-core",
         "kernel",
