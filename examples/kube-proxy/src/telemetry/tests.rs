@@ -13,6 +13,8 @@ use super::*;
 
 mod iptables;
 
+mod ipvs;
+
 mod strict;
 
 /// The node that the engine runs on.

@@ -18,6 +18,7 @@ impl Metrics {
         match self.mode {
             Mode::Iptables => self.add_iptables(page),
             Mode::Nftables => self.add_nftables(page),
+            Mode::Ipvs => self.add_restore_failures(page),
             _ => {}
         }
         self.add_own(page);
@@ -38,18 +39,10 @@ impl Metrics {
             "[ALPHA] How long syncs took, in seconds",
             |family| &family.sync,
         );
-        self.add_histogram(
-            page,
-            "kubeproxy_sync_full_proxy_rules_duration_seconds",
-            "[ALPHA] How long syncs of all rules took, in seconds",
-            |family| &family.sync_full,
-        );
-        self.add_histogram(
-            page,
-            "kubeproxy_sync_partial_proxy_rules_duration_seconds",
-            "[ALPHA] How long syncs of what changed took, in seconds",
-            |family| &family.sync_partial,
-        );
+        // Upstream does not tell them apart in mode ipvs.
+        if self.mode != Mode::Ipvs {
+            self.add_parts(page);
+        }
         self.add_values(
             page,
             "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
@@ -69,6 +62,21 @@ impl Metrics {
             "kubeproxy_network_programming_duration_seconds",
             "[ALPHA] How long after the cause of a change its rules were in place, in seconds",
             |family| &family.programming,
+        );
+    }
+
+    fn add_parts(&self, page: &mut Page) {
+        self.add_histogram(
+            page,
+            "kubeproxy_sync_full_proxy_rules_duration_seconds",
+            "[ALPHA] How long syncs of all rules took, in seconds",
+            |family| &family.sync_full,
+        );
+        self.add_histogram(
+            page,
+            "kubeproxy_sync_partial_proxy_rules_duration_seconds",
+            "[ALPHA] How long syncs of what changed took, in seconds",
+            |family| &family.sync_partial,
         );
     }
 
@@ -160,14 +168,18 @@ impl Metrics {
         );
     }
 
-    fn add_iptables(&self, page: &mut Page) {
+    fn add_restore_failures(&self, page: &mut Page) {
         self.add_values(
             page,
             "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
             Type::Counter,
-            "[ALPHA] Syncs that iptables refused",
+            "[ALPHA] Syncs that iptables refused, or another part of the mode",
             |family| Some(float(family.failures)),
         );
+    }
+
+    fn add_iptables(&self, page: &mut Page) {
+        self.add_restore_failures(page);
         self.add_values(
             page,
             "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
