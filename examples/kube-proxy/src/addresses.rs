@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn those_that_mode_ipvs_made_for_services_do_not() {
+        Netns::new().unwrap().run(|| {
+            // Of another type, for not every kernel has dummies.
+            ip("link add kube-ipvs0 type veth peer name other");
+            ip("address add 10.96.0.20/32 dev kube-ipvs0");
+            ip("address add 192.0.2.7/32 dev other");
+            let read = Addresses::default().poll().unwrap().unwrap();
+            assert_eq!(read, parsed(&["127.0.0.1", "::1", "192.0.2.7"]));
+        });
+    }
+
+    #[test]
     fn when_notices_are_lost_the_addresses_are_read_again() {
         Netns::new().unwrap().run(|| {
             let mut addresses = Addresses::default();

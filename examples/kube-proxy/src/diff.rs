@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::output::print;
 use crate::settings::Settings;
-use crate::setup::{Reading, Setup, chain};
+use crate::setup::{Reading, Setup};
 
 /// Prints the edits between the kernel and the plan: 0 for none, 1 for some.
 ///

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use vipline_ipset::Error as IpsetError;
+use vipline_iptables::Error as IptablesError;
+use vipline_ipvs::Error as IpvsError;
+use vipline_nftables::Error as NftablesError;
+use vipline_rtnl::Error as RtnlError;
+
 /// Why nothing more can be done.
 #[derive(Debug)]
 pub enum Failure {
@@ -42,3 +48,87 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Says what the machine lacks, if it will lack it the next time as well.
+pub fn hopeless(error: &proxy_core::Error) -> Option<Failure> {
+    use proxy_core::Error::{Ipset, Iptables, Ipvs, Nftables, Rtnl};
+    let is_hopeless = match error {
+        Ipset(error) => matches!(error, IpsetError::Denied | IpsetError::Unsupported { .. }),
+        Ipvs(error) => matches!(error, IpvsError::Denied | IpvsError::Unsupported { .. }),
+        Rtnl(error) => matches!(error, RtnlError::Denied) || error.is_unsupported(),
+        Nftables(error) => matches!(
+            error,
+            NftablesError::Denied | NftablesError::Unsupported { .. }
+        ),
+        Iptables(error) => matches!(
+            error,
+            IptablesError::Denied { .. }
+                | IptablesError::NotFound { .. }
+                | IptablesError::Outdated { .. }
+                | IptablesError::Unsupported { .. }
+        ),
+        _ => false,
+    };
+    is_hopeless.then(|| Failure::machine(error))
+}
+
+/// Returns an error with all its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitCode;
+
+    use vipline_netlink::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_no_retry_mends_ends_the_program_with_a_sentence() {
+        let errno = Errno::OPNOTSUPP;
+        let unsupported = NftablesError::Unsupported {
+            option: "CONFIG_NF_TABLES",
+            errno,
+        };
+        for (error, word) in [
+            (unsupported, "CONFIG_NF_TABLES"),
+            (NftablesError::Denied, "CAP_NET_ADMIN"),
+        ] {
+            let failure = hopeless(&error.into()).unwrap();
+            assert!(failure.to_string().contains(word), "{failure}");
+            assert_eq!(failure.to_string().lines().count(), 1);
+            assert_eq!(failure.code(), ExitCode::FAILURE);
+        }
+        assert!(hopeless(&NftablesError::Timeout.into()).is_none());
+        let (program, message) = ("iptables-restore".into(), "no".into());
+        let denied = IptablesError::Denied { program, message };
+        let failure = hopeless(&denied.into()).unwrap().to_string();
+        assert!(failure.contains("CAP_NET_RAW"), "{failure}");
+        for error in [
+            IpvsError::Unsupported { module: "ip_vs" }.into(),
+            IpsetError::Denied.into(),
+            RtnlError::Denied.into(),
+        ] {
+            assert!(hopeless(&error).is_some(), "{error}");
+        }
+        assert!(hopeless(&IpvsError::Timeout.into()).is_none());
+        let locked = IptablesError::Locked {
+            wait: 5,
+            message: "held".into(),
+        };
+        assert!(hopeless(&locked.into()).is_none());
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_its_causes() {
+        let source = std::io::Error::other("no room");
+        let error = NftablesError::Io {
+            operation: "open a netlink socket",
+            source,
+        };
+        assert_eq!(chain(&error), "open a netlink socket: no room");
+    }
+}

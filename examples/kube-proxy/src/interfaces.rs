@@ -6,7 +6,10 @@ use std::net::IpAddr;
 use anyhow::{Context, Result};
 use vipline_netlink::attr::Attrs;
 use vipline_netlink::{DecodeError, Dump, Error, Protocol, Socket};
+use vipline_rtnl::Client;
 use vipline_service_model::{Family, Hazard};
+
+use crate::cleanup::names;
 
 /// `RTM_GETADDR` of linux/rtnetlink.h.
 const GET_ADDRESS: u16 = 22;
@@ -24,6 +27,14 @@ const ATTEMPTS: usize = 5;
 pub fn hostname() -> String {
     rustix::system::uname()
         .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Returns the release of the kernel.
+pub fn release() -> String {
+    rustix::system::uname()
+        .release()
         .to_string_lossy()
         .into_owned()
 }
@@ -51,6 +62,9 @@ pub fn all_addresses() -> Result<Vec<IpAddr>> {
 /// Returns the addresses of all interfaces, those of a link alone among them, in
 /// the order of the interfaces.
 ///
+/// Addresses that mode ipvs has made for Services are those of no interface, here
+/// and above.
+///
 /// # Errors
 ///
 /// The kernel does not tell.
@@ -60,6 +74,9 @@ pub fn every_address() -> Result<Vec<IpAddr>> {
 
 fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
     let context = "list the addresses of the interfaces";
+    let mut client = Client::open().context(context)?;
+    let of_services = client.link(&names::link()).context(context)?;
+    let of_services = of_services.map(|link| link.index);
     let mut socket = Socket::open(Protocol::Route).context(context)?;
     let start = Vec::new;
     let listed = socket.dump(
@@ -68,7 +85,8 @@ fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
         ATTEMPTS,
         start,
         |all, message| {
-            all.extend(read(message.payload)?.filter(is_wanted));
+            let found = read(message.payload)?.filter(is_wanted);
+            all.extend(found.filter(|found| Some(found.interface) != of_services));
             Ok::<(), Error>(())
         },
     );

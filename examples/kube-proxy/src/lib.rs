@@ -80,8 +80,11 @@ pub fn start(cli: &Cli) -> ExitCode {
     });
     let done = match cli.conflict() {
         Some(reason) => Err(Failure::input(reason)),
-        // What a node is cleaned of does not depend on any setting.
-        None if cli.cleanup => cleanup::cleanup(cli.dry_run),
+        // What a node is cleaned of depends on no setting but this.
+        None if cli.cleanup => {
+            let excluded = effective.map(|effective| settings::excluded(&effective.configuration));
+            cleanup::cleanup(cli.dry_run, &excluded.unwrap_or_default())
+        }
         None => effective.and_then(|effective| obey(cli, effective)),
     };
     match done {
@@ -112,6 +115,11 @@ fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
     for warning in &settings.warnings {
         warn!("{warning}");
     }
+    let settings = match cli.command {
+        // What is planned only needs no kernel.
+        Some(Command::Render) => settings,
+        _ => process::choose(settings),
+    };
     if cli.init_only {
         return process::init_only(&settings).map(|()| ExitCode::SUCCESS);
     }

@@ -7,11 +7,11 @@ use proxy_core::Done;
 use serde::Serialize;
 
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain, hopeless};
 use crate::output::print;
 use crate::process;
 use crate::settings::Settings;
-use crate::setup::{Counts, Reading, Setup, chain, hopeless};
+use crate::setup::{Counts, Reading, Setup};
 
 /// What `--oneshot` did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,9 +60,8 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         settings.config.mode.to_string(),
         settings.config.node_name.to_string(),
     );
-    let config = settings.config.clone();
-    let mut setup = Setup::open(settings, Reading::Once)?;
-    process::prepare(&config)?;
+    let mut setup = Setup::open(settings.clone(), Reading::Once)?;
+    process::prepare(&settings)?;
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();

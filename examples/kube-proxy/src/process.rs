@@ -4,15 +4,18 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use proxy_core::backend::nftables::Planner;
-use proxy_core::{Config, Context, Family, Mode, Planner as _};
+use proxy_core::{Context, Family, Mode, Planner as _};
 use tracing::{info, warn};
+use vipline_ipset as ipset;
+use vipline_ipvs::{self as ipvs, Timeouts};
 use vipline_nftables::{
     Client, Error, Name, Object, Refused, Subject, Table, TableFlags, TableId, Transaction,
 };
 use vipline_reconcile::Edit;
 use vipline_service_model::NodeView;
 
-use crate::failure::Failure;
+use crate::config::Ipvs;
+use crate::failure::{Failure, chain};
 use crate::interfaces;
 use crate::settings::Settings;
 use crate::sysctl;
@@ -42,25 +45,83 @@ fn write_oom_score(score: i32) -> Result<()> {
     Ok(())
 }
 
+/// Returns the settings as they are, or those of mode iptables where the kernel
+/// cannot do mode ipvs.
+pub fn choose(mut settings: Settings) -> Settings {
+    if settings.config.mode != Mode::Ipvs {
+        return settings;
+    }
+    match (lack_of_ipvs(), settings.fallback.take()) {
+        (Some(reason), Some(instead)) => {
+            let (mode, other) = (settings.config.mode, instead.config.mode);
+            warn!("Can't use {mode} mode: {reason}; using {other} mode instead");
+            *instead
+        }
+        _ => settings,
+    }
+}
+
+/// Asks the kernel for what mode ipvs needs, and so has it load its modules;
+/// returns what it lacks.
+///
+/// What else is wrong is told when the engine is opened.
+fn lack_of_ipvs() -> Option<String> {
+    if let Err(error @ ipvs::Error::Unsupported { .. }) = ipvs::Client::open() {
+        return Some(error.to_string());
+    }
+    match ipset::Client::open() {
+        Err(error @ ipset::Error::Unsupported { .. }) => Some(error.to_string()),
+        _ => None,
+    }
+}
+
 /// Asks the kernel for what the mode needs besides rules, before it has any.
 ///
 /// # Errors
 ///
 /// The kernel refuses.
-pub fn prepare(config: &Config) -> Result<(), Failure> {
-    let is_needed = config.mode == Mode::Iptables
-        && config.families.contains(&Family::V4)
-        && config.serves_localhost();
-    match is_needed {
-        true => sysctl::route_localnet(),
-        false => Ok(()),
+pub fn prepare(settings: &Settings) -> Result<(), Failure> {
+    let config = &settings.config;
+    match config.mode {
+        Mode::Iptables if config.families.contains(&Family::V4) && config.serves_localhost() => {
+            sysctl::set(&[sysctl::ROUTE_LOCALNET])
+        }
+        Mode::Ipvs => {
+            let ipvs = &settings.configuration.ipvs;
+            sysctl::set(&sysctl::ipvs(&interfaces::release(), ipvs.strict_arp))?;
+            set_timeouts(&timeouts(ipvs));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the timeouts that are configured; zero is as it is.
+fn timeouts(ipvs: &Ipvs) -> Timeouts {
+    Timeouts {
+        tcp: ipvs.tcp_timeout.positive(),
+        tcp_fin: ipvs.tcp_fin_timeout.positive(),
+        udp: ipvs.udp_timeout.positive(),
+    }
+}
+
+/// Tells the kernel after how long it forgets connections; whoever cannot goes on
+/// with the timeouts that there are.
+fn set_timeouts(timeouts: &Timeouts) {
+    if *timeouts == Timeouts::default() {
+        return;
+    }
+    let set = ipvs::Client::open().and_then(|mut client| client.set_timeouts(timeouts));
+    if let Err(error) = set {
+        warn!("the timeouts of ipvs stay as they are: {}", chain(&error));
     }
 }
 
 /// `--init-only`: does what needs more than CAP_NET_ADMIN, and finds out whether
 /// the kernel can do the mode.
 ///
-/// Mode iptables needs a sysctl, which is all that is done for it.
+/// Modes iptables and ipvs need sysctls, and ipvs may be told timeouts, which is
+/// all that is done for them.
 /// Mode nftables needs no more, so nothing is changed; but modules that the
 /// kernel lacks are loaded by the question.
 ///
@@ -69,17 +130,15 @@ pub fn prepare(config: &Config) -> Result<(), Failure> {
 /// The kernel cannot do the mode, or may not be asked.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
-    prepare(&settings.config)?;
-    if mode == Mode::Iptables {
+    prepare(settings)?;
+    if mode != Mode::Nftables {
         info!(%mode, "the kernel is prepared for it");
         return Ok(());
     }
     for family in interfaces::families() {
-        if mode == Mode::Nftables {
-            let node = NodeView::default();
-            let cx = Context::new(&settings.config, &node, [], family);
-            probe_nftables(&cx)?;
-        }
+        let node = NodeView::default();
+        let cx = Context::new(&settings.config, &node, [], family);
+        probe_nftables(&cx)?;
         info!(%mode, %family, "the kernel can do it");
     }
     Ok(())

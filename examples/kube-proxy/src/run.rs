@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::Report;
-use tracing::{info, warn};
+use proxy_core::{Due, Report};
+use tracing::{debug, info, warn};
 
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain, hopeless};
 use crate::kubernetes::events::{Note, NoteKind, Regarding};
 use crate::process;
 use crate::server::{self, Trouble};
 use crate::settings::Settings;
-use crate::setup::{Reading, Setup, chain, hopeless};
+use crate::setup::{Reading, Setup};
 use crate::signals::Signals;
 use crate::telemetry;
 use crate::wait;
@@ -41,7 +41,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
-    process::prepare(&settings.config)?;
+    process::prepare(&settings)?;
     info!(%mode, %node, "started");
     serve(&setup, &settings);
     setup.recorder.note(Note {
@@ -62,7 +62,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 first(&report)?;
                 synced = report.is_success();
                 if synced {
-                    thread::spawn(move || cleanup::leftovers_of_other_modes(mode));
+                    let excluded = std::mem::take(&mut settings.config.ipvs.excluded);
+                    thread::spawn(move || cleanup::leftovers_of_other_modes(mode, &excluded));
                 }
             }
             if synced && !setup.engine.is_watching() {
@@ -148,6 +149,10 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
                 match &done.drift {
                     _ if outcome.took_over => {
                         info!(%family, edits, ?took, "took over what somebody else programmed");
+                    }
+                    // Where nobody tells of changes it is so again and again.
+                    None if report.due == Due::Timer && edits == 0 => {
+                        debug!(%family, ?took, "looked, and all was as it should be");
                     }
                     None => info!(%family, edits, dumped, ?took, "synced"),
                     Some(drift) => {

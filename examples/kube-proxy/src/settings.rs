@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use proxy_core::{Config, Intervals, Iptables, Mark, Mode};
+use proxy_core::{Config, Intervals, Iptables, Ipvs, Mark, Mode};
 use vipline_service_model::{
-    DetectLocal, ExternalIps, NodePortAddresses, parse_address, parse_network,
+    DetectLocal, ExternalIps, NodePortAddresses, Scheduler, parse_address, parse_network,
 };
 
 use crate::cli::Flags;
 use crate::config::{Configuration, Effective, Gate, Gates};
 use crate::failure::Failure;
 
-/// When the kernel is compared with the plan although nothing changed.
+/// When the kernel is compared with the plan although nothing changed, in modes
+/// that hear of what others change.
 const MAX_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The longest name of an interface: `IFNAMSIZ - 1` of linux/if.h.
@@ -50,6 +51,8 @@ pub struct Settings {
     pub feature_gates: Gates,
     /// What is odd besides what is odd about the configuration itself.
     pub warnings: Vec<String>,
+    /// What to do where the kernel cannot do mode ipvs.
+    pub fallback: Option<Box<Self>>,
 }
 
 /// Where the objects come from.
@@ -89,59 +92,131 @@ impl Settings {
     pub fn new(flags: &Flags, effective: Effective, hostname: &str) -> Result<Self, Failure> {
         let Effective {
             configuration,
+            fallback,
             gates,
             file,
             warnings: _,
         } = effective;
+        let of = |configuration| {
+            let settings = Self::of(flags, configuration, gates.clone(), hostname)?;
+            let config_file = file.clone();
+            Ok(Self {
+                config_file,
+                ..settings
+            })
+        };
+        let fallback = fallback.map(of).transpose();
+        let settings = of(configuration)?;
+        Ok(Self {
+            fallback: fallback?.map(Box::new),
+            ..settings
+        })
+    }
+
+    fn of(
+        flags: &Flags,
+        configuration: Configuration,
+        gates: Gates,
+        hostname: &str,
+    ) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
-        let mut reasons = Vec::new();
-        let mut take = |reason: String| reasons.push(reason);
-        let mode = mode(&configuration.mode).map_err(&mut take);
-        let node_name = node_name(&configuration, hostname).map_err(&mut take);
-        let detect_local = detect_local(&configuration).map_err(&mut take);
-        let (Ok(mode), Ok(node_name), Ok(detect_local)) = (mode, node_name, detect_local) else {
-            return Err(Failure::Input(reasons));
-        };
-        let (retry, min) = configuration.sync_periods();
-        let external_ips = match gates.is_open(Gate::AllowServiceExternalIPs) {
-            true => ExternalIps::Serve,
-            false => ExternalIps::Ignore,
-        };
+        let config = config(&configuration, &gates, hostname).map_err(Failure::Input)?;
         let bind_address = parse_address(&configuration.bind_address);
         Ok(Self {
             source: source(flags, &configuration, &mut warnings),
-            config: Config {
-                mode,
-                node_name,
-                masquerade_mark: mark(&configuration),
-                masquerade_all: configuration.masquerade_all(),
-                detect_local,
-                node_port_addresses: node_port_addresses(&configuration.node_port_addresses),
-                iptables: Iptables {
-                    localhost_node_ports: configuration.iptables.localhost_node_ports,
-                    ..Iptables::default()
-                },
-                external_ips,
-                intervals: Intervals {
-                    min: min.positive(),
-                    retry: retry.positive(),
-                    max: MAX_INTERVAL,
-                },
-                ..Config::default()
-            },
+            sync_period: config.intervals.retry,
+            config,
             bind_address: bind_address.filter(|address| !address.is_unspecified()),
             healthz: socket_address(&configuration.healthz_bind_address),
             metrics: socket_address(&configuration.metrics_bind_address),
             bind_address_hard_fail: configuration.bind_address_hard_fail,
             oom_score_adj: configuration.oom_score_adj,
-            config_file: file,
-            sync_period: retry.positive(),
+            config_file: None,
             config_sync_period: configuration.config_sync_period.positive(),
             feature_gates: gates,
             warnings,
+            fallback: None,
             configuration,
         })
     }
+}
+
+/// Returns what the engine is told, or all that this build cannot do.
+fn config(
+    configuration: &Configuration,
+    gates: &Gates,
+    hostname: &str,
+) -> Result<Config, Vec<String>> {
+    let mut reasons = Vec::new();
+    let mut take = |reason: String| reasons.push(reason);
+    let mode = mode(&configuration.mode).map_err(&mut take);
+    let node_name = node_name(configuration, hostname).map_err(&mut take);
+    let detect_local = detect_local(configuration).map_err(&mut take);
+    let scheduler = scheduler(configuration).map_err(&mut take);
+    let (Ok(mode), Ok(node_name), Ok(detect_local), Ok(scheduler)) =
+        (mode, node_name, detect_local, scheduler)
+    else {
+        return Err(reasons);
+    };
+    Ok(Config {
+        mode,
+        node_name,
+        masquerade_mark: mark(configuration),
+        masquerade_all: configuration.masquerade_all(),
+        detect_local,
+        node_port_addresses: node_port_addresses(&configuration.node_port_addresses),
+        iptables: Iptables {
+            localhost_node_ports: configuration.iptables.localhost_node_ports,
+            ..Iptables::default()
+        },
+        ipvs: Ipvs {
+            scheduler,
+            excluded: excluded(configuration),
+        },
+        external_ips: match gates.is_open(Gate::AllowServiceExternalIPs) {
+            true => ExternalIps::Serve,
+            false => ExternalIps::Ignore,
+        },
+        intervals: intervals(mode, configuration),
+        ..Config::default()
+    })
+}
+
+/// Returns how far apart syncs are.
+///
+/// Nobody tells of what others do to virtual servers, sets and addresses, so in
+/// mode ipvs each sync period ends with a look at all of them, as upstream does.
+fn intervals(mode: Mode, configuration: &Configuration) -> Intervals {
+    let (retry, min) = configuration.sync_periods();
+    let retry = retry.positive();
+    Intervals {
+        min: min.positive(),
+        retry,
+        max: match mode {
+            Mode::Ipvs => retry,
+            _ => MAX_INTERVAL,
+        },
+    }
+}
+
+/// Returns the networks whose virtual servers are not touched, in any mode.
+pub fn excluded(configuration: &Configuration) -> Vec<IpNet> {
+    networks(configuration.ipvs.exclude_cidrs.iter().map(String::as_str))
+}
+
+/// Finds the scheduler that mode ipvs is told of; empty is the usual one.
+fn scheduler(configuration: &Configuration) -> Result<Scheduler, String> {
+    let name = &*configuration.ipvs.scheduler;
+    if configuration.mode != Mode::Ipvs.name() || name.is_empty() {
+        return Ok(Scheduler::default());
+    }
+    Scheduler::from_name(name).ok_or_else(|| {
+        let known = Scheduler::ALL.map(Scheduler::name).join(", ");
+        format!(
+            "--ipvs-scheduler (ipvs.scheduler): the kernel has no scheduler {name:?}; \
+             it has: {known}"
+        )
+    })
 }
 
 fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<String>) -> Source {
@@ -243,200 +318,4 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::cli::Cli;
-
-    fn settings(line: &str) -> Result<Settings, String> {
-        let line = format!("kube-proxy {line}");
-        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let flags = &cli.flags;
-        Effective::new(flags)
-            .and_then(|effective| Settings::new(flags, effective, " Machine\n"))
-            .map_err(|failure| failure.to_string())
-    }
-
-    /// The settings of flags that go with what is always needed.
-    fn good(line: &str) -> Settings {
-        settings(&format!("--proxy-mode nftables {line}")).unwrap()
-    }
-
-    fn bad(line: &str) -> String {
-        settings(&format!("--proxy-mode nftables {line}")).unwrap_err()
-    }
-
-    #[test]
-    fn the_node_is_named_by_flag_or_machine() {
-        assert_eq!(&*good("").config.node_name, "machine");
-        let named = good("--hostname-override Node-1");
-        assert_eq!(&*named.config.node_name, "node-1");
-    }
-
-    #[test]
-    fn an_empty_mode_is_iptables_and_the_modes_built_in_are_named() {
-        let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
-        for (flag, mode) in [
-            ("", "iptables"),
-            ("--proxy-mode=", "iptables"),
-            ("--proxy-mode=iptables", "iptables"),
-            ("--proxy-mode=ipvs", "ipvs"),
-            ("--proxy-mode=nftables", "nftables"),
-        ] {
-            match settings(flag) {
-                Ok(settings) => assert_eq!(settings.config.mode.name(), mode),
-                Err(reason) => {
-                    assert!(!names.contains(&mode), "{reason}");
-                    let built_in = names.join(", ");
-                    let expected = format!(
-                        "--proxy-mode: {mode} is not built in; the modes built in are: {built_in}"
-                    );
-                    assert_eq!(reason, expected);
-                }
-            }
-        }
-        assert!(
-            settings("--proxy-mode x")
-                .unwrap_err()
-                .contains("Mode.ProxyMode")
-        );
-    }
-
-    #[test]
-    fn objects_come_from_manifests_or_a_server() {
-        let Source::Api(access) = good("--kubeconfig k --master m --kube-api-qps 7").source else {
-            panic!("no API server")
-        };
-        assert_eq!(access.kubeconfig, Some("k".into()));
-        assert_eq!(
-            (access.master.as_deref(), access.qps, access.burst),
-            (Some("m"), 7.0, 10)
-        );
-        let Source::Api(access) = good("--kubeconfig= --master=").source else {
-            panic!("no API server")
-        };
-        assert_eq!((access.kubeconfig, access.master), (None, None));
-        let both = good("--kubeconfig k --manifests m");
-        assert_eq!(both.source, Source::Manifests("m".into()));
-        assert_eq!(both.warnings.len(), 1);
-    }
-
-    #[test]
-    fn local_traffic_is_told_as_upstream_does() {
-        let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        for (line, expected) in [
-            ("", DetectLocal::ClusterCidr(Vec::new())),
-            (
-                "--cluster-cidr fd00:1::/64,10.1.0.0/16",
-                DetectLocal::ClusterCidr(networks(&["fd00:1::/64", "10.1.0.0/16"])),
-            ),
-            (
-                "--detect-local-mode NodeCIDR --cluster-cidr x",
-                DetectLocal::NodeCidr,
-            ),
-            (
-                "--detect-local-mode BridgeInterface --pod-bridge-interface cni0",
-                DetectLocal::Interface("cni0".into()),
-            ),
-            (
-                "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
-                DetectLocal::InterfacePrefix("veth".into()),
-            ),
-        ] {
-            assert_eq!(good(line).config.detect_local, expected, "{line}");
-        }
-        assert_eq!(
-            bad("--detect-local-mode BridgeInterface --pod-bridge-interface sixteen-letters!"),
-            "detectLocal.bridgeInterface: no interface can be called \"sixteen-letters!\""
-        );
-    }
-
-    #[test]
-    fn node_port_addresses_are_networks_or_primary() {
-        for line in ["", "--nodeport-addresses primary"] {
-            let addresses = good(line).config.node_port_addresses;
-            assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
-        }
-        let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
-        let addresses = good("--nodeport-addresses 10.0.0.0/8")
-            .config
-            .node_port_addresses;
-        assert_eq!(addresses, within);
-    }
-
-    #[test]
-    fn mode_iptables_has_settings_of_its_own() {
-        let iptables = |line: &str| settings(line).unwrap().config;
-        let usual = iptables("");
-        assert_eq!(usual.mode, Mode::Iptables);
-        assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
-        assert!(usual.serves_localhost());
-        assert_eq!(usual.intervals.min, Duration::from_secs(1));
-        let other = iptables(
-            "--iptables-localhost-nodeports=false --iptables-masquerade-bit 3 --masquerade-all \
-             --iptables-min-sync-period 5s --nodeport-addresses primary",
-        );
-        assert!(!other.iptables.localhost_node_ports && other.masquerade_all);
-        assert_eq!(other.masquerade_mark.value(), 8);
-        assert_eq!(other.intervals.min, Duration::from_secs(5));
-        assert_eq!(other.node_port_addresses, NodePortAddresses::Primary);
-        assert!(!iptables("--iptables-localhost-nodeports=false").serves_localhost());
-        let nftables = good("--iptables-masquerade-bit 3").config.masquerade_mark;
-        assert_eq!(nftables, Mark::default(), "the flag is not its");
-    }
-
-    #[test]
-    fn periods_addresses_and_the_rest_are_taken_over() {
-        let set = good(
-            "--iptables-sync-period 10s --iptables-min-sync-period 0s --masquerade-all \
-             --feature-gates AllowServiceExternalIPs=false --config-sync-period 1m",
-        );
-        assert_eq!(set.config.intervals.min, Duration::ZERO);
-        assert_eq!(set.config.intervals.retry, Duration::from_secs(10));
-        assert_eq!(set.sync_period, Duration::from_secs(10));
-        assert_eq!(set.config_sync_period, Duration::from_secs(60));
-        assert!(set.config.masquerade_all);
-        assert_eq!(set.config.external_ips, ExternalIps::Ignore);
-        assert_eq!(good("").config.external_ips, ExternalIps::Serve);
-        assert_eq!(set.bind_address, None);
-        let bound = good("--bind-address fd00::7");
-        assert_eq!(bound.bind_address, Some("fd00::7".parse().unwrap()));
-    }
-
-    #[test]
-    fn servers_are_where_flags_say() {
-        let places = |line: &str| {
-            let settings = good(line);
-            [settings.healthz, settings.metrics]
-                .map(|place| place.map_or_else(String::new, |place| place.to_string()))
-        };
-        for (line, expected) in [
-            ("", ["0.0.0.0:10256", "127.0.0.1:10249"]),
-            // The defaults were made before this flag was read.
-            ("--bind-address ::", ["0.0.0.0:10256", "127.0.0.1:10249"]),
-            (
-                "--healthz-bind-address ::1 --metrics-bind-address=",
-                ["[::1]:10256", "127.0.0.1:10249"],
-            ),
-            ("--healthz-port 0", ["", "127.0.0.1:10249"]),
-            (
-                "--healthz-port 5 --metrics-port 6 --metrics-bind-address 1.2.3.4",
-                ["0.0.0.0:10256", "1.2.3.4:6"],
-            ),
-        ] {
-            assert_eq!(places(line), expected, "{line}");
-        }
-        let reason = bad("--metrics-port 0");
-        assert!(
-            reason.contains("KubeProxyConfiguration.MetricsBindAddress: "),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn all_that_is_wrong_is_said_at_once() {
-        let reasons = settings("--cluster-cidr x --nodeport-addresses y").unwrap_err();
-        assert_eq!(reasons.lines().count(), 2, "{reasons}");
-    }
-}
+mod tests;

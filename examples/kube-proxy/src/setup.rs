@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Config, Engine, Event, Mode};
 use tracing::{debug, error, info, warn};
-use vipline_iptables::Error as IptablesError;
-use vipline_nftables::Error as NftablesError;
 use vipline_service_model::{DetectLocal, Kind, NodePortAddresses, api};
 
 use crate::addresses::Addresses;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::interfaces;
 use crate::kubernetes::Api;
 use crate::kubernetes::events::Recorder;
@@ -396,92 +394,23 @@ pub struct Counts {
     pub endpoints: usize,
 }
 
-/// Tells whether rules name addresses of interfaces: in mode iptables, where node
-/// ports are not served on all of them.
+/// Tells whether addresses of interfaces matter: in mode ipvs, whose virtual
+/// servers name them, and in mode iptables, where node ports are not served on all
+/// of them.
 fn names_addresses(config: &Config) -> bool {
     let mut families = config.families.iter();
-    config.mode == Mode::Iptables
-        && match &config.node_port_addresses {
-            // What they are is not known yet.
-            NodePortAddresses::Primary => true,
-            all_or_within => families.any(|&one| !all_or_within.filter(one, &[]).matches_all()),
+    match (config.mode, &config.node_port_addresses) {
+        (Mode::Ipvs, _) => true,
+        // What they are is not known yet.
+        (Mode::Iptables, NodePortAddresses::Primary) => true,
+        (Mode::Iptables, all_or_within) => {
+            families.any(|&one| !all_or_within.filter(one, &[]).matches_all())
         }
+        _ => false,
+    }
 }
 
 fn telemetry(settings: &Settings) -> Telemetry {
     let config = &settings.config;
     Telemetry::new(config.mode, &config.families, settings.sync_period)
-}
-
-/// Says what the machine lacks, if it will lack it the next time as well.
-pub fn hopeless(error: &proxy_core::Error) -> Option<Failure> {
-    use proxy_core::Error::{Iptables, Nftables};
-    let is_hopeless = match error {
-        Nftables(error) => matches!(
-            error,
-            NftablesError::Denied | NftablesError::Unsupported { .. }
-        ),
-        Iptables(error) => matches!(
-            error,
-            IptablesError::Denied { .. }
-                | IptablesError::NotFound { .. }
-                | IptablesError::Outdated { .. }
-                | IptablesError::Unsupported { .. }
-        ),
-        _ => false,
-    };
-    is_hopeless.then(|| Failure::machine(error))
-}
-
-/// Returns an error with all its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::ExitCode;
-
-    use vipline_netlink::Errno;
-
-    use super::*;
-
-    #[test]
-    fn what_no_retry_mends_ends_the_program_with_a_sentence() {
-        let errno = Errno::OPNOTSUPP;
-        let unsupported = NftablesError::Unsupported {
-            option: "CONFIG_NF_TABLES",
-            errno,
-        };
-        for (error, word) in [
-            (unsupported, "CONFIG_NF_TABLES"),
-            (NftablesError::Denied, "CAP_NET_ADMIN"),
-        ] {
-            let failure = hopeless(&error.into()).unwrap();
-            assert!(failure.to_string().contains(word), "{failure}");
-            assert_eq!(failure.to_string().lines().count(), 1);
-            assert_eq!(failure.code(), ExitCode::FAILURE);
-        }
-        assert!(hopeless(&NftablesError::Timeout.into()).is_none());
-        let (program, message) = ("iptables-restore".into(), "no".into());
-        let denied = IptablesError::Denied { program, message };
-        let failure = hopeless(&denied.into()).unwrap().to_string();
-        assert!(failure.contains("CAP_NET_RAW"), "{failure}");
-        let locked = IptablesError::Locked {
-            wait: 5,
-            message: "held".into(),
-        };
-        assert!(hopeless(&locked.into()).is_none());
-    }
-
-    #[test]
-    fn an_error_is_one_line_with_its_causes() {
-        let source = std::io::Error::other("no room");
-        let error = NftablesError::Io {
-            operation: "open a netlink socket",
-            source,
-        };
-        assert_eq!(chain(&error), "open a netlink socket: no room");
-    }
 }

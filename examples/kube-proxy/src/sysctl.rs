@@ -1,4 +1,4 @@
-//! The sysctls that mode iptables reads and writes.
+//! The sysctls that modes read and set.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,83 @@ const ROOT: &str = "/proc/sys";
 /// Whether conntrack takes late packets of TCP for part of their connection.
 const LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/// Whether packets from and to loopback addresses are routed like others.
-const ROUTE_LOCALNET: &str = "net/ipv4/conf/all/route_localnet";
+/// A sysctl that has to have a value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sysctl {
+    name: &'static str,
+    value: &'static str,
+    /// For whom it has to.
+    needed: &'static str,
+    /// The flag that does without it, if one does.
+    without: Option<&'static str>,
+}
+
+/// Packets from and to loopback addresses are routed like others.
+pub const ROUTE_LOCALNET: Sysctl = Sysctl {
+    name: "net/ipv4/conf/all/route_localnet",
+    value: "1",
+    needed: "as node ports on 127.0.0.0/8 need",
+    without: Some("--iptables-localhost-nodeports=false"),
+};
+
+/// What mode ipvs always needs.
+const OF_IPVS: [Sysctl; 4] = [
+    // Rules see packets of virtual servers, to masquerade them.
+    of_ipvs("net/ipv4/vs/conntrack", "1"),
+    // Connections end with their real server.
+    of_ipvs("net/ipv4/vs/expire_nodest_conn", "1"),
+    // Persistence, too.
+    of_ipvs("net/ipv4/vs/expire_quiescent_template", "1"),
+    of_ipvs("net/ipv4/ip_forward", "1"),
+];
+
+/// Kernels of this version and later can do without [`REUSE`] being off, and
+/// earlier ones lose packets of connections whose port is used again.
+const REUSES: (u32, u32) = (5, 9);
+/// Kernels before this version do not have [`REUSE`].
+const HAS_REUSE: (u32, u32) = (4, 1);
+/// A port that is used again soon means the real server that it meant before.
+const REUSE: Sysctl = of_ipvs("net/ipv4/vs/conn_reuse_mode", "0");
+
+/// ARP is answered for an interface's own addresses only.
+const STRICT_ARP: [Sysctl; 2] = [
+    strict_arp("net/ipv4/conf/all/arp_ignore", "1"),
+    strict_arp("net/ipv4/conf/all/arp_announce", "2"),
+];
+
+const fn of_ipvs(name: &'static str, value: &'static str) -> Sysctl {
+    Sysctl {
+        name,
+        value,
+        needed: "as mode ipvs needs",
+        without: None,
+    }
+}
+
+const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
+    Sysctl {
+        name,
+        value,
+        needed: "as --ipvs-strict-arp wants",
+        without: Some("--ipvs-strict-arp=false"),
+    }
+}
+
+/// Returns what mode ipvs needs of a kernel with this release, such as
+/// `6.1.0-13-amd64`.
+pub fn ipvs(release: &str, is_arp_strict: bool) -> Vec<Sysctl> {
+    let has_to = version(release).is_some_and(|version| (HAS_REUSE..REUSES).contains(&version));
+    let mut sysctls = OF_IPVS.to_vec();
+    sysctls.extend(has_to.then_some(REUSE));
+    sysctls.extend(STRICT_ARP.iter().filter(|_| is_arp_strict));
+    sysctls
+}
+
+/// Reads the first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
 
 /// Tells whether conntrack takes late packets of TCP for part of their
 /// connection, so that those it takes for invalid really are.
@@ -21,14 +96,14 @@ pub fn is_liberal() -> bool {
     is_set(Path::new(ROOT))
 }
 
-/// Lets the kernel route packets to loopback addresses, as node ports on those
-/// need; writes only what is not so already.
+/// Sets sysctls; writes only those that have another value.
 ///
 /// # Errors
 ///
-/// The file cannot be written: with what to do then.
-pub fn route_localnet() -> Result<(), Failure> {
-    turn_on(Path::new(ROOT))
+/// The first that cannot be written: with what to do then.
+pub fn set(sysctls: &[Sysctl]) -> Result<(), Failure> {
+    let root = Path::new(ROOT);
+    sysctls.iter().try_for_each(|sysctl| sysctl.set(root))
 }
 
 fn is_set(root: &Path) -> bool {
@@ -36,19 +111,27 @@ fn is_set(root: &Path) -> bool {
     fs::read_to_string(root.join(LIBERAL)).is_ok_and(|value| value.trim() != "0")
 }
 
-fn turn_on(root: &Path) -> Result<(), Failure> {
-    let path = root.join(ROUTE_LOCALNET);
-    if fs::read_to_string(&path).is_ok_and(|value| value.trim() == "1") {
-        return Ok(());
+impl Sysctl {
+    fn set(&self, root: &Path) -> Result<(), Failure> {
+        let Self {
+            name,
+            value,
+            needed,
+            without,
+        } = self;
+        let path = root.join(name);
+        if fs::read_to_string(&path).is_ok_and(|present| present.trim() == *value) {
+            return Ok(());
+        }
+        fs::write(&path, value).map_err(|error| {
+            let path = path.display();
+            let or = without.map_or_else(String::new, |flag| format!(", or go without by {flag}"));
+            Failure::machine(format_args!(
+                "{path} cannot be set to {value}, {needed}: {error}; run kube-proxy --init-only \
+                 before, with the privilege to write it{or}"
+            ))
+        })
     }
-    fs::write(&path, "1").map_err(|error| {
-        let path = path.display();
-        let instead = "run kube-proxy --init-only before, with the privilege to write it, or \
-                       go without by --iptables-localhost-nodeports=false";
-        Failure::machine(format_args!(
-            "{path} cannot be set to 1, as node ports on 127.0.0.0/8 need: {error}; {instead}"
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -72,12 +155,12 @@ mod tests {
 
     #[test]
     fn packets_are_routed_to_loopback_in_the_namespace_that_asks_for_it() {
-        let path = Path::new(ROOT).join(ROUTE_LOCALNET);
+        let path = Path::new(ROOT).join(ROUTE_LOCALNET.name);
         let value = || fs::read_to_string(&path).unwrap();
         let (one, other) = (Netns::new().unwrap(), Netns::new().unwrap());
         assert_eq!(one.run(value), "0\n");
         for _ in 0..2 {
-            one.run(route_localnet).unwrap();
+            one.run(|| set(&[ROUTE_LOCALNET])).unwrap();
             assert_eq!(one.run(value), "1\n");
         }
         assert_eq!(other.run(value), "0\n");
@@ -85,14 +168,14 @@ mod tests {
 
     #[test]
     fn what_is_so_already_is_not_written() {
-        let (folder, file) = folder(ROUTE_LOCALNET, "1\n");
+        let (folder, file) = folder(ROUTE_LOCALNET.name, "1\n");
         fs::File::options()
             .append(true)
             .open(&file)
             .unwrap()
             .set_modified(SystemTime::UNIX_EPOCH)
             .unwrap();
-        turn_on(folder.path()).unwrap();
+        ROUTE_LOCALNET.set(folder.path()).unwrap();
         let written = fs::metadata(&file).unwrap().modified().unwrap();
         assert_eq!(written, SystemTime::UNIX_EPOCH);
         assert_eq!(fs::read_to_string(&file).unwrap(), "1\n");
@@ -101,7 +184,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_told_with_what_to_do() {
         let folder = Directory::new().unwrap();
-        let told = turn_on(folder.path()).unwrap_err().to_string();
+        let told = ROUTE_LOCALNET.set(folder.path()).unwrap_err().to_string();
         for words in [
             "net/ipv4/conf/all/route_localnet cannot be set to 1",
             "os error 2",
@@ -111,6 +194,52 @@ mod tests {
             assert!(told.contains(words), "{words}: {told}");
         }
         assert_eq!(told.lines().count(), 1, "{told}");
+        let told = REUSE.set(folder.path()).unwrap_err().to_string();
+        let words = "conn_reuse_mode cannot be set to 0, as mode ipvs needs: ";
+        assert!(told.contains(words), "{told}");
+        assert!(told.ends_with("with the privilege to write it"), "{told}");
+    }
+
+    #[test]
+    fn what_has_another_value_is_written() {
+        for sysctl in ipvs("5.4.0", true) {
+            let (folder, file) = folder(sysctl.name, "7\n");
+            sysctl.set(folder.path()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), sysctl.value);
+        }
+    }
+
+    #[test]
+    fn mode_ipvs_needs_more_of_some_kernels_and_with_strict_arp() {
+        let shown = |release, is_arp_strict| {
+            let sysctls = ipvs(release, is_arp_strict).into_iter();
+            let lines = sysctls.map(|sysctl| format!("{}={}", sysctl.name, sysctl.value));
+            lines.collect::<Vec<_>>()
+        };
+        let always = [
+            "net/ipv4/vs/conntrack=1",
+            "net/ipv4/vs/expire_nodest_conn=1",
+            "net/ipv4/vs/expire_quiescent_template=1",
+            "net/ipv4/ip_forward=1",
+        ];
+        let arp = [
+            "net/ipv4/conf/all/arp_ignore=1",
+            "net/ipv4/conf/all/arp_announce=2",
+        ];
+        for release in [
+            "6.18.0",
+            "5.10.0-8-amd64",
+            "5.9",
+            "4.0.9",
+            "3.10.0-957.el7",
+            "x",
+        ] {
+            assert_eq!(shown(release, false), always, "{release}");
+        }
+        for release in ["4.1.0", "4.19.0-21-amd64", "5.8.18+"] {
+            let all = [&always[..], &["net/ipv4/vs/conn_reuse_mode=0"], &arp].concat();
+            assert_eq!(shown(release, true), all, "{release}");
+        }
     }
 
     #[test]

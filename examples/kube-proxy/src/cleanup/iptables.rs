@@ -18,8 +18,7 @@ use vipline_iptables::{
 use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
 
-use super::names::{self, JUMPS};
-use super::tool;
+use super::{Scope, names, tool};
 
 /// The tables that upstream has chains in.
 const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
@@ -83,7 +82,7 @@ impl Document {
 ///
 /// A chain that somebody else's rule leads to stays as it is, and so does what
 /// it leads to itself.
-pub fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
+pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
     let tables = match Tables::parse(&saved.text) {
         Ok(tables) => tables,
         Err(error) => {
@@ -99,12 +98,12 @@ pub fn plan(saved: &Saved) -> (Vec<Document>, Vec<String>) {
         let Ok(name) = TableName::new(table.name()) else {
             continue;
         };
-        let rules = table.rules().map(|line| Leading::new(table, line));
+        let rules = table.rules().map(|line| Leading::new(scope, table, line));
         let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstreams);
         let ours = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
-        let ours = ours.filter(|chain| names::is_chain(table.name(), chain.as_str()));
+        let ours = ours.filter(|chain| names::is_chain(scope, table.name(), chain.as_str()));
         let mut ours: HashSet<ChainName> = ours.collect();
         while let Some((chain, rule)) = used(&ours, &others) {
             ours.remove(&chain);
@@ -170,7 +169,7 @@ struct Leading<'a> {
 }
 
 impl<'a> Leading<'a> {
-    fn new(table: &Table<'_>, line: &RuleLine<'a>) -> Self {
+    fn new(scope: Scope, table: &Table<'_>, line: &RuleLine<'a>) -> Self {
         // What is no rule leads nowhere; the program will say so if it does.
         let rule = line.rule().ok();
         let target = rule.as_ref().and_then(|rule| match rule.target {
@@ -180,16 +179,15 @@ impl<'a> Leading<'a> {
         Self {
             line: *line,
             target,
-            is_upstreams: rule.is_some_and(|rule| is_jump(table.name(), line.chain(), &rule)),
+            is_upstreams: rule
+                .is_some_and(|rule| is_jump(scope, table.name(), line.chain(), &rule)),
         }
     }
 }
 
 /// Tells whether upstream made a rule to lead packets to its chains.
-fn is_jump(table: &str, chain: &str, rule: &Rule<'_>) -> bool {
-    let mut jumps = JUMPS
-        .iter()
-        .filter(|jump| (jump.table, jump.from) == (table, chain));
+fn is_jump(scope: Scope, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
+    let mut jumps = names::jumps(scope).filter(|jump| (jump.table, jump.from) == (table, chain));
     jumps.any(|jump| {
         let to = ChainName::new(jump.to).expect("it is a name");
         let all = Rule::new().comment(jump.comment).jump(to);
@@ -210,13 +208,13 @@ enum Trace {
 }
 
 /// Returns what the programs say, and what could not be checked.
-pub fn look(mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
+pub fn look(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
     let (mut found, mut unchecked) = (Vec::new(), Vec::new());
     for family in Family::ALL {
         for variant in Variant::ALL {
             let trace = match variant {
                 Variant::Legacy => legacy_trace(family),
-                Variant::Nft => nft_trace(client.as_deref_mut(), family),
+                Variant::Nft => nft_trace(scope, client.as_deref_mut(), family),
             };
             if let Trace::Nothing = trace {
                 continue;
@@ -248,7 +246,7 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<St
         let saved = client.save(TableName::new(table).expect("it is a name"));
         match saved {
             Ok(saved) => text += &saved,
-            Err(error) => unchecked.push(format!("{name}-save: {}", crate::setup::chain(&error))),
+            Err(error) => unchecked.push(format!("{name}-save: {}", crate::failure::chain(&error))),
         }
     }
     Saved {
@@ -301,7 +299,7 @@ fn legacy_trace(family: Family) -> Trace {
 }
 
 /// Asks the kernel which chains of upstream's are in nf_tables.
-fn nft_trace(client: Option<&mut nftables::Client>, family: Family) -> Trace {
+fn nft_trace(scope: Scope, client: Option<&mut nftables::Client>, family: Family) -> Trace {
     let Some(client) = client else {
         return Trace::Nothing;
     };
@@ -320,7 +318,7 @@ fn nft_trace(client: Option<&mut nftables::Client>, family: Family) -> Trace {
         nftables::Object::Chain(chain) => {
             let mut tables = TABLES.into_iter();
             let table = tables.find(|table| *table == chain.table.name.as_str())?;
-            names::is_chain(table, chain.name.as_str()).then_some(table)
+            names::is_chain(scope, table, chain.name.as_str()).then_some(table)
         }
         _ => None,
     };
@@ -337,6 +335,8 @@ fn nft_trace(client: Option<&mut nftables::Client>, family: Family) -> Trace {
 
 #[cfg(test)]
 mod tests {
+    use proxy_core::Mode;
+
     use super::*;
 
     /// A node of mode iptables with rules of others, as iptables 1.8.9 saves it.
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_upstream_made_goes_and_what_others_made_stays() {
-        let (documents, stays) = plan(&saved(NODE));
+        let (documents, stays) = plan(Scope::AllModes, &saved(NODE));
         let shown: String = documents.iter().map(|one| format!("{one}\n")).collect();
         assert_eq!(shown, include_str!("captures/iptables-plan.sh"));
         assert_eq!(stays, Vec::<String>::new());
@@ -361,13 +361,56 @@ mod tests {
     }
 
     #[test]
+    fn what_the_mode_that_runs_shares_with_another_stays() {
+        let portals = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
+        let firewall = "-m comment --comment";
+        let text = format!(
+            "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n\
+             :KUBE-PROXY-FIREWALL - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-NODE-PORT - [0:0]\n\
+             -A FORWARD {firewall} \"kube-proxy firewall rules\" -j KUBE-PROXY-FIREWALL\n\
+             -A FORWARD {firewall} \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n\
+             -A INPUT {firewall} \"kubernetes health check rules\" -j KUBE-NODE-PORT\n\
+             -A INPUT {firewall} \"kubernetes health check service ports\" -j KUBE-NODEPORTS\n\
+             COMMIT\n*nat\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
+             :KUBE-LOAD-BALANCER - [0:0]\n:KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]\n\
+             -A OUTPUT {portals}\n-A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ\n\
+             -A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-MARK-MASQ\nCOMMIT\n"
+        );
+        let removed = |mode| {
+            let (documents, stays) = plan(Scope::OthersThan(mode), &saved(&text));
+            assert_eq!(stays, Vec::<String>::new());
+            let texts = documents.iter().map(|one| one.text().to_string());
+            let lines: Vec<_> = texts.flat_map(|text| removals_of(&text)).collect();
+            lines.join("\n")
+        };
+        assert_eq!(
+            removed(Mode::Iptables),
+            "-D FORWARD -m comment --comment \"kube-proxy firewall rules\" -j KUBE-PROXY-FIREWALL\n\
+             -D INPUT -m comment --comment \"kubernetes health check rules\" -j KUBE-NODE-PORT\n\
+             -X KUBE-NODE-PORT\n-X KUBE-LOAD-BALANCER"
+        );
+        assert_eq!(
+            removed(Mode::Ipvs),
+            "-D FORWARD -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n\
+             -D INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS\n\
+             -X KUBE-NODEPORTS\n-X KUBE-SVC-NPX46M4PTMTKRN6Y"
+        );
+    }
+
+    /// Returns the lines that remove rules and chains.
+    fn removals_of(text: &str) -> Vec<String> {
+        let is_removal = |line: &&str| line.starts_with("-D ") || line.starts_with("-X ");
+        text.lines().filter(is_removal).map(str::to_owned).collect()
+    }
+
+    #[test]
     fn a_chain_that_others_use_stays_and_what_it_leads_to() {
         let text = "*nat\n:OUTPUT ACCEPT [0:0]\n:MINE - [0:0]\n:KUBE-NODEPORTS - [0:0]\n\
                     :KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-SERVICES - [0:0]\n\
                     -A MINE -p tcp -m comment --comment \"a -j KUBE-SERVICES\" -j KUBE-NODEPORTS\n\
                     -A KUBE-NODEPORTS -j KUBE-MARK-MASQ\n\
                     -A KUBE-SERVICES -j KUBE-NODEPORTS\nCOMMIT\n";
-        let (documents, stays) = plan(&saved(text));
+        let (documents, stays) = plan(Scope::AllModes, &saved(text));
         assert_eq!(documents.len(), 1);
         let text = documents[0].text().to_string();
         let removed: Vec<_> = text
@@ -391,7 +434,7 @@ mod tests {
             let text = format!("*{table}\n-A {rule}\nCOMMIT\n");
             let tables = Tables::parse(&text).unwrap();
             let table = tables.iter().next().unwrap();
-            Leading::new(table, table.rules().next().unwrap()).is_upstreams
+            Leading::new(Scope::AllModes, table, table.rules().next().unwrap()).is_upstreams
         };
         assert!(is_jump("nat", &format!("OUTPUT {good}")));
         let new = "-m conntrack --ctstate NEW";
@@ -418,13 +461,13 @@ mod tests {
         let text = format!("*nat\n-A {rule}\nCOMMIT\n");
         let tables = Tables::parse(&text).unwrap();
         let table = tables.get("nat").unwrap();
-        let leading = Leading::new(table, table.rules().next().unwrap());
+        let leading = Leading::new(Scope::AllModes, table, table.rules().next().unwrap());
         assert_eq!(leading.target.unwrap().as_str(), "C");
     }
 
     #[test]
     fn what_is_not_understood_is_told_and_stays() {
-        let (documents, stays) = plan(&saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
+        let (documents, stays) = plan(Scope::AllModes, &saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
         assert_eq!(documents, []);
         assert_eq!(stays.len(), 1, "{stays:?}");
         assert!(

@@ -1,63 +1,82 @@
-//! The link of mode ipvs, by the program `ip`.
+//! The link of mode ipvs, by netlink.
 
-use std::fs;
+use std::fmt;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result};
+use vipline_rtnl::{Client, Command};
 
-use super::names::LINK;
-use super::tool;
+use super::names;
 
-/// What removes it, as a shell command.
-pub const COMMAND: &str = "ip link delete dev kube-ipvs0";
-
-/// Removes it.
-///
-/// # Errors
-///
-/// What the program says.
-pub fn remove() -> Result<()> {
-    let program = tool::find("ip").context("ip")?;
-    tool::run(&program, &["link", "delete", "dev", LINK], "").map(drop)
+/// The link of mode ipvs, with its addresses.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Link {
+    /// The addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
-/// Returns the addresses of the link, if it exists.
-///
-/// # Errors
-///
-/// It exists, and its addresses cannot be listed.
-pub fn look() -> Result<Option<Vec<String>>> {
-    let links = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let exists = links
-        .lines()
-        .any(|line| line.trim_start().split(':').next() == Some(LINK));
-    if !exists {
-        return Ok(None);
+/// Displays as a shell command.
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ip {}", Command::RemoveLink(names::link()))
     }
-    let lack = "link kube-ipvs0: stays, for ip is not installed";
-    let program = tool::find("ip").context(lack)?;
-    let listed = tool::run(&program, &["-oneline", "address", "show", "dev", LINK], "")?;
-    Ok(Some(addresses(&listed)))
 }
 
-/// Reads the addresses of what `ip -oneline address` says.
-fn addresses(listed: &str) -> Vec<String> {
-    let read = |line: &str| {
-        let mut words = line.split_whitespace();
-        words.find(|word| matches!(*word, "inet" | "inet6"))?;
-        words.next()?.split('/').next().map(str::to_owned)
-    };
-    listed.lines().filter_map(read).collect()
+impl Link {
+    /// Removes it.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn apply(&self) -> Result<()> {
+        let mut client = Client::open().with_context(|| self.to_string())?;
+        let remove = Command::RemoveLink(names::link());
+        Ok(client.commit(&[remove].into_iter().collect())?)
+    }
+}
+
+/// Returns the link, if it exists.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn look() -> Result<Option<Link>> {
+    let name = names::link();
+    let context = || format!("list link {name}");
+    let mut client = Client::open().with_context(context)?;
+    let found = client.dump_of(&name).with_context(context)?;
+    let addresses = found.of(&name).map(vipline_rtnl::Address::ip).collect();
+    Ok(found.link(&name).map(|_| Link { addresses }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use testkit::netns::Netns;
+
     use super::*;
 
     #[test]
-    fn the_addresses_are_read() {
-        let listed = "5: kube-ipvs0    inet 10.96.0.20/32 scope global kube-ipvs0\\  valid_lft\n\
-                      5: kube-ipvs0    inet6 fd00:96::1/128 scope global \\  valid_lft\n";
-        assert_eq!(addresses(listed), ["10.96.0.20", "fd00:96::1"]);
-        assert!(COMMAND.ends_with(LINK));
+    fn the_link_is_found_with_its_addresses_and_goes() {
+        Netns::new().unwrap().run(|| {
+            assert_eq!(look().unwrap(), None);
+            for line in [
+                // Of another type, for not every kernel has dummies.
+                "link add kube-ipvs0 type veth peer name other",
+                "address add 10.96.0.20/32 dev kube-ipvs0",
+                "address add 192.0.2.7/32 dev other",
+            ] {
+                let status = Command::new("ip").args(line.split(' ')).status();
+                assert!(status.unwrap().success(), "{line}");
+            }
+            let link = look().unwrap().unwrap();
+            assert_eq!(link.addresses, [IpAddr::from([10, 96, 0, 20])]);
+            assert_eq!(link.to_string(), "ip link delete kube-ipvs0");
+            link.apply().unwrap();
+            assert_eq!(look().unwrap(), None);
+            let gone = link.apply().unwrap_err().to_string();
+            assert!(gone.starts_with("ip link delete kube-ipvs0: "), "{gone}");
+        });
     }
 }

@@ -6,8 +6,8 @@
 //! [`names`] lists all that may ever be removed: what is not there is somebody
 //! else's, and so is what somebody else's rules use.
 //!
-//! nf_tables is spoken to by netlink, the rest by the programs of the system:
-//! what the kernel shows traces of and no program can look at is told.
+//! iptables is spoken to by its programs, the rest by netlink: what the kernel
+//! shows traces of and no program can look at is told.
 //!
 //! - [`tables`]: mode nftables;
 //! - [`iptables`]: chains of modes iptables and ipvs, in both kinds of iptables
@@ -26,27 +26,50 @@ pub mod link;
 
 pub mod sets;
 
+pub mod module;
+
 pub mod tool;
 
 use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use ipnet::IpNet;
 use proxy_core::Mode;
 use tracing::{error, info, warn};
+use vipline_ipset::Sets;
+use vipline_ipvs::Service;
 use vipline_nftables::{Client, Error};
 
 use crate::failure::Failure;
 use crate::output::print;
+use names::Maker;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
     /// What any mode programs.
     AllModes,
-    /// What is in the way of a mode, as upstream sees it: modes iptables and
-    /// ipvs are not in each other's.
+    /// What is in the way of a mode: what it makes itself is not, of which modes
+    /// iptables and ipvs share some.
     OthersThan(Mode),
+}
+
+impl Scope {
+    /// Tells whether something of iptables that these modes make is looked at.
+    fn holds(self, maker: Maker) -> bool {
+        match self {
+            Self::AllModes | Self::OthersThan(Mode::Nftables) => true,
+            Self::OthersThan(Mode::Iptables) => maker == Maker::Ipvs,
+            Self::OthersThan(Mode::Ipvs) => maker == Maker::Iptables,
+            Self::OthersThan(_) => false,
+        }
+    }
+
+    /// Tells whether what a mode programs besides rules of iptables is looked at.
+    fn includes(self, mode: Mode) -> bool {
+        self != Self::OthersThan(mode)
+    }
 }
 
 /// What is there.
@@ -56,12 +79,12 @@ pub struct Found {
     pub tables: Vec<tables::Removal>,
     /// What the iptables programs saved.
     pub rules: Vec<iptables::Saved>,
-    /// What `ipvsadm -Sn` says.
-    pub servers: String,
-    /// The addresses of the link of mode ipvs, if it exists.
-    pub link: Option<Vec<String>>,
-    /// What `ipset save` says.
-    pub sets: String,
+    /// All virtual servers.
+    pub servers: Vec<Service>,
+    /// The link of mode ipvs, if it exists.
+    pub link: Option<link::Link>,
+    /// The sets of mode ipvs.
+    pub sets: Sets,
 }
 
 /// Something to be removed, displayed as the shell command that does it.
@@ -74,7 +97,7 @@ pub enum Step {
     /// A virtual server of mode ipvs.
     Server(servers::Server),
     /// The link of mode ipvs.
-    Link,
+    Link(link::Link),
     /// A set of mode ipvs.
     Set(sets::Set),
 }
@@ -85,7 +108,7 @@ impl fmt::Display for Step {
             Self::Table(table) => table.fmt(f),
             Self::Chains(document) => document.fmt(f),
             Self::Server(server) => server.fmt(f),
-            Self::Link => f.write_str(link::COMMAND),
+            Self::Link(link) => link.fmt(f),
             Self::Set(set) => set.fmt(f),
         }
     }
@@ -97,7 +120,7 @@ impl Step {
             Self::Table(table) => table.apply(client.context("nf_tables is not open")?),
             Self::Chains(document) => document.apply(),
             Self::Server(server) => server.apply(),
-            Self::Link => link::remove(),
+            Self::Link(link) => link.apply(),
             Self::Set(set) => set.apply(),
         }
     }
@@ -120,25 +143,25 @@ pub struct Plan {
     pub stays: Vec<String>,
 }
 
-/// Returns what is to be removed of what is there.
+/// Returns what is to be removed of what is there, but virtual servers within
+/// `excluded` networks.
 ///
 /// Rules go before the sets that they use.
-pub fn plan(found: &Found) -> Plan {
+pub fn plan(scope: Scope, found: &Found, excluded: &[IpNet]) -> Plan {
     let mut plan = Plan::default();
     let tables = found.tables.iter().cloned();
     plan.steps.extend(tables.map(Step::Table));
     for saved in &found.rules {
-        let (documents, stays) = iptables::plan(saved);
+        let (documents, stays) = iptables::plan(scope, saved);
         plan.steps.extend(documents.into_iter().map(Step::Chains));
         plan.stays.extend(stays);
     }
-    let addresses = found.link.iter().flatten();
-    let addresses: Vec<&str> = addresses.map(String::as_str).collect();
-    let (servers, stays) = servers::plan(&found.servers, &found.sets, &addresses);
+    let link = found.link.as_ref();
+    let addresses = link.map_or(&[][..], |link| &link.addresses);
+    let (servers, stays) = servers::plan(&found.servers, &found.sets, addresses, excluded);
     plan.steps.extend(servers.into_iter().map(Step::Server));
     plan.stays.extend(stays);
-    plan.steps
-        .extend(found.link.is_some().then_some(Step::Link));
+    plan.steps.extend(link.cloned().map(Step::Link));
     let sets = sets::plan(&found.sets);
     plan.steps.extend(sets.into_iter().map(Step::Set));
     plan
@@ -153,11 +176,6 @@ struct Look {
 }
 
 fn look(scope: Scope) -> Result<Look, Error> {
-    let (nftables, others) = match scope {
-        Scope::AllModes => (true, true),
-        Scope::OthersThan(Mode::Nftables) => (false, true),
-        Scope::OthersThan(_) => (true, false),
-    };
     let mut look = Look {
         found: Found::default(),
         unchecked: Vec::new(),
@@ -165,7 +183,7 @@ fn look(scope: Scope) -> Result<Look, Error> {
     };
     match Client::open().and_then(|mut client| Ok((tables::look(&mut client)?, client))) {
         Ok((tables, client)) => {
-            if nftables {
+            if scope.includes(Mode::Nftables) {
                 look.found.tables = tables;
             }
             look.client = Some(client);
@@ -173,18 +191,18 @@ fn look(scope: Scope) -> Result<Look, Error> {
         Err(Error::Unsupported { .. }) => {}
         Err(error) => return Err(error),
     }
-    if others {
-        look.others();
+    let (rules, unchecked) = iptables::look(scope, look.client.as_mut());
+    look.found.rules = rules;
+    look.unchecked.extend(unchecked);
+    if scope.includes(Mode::Ipvs) {
+        look.look_at_ipvs();
     }
     Ok(look)
 }
 
 impl Look {
-    /// Looks at what modes iptables and ipvs program.
-    fn others(&mut self) {
-        let (rules, unchecked) = iptables::look(self.client.as_mut());
-        self.found.rules = rules;
-        self.unchecked.extend(unchecked);
+    /// Looks at what mode ipvs programs besides rules.
+    fn look_at_ipvs(&mut self) {
         let found = &mut self.found;
         let unchecked = [
             servers::look().map(|servers| found.servers = servers),
@@ -197,16 +215,18 @@ impl Look {
     }
 }
 
-/// Removes what any mode programmed, or only prints how.
+/// Removes what any mode programmed, but virtual servers within `excluded`
+/// networks, or only prints how.
 ///
 /// Fails in the end if a step failed; what could not be looked at is told only.
 ///
 /// # Errors
 ///
 /// The kernel does not tell what is there.
-pub fn cleanup(dry_run: bool) -> Result<ExitCode, Failure> {
-    let mut look = look(Scope::AllModes).map_err(Failure::machine)?;
-    let Plan { steps, stays } = plan(&look.found);
+pub fn cleanup(dry_run: bool, excluded: &[IpNet]) -> Result<ExitCode, Failure> {
+    let scope = Scope::AllModes;
+    let mut look = look(scope).map_err(Failure::machine)?;
+    let Plan { steps, stays } = plan(scope, &look.found, excluded);
     for words in look.unchecked.iter().chain(&stays) {
         warn!("{words}");
     }
@@ -230,17 +250,18 @@ pub fn cleanup(dry_run: bool) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// Removes what modes that do not run left behind, as well as that goes, and
-/// logs what was removed in one line.
+/// Removes what modes that do not run left behind, as well as that goes, but
+/// virtual servers within `excluded` networks; logs what was removed in one line.
 ///
 /// To be called after the first successful sync, so that Services are served
 /// all the time; upstream does it before.
-pub fn leftovers_of_other_modes(mode: Mode) {
-    let mut look = match look(Scope::OthersThan(mode)) {
+pub fn leftovers_of_other_modes(mode: Mode, excluded: &[IpNet]) {
+    let scope = Scope::OthersThan(mode);
+    let mut look = match look(scope) {
         Ok(look) => look,
         Err(error) => return warn!("what other modes left behind is not known: {error}"),
     };
-    let Plan { steps, stays } = plan(&look.found);
+    let Plan { steps, stays } = plan(scope, &look.found, excluded);
     for words in look.unchecked.iter().chain(&stays) {
         warn!("{words}");
     }
@@ -261,6 +282,8 @@ pub fn leftovers_of_other_modes(mode: Mode) {
 
 #[cfg(test)]
 mod tests {
+    use super::servers::tests::services;
+    use super::sets::tests::found as sets;
     use super::*;
 
     #[test]
@@ -270,20 +293,25 @@ mod tests {
                 restore: "iptables-nft-restore".to_owned(),
                 text: "*filter\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n".to_owned(),
             }],
-            servers: "-A -t 10.96.0.20:80 -s rr\n-A -t 10.96.0.30:80 -s rr\n".to_owned(),
-            link: Some(vec!["10.96.0.20".to_owned()]),
-            sets: "create KUBE-IPVS-IPS hash:ip family inet\ncreate MINE hash:ip\n".to_owned(),
+            servers: services("-A -t 10.96.0.20:80 -s rr\n-A -t 10.96.0.30:80 -s rr\n"),
+            link: Some(link::Link {
+                addresses: vec!["10.96.0.20".parse().unwrap()],
+            }),
+            sets: sets("create KUBE-IPVS-IPS hash:ip family inet\n"),
             ..Found::default()
         };
-        let Plan { steps, stays } = plan(&found);
+        let Plan { steps, stays } = plan(Scope::AllModes, &found, &[]);
         let shown: String = steps.iter().map(|step| format!("{step}\n")).collect();
         assert_eq!(
             shown,
             "iptables-nft-restore --noflush --wait 5 <<'END'\n*filter\n:KUBE-IPVS-FILTER - [0:0]\n\
              -X KUBE-IPVS-FILTER\nCOMMIT\nEND\nipvsadm -D -t 10.96.0.20:80\n\
-             ip link delete dev kube-ipvs0\nipset destroy KUBE-IPVS-IPS\n"
+             ip link delete kube-ipvs0\nipset destroy KUBE-IPVS-IPS\n"
         );
         assert_eq!(stays.len(), 1, "{stays:?}");
-        assert_eq!(plan(&Found::default()), Plan::default());
+        assert_eq!(
+            plan(Scope::AllModes, &Found::default(), &[]),
+            Plan::default()
+        );
     }
 }

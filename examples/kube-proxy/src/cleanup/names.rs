@@ -8,8 +8,25 @@
 //! `KUBE-MARK-DROP`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, and the
 //! jumps to them.
 
-/// The link that mode ipvs gives addresses to.
-pub const LINK: &str = "kube-ipvs0";
+use vipline_rtnl::Name;
+
+use super::Scope;
+
+/// Returns the name of the link that mode ipvs gives addresses to.
+pub fn link() -> Name {
+    Name::new("kube-ipvs0").expect("it is short")
+}
+
+/// Which modes make something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Maker {
+    /// Modes iptables and ipvs.
+    Both,
+    /// Mode iptables.
+    Iptables,
+    /// Mode ipvs.
+    Ipvs,
+}
 
 /// A chain of upstream's, with its table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,28 +69,40 @@ const fn jump(
 }
 
 /// The chains with names of their own.
-pub const CHAINS: &[Chain] = &[
-    // Both modes.
-    chain("nat", "KUBE-SERVICES"),
-    chain("nat", "KUBE-POSTROUTING"),
-    chain("nat", "KUBE-MARK-MASQ"),
-    chain("filter", "KUBE-FORWARD"),
-    chain("filter", "KUBE-PROXY-FIREWALL"),
-    // Mode iptables.
-    chain("nat", "KUBE-NODEPORTS"),
-    chain("nat", "KUBE-PROXY-CANARY"),
-    chain("filter", "KUBE-SERVICES"),
-    chain("filter", "KUBE-EXTERNAL-SERVICES"),
-    chain("filter", "KUBE-NODEPORTS"),
-    chain("filter", "KUBE-PROXY-CANARY"),
-    chain("mangle", "KUBE-PROXY-CANARY"),
-    // Mode ipvs.
-    chain("nat", "KUBE-NODE-PORT"),
-    chain("nat", "KUBE-LOAD-BALANCER"),
-    chain("filter", "KUBE-NODE-PORT"),
-    chain("filter", "KUBE-SOURCE-RANGES-FIREWALL"),
-    chain("filter", "KUBE-IPVS-FILTER"),
-    chain("filter", "KUBE-IPVS-OUT-FILTER"),
+const CHAINS: &[(Maker, &[Chain])] = &[
+    (
+        Maker::Both,
+        &[
+            chain("nat", "KUBE-SERVICES"),
+            chain("nat", "KUBE-POSTROUTING"),
+            chain("nat", "KUBE-MARK-MASQ"),
+            chain("filter", "KUBE-FORWARD"),
+            chain("filter", "KUBE-PROXY-FIREWALL"),
+        ],
+    ),
+    (
+        Maker::Iptables,
+        &[
+            chain("nat", "KUBE-NODEPORTS"),
+            chain("nat", "KUBE-PROXY-CANARY"),
+            chain("filter", "KUBE-SERVICES"),
+            chain("filter", "KUBE-EXTERNAL-SERVICES"),
+            chain("filter", "KUBE-NODEPORTS"),
+            chain("filter", "KUBE-PROXY-CANARY"),
+            chain("mangle", "KUBE-PROXY-CANARY"),
+        ],
+    ),
+    (
+        Maker::Ipvs,
+        &[
+            chain("nat", "KUBE-NODE-PORT"),
+            chain("nat", "KUBE-LOAD-BALANCER"),
+            chain("filter", "KUBE-NODE-PORT"),
+            chain("filter", "KUBE-SOURCE-RANGES-FIREWALL"),
+            chain("filter", "KUBE-IPVS-FILTER"),
+            chain("filter", "KUBE-IPVS-OUT-FILTER"),
+        ],
+    ),
 ];
 
 /// How the names of chains of one Service or endpoint begin, in table `nat`.
@@ -89,111 +118,123 @@ const OF_SERVICES: [&str; 5] = [
 const HASH: usize = 16;
 
 /// The jumps, each with or without a match of new connections.
-pub const JUMPS: &[Jump] = &[
-    // Both modes.
-    jump(
-        "nat",
-        "OUTPUT",
-        "KUBE-SERVICES",
-        "kubernetes service portals",
+const JUMPS: &[(Maker, &[Jump])] = &[
+    (
+        Maker::Both,
+        &[
+            jump(
+                "nat",
+                "OUTPUT",
+                "KUBE-SERVICES",
+                "kubernetes service portals",
+            ),
+            jump(
+                "nat",
+                "PREROUTING",
+                "KUBE-SERVICES",
+                "kubernetes service portals",
+            ),
+            jump(
+                "nat",
+                "POSTROUTING",
+                "KUBE-POSTROUTING",
+                "kubernetes postrouting rules",
+            ),
+            jump(
+                "filter",
+                "FORWARD",
+                "KUBE-FORWARD",
+                "kubernetes forwarding rules",
+            ),
+        ],
     ),
-    jump(
-        "nat",
-        "PREROUTING",
-        "KUBE-SERVICES",
-        "kubernetes service portals",
+    (
+        Maker::Iptables,
+        &[
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-EXTERNAL-SERVICES",
+                "kubernetes externally-visible service portals",
+            ),
+            jump(
+                "filter",
+                "FORWARD",
+                "KUBE-EXTERNAL-SERVICES",
+                "kubernetes externally-visible service portals",
+            ),
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-NODEPORTS",
+                "kubernetes health check service ports",
+            ),
+            jump(
+                "filter",
+                "FORWARD",
+                "KUBE-SERVICES",
+                "kubernetes service portals",
+            ),
+            jump(
+                "filter",
+                "OUTPUT",
+                "KUBE-SERVICES",
+                "kubernetes service portals",
+            ),
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-PROXY-FIREWALL",
+                "kubernetes load balancer firewall",
+            ),
+            jump(
+                "filter",
+                "OUTPUT",
+                "KUBE-PROXY-FIREWALL",
+                "kubernetes load balancer firewall",
+            ),
+            jump(
+                "filter",
+                "FORWARD",
+                "KUBE-PROXY-FIREWALL",
+                "kubernetes load balancer firewall",
+            ),
+        ],
     ),
-    jump(
-        "nat",
-        "POSTROUTING",
-        "KUBE-POSTROUTING",
-        "kubernetes postrouting rules",
-    ),
-    jump(
-        "filter",
-        "FORWARD",
-        "KUBE-FORWARD",
-        "kubernetes forwarding rules",
-    ),
-    // Mode iptables.
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-EXTERNAL-SERVICES",
-        "kubernetes externally-visible service portals",
-    ),
-    jump(
-        "filter",
-        "FORWARD",
-        "KUBE-EXTERNAL-SERVICES",
-        "kubernetes externally-visible service portals",
-    ),
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-NODEPORTS",
-        "kubernetes health check service ports",
-    ),
-    jump(
-        "filter",
-        "FORWARD",
-        "KUBE-SERVICES",
-        "kubernetes service portals",
-    ),
-    jump(
-        "filter",
-        "OUTPUT",
-        "KUBE-SERVICES",
-        "kubernetes service portals",
-    ),
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-PROXY-FIREWALL",
-        "kubernetes load balancer firewall",
-    ),
-    jump(
-        "filter",
-        "OUTPUT",
-        "KUBE-PROXY-FIREWALL",
-        "kubernetes load balancer firewall",
-    ),
-    jump(
-        "filter",
-        "FORWARD",
-        "KUBE-PROXY-FIREWALL",
-        "kubernetes load balancer firewall",
-    ),
-    // Mode ipvs.
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-NODE-PORT",
-        "kubernetes health check rules",
-    ),
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-PROXY-FIREWALL",
-        "kube-proxy firewall rules",
-    ),
-    jump(
-        "filter",
-        "FORWARD",
-        "KUBE-PROXY-FIREWALL",
-        "kube-proxy firewall rules",
-    ),
-    jump(
-        "filter",
-        "INPUT",
-        "KUBE-IPVS-FILTER",
-        "kubernetes ipvs access filter",
-    ),
-    jump(
-        "filter",
-        "OUTPUT",
-        "KUBE-IPVS-OUT-FILTER",
-        "kubernetes ipvs access filter",
+    (
+        Maker::Ipvs,
+        &[
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-NODE-PORT",
+                "kubernetes health check rules",
+            ),
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-PROXY-FIREWALL",
+                "kube-proxy firewall rules",
+            ),
+            jump(
+                "filter",
+                "FORWARD",
+                "KUBE-PROXY-FIREWALL",
+                "kube-proxy firewall rules",
+            ),
+            jump(
+                "filter",
+                "INPUT",
+                "KUBE-IPVS-FILTER",
+                "kubernetes ipvs access filter",
+            ),
+            jump(
+                "filter",
+                "OUTPUT",
+                "KUBE-IPVS-OUT-FILTER",
+                "kubernetes ipvs access filter",
+            ),
+        ],
     ),
 ];
 
@@ -226,16 +267,30 @@ const SETS: [&str; 19] = [
 /// The greatest length of a set's name.
 const SET_NAME: usize = 31;
 
-/// Tells whether a chain is a kube-proxy's.
-pub fn is_chain(table: &str, name: &str) -> bool {
+/// Tells whether a chain is a kube-proxy's, and of a mode within the scope.
+pub fn is_chain(scope: Scope, table: &str, name: &str) -> bool {
+    maker(table, name).is_some_and(|maker| scope.holds(maker))
+}
+
+/// Returns which modes make a chain, if any does.
+fn maker(table: &str, name: &str) -> Option<Maker> {
     let of_service = |prefix: &&str| {
         name.strip_prefix(*prefix)
             .is_some_and(|hash| hash.len() == HASH && hash.bytes().all(is_base32))
     };
-    CHAINS
-        .iter()
-        .any(|chain| chain.table == table && chain.name == name)
-        || table == "nat" && OF_SERVICES.iter().any(of_service)
+    if table == "nat" && OF_SERVICES.iter().any(of_service) {
+        return Some(Maker::Iptables);
+    }
+    let is_it = |chain: &Chain| (chain.table, chain.name) == (table, name);
+    let mut makers = CHAINS.iter();
+    let found = makers.find(|(_, chains)| chains.iter().any(is_it));
+    found.map(|(maker, _)| *maker)
+}
+
+/// Returns the jumps that modes within the scope make.
+pub fn jumps(scope: Scope) -> impl Iterator<Item = &'static Jump> {
+    let within = JUMPS.iter().filter(move |(maker, _)| scope.holds(*maker));
+    within.flat_map(|(_, jumps)| jumps.iter())
 }
 
 fn is_base32(byte: u8) -> bool {
@@ -257,6 +312,8 @@ pub fn name_for_v6(set: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proxy_core::Mode;
+
     use super::*;
 
     #[test]
@@ -268,7 +325,7 @@ mod tests {
             ("filter", "KUBE-IPVS-OUT-FILTER"),
             ("mangle", "KUBE-PROXY-CANARY"),
         ] {
-            assert!(is_chain(table, name), "{table} {name}");
+            assert!(is_chain(Scope::AllModes, table, name), "{table} {name}");
         }
         for (table, name) in [
             ("nat", "KUBE-SVC-MINE"),
@@ -280,7 +337,7 @@ mod tests {
             ("mangle", "KUBE-SERVICES"),
             ("nat", "MY-KUBE-SERVICES"),
         ] {
-            assert!(!is_chain(table, name), "{table} {name}");
+            assert!(!is_chain(Scope::AllModes, table, name), "{table} {name}");
         }
     }
 
@@ -303,9 +360,42 @@ mod tests {
 
     #[test]
     fn every_jump_leads_to_a_chain_that_is_removed() {
-        for jump in JUMPS {
-            assert!(is_chain(jump.table, jump.to), "{jump:?}");
-            assert!(!is_chain(jump.table, jump.from), "{jump:?}");
+        for scope in [
+            Scope::AllModes,
+            Scope::OthersThan(Mode::Nftables),
+            Scope::OthersThan(Mode::Iptables),
+            Scope::OthersThan(Mode::Ipvs),
+        ] {
+            for jump in jumps(scope) {
+                let within = |chain| is_chain(scope, jump.table, chain);
+                // Chains of both modes stay, and jumps to them need not.
+                let stays = maker(jump.table, jump.to) == Some(Maker::Both);
+                assert!(within(jump.to) || stays, "{scope:?} {jump:?}");
+                assert!(!within(jump.from), "{scope:?} {jump:?}");
+            }
         }
+    }
+
+    #[test]
+    fn what_a_mode_makes_itself_is_not_in_its_way() {
+        let chains = [
+            ("nat", "KUBE-SERVICES", [false, false, true]),
+            ("filter", "KUBE-PROXY-FIREWALL", [false, false, true]),
+            ("nat", "KUBE-SVC-NPX46M4PTMTKRN6Y", [false, true, true]),
+            ("filter", "KUBE-SERVICES", [false, true, true]),
+            ("nat", "KUBE-LOAD-BALANCER", [true, false, true]),
+            ("filter", "KUBE-NODE-PORT", [true, false, true]),
+        ];
+        let scopes = [Mode::Iptables, Mode::Ipvs, Mode::Nftables].map(Scope::OthersThan);
+        for (table, chain, expected) in chains {
+            let in_the_way = scopes.map(|scope| is_chain(scope, table, chain));
+            assert_eq!(in_the_way, expected, "{table} {chain}");
+        }
+        let comments = |mode| jumps(Scope::OthersThan(mode)).map(|jump| jump.comment);
+        let portals = "kubernetes service portals";
+        assert!(!comments(Mode::Iptables).any(|comment| comment == portals));
+        assert_eq!(comments(Mode::Iptables).count(), 5);
+        assert_eq!(comments(Mode::Ipvs).count(), 8);
+        assert_eq!(comments(Mode::Nftables).count(), 17);
     }
 }

@@ -1,29 +1,28 @@
-//! The virtual servers of mode ipvs, by the program `ipvsadm`.
+//! The virtual servers of mode ipvs, by netlink.
 //!
 //! Upstream removes all there are.
 //! Here one is a kube-proxy's if its address is on the link of mode ipvs, or
 //! its address and port are in one of the sets of that mode; others stay.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::fs;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result};
+use ipnet::IpNet;
+use vipline_ipset::{Listed, Member, Port, Sets};
+use vipline_ipvs::{Client, Command, Error, Family, Protocol, Service};
 
-use super::{sets, tool};
+use super::module;
 
 /// A virtual server that is to be removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Server {
-    /// The flag of its protocol, such as `-t`.
-    flag: String,
-    /// Its address with port, as `ipvsadm` has it.
-    address: String,
-}
+pub struct Server(Service);
 
 /// Displays as a shell command.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ipvsadm -D {} {}", self.flag, self.address)
+        write!(f, "ipvsadm {}", Command::Remove(self.0))
     }
 }
 
@@ -32,96 +31,195 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// What the program says.
+    /// What the kernel says.
     pub fn apply(&self) -> Result<()> {
-        let program = tool::find("ipvsadm").context("ipvsadm")?;
-        tool::run(&program, &["-D", &self.flag, &self.address], "").map(drop)
+        let mut client = Client::open().with_context(|| self.to_string())?;
+        let remove = Command::Remove(self.0);
+        match client.commit(&[remove].into_iter().collect()) {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What tells a kube-proxy's virtual servers from those of others.
+struct Ours {
+    addresses: HashSet<IpAddr>,
+    endpoints: HashSet<(IpAddr, Port)>,
+    node_ports: HashSet<(Family, Port)>,
+}
+
+impl Ours {
+    fn new(sets: &Sets, link: &[IpAddr]) -> Self {
+        let mut ours = Self {
+            addresses: link.iter().copied().collect(),
+            endpoints: HashSet::new(),
+            node_ports: HashSet::new(),
+        };
+        for listed in sets.iter() {
+            let ports = node_ports(listed);
+            for entry in &listed.entries {
+                match (&entry.member, ports) {
+                    (Member::Ip(ip), _) => drop(ours.addresses.insert(*ip)),
+                    (Member::IpPort(ip, port), _) => drop(ours.endpoints.insert((*ip, *port))),
+                    (Member::Port(number), Some((family, port))) => {
+                        ours.node_ports.insert((family, port(*number)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        ours
     }
 
-    /// Tells whether the server is in a set or its address is on the link.
-    fn is_ours(&self, sets: &str, addresses: &[&str]) -> bool {
-        let Some((ip, port)) = self.address.rsplit_once(':') else {
+    fn have(&self, service: &Service) -> bool {
+        let Service::Address {
+            protocol,
+            address,
+            port,
+        } = *service
+        else {
             return false;
         };
-        let ip = ip.trim_start_matches('[').trim_end_matches(']');
-        let protocol = match self.flag.as_str() {
-            "-t" => "tcp",
-            "-u" => "udp",
-            _ => "sctp",
+        let port = match protocol {
+            Protocol::Tcp => Port::tcp(port),
+            Protocol::Udp => Port::udp(port),
+            Protocol::Sctp => Port::sctp(port),
         };
-        let of_address = format!("{ip},{protocol}:{port}");
-        let ports = format!("NODE-PORT-{}", protocol.to_uppercase());
-        addresses.contains(&ip)
-            || sets::members(sets).any(|(set, member)| {
-                member == of_address || member == port && set.ends_with(&ports)
-            })
+        self.addresses.contains(&address)
+            || self.endpoints.contains(&(address, port))
+            || self.node_ports.contains(&(Family::of(address), port))
     }
+}
+
+/// Makes a port of a protocol of its number.
+type OfNumber = fn(u16) -> Port;
+
+/// Returns of which family and protocol the ports in a set are, if it is one of
+/// node ports.
+fn node_ports(listed: &Listed) -> Option<(Family, OfNumber)> {
+    let name = listed.set.name.as_str();
+    let family = match name.starts_with("KUBE-6-") {
+        true => Family::V6,
+        false => Family::V4,
+    };
+    let protocols: [(&str, OfNumber); 3] = [
+        ("-TCP", Port::tcp),
+        ("-UDP", Port::udp),
+        ("-SCTP", Port::sctp),
+    ];
+    let mut protocols = protocols.into_iter();
+    let found = protocols.find(|(end, _)| name.ends_with(end));
+    found.map(|(_, port)| (family, port))
 }
 
 /// Returns the servers that are to be removed, and what stays and why.
 ///
-/// `saved` is what `ipvsadm -Sn` says, `sets` what `ipset save` does, and
-/// `addresses` are those of the link.
-pub fn plan(saved: &str, sets: &str, addresses: &[&str]) -> (Vec<Server>, Vec<String>) {
-    let servers = saved.lines().filter_map(|line| {
-        let mut words = line.strip_prefix("-A ")?.split(' ');
-        let (flag, address) = (words.next()?.to_owned(), words.next()?.to_owned());
-        Some(Server { flag, address })
+/// `link` are the addresses of the link; what is within `excluded` networks was
+/// said to be somebody else's.
+pub fn plan(
+    servers: &[Service],
+    sets: &Sets,
+    link: &[IpAddr],
+    excluded: &[IpNet],
+) -> (Vec<Server>, Vec<String>) {
+    let ours = Ours::new(sets, link);
+    let is_excluded = |service: &&Service| match service {
+        Service::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
+        Service::Mark { .. } => false,
+    };
+    let servers = servers.iter().filter(|service| !is_excluded(service));
+    let (ours, others): (Vec<_>, Vec<_>) = servers.partition(|service| ours.have(service));
+    let stays = others.iter().map(|service| {
+        format!("virtual server {service} stays, for nothing tells that a kube-proxy made it")
     });
-    let (ours, others): (Vec<_>, Vec<_>) =
-        servers.partition(|server| server.is_ours(sets, addresses));
-    let stays = others.iter().map(|Server { flag, address }| {
-        format!(
-            "virtual server {flag} {address} stays, for nothing tells that a kube-proxy made it"
-        )
-    });
-    (ours, stays.collect())
+    let ours = ours.into_iter().copied().map(Server);
+    (ours.collect(), stays.collect())
 }
 
-/// Returns what `ipvsadm -Sn` says; nothing if there are no virtual servers.
+/// Returns the virtual servers there are; a kernel without IPVS has none.
 ///
 /// # Errors
 ///
-/// There are virtual servers, and they cannot be listed.
-pub fn look() -> Result<String> {
-    let text = fs::read_to_string("/proc/thread-self/net/ip_vs").unwrap_or_default();
-    if !text.lines().any(is_server) {
-        return Ok(String::new());
+/// What the kernel says.
+pub fn look() -> Result<Vec<Service>> {
+    if !module::is_loaded("ip_vs") {
+        return Ok(Vec::new());
     }
-    let lack = "virtual servers of ipvs: not checked, for ipvsadm is not installed";
-    tool::run(&tool::find("ipvsadm").context(lack)?, &["-Sn"], "")
-}
-
-/// Tells whether a line of `/proc/net/ip_vs` is a virtual server.
-fn is_server(line: &str) -> bool {
-    ["TCP ", "UDP ", "SCTP ", "FWM "]
-        .iter()
-        .any(|protocol| line.starts_with(protocol))
+    let listed = match Client::open() {
+        Err(Error::Unsupported { .. }) => return Ok(Vec::new()),
+        opened => opened.and_then(|mut client| client.servers()),
+    };
+    let servers = listed.context("list virtual servers of ipvs")?;
+    Ok(servers
+        .into_iter()
+        .map(|(server, _)| server.service)
+        .collect())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::str::FromStr as _;
+
+    use vipline_ipvs::Table;
+
+    use super::super::sets::tests::found;
     use super::*;
+
+    /// Returns the virtual servers of what `ipvsadm -Sn` says.
+    pub(crate) fn services(saved: &str) -> Vec<Service> {
+        let table = Table::from_str(saved).unwrap();
+        table.servers().map(|server| server.service).collect()
+    }
 
     #[test]
     fn servers_go_that_link_or_sets_know() {
         let saved = "-A -t 10.96.0.20:80 -s rr\n-a -t 10.96.0.20:80 -r 10.1.0.5:8080 -m -w 1\n\
                      -A -t 192.0.2.10:30080 -s rr\n-A -u 192.0.2.10:30080 -s rr\n\
+                     -A -t [2001:db8::1]:30080 -s rr\n-A -u [2001:db8::1]:30090 -s rr\n\
                      -A -t [fd00:96::1]:80 -s rr\n-A -t 203.0.113.9:80 -s rr\n\
-                     -A -f 7 -s rr\n";
-        let sets = "add KUBE-NODE-PORT-TCP 30080\nadd MINE 192.0.2.10,udp:30080\n\
+                     -A -u 203.0.113.9:80 -s rr\n-A -t 203.0.113.20:80 -s rr\n-A -f 7 -s rr\n";
+        let sets = "create KUBE-NODE-PORT-TCP bitmap:port range 0-65535\n\
+                    add KUBE-NODE-PORT-TCP 30080\n\
+                    create KUBE-6-NODE-PORT-UDP bitmap:port range 0-65535\n\
+                    add KUBE-6-NODE-PORT-UDP 30090\n\
+                    create MINE hash:ip,port family inet\nadd MINE 192.0.2.10,udp:30080\n\
+                    create KUBE-IPVS-IPS hash:ip family inet\nadd KUBE-IPVS-IPS 203.0.113.20\n\
+                    create KUBE-LOAD-BALANCER hash:ip,port family inet\n\
                     add KUBE-LOAD-BALANCER 203.0.113.9,tcp:80\n";
-        let (servers, stays) = plan(saved, sets, &["10.96.0.20", "fd00:96::1"]);
-        let shown: Vec<_> = servers.iter().map(ToString::to_string).collect();
+        let link = ["10.96.0.20", "fd00:96::1"].map(|text| text.parse().unwrap());
+        let shown = |excluded: &[IpNet]| {
+            let (servers, stays) = plan(&services(saved), &found(sets), &link, excluded);
+            let mut shown: Vec<_> = servers.iter().map(ToString::to_string).collect();
+            shown.sort_unstable();
+            (shown, stays)
+        };
+        let (all, stays) = shown(&[]);
         let expected = [
             "ipvsadm -D -t 10.96.0.20:80",
             "ipvsadm -D -t 192.0.2.10:30080",
-            "ipvsadm -D -t [fd00:96::1]:80",
+            "ipvsadm -D -t 203.0.113.20:80",
             "ipvsadm -D -t 203.0.113.9:80",
+            "ipvsadm -D -t [fd00:96::1]:80",
+            "ipvsadm -D -u [2001:db8::1]:30090",
         ];
-        assert_eq!(shown, expected);
-        assert_eq!(stays.len(), 2, "{stays:?}");
-        assert!(stays[0].starts_with("virtual server -u 192.0.2.10:30080 stays"));
-        assert!(stays[1].starts_with("virtual server -f 7 stays"));
+        assert_eq!(all, expected);
+        let stay = |service: &str| {
+            let start = format!("virtual server {service} stays, ");
+            stays.iter().any(|words| words.starts_with(&start))
+        };
+        assert_eq!(stays.len(), 4, "{stays:?}");
+        for service in [
+            "-u 192.0.2.10:30080",
+            "-t [2001:db8::1]:30080",
+            "-u 203.0.113.9:80",
+            "-f 7",
+        ] {
+            assert!(stay(service), "{service}: {stays:?}");
+        }
+        let excluded = ["203.0.113.0/24", "fd00:96::/64"].map(|text| text.parse().unwrap());
+        let (others, stays) = shown(&excluded);
+        assert_eq!(others, [&expected[..2], &expected[5..]].concat());
+        assert_eq!(stays.len(), 3, "{stays:?}");
     }
 }

@@ -1,14 +1,22 @@
-//! The sets of mode ipvs, by the program `ipset`.
+//! The sets of mode ipvs, by netlink.
 
 use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use vipline_ipset::{Client, Command, Error, Name, Sets, Strictness};
 
-use super::{names, tool};
+use super::{module, names};
+
+/// For how long the kernel may use a set for rules that are gone.
+const RELEASE: Duration = Duration::from_secs(1);
+/// How often it is asked whether it still does.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A set that is to be removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Set(String);
+pub struct Set(Name);
 
 /// Displays as a shell command.
 impl fmt::Display for Set {
@@ -22,66 +30,97 @@ impl Set {
     ///
     /// # Errors
     ///
-    /// What the program says: somebody else's rule may use it.
+    /// What the kernel says: somebody else's rule may use it.
     pub fn apply(&self) -> Result<()> {
-        let program = tool::find("ipset").context("ipset")?;
-        tool::run(&program, &["destroy", &self.0], "").map(drop)
+        let mut client = Client::open().with_context(|| self.to_string())?;
+        let destroy = Command::Destroy(self.0.clone(), Strictness::Lenient);
+        let commands = vec![destroy].into();
+        let start = Instant::now();
+        loop {
+            match client.commit(&commands) {
+                Ok(()) => return Ok(()),
+                // Rules of nf_tables let go of it a moment after they went.
+                Err(error) if error.is_busy() && start.elapsed() < RELEASE => thread::sleep(PAUSE),
+                Err(error) => match error.reason() {
+                    Some(reason) => bail!("{self}: {reason}"),
+                    None => return Err(error).with_context(|| self.to_string()),
+                },
+            }
+        }
     }
 }
 
-/// Returns the sets that are to be removed, of what `ipset save` says.
-pub fn plan(saved: &str) -> Vec<Set> {
-    let names = saved
-        .lines()
-        .filter_map(|line| line.strip_prefix("create ")?.split(' ').next());
-    names
-        .filter(|name| names::is_set(name))
-        .map(|name| Set(name.to_owned()))
+/// Returns the sets that are to be removed.
+pub fn plan(sets: &Sets) -> Vec<Set> {
+    sets.iter()
+        .map(|listed| Set(listed.set.name.clone()))
         .collect()
 }
 
-/// Returns the members of upstream's sets of what `ipset save` says, each with
-/// the name of its set.
-pub fn members(saved: &str) -> impl Iterator<Item = (&str, &str)> {
-    saved
-        .lines()
-        .filter_map(|line| line.strip_prefix("add ")?.split_once(' '))
-        .filter(|(name, _)| names::is_set(name))
-}
-
-/// Returns what `ipset save` says; nothing if it is not installed.
+/// Returns the sets that are a kube-proxy's; a kernel without sets has none.
 ///
 /// # Errors
 ///
-/// What the program says.
-pub fn look() -> Result<String> {
-    match tool::find("ipset") {
-        Some(program) => tool::run(&program, &["save"], ""),
-        None => Ok(String::new()),
+/// What the kernel says.
+pub fn look() -> Result<Sets> {
+    if !module::is_loaded("ip_set") {
+        return Ok(Sets::default());
     }
+    let mut client = match Client::open() {
+        Err(Error::Unsupported { .. }) => return Ok(Sets::default()),
+        opened => opened.context("list sets")?,
+    };
+    let headers = client.headers().context("list sets")?;
+    let names = headers.iter().map(|listed| listed.set.name.clone());
+    let ours: Vec<_> = names.filter(|name| names::is_set(name.as_str())).collect();
+    client.dump(&ours).context("list sets")
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use vipline_ipset::{Commands, Listed};
+
     use super::*;
 
     /// As ipset 7.17 saves it.
     const SAVED: &str = include_str!("captures/ipset.txt");
 
+    /// Returns the sets that a kube-proxy would have found, of what `ipset save`
+    /// says.
+    pub(crate) fn found(saved: &str) -> Sets {
+        let commands = Commands::parse(saved, &[]).unwrap();
+        let mut found: Vec<Listed> = Vec::new();
+        for command in commands.as_slice() {
+            match command {
+                Command::Create(set, _) => found.push(Listed::new((**set).clone())),
+                Command::Add(entry, _) => {
+                    let mut sets = found.iter_mut();
+                    let set = sets.find(|listed| listed.set.name == entry.set).unwrap();
+                    set.entries.push((**entry).clone());
+                }
+                _ => {}
+            }
+        }
+        let mut sets = Sets::default();
+        sets.extend(
+            found
+                .into_iter()
+                .filter(|listed| names::is_set(listed.set.name.as_str())),
+        );
+        sets
+    }
+
     #[test]
     fn upstreams_sets_of_both_families_go() {
-        let shown: Vec<_> = plan(SAVED).iter().map(ToString::to_string).collect();
+        let shown: Vec<_> = plan(&found(SAVED))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let expected = [
+            "ipset destroy KUBE-6-LOAD-BALANCER-SOURCE-CID",
             "ipset destroy KUBE-CLUSTER-IP",
             "ipset destroy KUBE-NODE-PORT-TCP",
-            "ipset destroy KUBE-6-LOAD-BALANCER-SOURCE-CID",
         ];
         assert_eq!(shown, expected);
-        let members: Vec<_> = members(SAVED).collect();
-        let expected = [
-            ("KUBE-CLUSTER-IP", "10.96.0.20,tcp:80"),
-            ("KUBE-NODE-PORT-TCP", "30080"),
-        ];
-        assert_eq!(members, expected);
     }
 }

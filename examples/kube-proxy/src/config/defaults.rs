@@ -125,6 +125,17 @@ impl Configuration {
         }
     }
 
+    /// Returns what to do instead of mode ipvs if it is that mode, with what
+    /// section iptables says.
+    pub(super) fn without_ipvs(&self) -> Option<Self> {
+        let mut instead = Self {
+            mode: "iptables".to_owned(),
+            ..self.clone()
+        };
+        instead.narrow();
+        (self.mode == "ipvs").then_some(instead)
+    }
+
     /// Returns when a failed sync is tried again, and the least time between two.
     pub fn sync_periods(&self) -> (GoDuration, GoDuration) {
         match &*self.mode {

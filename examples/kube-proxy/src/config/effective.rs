@@ -13,6 +13,9 @@ use crate::failure::Failure;
 pub struct Effective {
     /// The configuration.
     pub configuration: Configuration,
+    /// The configuration for where the kernel cannot do mode ipvs, if it asks for
+    /// that.
+    pub fallback: Option<Configuration>,
     /// The feature gates.
     pub gates: Gates,
     /// The file that it came from.
@@ -39,7 +42,6 @@ impl Effective {
             configuration.logging.take(&flags.log);
         }
         configuration.fill_for_linux();
-        configuration.narrow();
         let mut reasons = Vec::new();
         if let Some(name) = flags
             .hostname_override
@@ -51,6 +53,8 @@ impl Effective {
                 reasons.push("--hostname-override: empty host name".to_owned());
             }
         }
+        let fallback = configuration.without_ipvs();
+        configuration.narrow();
         let gates = check(&configuration).unwrap_or_else(|faults| {
             reasons.extend(faults);
             Gates::default()
@@ -67,6 +71,7 @@ impl Effective {
         warnings.extend(flags.remarks());
         Ok(Self {
             configuration,
+            fallback,
             gates,
             file,
             warnings,

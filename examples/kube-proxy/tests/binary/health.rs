@@ -18,7 +18,7 @@ const HASTY: &str = "--iptables-sync-period 500ms";
 
 /// The usual port of health, that of metrics, and one for a Service.
 const HEALTH: u16 = 10256;
-const METRICS: u16 = 10249;
+pub(crate) const METRICS: u16 = 10249;
 const ASKED: u16 = 31_000;
 
 /// How long a server may take to answer.
@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer: its code, its header lines and its body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Answer {
+pub(crate) struct Answer {
     code: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 /// Asks a port of the namespace; no answer has code 0.
@@ -37,7 +37,7 @@ fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
     ask_in(&stage.netns, port, path)
 }
 
-fn ask_in(netns: &Netns, port: u16, path: &str) -> Answer {
+pub(crate) fn ask_in(netns: &Netns, port: u16, path: &str) -> Answer {
     let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     // A port that is being closed resets what was not accepted yet.
     let answer = netns.run(|| say(port, &words)).unwrap_or_default();

@@ -27,6 +27,8 @@ mod cleanup;
 
 mod iptables;
 
+mod ipvs;
+
 mod deploy;
 
 mod cluster;

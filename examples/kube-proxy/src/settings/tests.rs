@@ -1,0 +1,287 @@
+//! What becomes of flags.
+
+use clap::Parser;
+use testkit::leftovers::Directory;
+
+use super::*;
+use crate::cli::Cli;
+
+fn settings(line: &str) -> Result<Settings, String> {
+    let line = format!("kube-proxy {line}");
+    let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+    let flags = &cli.flags;
+    Effective::new(flags)
+        .and_then(|effective| Settings::new(flags, effective, " Machine\n"))
+        .map_err(|failure| failure.to_string())
+}
+
+/// The settings of flags that go with what is always needed.
+fn good(line: &str) -> Settings {
+    settings(&format!("--proxy-mode nftables {line}")).unwrap()
+}
+
+fn bad(line: &str) -> String {
+    settings(&format!("--proxy-mode nftables {line}")).unwrap_err()
+}
+
+#[test]
+fn the_node_is_named_by_flag_or_machine() {
+    assert_eq!(&*good("").config.node_name, "machine");
+    let named = good("--hostname-override Node-1");
+    assert_eq!(&*named.config.node_name, "node-1");
+}
+
+#[test]
+fn an_empty_mode_is_iptables_and_the_modes_built_in_are_named() {
+    let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
+    for (flag, mode) in [
+        ("", "iptables"),
+        ("--proxy-mode=", "iptables"),
+        ("--proxy-mode=iptables", "iptables"),
+        ("--proxy-mode=ipvs", "ipvs"),
+        ("--proxy-mode=nftables", "nftables"),
+    ] {
+        match settings(flag) {
+            Ok(settings) => assert_eq!(settings.config.mode.name(), mode),
+            Err(reason) => {
+                assert!(!names.contains(&mode), "{reason}");
+                let built_in = names.join(", ");
+                let expected = format!(
+                    "--proxy-mode: {mode} is not built in; the modes built in are: {built_in}"
+                );
+                assert_eq!(reason, expected);
+            }
+        }
+    }
+    assert!(
+        settings("--proxy-mode x")
+            .unwrap_err()
+            .contains("Mode.ProxyMode")
+    );
+}
+
+#[test]
+fn objects_come_from_manifests_or_a_server() {
+    let Source::Api(access) = good("--kubeconfig k --master m --kube-api-qps 7").source else {
+        panic!("no API server")
+    };
+    assert_eq!(access.kubeconfig, Some("k".into()));
+    assert_eq!(
+        (access.master.as_deref(), access.qps, access.burst),
+        (Some("m"), 7.0, 10)
+    );
+    let Source::Api(access) = good("--kubeconfig= --master=").source else {
+        panic!("no API server")
+    };
+    assert_eq!((access.kubeconfig, access.master), (None, None));
+    let both = good("--kubeconfig k --manifests m");
+    assert_eq!(both.source, Source::Manifests("m".into()));
+    assert_eq!(both.warnings.len(), 1);
+}
+
+#[test]
+fn local_traffic_is_told_as_upstream_does() {
+    let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    for (line, expected) in [
+        ("", DetectLocal::ClusterCidr(Vec::new())),
+        (
+            "--cluster-cidr fd00:1::/64,10.1.0.0/16",
+            DetectLocal::ClusterCidr(networks(&["fd00:1::/64", "10.1.0.0/16"])),
+        ),
+        (
+            "--detect-local-mode NodeCIDR --cluster-cidr x",
+            DetectLocal::NodeCidr,
+        ),
+        (
+            "--detect-local-mode BridgeInterface --pod-bridge-interface cni0",
+            DetectLocal::Interface("cni0".into()),
+        ),
+        (
+            "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
+            DetectLocal::InterfacePrefix("veth".into()),
+        ),
+    ] {
+        assert_eq!(good(line).config.detect_local, expected, "{line}");
+    }
+    assert_eq!(
+        bad("--detect-local-mode BridgeInterface --pod-bridge-interface sixteen-letters!"),
+        "detectLocal.bridgeInterface: no interface can be called \"sixteen-letters!\""
+    );
+}
+
+#[test]
+fn node_port_addresses_are_networks_or_primary() {
+    for line in ["", "--nodeport-addresses primary"] {
+        let addresses = good(line).config.node_port_addresses;
+        assert_eq!(addresses, NodePortAddresses::Primary, "{line}");
+    }
+    let within = NodePortAddresses::Within(vec!["10.0.0.0/8".parse().unwrap()]);
+    let addresses = good("--nodeport-addresses 10.0.0.0/8")
+        .config
+        .node_port_addresses;
+    assert_eq!(addresses, within);
+}
+
+#[test]
+fn mode_iptables_has_settings_of_its_own() {
+    let iptables = |line: &str| settings(line).unwrap().config;
+    let usual = iptables("");
+    assert_eq!(usual.mode, Mode::Iptables);
+    assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
+    assert!(usual.serves_localhost());
+    assert_eq!(usual.intervals.min, Duration::from_secs(1));
+    let other = iptables(
+        "--iptables-localhost-nodeports=false --iptables-masquerade-bit 3 --masquerade-all \
+         --iptables-min-sync-period 5s --nodeport-addresses primary",
+    );
+    assert!(!other.iptables.localhost_node_ports && other.masquerade_all);
+    assert_eq!(other.masquerade_mark.value(), 8);
+    assert_eq!(other.intervals.min, Duration::from_secs(5));
+    assert_eq!(other.node_port_addresses, NodePortAddresses::Primary);
+    assert!(!iptables("--iptables-localhost-nodeports=false").serves_localhost());
+    let nftables = good("--iptables-masquerade-bit 3").config.masquerade_mark;
+    assert_eq!(nftables, Mark::default(), "the flag is not its");
+}
+
+/// The settings of a configuration file.
+fn of_file(text: &str) -> Settings {
+    let folder = Directory::new().unwrap();
+    let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+    folder
+        .write("config.yaml", &(head.to_owned() + text))
+        .unwrap();
+    let file = folder.path().join("config.yaml");
+    settings(&format!("--config {}", file.display())).unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn mode_ipvs_has_settings_of_its_own() {
+    let ipvs = |line: &str| settings(&format!("--proxy-mode ipvs {line}")).unwrap();
+    let usual = ipvs("").config;
+    assert_eq!((usual.mode, &usual.ipvs), (Mode::Ipvs, &Ipvs::default()));
+    assert_eq!(usual.node_port_addresses, NodePortAddresses::All);
+    let intervals = |min, retry| Intervals {
+        min,
+        retry,
+        max: retry,
+    };
+    assert_eq!(usual.intervals, intervals(SECOND, 30 * SECOND));
+    let other = ipvs(
+        "--ipvs-scheduler mh --ipvs-exclude-cidrs 10.0.0.0/8,fd00::/8 --masquerade-all \
+         --iptables-masquerade-bit 3 --ipvs-sync-period 9s --ipvs-min-sync-period 2s \
+         --iptables-sync-period 7s --nodeport-addresses primary",
+    );
+    assert_eq!(other.config.ipvs.scheduler, Scheduler::Maglev);
+    let excluded = ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().unwrap());
+    assert_eq!(other.config.ipvs.excluded, excluded);
+    assert_eq!(other.config.masquerade_mark.value(), 8);
+    assert!(other.config.masquerade_all);
+    assert_eq!(other.config.intervals, intervals(2 * SECOND, 9 * SECOND));
+    assert_eq!(other.sync_period, 9 * SECOND);
+    let primary = NodePortAddresses::Primary;
+    assert_eq!(other.config.node_port_addresses, primary);
+}
+
+#[test]
+fn mode_ipvs_of_a_file_has_no_pause_between_syncs() {
+    let ipvs = of_file("mode: ipvs\nipvs: {scheduler: sh, strictARP: true}\n");
+    assert_eq!(ipvs.config.intervals.min, Duration::ZERO);
+    assert_eq!(ipvs.config.ipvs.scheduler, Scheduler::SourceHash);
+    assert!(ipvs.configuration.ipvs.strict_arp);
+}
+
+#[test]
+fn a_scheduler_that_there_is_not_is_told_with_those_there_are() {
+    let reason = settings("--proxy-mode ipvs --ipvs-scheduler RR").unwrap_err();
+    let start = "--ipvs-scheduler (ipvs.scheduler): the kernel has no scheduler \"RR\"; it has: \
+                 rr, wrr, lc, ";
+    assert!(reason.starts_with(start), "{reason}");
+    assert_eq!(reason.lines().count(), 1);
+    let unused = good("--ipvs-scheduler RR").config.ipvs;
+    assert_eq!(unused.scheduler, Scheduler::RoundRobin);
+}
+
+#[test]
+fn instead_of_mode_ipvs_there_is_mode_iptables_as_its_section_says() {
+    for settings in [
+        settings(
+            "--proxy-mode ipvs --iptables-sync-period 7s --iptables-min-sync-period 3s \
+             --ipvs-sync-period 9s --masquerade-all --iptables-localhost-nodeports=false",
+        )
+        .unwrap(),
+        of_file(
+            "mode: ipvs\nipvs: {syncPeriod: 9s}\niptables: {syncPeriod: 7s, minSyncPeriod: 3s, \
+             masqueradeAll: true, localhostNodePorts: false}\n",
+        ),
+    ] {
+        assert_eq!(settings.sync_period, 9 * SECOND);
+        let instead = settings.fallback.unwrap();
+        assert_eq!(instead.config.mode, Mode::Iptables);
+        assert_eq!(instead.configuration.mode, "iptables");
+        assert_eq!(instead.sync_period, 7 * SECOND);
+        assert_eq!(instead.config.intervals.min, 3 * SECOND);
+        assert_eq!(instead.config.intervals.max, MAX_INTERVAL);
+        assert!(instead.config.masquerade_all);
+        assert!(!instead.config.iptables.localhost_node_ports);
+        assert_eq!(instead.config_file, settings.config_file);
+        assert!(instead.fallback.is_none());
+    }
+    assert!(good("").fallback.is_none());
+    assert!(settings("").unwrap().fallback.is_none());
+}
+
+#[test]
+fn periods_addresses_and_the_rest_are_taken_over() {
+    let set = good(
+        "--iptables-sync-period 10s --iptables-min-sync-period 0s --masquerade-all \
+         --feature-gates AllowServiceExternalIPs=false --config-sync-period 1m",
+    );
+    assert_eq!(set.config.intervals.min, Duration::ZERO);
+    assert_eq!(set.config.intervals.retry, Duration::from_secs(10));
+    assert_eq!(set.sync_period, Duration::from_secs(10));
+    assert_eq!(set.config_sync_period, Duration::from_secs(60));
+    assert!(set.config.masquerade_all);
+    assert_eq!(set.config.external_ips, ExternalIps::Ignore);
+    assert_eq!(good("").config.external_ips, ExternalIps::Serve);
+    assert_eq!(set.bind_address, None);
+    let bound = good("--bind-address fd00::7");
+    assert_eq!(bound.bind_address, Some("fd00::7".parse().unwrap()));
+}
+
+#[test]
+fn servers_are_where_flags_say() {
+    let places = |line: &str| {
+        let settings = good(line);
+        [settings.healthz, settings.metrics]
+            .map(|place| place.map_or_else(String::new, |place| place.to_string()))
+    };
+    for (line, expected) in [
+        ("", ["0.0.0.0:10256", "127.0.0.1:10249"]),
+        // The defaults were made before this flag was read.
+        ("--bind-address ::", ["0.0.0.0:10256", "127.0.0.1:10249"]),
+        (
+            "--healthz-bind-address ::1 --metrics-bind-address=",
+            ["[::1]:10256", "127.0.0.1:10249"],
+        ),
+        ("--healthz-port 0", ["", "127.0.0.1:10249"]),
+        (
+            "--healthz-port 5 --metrics-port 6 --metrics-bind-address 1.2.3.4",
+            ["0.0.0.0:10256", "1.2.3.4:6"],
+        ),
+    ] {
+        assert_eq!(places(line), expected, "{line}");
+    }
+    let reason = bad("--metrics-port 0");
+    assert!(
+        reason.contains("KubeProxyConfiguration.MetricsBindAddress: "),
+        "{reason}"
+    );
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let reasons = settings("--cluster-cidr x --nodeport-addresses y").unwrap_err();
+    assert_eq!(reasons.lines().count(), 2, "{reasons}");
+}
