@@ -3,6 +3,8 @@
 //! What such a kernel cannot show is shown by the tests of proxy-core that run in
 //! a virtual machine.
 
+mod deploy;
+
 use serde_json::Value;
 
 use crate::health::{METRICS, ask_in, metric_in};
