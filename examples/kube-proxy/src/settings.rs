@@ -184,8 +184,8 @@ fn config(
 
 /// Returns how far apart syncs are.
 ///
-/// Nobody tells of what others do to virtual servers, sets and addresses, so in
-/// mode ipvs each sync period ends with a look at all of them, as upstream does.
+/// Nobody tells of what others do to virtual servers and sets, so in mode ipvs each
+/// sync period ends with a look at all of them, as upstream does.
 fn intervals(mode: Mode, configuration: &Configuration) -> Intervals {
     let (retry, min) = configuration.sync_periods();
     let retry = retry.positive();

@@ -28,6 +28,7 @@ const SUITES: &[(&str, &str, &[&str])] = &[
     ("crates/ipvs", "vm", &[""]),
     ("crates/rtnl", "vm", &[""]),
     ("crates/proxy-core", "vm", &[""]),
+    ("examples/kube-proxy", "vm", &[""]),
     (
         "crates/proxy-core",
         "kernel",
