@@ -26,6 +26,7 @@ use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
 use testkit::netns::Netns;
 use testkit::traffic::{Conversation, Load, Protocol};
+use vipline_service_model::Scheduler;
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
@@ -379,6 +380,36 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
 }
 
 #[test]
+fn a_scheduler_that_the_kernel_lacks_is_replaced_and_keeps_nobody_waiting() {
+    Netns::new().unwrap().run(|| {
+        // Of these two the older kernel lacks one; both count as served.
+        let mut engine = open(&fixtures::config());
+        let mut now = Duration::default();
+        for (address, scheduler) in [("10.96.0.10", "twos"), ("10.96.0.11", "mh")] {
+            let mut service = fixtures::web(address).service();
+            service.metadata.name = scheduler.into();
+            let annotations = &mut service.metadata.annotations;
+            let key = "service.kubernetes.io/ipvs-scheduler";
+            annotations.insert(key.into(), scheduler.into());
+            assert_eq!(engine.apply(service.into()), []);
+        }
+        engine.apply(Event::Synced);
+        assert!(sync(&mut engine, &mut now).is_success());
+        let servers = lines("ipvsadm", &["-Sn"]);
+        let mh = "-A -t 10.96.0.11:80 -s mh -b mh-port";
+        assert!(servers.len() == 2 && servers.contains(mh), "{servers:?}");
+        assert_eq!(engine.difference().unwrap().script, "");
+
+        let mut config = fixtures::config();
+        config.ipvs.scheduler = Scheduler::SourceHash;
+        let (mut engine, _) = begin(&config);
+        let sh = "-A -t 10.96.0.10:80 -s sh".to_owned();
+        assert!(lines("ipvsadm", &["-Sn"]).contains(&sh));
+        assert_tools_see(&mut engine);
+    });
+}
+
+#[test]
 fn an_address_that_somebody_removes_is_back_at_once() {
     Netns::new().unwrap().run(|| {
         let (mut engine, mut now) = begin(&fixtures::config());
@@ -389,6 +420,7 @@ fn an_address_that_somebody_removes_is_back_at_once() {
             "ip",
             &["address", "delete", "10.96.0.10/32", "dev", "kube-ipvs0"],
         );
+        now += Duration::from_secs(1);
         let report = engine.poll(now).expect("it is heard");
         assert_eq!(report.due, Due::Drift);
         assert!(report.is_success(), "{report}");

@@ -158,7 +158,7 @@ impl Mode {
                 let mut watch = ipvs::Watch::new(config.intervals.retry)?;
                 let mut drivers = Vec::new();
                 for &family in &config.families {
-                    let kernel = watch.open(family, &config.ipvs.excluded)?;
+                    let kernel = watch.open(family, &config.ipvs)?;
                     config.iptables.random_fully &= kernel.has_random_fully();
                     drivers.push(driver::<ipvs::Planner, _>(family, kernel));
                 }

@@ -11,16 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
-use vipline_ipvs::{self as ipvs, Service};
+use vipline_ipvs::{self as ipvs, Command, Scheduler, Service, VirtualServer};
 use vipline_reconcile::{self as reconcile, Edit};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
 use super::drain::Drain;
 use super::links::Removed;
+use super::port::scheduler;
+use super::schedulers::Schedulers;
 use super::{Object, Steps, names};
-use crate::Error;
 use crate::backend::iptables;
+use crate::{Error, Ipvs};
 
 /// What mode ipvs has in the kernel for one family.
 #[derive(Debug)]
@@ -37,6 +39,7 @@ pub struct Kernel {
     claimed: HashSet<Service>,
     drain: Draining,
     removed: Removed,
+    schedulers: Schedulers,
 }
 
 /// The real servers on their way out, shared with who looks after them.
@@ -52,27 +55,30 @@ impl Draining {
 impl Kernel {
     /// Opens clients for the network namespace of the calling thread.
     ///
-    /// Virtual servers within `excluded` networks are never touched.
-    ///
     /// # Errors
     ///
-    /// The kernel has no IPVS or no sets, or does not let us have them.
+    /// The kernel has no IPVS, not the usual scheduler or no sets, or does not let
+    /// us have them.
     pub(super) fn open(
         family: Family,
         rules: iptables::Kernel,
-        excluded: &[IpNet],
+        config: &Ipvs,
         removed: Removed,
     ) -> Result<Self, Error> {
+        let mut servers = ipvs::Client::open()?;
+        let usual = scheduler(config.scheduler);
+        try_out(&mut servers, usual)?;
         Ok(Self {
             family,
             rules,
             sets: ipset::Client::open()?,
-            servers: ipvs::Client::open()?,
+            servers,
             links: rtnl::Client::open()?,
-            excluded: excluded.to_vec(),
+            excluded: config.excluded.clone(),
             claimed: HashSet::new(),
             drain: Draining::default(),
             removed,
+            schedulers: Schedulers::new(usual),
         })
     }
 
@@ -104,7 +110,7 @@ impl Kernel {
             {
                 continue;
             }
-            found.push(server.into());
+            found.push(self.schedulers.as_wanted(server).into());
             let reals = self.servers.reals(&service)?.into_iter();
             found.extend(reals.map(|real| ipvs::Object::Real(service, real.server)));
         }
@@ -147,7 +153,10 @@ impl Kernel {
         self.removed.lock().extend(lost);
     }
 
-    fn commit_servers(&mut self, edits: Vec<Edit<ipvs::Object>>) -> Result<(), Error> {
+    fn commit_servers(&mut self, mut edits: Vec<Edit<ipvs::Object>>) -> Result<(), Error> {
+        let servers = &mut self.servers;
+        self.schedulers
+            .admit(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
         let added = edits.iter().filter_map(|edit| match edit {
             Edit::Add(ipvs::Object::Virtual(server)) => Some(server.service),
             _ => None,
@@ -164,6 +173,36 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+}
+
+/// Where schedulers are tried out: TCP 198.51.100.0:20000, an address of
+/// documentation (RFC 5737), as upstream does.
+fn probe() -> Service {
+    Service::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
+}
+
+/// Tries a scheduler out; the kernel loads the module that it is in.
+fn try_out(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
+    let commands = |command| ipvs::Commands::from_iter([command]);
+    let add = commands(Command::Add(VirtualServer::new(probe(), scheduler)));
+    let remove = commands(Command::Remove(probe()));
+    match client.commit(&add) {
+        // It is left over from one who was killed.
+        Err(error) if error.is_already_exists() => {
+            client.commit(&remove)?;
+            client.commit(&add)?;
+        }
+        done => done?,
+    }
+    client.commit(&remove)
+}
+
+/// Tells whether the kernel has a scheduler.
+fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool, Error> {
+    match try_out(client, scheduler) {
+        Err(error) if error.is_scheduler_missing() => Ok(false),
+        tried => Ok(tried.map(|()| true)?),
     }
 }
 

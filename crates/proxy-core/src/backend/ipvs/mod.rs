@@ -41,6 +41,8 @@ mod endpoint;
 
 mod steps;
 
+mod schedulers;
+
 mod drain;
 
 mod kernel;

@@ -205,8 +205,7 @@ impl Port<'_> {
     /// -A -t 10.96.0.20:80 -s mh -p 10800 -b mh-port
     /// ```
     ///
-    /// With affinity a client stays with its endpoint. Maglev hashes the port
-    /// as well, or all connections of a client would go to one endpoint.
+    /// With affinity a client stays with its endpoint.
     fn virtual_server(&mut self, addr: IpAddr, number: u16, endpoints: &[Endpoint]) {
         let of = self.of;
         let service = Service::new(ipvs_protocol(of.protocol), addr, number);
@@ -214,9 +213,7 @@ impl Port<'_> {
             service,
             scheduler(of.scheduler.unwrap_or(self.cx.scheduler)),
         );
-        if server.scheduler == Scheduler::Maglev {
-            server.flags |= Flags::MH_PORT;
-        }
+        server.flags = flags(server.scheduler);
         server.persistence = of
             .affinity
             .map(|seconds| Persistence::of_clients(service.family(), seconds));
@@ -300,8 +297,19 @@ fn ip_protocol(protocol: Protocol) -> u8 {
     }
 }
 
+/// Returns the flags that go with a scheduler.
+///
+/// Maglev hashes ports as well, or all connections of a client would go to one
+/// endpoint.
+pub(super) fn flags(scheduler: Scheduler) -> Flags {
+    match scheduler {
+        Scheduler::Maglev => Flags::MH_PORT,
+        _ => Flags::empty(),
+    }
+}
+
 /// Returns the scheduler as IPVS calls it.
-fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
+pub(super) fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
     Scheduler::new(scheduler.name()).expect("IPVS has its names")
 }
 

@@ -4,7 +4,6 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use vipline_ipvs::{self as ipvs, Commands};
 use vipline_service_model::Family;
 
@@ -13,7 +12,7 @@ use super::links::{Links, Removed};
 use super::{base, names};
 use crate::backend::iptables;
 use crate::backend::iptables::layout::{Layout, is_about};
-use crate::{Drift, Error, watch};
+use crate::{Drift, Error, Ipvs, watch};
 
 /// The chains of the mode, among those of iptables.
 const LAYOUT: Layout = Layout {
@@ -58,9 +57,9 @@ impl Watch {
     }
 
     /// Opens a kernel that is watched.
-    pub(crate) fn open(&mut self, family: Family, excluded: &[IpNet]) -> Result<Kernel, Error> {
+    pub(crate) fn open(&mut self, family: Family, config: &Ipvs) -> Result<Kernel, Error> {
         let rules = self.rules.open(family)?;
-        let kernel = Kernel::open(family, rules, excluded, self.removed.clone())?;
+        let kernel = Kernel::open(family, rules, config, self.removed.clone())?;
         self.draining.push(kernel.draining());
         self.ports.push(kernel.port_of_links());
         Ok(kernel)
