@@ -4,7 +4,8 @@
 //! address and port of each Service is asked by clients outside, a pod and the
 //! node, and each endpoint there gets a server.
 //! Who has to answer follows from the Services too.
-//! A mode that is not built in is a line of the table that says so.
+//! A mode that this machine's kernel may lack is a line that says where it is
+//! shown.
 
 use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
@@ -27,13 +28,13 @@ use table::{Outcome, Row, Table};
 const MODES: [(&str, Shown); 3] = [
     ("nftables", Shown::Yes),
     ("iptables", Shown::Yes),
-    ("ipvs", Shown::NotBuiltIn),
+    ("ipvs", Shown::InGuests),
 ];
 
 #[derive(Clone, Copy)]
 enum Shown {
     Yes,
-    NotBuiltIn,
+    InGuests,
 }
 
 /// Runs the task.
@@ -45,10 +46,10 @@ pub(crate) fn run() -> Result<()> {
     for (name, shown) in MODES {
         match shown {
             Shown::Yes => mode::run(name, &program, &manifests, &mut table)?,
-            Shown::NotBuiltIn => table.add(Row {
+            Shown::InGuests => table.add(Row {
                 mode: name,
                 service: "-".to_owned(),
-                what: "not built in yet".to_owned(),
+                what: "shown by cargo xtask vm".to_owned(),
                 from: "-".to_owned(),
                 outcome: Outcome::Absent,
             }),
