@@ -49,6 +49,9 @@ fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
         for port in ports {
             let mut wants = P::port(&cx, port);
             assert_keys_are_of_one_address::<P>(&wants);
+            // Who does without an address may get it at any time.
+            let claimed_by_any = wants.claims.iter().flat_map(|claim| &claim.objects);
+            objects.extend(claimed_by_any.filter(|it| P::lingers(it)).cloned());
             wants.claims.retain(|claim| claimed.insert(claim.address));
             objects.extend(wants.into_objects());
         }
@@ -223,6 +226,11 @@ proptest! {
     fn and_so_it_does_in_mode_ipvs(seed: u64) {
         play::<ipvs::Planner>(seed);
     }
+}
+
+#[test]
+fn a_history_in_which_the_only_user_of_a_chain_does_without_its_node_port() {
+    play::<nftables::Planner>(3_981_756_651_219_154_296);
 }
 
 #[test]
