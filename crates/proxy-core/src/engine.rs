@@ -35,7 +35,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// What the kernel says when it is opened; nothing is written to it.
+    /// What the kernel says when it is opened. Nothing is written to it, but in
+    /// mode ipvs a virtual server at an address of documentation, which tries the
+    /// scheduler out and is removed at once.
     pub fn open(mut config: Config) -> Result<Self, Error> {
         let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
