@@ -46,7 +46,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
 }
 
 /// Returns a set without entries.
-pub(super) fn set(of: &Set, family: Family) -> ipset::Set {
+fn set(of: &Set, family: Family) -> ipset::Set {
     let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
     match of.kind {
         SetKind::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
