@@ -1,10 +1,10 @@
 //! Programs of iptables for tests: real ones that disturb nobody, and others.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use crate::leftovers::Directory;
+use crate::program;
 
 /// A folder with programs that a test wrote, gone when dropped.
 ///
@@ -36,23 +36,7 @@ impl Programs {
     /// The file cannot be written.
     pub fn script(&self, name: &str, script: &str) -> io::Result<PathBuf> {
         let path = self.path(name);
-        // A file that any process has open for writing cannot be run, and every
-        // child of another thread has open what this process has: so none of
-        // this process writes it.
-        let status = Command::new("sh")
-            .args([
-                "-c",
-                "printf '#!/bin/sh\n%s\n' \"$1\" >\"$0\" && chmod 755 \"$0\"",
-            ])
-            .args([path.as_os_str(), script.as_ref()])
-            .stdin(Stdio::null())
-            .status()?;
-        if !status.success() {
-            return Err(io::Error::other(format!(
-                "write {}: {status}",
-                path.display()
-            )));
-        }
+        program::script(&path, script)?;
         Ok(path)
     }
 
@@ -91,6 +75,8 @@ impl Programs {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use std::path::Path;
 
     use super::*;

@@ -9,6 +9,7 @@
 //! - `container`: programs started as a container runtime starts them.
 //! - [`nft`]: what an independent reader says of a ruleset.
 //! - [`iptables`]: its programs, with a lock of their own, and made-up ones.
+//! - [`program`]: scripts and copies of programs that can be run at once.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
@@ -39,6 +40,8 @@ pub mod container;
 pub mod nft;
 
 pub mod over;
+
+pub mod program;
 
 pub mod iptables;
 

@@ -18,6 +18,7 @@ use serde_json::Value;
 use testkit::container::{Container, grant_net_admin};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
+use testkit::program;
 
 use crate::cluster::{node, served};
 use crate::stage::{demo, until};
@@ -75,7 +76,8 @@ impl Image {
             folder: Directory::new().unwrap(),
             container: Container::new(USER, &profile()).unwrap(),
         };
-        fs::copy(env!("CARGO_BIN_EXE_kube-proxy"), image.program()).unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_kube-proxy"));
+        program::copy(program, &image.program()).unwrap();
         fs::create_dir(image.manifests()).unwrap();
         for file in fs::read_dir(demo()).unwrap() {
             let file = file.unwrap();

@@ -9,12 +9,13 @@ mod node;
 mod rules;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, iter};
 
 use testkit::netns::Netns;
+use testkit::program;
 
 use crate::stage::{Said, Stage, service, slice};
 
@@ -62,11 +63,8 @@ impl Node {
         let real = program(&format!("{family}-{}-{end}", self.variant));
         let folder = self.stage.folder.path().display();
         let real = real.display();
-        let text = format!("#!/bin/sh\nreal={real}\nfolder={folder}\n{text}");
-        let (file, new) = (self.programs().join(name), self.programs().join("new"));
-        fs::write(&new, text).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::rename(new, file).unwrap();
+        let text = format!("real={real}\nfolder={folder}\n{text}");
+        program::script(&self.programs().join(name), &text).unwrap();
     }
 
     /// Runs a shell command in the namespace; returns what it prints.

@@ -1,0 +1,61 @@
+//! Programs that tests make.
+//!
+//! A file that any process has open for writing cannot be run, and a child that
+//! another thread is starting has open what this process has: so none of this
+//! process writes it.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Makes a program of a shell script, in the place of one that may be running.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn script(path: &Path, script: &str) -> io::Result<()> {
+    let write =
+        r#"printf '#!/bin/sh\n%s\n' "$1" >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", write]).arg(path).arg(script);
+    make(path, &mut shell)
+}
+
+/// Makes a program that is a copy of another.
+///
+/// # Errors
+///
+/// The file cannot be read or written.
+pub fn copy(from: &Path, path: &Path) -> io::Result<()> {
+    make(path, Command::new("cp").arg(from).arg(path))
+}
+
+fn make(path: &Path, command: &mut Command) -> io::Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let (path, words) = (path.display(), words.trim());
+    Err(io::Error::other(format!("make {path}: {words}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leftovers::Directory;
+
+    #[test]
+    fn scripts_and_copies_of_them_run() {
+        let folder = Directory::new().unwrap();
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        script(&first, "echo 'one'\necho \"$1\"").unwrap();
+        copy(&first, &second).unwrap();
+        script(&first, "exit 1").unwrap();
+        let output = Command::new(&second).arg("two").output().unwrap();
+        assert_eq!(output.stdout, b"one\ntwo\n");
+        assert!(!Command::new(&first).status().unwrap().success());
+        let error = copy(&folder.path().join("none"), &second).unwrap_err();
+        assert!(error.to_string().contains("none"), "{error}");
+    }
+}
