@@ -16,6 +16,10 @@ use crate::stage::{Destination, Source, Stage, WAYS, Way};
 /// How long something is waited for that does not happen.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// How long something is waited for that does happen, though a machine may have
+/// much else to do.
+const MUCH_PATIENCE: Duration = Duration::from_secs(15);
+
 /// How long a client waits until it sends the first packet again.
 ///
 /// A refusal that comes while the first packet is being sent is lost on it.
@@ -179,12 +183,13 @@ impl Cell<'_> {
         !(fails && self.from.name == "node" && self.ask.protocol == Protocol::Udp)
     }
 
-    /// Waits shortly for what is not to come, but not less than a refusal takes.
+    /// Waits long for an answer, and shortly for what is not to come, but not less
+    /// than a refusal takes.
     fn patient_ask(&self) -> Ask {
         match (self.expected, self.ask.protocol) {
             ("DROP" | "world", Protocol::Udp) => self.ask.patience(PATIENCE),
             ("DROP", Protocol::Tcp) => self.ask.patience(PATIENCE + SECOND_PACKET),
-            _ => self.ask,
+            _ => self.ask.patience(MUCH_PATIENCE),
         }
     }
 }
