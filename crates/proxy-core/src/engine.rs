@@ -190,11 +190,14 @@ impl Engine {
             was_known: driver.is_known(),
             outcome: driver.reconcile(),
         });
+        let families = families.collect();
+        let watch = self.watch.as_mut();
         let report = Report {
             due,
             ports,
-            families: families.collect(),
+            families,
             contested,
+            missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
         };
         if report.is_success() {
             self.schedule.succeeded();

@@ -18,6 +18,9 @@ pub struct Report {
     pub families: Vec<Done>,
     /// Which addresses are found to be claimed by several Services.
     pub contested: Vec<Contested>,
+    /// Which schedulers the kernel is found not to have: Services that ask for
+    /// one get the usual one. Each is told of once.
+    pub missing_schedulers: Vec<Box<str>>,
 }
 
 /// What a sync did in one family.

@@ -33,4 +33,9 @@ pub(crate) trait Watch: Send {
     fn look(&mut self, _now: Duration) -> Vec<(Family, Drift)> {
         Vec::new()
     }
+
+    /// Returns the schedulers that the last commits asked for in vain.
+    fn take_missing_schedulers(&mut self) -> Vec<Box<str>> {
+        Vec::new()
+    }
 }

@@ -306,6 +306,15 @@ fn begin(config: &Config) -> (Engine, Duration) {
     (engine, now)
 }
 
+/// What somebody may do of which nobody tells.
+const UNHEARD: [&str; 5] = [
+    "ipvsadm -d -t 10.96.0.10:80 -r 10.1.0.1:8080",
+    "ipvsadm -e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0",
+    "ipvsadm -E -t 10.96.0.10:80 -s sh",
+    "ipvsadm -D -t 10.96.0.10:80",
+    "ipset del KUBE-CLUSTER-IP 10.96.0.10,tcp:80",
+];
+
 fn ipvsadm(arguments: &str) {
     let words: Vec<_> = arguments.split(' ').collect();
     assert_eq!(lines("ipvsadm", &words), BTreeSet::new());
@@ -346,16 +355,12 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         .map(str::to_owned)
         .into();
         assert_eq!(servers(), wanted);
-        for damage in [
-            "ipvsadm -d -t 10.96.0.10:80 -r 10.1.0.1:8080",
-            "ipvsadm -e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0",
-            "ipvsadm -E -t 10.96.0.10:80 -s sh",
-            "ipvsadm -D -t 10.96.0.10:80",
-            "ipset del KUBE-CLUSTER-IP 10.96.0.10,tcp:80",
+        let others = [
             "ip address delete 10.96.0.10/32 dev kube-ipvs0",
             "ip link delete kube-ipvs0",
             "iptables -w 5 -t nat -F KUBE-SERVICES",
-        ] {
+        ];
+        for damage in UNHEARD.into_iter().chain(others) {
             let words: Vec<_> = damage.split(' ').collect();
             lines(words[0], &words[1..]);
             engine.distrust();
@@ -394,8 +399,11 @@ fn a_scheduler_that_the_kernel_lacks_is_replaced_and_keeps_nobody_waiting() {
             assert_eq!(engine.apply(service.into()), []);
         }
         engine.apply(Event::Synced);
-        assert!(sync(&mut engine, &mut now).is_success());
+        let report = sync(&mut engine, &mut now);
+        assert!(report.is_success(), "{report}");
         let servers = lines("ipvsadm", &["-Sn"]);
+        let has_twos = servers.contains("-A -t 10.96.0.10:80 -s twos");
+        assert_eq!(report.missing_schedulers.is_empty(), has_twos);
         let mh = "-A -t 10.96.0.11:80 -s mh -b mh-port";
         assert!(servers.len() == 2 && servers.contains(mh), "{servers:?}");
         assert_eq!(engine.difference().unwrap().script, "");
@@ -457,5 +465,32 @@ fn what_the_kernel_refuses_is_named_and_mended_when_it_is_gone() {
         }
         assert!(sync(&mut engine, &mut now).is_success());
         assert_eq!(engine.difference().unwrap().script, "");
+    });
+}
+
+#[test]
+fn what_nobody_tells_of_is_found_by_a_look() {
+    Netns::new().unwrap().run(|| {
+        let (mut engine, mut now) = begin(&fixtures::config());
+        engine.watch().unwrap();
+        let mut poll = |engine: &mut Engine, seconds| {
+            now += Duration::from_secs(seconds);
+            engine.poll(now)
+        };
+        assert!(poll(&mut engine, 10).is_none());
+        // One endpoint goes, and what is left of it is not somebody's doing.
+        apply(&mut engine, fixtures::web_with("10.96.0.10", 1).events());
+        assert!(poll(&mut engine, 10).expect("a change is due").is_success());
+        assert!(poll(&mut engine, 30).is_none());
+        for damage in UNHEARD {
+            let words: Vec<_> = damage.split(' ').collect();
+            lines(words[0], &words[1..]);
+            assert!(poll(&mut engine, 1).is_none(), "{damage}: nobody tells");
+            let report = poll(&mut engine, 30).expect("it is found");
+            assert_eq!(report.due, Due::Drift, "{damage}");
+            assert!(report.is_success(), "{damage}: {report}");
+            assert_eq!(engine.difference().unwrap().script, "", "{damage}");
+            assert!(poll(&mut engine, 30).is_none(), "{damage}: it is mended");
+        }
     });
 }

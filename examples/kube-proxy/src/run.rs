@@ -142,6 +142,9 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
             text: contested.to_string(),
         });
     }
+    for scheduler in &report.missing_schedulers {
+        warn!(%scheduler, "the kernel lacks a scheduler: Services that ask for it get the usual one");
+    }
     for done in &report.families {
         match &done.outcome {
             Ok(outcome) => {

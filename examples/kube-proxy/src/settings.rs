@@ -15,8 +15,8 @@ use crate::cli::Flags;
 use crate::config::{Configuration, Effective, Gate, Gates};
 use crate::failure::Failure;
 
-/// When the kernel is compared with the plan although nothing changed, in modes
-/// that hear of what others change.
+/// When the kernel is compared with the plan although nothing changed, and nobody
+/// was heard or seen to change anything.
 const MAX_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The longest name of an interface: `IFNAMSIZ - 1` of linux/if.h.
@@ -177,25 +177,18 @@ fn config(
             true => ExternalIps::Serve,
             false => ExternalIps::Ignore,
         },
-        intervals: intervals(mode, configuration),
+        intervals: intervals(configuration),
         ..Config::default()
     })
 }
 
 /// Returns how far apart syncs are.
-///
-/// Nobody tells of what others do to virtual servers and sets, so in mode ipvs each
-/// sync period ends with a look at all of them, as upstream does.
-fn intervals(mode: Mode, configuration: &Configuration) -> Intervals {
+fn intervals(configuration: &Configuration) -> Intervals {
     let (retry, min) = configuration.sync_periods();
-    let retry = retry.positive();
     Intervals {
         min: min.positive(),
-        retry,
-        max: match mode {
-            Mode::Ipvs => retry,
-            _ => MAX_INTERVAL,
-        },
+        retry: retry.positive(),
+        max: MAX_INTERVAL,
     }
 }
 

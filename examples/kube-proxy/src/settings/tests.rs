@@ -165,7 +165,7 @@ fn mode_ipvs_has_settings_of_its_own() {
     let intervals = |min, retry| Intervals {
         min,
         retry,
-        max: retry,
+        max: MAX_INTERVAL,
     };
     assert_eq!(usual.intervals, intervals(SECOND, 30 * SECOND));
     let other = ipvs(

@@ -76,6 +76,11 @@ impl Drain {
         dumped
     }
 
+    /// Tells whether a real server is on its way out.
+    pub(super) fn is_leaving(&self, service: &Service, real: &RealServer) -> bool {
+        real.weight == 0 && self.servers.contains_key(&(*service, real.endpoint()))
+    }
+
     /// Returns the time of the next look, if there is anything to look for.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let is_new = self.servers.values().any(Option::is_none);

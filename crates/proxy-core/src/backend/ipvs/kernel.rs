@@ -7,19 +7,20 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
 use vipline_ipvs::{self as ipvs, Command, Scheduler, Service, VirtualServer};
-use vipline_reconcile::{self as reconcile, Edit};
+use vipline_reconcile::{Edit, Kernel as _};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
 use super::drain::Drain;
+use super::held::Held;
 use super::links::Removed;
+use super::mutex::Shared;
 use super::port::scheduler;
-use super::schedulers::Schedulers;
+use super::schedulers::{Missing, Schedulers};
 use super::{Object, Steps, names};
 use crate::backend::iptables;
 use crate::{Error, Ipvs};
@@ -37,19 +38,11 @@ pub struct Kernel {
     /// Virtual servers that were once to be made: they are ours, whoever made
     /// them.
     claimed: HashSet<Service>,
-    drain: Draining,
-    removed: Removed,
+    /// The real servers on their way out.
+    drain: Shared<Drain>,
+    held: Shared<Held>,
+    removed: Shared<Removed>,
     schedulers: Schedulers,
-}
-
-/// The real servers on their way out, shared with who looks after them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Draining(Arc<Mutex<Drain>>);
-
-impl Draining {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Drain> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Kernel {
@@ -63,7 +56,8 @@ impl Kernel {
         family: Family,
         rules: iptables::Kernel,
         config: &Ipvs,
-        removed: Removed,
+        removed: Shared<Removed>,
+        missing: Shared<Missing>,
     ) -> Result<Self, Error> {
         let mut servers = ipvs::Client::open()?;
         let usual = scheduler(config.scheduler);
@@ -76,9 +70,10 @@ impl Kernel {
             links: rtnl::Client::open()?,
             excluded: config.excluded.clone(),
             claimed: HashSet::new(),
-            drain: Draining::default(),
+            drain: Shared::default(),
+            held: Shared::default(),
             removed,
-            schedulers: Schedulers::new(usual),
+            schedulers: Schedulers::new(usual, missing),
         })
     }
 
@@ -93,12 +88,18 @@ impl Kernel {
     }
 
     /// Returns the real servers on their way out.
-    pub(super) fn draining(&self) -> Draining {
+    pub(super) fn draining(&self) -> Shared<Drain> {
         self.drain.clone()
     }
 
-    /// Reads the virtual servers that are ours, with their real servers.
-    fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<Object>, Error> {
+    /// Returns what it was left with.
+    pub(super) fn held(&self) -> Shared<Held> {
+        self.held.clone()
+    }
+
+    /// Reads the virtual servers that are ours, with their real servers but for
+    /// those on their way out.
+    fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<ipvs::Object>, Error> {
         let mut found = Vec::new();
         for (server, _) in self.servers.servers()? {
             let service = server.service;
@@ -110,12 +111,11 @@ impl Kernel {
             {
                 continue;
             }
-            found.push(self.schedulers.as_wanted(server).into());
+            found.push(server.into());
             let reals = self.servers.reals(&service)?.into_iter();
             found.extend(reals.map(|real| ipvs::Object::Real(service, real.server)));
         }
-        let found = self.drain.lock().without(found);
-        Ok(found.into_iter().map(Object::from).collect())
+        Ok(self.drain.lock().without(found))
     }
 
     fn is_excluded(&self, service: &Service) -> bool {
@@ -129,9 +129,11 @@ impl Kernel {
 
     fn commit_sets(&mut self, edits: &[Edit<ipset::Object>]) -> Result<(), Error> {
         match edits {
-            [] => Ok(()),
-            edits => Ok(self.sets.commit(&ipset::Commands::from_edits(edits))?),
+            [] => {}
+            edits => self.sets.commit(&ipset::Commands::from_edits(edits))?,
         }
+        self.held.lock().wrote_sets(edits);
+        Ok(())
     }
 
     fn commit_addresses(&mut self, edits: &[Edit<rtnl::Object>]) -> Result<(), Error> {
@@ -162,6 +164,7 @@ impl Kernel {
             _ => None,
         });
         self.claimed.extend(added);
+        self.held.lock().wrote_servers(&edits);
         let edits = self.drain.lock().begin(edits);
         let commands = ipvs::Commands::from_edits(&edits);
         if !commands.is_empty() {
@@ -173,6 +176,18 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    fn commit_steps(&mut self, steps: Steps) -> Result<(), Error> {
+        self.commit_sets(&steps.sets)?;
+        if !steps.rules.is_empty() {
+            self.rules.commit(&steps.rules)?;
+        }
+        self.note_removed(&steps.lost_addresses);
+        self.commit_addresses(&steps.lost_addresses)?;
+        self.commit_servers(steps.servers)?;
+        self.commit_addresses(&steps.addresses)?;
+        self.commit_sets(&steps.lost_sets)
     }
 }
 
@@ -206,7 +221,7 @@ fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool
     }
 }
 
-impl reconcile::Kernel for Kernel {
+impl vipline_reconcile::Kernel for Kernel {
     type Object = Object;
     type Error = Error;
 
@@ -220,7 +235,13 @@ impl reconcile::Kernel for Kernel {
             .filter(|object| is_of(family, object))
             .collect();
         let ours = Ours::new(family, &sets, &addresses);
-        let mut objects = self.dump_servers(&ours)?;
+        let servers = self.dump_servers(&ours)?;
+        self.held.lock().found(&sets, &servers);
+        let servers = servers.into_iter().map(|object| match object {
+            ipvs::Object::Virtual(server) => self.schedulers.as_wanted(server).into(),
+            real => real,
+        });
+        let mut objects: Vec<_> = servers.map(Object::from).collect();
         objects.extend(sets.into_objects().map(Object::from));
         objects.extend(addresses.into_iter().map(Object::from));
         objects.extend(self.rules.dump()?.into_iter().map(Object::from));
@@ -228,16 +249,11 @@ impl reconcile::Kernel for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        let steps = Steps::of(edits.iter().cloned());
-        self.commit_sets(&steps.sets)?;
-        if !steps.rules.is_empty() {
-            self.rules.commit(&steps.rules)?;
+        let done = self.commit_steps(Steps::of(edits.iter().cloned()));
+        if done.is_err() {
+            self.held.lock().forget();
         }
-        self.note_removed(&steps.lost_addresses);
-        self.commit_addresses(&steps.lost_addresses)?;
-        self.commit_servers(steps.servers)?;
-        self.commit_addresses(&steps.addresses)?;
-        self.commit_sets(&steps.lost_sets)
+        done
     }
 }
 

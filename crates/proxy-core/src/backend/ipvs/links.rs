@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vipline_netlink::{Event, Listener, Protocol};
 use vipline_rtnl::wire::Answer;
 use vipline_rtnl::{Client, Error};
 use vipline_service_model::Family;
 
+use super::mutex::Shared;
 use super::names;
 use crate::Drift;
 
@@ -24,14 +24,7 @@ const DELETE_ADDRESS: u16 = 21;
 /// The addresses of IPv6 that we remove ourselves.
 ///
 /// Of IPv4 the kernel tells by which port an address was removed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Removed(Arc<Mutex<BTreeSet<Ipv6Addr>>>);
-
-impl Removed {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeSet<Ipv6Addr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(super) type Removed = BTreeSet<Ipv6Addr>;
 
 /// Hears of links and addresses.
 ///
@@ -43,13 +36,13 @@ pub(super) struct Links {
     listener: Option<Listener>,
     /// The number of the link, as far as it is known.
     index: Option<u32>,
-    removed: Removed,
+    removed: Shared<Removed>,
 }
 
 impl Links {
     /// Hears from now on what others do than those with these ports, who tell
     /// which addresses they have removed.
-    pub(super) fn listen(ports: &[u32], removed: Removed) -> Result<Self, Error> {
+    pub(super) fn listen(ports: &[u32], removed: Shared<Removed>) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Route)?;
         listener.ignore(ports)?;
         for group in GROUPS {
@@ -163,7 +156,7 @@ mod tests {
             // Any link of that name will do.
             link::add_pair("kube-ipvs0", "eth0", other.as_fd()).unwrap();
             let (mut ours, mut theirs) = (Client::open().unwrap(), Client::open().unwrap());
-            let removed = Removed::default();
+            let removed = Shared::<Removed>::default();
             let mut links = Links::listen(&[ours.port()], removed.clone()).unwrap();
             let nets = ["10.96.0.1/32", "fd00::1/128"];
             for net in nets {

@@ -43,7 +43,11 @@ mod steps;
 
 mod schedulers;
 
+mod mutex;
+
 mod drain;
+
+mod held;
 
 mod kernel;
 

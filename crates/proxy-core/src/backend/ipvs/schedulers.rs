@@ -1,9 +1,14 @@
 //! Which schedulers the kernel has, and who does without the one it wants.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use vipline_ipvs::{Object, Scheduler, Service, VirtualServer};
 use vipline_reconcile::Edit;
+
+use super::mutex::Shared;
+
+/// The schedulers that the kernel was found to lack, until somebody is told.
+pub(super) type Missing = BTreeSet<Box<str>>;
 
 /// Which schedulers the kernel has, as far as it was asked, and which virtual
 /// servers do without theirs.
@@ -16,15 +21,17 @@ pub(super) struct Schedulers {
     known: HashMap<Scheduler, bool>,
     /// What is wanted in place of what is there.
     wanted: HashMap<Service, VirtualServer>,
+    missing: Shared<Missing>,
 }
 
 impl Schedulers {
-    /// Returns who replaces schedulers by the `usual` one.
-    pub(super) fn new(usual: Scheduler) -> Self {
+    /// Returns who replaces schedulers by the `usual` one, and tells which.
+    pub(super) fn new(usual: Scheduler, missing: Shared<Missing>) -> Self {
         Self {
             usual,
             known: HashMap::from([(usual, true)]),
             wanted: HashMap::new(),
+            missing,
         }
     }
 
@@ -44,9 +51,8 @@ impl Schedulers {
                     let scheduler = server.scheduler;
                     let is_there = match self.known.get(&scheduler) {
                         Some(known) => *known,
-                        None => has(scheduler)?,
+                        None => self.ask(scheduler, &mut has)?,
                     };
-                    self.known.insert(scheduler, is_there);
                     self.wanted.remove(&server.service);
                     if !is_there {
                         self.wanted.insert(server.service, *server);
@@ -60,6 +66,19 @@ impl Schedulers {
             }
         }
         Ok(())
+    }
+
+    fn ask<E>(
+        &mut self,
+        scheduler: Scheduler,
+        has: &mut impl FnMut(Scheduler) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let is_there = has(scheduler)?;
+        self.known.insert(scheduler, is_there);
+        if !is_there {
+            self.missing.lock().insert(scheduler.as_str().into());
+        }
+        Ok(is_there)
     }
 
     /// Returns a virtual server as it is wanted, if it is what it got in place of
@@ -96,7 +115,8 @@ mod tests {
 
     #[test]
     fn who_wants_what_the_kernel_lacks_gets_the_usual_and_counts_as_served() {
-        let mut schedulers = Schedulers::new(Scheduler::Maglev);
+        let missing = Shared::<Missing>::default();
+        let mut schedulers = Schedulers::new(Scheduler::Maglev, missing.clone());
         let (lacking, served) = (
             server(1, Scheduler::PowerOfTwo),
             server(2, Scheduler::Overflow),
@@ -127,5 +147,6 @@ mod tests {
         assert_eq!(schedulers.as_wanted(usual), usual);
         admit(&mut schedulers, &mut [Edit::Add(lacking.into())]);
         assert_eq!(asked, [Scheduler::PowerOfTwo, Scheduler::Overflow]);
+        assert_eq!(*missing.lock(), ["twos".into()].into());
     }
 }

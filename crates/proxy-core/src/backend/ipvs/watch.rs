@@ -4,11 +4,16 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use vipline_ipvs::{self as ipvs, Commands};
+use vipline_ipset as ipset;
+use vipline_ipvs::{self as ipvs, Commands, Object, Service};
 use vipline_service_model::Family;
 
-use super::kernel::{Draining, Kernel};
+use super::drain::Drain;
+use super::held::Held;
+use super::kernel::Kernel;
 use super::links::{Links, Removed};
+use super::mutex::Shared;
+use super::schedulers::Missing;
 use super::{base, names};
 use crate::backend::iptables;
 use crate::backend::iptables::layout::{Layout, is_about};
@@ -26,41 +31,65 @@ const LAYOUT: Layout = Layout {
 /// Hears what others do to rules and addresses, and removes real servers without
 /// connections.
 ///
-/// Nobody tells of changes to virtual servers and sets.
+/// Nobody tells of changes to virtual servers and sets: of these some are looked
+/// at now and then.
 #[derive(Debug)]
 pub(crate) struct Watch {
     rules: iptables::Watch,
+    sets: ipset::Client,
     servers: ipvs::Client,
-    draining: Vec<Draining>,
+    watched: Vec<Watched>,
     /// The ports by which addresses of ours are changed.
     ports: Vec<u32>,
-    removed: Removed,
+    removed: Shared<Removed>,
+    missing: Shared<Missing>,
     /// None until it listens.
     links: Option<Links>,
+    /// How far apart looks are.
+    period: Duration,
+    /// The time of the next look; `None`: nobody looks.
+    next: Option<Duration>,
+}
+
+/// The kernel of a family.
+#[derive(Debug)]
+struct Watched {
+    family: Family,
+    drain: Shared<Drain>,
+    held: Shared<Held>,
 }
 
 impl Watch {
-    /// Returns who looks after rules that far apart, where it cannot hear.
+    /// Returns who looks that far apart where it cannot hear.
     ///
     /// # Errors
     ///
-    /// The kernel has no IPVS.
+    /// The kernel has no IPVS or no sets.
     pub(crate) fn new(period: Duration) -> Result<Self, Error> {
         Ok(Self {
             rules: iptables::Watch::of_layout(LAYOUT, period),
+            sets: ipset::Client::open()?,
             servers: ipvs::Client::open()?,
-            draining: Vec::new(),
+            watched: Vec::new(),
             ports: Vec::new(),
-            removed: Removed::default(),
+            removed: Shared::default(),
+            missing: Shared::default(),
             links: None,
+            period,
+            next: None,
         })
     }
 
     /// Opens a kernel that is watched.
     pub(crate) fn open(&mut self, family: Family, config: &Ipvs) -> Result<Kernel, Error> {
         let rules = self.rules.open(family)?;
-        let kernel = Kernel::open(family, rules, config, self.removed.clone())?;
-        self.draining.push(kernel.draining());
+        let (removed, missing) = (self.removed.clone(), self.missing.clone());
+        let kernel = Kernel::open(family, rules, config, removed, missing)?;
+        self.watched.push(Watched {
+            family,
+            drain: kernel.draining(),
+            held: kernel.held(),
+        });
         self.ports.push(kernel.port_of_links());
         Ok(kernel)
     }
@@ -80,13 +109,13 @@ impl Watch {
     ///
     /// What cannot be asked or removed now is tried again at the next look.
     fn sweep(&mut self, now: Duration) {
-        for draining in &self.draining {
-            let due = draining.lock().due(now);
+        for Watched { drain, .. } in &self.watched {
+            let due = drain.lock().due(now);
             for service in due {
                 let Ok(reals) = self.servers.reals(&service) else {
                     continue;
                 };
-                let finished = draining.lock().finished(service, &reals, now);
+                let finished = drain.lock().finished(service, &reals, now);
                 let commands: Commands = finished.into_iter().collect();
                 if !commands.is_empty() {
                     let _ = self.servers.commit(&commands);
@@ -94,10 +123,60 @@ impl Watch {
             }
         }
     }
+
+    /// Looks at the sizes of sets and at some virtual servers, and returns what
+    /// is not as it was left.
+    ///
+    /// What cannot be read is looked at again another time.
+    fn inspect(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+        if self.next.is_none_or(|next| now < next) {
+            return Vec::new();
+        }
+        self.next = Some(now + self.period);
+        let headers = self.sets.headers().ok();
+        let mut found = Vec::new();
+        for watched in &self.watched {
+            let mut held = watched.held.lock();
+            let mut changes = headers.as_ref().map_or(0, |it| held.changed_sets(it));
+            for service in held.next() {
+                let Ok(mut objects) = objects(&mut self.servers, &service) else {
+                    continue;
+                };
+                let drain = watched.drain.lock();
+                objects.retain(|object| match object {
+                    Object::Real(service, real) => !drain.is_leaving(service, real),
+                    Object::Virtual(_) => true,
+                });
+                changes += usize::from(held.is_changed(&service, &objects));
+            }
+            if changes > 0 {
+                let drift = Drift {
+                    changes,
+                    is_lost: true,
+                    ..Drift::default()
+                };
+                found.push((watched.family, drift));
+            }
+        }
+        found
+    }
+}
+
+/// Reads a virtual server and its real servers; one that is gone is nothing.
+fn objects(client: &mut ipvs::Client, service: &Service) -> Result<Vec<Object>, ipvs::Error> {
+    let server = match client.server(service) {
+        Ok((server, _)) => server,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let reals = client.reals(service)?.into_iter();
+    let reals = reals.map(|real| Object::Real(*service, real.server));
+    Ok([server.into()].into_iter().chain(reals).collect())
 }
 
 impl watch::Watch for Watch {
     fn begin(&mut self) -> Result<Vec<Family>, Error> {
+        self.next.get_or_insert(Duration::ZERO);
         // Whoever never hears of everything is asked to begin after each sync.
         let has_begun = !self.rules.fds().is_empty() || self.rules.next_look().is_some();
         match has_begun {
@@ -106,7 +185,7 @@ impl watch::Watch for Watch {
         }
     }
 
-    /// Changes of sets and virtual servers are found by a dump only.
+    /// Not all changes of sets and virtual servers are found by looks.
     fn is_listening(&self) -> bool {
         false
     }
@@ -122,13 +201,21 @@ impl watch::Watch for Watch {
     }
 
     fn next_look(&self) -> Option<Duration> {
-        let draining = self.draining.iter();
-        let sweep = draining.filter_map(|each| each.lock().next_look()).min();
-        [sweep, self.rules.next_look()].into_iter().flatten().min()
+        let watched = self.watched.iter();
+        let sweep = watched.filter_map(|it| it.drain.lock().next_look()).min();
+        let looks = [sweep, self.next, self.rules.next_look()];
+        looks.into_iter().flatten().min()
     }
 
     fn look(&mut self, now: Duration) -> Vec<(Family, Drift)> {
         self.sweep(now);
-        self.rules.look(now)
+        let mut found = self.inspect(now);
+        found.extend(self.rules.look(now));
+        found
+    }
+
+    fn take_missing_schedulers(&mut self) -> Vec<Box<str>> {
+        let missing = std::mem::take(&mut *self.missing.lock());
+        missing.into_iter().collect()
     }
 }

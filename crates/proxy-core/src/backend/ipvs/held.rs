@@ -1,0 +1,326 @@
+//! What the kernel was left with, to see what others do to it: of sets and
+//! virtual servers nobody tells.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use vipline_ipset as ipset;
+use vipline_ipvs::{Object, Service};
+use vipline_reconcile::Edit;
+
+/// How many virtual servers a look is at: with ten thousand it takes no longer
+/// than with a thousand, and ten looks see them all.
+const LOOK: usize = 1000;
+
+/// What the kernel was left with by the last commit; nothing is known of it
+/// before the first dump, and after a commit that failed.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    state: Option<State>,
+    /// The virtual server that was looked at last.
+    last: Option<Service>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many entries each set has.
+    sets: BTreeMap<ipset::Name, usize>,
+    /// What each virtual server is, its real servers included.
+    servers: BTreeMap<Service, Fingerprint>,
+}
+
+/// What a virtual server and its real servers hash to.
+///
+/// Of the real servers it is the sum: their order does not matter, and one
+/// comes or goes without a look at the others.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Fingerprint {
+    server: u64,
+    reals: u64,
+}
+
+impl Fingerprint {
+    fn add(&mut self, object: &Object) {
+        match object {
+            Object::Virtual(server) => self.server = hash(server),
+            Object::Real(_, real) => self.reals = self.reals.wrapping_add(hash(real)),
+        }
+    }
+
+    fn remove(&mut self, object: &Object) {
+        match object {
+            Object::Virtual(_) => self.server = 0,
+            Object::Real(_, real) => self.reals = self.reals.wrapping_sub(hash(real)),
+        }
+    }
+}
+
+fn hash(object: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Held {
+    /// Takes in what a dump found.
+    pub(super) fn found(&mut self, sets: &ipset::Sets, servers: &[Object]) {
+        let sets = sets
+            .iter()
+            .map(|listed| (listed.set.name.clone(), listed.entries.len()));
+        let mut state = State {
+            sets: sets.collect(),
+            servers: BTreeMap::new(),
+        };
+        for object in servers {
+            state.of(object).add(object);
+        }
+        self.state = Some(state);
+    }
+
+    /// Knows nothing any more.
+    pub(super) fn forget(&mut self) {
+        self.state = None;
+    }
+
+    /// Takes in what was done to sets.
+    pub(super) fn wrote_sets(&mut self, edits: &[Edit<ipset::Object>]) {
+        let is_exchanged = |edit: &Edit<ipset::Object>| {
+            matches!(
+                edit,
+                Edit::Change {
+                    new: ipset::Object::Set(_),
+                    ..
+                }
+            )
+        };
+        if edits.iter().any(is_exchanged) {
+            self.forget();
+        }
+        let Some(state) = &mut self.state else {
+            return;
+        };
+        for edit in edits {
+            match edit {
+                Edit::Add(ipset::Object::Set(set)) => {
+                    state.sets.insert(set.name.clone(), 0);
+                }
+                Edit::Remove(ipset::Object::Set(set)) => {
+                    state.sets.remove(&set.name);
+                }
+                Edit::Add(ipset::Object::Entry(entry)) => {
+                    *state.sets.entry(entry.set.clone()).or_default() += 1;
+                }
+                Edit::Remove(ipset::Object::Entry(entry)) => {
+                    // Entries go with their set, and may be told of after it.
+                    if let Some(count) = state.sets.get_mut(&entry.set) {
+                        *count = count.saturating_sub(1);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes in what was done to servers.
+    pub(super) fn wrote_servers(&mut self, edits: &[Edit<Object>]) {
+        let Some(state) = &mut self.state else {
+            return;
+        };
+        for edit in edits {
+            let (old, new) = match edit {
+                Edit::Add(new) => (None, Some(new)),
+                Edit::Change { old, new } => (Some(old), Some(new)),
+                Edit::Remove(old) => (Some(old), None),
+            };
+            if let Some(old) = old {
+                state.of(old).remove(old);
+            }
+            if let Some(new) = new {
+                state.of(new).add(new);
+            }
+        }
+        for edit in edits {
+            if let Edit::Remove(Object::Virtual(server)) = edit {
+                state.servers.remove(&server.service);
+            }
+        }
+    }
+
+    /// Returns how many sets have not as many entries as they were left with.
+    pub(super) fn changed_sets(&self, headers: &ipset::Sets) -> usize {
+        let sets = self.state.iter().flat_map(|state| &state.sets);
+        let is_changed = |(name, count): &(&ipset::Name, &usize)| {
+            let found = headers.get(name.as_str());
+            found.is_none_or(|listed| listed.usage.entries as usize != **count)
+        };
+        sets.filter(is_changed).count()
+    }
+
+    /// Returns the virtual servers to look at now: those after the last ones.
+    pub(super) fn next(&mut self) -> Vec<Service> {
+        let Some(State { servers, .. }) = &self.state else {
+            return Vec::new();
+        };
+        let after = self.last.map_or(Unbounded, Excluded);
+        let services = servers
+            .range((after, Unbounded))
+            .map(|(service, _)| *service);
+        let services: Vec<_> = services.take(LOOK).collect();
+        // After the end comes the beginning.
+        self.last = (services.len() == LOOK).then(|| services[LOOK - 1]);
+        services
+    }
+
+    /// Tells whether a virtual server is not what it was left as.
+    pub(super) fn is_changed(&self, service: &Service, found: &[Object]) -> bool {
+        let left = self.state.as_ref().and_then(|it| it.servers.get(service));
+        let mut seen = Fingerprint::default();
+        for object in found {
+            seen.add(object);
+        }
+        left.is_some_and(|left| *left != seen)
+    }
+}
+
+impl State {
+    fn of(&mut self, object: &Object) -> &mut Fingerprint {
+        let service = match object {
+            Object::Virtual(server) => server.service,
+            Object::Real(service, _) => *service,
+        };
+        self.servers.entry(service).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_ipset::{Entry, Family, Kind, Listed, Member, Name, Port, Set, Sets};
+    use vipline_ipvs::{Protocol, RealServer, Scheduler, VirtualServer};
+
+    use super::*;
+
+    fn service(number: u16) -> Service {
+        Service::new(Protocol::Tcp, [10, 96, 0, 20].into(), number)
+    }
+
+    fn server(number: u16, scheduler: Scheduler) -> Object {
+        VirtualServer::new(service(number), scheduler).into()
+    }
+
+    fn real(number: u16, last: u8) -> Object {
+        Object::Real(
+            service(number),
+            RealServer::new([10, 1, 0, last].into(), 8080),
+        )
+    }
+
+    fn set(name: &str) -> Set {
+        Set::new(Name::new(name).unwrap(), Kind::HashIpPort, Family::V4)
+    }
+
+    fn entry(name: &str, port: u16) -> ipset::Object {
+        let member = Member::IpPort([10, 96, 0, 20].into(), Port::tcp(port));
+        Entry::new(Name::new(name).unwrap(), member).into()
+    }
+
+    /// What the kernel says of sets with so many entries.
+    fn headers(sizes: &[(&str, u32)]) -> Sets {
+        let mut sets = Sets::default();
+        for (name, entries) in sizes {
+            let mut listed = Listed::new(set(name));
+            listed.usage.entries = *entries;
+            sets.insert(listed);
+        }
+        sets
+    }
+
+    fn known() -> Held {
+        let mut held = Held::default();
+        let mut sets = headers(&[("a", 0), ("b", 0)]);
+        let mut full = Listed::new(set("c"));
+        for port in [80, 443] {
+            if let ipset::Object::Entry(entry) = entry("c", port) {
+                full.entries.push(*entry);
+            }
+        }
+        sets.insert(full);
+        let rr = server(80, Scheduler::RoundRobin);
+        held.found(&sets, &[rr, real(80, 1), real(80, 2)]);
+        held
+    }
+
+    #[test]
+    fn sets_are_known_by_their_sizes() {
+        let mut held = known();
+        let sizes = [("a", 0), ("b", 0), ("c", 2)];
+        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
+        let others = [("a", 1), ("c", 1), ("theirs", 7)];
+        assert_eq!(held.changed_sets(&headers(&others)), 3);
+        held.wrote_sets(&[
+            Edit::Add(entry("a", 1)),
+            Edit::Remove(ipset::Object::from(set("b"))),
+            Edit::Remove(entry("b", 1)),
+            Edit::Remove(entry("c", 80)),
+            Edit::Add(ipset::Object::from(set("d"))),
+        ]);
+        let sizes = [("a", 1), ("c", 1), ("d", 0)];
+        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
+        assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
+        // What is exchanged is not known before it is read.
+        let (old, new) = (set("a").into(), set("a").into());
+        held.wrote_sets(&[Edit::Change { old, new }]);
+        assert_eq!(held.changed_sets(&Sets::default()), 0);
+    }
+
+    #[test]
+    fn virtual_servers_are_known_by_all_they_are() {
+        let (rr, wrr) = (
+            server(80, Scheduler::RoundRobin),
+            server(80, Scheduler::WeightedRoundRobin),
+        );
+        let mut held = known();
+        let is_changed = |held: &Held, found: &[Object]| held.is_changed(&service(80), found);
+        // In any order.
+        assert!(!is_changed(&held, &[real(80, 2), rr, real(80, 1)]));
+        for others in [
+            &[][..],
+            &[rr, real(80, 1)],
+            &[rr, real(80, 1), real(80, 2), real(80, 3)],
+            &[wrr, real(80, 1), real(80, 2)],
+        ] {
+            assert!(is_changed(&held, others), "{others:?}");
+        }
+        held.wrote_servers(&[
+            Edit::Remove(real(80, 1)),
+            Edit::Add(real(80, 3)),
+            Edit::Change { old: rr, new: wrr },
+        ]);
+        assert!(!is_changed(&held, &[wrr, real(80, 2), real(80, 3)]));
+        assert_eq!(held.next(), [service(80)]);
+        // Real servers go with their virtual server, in whatever order it is told.
+        held.wrote_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
+        assert_eq!(held.next(), []);
+        held.forget();
+        assert!(!is_changed(&held, &[]));
+    }
+
+    #[test]
+    fn each_virtual_server_has_its_turn() {
+        let servers: Vec<_> = (0..2400)
+            .map(|number| server(number, Scheduler::RoundRobin))
+            .collect();
+        let mut held = Held::default();
+        assert_eq!(held.next(), []);
+        held.found(&Sets::default(), &servers);
+        let looks: Vec<_> = (0..4).map(|_| held.next()).collect();
+        assert_eq!(looks[3], looks[0]);
+        let seen: Vec<_> = looks[..3].concat();
+        let all: Vec<_> = (0..2400).map(service).collect();
+        assert_eq!(seen, all);
+        assert_eq!(looks[0].len(), LOOK);
+        // It goes on behind one that has gone meanwhile.
+        held.wrote_servers(&[Edit::Remove(servers[999])]);
+        assert_eq!(held.next()[0], service(1000));
+    }
+}
