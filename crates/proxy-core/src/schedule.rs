@@ -11,7 +11,8 @@ const URGENT: Duration = Duration::from_millis(20);
 pub struct Intervals {
     /// The pause after a sync before the next may begin.
     pub min: Duration,
-    /// When a failed sync is tried again, though never before `min`.
+    /// When a failed sync is tried again, though never before `min`; and how far
+    /// apart looks are at what nobody tells of.
     pub retry: Duration,
     /// When a sync is due although nothing changed: unless the engine
     /// [listens](crate::Engine::watch), it compares the kernel with the plan.
