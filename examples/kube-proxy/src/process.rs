@@ -82,6 +82,7 @@ fn lack_of_ipvs() -> Option<String> {
 /// The kernel refuses.
 pub fn prepare(settings: &Settings) -> Result<(), Failure> {
     let config = &settings.config;
+    sysctl::conntrack::set(&settings.configuration.conntrack);
     match config.mode {
         Mode::Iptables if config.families.contains(&Family::V4) && config.serves_localhost() => {
             sysctl::set(&[sysctl::ROUTE_LOCALNET])
@@ -120,10 +121,11 @@ fn set_timeouts(timeouts: &Timeouts) {
 /// `--init-only`: does what needs more than CAP_NET_ADMIN, and finds out whether
 /// the kernel can do the mode.
 ///
-/// Modes iptables and ipvs need sysctls, and ipvs may be told timeouts, which is
-/// all that is done for them.
-/// Mode nftables needs no more, so nothing is changed; but modules that the
-/// kernel lacks are loaded by the question.
+/// All modes set what is configured of connection tracking; modes iptables and
+/// ipvs need sysctls besides, and ipvs may be told timeouts, which is all that is
+/// done for them.
+/// Mode nftables needs no more; but modules that the kernel lacks are loaded by
+/// the question.
 ///
 /// # Errors
 ///

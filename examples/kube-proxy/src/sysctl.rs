@@ -1,9 +1,11 @@
 //! The sysctls that modes read and set.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use crate::failure::Failure;
+
+pub mod conntrack;
 
 /// Where the kernel shows its sysctls: those of the network are of the network
 /// namespace of whoever asks.
@@ -111,6 +113,15 @@ fn is_set(root: &Path) -> bool {
     fs::read_to_string(root.join(LIBERAL)).is_ok_and(|value| value.trim() != "0")
 }
 
+/// Gives a sysctl a value, unless it has it.
+fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
+    let path = root.join(name);
+    match fs::read_to_string(&path) {
+        Ok(present) if present.trim() == value => Ok(()),
+        _ => fs::write(&path, value),
+    }
+}
+
 impl Sysctl {
     fn set(&self, root: &Path) -> Result<(), Failure> {
         let Self {
@@ -119,11 +130,8 @@ impl Sysctl {
             needed,
             without,
         } = self;
-        let path = root.join(name);
-        if fs::read_to_string(&path).is_ok_and(|present| present.trim() == *value) {
-            return Ok(());
-        }
-        fs::write(&path, value).map_err(|error| {
+        write(root, name, value).map_err(|error| {
+            let path = root.join(name);
             let path = path.display();
             let or = without.map_or_else(String::new, |flag| format!(", or go without by {flag}"));
             Failure::machine(format_args!(

@@ -1,0 +1,237 @@
+//! The sysctls of connection tracking that are configured.
+
+use std::path::Path;
+use std::{fs, thread};
+
+use tracing::warn;
+
+use super::{LIBERAL, ROOT, write};
+use crate::config::Conntrack;
+
+const MAX: &str = "net/netfilter/nf_conntrack_max";
+const BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
+const TCP_ESTABLISHED: &str = "net/netfilter/nf_conntrack_tcp_timeout_established";
+const TCP_CLOSE_WAIT: &str = "net/netfilter/nf_conntrack_tcp_timeout_close_wait";
+const UDP: &str = "net/netfilter/nf_conntrack_udp_timeout";
+const UDP_STREAM: &str = "net/netfilter/nf_conntrack_udp_timeout_stream";
+
+/// The CPUs at work, as ranges.
+const CPUS: &str = "/sys/devices/system/cpu/online";
+
+/// How many connections are tracked at most because of the number of CPUs.
+const MOST: u64 = 1 << 20;
+/// How many connections may share a bucket.
+const DEPTH: u64 = 4;
+
+/// Sets what is configured; what the kernel does not let be set is told, and
+/// stays as it is.
+pub fn set(conntrack: &Conntrack) {
+    for reason in set_in(Path::new(ROOT), conntrack, cpus()) {
+        warn!("{reason}; run kube-proxy --init-only before, with the privilege to write it");
+    }
+}
+
+/// Sets what is configured and returns what cannot be.
+fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
+    let seconds = |name, value: crate::duration::GoDuration| (name, value.positive().as_secs());
+    let max = max(conntrack, cpus);
+    let wanted = [
+        (MAX, max),
+        (BUCKETS, buckets(root, max)),
+        seconds(TCP_ESTABLISHED, conntrack.tcp_established_timeout),
+        seconds(TCP_CLOSE_WAIT, conntrack.tcp_close_wait_timeout),
+        (LIBERAL, conntrack.tcp_be_liberal.into()),
+        seconds(UDP, conntrack.udp_timeout),
+        seconds(UDP_STREAM, conntrack.udp_stream_timeout),
+    ];
+    // Zero leaves it as it is.
+    let wanted = wanted.into_iter().filter(|(_, value)| *value > 0);
+    let set = wanted.filter_map(|(name, value)| {
+        let error = write(root, name, &value.to_string()).err()?;
+        let path = root.join(name);
+        let path = path.display();
+        Some(format!(
+            "{path} cannot be set to {value}, as configured: {error}"
+        ))
+    });
+    set.collect()
+}
+
+/// Returns how many connections are to be tracked; 0 leaves it as it is.
+///
+/// The limit by CPUs is one also where the least that is configured is above it.
+fn max(conntrack: &Conntrack, cpus: u64) -> u64 {
+    let (per_core, min) = (conntrack.max_per_core, conntrack.min);
+    let [per_core, min] = [per_core, min].map(|number| u64::try_from(number).unwrap_or(0));
+    match per_core.saturating_mul(cpus) {
+        0 => 0,
+        scaled if scaled > MOST => MOST,
+        scaled => scaled.max(min),
+    }
+}
+
+/// Returns how many buckets the table has to have for so many connections, if it
+/// has too few.
+fn buckets(root: &Path, max: u64) -> u64 {
+    let wanted = max / DEPTH;
+    let present = fs::read_to_string(root.join(BUCKETS));
+    let present: Option<u64> = present.ok().and_then(|text| text.trim().parse().ok());
+    match present {
+        Some(present) if present < wanted => wanted,
+        _ => 0,
+    }
+}
+
+/// Returns how many CPUs there are, whether this process may use them or not.
+fn cpus() -> u64 {
+    let online = fs::read_to_string(CPUS).ok();
+    let count = online.and_then(|ranges| count(ranges.trim()));
+    count.unwrap_or_else(|| thread::available_parallelism().map_or(1, |count| count.get() as u64))
+}
+
+/// Counts the CPUs of a list such as `0-3,8`.
+fn count(ranges: &str) -> Option<u64> {
+    let mut sum = 0;
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let [first, last] = [first, last].map(|number| number.parse::<u64>().ok());
+        sum += last?.checked_sub(first?)? + 1;
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use testkit::leftovers::Directory;
+    use testkit::netns::Netns;
+
+    use super::*;
+    use crate::duration::GoDuration;
+
+    const ALL: [&str; 7] = [
+        MAX,
+        BUCKETS,
+        TCP_ESTABLISHED,
+        TCP_CLOSE_WAIT,
+        LIBERAL,
+        UDP,
+        UDP_STREAM,
+    ];
+
+    /// Returns a folder like the kernel's, with these values.
+    fn folder(values: [u64; 7]) -> Directory {
+        let folder = Directory::new().unwrap();
+        fs::create_dir_all(folder.path().join("net/netfilter")).unwrap();
+        for (name, value) in ALL.into_iter().zip(values) {
+            fs::write(folder.path().join(name), format!("{value}\n")).unwrap();
+        }
+        folder
+    }
+
+    fn values(folder: &Directory) -> [u64; 7] {
+        ALL.map(|name| {
+            let text = fs::read_to_string(folder.path().join(name)).unwrap();
+            text.trim().parse().unwrap()
+        })
+    }
+
+    #[test]
+    fn what_is_configured_is_set_and_nothing_else() {
+        let folder = folder([1, 1, 432_000, 60, 0, 30, 120]);
+        let usual = Conntrack::default();
+        assert_eq!(set_in(folder.path(), &usual, 2), Vec::<String>::new());
+        let expected = [131_072, 32_768, 86_400, 3600, 0, 30, 120];
+        assert_eq!(values(&folder), expected);
+
+        let other = Conntrack {
+            max_per_core: 0,
+            tcp_established_timeout: GoDuration::ZERO,
+            tcp_be_liberal: true,
+            udp_timeout: GoDuration::from_secs(10),
+            udp_stream_timeout: GoDuration::from_secs(50),
+            ..usual.clone()
+        };
+        assert_eq!(set_in(folder.path(), &other, 2), Vec::<String>::new());
+        let expected = [131_072, 32_768, 86_400, 3600, 1, 10, 50];
+        assert_eq!(values(&folder), expected);
+        // Once liberal it stays so.
+        set_in(folder.path(), &usual, 2);
+        assert_eq!(values(&folder), expected);
+    }
+
+    #[test]
+    fn what_is_so_already_is_not_written() {
+        let folder = folder([131_072, 65_536, 86_400, 3600, 0, 30, 120]);
+        for name in ALL {
+            let file = fs::File::options()
+                .append(true)
+                .open(folder.path().join(name));
+            file.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+        assert!(set_in(folder.path(), &Conntrack::default(), 4).is_empty());
+        for name in ALL {
+            let written = fs::metadata(folder.path().join(name)).unwrap().modified();
+            assert_eq!(written.unwrap(), SystemTime::UNIX_EPOCH, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_follows_the_cpus_up_to_a_million() {
+        let usual = Conntrack::default();
+        for (cpus, expected) in [
+            (1, 131_072),
+            (4, 131_072),
+            (8, 262_144),
+            (32, 1_048_576),
+            (64, 1_048_576),
+        ] {
+            assert_eq!(max(&usual, cpus), expected, "{cpus}");
+        }
+        let of = |max_per_core, min| Conntrack {
+            max_per_core,
+            min,
+            ..usual.clone()
+        };
+        assert_eq!(max(&of(0, 5_000_000), 8), 0);
+        assert_eq!(max(&of(-1, 5), 8), 0);
+        assert_eq!(max(&of(1, 5_000_000), 8), 5_000_000);
+        assert_eq!(max(&of(1_000_000, 5_000_000), 8), MOST);
+    }
+
+    #[test]
+    fn cpus_are_counted_as_the_kernel_lists_them() {
+        for (list, expected) in [
+            ("0", Some(1)),
+            ("0-3", Some(4)),
+            ("0-3,8,10-11", Some(7)),
+            ("", None),
+            ("3-0", None),
+            ("x", None),
+        ] {
+            assert_eq!(count(list), expected, "{list}");
+        }
+        assert!(cpus() > 0);
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_told_and_keeps_nothing_else_from_being_set() {
+        // The size of the table is the machine's: no namespace may change it.
+        let read = |name| fs::read_to_string(Path::new(ROOT).join(name)).unwrap();
+        let more: u64 = read(MAX).trim().parse::<u64>().unwrap() + 4;
+        let conntrack = Conntrack {
+            max_per_core: 1,
+            min: i32::try_from(more).unwrap(),
+            ..Conntrack::default()
+        };
+        let told = Netns::new().unwrap().run(|| {
+            let told = set_in(Path::new(ROOT), &conntrack, 1);
+            assert_eq!(read(TCP_ESTABLISHED), "86400\n");
+            told
+        });
+        let expected = format!("{MAX} cannot be set to {more}, as configured: ");
+        assert!(told[0].contains(&expected), "{told:?}");
+        assert!(told.len() <= 2, "{told:?}");
+    }
+}
