@@ -62,6 +62,8 @@ mod protocol;
 
 mod outcome;
 
+mod counters;
+
 mod socket;
 
 pub mod generic;
@@ -70,8 +72,9 @@ mod listener;
 
 mod error;
 
+pub use counters::Counters;
 pub use error::{DecodeError, Errno, Error, Refusal};
 pub use listener::{Event, Listener};
 pub use outcome::{Dump, Outcome};
 pub use protocol::Protocol;
-pub use socket::{Counters, Socket};
+pub use socket::Socket;

@@ -17,7 +17,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sock
 
 use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
 use crate::outcome::{Answers, Range};
-use crate::{Dump, Error, Outcome, Protocol, Refusal};
+use crate::{Counters, Dump, Error, Outcome, Protocol, Refusal};
 
 /// How long an answer is waited for unless told otherwise.
 ///
@@ -36,18 +36,6 @@ const DATAGRAMS: usize = 1 << 20;
 
 /// How many signals may disturb one system call.
 const SIGNALS: usize = 64;
-
-/// What a socket has done so far.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Datagrams sent, each by one `sendmsg`.
-    pub sends: u64,
-    /// The bytes in them.
-    pub bytes_sent: u64,
-    /// Datagrams received.
-    pub receives: u64,
-}
 
 /// A netlink socket that talks to the kernel.
 ///
@@ -414,8 +402,7 @@ impl Socket {
             result = send(self.as_fd(), datagram);
         }
         result.map_err(io_error("send to the kernel"))?;
-        self.counters.sends += 1;
-        self.counters.bytes_sent += datagram.len() as u64;
+        self.counters.sent(datagram);
         Ok(())
     }
 

@@ -170,6 +170,8 @@ fn a_batch_is_one_send_and_one_answer() {
     assert!(matches!(outcome, Outcome::Committed), "{outcome:?}");
     let counters = socket.counters();
     assert_eq!((counters.sends, counters.receives), (1, 1));
+    // Two tables, between the begin and the end of the batch.
+    assert_eq!(counters.messages, 4);
     assert_eq!(counters.bytes_sent, batch.len() as u64);
     assert_eq!(tables(&mut socket), 2);
 }
