@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
 use vipline_ipvs::{self as ipvs, Command, Scheduler, Service, VirtualServer};
+use vipline_netlink::Counters;
 use vipline_reconcile::{Edit, Kernel as _};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
@@ -21,6 +22,7 @@ use super::links::Removed;
 use super::mutex::Shared;
 use super::port::scheduler;
 use super::schedulers::{Missing, Schedulers};
+use super::watch::LAYOUT;
 use super::{Object, Steps, names};
 use crate::backend::iptables;
 use crate::{Error, Ipvs};
@@ -52,7 +54,13 @@ impl Kernel {
     ///
     /// The kernel has no IPVS, not the usual scheduler or no sets, or does not let
     /// us have them.
-    pub(super) fn open(
+    pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
+        let rules = iptables::Kernel::open(family)?.of_layout(LAYOUT);
+        Self::with(family, rules, config, Shared::default(), Shared::default())
+    }
+
+    /// Opens clients beside rules, and tells others what it removes and misses.
+    pub(super) fn with(
         family: Family,
         rules: iptables::Kernel,
         config: &Ipvs,
@@ -75,6 +83,11 @@ impl Kernel {
             removed,
             schedulers: Schedulers::new(usual, missing),
         })
+    }
+
+    /// Returns what the socket of virtual servers has done so far.
+    pub fn counters(&self) -> Counters {
+        self.servers.counters()
     }
 
     /// Tells whether masqueraded connections can get random source ports.

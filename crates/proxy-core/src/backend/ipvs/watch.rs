@@ -20,7 +20,7 @@ use crate::backend::iptables::layout::{Layout, is_about};
 use crate::{Drift, Error, Ipvs, watch};
 
 /// The chains of the mode, among those of iptables.
-const LAYOUT: Layout = Layout {
+pub(super) const LAYOUT: Layout = Layout {
     tables: &[names::FILTER, names::NAT],
     kind: names::kind,
     place_of_jump: base::place_of_jump,
@@ -84,7 +84,7 @@ impl Watch {
     pub(crate) fn open(&mut self, family: Family, config: &Ipvs) -> Result<Kernel, Error> {
         let rules = self.rules.open(family)?;
         let (removed, missing) = (self.removed.clone(), self.missing.clone());
-        let kernel = Kernel::open(family, rules, config, removed, missing)?;
+        let kernel = Kernel::with(family, rules, config, removed, missing)?;
         self.watched.push(Watched {
             family,
             drain: kernel.draining(),
