@@ -1,6 +1,7 @@
 //! Benches: run, gathered in one file, shown as one table.
 //!
-//! They are given the program, built for release, in `KUBE_PROXY`.
+//! One of them is given the program, built for release, in `KUBE_PROXY`.
+//! What needs another kernel than the machine's runs in a guest.
 //! A bench writes its figures as `target/bench/NAME.json`: one [`Figure`] a
 //! line.
 //! What is a ratio or a count and has to stay below a limit says so, and the
@@ -9,11 +10,12 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cargo::{cargo, metadata, release_build};
 use crate::process::execute;
+use crate::vm;
 
 /// One line of a bench's file.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
@@ -33,20 +35,32 @@ struct Figure {
     limit: Option<f64>,
 }
 
-/// Runs the task.
-pub(crate) fn run() -> Result<()> {
+/// The bench that starts the program.
+const OF_PROGRAM: &str = "api";
+
+/// The benches that run in a guest: on this machine they do nothing.
+const IN_GUEST: [&str; 1] = ["ipvs"];
+
+/// Runs the benches whose names contain `filter`.
+pub(crate) fn run(filter: &str) -> Result<()> {
     let target = metadata()?.target_directory;
     let folder = target.join("bench");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    let program = release_build()?;
-    let mut bench = cargo(["bench", "--package", "benches", "--benches"]);
-    bench
-        .env("BENCH_FIGURES", &folder)
-        .env("KUBE_PROXY", program);
+    let chosen = format!("*{filter}*");
+    let mut bench = cargo(["bench", "--package", "benches", "--bench", &chosen]);
+    bench.env("BENCH_FIGURES", &folder);
+    if OF_PROGRAM.contains(filter) {
+        bench.env("KUBE_PROXY", release_build()?);
+    }
     execute(&mut bench)?;
+    for name in IN_GUEST.into_iter().filter(|name| name.contains(filter)) {
+        let figures = vm::bench(name, &target)?;
+        ensure!(!figures.is_empty(), "{name} took no figures in the guest");
+        fs::write(folder.join(format!("{name}.json")), figures)?;
+    }
     let figures = figures(&folder)?;
     let file = target.join("bench.json");
     fs::write(&file, serde_json::to_string_pretty(&figures)?)?;

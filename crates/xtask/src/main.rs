@@ -49,8 +49,12 @@ enum Task {
         #[arg(default_value = "")]
         filter: String,
     },
-    /// Runs all benches and writes target/bench.json.
-    Bench,
+    /// Runs all benches, in a guest where that is needed, and writes target/bench.json.
+    Bench {
+        /// Runs the benches with this in their names, such as `ipvs`.
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Runs all fuzz targets.
     Fuzz {
         /// How long each target runs.
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Vm { filter } => vm::run(&filter),
-        Task::Bench => bench::run(),
+        Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),
         Task::Bless => bless::run(),

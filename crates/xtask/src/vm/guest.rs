@@ -13,9 +13,7 @@ use super::archive::Archive;
 use super::kernels::Kernel;
 use super::modules::Modules;
 use super::results::{MARK, Results};
-use super::suites::Suite;
 use crate::process::{execute, listen};
-use crate::steps::Tally;
 use crate::tools;
 
 /// How long a guest may take from its start to its end: two minutes are enough
@@ -52,8 +50,18 @@ const PROGRAMS: [&str; 10] = [
 /// The folder of what iptables loads when it runs.
 const PLUGINS: &str = "/usr/lib/x86_64-linux-gnu/xtables";
 
-/// Returns what is the same for all kernels: programs, their libraries, tests.
-pub(super) fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
+/// Something that the guest does.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The folder that it happens in.
+    pub(super) folder: PathBuf,
+    /// What the shell is told.
+    pub(super) command: String,
+}
+
+/// Returns what is the same for all kernels: programs, their libraries, and
+/// binaries that were built here.
+pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     let mut archive = Archive::default();
     for folder in ["/applets", "/dev", "/proc", "/run", "/sys", "/tmp"] {
         archive.folder(folder);
@@ -72,23 +80,18 @@ pub(super) fn base(suites: &[Suite], cache: &Path) -> Result<Archive> {
     for plugin in fs::read_dir(PLUGINS)? {
         linked.push(plugin?.path());
     }
-    linked.extend(suites.iter().map(|suite| suite.binary.clone()));
+    linked.extend(binaries.iter().map(PathBuf::from));
     for library in libraries(&linked)? {
         archive.copy(library)?;
     }
-    for (number, suite) in suites.iter().enumerate() {
-        archive.file(binary(number), stripped(&suite.binary, cache)?);
-        archive.copy_all(&suite.folder().join("tests"))?;
+    for (number, file) in binaries.iter().enumerate() {
+        archive.file(binary(number), stripped(file, cache)?);
     }
     Ok(archive)
 }
 
-/// Adds the modules of a kernel, and what the guest does: the tests.
-pub(super) fn add(
-    archive: &mut Archive,
-    kernel: &Kernel,
-    suites: &[(&Suite, Vec<String>)],
-) -> Result<()> {
+/// Adds the modules of a kernel, and what the guest does.
+pub(super) fn add(archive: &mut Archive, kernel: &Kernel, runs: &[Run]) -> Result<()> {
     let (from, to) = (kernel.modules(), kernel.home()?);
     let dependencies = fs::read_to_string(from.join("modules.dep"))?;
     let modules = Modules::parse(&dependencies)?;
@@ -96,18 +99,16 @@ pub(super) fn add(
         let content = fs::read(from.join(file)).with_context(|| file.to_owned())?;
         archive.file(to.join(file), content);
     }
-    let folders: Vec<PathBuf> = suites.iter().map(|(suite, _)| suite.folder()).collect();
-    let tests: Vec<(&Path, &[String])> = folders
-        .iter()
-        .zip(suites)
-        .map(|(folder, (_, names))| (&**folder, &**names))
-        .collect();
-    archive.file("/init", script(&busybox()?, &modules.loaded()?, &tests));
+    archive.file("/init", script(&busybox()?, &modules.loaded()?, runs));
     Ok(())
 }
 
-/// Boots a guest and listens to it until it ends.
-pub(super) fn run(kernel: &Kernel, initramfs: &Path, tally: &mut Tally) -> Result<Results> {
+/// Boots a guest, and hears each line it prints until it ends.
+pub(super) fn run(
+    kernel: &Kernel,
+    initramfs: &Path,
+    mut hear: impl FnMut(&str),
+) -> Result<Results> {
     let mut command = Command::new("qemu-system-x86_64");
     command
         .args(["-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max"])
@@ -122,14 +123,14 @@ pub(super) fn run(kernel: &Kernel, initramfs: &Path, tally: &mut Tally) -> Resul
     listen(DEADLINE, &mut command, |line| {
         let line = line.trim_end_matches('\r');
         println!("{line}");
-        tally.count(line);
+        hear(line);
         results.hear(line);
     })?;
     Ok(results)
 }
 
 /// Returns what the first process of the guest runs.
-fn script(busybox: &Path, modules: &[&str], suites: &[(&Path, &[String])]) -> String {
+fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
     let busybox = busybox.display();
     let mut text = format!(
         "#!{busybox} sh\n\
@@ -144,23 +145,21 @@ fn script(busybox: &Path, modules: &[&str], suites: &[(&Path, &[String])]) -> St
     for module in modules {
         text += &format!("/sbin/modprobe {module} || echo '{MARK}broken: modprobe {module}'\n");
     }
-    for (number, (folder, names)) in suites.iter().enumerate() {
+    for (number, Run { folder, command }) in runs.iter().enumerate() {
         text += &format!(
             "cd {}\n\
             echo '{MARK}begin {number}'\n\
-            {} --exact {}\n\
+            {command}\n\
             echo \"{MARK}end {number} $?\"\n",
             folder.display(),
-            binary(number),
-            names.join(" ")
         );
     }
     text + &format!("echo '{MARK}done'\npoweroff -f\n")
 }
 
-/// Returns where a test binary is in the guest.
-fn binary(number: usize) -> String {
-    format!("/suites/{number}")
+/// Returns where a binary that was built here is in the guest.
+pub(super) fn binary(number: usize) -> String {
+    format!("/binaries/{number}")
 }
 
 fn busybox() -> Result<PathBuf> {
@@ -228,16 +227,18 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_loads_its_modules_runs_each_test_by_name_and_ends() {
-        let names = ["a::b".to_owned(), "c".to_owned()];
-        let suites = [(Path::new("/w/crates/ipvs"), &names[..])];
-        let text = script(Path::new("/bin/busybox"), &["ip_vs"], &suites);
+    fn the_guest_loads_its_modules_does_what_it_is_told_and_ends() {
+        let runs = [Run {
+            folder: "/w/crates/ipvs".into(),
+            command: format!("{} --exact a::b c", binary(0)),
+        }];
+        let text = script(Path::new("/bin/busybox"), &["ip_vs"], &runs);
         assert!(text.starts_with("#!/bin/busybox sh\n"));
         let end = "(sleep 900; poweroff -f) &\n\
             /sbin/modprobe ip_vs || echo '@vm broken: modprobe ip_vs'\n\
             cd /w/crates/ipvs\n\
             echo '@vm begin 0'\n\
-            /suites/0 --exact a::b c\n\
+            /binaries/0 --exact a::b c\n\
             echo \"@vm end 0 $?\"\n\
             echo '@vm done'\n\
             poweroff -f\n";

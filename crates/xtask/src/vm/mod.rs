@@ -1,4 +1,4 @@
-//! Kernel tests on kernels other than the machine's.
+//! Kernel tests, and benches, on kernels other than the machine's.
 //!
 //! Debian's kernels are downloaded, not installed, and booted by QEMU without
 //! hardware's help: what is left of such a machine is a process.
@@ -6,8 +6,10 @@
 //! All its files are unpacked by its kernel: busybox, modules, the programs
 //! that tests run, and test binaries as cargo built them for this machine.
 //! Its first process loads what all tests need, runs them and powers off.
+//! A bench is run in the same way, and its figures are heard.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -16,7 +18,12 @@ use crate::steps::Steps;
 use crate::tools;
 
 use self::archive::Archive;
+use self::guest::Run;
 use self::suites::Suite;
+
+pub(crate) use self::bench::bench;
+
+mod bench;
 
 mod kernels;
 
@@ -51,7 +58,11 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
     })?;
     steps.step("vm: build", || {
         suites = suites::build(filter)?;
-        base = guest::base(&suites, &cache)?;
+        let binaries: Vec<&Path> = suites.iter().map(|suite| &*suite.binary).collect();
+        base = guest::base(&binaries, &cache)?;
+        for suite in &suites {
+            base.copy_all(&suite.folder().join("tests"))?;
+        }
         Ok(())
     })?;
     for kernel in &kernels {
@@ -62,9 +73,13 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
                 .map(|suite| (suite, suite.names_for(&kernel.series)))
                 .collect();
             let mut archive = base.clone();
-            guest::add(&mut archive, kernel, &chosen)?;
+            let runs = chosen.iter().enumerate();
+            let runs: Vec<Run> = runs
+                .map(|(number, (suite, names))| suite.run(number, names))
+                .collect();
+            guest::add(&mut archive, kernel, &runs)?;
             fs::write(&initramfs, archive.encode())?;
-            let results = guest::run(kernel, &initramfs, tally)?;
+            let results = guest::run(kernel, &initramfs, |line| tally.count(line))?;
             results.check(
                 chosen
                     .iter()

@@ -43,14 +43,9 @@ impl Results {
     ) -> Result<()> {
         let mut problems = self.complaints.clone();
         for (number, (suite, names)) in suites.into_iter().enumerate() {
-            let status = self.ended.iter().find(|(ended, _)| *ended == number);
-            match status {
-                None => problems.push(format!("{suite}: did not run to its end")),
-                Some((_, status)) if status != "0" => {
-                    problems.push(format!("{suite}: exit status {status}"));
-                }
-                Some(_) if names.is_empty() => problems.push(format!("{suite}: has no tests")),
-                Some(_) => {}
+            problems.extend(self.problem(number, &suite));
+            if names.is_empty() {
+                problems.push(format!("{suite}: has no tests"));
             }
             for name in names {
                 if !self.passed.contains(&(number, name.clone())) {
@@ -58,6 +53,27 @@ impl Results {
                 }
             }
         }
+        self.conclude(problems)
+    }
+
+    /// Checks that everything the guest did went well.
+    pub(super) fn check_runs(&self, titles: &[&str]) -> Result<()> {
+        let runs = titles.iter().enumerate();
+        let problems = runs.filter_map(|(number, title)| self.problem(number, title));
+        self.conclude(self.complaints.iter().cloned().chain(problems).collect())
+    }
+
+    /// Tells what is wrong with how something ended.
+    fn problem(&self, number: usize, title: &str) -> Option<String> {
+        let status = self.ended.iter().find(|(ended, _)| *ended == number);
+        match status {
+            None => Some(format!("{title}: did not run to its end")),
+            Some((_, status)) if status != "0" => Some(format!("{title}: exit status {status}")),
+            Some(_) => None,
+        }
+    }
+
+    fn conclude(&self, mut problems: Vec<String>) -> Result<()> {
         if !self.done {
             problems.push("the guest did not come to its end".to_owned());
         }
@@ -141,5 +157,17 @@ mod tests {
             .for_each(|line| results.hear(line));
         let error = results.check([("one".to_owned(), &[][..])]).unwrap_err();
         assert_eq!(error.to_string(), "one: has no tests");
+    }
+
+    #[test]
+    fn what_has_no_tests_has_to_end_well_all_the_same() {
+        let mut results = Results::default();
+        "@vm begin 0\n@vm end 0 0\n@vm begin 1\n@vm end 1 1\n@vm done"
+            .lines()
+            .for_each(|line| results.hear(line));
+        assert!(results.check_runs(&["one"]).is_ok());
+        let error = results.check_runs(&["one", "two", "three"]).unwrap_err();
+        let expected = "two: exit status 1\nthree: did not run to its end";
+        assert_eq!(error.to_string(), expected);
     }
 }

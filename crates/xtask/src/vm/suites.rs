@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use super::guest::{self, Run};
 use crate::cargo::{cargo, root};
 use crate::process::display;
 
@@ -124,6 +125,15 @@ impl Suite {
         title(self.folder, self.target)
     }
 
+    /// Returns what the guest does to run tests of it by name, as its binary of
+    /// this number.
+    pub(super) fn run(&self, number: usize, names: &[String]) -> Run {
+        Run {
+            folder: self.folder(),
+            command: format!("{} --exact {}", guest::binary(number), names.join(" ")),
+        }
+    }
+
     /// Returns it without the tests that kernels of a series cannot pass.
     pub(super) fn names_for(&self, series: &str) -> Vec<String> {
         let mut names = self.names.clone();
@@ -172,7 +182,7 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     chosen
         .into_iter()
         .map(|(folder, target, beginnings)| {
-            let binary = find(&messages, &root().join(folder), target)
+            let binary = find(&messages, &root().join(folder), "test", target)
                 .with_context(|| format!("cargo built no {}", title(folder, target)))?;
             let names = list(&binary)?
                 .into_iter()
@@ -201,15 +211,15 @@ fn title(folder: &str, target: &str) -> String {
     format!("{folder} {target}")
 }
 
-/// Looks for a test binary in what cargo says.
-fn find(messages: &str, folder: &Path, target: &str) -> Option<PathBuf> {
+/// Looks for a binary of a kind, such as `test`, in what cargo says.
+pub(super) fn find(messages: &str, folder: &Path, kind: &str, target: &str) -> Option<PathBuf> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
         .find(|artifact| {
             artifact.manifest_path.parent() == Some(folder)
                 && artifact.target.name == target
-                && artifact.target.kind == ["test"]
+                && artifact.target.kind == [kind]
         })?
         .executable
 }
@@ -251,7 +261,7 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ]
         .join("\n");
-        let found = |folder: &str, target| find(&messages, Path::new(folder), target);
+        let found = |folder: &str, target| find(&messages, Path::new(folder), "test", target);
         assert_eq!(found("/w/crates/a", "kernel"), Some("/t/a".into()));
         assert_eq!(found("/w/crates/b", "kernel"), Some("/t/b".into()));
         assert_eq!(found("/w/crates/b", "laws"), None);

@@ -1,0 +1,59 @@
+//! Benches in a guest: what they measure is not in the machine's kernel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+
+use super::guest::{self, Run};
+use super::{kernels, suites};
+use crate::cargo::{cargo, root};
+use crate::process::display;
+use crate::tools;
+
+/// Builds a bench, runs it on the newest kernel, and returns the figures that it
+/// writes.
+pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
+    tools::install(&[tools::KERNEL_TOOLS, tools::VM_TOOLS].concat())?;
+    let cache = target_directory.join("vm");
+    fs::create_dir_all(&cache)?;
+    let kernel = kernels::fetch(&cache)?;
+    let kernel = kernel.last().context("there is a newest kernel")?;
+    let binary = build(name)?;
+    let mut archive = guest::base(&[&binary], &cache)?;
+    // The guest has no disk: what is written there is read aloud.
+    let runs = [
+        format!("BENCH_FIGURES=/run {} --bench", guest::binary(0)),
+        format!("cat /run/{name}.json"),
+    ];
+    let runs = runs.map(|command| Run {
+        folder: "/".into(),
+        command,
+    });
+    guest::add(&mut archive, kernel, &runs)?;
+    let initramfs = cache.join("bench.initramfs");
+    fs::write(&initramfs, archive.encode())?;
+    let mut figures = String::new();
+    let results = guest::run(kernel, &initramfs, |line| {
+        if line.starts_with('{') {
+            figures += line;
+            figures.push('\n');
+        }
+    })?;
+    results.check_runs(&[name, "its figures"])?;
+    Ok(figures)
+}
+
+/// Builds a bench and returns where it is.
+fn build(name: &str) -> Result<PathBuf> {
+    let mut command = cargo(["bench", "--package", "benches", "--no-run"]);
+    command.args(["--message-format=json", "--bench", name]);
+    eprintln!("$ {}", display(&command));
+    let output = command.stderr(Stdio::inherit()).output()?;
+    let status = output.status;
+    ensure!(status.success(), "{}: {status}", display(&command));
+    let messages = String::from_utf8(output.stdout)?;
+    suites::find(&messages, &root().join("benches"), "bench", name)
+        .with_context(|| format!("cargo built no bench {name}"))
+}
