@@ -281,8 +281,10 @@ impl Seen {
             now += Duration::from_secs(10);
             let sends = sum(kernels, |state| state.kernel.counters().sends);
             let messages = sum(kernels, |state| state.kernel.counters().messages);
-            engine.apply(slice.into());
-            let (time, report) = Time::of(|| engine.poll(now));
+            let (time, report) = Time::of(|| {
+                engine.apply(slice.into());
+                engine.poll(now)
+            });
             let report = report.ok_or("a change is due")?;
             if !report.is_success() {
                 return Err(report.to_string().into());

@@ -24,7 +24,7 @@ pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
     let mut archive = guest::base(&[&binary], &cache)?;
     // The guest has no disk: what is written there is read aloud.
     let runs = [
-        format!("BENCH_FIGURES=/run {} --bench", guest::binary(0)),
+        format!("BENCH_FIGURES=/run {}", guest::binary(0)),
         format!("cat /run/{name}.json"),
     ];
     let runs = runs.map(|command| Run {
