@@ -8,8 +8,9 @@
 //! Its first process loads what all tests need, runs them and powers off.
 //! A bench is run in the same way, and its figures are heard.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -58,8 +59,16 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
     })?;
     steps.step("vm: build", || {
         suites = suites::build(filter)?;
-        let binaries: Vec<&Path> = suites.iter().map(|suite| &*suite.binary).collect();
+        let mut binaries: Vec<&Path> = suites.iter().map(|suite| &*suite.binary).collect();
+        let programs = suites.iter().flat_map(|suite| &suite.programs);
+        let programs: BTreeSet<&Path> = programs.map(PathBuf::as_path).collect();
+        let first = binaries.len();
+        binaries.extend(&programs);
         base = guest::base(&binaries, &cache)?;
+        // Tests run them where they were built.
+        for (number, program) in (first..).zip(programs) {
+            base.link(program, guest::binary(number));
+        }
         for suite in &suites {
             base.copy_all(&suite.folder().join("tests"))?;
         }

@@ -96,6 +96,8 @@ pub(super) struct Suite {
     target: &'static str,
     /// Where it was built.
     pub(super) binary: PathBuf,
+    /// Where the programs of its package were: tests run them there.
+    pub(super) programs: Vec<PathBuf>,
     /// The tests chosen.
     pub(super) names: Vec<String>,
 }
@@ -182,7 +184,8 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     chosen
         .into_iter()
         .map(|(folder, target, beginnings)| {
-            let binary = find(&messages, &root().join(folder), "test", target)
+            let package = root().join(folder);
+            let binary = find(&messages, &package, "test", target)
                 .with_context(|| format!("cargo built no {}", title(folder, target)))?;
             let names = list(&binary)?
                 .into_iter()
@@ -192,6 +195,7 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
                 folder,
                 target,
                 binary,
+                programs: programs(&messages, &package),
                 names,
             };
             for Exception { name, .. } in suite.exceptions() {
@@ -213,15 +217,26 @@ fn title(folder: &str, target: &str) -> String {
 
 /// Looks for a binary of a kind, such as `test`, in what cargo says.
 pub(super) fn find(messages: &str, folder: &Path, kind: &str, target: &str) -> Option<PathBuf> {
+    artifacts(messages, folder, kind)
+        .find(|artifact| artifact.target.name == target)?
+        .executable
+}
+
+/// Looks for the programs of a package in what cargo says.
+fn programs(messages: &str, folder: &Path) -> Vec<PathBuf> {
+    artifacts(messages, folder, "bin")
+        .filter_map(|artifact| artifact.executable)
+        .collect()
+}
+
+/// Returns what cargo says that it built of a kind in a package.
+fn artifacts(messages: &str, folder: &Path, kind: &str) -> impl Iterator<Item = Artifact> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
-        .find(|artifact| {
-            artifact.manifest_path.parent() == Some(folder)
-                && artifact.target.name == target
-                && artifact.target.kind == [kind]
-        })?
-        .executable
+        .filter(move |artifact| {
+            artifact.manifest_path.parent() == Some(folder) && artifact.target.kind == [kind]
+        })
 }
 
 /// Asks a test binary for the names of its tests.
@@ -247,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_binary_is_found_by_its_package_and_its_name() {
+    fn test_binaries_and_programs_are_found_by_their_package() {
         let artifact = |package: &str, kind: &str, name: &str, executable: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/{package}/Cargo.toml","target":{{"kind":["{kind}"],"name":"{name}"}},"executable":{executable}}}"#
@@ -258,6 +273,7 @@ mod tests {
             artifact("crates/b", "test", "kernel", r#""/t/b""#),
             artifact("crates/a", "test", "laws", r#""/t/laws""#),
             artifact("crates/a", "test", "kernel", r#""/t/a""#),
+            artifact("crates/a", "bin", "kernel", r#""/t/program""#),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ]
         .join("\n");
@@ -265,6 +281,9 @@ mod tests {
         assert_eq!(found("/w/crates/a", "kernel"), Some("/t/a".into()));
         assert_eq!(found("/w/crates/b", "kernel"), Some("/t/b".into()));
         assert_eq!(found("/w/crates/b", "laws"), None);
+        let programs = |folder: &str| programs(&messages, Path::new(folder));
+        assert_eq!(programs("/w/crates/a"), [PathBuf::from("/t/program")]);
+        assert!(programs("/w/crates/b").is_empty());
     }
 
     #[test]

@@ -1,15 +1,14 @@
-//! Mode ipvs of the program in a kernel that has IPVS: what it asks of the node,
-//! and what is left of it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! What a single sync asks of the node, and what `--cleanup` leaves of it.
 
 use std::fs;
-use std::process::Command;
 
 use clap::Parser;
 use kube_proxy::cli::Cli;
 use kube_proxy::interfaces;
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
+
+use crate::shell;
 
 const WEB: &str = "apiVersion: v1
 kind: Service
@@ -59,14 +58,9 @@ impl Stage {
         assert_eq!(format!("{code:?}"), format!("{success:?}"), "{line}");
     }
 
-    /// Runs a shell command in the namespace; returns what it prints.
     #[track_caller]
     fn shell(&self, line: &str) -> String {
-        let mut command = Command::new("sh");
-        command.args(["-e", "-c", line]);
-        let output = self.netns.run(|| command.output()).unwrap();
-        assert!(output.status.success(), "{line}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        shell(&self.netns, line)
     }
 
     fn servers(&self) -> Vec<String> {

@@ -1,0 +1,25 @@
+//! Mode ipvs of the program in a kernel that has IPVS: what it asks of the node,
+//! who gets a packet while it runs, and what it leaves.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod node;
+
+mod site;
+
+mod live;
+
+mod modes;
+
+use std::process::Command;
+
+use testkit::netns::Netns;
+
+/// Runs a shell command in a namespace; returns what it prints.
+#[track_caller]
+fn shell(netns: &Netns, line: &str) -> String {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", line]);
+    let output = netns.run(|| command.output()).unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
