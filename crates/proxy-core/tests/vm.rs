@@ -15,8 +15,9 @@ mod stage;
 
 mod cells;
 
+mod tools;
+
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::time::Duration;
 
 use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
@@ -24,9 +25,11 @@ use fixtures::{NODE, apply, sync};
 use proxy_core::{Config, Due, Engine, Event, Mode};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
+use testkit::generate::Plan;
 use testkit::netns::Netns;
 use testkit::traffic::{Conversation, Load, Protocol};
-use vipline_service_model::Scheduler;
+use tools::{assert_tools_see, lines};
+use vipline_service_model::{Scheduler, api};
 
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
@@ -73,55 +76,6 @@ const NOBODY_HERE: [Row<4>; 13] = [
     (External,  LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (External,  ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
 ];
-
-/// Runs a program and returns the lines that it prints.
-fn lines(program: &str, arguments: &[&str]) -> BTreeSet<String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.expect("the program is there");
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {output:?}"
-    );
-    let text = String::from_utf8(output.stdout).expect("it prints text");
-    text.lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
-}
-
-/// Returns the lines of the plan that begin so.
-fn planned(plan: &str, starts: &[&str]) -> BTreeSet<String> {
-    let is_one = |line: &&str| starts.iter().any(|start| line.starts_with(start));
-    plan.lines().filter(is_one).map(str::to_owned).collect()
-}
-
-fn assert_same(what: &str, seen: &BTreeSet<String>, planned: &BTreeSet<String>) {
-    let more: Vec<_> = seen.difference(planned).collect();
-    let less: Vec<_> = planned.difference(seen).collect();
-    assert!(
-        more.is_empty() && less.is_empty(),
-        "{what}: more {more:#?}, less {less:#?}"
-    );
-}
-
-/// Compares the plan with what tools print of the namespace.
-fn assert_tools_see(engine: &mut Engine) {
-    let plan = engine.desired();
-    let entries = lines("ipset", &["save"]);
-    let entries = entries.into_iter().filter(|line| line.starts_with("add "));
-    let expected = planned(&plan, &["add "]);
-    let expected = expected.into_iter().map(|line| line.replace("/32", ""));
-    assert_same("ipset", &entries.collect(), &expected.collect());
-    let servers = planned(&plan, &["-A -t", "-A -u", "-A --sctp", "-a "]);
-    assert_same("ipvsadm", &lines("ipvsadm", &["-Sn"]), &servers);
-    let shown = lines("ip", &["-o", "address", "show", "dev", "kube-ipvs0"]);
-    let addresses = shown
-        .iter()
-        .filter_map(|line| line.split_whitespace().nth(3));
-    let addresses = addresses.map(str::to_owned).collect();
-    let expected = planned(&plan, &["address add "]);
-    let expected = expected.iter().filter_map(|line| line.split(' ').nth(2));
-    assert_same("ip", &addresses, &expected.map(str::to_owned).collect());
-}
 
 fn open(config: &Config) -> Engine {
     let config = Config {
@@ -381,6 +335,32 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         engine.apply(Event::ServiceDeleted(name));
         assert!(sync(&mut engine, &mut now).is_success());
         assert_eq!(servers().len(), 3, "{:?}", servers());
+    });
+}
+
+#[test]
+fn virtual_servers_within_excluded_networks_stay_without_their_service() {
+    let services = [("one", "10.96.0.10"), ("other", "10.97.0.10")].map(|(name, address)| {
+        let plan = Plan::new(name).at(address.parse().expect("an address"));
+        let plan = plan.port(api::Protocol::Tcp, 80, 8080);
+        fixtures::with_endpoints(plan, &["10.1.0.1"]).events()
+    });
+    Netns::new().unwrap().run(|| {
+        let mut config = fixtures::config();
+        let restart = |config: &Config, events: Vec<Event>| {
+            let mut engine = open(config);
+            apply(&mut engine, events);
+            engine.apply(Event::Synced);
+            let report = sync(&mut engine, &mut Duration::default());
+            assert!(report.is_success(), "{report}");
+            lines("ipvsadm", &["-Sn"])
+        };
+        let all = restart(&config, services.concat());
+        assert_eq!(all.len(), 4, "{all:?}");
+        config.ipvs.excluded = vec!["10.96.0.0/16".parse().unwrap()];
+        let left = restart(&config, Vec::new());
+        let within = all.into_iter().filter(|line| line.contains("10.96.0.10"));
+        assert_eq!(left, within.collect());
     });
 }
 
