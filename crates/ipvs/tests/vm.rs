@@ -45,6 +45,7 @@ mod clients;
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -70,6 +71,11 @@ fn with_client(test: impl FnOnce(&mut Client) + Send) {
         // The namespace goes later, and should not take servers with it then.
         client.flush().unwrap();
     });
+}
+
+/// Tells whether the kernel has loaded a module.
+fn has_module(name: &str) -> bool {
+    Path::new("/sys/module").join(name).exists()
 }
 
 /// Runs `ipvsadm`, and returns what it prints.

@@ -1,10 +1,10 @@
 //! Which real server each scheduler chooses.
 
-use testkit::traffic::Protocol;
+use testkit::traffic::{Conversation, Protocol};
 use vipline_ipvs::{Command, Commands, Scheduler};
 
-use crate::commands;
 use crate::site::{Site, both};
+use crate::{commands, has_module};
 
 #[test]
 fn shares_are_equal_by_rr_and_by_weight_by_wrr() {
@@ -54,6 +54,26 @@ fn a_source_whose_server_is_out_has_another_with_a_fallback_only() {
         let expected = if options.ends_with("fallback") { 4 } else { 0 };
         assert_eq!(answers.by(other), expected, "{options}: {answers}");
         assert_eq!(answers.answered(), expected, "{options}: {answers}");
+    }
+}
+
+#[test]
+fn a_source_whose_server_is_full_has_another_with_a_fallback_only() {
+    let mut site = Site::new(2);
+    for family in 0..2 {
+        for options in [
+            "-s sh",
+            "-s sh -b sh-fallback",
+            "-s mh",
+            "-s mh -b mh-fallback",
+        ] {
+            let ask = site.serve(Protocol::Tcp, family, options, &["-x 1", "-x 1"]);
+            let first = site.hold(ask, 1);
+            let second = Conversation::open(&site.lab.client.netns, ask);
+            let other = second.map(|second| second.server() != first[0].server());
+            let has_fallback = options.ends_with("fallback");
+            assert_eq!(other.ok(), has_fallback.then_some(true), "{options}");
+        }
     }
 }
 
@@ -136,6 +156,7 @@ fn both_of_two_that_chance_picks_are_asked() {
     {
         // Not each kernel has been built with it.
         assert!(error.is_scheduler_missing(), "{error}");
+        assert!(!has_module("ip_vs_twos"), "{error}");
         return;
     }
     let ask = site.serve(Protocol::Tcp, 0, "-s twos", &["", ""]);
