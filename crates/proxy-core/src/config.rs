@@ -113,8 +113,8 @@ impl Default for Iptables {
 pub struct Ipvs {
     /// How endpoints are chosen, for Services that do not say it themselves.
     pub scheduler: Scheduler,
-    /// Networks whose virtual servers are somebody else's: they are never
-    /// touched.
+    /// Networks whose virtual servers are somebody else's: they are not touched,
+    /// but where a Service is to be served.
     pub excluded: Vec<IpNet>,
 }
 

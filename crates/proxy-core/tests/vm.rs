@@ -339,7 +339,7 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
 }
 
 #[test]
-fn virtual_servers_within_excluded_networks_stay_without_their_service() {
+fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
     let services = [("one", "10.96.0.10"), ("other", "10.97.0.10")].map(|(name, address)| {
         let plan = Plan::new(name).at(address.parse().expect("an address"));
         let plan = plan.port(api::Protocol::Tcp, 80, 8080);
@@ -359,8 +359,24 @@ fn virtual_servers_within_excluded_networks_stay_without_their_service() {
         assert_eq!(all.len(), 4, "{all:?}");
         config.ipvs.excluded = vec!["10.96.0.0/16".parse().unwrap()];
         let left = restart(&config, Vec::new());
-        let within = all.into_iter().filter(|line| line.contains("10.96.0.10"));
-        assert_eq!(left, within.collect());
+        let within: BTreeSet<_> = all
+            .into_iter()
+            .filter(|line| line.contains("10.96.0.10"))
+            .collect();
+        assert_eq!(left, within);
+        // A Service that has its address there is served, also when all is looked at.
+        ipvsadm("-e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0");
+        let (mut engine, mut now) = (open(&config), Duration::default());
+        apply(&mut engine, services[0].iter().cloned());
+        engine.apply(Event::Synced);
+        // It finds one in its place, and takes it over.
+        assert!(!sync(&mut engine, &mut now).is_success());
+        for _ in 0..2 {
+            let report = sync(&mut engine, &mut now);
+            assert!(report.is_success(), "{report}");
+            assert_eq!(lines("ipvsadm", &["-Sn"]), within);
+            engine.distrust();
+        }
     });
 }
 

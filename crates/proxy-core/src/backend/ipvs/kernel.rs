@@ -116,12 +116,10 @@ impl Kernel {
         let mut found = Vec::new();
         for (server, _) in self.servers.servers()? {
             let service = server.service;
-            let is_ours = self.claimed.contains(&service) || ours.has(&service);
+            let is_ours = self.claimed.contains(&service)
+                || ours.has(&service) && !self.is_excluded(&service);
             // The kernel lists both families, and both have the same node ports.
-            if service.family() != ipvs_family(self.family)
-                || !is_ours
-                || self.is_excluded(&service)
-            {
+            if service.family() != ipvs_family(self.family) || !is_ours {
                 continue;
             }
             found.push(server.into());
