@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
-use fixtures::{NODE, apply, sync};
+use fixtures::{ELSEWHERE, NODE, apply, sync};
 use proxy_core::{Config, Due, Engine, Event, Mode};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
@@ -53,6 +53,17 @@ const MATRIX: [Row<3>; 13] = [
     (External,  NodePort,     ["all M",  "local",  "all M"]),
     (External,  LoadBalancer, ["all M",  "local",  "all M"]),
     (External,  ExternalIp,   ["all M",  "local",  "all M"]),
+];
+
+/// The endpoint on the node terminates: external policy Local and Cluster; then
+/// both do, with external policy Local.
+#[rustfmt::skip]
+const TERMINATING: [Row<3>; 5] = [
+    (Pod,       ClusterIp,    ["remote",   "remote",   "all"]),
+    (Pod,       NodePort,     ["local",    "remote M", "local"]),
+    (Node,      LoadBalancer, ["local",    "remote M", "local"]),
+    (External,  ClusterIp,    ["remote M", "remote M", "all M"]),
+    (External,  NodePort,     ["local",    "remote M", "local"]),
 ];
 
 /// No endpoints with policies Cluster and Local; then an endpoint on the other
@@ -140,6 +151,29 @@ fn what_nobody_here_serves_is_refused_or_led_elsewhere() {
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
     compare(&stage, &NOBODY_HERE);
+}
+
+#[test]
+fn terminating_endpoints_serve_as_long_as_no_others_do() {
+    let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
+    let terminating = api::Conditions {
+        ready: Some(false),
+        serving: Some(true),
+        terminating: Some(true),
+    };
+    let here = |number| {
+        let web = Web::new(number, [stage.near(), stage.far()]);
+        web.conditions(NODE, &terminating)
+    };
+    let services = [
+        here(1).externally_local(),
+        here(2),
+        here(3)
+            .externally_local()
+            .conditions(ELSEWHERE, &terminating),
+    ];
+    stage.sync(services.into_iter().flat_map(Web::events));
+    compare(&stage, &TERMINATING);
 }
 
 #[test]
