@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::traffic::{Conversation, Load, Protocol};
 
-use crate::site::{Site, until};
+use crate::site::{Site, has, until};
 
 /// What others do to the node: nobody tells of the first two.
 const DAMAGES: [&str; 4] = [
@@ -25,10 +25,10 @@ fn traffic_follows_the_manifests_and_what_others_do_is_mended() {
     // It looks that often at what nobody tells it.
     let often = "--ipvs-sync-period 2s --ipvs-min-sync-period 0s";
     let proxy = site.start("ipvs", often);
-    site.served_by(&[0]).unwrap();
+    site.is_served_by(&[0]);
     for backends in [&[1][..], &[0, 1]] {
         site.serve_by(backends);
-        until("the change", || site.served_by(backends).is_ok());
+        site.is_served_by(backends);
     }
     let state = site.state();
     for damage in DAMAGES {
@@ -38,10 +38,13 @@ fn traffic_follows_the_manifests_and_what_others_do_is_mended() {
         let mut told = String::new();
         until(damage, || {
             told += &proxy.process().news();
-            told.contains("synced") || told.contains("mended")
+            has(told.clone(), "edits=")
         });
-        until(damage, || site.state() == state);
-        site.served_by(&[0, 1]).unwrap();
+        until(damage, || match site.state() {
+            found if found == state => Ok(()),
+            found => Err(format!("{found:#?}")),
+        });
+        site.is_served_by(&[0, 1]);
     }
     proxy.stop().unwrap();
 }
@@ -75,7 +78,10 @@ fn a_program_that_is_killed_and_started_again_disturbs_nobody() {
         let lines = output.lines().filter(|line| line.contains(" synced "));
         lines.map(str::to_owned).collect()
     };
-    until("both families", || synced().len() == 2);
+    until("both families", || match synced() {
+        lines if lines.len() == 2 => Ok(()),
+        lines => Err(format!("{lines:?}")),
+    });
     go_on("it is back");
     let is_idle = |line: &String| line.contains("edits=0 ");
     assert!(synced().iter().all(is_idle), "it wrote: {:?}", synced());
@@ -86,5 +92,5 @@ fn a_program_that_is_killed_and_started_again_disturbs_nobody() {
         let answers = load.stop();
         assert!(answers.failures.is_empty(), "{answers}");
     }
-    site.served_by(&[0, 1]).unwrap();
+    site.is_served_by(&[0, 1]);
 }

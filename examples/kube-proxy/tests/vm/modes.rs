@@ -1,6 +1,6 @@
 //! One mode after another: a start serves, and removes what the former one left.
 
-use crate::site::{Site, until};
+use crate::site::{Site, has, until};
 
 #[test]
 fn nothing_is_left_of_a_mode_when_another_serves() {
@@ -10,8 +10,8 @@ fn nothing_is_left_of_a_mode_when_another_serves() {
     let after_a_start_in = |mode| {
         let proxy = site.start(mode, "");
         let told = "removed what other modes left behind: ";
-        until(told, || proxy.process().output().contains(told));
-        site.served_by(&[0, 1]).unwrap();
+        until(told, || has(proxy.process().output(), told));
+        site.is_served_by(&[0, 1]);
         proxy.stop().unwrap();
         site.state()
     };
@@ -20,9 +20,9 @@ fn nothing_is_left_of_a_mode_when_another_serves() {
     let nftables =
         ["ip", "ip6"].map(|family| format!("nft list tables: table {family} kube-proxy"));
     assert_eq!(after_a_start_in("nftables"), nftables);
-    site.served_by(&[0, 1]).unwrap();
+    site.is_served_by(&[0, 1]);
     let after_nftables = after_a_start_in("ipvs");
     assert_eq!(after_nftables, after_iptables);
     assert!(!after_nftables.contains(&nftables[0]), "{after_nftables:?}");
-    site.served_by(&[0, 1]).unwrap();
+    site.is_served_by(&[0, 1]);
 }

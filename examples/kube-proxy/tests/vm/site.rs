@@ -16,6 +16,9 @@ use crate::shell;
 /// How long anything is waited for: a guest takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a client waits for an answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// How often each address is asked.
 const TIMES: usize = 4;
 
@@ -148,24 +151,31 @@ endpoints:
         let node = self.lab.node.addresses();
         let node = node.map(|address| SocketAddr::new(address, NODE_PORT));
         let targets = cluster_ips.into_iter().chain(node);
-        let of = |target| [Protocol::Tcp, Protocol::Udp].map(|protocol| Ask::new(protocol, target));
+        let of = |target| {
+            let protocols = [Protocol::Tcp, Protocol::Udp];
+            protocols.map(|protocol| Ask::new(protocol, target).patience(ANSWER))
+        };
         targets.flat_map(of).collect()
     }
 
-    /// Asks each question some times: all are answered, by these backends and no
-    /// others; else returns who answered.
-    pub(crate) fn served_by(&self, backends: &[usize]) -> Result<(), String> {
-        let ask = |ask: Ask| ask.times(&self.lab.client.netns, TIMES);
-        let answers = self.asks().into_iter().map(ask);
-        // One way of asking may lead to one of them alone, by chance.
-        let answers = answers.fold(Answers::default(), Answers::merge);
+    /// Waits until these backends answer all questions, and no others.
+    #[track_caller]
+    pub(crate) fn is_served_by(&self, backends: &[usize]) {
         let names = backends
             .iter()
             .map(|backend| &self.lab.backends[*backend].name);
-        match answers.failures.is_empty() && answers.servers.keys().eq(names) {
-            true => Ok(()),
-            false => Err(answers.to_string()),
-        }
+        let names: Vec<_> = names.collect();
+        until(&format!("answers of {names:?}"), || {
+            let ask = |ask: Ask| ask.times(&self.lab.client.netns, TIMES);
+            let answers = self.asks().into_iter().map(ask);
+            // One way of asking may lead to one of them alone, by chance.
+            let answers = answers.fold(Answers::default(), Answers::merge);
+            let is_so = answers.failures.is_empty() && answers.servers.keys().eq(names.clone());
+            match is_so {
+                true => Ok(()),
+                false => Err(answers.to_string()),
+            }
+        });
     }
 
     /// Returns what proxies have on the node, and what others have there of the
@@ -207,12 +217,20 @@ fn shown<'a>(tool: &str, line: &'a str) -> Option<&'a str> {
     is_shown.then(|| line.trim_end())
 }
 
-/// Waits until something holds.
+/// Waits until something holds; fails with what was there in its place.
 #[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> Result<(), String>) {
     let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not there: {what}");
+    while let Err(found) = holds() {
+        assert!(Instant::now() < deadline, "not there: {what}: {found}");
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Tells whether a text has a word in it; else the text.
+pub(crate) fn has(text: String, word: &str) -> Result<(), String> {
+    match text.contains(word) {
+        true => Ok(()),
+        false => Err(text),
     }
 }
