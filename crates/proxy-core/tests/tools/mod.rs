@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use proxy_core::Engine;
+use serde_json::Value;
 
 /// Runs a program and returns what it prints.
 fn printed(program: &str, arguments: &[&str]) -> String {
@@ -82,11 +83,14 @@ pub(crate) fn assert_tools_see(engine: &mut Engine) {
     }
     let servers = planned(&plan, &["-A -t", "-A -u", "-A --sctp", "-a "]);
     assert_same("ipvsadm", &lines("ipvsadm", &["-Sn"]), &servers);
-    let shown = lines("ip", &["-o", "address", "show", "dev", "kube-ipvs0"]);
-    let addresses = shown
-        .iter()
-        .filter_map(|line| line.split_whitespace().nth(3));
-    let addresses = addresses.map(str::to_owned).collect();
+    let shown = printed("ip", &["-j", "address", "show", "dev", "kube-ipvs0"]);
+    let shown: Value = serde_json::from_str(&shown).expect("it prints JSON");
+    let addresses = shown[0]["addr_info"].as_array().expect("it lists them");
+    let addresses = addresses.iter().map(|address| {
+        let text = address["local"].as_str().expect("it has an address");
+        format!("{text}/{}", address["prefixlen"])
+    });
+    let addresses = addresses.collect();
     let expected = planned(&plan, &["address add "]);
     let expected = expected.iter().filter_map(|line| line.split(' ').nth(2));
     assert_same("ip", &addresses, &expected.map(str::to_owned).collect());
