@@ -165,6 +165,13 @@ fn an_endpoint_that_is_replaced_is_two_messages_and_no_dump() {
             (1, 1)
         );
         assert_eq!(after.messages - before.messages, 2, "{commands}");
+        // A message is a header of 16 bytes and a payload: nothing else was sent.
+        let bytes = commands.as_slice().iter().map(|command| {
+            let mut payload = Vec::new();
+            command.encode(&mut payload);
+            16 + payload.len() as u64
+        });
+        assert_eq!(after.bytes_sent - before.bytes_sent, bytes.sum::<u64>());
         compare(client, &wanted);
     });
 }
