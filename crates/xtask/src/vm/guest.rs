@@ -111,7 +111,9 @@ pub(super) fn run(
 ) -> Result<Results> {
     let mut command = Command::new("qemu-system-x86_64");
     command
-        .args(["-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max"])
+        // Processors take turns: with a thread for each, one may meet an instruction
+        // that the other has just patched away, and the kernel dies of an `int3`.
+        .args(["-accel", "tcg,thread=single", "-smp", "2", "-cpu", "max"])
         .args(["-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio"])
         .args(["-append", "console=ttyS0 panic=-1 quiet loglevel=3"])
