@@ -1,0 +1,92 @@
+//! Expectations: flows that helpers wait for.
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::Attrs;
+
+use crate::{Other, Tuple, wire};
+
+/// `CTA_EXPECT_MASTER` and those that follow it.
+const MASTER: u16 = 1;
+const TUPLE: u16 = 2;
+const MASK: u16 = 3;
+const TIMEOUT: u16 = 4;
+const ID: u16 = 5;
+const HELPER: u16 = 6;
+const ZONE: u16 = 7;
+const FLAGS: u16 = 8;
+const CLASS: u16 = 9;
+const FUNCTION: u16 = 11;
+
+/// A flow that another flow announced, and that a helper waits for.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Expectation {
+    /// The original tuple of the flow that announced it.
+    pub master: Tuple,
+    /// The original tuple that it will have.
+    pub tuple: Tuple,
+    /// Which bits of that tuple are known.
+    pub mask: Tuple,
+    /// In how many seconds it will be forgotten.
+    pub timeout: Option<u32>,
+    /// What tells it from others.
+    pub id: Option<u32>,
+    /// The name of the helper.
+    pub helper: Option<Box<str>>,
+    /// The zone.
+    pub zone: Option<u16>,
+    /// Flags, `NF_CT_EXPECT_*`.
+    pub flags: Option<u32>,
+    /// The class that the helper gives it.
+    pub class: Option<u32>,
+    /// The function of the kernel that is told when it comes.
+    pub function: Option<Box<str>>,
+    /// What else the kernel said, as it said it.
+    pub other: Vec<Other>,
+}
+
+impl Expectation {
+    /// Reads the payload of a message.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no expectation.
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let (mut master, mut tuple, mut mask) = (None, None, None);
+        let (mut timeout, mut id, mut helper, mut zone) = (None, None, None, None);
+        let (mut flags, mut class, mut function, mut other) = (None, None, None, Vec::new());
+        for attr in Attrs::new(wire::attributes(payload)?) {
+            let attr = attr?;
+            match attr.kind {
+                MASTER => master = Some(Tuple::decode(attr)?),
+                TUPLE => tuple = Some(Tuple::decode(attr)?),
+                MASK => mask = Some(Tuple::decode(attr)?),
+                TIMEOUT => timeout = Some(attr.be32()?),
+                ID => id = Some(attr.be32()?),
+                HELPER => helper = Some(attr.str()?.into()),
+                ZONE => zone = Some(attr.be16()?),
+                FLAGS => flags = Some(attr.be32()?),
+                CLASS => class = Some(attr.be32()?),
+                FUNCTION => function = Some(attr.str()?.into()),
+                kind => other.push(Other {
+                    kind,
+                    value: attr.value.to_vec(),
+                }),
+            }
+        }
+        let missing = |kind| move || DecodeError::new("expectation with its tuples", kind, 0);
+        Ok(Self {
+            master: master.ok_or_else(missing(MASTER))?,
+            tuple: tuple.ok_or_else(missing(TUPLE))?,
+            mask: mask.ok_or_else(missing(MASK))?,
+            timeout,
+            id,
+            helper,
+            zone,
+            flags,
+            class,
+            function,
+            other,
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! Protocols above IP.
+
+use std::fmt;
+
+/// The number of a protocol above IP.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Protocol(pub u8);
+
+impl Protocol {
+    /// ICMP.
+    pub const ICMP: Self = Self(1);
+    /// TCP.
+    pub const TCP: Self = Self(6);
+    /// UDP.
+    pub const UDP: Self = Self(17);
+    /// DCCP.
+    pub const DCCP: Self = Self(33);
+    /// GRE, whose keys take the place of ports.
+    pub const GRE: Self = Self(47);
+    /// ICMPv6.
+    pub const ICMPV6: Self = Self(58);
+    /// SCTP.
+    pub const SCTP: Self = Self(132);
+    /// UDP-Lite.
+    pub const UDPLITE: Self = Self(136);
+
+    /// Returns the name, of those that the kernel tracks by more than addresses.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ICMP => "icmp",
+            Self::TCP => "tcp",
+            Self::UDP => "udp",
+            Self::DCCP => "dccp",
+            Self::GRE => "gre",
+            Self::ICMPV6 => "icmpv6",
+            Self::SCTP => "sctp",
+            Self::UDPLITE => "udplite",
+            _ => return None,
+        })
+    }
+
+    /// Tells whether the kernel compares ports of this protocol in filters.
+    ///
+    /// It takes ports of others, too, and then selects flows of all ports.
+    pub(crate) fn has_ports_in_kernel_filters(self) -> bool {
+        matches!(self, Self::TCP | Self::UDP)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}

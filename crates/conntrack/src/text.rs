@@ -1,0 +1,144 @@
+//! The text of `conntrack -L -o extended`.
+//!
+//! Names are not looked up: addresses, ports and marks are numbers.
+
+use std::fmt;
+
+use crate::{Counters, Family, Flow, Layer4, Protocol, State, Status, Tuple};
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "src={} dst={}", self.source, self.destination)?;
+        match self.layer4 {
+            Layer4::None => Ok(()),
+            Layer4::Ports {
+                source,
+                destination,
+            } if self.protocol == Protocol::GRE => {
+                write!(f, " srckey={source:#x} dstkey={destination:#x}")
+            }
+            Layer4::Ports {
+                source,
+                destination,
+            } => write!(f, " sport={source} dport={destination}"),
+            Layer4::Icmp { kind, code, id } => write!(f, " type={kind} code={code} id={id}"),
+        }
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "packets={} bytes={}", self.packets, self.bytes)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, number) = match self {
+            Self::Tcp(tcp) => match tcp.state {
+                None => return Ok(()),
+                Some(state) => (state.name(), state.0),
+            },
+            Self::Sctp(sctp) => match sctp.state {
+                None => return Ok(()),
+                Some(state) => (state.name(), state.0),
+            },
+            Self::Other { .. } => return Ok(()),
+        };
+        match name {
+            Some(name) => write!(f, "{name} "),
+            None => write!(f, "{number} "),
+        }
+    }
+}
+
+/// Writes one direction of a flow, each part with the blank that ends it.
+fn direction(
+    f: &mut fmt::Formatter<'_>,
+    tuple: &Tuple,
+    zone: &str,
+    counters: Option<Counters>,
+) -> fmt::Result {
+    write!(f, "{tuple} ")?;
+    if let Some(id) = tuple.zone {
+        write!(f, "{zone}={id} ")?;
+    }
+    match counters {
+        Some(counters) => write!(f, "{counters} "),
+        None => Ok(()),
+    }
+}
+
+/// Shows a flow as `conntrack -L -o extended` does.
+///
+/// How long it has been there is left out, as that depends on the time.
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match self.family() {
+            Family::V4 => 2,
+            Family::V6 => 10,
+        };
+        let protocol = self.original.protocol;
+        let name = protocol.name().unwrap_or("unknown");
+        write!(
+            f,
+            "{:<8} {number} {name:<8} {} ",
+            self.family().to_string(),
+            protocol.0
+        )?;
+        if let Some(timeout) = self.timeout {
+            write!(f, "{timeout} ")?;
+        }
+        if let Some(state) = &self.state {
+            write!(f, "{state}")?;
+        }
+        direction(f, &self.original, "zone-orig", self.original_counters)?;
+        if !self.status.contains(Status::SEEN_REPLY) {
+            f.write_str("[UNREPLIED] ")?;
+        }
+        direction(f, &self.reply, "zone-reply", self.reply_counters)?;
+        let marks = [
+            (Status::HW_OFFLOAD, "[HW_OFFLOAD] "),
+            (Status::OFFLOAD, "[OFFLOAD] "),
+            (Status::ASSURED, "[ASSURED] "),
+        ];
+        let mark = marks
+            .iter()
+            .find(|(status, _)| self.status.contains(*status));
+        f.write_str(mark.map_or("", |(_, words)| words))?;
+        self.rest().fmt(f)
+    }
+}
+
+impl Flow {
+    /// Returns what stands after both directions.
+    fn rest(&self) -> Words {
+        let mut words = Vec::new();
+        let mut say = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("{name}={value}")));
+        };
+        say("mark", self.mark.map(|mark| mark.to_string()));
+        let extension = self.extension.as_deref();
+        let text = |text: Option<&Box<str>>| text.map(ToString::to_string);
+        say(
+            "secctx",
+            text(extension.and_then(|extension| extension.security.as_ref())),
+        );
+        say("zone", self.zone.map(|zone| zone.to_string()));
+        say(
+            "helper",
+            text(extension.and_then(|extension| extension.helper.as_ref())),
+        );
+        say("use", self.uses.map(|uses| uses.to_string()));
+        Words(words)
+    }
+}
+
+/// Words with blanks between them.
+struct Words(Vec<String>);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" "))
+    }
+}

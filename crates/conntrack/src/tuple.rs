@@ -1,0 +1,316 @@
+//! Tuples: the packets of one direction of a flow.
+
+use std::net::IpAddr;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_u8};
+
+use crate::{Family, Protocol};
+
+/// `CTA_TUPLE_IP` and those that follow it.
+const IP: u16 = 1;
+const PROTO: u16 = 2;
+const ZONE: u16 = 3;
+
+/// `CTA_IP_V4_SRC` and those that follow it.
+const V4_SOURCE: u16 = 1;
+const V4_DESTINATION: u16 = 2;
+const V6_SOURCE: u16 = 3;
+const V6_DESTINATION: u16 = 4;
+
+/// `CTA_PROTO_NUM` and those that follow it.
+const NUMBER: u16 = 1;
+const SOURCE_PORT: u16 = 2;
+const DESTINATION_PORT: u16 = 3;
+/// Of ICMP: the number, type and code.
+const ICMP: [u16; 3] = [4, 5, 6];
+/// Of ICMPv6: the number, type and code.
+const ICMPV6: [u16; 3] = [7, 8, 9];
+
+/// What the packets of one direction of a flow have in common.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Tuple {
+    /// Where they come from.
+    pub source: IpAddr,
+    /// Where they go.
+    pub destination: IpAddr,
+    /// The protocol above IP.
+    pub protocol: Protocol,
+    /// What else tells them from others.
+    pub layer4: Layer4,
+    /// The zone, if it is that of this direction alone.
+    pub zone: Option<u16>,
+}
+
+/// What tells flows between the same addresses apart.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Layer4 {
+    /// Nothing.
+    #[default]
+    None,
+    /// Ports, or keys of GRE.
+    Ports {
+        /// Of where packets come from.
+        source: u16,
+        /// Of where packets go.
+        destination: u16,
+    },
+    /// Messages of ICMP or ICMPv6.
+    Icmp {
+        /// The type of message.
+        kind: u8,
+        /// The code.
+        code: u8,
+        /// The identifier of echoes.
+        id: u16,
+    },
+}
+
+impl Tuple {
+    /// Returns the tuple of packets between ports.
+    pub fn ports(protocol: Protocol, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
+        Self {
+            source: from.0,
+            destination: to.0,
+            protocol,
+            layer4: Layer4::Ports {
+                source: from.1,
+                destination: to.1,
+            },
+            zone: None,
+        }
+    }
+
+    /// Returns the family of the addresses.
+    pub fn family(&self) -> Family {
+        match self.source {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+
+    /// Returns the tuple of answers to these packets, if no address is
+    /// translated; it has no zone of its own.
+    ///
+    /// ```
+    /// use vipline_conntrack::{Protocol, Tuple};
+    ///
+    /// let (a, b) = (("10.0.0.1".parse()?, 1024), ("10.0.0.2".parse()?, 53));
+    /// let question = Tuple::ports(Protocol::UDP, a, b);
+    /// assert_eq!(question.inverted(), Tuple::ports(Protocol::UDP, b, a));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    #[must_use]
+    pub fn inverted(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            layer4: self.layer4.inverted(self.protocol),
+            zone: None,
+        }
+    }
+
+    /// Returns the source port, if the protocol has ports.
+    pub fn source_port(&self) -> Option<u16> {
+        match self.layer4 {
+            Layer4::Ports { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Returns the destination port, if the protocol has ports.
+    pub fn destination_port(&self) -> Option<u16> {
+        match self.layer4 {
+            Layer4::Ports { destination, .. } => Some(destination),
+            _ => None,
+        }
+    }
+
+    /// Tells whether packets come from and go to the same, whatever the zone.
+    pub(crate) fn is_between_the_same(&self, other: &Self) -> bool {
+        let plain = |tuple: &Self| Self {
+            zone: None,
+            ..*tuple
+        };
+        plain(self) == plain(other)
+    }
+
+    /// Reads what is nested in an attribute such as `CTA_TUPLE_ORIG`.
+    pub(crate) fn decode(tuple: Attr<'_>) -> Result<Self, DecodeError> {
+        let (mut source, mut destination) = (None, None);
+        let (mut protocol, mut layer4, mut zone) = (None, Layer4::None, None);
+        for attr in tuple.attrs() {
+            let attr = attr?;
+            match attr.kind {
+                IP => {
+                    for attr in attr.attrs() {
+                        let attr = attr?;
+                        match attr.kind {
+                            V4_SOURCE | V6_SOURCE => source = Some(address(attr)?),
+                            V4_DESTINATION | V6_DESTINATION => destination = Some(address(attr)?),
+                            _ => {}
+                        }
+                    }
+                }
+                PROTO => {
+                    let (number, what) = Layer4::decode(attr.attrs())?;
+                    (protocol, layer4) = (number, what);
+                }
+                ZONE => zone = Some(attr.be16()?),
+                _ => {}
+            }
+        }
+        let missing = |what| move || DecodeError::new(what, tuple.kind, tuple.value.len());
+        Ok(Self {
+            source: source.ok_or_else(missing("tuple with a source"))?,
+            destination: destination.ok_or_else(missing("tuple with a destination"))?,
+            protocol: protocol.ok_or_else(missing("tuple with a protocol"))?,
+            layer4,
+            zone,
+        })
+    }
+
+    /// Appends an attribute such as `CTA_TUPLE_ORIG`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, kind: u16) {
+        nest(out, kind, |out| {
+            let (source, destination) = (Some(self.source), Some(self.destination));
+            put_addresses(out, source, destination);
+            nest(out, PROTO, |out| {
+                put_u8(out, NUMBER, self.protocol.0);
+                self.layer4.encode(out, self.protocol);
+            });
+            if let Some(zone) = self.zone {
+                put_be16(out, ZONE, zone);
+            }
+        });
+    }
+}
+
+impl Layer4 {
+    /// Returns that of answers.
+    fn inverted(self, protocol: Protocol) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Ports {
+                source,
+                destination,
+            } => Self::Ports {
+                source: destination,
+                destination: source,
+            },
+            Self::Icmp { kind, code, id } => Self::Icmp {
+                kind: answer(protocol, kind),
+                code,
+                id,
+            },
+        }
+    }
+
+    fn decode(attrs: Attrs<'_>) -> Result<(Option<Protocol>, Self), DecodeError> {
+        let (mut protocol, mut ports, mut icmp) = (None, None, None);
+        for attr in attrs {
+            let attr = attr?;
+            let (from, to) = ports.unwrap_or_default();
+            let (kind, code, id) = icmp.unwrap_or_default();
+            match attr.kind {
+                NUMBER => protocol = Some(Protocol(attr.u8()?)),
+                SOURCE_PORT => ports = Some((attr.be16()?, to)),
+                DESTINATION_PORT => ports = Some((from, attr.be16()?)),
+                4 | 7 => icmp = Some((kind, code, attr.be16()?)),
+                5 | 8 => icmp = Some((attr.u8()?, code, id)),
+                6 | 9 => icmp = Some((kind, attr.u8()?, id)),
+                _ => {}
+            }
+        }
+        let layer4 = match (ports, icmp) {
+            (Some((source, destination)), _) => Self::Ports {
+                source,
+                destination,
+            },
+            (None, Some((kind, code, id))) => Self::Icmp { kind, code, id },
+            (None, None) => Self::None,
+        };
+        Ok((protocol, layer4))
+    }
+
+    fn encode(self, out: &mut Vec<u8>, protocol: Protocol) {
+        match self {
+            Self::None => {}
+            Self::Ports {
+                source,
+                destination,
+            } => {
+                put_be16(out, SOURCE_PORT, source);
+                put_be16(out, DESTINATION_PORT, destination);
+            }
+            Self::Icmp { kind, code, id } => {
+                let [number, of_kind, of_code] = match protocol {
+                    Protocol::ICMPV6 => ICMPV6,
+                    _ => ICMP,
+                };
+                put_be16(out, number, id);
+                put_u8(out, of_kind, kind);
+                put_u8(out, of_code, code);
+            }
+        }
+    }
+}
+
+/// Returns the type of the answer to a type of message.
+fn answer(protocol: Protocol, kind: u8) -> u8 {
+    match (protocol, kind) {
+        (Protocol::ICMP, 8) => 0,
+        (Protocol::ICMP, 0) => 8,
+        // Timestamps, information and masks of addresses.
+        (Protocol::ICMP, 13 | 15 | 17) => kind + 1,
+        (Protocol::ICMP, 14 | 16 | 18) => kind - 1,
+        // Echoes and information about nodes.
+        (Protocol::ICMPV6, 128 | 139) => kind + 1,
+        (Protocol::ICMPV6, 129 | 140) => kind - 1,
+        _ => kind,
+    }
+}
+
+fn address(attr: Attr<'_>) -> Result<IpAddr, DecodeError> {
+    match attr.kind {
+        V4_SOURCE | V4_DESTINATION => {
+            let bytes: Result<[u8; 4], _> = attr.value.try_into();
+            bytes.map(IpAddr::from)
+        }
+        _ => {
+            let bytes: Result<[u8; 16], _> = attr.value.try_into();
+            bytes.map(IpAddr::from)
+        }
+    }
+    .map_err(|_| attr.error("address"))
+}
+
+/// Appends those addresses that there are.
+pub(crate) fn put_addresses(out: &mut Vec<u8>, source: Option<IpAddr>, to: Option<IpAddr>) {
+    nest(out, IP, |out| {
+        for (address, v4, v6) in [
+            (source, V4_SOURCE, V6_SOURCE),
+            (to, V4_DESTINATION, V6_DESTINATION),
+        ] {
+            match address {
+                None => {}
+                Some(IpAddr::V4(ip)) => put(out, v4, &ip.octets()),
+                Some(IpAddr::V6(ip)) => put(out, v6, &ip.octets()),
+            }
+        }
+    });
+}
+
+/// Appends a protocol and those ports that there are.
+pub(crate) fn put_ports(out: &mut Vec<u8>, protocol: Protocol, ports: [Option<u16>; 2]) {
+    nest(out, PROTO, |out| {
+        put_u8(out, NUMBER, protocol.0);
+        for (port, kind) in ports.into_iter().zip([SOURCE_PORT, DESTINATION_PORT]) {
+            if let Some(port) = port {
+                put_be16(out, kind, port);
+            }
+        }
+    });
+}

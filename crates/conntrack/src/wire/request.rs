@@ -1,0 +1,214 @@
+//! What is asked.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use vipline_netlink::attr::{nest, put, put_be16, put_be32, put_str, put_u32};
+use vipline_netlink::message::{CREATE, EXCL};
+
+use super::{
+    DELETE, FILTER, GET, GET_EXPECTATIONS, GET_STATISTICS, GET_USAGE, HELP, ID, LABELS, MARK,
+    MARK_MASK, NAT_DESTINATION, NAT_SOURCE, NEW, PROTOCOL_INFO, STATUS, TIMEOUT, TUPLE_MASTER,
+    TUPLE_ORIGINAL, TUPLE_REPLY, ZONE, put_header,
+};
+use crate::{Change, Family, Filter, Flow, Key, Labels, Layer4, Protocol, Status, Tuple};
+
+/// `NFPROTO_UNSPEC`: all families.
+const ALL: u8 = 0;
+/// The version from which on the kernel heeds the family of a flush.
+const HEED_FAMILY: u8 = 1;
+
+/// A question to the kernel, or something that it is to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Request<'a> {
+    /// Flows; the kernel may tell others than those meant, too.
+    Flows(&'a Filter),
+    /// Flows of a family, without any filter that a kernel could refuse.
+    FlowsOf(Option<Family>),
+    /// One flow.
+    Flow(&'a Key),
+    /// A flow is to be made.
+    Create(&'a Flow),
+    /// A flow is to be changed; the kernel does not heed the id.
+    Update(&'a Key, Change),
+    /// A flow is to be deleted.
+    Delete(&'a Key),
+    /// Flows are to be deleted.
+    ///
+    /// A kernel that does not know a part of the filter deletes others, too:
+    /// [`Client::flush`](crate::Client::flush) asks before, by [`Request::Probe`].
+    Flush(&'a Filter),
+    /// Flows are to be deleted that cannot be: a kernel that deletes by tuples
+    /// says that it did.
+    Probe,
+    /// What each processor counted.
+    Statistics,
+    /// How full the table is.
+    Usage,
+    /// All expectations.
+    Expectations,
+}
+
+impl Request<'_> {
+    /// Returns the type of the message.
+    pub fn ty(&self) -> u16 {
+        match self {
+            Self::Flows(_) | Self::FlowsOf(_) | Self::Flow(_) => GET,
+            Self::Create(_) | Self::Update(..) => NEW,
+            Self::Delete(_) | Self::Flush(_) | Self::Probe => DELETE,
+            Self::Statistics => GET_STATISTICS,
+            Self::Usage => GET_USAGE,
+            Self::Expectations => GET_EXPECTATIONS,
+        }
+    }
+
+    /// Returns the flags that are its own.
+    pub fn flags(&self) -> u16 {
+        match self {
+            Self::Create(_) => CREATE | EXCL,
+            _ => 0,
+        }
+    }
+
+    /// Appends the payload.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Flows(filter) => {
+                put_header(out, number(filter.only_family()), 0);
+                filter.encode(out);
+            }
+            Self::FlowsOf(family) => put_header(out, number(*family), 0),
+            Self::Flow(key) | Self::Delete(key) => put_key(out, key),
+            Self::Create(flow) => put_new(out, flow),
+            Self::Update(key, change) => {
+                put_key(out, key);
+                if let Some(seconds) = change.timeout {
+                    put_be32(out, TIMEOUT, seconds);
+                }
+                if let Some((mask, value)) = change.mark {
+                    put_be32(out, MARK, value & mask);
+                    // The kernel keeps the bits outside of it.
+                    put_be32(out, MARK_MASK, mask);
+                }
+            }
+            Self::Flush(filter) => {
+                put_header(out, number(filter.only_family()), HEED_FAMILY);
+                filter.encode(out);
+            }
+            Self::Probe => put_probe(out),
+            Self::Statistics | Self::Usage | Self::Expectations => put_header(out, ALL, 0),
+        }
+    }
+}
+
+fn number(family: Option<Family>) -> u8 {
+    family.map_or(ALL, Family::number)
+}
+
+fn put_key(out: &mut Vec<u8>, key: &Key) {
+    put_header(out, key.original.family().number(), 0);
+    key.original.encode(out, TUPLE_ORIGINAL);
+    if let Some(zone) = key.zone {
+        put_be16(out, ZONE, zone);
+    }
+    if let Some(id) = key.id {
+        put_be32(out, ID, id);
+    }
+}
+
+/// Appends a flow that is to be made.
+fn put_new(out: &mut Vec<u8>, flow: &Flow) {
+    let nat = flow.status & (Status::SRC_NAT | Status::DST_NAT);
+    put_header(out, flow.family().number(), 0);
+    flow.original.encode(out, TUPLE_ORIGINAL);
+    // The kernel translates the answer itself when it is told to where.
+    let mut reply = flow.reply;
+    if !nat.is_empty() {
+        reply = flow.original.inverted();
+        reply.zone = flow.reply.zone;
+    }
+    reply.encode(out, TUPLE_REPLY);
+    // What is put into the table is confirmed; NAT the kernel notes itself.
+    let status = (flow.status | Status::CONFIRMED) - nat;
+    put_be32(out, STATUS, status.bits());
+    if nat.contains(Status::DST_NAT) {
+        put_nat(
+            out,
+            NAT_DESTINATION,
+            flow.reply.source,
+            flow.reply.source_port(),
+        );
+    }
+    if nat.contains(Status::SRC_NAT) {
+        let port = flow.reply.destination_port();
+        put_nat(out, NAT_SOURCE, flow.reply.destination, port);
+    }
+    if let Some(state) = &flow.state {
+        nest(out, PROTOCOL_INFO, |out| state.encode(out));
+    }
+    for (kind, number) in [(TIMEOUT, flow.timeout), (MARK, flow.mark)] {
+        if let Some(number) = number {
+            put_be32(out, kind, number);
+        }
+    }
+    if let Some(zone) = flow.zone {
+        put_be16(out, ZONE, zone);
+    }
+    let Some(extension) = flow.extension.as_deref() else {
+        return;
+    };
+    if let Some(helper) = &extension.helper {
+        nest(out, HELP, |out| {
+            put_str(out, 1, helper);
+        });
+    }
+    if let Some(Labels(bytes)) = &extension.labels {
+        put(out, LABELS, bytes);
+    }
+    if let Some(master) = &extension.master {
+        master.encode(out, TUPLE_MASTER);
+    }
+}
+
+/// Appends to where an address and a port are translated: `CTA_NAT_*`.
+fn put_nat(out: &mut Vec<u8>, kind: u16, address: IpAddr, port: Option<u16>) {
+    nest(out, kind, |out| {
+        match address {
+            IpAddr::V4(ip) => {
+                put(out, 1, &ip.octets());
+                put(out, 2, &ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                put(out, 4, &ip.octets());
+                put(out, 5, &ip.octets());
+            }
+        }
+        if let Some(port) = port {
+            nest(out, 3, |out| {
+                put_be16(out, 1, port);
+                put_be16(out, 2, port);
+            });
+        }
+    });
+}
+
+/// Appends the deletion of flows between no addresses, of a protocol that is
+/// reserved.
+///
+/// A kernel that does not know the filter looks for that one flow.
+fn put_probe(out: &mut Vec<u8>) {
+    const SOURCE_DESTINATION_PROTOCOL: u32 = 0b1011;
+    let nowhere = Ipv4Addr::UNSPECIFIED.into();
+    let tuple = Tuple {
+        source: nowhere,
+        destination: nowhere,
+        protocol: Protocol(255),
+        layer4: Layer4::None,
+        zone: None,
+    };
+    put_header(out, Family::V4.number(), HEED_FAMILY);
+    tuple.encode(out, TUPLE_ORIGINAL);
+    nest(out, FILTER, |out| {
+        put_u32(out, 1, SOURCE_DESTINATION_PROTOCOL);
+    });
+}
