@@ -333,6 +333,7 @@ where
                 true => String::new(),
                 false => P::script(self.family, edits, self.desired_objects()),
             },
+            stale_flows: Vec::new(),
         })
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use vipline_reconcile::Kernel;
 use vipline_service_model::{self as service_model, Event, Family, PortName, Store, Warning};
 
+use crate::conntrack_cleanup::{self, Cleanup};
 use crate::driver::{Drive, Replan, driver};
 use crate::report::Done;
 use crate::watch::Watch;
@@ -28,6 +29,8 @@ pub struct Engine {
     watch: Option<Box<dyn Watch>>,
     /// What was heard and not mended yet.
     drift: BTreeMap<Family, Drift>,
+    /// Deletes stale flows, where there is a kernel that tracks them.
+    pub(crate) cleanup: Option<Cleanup>,
 }
 
 impl Engine {
@@ -42,6 +45,7 @@ impl Engine {
         let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
         engine.watch = Some(watch);
+        engine.track_flows()?;
         Ok(engine)
     }
 
@@ -92,7 +96,37 @@ impl Engine {
             addresses: Vec::new(),
             watch: None,
             drift: BTreeMap::new(),
+            cleanup: None,
         }
+    }
+
+    /// Deletes stale flows of the network namespace of the calling thread after
+    /// each sync that changes something: those that lead where nobody serves any
+    /// more.
+    ///
+    /// [`open`](Self::open) does this by itself; an engine with kernels of the
+    /// caller's own leaves flows alone unless told, before the first event.
+    /// Returns whether the kernel tells of flows; if not, they stay.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn track_flows(&mut self) -> Result<bool, Error> {
+        self.cleanup = conntrack_cleanup::Kernel::open()?.map(Cleanup::new);
+        Ok(self.cleanup.is_some())
+    }
+
+    /// Has reports tell how long the searches for stale flows took, by a clock of
+    /// the caller's that never goes back.
+    pub fn time_searches(&mut self, clock: fn() -> Duration) {
+        if let Some(cleanup) = &mut self.cleanup {
+            cleanup.set_clock(clock);
+        }
+    }
+
+    /// Tells whether stale flows are deleted.
+    pub fn is_tracking_flows(&self) -> bool {
+        self.cleanup.is_some()
     }
 
     /// Begins to hear what somebody else does to what the engine programs.
@@ -184,11 +218,19 @@ impl Engine {
         let ports = self.plan();
         let drivers = self.drivers.iter_mut();
         let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
-        let families = self.drivers.iter_mut().map(|driver| Done {
-            family: driver.family(),
-            drift: self.drift.remove(&driver.family()),
-            was_known: driver.is_known(),
-            outcome: driver.reconcile(),
+        let cleanup = &mut self.cleanup;
+        let families = self.drivers.iter_mut().map(|driver| {
+            let family = driver.family();
+            let was_known = driver.is_known();
+            let outcome = driver.reconcile();
+            let cleanup = cleanup.as_mut().filter(|_| outcome.is_ok());
+            Done {
+                family,
+                drift: self.drift.remove(&family),
+                was_known,
+                outcome,
+                cleaned: cleanup.and_then(|cleanup| cleanup.run(family)),
+            }
         });
         let families = families.collect();
         let watch = self.watch.as_mut();
@@ -199,7 +241,7 @@ impl Engine {
             contested,
             missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
         };
-        if report.is_success() {
+        if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::is_due) {
             self.schedule.succeeded();
         } else {
             self.schedule.failed();
@@ -252,6 +294,9 @@ impl Engine {
             let difference = driver.difference()?;
             sum.edits += difference.edits;
             sum.script += &difference.script;
+            if let Some(cleanup) = &mut self.cleanup {
+                sum.stale_flows.extend(cleanup.find(driver.family())?);
+            }
         }
         Ok(sum)
     }
@@ -303,6 +348,11 @@ impl Engine {
             let cx = Context::new(&self.config, &node, service_cidrs, family)
                 .with_addresses(&self.config, &node, &self.addresses)
                 .with_endpoints(self.store.endpoints(family));
+            if let Some(cleanup) = &mut self.cleanup {
+                cleanup.enter(&cx);
+                let own = changes.iter().filter(|each| each.family == family);
+                own.for_each(|change| cleanup.plan(change));
+            }
             let replan = driver.enter(cx);
             let planned = changes.iter().filter(|each| each.family == family);
             driver.reserve(planned.filter(|each| each.port.is_some()).count());

@@ -20,6 +20,9 @@ pub enum Error {
     /// There is no mode of that name, or it is not built in.
     #[error("no proxy mode {0:?}; built in: {names}", names = built_in())]
     NoSuchMode(Box<str>),
+    /// Connection tracking could not be talked to, or refused.
+    #[error(transparent)]
+    Conntrack(#[from] vipline_conntrack::Error),
     /// iptables refused, or its programs could not be run.
     #[cfg(feature = "iptables")]
     #[error(transparent)]

@@ -66,11 +66,14 @@ mod driver;
 
 mod entry;
 
+mod conntrack_cleanup;
+
 pub mod backend;
 
 pub use backend::{Mode, Planner};
 pub use claim::{Address, Claim, Contested, Wants};
 pub use config::{Config, Iptables, Ipvs, Mark};
+pub use conntrack_cleanup::Cleaned;
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;

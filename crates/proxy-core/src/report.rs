@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use vipline_conntrack::Flow;
 use vipline_service_model::Family;
 
-use crate::{Contested, Due, Error};
+use crate::{Cleaned, Contested, Due, Error};
 
 /// What a sync did; displays as one line per family.
 #[derive(Debug)]
@@ -36,6 +37,11 @@ pub struct Done {
     pub was_known: bool,
     /// What was done; after an error it will be tried again.
     pub outcome: Result<Outcome, Error>,
+    /// What the search for stale flows did that followed; `None`: there was none,
+    /// for nothing had changed or the sync failed.
+    ///
+    /// After an error it will be made again.
+    pub cleaned: Option<Result<Cleaned, Error>>,
 }
 
 /// What somebody else did to what the engine programs.
@@ -86,6 +92,8 @@ pub struct Difference {
     pub edits: usize,
     /// The edits as text that the mode's native tool applies.
     pub script: String,
+    /// The flows that lead where nobody serves any more.
+    pub stale_flows: Vec<Flow>,
 }
 
 impl Report {

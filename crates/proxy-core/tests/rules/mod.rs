@@ -66,7 +66,7 @@ impl Rules {
         make_counters();
         config.iptables.nfacct = true;
         let programs = Programs::new().expect("there is room for a folder");
-        let engine = Engine::with_kernels::<Planner, _>(config, |family| {
+        let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
             let base = match family {
                 Family::V4 => "iptables",
                 Family::V6 => "ip6tables",
@@ -77,6 +77,11 @@ impl Rules {
             let client = Client::at(save, restore).expect("both variants are installed");
             Kernel::with(client, family)
         });
+        let is_tracking = engine.track_flows();
+        assert!(
+            is_tracking.expect("the kernel lets us"),
+            "it tells of flows"
+        );
         Opened {
             engine,
             _programs: Some(programs),
