@@ -7,7 +7,8 @@
 //! - [`manifests`]: objects from files, watched; [`kubernetes`]: from an API server;
 //! - [`setup`]: engine and objects brought together; [`tasks`]: what runs beside it;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does;
+//! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does; [`flows`]: what
+//!   is told of stale ones;
 //! - [`process`], [`sysctl`], [`cleanup`]: what comes before running, and after the
 //!   last time.
 #![forbid(unsafe_code)]
@@ -35,6 +36,8 @@ pub mod node;
 pub mod setup;
 
 pub mod run;
+
+pub mod flows;
 
 pub mod telemetry;
 

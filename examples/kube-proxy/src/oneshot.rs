@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::cli::Output;
 use crate::failure::{Failure, chain, hopeless};
+use crate::flows;
 use crate::output::print;
 use crate::process;
 use crate::settings::Settings;
@@ -72,6 +73,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     {
         return Err(failure);
     }
+    done.iter().for_each(flows::tell);
     let mut families: Vec<_> = done.iter().map(FamilySummary::new).collect();
     let is_success = report.as_ref().is_some_and(proxy_core::Report::is_success);
     let in_sync = is_success && equals(&mut setup, &mut families);

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::{Failure, chain, hopeless};
+use crate::flows;
 use crate::kubernetes::events::{Note, NoteKind, Regarding};
 use crate::process;
 use crate::server::{self, Trouble};
@@ -43,6 +44,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
     process::prepare(&settings)?;
     info!(%mode, %node, "started");
+    flows::warn_of_untracked(&setup.engine);
     serve(&setup, &settings);
     setup.recorder.note(Note {
         regarding: Regarding::Node,
@@ -168,5 +170,6 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
                 warn!(%family, "sync failed, it will be tried again: {}", chain(error));
             }
         }
+        flows::tell(done);
     }
 }

@@ -21,7 +21,7 @@ use crate::node::ThisNode;
 use crate::settings::{Access, Settings, Source};
 use crate::sysctl;
 use crate::tasks::Tasks;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, stopwatch};
 use crate::wait;
 
 /// Whether objects are only read once.
@@ -80,6 +80,7 @@ impl Setup {
         let mut setup = Self::new(&settings, reading, |config| {
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
+        setup.engine.time_searches(stopwatch);
         setup.addresses = names_addresses(&settings.config).then(Addresses::default);
         setup.look_at_addresses();
         Ok(setup)

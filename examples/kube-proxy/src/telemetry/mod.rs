@@ -5,7 +5,7 @@
 //! Whoever reports waits for nobody but the answer that is being written.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proxy_core::health::{Answer, Health, LocalEndpoints};
@@ -271,6 +271,12 @@ fn services(engine: &Engine, family: Family) -> BTreeMap<ObjectName, LocalEndpoi
         }
     }
     services
+}
+
+/// Returns a time that never goes back, counted from when it was first asked for.
+pub fn stopwatch() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
 }
 
 /// Returns the time of day.

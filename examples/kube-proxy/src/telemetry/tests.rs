@@ -11,6 +11,8 @@ use vipline_service_model::api;
 
 use super::*;
 
+mod flows;
+
 mod iptables;
 
 mod ipvs;
@@ -138,12 +140,19 @@ impl Stage {
 
     /// Syncs as soon as that is due.
     pub(crate) fn sync(&mut self) {
-        let report = loop {
+        self.sync_and_search(|_| {});
+    }
+
+    /// Syncs as soon as that is due, and lets `search` say what came of searches
+    /// for stale flows.
+    fn sync_and_search(&mut self, search: impl FnOnce(&mut Report)) {
+        let mut report = loop {
             self.now += Duration::from_secs(2);
             if let Some(report) = self.engine.poll(self.now) {
                 break report;
             }
         };
+        search(&mut report);
         let now = Instant::now();
         let took = Duration::from_millis(3);
         self.telemetry

@@ -19,6 +19,8 @@ mod live;
 
 mod drift;
 
+mod flows;
+
 mod privilege;
 
 mod killed;

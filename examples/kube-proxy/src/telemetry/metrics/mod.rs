@@ -68,6 +68,10 @@ pub(super) struct OfFamily {
     /// Of the failures those when only what changed was to be committed.
     partial_failures: u64,
     drift: u64,
+    /// How long searches for stale flows took.
+    searches: Histogram,
+    /// How many stale flows were deleted.
+    stale_flows: u64,
     /// Whether the kernel's state is unknown, so that a sync begins by a dump.
     is_unknown: bool,
     /// When the causes of changes happened that are not in the kernel yet.
@@ -164,6 +168,8 @@ impl OfFamily {
             failures: 0,
             partial_failures: 0,
             drift: 0,
+            searches: Histogram::new(&SYNC),
+            stale_flows: 0,
             is_unknown: true,
             triggers: Vec::new(),
         }
@@ -198,6 +204,11 @@ impl OfFamily {
         }
         if let Some(drift) = &done.drift {
             self.drift += drift.changes.max(1) as u64;
+        }
+        // Upstream does not count searches that fail either.
+        if let Some(Ok(cleaned)) = &done.cleaned {
+            self.searches.observe_time(cleaned.took.unwrap_or_default());
+            self.stale_flows += cleaned.deleted as u64;
         }
     }
 }

@@ -129,24 +129,19 @@ impl Metrics {
         }
     }
 
-    /// Adds what is known of flows to endpoints that are gone: that none was
-    /// deleted, while nothing deletes any.
     fn add_conntrack(&self, page: &mut Page) {
-        let none = Histogram::new(&super::SYNC);
-        let mut metric = page.add(
+        self.add_histogram(
+            page,
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-            Type::Histogram,
             "[ALPHA] How long the search for stale conntrack entries took, in seconds",
+            |family| &family.searches,
         );
-        for (family, _) in self.shown() {
-            metric.histogram(&[("ip_family", &family)], &none);
-        }
         self.add_values(
             page,
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
             Type::Counter,
             "[ALPHA] Stale conntrack entries that were deleted",
-            |_| Some(0.0),
+            |family| Some(float(family.stale_flows)),
         );
     }
 

@@ -4,6 +4,8 @@ mod deploy;
 
 mod failures;
 
+mod flows;
+
 mod node;
 
 mod rules;
@@ -120,7 +122,7 @@ fn lines(file: &PathBuf) -> usize {
 }
 
 /// Runs `ip` with words in a namespace.
-fn ip(netns: &Netns, line: &str) {
+pub(crate) fn ip(netns: &Netns, line: &str) {
     let mut command = Command::new("ip");
     command.args(line.split(' '));
     let status = netns.run(|| command.status()).unwrap();

@@ -1,0 +1,62 @@
+//! Stale flows.
+
+use std::time::Duration;
+
+use proxy_core::{Cleaned, Error, Family, Report};
+
+use super::Stage;
+
+const DELETED: &str = "conntrack_reconciler_deleted_entries_total";
+const TIME: &str = "conntrack_reconciler_sync_duration_seconds";
+
+/// Lets the search of a family have had an outcome.
+fn found(report: &mut Report, family: Family, cleaned: Result<Cleaned, Error>) {
+    let mut families = report.families.iter_mut();
+    let done = families.find(|done| done.family == family).unwrap();
+    done.cleaned = Some(cleaned);
+}
+
+fn cleaned(deleted: usize, is_complete: bool, milliseconds: u64) -> Cleaned {
+    let mut cleaned = Cleaned::default();
+    cleaned.deleted = deleted;
+    cleaned.is_complete = is_complete;
+    cleaned.took = Some(Duration::from_millis(milliseconds));
+    cleaned
+}
+
+#[test]
+fn searches_and_what_they_delete_are_counted_by_family() {
+    let mut stage = Stage::new(Duration::from_secs(30));
+    let of = |name: &str, family: &str| format!("{name}{{ip_family=\"{family}\"}}");
+    let (count, sum) = (format!("{TIME}_count"), format!("{TIME}_sum"));
+    stage.sync();
+    stage.expect(&[
+        (&*of(DELETED, "IPv4"), 0.0),
+        (&*of(DELETED, "IPv6"), 0.0),
+        (&*of(&count, "IPv4"), 0.0),
+    ]);
+    for (name, search) in [
+        ("a", Ok(cleaned(3, true, 3))),
+        // One that was interrupted has deleted what it saw.
+        ("b", Ok(cleaned(2, false, 5))),
+        // One that failed counts no more than upstream's.
+        ("c", Err(Error::NoKernel)),
+    ] {
+        stage.service(name, 0, "node-2");
+        stage.sync_and_search(|report| {
+            found(report, Family::V4, search);
+            found(report, Family::V6, Ok(cleaned(0, true, 0)));
+        });
+    }
+    stage.expect(&[
+        (&*of(DELETED, "IPv4"), 5.0),
+        (&*of(&count, "IPv4"), 2.0),
+        (&*of(&sum, "IPv4"), 0.008),
+        (
+            &*format!("{TIME}_bucket{{ip_family=\"IPv4\",le=\"0.004\"}}"),
+            1.0,
+        ),
+        (&*of(DELETED, "IPv6"), 0.0),
+        (&*of(&count, "IPv6"), 3.0),
+    ]);
+}

@@ -1,0 +1,154 @@
+//! Clients that keep their port while endpoints change.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::health::metric_in;
+use crate::iptables::ip;
+use crate::stage::{Stage, service, slice, until};
+
+const SERVICE: &str = "10.96.0.10:53";
+const CLIENT: &str = "10.244.9.9";
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Has flows stay for as long as a test takes.
+const FLAGS: &str = "--conntrack-udp-timeout 10m --conntrack-udp-timeout-stream 10m";
+
+/// The manifest of a Service of UDP with one endpoint, 10.244.NET.1.
+fn dns(net: u8) -> String {
+    let udp = |text: String, port: &str| {
+        let number = format!("port: {port}\n");
+        text.replace(&number, &format!("{{port: {port}, protocol: UDP}}\n"))
+    };
+    udp(service("dns", "10.96.0.10"), "80").replace("80", "53") + &udp(slice("dns", net, 1), "8080")
+}
+
+/// A client with a port of its own, and two servers.
+struct Site {
+    client: UdpSocket,
+    /// Those at 10.244.1.1 and 10.244.2.1.
+    servers: [UdpSocket; 2],
+}
+
+impl Site {
+    fn new(stage: &Stage) -> Self {
+        let netns = &stage.netns;
+        for address in [CLIENT, "10.244.1.1", "10.244.2.1"] {
+            ip(netns, &format!("address add {address}/32 dev lo"));
+        }
+        ip(netns, "route add 10.96.0.0/16 dev lo");
+        let bind = |address: &str| {
+            let socket = netns.run(|| UdpSocket::bind(address)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        let client = bind(&format!("{CLIENT}:0"));
+        netns.run(|| client.connect(SERVICE)).unwrap();
+        Self {
+            client,
+            servers: [bind("10.244.1.1:8080"), bind("10.244.2.1:8080")],
+        }
+    }
+
+    fn port(&self) -> u16 {
+        self.client.local_addr().unwrap().port()
+    }
+
+    /// Sends a datagram that is answered, and returns by the server of which net.
+    #[track_caller]
+    fn ask(&self) -> u8 {
+        self.client.send(b"question").unwrap();
+        let (net, from) = wait("the question", || {
+            let nets = self.servers.iter().zip(1..);
+            nets.filter_map(|(server, net)| Some((net, receive(server)?)))
+                .next()
+        });
+        let server = &self.servers[usize::from(net) - 1];
+        server.send_to(b"answer", from).unwrap();
+        let from = wait("the answer", || receive(&self.client));
+        assert_eq!(from, SERVICE.parse().unwrap());
+        net
+    }
+}
+
+fn receive(socket: &UdpSocket) -> Option<SocketAddr> {
+    let mut buffer = [0; 64];
+    match socket.recv_from(&mut buffer) {
+        Ok((_, from)) => Some(from),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[track_caller]
+fn wait<T>(what: &str, mut come: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = come() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Changes the endpoint while the proxy runs and while it does not; `apply` loads
+/// what `diff` prints.
+pub(crate) fn follow_endpoints(stage: &Stage, apply: impl FnOnce(&str)) {
+    let site = Site::new(stage);
+    let deleted = |count| {
+        let name = "kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv4\"}";
+        until("the count", || metric_in(&stage.netns, name) == Some(count));
+    };
+    stage.write("dns.yaml", &dns(1));
+    let proxy = stage.start_with(FLAGS);
+    deleted(0.0);
+    assert_eq!((site.ask(), site.ask()), (1, 1));
+    stage.write("dns.yaml", &dns(2));
+    deleted(1.0);
+    assert_eq!((site.ask(), site.ask()), (2, 2));
+    let count = "kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family=\"IPv4\"}";
+    assert!(metric_in(&stage.netns, count).unwrap() >= 2.0);
+    let told = "deleted stale flows family=IPv4 deleted=1 ";
+    until(told, || proxy.output().contains(told));
+    assert!(proxy.terminate().unwrap().success());
+
+    let nothing = stage.say("diff");
+    assert_eq!((nothing.code, &*nothing.stdout), (0, ""), "{nothing:?}");
+    stage.write("dns.yaml", &dns(1));
+    let said = stage.say("diff");
+    let is_flow = |line: &&str| line.starts_with("# stale flow: ipv4 ");
+    let count = said.stdout.lines().filter(is_flow).count();
+    assert_eq!((said.code, count), (1, 1), "{said:?}");
+    apply(&said.stdout);
+    assert_eq!(site.ask(), 2, "the flow is still there");
+    let said = stage.say("diff");
+    assert_eq!((said.code, said.stdout.lines().count()), (1, 1), "{said:?}");
+    let flow = said.stdout;
+    assert!(is_flow(&&*flow), "{flow}");
+    for part in [
+        format!(
+            "src={CLIENT} dst=10.96.0.10 sport={} dport=53 ",
+            site.port()
+        ),
+        "src=10.244.2.1 ".to_owned(),
+    ] {
+        assert!(flow.contains(&part), "{part}: {flow}");
+    }
+
+    let proxy = stage.start_with(FLAGS);
+    deleted(1.0);
+    assert_eq!(site.ask(), 1);
+    assert!(proxy.terminate().unwrap().success());
+    assert_eq!(stage.say("diff").code, 0);
+}
+
+#[test]
+fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
+    let stage = Stage::new();
+    follow_endpoints(&stage, |difference| stage.load(difference));
+}

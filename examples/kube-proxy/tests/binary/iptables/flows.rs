@@ -1,0 +1,15 @@
+//! Clients that keep their port.
+
+use super::Node;
+use crate::flows::follow_endpoints;
+
+#[test]
+fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
+    let node = Node::with("nft", &[]);
+    follow_endpoints(&node.stage, |difference| {
+        // What is in front of the first document is in none.
+        let (_, document) = difference.split_once("# iptables-restore").unwrap();
+        let (flags, text) = document.split_once('\n').unwrap();
+        node.shell(&format!("iptables-restore {flags} <<'END'\n{text}END"));
+    });
+}
