@@ -12,9 +12,14 @@ mod rules;
 
 mod stage;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::process::Command;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use proxy_core::Event;
 use rules::Rules;
@@ -22,16 +27,19 @@ use stage::{
     Destination::{self, ClusterIp, ExternalIp, LoadBalancer, NodePort},
     PORT,
     Source::{self, External, Node, Pod},
-    Stage, Way, Web, config,
+    Stage, TARGET, Way, Web, config,
 };
 use testkit::lab::Host;
 use testkit::netns::Netns;
-use testkit::traffic::Protocol;
+use testkit::traffic::{Conversation, Protocol};
+use vipline_conntrack::Flow;
 
 /// The Service.
 const NUMBER: u16 = 1;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long endpoints come and go at least.
+const CHURN: Duration = Duration::from_secs(2);
 /// How long it is listened for an answer that must not come.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -39,6 +47,8 @@ rules::tests_of_rules! {
     all {
         a_client_that_keeps_its_port_is_led_to_whoever_serves
         flows_that_are_not_stale_are_left_alone
+        every_question_is_answered_while_endpoints_come_and_go
+        attempts_to_connect_go_elsewhere_and_connections_stay
     }
     iptables {}
 }
@@ -176,21 +186,185 @@ fn flows_that_are_not_stale_are_left_alone(rules: Rules) {
     assert_eq!(flows(&stage.lab.node.netns), ids);
 }
 
+fn every_question_is_answered_while_endpoints_come_and_go(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
+    let clients = clients(&stage);
+    let rush = &Rush::of(clients.len());
+    rush.change(&mut stage, [true, false]);
+    thread::scope(|scope| {
+        let clients = clients.iter().enumerate();
+        let threads: Vec<_> = clients
+            .map(|(index, client)| scope.spawn(move || rush.ask(index, client)))
+            .collect();
+        let start = Instant::now();
+        let rounds = [[false, true], [true, true], [false, true], [true, false]];
+        let mut changes = 0;
+        while changes < 2 * rounds.len() || start.elapsed() < CHURN {
+            rush.change(&mut stage, rounds[changes % rounds.len()]);
+            changes += 1;
+            let before = rush.asked();
+            let has_asked = |(now, before)| now > before + 1;
+            // None waits for an answer longer than its patience.
+            while !rush.asked().into_iter().zip(&before).all(has_asked) {
+                if rush.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        rush.is_over.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let done = thread.join().expect("clients do not panic");
+            done.unwrap_or_else(|error| panic!("after {changes} changes: {error}"));
+        }
+    });
+}
+
+/// Clients that ask all the time, but not during a change, so that each question
+/// has to be answered.
+struct Rush {
+    /// The names of the endpoints, kept from changing by who asks.
+    serving: RwLock<BTreeSet<String>>,
+    /// How often each client was answered.
+    asked: Vec<AtomicUsize>,
+    /// Whether nobody is to ask any more, as after a failure.
+    is_over: AtomicBool,
+}
+
+impl Rush {
+    fn of(clients: usize) -> Self {
+        Self {
+            serving: RwLock::default(),
+            asked: (0..clients).map(|_| AtomicUsize::new(0)).collect(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets the endpoint on the node serve or not, and that of the other node.
+    fn change(&self, stage: &mut Stage, is_serving: [bool; 2]) {
+        let hosts = [stage.near(), stage.far()].into_iter().zip(is_serving);
+        let hosts = hosts.filter(|(_, is_serving)| *is_serving);
+        let hosts: Vec<_> = hosts.map(|(host, _)| host).collect();
+        let names = hosts.iter().map(|(host, _)| host.name.clone()).collect();
+        let events = served_by(hosts);
+        let mut serving = self.serving.write().expect("clients do not panic");
+        stage.sync(events);
+        *serving = names;
+    }
+
+    fn asked(&self) -> Vec<usize> {
+        let asked = self.asked.iter();
+        asked.map(|asked| asked.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Asks until it is over, or until an answer is missing or wrong.
+    fn ask(&self, index: usize, client: &Client) -> Result<(), String> {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let serving = self.serving.read().expect("changes do not panic");
+            let answer = client.ask(PATIENCE);
+            if !answer.as_ref().is_ok_and(|name| serving.contains(name)) {
+                self.is_over.store(true, Ordering::Relaxed);
+                return Err(format!("{}: {answer:?} of {serving:?}", client.what));
+            }
+            self.asked[index].fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn attempts_to_connect_go_elsewhere_and_connections_stay(rules: Rules) {
+    let mut stage = Stage::new(rules, config(rules));
+    mute(&stage.near().0.netns);
+    let near = served_by([stage.near()]);
+    let far = served_by([stage.far()]);
+    stage.sync(near.clone());
+    let ways = [
+        (External, ClusterIp),
+        (External, NodePort),
+        (External, ExternalIp),
+        (Pod, ClusterIp),
+        (Node, ClusterIp),
+    ];
+    let both = |(from, to)| [0, 1].map(|family| (from, to, family));
+    let attempts: Vec<_> = ways
+        .into_iter()
+        .flat_map(both)
+        .map(|(from, to, family)| {
+            let way = Way {
+                family,
+                protocol: Protocol::Tcp,
+            };
+            let ask = stage.ask(from, to, NUMBER, way).patience(3 * PATIENCE);
+            let netns = stage.host(from).netns.path();
+            let what = format!("{from:?} to {}", ask.target);
+            thread::spawn(move || {
+                let opened = Netns::open(netns).and_then(|netns| Conversation::open(&netns, ask));
+                opened.map_err(|error| format!("{what}: {error}"))
+            })
+        })
+        .collect();
+    let node = &stage.lab.node.netns;
+    let deadline = Instant::now() + PATIENCE;
+    while unanswered(node) < attempts.len() {
+        assert!(Instant::now() < deadline, "{} ask", unanswered(node));
+        thread::sleep(Duration::from_millis(5));
+    }
+    stage.sync(far);
+    let name = stage.far().0.name.clone();
+    let opened = attempts.into_iter().map(|attempt| {
+        let opened = attempt.join().expect("it does not panic");
+        opened.unwrap_or_else(|error| panic!("{error}"))
+    });
+    let mut opened: Vec<_> = opened.collect();
+    // They stay with an endpoint that is gone, and only they do.
+    stage.sync(near);
+    for conversation in &mut opened {
+        assert_eq!(conversation.server(), name);
+        conversation.say("still there?").expect("it is");
+    }
+}
+
+/// Has whoever connects to an endpoint wait for an answer.
+fn mute(netns: &Netns) {
+    let script = format!(
+        "add table inet mute; add chain inet mute input {{ type filter hook input priority 0; }}; \
+         add rule inet mute input tcp dport {TARGET} drop"
+    );
+    let status = netns.run(|| Command::new("nft").arg(script).status());
+    assert!(status.expect("nft is installed").success());
+}
+
+/// Returns how many attempts to connect to the Service nobody has answered.
+fn unanswered(netns: &Netns) -> usize {
+    use vipline_conntrack::{Protocol, Status};
+
+    let flows = flows_of(netns, Protocol::TCP).into_iter();
+    flows
+        .filter(|flow| !flow.status.contains(Status::SEEN_REPLY))
+        .count()
+}
+
 /// Returns the numbers of the flows of UDP that have to do with the Service.
 fn flows(netns: &Netns) -> Vec<u32> {
-    use vipline_conntrack::{Client, Dump, Filter, Protocol};
+    let flows = flows_of(netns, vipline_conntrack::Protocol::UDP);
+    let mut ids: Vec<_> = flows.iter().filter_map(|flow| flow.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Returns the flows of a protocol that have to do with the Service.
+fn flows_of(netns: &Netns, protocol: vipline_conntrack::Protocol) -> Vec<Flow> {
+    use vipline_conntrack::{Client, Dump, Filter};
 
     netns.run(|| {
-        let filter = Filter::new().protocol(Protocol::UDP);
+        let filter = Filter::new().protocol(protocol);
         let flows = Client::open().and_then(|mut client| client.flows(&filter));
         let (Dump::Complete(flows) | Dump::Interrupted(flows)) = flows.expect("the kernel tells");
         let ports = [PORT, stage::node_port(NUMBER)];
-        let own = flows.iter().filter(|flow| {
+        let own = flows.into_iter().filter(|flow| {
             let port = flow.original.destination_port();
             port.is_some_and(|port| ports.contains(&port))
         });
-        let mut ids: Vec<_> = own.filter_map(|flow| flow.id).collect();
-        ids.sort_unstable();
-        ids
+        own.collect()
     })
 }

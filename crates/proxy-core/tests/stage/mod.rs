@@ -22,7 +22,7 @@ pub(crate) const PORT: u16 = 80;
 /// A port that no Service has.
 pub(crate) const OTHER_PORT: u16 = 81;
 /// The port that endpoints serve it on.
-const TARGET: u16 = 8080;
+pub(crate) const TARGET: u16 = 8080;
 
 /// How many answers show which of two endpoints are asked.
 const CERTAIN: usize = 40;
