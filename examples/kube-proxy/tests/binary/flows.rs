@@ -111,8 +111,11 @@ pub(crate) fn follow_endpoints(stage: &Stage, apply: impl FnOnce(&str)) {
     stage.write("dns.yaml", &dns(2));
     deleted(1.0);
     assert_eq!((site.ask(), site.ask()), (2, 2));
-    let count = "kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family=\"IPv4\"}";
-    assert!(metric_in(&stage.netns, count).unwrap() >= 2.0);
+    let [count, time] = ["count", "sum"].map(|end| {
+        let name = format!("kubeproxy_conntrack_reconciler_sync_duration_seconds_{end}");
+        metric_in(&stage.netns, &(name + "{ip_family=\"IPv4\"}")).unwrap()
+    });
+    assert!(count >= 2.0 && time > 0.0, "{count} {time}");
     let told = "deleted stale flows family=IPv4 deleted=1 ";
     until(told, || proxy.output().contains(told));
     assert!(proxy.terminate().unwrap().success());
