@@ -140,9 +140,10 @@ impl Client {
 
     /// Deletes all flows that are meant, also those of others.
     ///
-    /// The kernel does it where it can tell them apart, which is known of Linux
-    /// 6.11 and newer for addresses, protocols and ports of TCP and UDP, and
-    /// of all for marks; else they are dumped and deleted one by one.
+    /// The kernel does it where it can tell them apart: from Linux 6.11 on by
+    /// family, addresses, protocols, ports of TCP and UDP, and marks.
+    /// Else they are dumped and deleted one by one; a flow that comes meanwhile
+    /// may stay.
     ///
     /// # Errors
     ///
@@ -152,11 +153,19 @@ impl Client {
             self.ask(&Request::Flush(filter), "flush", &"flows", |_| Ok(()))?;
             return Ok(Flushed::Whole);
         }
-        let mut keys = Vec::new();
-        // What an interrupted dump lacks came meanwhile, or comes again later.
-        let (Dump::Complete(()) | Dump::Interrupted(())) =
-            self.dump(filter, |flow| keys.push(flow.key()))?;
-        self.delete_all(keys).map(Flushed::OneByOne)
+        let mut flushed = Deleted::default();
+        for _ in 0..ATTEMPTS {
+            let mut keys = Vec::new();
+            let dump = self.dump(filter, |flow| keys.push(flow.key()))?;
+            let Deleted { deleted, missing } = self.delete_all(keys)?;
+            flushed.deleted += deleted;
+            flushed.missing += missing;
+            // What an interrupted dump lacks is in the next one.
+            if matches!(dump, Dump::Complete(())) {
+                break;
+            }
+        }
+        Ok(Flushed::OneByOne(flushed))
     }
 
     /// Changes a flow, whatever its id: the kernel goes by its tuple.

@@ -48,9 +48,11 @@ pub struct Filter {
     pub original: Side,
     /// Answers, as they come in.
     pub reply: Side,
-    /// Bits of the status, and how they are.
+    /// Bits of the status, and how they are; others of the value say nothing.
     pub status: Option<(Status, Status)>,
-    /// Bits of the mark, and how they are; a flow without a mark has 0.
+    /// Bits of the mark, and how they are; others of the value say nothing.
+    ///
+    /// A flow without a mark has 0.
     pub mark: Option<(u32, u32)>,
     /// The zone, of both directions or of one; 0 is that of flows without one.
     pub zone: Option<u16>,
@@ -125,18 +127,21 @@ impl Side {
 
     /// Appends what of this the kernel can compare, and returns what that is.
     fn encode(&self, out: &mut Vec<u8>, kind: u16, protocol: Option<Protocol>) -> u32 {
+        // Of addresses of IPv6 it takes those that differ to be the same.
+        let [source, destination] =
+            [self.source, self.destination].map(|address| address.filter(IpAddr::is_ipv4));
         let has_ports = protocol.is_some_and(Protocol::has_ports_in_kernel_filters);
         let ports = [self.source_port, self.destination_port];
         let ports = ports.map(|port| port.filter(|_| has_ports));
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-        let flags = flag(self.source.is_some(), COMPARE_SOURCE)
-            | flag(self.destination.is_some(), COMPARE_DESTINATION)
+        let flags = flag(source.is_some(), COMPARE_SOURCE)
+            | flag(destination.is_some(), COMPARE_DESTINATION)
             | flag(protocol.is_some(), COMPARE_PROTOCOL)
             | flag(ports[0].is_some(), COMPARE_SOURCE_PORT)
             | flag(ports[1].is_some(), COMPARE_DESTINATION_PORT);
         if flags != 0 {
             nest(out, kind, |out| {
-                put_addresses(out, self.source, self.destination);
+                put_addresses(out, source, destination);
                 if let Some(protocol) = protocol {
                     put_ports(out, protocol, ports);
                 }
@@ -211,10 +216,10 @@ impl Filter {
             && self.reply.matches(&flow.reply)
             && self
                 .status
-                .is_none_or(|(mask, value)| flow.status & mask == value)
+                .is_none_or(|(mask, value)| flow.status & mask == value & mask)
             && self
                 .mark
-                .is_none_or(|(mask, value)| flow.mark.unwrap_or(0) & mask == value)
+                .is_none_or(|(mask, value)| flow.mark.unwrap_or(0) & mask == value & mask)
             && self.zone.is_none_or(|zone| zone == flow.zone_id())
     }
 
@@ -222,19 +227,17 @@ impl Filter {
     ///
     /// That of the addresses is meant without being said.
     pub(crate) fn only_family(&self) -> Option<Family> {
-        let addresses = self.original.addresses().chain(self.reply.addresses());
         let family = |address| match address {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,
         };
-        self.family.or_else(|| addresses.map(family).next())
+        self.family.or_else(|| self.addresses().map(family).next())
     }
 
     /// Tells whether addresses are of another family than flows can be.
     fn is_of_two_families(&self) -> bool {
         let family = self.only_family();
-        let mut addresses = self.original.addresses().chain(self.reply.addresses());
-        addresses
+        self.addresses()
             .any(|address| family.is_some_and(|family| address.is_ipv4() != (family == Family::V4)))
     }
 
@@ -248,11 +251,15 @@ impl Filter {
         let is_known = |protocol: Protocol| protocol.has_ports_in_kernel_filters();
         let is_about_tuples = self.has_sides() || self.protocol.is_some();
         !self.is_of_two_families()
+            && !self.addresses().any(|address| address.is_ipv6())
             && (!has_ports || self.protocol.is_some_and(is_known))
             && (!is_about_tuples || self.only_family().is_some())
-            && self.mark.is_none_or(|(mask, value)| value & !mask == 0)
             && self.status.is_none()
             && self.zone.is_none()
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.original.addresses().chain(self.reply.addresses())
     }
 
     fn has_sides(&self) -> bool {
@@ -280,12 +287,13 @@ impl Filter {
             }
         }
         if let Some((mask, value)) = self.mark {
-            put_be32(out, wire::MARK, value);
+            // The kernel compares all bits of it.
+            put_be32(out, wire::MARK, value & mask);
             put_be32(out, wire::MARK_MASK, mask);
         }
         // The kernel refuses a mask of nothing.
         if let Some((mask, value)) = self.status.filter(|(mask, _)| !mask.is_empty()) {
-            put_be32(out, wire::STATUS, value.bits());
+            put_be32(out, wire::STATUS, (value & mask).bits());
             put_be32(out, wire::STATUS_MASK, mask.bits());
         }
         if let Some(zone) = self.zone {
@@ -311,13 +319,15 @@ mod tests {
         let v4 = Filter::new().original(Side::new().source(address));
         assert!(v4.is_exact_in_kernel());
         assert!(!v4.family(Family::V6).is_exact_in_kernel());
+        // It deletes flows of all other addresses of IPv6 than these.
+        let v6 = Side::new().source("fd00::1".parse().unwrap());
+        assert!(!Filter::new().original(v6).is_exact_in_kernel());
         assert!(!v4.zone(0).is_exact_in_kernel());
         assert!(
             !v4.status(Status::ASSURED, Status::ASSURED)
                 .is_exact_in_kernel()
         );
         assert!(Filter::new().mark(0xff, 7).is_exact_in_kernel());
-        assert!(!Filter::new().mark(0xf0, 7).is_exact_in_kernel());
         assert!(!Filter::new().protocol(Protocol::TCP).is_exact_in_kernel());
     }
 }

@@ -54,7 +54,7 @@ pub struct Flow {
     pub state: Option<State>,
     /// The mark.
     pub mark: Option<u32>,
-    /// What tells it from flows of the same tuples, earlier and later.
+    /// What tells it from flows of the same tuples.
     pub id: Option<u32>,
     /// How many parts of the kernel hold it.
     pub uses: Option<u32>,

@@ -6,15 +6,17 @@ use crate::{Flow, Tuple};
 
 /// What a flow is known by.
 ///
-/// With the id it is that flow alone: another one that has the same addresses
-/// later is left alone by a delete.
+/// With the id it is that flow alone: another one of the same addresses is left
+/// alone by a delete.
+/// The kernel makes the id of the addresses and of where in its memory the flow
+/// is, so one that takes the very place of one that is gone has its id.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key {
     /// Packets of whoever began the flow.
     pub original: Tuple,
     /// The zone, if it is that of both directions and not 0.
     pub zone: Option<u16>,
-    /// What tells it from flows of the same tuples, earlier and later.
+    /// What tells it from flows of the same tuples.
     pub id: Option<u32>,
 }
 

@@ -6,10 +6,10 @@
 //! program `conntrack`, and prints them as that does.
 //!
 //! - [`Flow`]: a flow as a value, with both its [`Tuple`]s, its [`Status`] and
-//!   the [`State`] of its protocol; what the kernel says beyond is kept as data.
+//!   the [`State`] of its protocol; attributes beyond are kept as they are.
 //! - [`Filter`]: which flows are meant; pure, and judged by
 //!   [`matches`](Filter::matches).
-//! - [`Key`]: what a flow is deleted by, so that a newer flow of the same
+//! - [`Key`]: what a flow is deleted by, so that another one of the same
 //!   addresses stays.
 //! - [`Client`]: dumps flow by flow, deletes many flows in few system calls,
 //!   changes marks and timeouts, makes flows, counts.

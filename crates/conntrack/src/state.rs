@@ -20,6 +20,9 @@ const VTAG_ORIGINAL: u16 = 2;
 const VTAG_REPLY: u16 = 3;
 
 /// What the kernel knows of a flow by its protocol: `CTA_PROTOINFO`.
+///
+/// It is of one protocol, and attributes in those of TCP and SCTP that no kernel
+/// has told yet are left out.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum State {

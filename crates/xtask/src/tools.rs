@@ -29,6 +29,7 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("iptables-save", "iptables"),
     Tool::new("nfacct", "nfacct"),
     Tool::new("ipset", "ipset"),
+    Tool::new("conntrack", "conntrack"),
 ];
 
 /// What makes and runs the guests that kernel tests run in, and what they run there.
@@ -38,7 +39,6 @@ pub(crate) const VM_TOOLS: &[Tool] = &[
     Tool::new("depmod", "kmod"),
     Tool::new("xz", "xz-utils"),
     Tool::new("strip", "binutils"),
-    Tool::new("conntrack", "conntrack"),
     Tool::new("ipvsadm", "ipvsadm"),
     Tool::new("sysctl", "procps"),
     Tool::new("/etc/protocols", "netbase"),

@@ -1,0 +1,373 @@
+//! Flows of a real kernel, judged by the program `conntrack` beside our own view.
+//!
+//! Each test has a network namespace of its own; a program that is missing is
+//! a failure.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+#[path = "kernel/lab.rs"]
+mod lab;
+
+#[path = "kernel/filters.rs"]
+mod filters;
+
+#[path = "kernel/events.rs"]
+mod events;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+
+use vipline_conntrack::{
+    Change, CpuStatistics, Deleted, Error, Family, Filter, Flow, Key, Labels, Protocol, Sctp,
+    SctpState, Side, State, Status, Tcp, TcpState, Tuple,
+};
+
+use lab::{Lab, complete, keys, mixed, refused, texts, udp};
+
+/// Flows as the program makes them: of each protocol that it knows, with and
+/// without answers, marked, translated and in zones.
+const FLOWS: &[&str] = &[
+    "-p tcp -s 10.0.0.1 -d 10.0.0.2 --sport 1 --dport 80 --state ESTABLISHED -u ASSURED",
+    "-p tcp -s 10.0.0.1 -d 10.0.0.2 --sport 2 --dport 80 --state SYN_SENT",
+    "-p tcp -s fd00::1 -d fd00::2 --sport 3 --dport 80 --state TIME_WAIT -u SEEN_REPLY",
+    "-p tcp -s fd00::1 -d fd00::2 --sport 4 --dport 80 --state CLOSE -u SEEN_REPLY,ASSURED",
+    "-p udp -s 10.0.0.1 -d 10.0.0.2 --sport 5 --dport 53 -u SEEN_REPLY -m 7",
+    "-p udp -s fd00::1 -d fd00::2 --sport 6 --dport 53 -w 5",
+    "-p udp -s 10.0.0.1 -d 10.0.0.2 --sport 7 --dport 53 --orig-zone 6",
+    "-p udp -s 10.0.0.1 -d 10.0.0.2 --sport 8 --dport 53 --reply-zone 7",
+    "-p udplite -s 10.0.0.1 -d 10.0.0.2 --sport 9 --dport 53",
+    "-p sctp -s 10.0.0.1 -d 10.0.0.2 --sport 10 --dport 53 --state ESTABLISHED \
+     --orig-vtag 1 --reply-vtag 2",
+    "-p sctp -s fd00::1 -d fd00::2 --sport 11 --dport 53 --state COOKIE_WAIT \
+     --orig-vtag 3 --reply-vtag 0",
+    "-p icmp -s 10.0.0.1 -d 10.0.0.2 --icmp-type 8 --icmp-code 0 --icmp-id 12",
+    "-p icmpv6 -s fd00::1 -d fd00::2 --icmpv6-type 128 --icmpv6-code 0 --icmpv6-id 13",
+    "-p gre -s 10.0.0.1 -d 10.0.0.2 --srckey 14 --dstkey 140",
+    "-p 99 -s 10.0.0.1 -d 10.0.0.2",
+    "-p tcp -s 10.0.0.1 -d 10.96.0.10 --sport 16 --dport 80 --state SYN_SENT \
+     --dst-nat 10.1.0.7:8080",
+    "-p udp -s 10.0.0.1 -d 10.0.0.2 --sport 17 --dport 80 --src-nat 10.0.0.9:4000",
+    "-p tcp -s fd00::1 -d fd00::2 --sport 18 --dport 80 --state SYN_SENT --dst-nat fd00::9",
+];
+
+/// Makes the flows by the program.
+fn made_by_the_program() -> Lab {
+    let lab = Lab::new();
+    for flow in FLOWS {
+        lab.conntrack(&format!("-I {flow} -t 1000"));
+    }
+    lab
+}
+
+#[test]
+fn what_the_program_makes_is_what_we_print() {
+    let mut lab = made_by_the_program();
+    let all = lab.all();
+    assert_eq!(all.len(), FLOWS.len());
+    assert_eq!(texts(&all), lab.printed(""));
+    let is_in_time = |flow: &Flow| (900..=1000).contains(&flow.timeout.unwrap());
+    assert!(all.iter().all(is_in_time), "{all:?}");
+    assert_eq!(all.iter().filter(|flow| flow.is_translated()).count(), 3);
+    let sctp = |flow: &&Flow| flow.original.source_port() == Some(10);
+    let sctp = all.iter().find(sctp).unwrap();
+    // The program gives tags in the byte order of the machine.
+    let told = Sctp {
+        state: Some(SctpState::ESTABLISHED),
+        vtag_original: Some(1_u32.to_be()),
+        vtag_reply: Some(2_u32.to_be()),
+    };
+    assert_eq!(sctp.state, Some(State::Sctp(told)));
+}
+
+#[test]
+fn what_packets_are_counted_is_what_we_print() {
+    let mut lab = Lab::new();
+    let setting = "/proc/sys/net/netfilter/nf_conntrack_acct";
+    lab.netns.run(|| std::fs::write(setting, "1")).unwrap();
+    // Connections are tracked where rules ask for it.
+    let rules =
+        "table ip t {\nchain c { type filter hook output priority 0\nct state new accept\n}\n}";
+    lab.succeeds("nft", &["-f", "-"], rules);
+    lab.netns.run(|| {
+        let [one, other] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        one.send_to(b"1234", other.local_addr().unwrap()).unwrap();
+    });
+    let flow = lab.only();
+    let counters = flow.original_counters.unwrap();
+    assert_eq!((counters.packets, counters.bytes), (1, 20 + 8 + 4));
+    let lines = lab.conntrack("-L -o extended");
+    let rest = |line: &str| line.split_once("src=").unwrap().1.trim_end().to_owned();
+    assert_eq!(rest(&lines), rest(&flow.to_string()));
+}
+
+#[test]
+fn what_we_make_of_flows_is_what_the_program_prints_of_them() {
+    let (mut theirs, mut ours) = (made_by_the_program(), Lab::new());
+    let flows = theirs.all();
+    assert_eq!(ours.client.create_all(flows).unwrap(), FLOWS.len());
+    assert_eq!(ours.printed(""), theirs.printed(""));
+
+    let flows = mixed(60);
+    let mut lab = Lab::with(flows.clone());
+    assert_eq!(lab.printed(""), texts(&lab.all()));
+    let mut made = lab.all();
+    made.iter_mut().for_each(|flow| flow.id = None);
+    assert_eq!(keys(&made), keys(&flows));
+}
+
+#[test]
+fn a_flow_of_tcp_has_the_state_that_it_is_made_with() {
+    let mut lab = Lab::new();
+    let mut flow = mixed(1).remove(0);
+    flow.state = Some(State::Tcp(Tcp {
+        state: Some(TcpState::FIN_WAIT),
+        ..Tcp::default()
+    }));
+    lab.client.create(&flow).unwrap();
+    let Some(State::Tcp(tcp)) = lab.only().state else {
+        panic!("{:?}", lab.only());
+    };
+    assert_eq!(tcp.state, Some(TcpState::FIN_WAIT));
+    assert!(lab.conntrack("-L").contains("FIN_WAIT"));
+    let error = lab.client.create(&flow).unwrap_err();
+    assert!(error.is_already_exists(), "{error}");
+}
+
+#[test]
+fn labels_are_those_of_rules() {
+    let mut lab = Lab::new();
+    let rules = "table ip t {\nchain c { type filter hook output priority 0\nct label set 69\n}\n}";
+    lab.succeeds("nft", &["-f", "-"], rules);
+    lab.netns.run(|| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.send_to(b"1", socket.local_addr().unwrap()).unwrap();
+    });
+    let flow = lab.only();
+    let labels = |flow: &Flow| flow.extension.as_ref().unwrap().labels.clone().unwrap();
+    let set: Vec<u16> = (0..128)
+        .filter(|bit| labels(&flow).contains(*bit))
+        .collect();
+    assert_eq!(set, [69]);
+
+    assert!(lab.client.delete(&flow.key()).unwrap());
+    let mut labelled = udp(1);
+    let mut bytes = vec![0; 16];
+    bytes[1] = 1;
+    labelled.extension_mut().labels = Some(Labels(bytes));
+    lab.client.create(&labelled).unwrap();
+    assert_eq!(labels(&lab.only()), labels(&labelled));
+}
+
+#[test]
+fn a_helper_announces_a_flow() {
+    let mut lab = Lab::new();
+    let rules = "table ip t {\nct helper h { type \"ftp\" protocol tcp; }\n\
+                 chain c { type filter hook output priority 0\ntcp dport 21 ct helper set \"h\"\n}\n}";
+    lab.succeeds("nft", &["-f", "-"], rules);
+    let (client, server) = lab.netns.run(|| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 21)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        // The helper looks at lines that follow one.
+        for line in ["USER x\r\n", "PORT 127,0,0,1,4,5\r\n"] {
+            client.write_all(line.as_bytes()).unwrap();
+            server.read_exact(&mut vec![0; line.len()]).unwrap();
+        }
+        (client, server)
+    });
+    let flows = lab.flows(&Filter::new().protocol(Protocol::TCP));
+    let extension = flows[0].extension.as_ref().unwrap();
+    assert_eq!(extension.helper.as_deref(), Some("ftp"));
+    assert!(
+        flows[0].to_string().contains(" helper=ftp "),
+        "{}",
+        flows[0]
+    );
+
+    let expected = complete(lab.client.expectations().unwrap());
+    let [expected] = expected.as_slice() else {
+        panic!("{expected:?}");
+    };
+    assert_eq!(expected.master, flows[0].original);
+    assert_eq!(expected.tuple.destination_port(), Some(4 << 8 | 5));
+    assert_eq!(expected.mask.destination_port(), Some(u16::MAX));
+    assert_eq!(expected.mask.source_port(), Some(0));
+    assert_eq!(expected.helper.as_deref(), Some("ftp"));
+    let line = lab.conntrack("-L expect");
+    assert!(
+        line.contains(&format!("proto=6 {}", expected.tuple)),
+        "{line}"
+    );
+    drop((client, server));
+}
+
+#[test]
+fn a_flow_is_deleted_once_and_only_by_its_id() {
+    let mut lab = Lab::with([udp(1), udp(2)]);
+    let flow = lab.client.flow(&udp(1).key()).unwrap().unwrap();
+    let key = flow.key();
+    let other = Key {
+        id: key.id.map(|id| !id),
+        ..key
+    };
+    assert!(!lab.client.delete(&other).unwrap());
+    assert_eq!(lab.client.flow(&other).unwrap(), None);
+    let outcome = lab.client.delete_all([other, udp(9).key()]).unwrap();
+    let missing = |missing| Deleted {
+        deleted: 0,
+        missing,
+    };
+    assert_eq!(outcome, missing(2));
+    assert_eq!(lab.all().len(), 2);
+
+    assert!(lab.client.delete(&key).unwrap());
+    assert!(!lab.client.delete(&key).unwrap());
+    assert_eq!(lab.client.delete_all([key]).unwrap(), missing(1));
+    assert_eq!(lab.client.flow(&key).unwrap(), None);
+    assert_eq!(lab.only().original, udp(2).original);
+    assert!(lab.client.delete(&udp(2).original.into()).unwrap());
+    assert_eq!(lab.conntrack("-L"), "");
+}
+
+#[test]
+fn many_flows_are_deleted_in_few_messages_whatever_of_them_is_missing() {
+    let mut lab = Lab::with((0..1000).map(udp));
+    let before = lab.client.counters().sends;
+    let outcome = lab
+        .client
+        .delete_all((500..2000).map(|number| udp(number).key()));
+    let expected = Deleted {
+        deleted: 500,
+        missing: 1000,
+    };
+    assert_eq!(outcome.unwrap(), expected);
+    assert_eq!(lab.client.counters().sends - before, 12);
+    let left: Vec<Key> = (0..500).map(|number| udp(number).key()).collect();
+    let mut all = lab.all();
+    all.iter_mut().for_each(|flow| flow.id = None);
+    assert_eq!(keys(&all), left);
+}
+
+#[test]
+fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
+    let mut lab = Lab::with([udp(1), udp(2), udp(3)]);
+    let key = |number| udp(number).key();
+    let change = Change::new().mark(u32::MAX, 0xff00);
+    lab.client.update(&key(1), change).unwrap();
+    let change = Change::new().mark(0xf0, 0xabcd).timeout(5000);
+    assert_eq!(
+        lab.client
+            .update_all([key(1), key(2), key(8)], change)
+            .unwrap(),
+        2
+    );
+    let flow = |lab: &mut Lab, number| lab.client.flow(&key(number)).unwrap().unwrap();
+    assert_eq!(flow(&mut lab, 1).mark, Some(0xffc0));
+    assert_eq!(flow(&mut lab, 2).mark, Some(0xc0));
+    assert!(flow(&mut lab, 2).timeout.unwrap() > 4000);
+    assert_eq!(flow(&mut lab, 3).mark, Some(0));
+    assert!(flow(&mut lab, 3).timeout.unwrap() <= 1000);
+    let marked = lab.conntrack(&format!("-L -m {}", 0xffc0));
+    assert!(marked.contains("sport=1 "), "{marked}");
+
+    let error = lab.client.update(&key(8), change).unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    let text = "update udp src=10.0.0.1 dst=10.0.0.2 sport=8 dport=53: ";
+    assert!(error.to_string().starts_with(text), "{error}");
+}
+
+#[test]
+fn refusals_are_counted_and_the_first_ones_named() {
+    let mut lab = Lab::with((100..200).map(udp));
+    let (count, first) = refused(lab.client.create_all((0..300).map(udp)));
+    assert_eq!((count, first.len()), (100, Error::KEPT));
+    assert_eq!(first[0].key, udp(100).key());
+    assert_eq!(lab.all().len(), 300);
+    // Without a timeout it is none that the kernel makes.
+    let mut without = udp(1000);
+    without.timeout = None;
+    let (count, first) = refused(lab.client.create_all([without.clone(), udp(1001)]));
+    assert_eq!((count, first.len()), (1, 1));
+    assert_eq!(first[0].key, without.key());
+    assert_eq!(lab.all().len(), 301);
+}
+
+#[test]
+fn what_is_counted_is_what_the_program_prints() {
+    let mut lab = Lab::with((0..300).map(udp));
+    let usage = lab.client.usage().unwrap();
+    assert_eq!(usage.entries, 300);
+    assert_eq!(lab.conntrack("-C").trim(), "300");
+    assert!(usage.max_entries.is_none_or(|most| most >= 300));
+
+    let line = |one: &CpuStatistics| {
+        format!(
+            "cpu={} found={} invalid={} insert={} insert_failed={} drop={} early_drop={} \
+             error={} search_restart={} clash_resolve={} chaintoolong={}",
+            one.cpu,
+            one.found,
+            one.invalid,
+            one.insert,
+            one.insert_failed,
+            one.drop,
+            one.early_drop,
+            one.error,
+            one.search_restart,
+            one.clash_resolve,
+            one.chain_too_long
+        )
+    };
+    let statistics = lab.client.statistics().unwrap();
+    assert_eq!(statistics.iter().map(|one| one.insert).sum::<u32>(), 300);
+    let ours: Vec<String> = statistics.iter().map(line).collect();
+    let theirs = lab.conntrack("-S");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ours, theirs.lines().map(words).collect::<Vec<_>>());
+}
+
+/// How many flows a table of a busy machine has.
+const MANY: u32 = 100_000;
+
+/// Returns one of many flows: every hundredth one goes to port 53.
+fn one_of(number: u32) -> Flow {
+    let mut flow = udp(0);
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 8, 0, 0).to_bits() + number / 1000);
+    let port = if number % 100 == 0 { 53 } else { 5353 };
+    flow.original = Tuple::ports(
+        Protocol::UDP,
+        (address.into(), 1024 + u16::try_from(number % 1000).unwrap()),
+        ("10.0.0.2".parse().unwrap(), port),
+    );
+    flow.reply = flow.original.inverted();
+    flow.status = Status::SEEN_REPLY;
+    flow
+}
+
+#[test]
+fn a_large_table_is_filtered_and_a_hundred_thousand_refusals_are_one_error() {
+    let mut lab = Lab::new();
+    let all = || (0..MANY).map(one_of);
+    assert_eq!(lab.client.create_all(all()).unwrap(), 100_000);
+    let (count, first) = refused(lab.client.create_all(all()));
+    assert_eq!((count, first.len()), (100_000, Error::KEPT));
+
+    let side = Side::new().destination_port(53);
+    let dns = Filter::new()
+        .family(Family::V4)
+        .protocol(Protocol::UDP)
+        .original(side);
+    let ours = lab.flows(&dns);
+    assert_eq!(ours.len(), 1000);
+    assert_eq!(texts(&ours), lab.printed("-p udp --orig-port-dst 53"));
+
+    let mut count = 0;
+    complete(lab.client.dump(&Filter::new(), |_| count += 1).unwrap());
+    assert_eq!(count, MANY);
+    let _ = lab.client.flush(&dns).unwrap();
+    assert_eq!(lab.client.usage().unwrap().entries, MANY - 1000);
+    assert_eq!(lab.flows(&dns), []);
+}
