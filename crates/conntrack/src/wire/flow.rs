@@ -40,6 +40,9 @@ impl Flow {
         for attr in Attrs::new(attributes) {
             flow.take(attr?)?;
         }
+        // Attributes that say nothing make none.
+        let is_empty = |extension: &Extension| *extension == Extension::default();
+        flow.extension = flow.extension.filter(|extension| !is_empty(extension));
         Ok(flow)
     }
 

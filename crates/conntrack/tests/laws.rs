@@ -1,0 +1,358 @@
+//! Laws: what is encoded is read as the same, filters mean what they say, and
+//! no bytes make a panic.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use vipline_conntrack::{
+    Adjustment, Counters, CpuStatistics, Event, Expectation, Extension, Family, Filter, Flow,
+    Labels, Layer4, Other, Protocol, Sctp, SctpState, Side, State, Status, Synproxy, Tcp, TcpFlags,
+    TcpSide, TcpState, Timestamps, Tuple, Usage,
+};
+use vipline_netlink::attr::nest;
+use vipline_netlink::message::Message;
+
+fn protocol() -> impl Strategy<Value = Protocol> {
+    let known = [1, 6, 17, 33, 47, 58, 132, 136].map(Protocol);
+    prop_oneof![select(known.to_vec()), any::<u8>().prop_map(Protocol)]
+}
+
+fn layer4() -> impl Strategy<Value = Layer4> {
+    prop_oneof![
+        Just(Layer4::None),
+        any::<(u16, u16)>().prop_map(|(source, destination)| Layer4::Ports {
+            source,
+            destination,
+        }),
+        any::<(u8, u8, u16)>().prop_map(|(kind, code, id)| Layer4::Icmp { kind, code, id }),
+    ]
+}
+
+fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
+    let v4 = any::<[u32; 2]>().prop_map(|bits| bits.map(|bits| Ipv4Addr::from(bits).into()));
+    let v6 = any::<[u128; 2]>().prop_map(|bits| bits.map(|bits| Ipv6Addr::from(bits).into()));
+    prop_oneof![v4, v6].prop_map(|[source, destination]| (source, destination))
+}
+
+fn tuple() -> impl Strategy<Value = Tuple> {
+    let zone = option::of(any::<u16>());
+    (addresses(), protocol(), layer4(), zone).prop_map(
+        |((source, destination), protocol, layer4, zone)| Tuple {
+            source,
+            destination,
+            protocol,
+            layer4,
+            zone,
+        },
+    )
+}
+
+fn side() -> impl Strategy<Value = TcpSide> {
+    let flags = any::<(u8, u8)>().prop_map(|(flags, mask)| TcpFlags { flags, mask });
+    (option::of(any::<u8>()), option::of(flags)).prop_map(|(window_scale, flags)| TcpSide {
+        window_scale,
+        flags,
+    })
+}
+
+fn state() -> impl Strategy<Value = State> {
+    let tcp = (option::of(any::<u8>().prop_map(TcpState)), side(), side());
+    let tag = || option::of(any::<u32>());
+    let sctp = (option::of(any::<u8>().prop_map(SctpState)), tag(), tag());
+    prop_oneof![
+        tcp.prop_map(|(state, original, reply)| State::Tcp(Tcp {
+            state,
+            original,
+            reply,
+        })),
+        sctp.prop_map(|(state, vtag_original, vtag_reply)| State::Sctp(Sctp {
+            state,
+            vtag_original,
+            vtag_reply,
+        })),
+        // That of DCCP, and others that may come.
+        (select(vec![2_u16, 4, 300]), bytes())
+            .prop_map(|(kind, value)| State::Other { kind, value }),
+    ]
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..40)
+}
+
+fn text() -> impl Strategy<Value = Option<Box<str>>> {
+    option::of("[^\0]{0,20}".prop_map(Into::into))
+}
+
+fn adjustment() -> impl Strategy<Value = Option<Adjustment>> {
+    option::of(
+        any::<[u32; 3]>().prop_map(|[position, before, after]| Adjustment {
+            position,
+            before,
+            after,
+        }),
+    )
+}
+
+/// Takes what a strategy gives into an extension.
+fn with<T>(value: T, set: impl FnOnce(&mut Extension, T)) -> Extension {
+    let mut extension = Extension::default();
+    set(&mut extension, value);
+    extension
+}
+
+prop_compose! {
+    fn extension()(
+        master in option::of(tuple()),
+        times in option::of(any::<(u64, Option<u64>)>()),
+        (helper, security) in (text(), text()),
+        helper_info in option::of(bytes()),
+        labels in option::of(bytes().prop_map(Labels)),
+        (original_adjustment, reply_adjustment) in (adjustment(), adjustment()),
+        synproxy in option::of(any::<[u32; 3]>()),
+        other in vec((select(vec![6_u16, 13, 17, 27, 4000]), bytes()), 0..3),
+    ) -> Option<Box<Extension>> {
+        let extension = with(master, |extension, master| {
+            extension.master = master;
+            extension.timestamps = times.map(|(start, stop)| Timestamps { start, stop });
+            extension.helper = helper;
+            extension.security = security;
+            extension.helper_info = helper_info;
+            extension.labels = labels;
+            extension.original_adjustment = original_adjustment;
+            extension.reply_adjustment = reply_adjustment;
+            extension.synproxy = synproxy.map(|[isn, its, tsoff]| Synproxy { isn, its, tsoff });
+            let other = other.into_iter();
+            extension.other = other.map(|(kind, value)| Other { kind, value }).collect();
+        });
+        Some(extension).filter(|extension| *extension != Extension::default()).map(Box::new)
+    }
+}
+
+prop_compose! {
+    fn flow()(
+        (original, reply) in (tuple(), tuple()),
+        zone in option::of(any::<u16>()),
+        status in any::<u32>(),
+        state in option::of(state()),
+        numbers in any::<[Option<u32>; 4]>(),
+        counters in any::<[Option<(u64, u64)>; 2]>(),
+        extension in prop_oneof![Just(None), extension()],
+    ) -> Flow {
+        let mut flow = Flow::new(original, reply);
+        (flow.zone, flow.state, flow.extension) = (zone, state, extension);
+        flow.status = Status::from_bits_retain(status);
+        [flow.timeout, flow.mark, flow.id, flow.uses] = numbers;
+        let counted = |(packets, bytes)| Counters { packets, bytes };
+        [flow.original_counters, flow.reply_counters] = counters.map(|one| one.map(counted));
+        flow
+    }
+}
+
+/// Addresses of which there are so few that filters meet them.
+fn near(is_v6: bool) -> impl Strategy<Value = IpAddr> {
+    (0_u8..2).prop_map(move |host| match is_v6 {
+        true => Ipv6Addr::from(u128::from(host)).into(),
+        false => Ipv4Addr::new(10, 0, 0, host).into(),
+    })
+}
+
+prop_compose! {
+    fn near_tuple(is_v6: bool)(
+        (source, destination) in (near(is_v6), near(is_v6)),
+        protocol in select(vec![Protocol::TCP, Protocol::SCTP, Protocol::ICMP]),
+        ports in (0_u16..2, 0_u16..2),
+        zone in option::weighted(0.2, 0_u16..2),
+    ) -> Tuple {
+        let (source, destination) = ((source, ports.0), (destination, ports.1));
+        let mut tuple = Tuple::ports(protocol, source, destination);
+        if protocol == Protocol::ICMP {
+            tuple.layer4 = Layer4::Icmp { kind: 8, code: 0, id: ports.0 };
+        }
+        tuple.zone = zone;
+        tuple
+    }
+}
+
+prop_compose! {
+    fn near_flow()(is_v6 in any::<bool>())(
+        original in near_tuple(is_v6),
+        reply in near_tuple(is_v6),
+        zone in option::weighted(0.2, 0_u16..2),
+        status in 0_u32..8,
+        mark in option::of(0_u32..8),
+    ) -> Flow {
+        let mut flow = Flow::new(original, reply);
+        (flow.zone, flow.mark) = (zone, mark);
+        flow.status = Status::from_bits_retain(status);
+        flow
+    }
+}
+
+prop_compose! {
+    fn near_side()(
+        source in option::weighted(0.2, any::<bool>().prop_flat_map(near)),
+        destination in option::weighted(0.2, any::<bool>().prop_flat_map(near)),
+        source_port in option::weighted(0.2, 0_u16..2),
+        destination_port in option::weighted(0.2, 0_u16..2),
+    ) -> Side {
+        let mut side = Side::new();
+        (side.source, side.destination) = (source, destination);
+        (side.source_port, side.destination_port) = (source_port, destination_port);
+        side
+    }
+}
+
+prop_compose! {
+    fn filter()(
+        family in option::weighted(0.2, select(vec![Family::V4, Family::V6])),
+        protocol in option::weighted(0.2, select(vec![Protocol::TCP, Protocol::ICMP])),
+        (original, reply) in (near_side(), near_side()),
+        status in option::weighted(0.2, (0_u32..4, 0_u32..8)),
+        mark in option::weighted(0.2, (0_u32..4, 0_u32..8)),
+        zone in option::weighted(0.2, 0_u16..2),
+    ) -> Filter {
+        let mut filter = Filter::new().original(original).reply(reply);
+        (filter.family, filter.protocol, filter.zone) = (family, protocol, zone);
+        let flags = Status::from_bits_retain;
+        filter.status = status.map(|(mask, value)| (flags(mask), flags(value)));
+        filter.mark = mark;
+        filter
+    }
+}
+
+/// Tells whether bits of a mask are as they should be, one by one.
+fn has_bits(number: u32, mask: u32, value: u32) -> bool {
+    let bit = |number: u32, place: u32| number >> place & 1;
+    let mut of_mask = (0..32).filter(|place| bit(mask, *place) == 1);
+    of_mask.all(|place| bit(number, place) == bit(value, place))
+}
+
+/// Returns why a flow is not meant, each part of the filter by itself.
+fn reasons(filter: &Filter, flow: &Flow) -> Vec<&'static str> {
+    let mut reasons = Vec::new();
+    let mut unless = |is: bool, reason| reasons.extend((!is).then_some(reason));
+    let is_v6 = flow.original.source.is_ipv6();
+    if let Some(family) = filter.family {
+        unless(is_v6 == (family == Family::V6), "family");
+    }
+    if let Some(Protocol(number)) = filter.protocol {
+        unless(number == flow.original.protocol.0, "protocol");
+    }
+    for (side, tuple) in [(filter.original, flow.original), (filter.reply, flow.reply)] {
+        if let Some(address) = side.source {
+            unless(tuple.source == address, "source");
+        }
+        if let Some(address) = side.destination {
+            unless(tuple.destination == address, "destination");
+        }
+        let ports = match tuple.layer4 {
+            Layer4::Ports {
+                source,
+                destination,
+            } => [i32::from(source), i32::from(destination)],
+            _ => [-1, -1],
+        };
+        for (wanted, port) in [side.source_port, side.destination_port].iter().zip(ports) {
+            if let Some(wanted) = wanted {
+                unless(i32::from(*wanted) == port, "port");
+            }
+        }
+    }
+    if let Some((mask, value)) = filter.status {
+        let bits = [flow.status, mask, value].map(|status| status.bits());
+        unless(has_bits(bits[0], bits[1], bits[2]), "status");
+    }
+    if let Some((mask, value)) = filter.mark {
+        unless(has_bits(flow.mark.unwrap_or(0), mask, value), "mark");
+    }
+    if let Some(zone) = filter.zone {
+        let zones = [flow.zone, flow.original.zone, flow.reply.zone];
+        let first = zones.iter().find_map(|zone| *zone);
+        unless(first.unwrap_or(0) == zone, "zone");
+    }
+    reasons
+}
+
+/// Bytes that are a few attributes, nested ones among them.
+fn attributes() -> impl Strategy<Value = Vec<u8>> {
+    let leaf = bytes().boxed();
+    let nested = leaf.prop_recursive(3, 40, 5, |inner| {
+        vec((0_u16..28, inner), 0..5).prop_map(|attrs| {
+            let mut out = Vec::new();
+            for (kind, value) in attrs {
+                nest(&mut out, kind, |out| out.extend_from_slice(&value));
+            }
+            out
+        })
+    });
+    nested.prop_map(|attrs| [vec![2, 0, 0, 0], attrs].concat())
+}
+
+/// The bytes of a flow, of which some are others.
+fn changed() -> impl Strategy<Value = Vec<u8>> {
+    let changes = vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (flow(), changes).prop_map(|(flow, changes)| {
+        let mut out = Vec::new();
+        flow.encode(&mut out);
+        for (place, byte) in changes {
+            let place = place.index(out.len());
+            out[place] = byte;
+        }
+        out
+    })
+}
+
+#[test]
+fn attributes_that_say_nothing_make_no_extension() {
+    let addresses = [1, 2].map(|host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)));
+    let tuple = Tuple::ports(Protocol::UDP, (addresses[0], 1), (addresses[1], 53));
+    let flow = Flow::new(tuple, tuple.inverted());
+    let mut out = Vec::new();
+    flow.encode(&mut out);
+    // `CTA_HELP` without a name.
+    nest(&mut out, 5, |_| {});
+    assert_eq!(Flow::decode(&out).unwrap(), flow);
+}
+
+proptest! {
+    #[test]
+    fn a_flow_is_read_from_its_bytes(flow in flow()) {
+        let mut out = Vec::new();
+        flow.encode(&mut out);
+        prop_assert_eq!(Flow::decode(&out).unwrap(), flow);
+    }
+
+    #[test]
+    fn a_tuple_inverted_twice_is_itself_but_for_its_zone(tuple in tuple()) {
+        let mut plain = tuple;
+        plain.zone = None;
+        prop_assert_eq!(tuple.inverted().inverted(), plain);
+        prop_assert!(!Flow::new(tuple, tuple.inverted()).is_translated());
+    }
+
+    #[test]
+    fn a_filter_means_what_it_says(filter in filter(), flow in near_flow()) {
+        let reasons = reasons(&filter, &flow);
+        prop_assert_eq!(filter.matches(&flow), reasons.is_empty(), "{:?}", reasons);
+    }
+
+    #[test]
+    fn no_bytes_make_a_panic(payload in prop_oneof![bytes(), attributes(), changed()]) {
+        if let Ok(flow) = Flow::decode(&payload) {
+            let mut out = Vec::new();
+            flow.encode(&mut out);
+            prop_assert_eq!(&Flow::decode(&out).unwrap(), &flow);
+            let _ = (flow.to_string(), flow.key().to_string());
+        }
+        let _ = (Expectation::decode(&payload), CpuStatistics::decode(&payload));
+        let _ = Usage::decode(&payload);
+        for ty in [0x100, 0x101, 0x102, 0x200] {
+            let _ = Event::decode(&Message { ty, flags: 0, seq: 0, port: 0, payload: &payload });
+        }
+    }
+}
