@@ -1,0 +1,35 @@
+//! Any messages as answers and events of ctnetlink.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vipline_conntrack::{CpuStatistics, Event, Expectation, Filter, Flow, Usage};
+use vipline_netlink::message::Messages;
+
+/// An attribute that is written again can be a bit longer, and is no longer
+/// than 64 KiB.
+const LONGEST: usize = 32 << 10;
+
+/// What is read says the same when it is written and read again, and prints.
+fn check_flow(flow: &Flow) {
+    let mut again = Vec::new();
+    flow.encode(&mut again);
+    assert_eq!(Flow::decode(&again).as_ref(), Ok(flow));
+    assert!(flow.to_string().contains(&flow.original.to_string()));
+    assert!(!flow.key().to_string().is_empty());
+    let filter = Filter::new().family(flow.family()).zone(flow.zone_id());
+    assert!(filter.protocol(flow.original.protocol).matches(flow));
+}
+
+fuzz_target!(|input: &[u8]| {
+    for message in Messages::new(input).flatten() {
+        if let (Ok(flow), 0..LONGEST) = (Flow::decode(message.payload), message.payload.len()) {
+            check_flow(&flow);
+        }
+        if let Ok(Some(event)) = Event::decode(&message) {
+            assert_ne!(event, Event::Overrun);
+        }
+        let _ = Expectation::decode(message.payload);
+        let _ = CpuStatistics::decode(message.payload);
+        let _ = Usage::decode(message.payload);
+    }
+});
