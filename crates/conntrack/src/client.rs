@@ -141,7 +141,7 @@ impl Client {
     /// Deletes all flows that are meant, also those of others.
     ///
     /// The kernel does it where it can tell them apart: from Linux 6.11 on by
-    /// family, addresses, protocols, ports of TCP and UDP, and marks.
+    /// family, protocol, addresses of IPv4, ports of TCP and UDP, and marks.
     /// Else they are dumped and deleted one by one; a flow that comes meanwhile
     /// may stay.
     ///
