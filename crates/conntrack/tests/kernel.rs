@@ -22,8 +22,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 use vipline_conntrack::{
-    Change, CpuStatistics, Deleted, Error, Family, Filter, Flow, Key, Labels, Protocol, Sctp,
-    SctpState, Side, State, Status, Tcp, TcpState, Tuple,
+    Change, CpuStatistics, Deleted, Error, Family, Filter, Flow, Key, Labels, Layer4, Protocol,
+    Sctp, SctpState, Side, State, Status, Tcp, TcpState, Tuple,
 };
 
 use lab::{Lab, complete, keys, mixed, refused, texts, udp};
@@ -253,6 +253,21 @@ fn many_flows_are_deleted_in_few_messages_whatever_of_them_is_missing() {
 }
 
 #[test]
+fn what_is_no_flow_is_refused_and_the_others_are_deleted() {
+    let mut lab = Lab::with([udp(1), udp(2)]);
+    // The kernel knows no flows of UDP without ports.
+    let mut without = udp(1).key();
+    without.original.layer4 = Layer4::None;
+    let (count, first) = refused(lab.client.delete_all([udp(1).key(), without, udp(3).key()]));
+    assert_eq!((count, first[0].key), (1, without));
+    assert_eq!(lab.only().original, udp(2).original);
+    let change = Change::new().mark(u32::MAX, 7);
+    let updated = lab.client.update_all([without, udp(2).key()], change);
+    assert_eq!(refused(updated).0, 1);
+    assert_eq!(lab.only().mark, Some(7));
+}
+
+#[test]
 fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
     let mut lab = Lab::with([udp(1), udp(2), udp(3)]);
     let key = |number| udp(number).key();
@@ -283,7 +298,12 @@ fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
 #[test]
 fn refusals_are_counted_and_the_first_ones_named() {
     let mut lab = Lab::with((100..200).map(udp));
-    let (count, first) = refused(lab.client.create_all((0..300).map(udp)));
+    let again = lab.client.create_all((0..300).map(udp));
+    let text = again.as_ref().unwrap_err().to_string();
+    assert!(text.starts_with("create udp src=10.0.0.1 "), "{text}");
+    assert!(text.ends_with("; and 97 more"), "{text}");
+    assert!(again.as_ref().unwrap_err().is_already_exists(), "{text}");
+    let (count, first) = refused(again);
     assert_eq!((count, first.len()), (100, Error::KEPT));
     assert_eq!(first[0].key, udp(100).key());
     assert_eq!(lab.all().len(), 300);
