@@ -1,5 +1,6 @@
 //! Steps of a long task, with headings and times.
 
+use std::ops::AddAssign;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,14 @@ impl Tally {
                 .and_then(|number| number.parse::<usize>().ok());
             *sum += number.unwrap_or(0);
         }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
     }
 }
 

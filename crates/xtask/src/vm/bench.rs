@@ -36,6 +36,7 @@ pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
     fs::write(&initramfs, archive.encode())?;
     let mut figures = String::new();
     let results = guest::run(kernel, &initramfs, |line| {
+        println!("{line}");
         if line.starts_with('{') {
             figures += line;
             figures.push('\n');

@@ -21,6 +21,16 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
+    /// Returns one that is on no disk.
+    #[cfg(test)]
+    pub(super) fn of_series(series: &str) -> Self {
+        Self {
+            series: series.to_owned(),
+            release: format!("{series}.0-cloud"),
+            folder: PathBuf::new(),
+        }
+    }
+
     /// Returns the file that boots.
     pub(super) fn image(&self) -> PathBuf {
         self.folder

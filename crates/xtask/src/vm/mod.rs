@@ -6,20 +6,23 @@
 //! All its files are unpacked by its kernel: busybox, modules, the programs
 //! that tests run, and test binaries as cargo built them for this machine.
 //! Its first process loads what all tests need, runs them and powers off.
+//! Guests of all kernels run at the same time, for each keeps one processor busy.
 //! A bench is run in the same way, and its figures are heard.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{fs, thread};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use crate::cargo::{Metadata, metadata};
-use crate::steps::Steps;
+use crate::steps::{Steps, Tally};
 use crate::tools;
 
 use self::archive::Archive;
 use self::guest::Run;
+use self::kernels::Kernel;
 use self::suites::Suite;
 
 pub(crate) use self::bench::bench;
@@ -74,27 +77,98 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
         }
         Ok(())
     })?;
-    for kernel in &kernels {
-        steps.counted(&format!("vm: {}", kernel.release), |tally| {
-            let initramfs = cache.join(format!("{}.initramfs", kernel.release));
-            let chosen: Vec<(&Suite, Vec<String>)> = suites
-                .iter()
-                .map(|suite| (suite, suite.names_for(&kernel.series)))
-                .collect();
-            let mut archive = base.clone();
-            let runs = chosen.iter().enumerate();
-            let runs: Vec<Run> = runs
-                .map(|(number, (suite, names))| suite.run(number, names))
-                .collect();
-            guest::add(&mut archive, kernel, &runs)?;
-            fs::write(&initramfs, archive.encode())?;
-            let results = guest::run(kernel, &initramfs, |line| tally.count(line))?;
-            results.check(
-                chosen
-                    .iter()
-                    .map(|(suite, names)| (suite.title(), &**names)),
-            )
-        })?;
+    steps.counted("vm: guests", |tally| {
+        let run = |kernel: &Kernel| test(kernel, &suites, base.clone(), &cache);
+        for counted in at_once(&kernels, run)? {
+            *tally += counted;
+        }
+        Ok(())
+    })
+}
+
+/// Runs the suites on a kernel; each line that the guest prints is told with the
+/// kernel's series.
+fn test(kernel: &Kernel, suites: &[Suite], mut archive: Archive, cache: &Path) -> Result<Tally> {
+    let start = Instant::now();
+    let chosen: Vec<(&Suite, Vec<String>)> = suites
+        .iter()
+        .map(|suite| (suite, suite.names_for(&kernel.series)))
+        .collect();
+    let runs = chosen.iter().enumerate();
+    let runs: Vec<Run> = runs
+        .map(|(number, (suite, names))| suite.run(number, names))
+        .collect();
+    guest::add(&mut archive, kernel, &runs)?;
+    let initramfs = cache.join(format!("{}.initramfs", kernel.release));
+    fs::write(&initramfs, archive.encode())?;
+    let mut tally = Tally::default();
+    let results = guest::run(kernel, &initramfs, |line| {
+        println!("{}: {line}", kernel.series);
+        tally.count(line);
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("{}: the guest ran for {seconds:.1} s", kernel.release);
+    results.check(
+        chosen
+            .iter()
+            .map(|(suite, names)| (suite.title(), &**names)),
+    )?;
+    Ok(tally)
+}
+
+/// Does something with all kernels at the same time; of each with which it failed
+/// the error names the release.
+fn at_once<T: Send>(
+    kernels: &[Kernel],
+    work: impl Fn(&Kernel) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let work = &|kernel: &Kernel| work(kernel).with_context(|| kernel.release.clone());
+    let results: Vec<Result<T>> = thread::scope(|scope| {
+        let threads: Vec<_> = kernels
+            .iter()
+            .map(|kernel| scope.spawn(move || work(kernel)))
+            .collect();
+        let threads = threads.into_iter();
+        threads
+            .map(|thread| thread.join().expect("it does not panic"))
+            .collect()
+    });
+    let failures = results.iter().filter_map(|result| result.as_ref().err());
+    let failures: Vec<String> = failures.map(|error| format!("{error:#}")).collect();
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n"));
     }
-    Ok(())
+    results.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use anyhow::ensure;
+
+    use super::*;
+
+    #[test]
+    fn work_with_all_kernels_is_done_at_once_and_each_that_fails_is_named() {
+        let kernels = ["6.1", "6.12", "6.18"].map(Kernel::of_series);
+        let there = AtomicUsize::new(0);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let met = at_once(&kernels, |kernel| {
+            there.fetch_add(1, Ordering::Relaxed);
+            while there.load(Ordering::Relaxed) < 3 {
+                ensure!(Instant::now() < deadline, "the others are late");
+                thread::yield_now();
+            }
+            Ok(kernel.series.len())
+        });
+        assert_eq!(met.unwrap(), [3, 4, 4]);
+        let failed = at_once(&kernels, |kernel| {
+            ensure!(kernel.series == "6.12", "it broke");
+            Ok(())
+        });
+        let expected = "6.1.0-cloud: it broke\n6.18.0-cloud: it broke";
+        assert_eq!(failed.unwrap_err().to_string(), expected);
+    }
 }
