@@ -38,10 +38,11 @@ fn resolve(
         },
         node,
     );
-    let serving = candidates
-        .iter()
-        .filter(|candidate| candidate.condition.serving);
-    let serving = serving.map(|candidate| candidate.endpoint);
+    let those = |is: fn(&Candidate<'_>) -> bool| {
+        let those = candidates.iter().filter(move |candidate| is(candidate));
+        those.map(|candidate| candidate.endpoint)
+    };
+    let serving = those(|candidate| candidate.condition.serving);
     let cluster = share(chosen.cluster.iter().copied(), &[]);
     ServicePort {
         name: Arc::clone(name),
@@ -63,6 +64,7 @@ fn resolve(
         health_check_node_port: frontend.health_check_node_port,
         local: share(chosen.local.iter().copied(), &[&cluster]),
         serving: share(serving, &[&cluster]),
+        leaving: share(those(is_leaving), &[&cluster]),
         known: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
         cluster,
     }

@@ -65,6 +65,9 @@ pub struct ServicePort {
     ///
     /// Flows to any of these are not stale.
     pub serving: Arc<[Endpoint]>,
+    /// The endpoints that still serve on their way out, whatever policy and
+    /// topology: new connections get there only where a list fell back to them.
+    pub leaving: Arc<[Endpoint]>,
     /// How many endpoints there are, whether they are ready or not.
     pub known: u32,
 }

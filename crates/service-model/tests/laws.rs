@@ -178,6 +178,7 @@ proptest! {
             prop_assert_eq!(&*port.cluster, &plain.cluster[..], "cluster of {}", port.name);
             prop_assert_eq!(&*port.local, &plain.local[..], "local of {}", port.name);
             prop_assert_eq!(&*port.serving, &plain.serving[..], "serving of {}", port.name);
+            prop_assert_eq!(&*port.leaving, &plain.leaving[..], "leaving of {}", port.name);
             prop_assert_eq!(port.internal, plain.internal, "internal of {}", port.name);
             prop_assert_eq!(port.external, plain.external, "external of {}", port.name);
         }
@@ -226,6 +227,7 @@ struct Plain {
     cluster: Vec<Endpoint>,
     local: Vec<Endpoint>,
     serving: Vec<Endpoint>,
+    leaving: Vec<Endpoint>,
     internal: Route,
     external: Route,
 }
@@ -283,6 +285,7 @@ impl Plain {
             internal: decide(port.internal_policy_local),
             external: decide(port.external_policy_local),
             serving: select(&serving),
+            leaving: select(&leaving),
             cluster,
             local,
         }

@@ -231,6 +231,7 @@ mod tests {
             cluster: Arc::default(),
             local: Arc::default(),
             serving: serving.iter().map(endpoint).collect(),
+            leaving: Arc::default(),
             known: 0,
         }
     }

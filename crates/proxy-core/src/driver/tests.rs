@@ -104,6 +104,7 @@ fn port(service: &str, port: u16) -> ServicePort {
         cluster: Arc::new([]),
         local: Arc::new([]),
         serving: Arc::new([]),
+        leaving: Arc::new([]),
         known: 0,
     }
 }

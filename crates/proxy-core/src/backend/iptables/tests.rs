@@ -120,6 +120,7 @@ fn web(route: Route) -> ServicePort {
             Arc::new([])
         },
         serving: Arc::new([]),
+        leaving: Arc::new([]),
         known: 2,
     }
 }

@@ -10,10 +10,6 @@ use vipline_reconcile::Edit;
 /// How often real servers are asked whether connections are left.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How long connections may take to end where only silence tells that they did:
-/// what ends is a pod, which is given half a minute.
-const SILENCE: Duration = Duration::from_secs(30);
-
 /// How long associations may take, which seldom end by themselves.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
@@ -30,17 +26,20 @@ impl Drain {
     /// Turns the removal of real servers into the beginning of their end.
     ///
     /// One that is wanted again before it has gone serves again. Those of a
-    /// virtual server that goes go with it.
+    /// virtual server that goes go with it. Those of UDP go at once: they were
+    /// wanted for as long as they served, and the next datagram of a flow to one
+    /// that is gone is led to another.
     pub(super) fn begin(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
         let gone: BTreeSet<Service> = edits.iter().filter_map(removed_server).collect();
         self.servers
             .retain(|(service, _), _| !gone.contains(service));
-        let (mut begun, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
+        let (mut last, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
         for edit in edits {
             match edit {
+                Edit::Remove(Object::Real(service, _)) if is_udp(&service) => last.push(edit),
                 Edit::Remove(Object::Real(service, real)) if !gone.contains(&service) => {
                     self.servers.insert((service, real.endpoint()), None);
-                    begun.extend(weight_changed(service, real, real.weight, 0));
+                    last.extend(weight_changed(service, real, real.weight, 0));
                 }
                 Edit::Add(Object::Real(service, real)) => {
                     let was_leaving = self.servers.remove(&(service, real.endpoint()));
@@ -49,11 +48,15 @@ impl Drain {
                         None => Some(Edit::Add(Object::Real(service, real))),
                     });
                 }
+                Edit::Change {
+                    new: Object::Real(_, real),
+                    ..
+                } if real.weight == 0 => last.push(edit),
                 other => others.push(other),
             }
         }
         // Whoever takes over is there before.
-        others.extend(begun);
+        others.extend(last);
         others
     }
 
@@ -140,13 +143,22 @@ impl Drain {
 /// Those of TCP may take for ever: the kernel sees when they end.
 fn patience(service: &Service) -> Duration {
     match service {
-        Service::Address { protocol, .. } => match protocol {
-            Protocol::Tcp => Duration::MAX,
-            Protocol::Sctp => PATIENCE,
-            Protocol::Udp => SILENCE,
-        },
-        Service::Mark { .. } => SILENCE,
+        Service::Address {
+            protocol: Protocol::Tcp,
+            ..
+        } => Duration::MAX,
+        _ => PATIENCE,
     }
+}
+
+fn is_udp(service: &Service) -> bool {
+    matches!(
+        service,
+        Service::Address {
+            protocol: Protocol::Udp,
+            ..
+        }
+    )
 }
 
 /// Returns the edit that gives a real server another weight, if it is another.
@@ -271,16 +283,31 @@ mod tests {
     }
 
     #[test]
-    fn where_only_silence_tells_of_an_end_it_comes_at_a_deadline() {
-        for (protocol, patience) in [(Protocol::Udp, SILENCE), (Protocol::Sctp, PATIENCE)] {
-            let mut drain = Drain::default();
-            drain.begin(vec![Edit::Remove(object(protocol, 1, 1))]);
-            let (begin, of) = (seconds(100), service(protocol));
-            assert_eq!(drain.due(begin), [of]);
-            let busy = [entry(1, 0, 3)];
-            let before = begin + patience - seconds(1);
-            assert_eq!(drain.finished(of, &busy, before), []);
-            assert_eq!(drain.finished(of, &busy, begin + patience).len(), 1);
-        }
+    fn associations_that_do_not_end_are_ended_at_a_deadline() {
+        let mut drain = Drain::default();
+        drain.begin(vec![Edit::Remove(object(Protocol::Sctp, 1, 1))]);
+        let (begin, of) = (seconds(100), service(Protocol::Sctp));
+        assert_eq!(drain.due(begin), [of]);
+        let busy = [entry(1, 0, 3)];
+        let before = begin + PATIENCE - seconds(1);
+        assert_eq!(drain.finished(of, &busy, before), []);
+        assert_eq!(drain.finished(of, &busy, begin + PATIENCE).len(), 1);
+    }
+
+    #[test]
+    fn those_of_udp_lose_their_weight_or_go_after_their_successor_came() {
+        const UDP: Protocol = Protocol::Udp;
+        let mut drain = Drain::default();
+        let leaving = Edit::Change {
+            old: object(UDP, 2, 1),
+            new: object(UDP, 2, 0),
+        };
+        let (gone, new) = (
+            Edit::Remove(object(UDP, 1, 0)),
+            Edit::Add(object(UDP, 3, 1)),
+        );
+        let edits = drain.begin(vec![gone.clone(), leaving.clone(), new.clone()]);
+        assert_eq!(edits, [new, gone, leaving]);
+        assert_eq!(drain.next_look(), None);
     }
 }

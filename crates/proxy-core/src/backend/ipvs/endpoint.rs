@@ -13,8 +13,12 @@ use super::port::set_port;
 /// ```
 ///
 /// All endpoints have the same share; those on their way out have none.
-pub(super) fn real_server(service: Service, endpoint: &Endpoint) -> Object {
-    Server::Real(service, RealServer::new(endpoint.addr, endpoint.port)).into()
+pub(super) fn real_server(service: Service, endpoint: &Endpoint, weight: u32) -> Object {
+    let real = RealServer {
+        weight,
+        ..RealServer::new(endpoint.addr, endpoint.port)
+    };
+    Server::Real(service, real).into()
 }
 
 /// ```ipset

@@ -220,7 +220,15 @@ impl Port<'_> {
         let address = self.address(addr, number);
         self.claim(address, ipvs::Object::from(server).into());
         for endpoint in endpoints {
-            self.claim(address, real_server(service, endpoint));
+            self.claim(address, real_server(service, endpoint, 1));
+        }
+        // Flows of UDP have no end: they may go on for as long as somebody serves.
+        if of.protocol == Protocol::Udp {
+            for endpoint in of.leaving.iter() {
+                if endpoints.binary_search(endpoint).is_err() {
+                    self.claim(address, real_server(service, endpoint, 0));
+                }
+            }
         }
     }
 

@@ -101,6 +101,7 @@ fn web() -> ServicePort {
         cluster: Arc::new(both),
         local: Arc::new([both[0]]),
         serving: Arc::new([]),
+        leaving: Arc::new([]),
         known: 2,
     }
 }
@@ -249,6 +250,47 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
         "-a -t 10.96.0.20:80 -r 10.2.0.3:8080 -m -w 1\n\
          -e -t 10.96.0.20:80 -r 10.2.0.2:8080 -m -w 0\n"
     );
+}
+
+#[test]
+fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
+    let port = ServicePort {
+        protocol: Protocol::Udp,
+        node_port: None,
+        external_ips: Arc::new([]),
+        load_balancer_ips: Arc::new([]),
+        ..web()
+    };
+    let [one, other] = [port.cluster[0], port.cluster[1]];
+    let reals = |cluster: &[Endpoint], leaving: &[Endpoint]| -> Vec<String> {
+        let port = ServicePort {
+            cluster: cluster.into(),
+            leaving: leaving.into(),
+            ..port.clone()
+        };
+        let planned = planned(&context(&config()), &port).into_iter();
+        planned.filter(|line| line.starts_with("-a ")).collect()
+    };
+    let line = |last: &Endpoint, weight: u32| {
+        let Endpoint { addr, port, .. } = last;
+        format!("-a -u 10.96.0.20:80 -r {addr}:{port} -m -w {weight}")
+    };
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    let expected = sorted(vec![line(&one, 1), line(&other, 0)]);
+    assert_eq!(sorted(reals(&[one], &[other])), expected);
+    // Where nobody else is ready they get new ones as well.
+    assert_eq!(reals(&[other], &[other]), [line(&other, 1)]);
+    let tcp = ServicePort {
+        protocol: Protocol::Tcp,
+        leaving: Arc::new([other]),
+        cluster: Arc::new([one]),
+        ..port.clone()
+    };
+    let lines = planned(&context(&config()), &tcp);
+    assert!(!lines.iter().any(|line| line.contains("-w 0")), "{lines:?}");
 }
 
 #[test]

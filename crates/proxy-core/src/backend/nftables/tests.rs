@@ -107,6 +107,7 @@ pub(super) fn service_port(route: Route) -> ServicePort {
         cluster: listed(Route::Cluster),
         local: listed(Route::Local),
         serving: Arc::new([]),
+        leaving: Arc::new([]),
         known: 0,
     }
 }
