@@ -15,6 +15,8 @@ mod stage;
 
 mod cells;
 
+mod flows;
+
 mod tools;
 
 use std::collections::BTreeSet;
@@ -22,6 +24,13 @@ use std::time::Duration;
 
 use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
 use fixtures::{ELSEWHERE, NODE, apply, sync};
+use flows::{
+    a_client_that_keeps_its_port_is_led_to_whoever_serves,
+    attempts_to_connect_go_elsewhere_and_connections_stay,
+    every_question_is_answered_while_endpoints_come_and_go,
+    flows_stay_with_an_endpoint_while_it_serves_on_its_way_out,
+    flows_that_are_not_stale_are_left_alone,
+};
 use proxy_core::{Config, Due, Engine, Event, Mode};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
@@ -87,6 +96,15 @@ const NOBODY_HERE: [Row<4>; 13] = [
     (External,  LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (External,  ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
 ];
+
+rules::tests_of_rules! {
+    stale_flows: crate::rules::Rules::Ipvs;
+    a_client_that_keeps_its_port_is_led_to_whoever_serves
+    flows_that_are_not_stale_are_left_alone
+    flows_stay_with_an_endpoint_while_it_serves_on_its_way_out
+    every_question_is_answered_while_endpoints_come_and_go
+    attempts_to_connect_go_elsewhere_and_connections_stay
+}
 
 fn open(config: &Config) -> Engine {
     let config = Config {
