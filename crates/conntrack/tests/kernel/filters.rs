@@ -179,6 +179,49 @@ fn a_flush_leaves_the_others() {
     }
 }
 
+/// Tells whether the kernel deletes by filters since its release.
+fn deletes_by_filters() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release
+        .split('.')
+        .map_while(|text| text.parse::<u32>().ok());
+    [numbers.next().unwrap(), numbers.next().unwrap()] >= [6, 11]
+}
+
+#[test]
+fn what_a_kernel_cannot_delete_by_a_filter_is_deleted_one_by_one() {
+    let all = Filter::new();
+    let (since_filters, never) = (deletes_by_filters(), false);
+    let mut lab = Lab::new();
+    for (filter, is_whole) in [
+        (
+            all.family(Family::V4).protocol(Protocol::UDP),
+            since_filters,
+        ),
+        (
+            all.original(Side::new().source(ip("10.1.0.2"))),
+            since_filters,
+        ),
+        (all.mark(0xf, 1), since_filters),
+        (all.status(Status::SEEN_REPLY, Status::empty()), never),
+        (all.zone(5), never),
+    ] {
+        lab.client.create_all(mixed(FLOWS)).unwrap();
+        match lab.client.flush(&filter).unwrap() {
+            Flushed::Whole => assert!(is_whole, "{filter:?}"),
+            Flushed::OneByOne(done) => {
+                assert!(!is_whole, "{filter:?}");
+                assert!(
+                    done.deleted > 0 && done.missing == 0,
+                    "{filter:?}: {done:?}"
+                );
+            }
+        }
+        assert_eq!(lab.flows(&filter), []);
+        assert_eq!(lab.client.flush(&all).unwrap(), Flushed::Whole);
+    }
+}
+
 #[test]
 fn ports_of_sctp_are_not_left_to_the_kernel() {
     let mut lab = Lab::with(mixed(FLOWS));
