@@ -45,6 +45,7 @@ const SUITES: &[(&str, &str, &[&str])] = &[
             "what_",
         ],
     ),
+    ("crates/conntrack", "kernel", &[""]),
     ("crates/ipvs", "vm", &[""]),
     ("crates/rtnl", "vm", &[""]),
     ("crates/proxy-core", "vm", &[""]),
@@ -70,6 +71,15 @@ const SUITES: &[(&str, &str, &[&str])] = &[
             "nftables::only_sources_in",
             "iptables_legacy::only_sources_in",
             "iptables_nft::only_sources_in",
+        ],
+    ),
+    (
+        "crates/proxy-core",
+        "stale_flows",
+        &[
+            "nftables::a_client",
+            "nftables::attempts",
+            "iptables_nft::a_client",
         ],
     ),
 ];
@@ -98,6 +108,12 @@ const EXCEPTIONS: &[Exception] = &[
         suite: ("crates/nftables", "kernel"),
         name: "a_transaction_too_large_for_the_unprivileged_is_not_begun",
         reason: "takes half a minute and does not depend on the kernel's age",
+    },
+    Exception {
+        series: &["6.1", "6.12"],
+        suite: ("crates/conntrack", "kernel"),
+        name: "a_large_table_is_filtered_as_by_hand_and_a_hundred_thousand_refusals_are_one_error",
+        reason: "takes a minute and does not depend on the kernel's age",
     },
     Exception {
         series: &["6.12"],
