@@ -376,6 +376,9 @@ fn one_of(number: u32) -> Flow {
     flow
 }
 
+/// Tells whether the line of a flow is one that is meant.
+type ByHand = fn(&str) -> bool;
+
 /// Tells whether the line of a flow says something, the first time or the second.
 fn says(line: &str, nth: usize, word: &str) -> bool {
     let (key, _) = word.split_once('=').unwrap();
@@ -397,7 +400,7 @@ fn a_large_table_is_filtered_as_by_hand_and_a_hundred_thousand_refusals_are_one_
     let udp = all.family(Family::V4).protocol(Protocol::UDP);
     let dns = udp.original(Side::new().destination_port(53));
     let side = |address: &str| Side::new().source(address.parse().unwrap());
-    let by_hand: [(_, fn(&str) -> bool); 6] = [
+    let by_hand: [(Filter, ByHand); 6] = [
         (dns, |line| {
             line.contains(" udp ") && says(line, 0, "dport=53")
         }),
