@@ -65,6 +65,8 @@ impl Client {
             Err(Error::Kernel { errno, .. }) if errno == Errno::INVAL => Err(Error::Unsupported {
                 module: "nf_conntrack_netlink",
             }),
+            // Later this is about a flow, such as one whose timeout is fixed.
+            Err(error) if error.errno() == Some(Errno::PERM) => Err(Error::Denied),
             Err(error) => Err(error),
             Ok(_) => Ok(client),
         }
@@ -172,7 +174,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when it is not there.
+    /// [`Error::is_not_found`] when it is not there; that it is not permitted, for a
+    /// timeout where [`FIXED_TIMEOUT`](crate::Status::FIXED_TIMEOUT) is set.
     pub fn update(&mut self, key: &Key, change: Change) -> Result<(), Error> {
         let request = Request::Update(key, change);
         self.ask(&request, "update", key, |_| Ok(()))
@@ -374,9 +377,6 @@ impl Client {
         let refusals = self.socket.series(&self.payload)?;
         outcome.done += changes.len() - refusals.len().min(changes.len());
         for refusal in refusals {
-            if refusal.errno == Errno::PERM {
-                return Err(Error::Denied);
-            }
             let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
             if let Some(change) = changes.get(place) {
                 outcome.refuse(refusal.errno, || key(change));

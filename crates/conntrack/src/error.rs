@@ -111,7 +111,6 @@ impl Error {
         error: vipline_netlink::Error,
     ) -> Self {
         match error {
-            vipline_netlink::Error::Kernel(refusal) if refusal.errno == Errno::PERM => Self::Denied,
             vipline_netlink::Error::Kernel(refusal) => Self::Kernel {
                 operation,
                 object: object.to_string().into(),

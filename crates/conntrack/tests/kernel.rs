@@ -296,6 +296,23 @@ fn a_change_changes_the_bits_of_its_mask_and_the_timeout() {
 }
 
 #[test]
+fn a_timeout_that_is_fixed_is_refused_and_no_lack_of_a_privilege() {
+    let mut fixed = udp(1);
+    fixed.status |= Status::FIXED_TIMEOUT;
+    let mut lab = Lab::with([fixed.clone(), udp(2)]);
+    let change = Change::new().timeout(5000);
+    let error = lab.client.update(&fixed.key(), change).unwrap_err();
+    let text = "update udp src=10.0.0.1 dst=10.0.0.2 sport=1 dport=53: ";
+    assert!(error.to_string().starts_with(text), "{error}");
+    assert!(matches!(error, Error::Kernel { .. }), "{error}");
+    let all = [fixed.key(), udp(2).key()];
+    let (count, first) = refused(lab.client.update_all(all, change));
+    assert_eq!((count, first[0].key), (1, fixed.key()));
+    let other = lab.client.flow(&udp(2).key()).unwrap().unwrap();
+    assert!(other.timeout.unwrap() > 4000);
+}
+
+#[test]
 fn refusals_are_counted_and_the_first_ones_named() {
     let mut lab = Lab::with((100..200).map(udp));
     let again = lab.client.create_all((0..300).map(udp));
