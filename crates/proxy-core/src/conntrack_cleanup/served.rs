@@ -5,6 +5,7 @@
 //! an endpoint long gone. So after a sync each flow is compared with what is
 //! served *now*; what was missed once is found the next time.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,9 +18,15 @@ use vipline_service_model::{self as service_model, Endpoint, Family, PortName, S
 pub(crate) struct Served {
     /// Who serves where. Nobody does where the last one who did has gone: flows
     /// to it are stale.
-    frontends: HashMap<Frontend, Vec<Claim>>,
-    /// Where service ports serve.
-    ports: HashMap<Claimant, Vec<Frontend>>,
+    ///
+    /// Where several do, flows to the endpoints of any of them are left alone.
+    frontends: HashMap<Frontend, Vec<Arc<ServicePort>>>,
+    /// Those where nobody serves any more.
+    gone: HashMap<Family, HashSet<Frontend>>,
+    /// How many there are in each protocol.
+    counts: HashMap<(Family, Protocol), usize>,
+    /// What serves.
+    ports: HashMap<(Family, Arc<PortName>), Arc<ServicePort>>,
     /// The node's addresses that node ports are served on.
     node: HashMap<Family, HashSet<IpAddr>>,
 }
@@ -32,39 +39,36 @@ enum Frontend {
     NodePort(Protocol, Family, u16),
 }
 
-/// A service port in a family.
-type Claimant = (Family, Arc<PortName>);
-
-/// Who serves somewhere, and by which endpoints.
-///
-/// Where several do, flows to the endpoints of any of them are left alone.
-#[derive(Debug)]
-struct Claim {
-    by: Claimant,
-    endpoints: Arc<[Endpoint]>,
-}
-
 impl Served {
     /// Takes in a service port as it is now.
-    pub(super) fn set(&mut self, port: &ServicePort) {
-        let claimant = (port.family, Arc::clone(&port.name));
-        self.remove(&claimant.1, claimant.0);
-        let frontends = frontends(port);
-        for frontend in &frontends {
-            self.frontends.entry(*frontend).or_default().push(Claim {
-                by: claimant.clone(),
-                endpoints: Arc::clone(&port.serving),
-            });
+    pub(super) fn set(&mut self, port: &Arc<ServicePort>) {
+        self.remove(&port.name, port.family);
+        for frontend in frontends(port) {
+            self.gone.entry(port.family).or_default().remove(&frontend);
+            match self.frontends.entry(frontend) {
+                Entry::Occupied(mut entry) => entry.get_mut().push(Arc::clone(port)),
+                Entry::Vacant(entry) => {
+                    // There is seldom another.
+                    entry.insert(Vec::from([Arc::clone(port)]));
+                    *self.counts.entry(frontend.kind()).or_default() += 1;
+                }
+            }
         }
-        self.ports.insert(claimant, frontends);
+        let key = (port.family, Arc::clone(&port.name));
+        self.ports.insert(key, Arc::clone(port));
     }
 
     /// Takes in that a service port is gone.
     pub(super) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
-        let claimant = (family, Arc::clone(name));
-        for frontend in self.ports.remove(&claimant).unwrap_or_default() {
-            if let Some(claims) = self.frontends.get_mut(&frontend) {
-                claims.retain(|claim| claim.by != claimant);
+        let Some(gone) = self.ports.remove(&(family, Arc::clone(name))) else {
+            return;
+        };
+        for frontend in frontends(&gone) {
+            if let Some(ports) = self.frontends.get_mut(&frontend) {
+                ports.retain(|port| !Arc::ptr_eq(port, &gone));
+                if ports.is_empty() {
+                    self.gone.entry(family).or_default().insert(frontend);
+                }
             }
         }
     }
@@ -83,15 +87,20 @@ impl Served {
 
     /// Returns the protocols in which anybody serves, or did.
     pub(super) fn protocols(&self, family: Family) -> HashSet<Protocol> {
-        let frontends = self.frontends.keys();
-        let of_family = frontends.filter(|frontend| frontend.family() == family);
-        of_family.map(Frontend::protocol).collect()
+        let counts = self.counts.iter().filter(|(_, count)| **count > 0);
+        let kinds = counts.map(|(kind, _)| *kind);
+        let of_family = kinds.filter(|(of, _)| *of == family);
+        of_family.map(|(_, protocol)| protocol).collect()
     }
 
     /// Forgets in a family where nobody serves any more: no flow is left there.
     pub(super) fn forget_gone(&mut self, family: Family) {
-        self.frontends
-            .retain(|frontend, claims| !claims.is_empty() || frontend.family() != family);
+        for frontend in self.gone.remove(&family).unwrap_or_default() {
+            self.frontends.remove(&frontend);
+            if let Some(count) = self.counts.get_mut(&frontend.kind()) {
+                *count -= 1;
+            }
+        }
     }
 
     /// Tells whether a flow leads where nobody serves any more.
@@ -115,9 +124,8 @@ impl Served {
         };
         let (address, server) = (flow.original.destination, flow.reply.source);
         let server = SocketAddr::new(server, server_port);
-        let claims = self
-            .frontends
-            .get(&Frontend::Address(protocol, address, port));
+        let own = Frontend::Address(protocol, address, port);
+        let ports = self.frontends.get(&own);
         // What asks a node port of loopback may mean somebody else there, unless
         // it was led elsewhere.
         let is_node = || match address.is_loopback() {
@@ -126,8 +134,8 @@ impl Served {
         };
         let node_port = Frontend::NodePort(protocol, Family::of(address), port);
         let node_port = || self.frontends.get(&node_port).filter(|_| is_node());
-        let claims = claims.or_else(node_port);
-        claims.is_some_and(|claims| !claims.iter().any(|claim| claim.has(server)))
+        let ports = ports.or_else(node_port);
+        ports.is_some_and(|ports| !ports.iter().any(|port| is_served(port, server)))
     }
 
     /// Tells whether node ports are served on an address.
@@ -138,26 +146,20 @@ impl Served {
 }
 
 impl Frontend {
-    fn family(&self) -> Family {
-        match self {
-            Self::Address(_, address, _) => Family::of(*address),
-            Self::NodePort(_, family, _) => *family,
-        }
-    }
-
-    fn protocol(&self) -> Protocol {
-        match self {
-            Self::Address(protocol, ..) | Self::NodePort(protocol, ..) => *protocol,
+    /// Returns its family and its protocol.
+    fn kind(&self) -> (Family, Protocol) {
+        match *self {
+            Self::Address(protocol, address, _) => (Family::of(address), protocol),
+            Self::NodePort(protocol, family, _) => (family, protocol),
         }
     }
 }
 
-impl Claim {
-    fn has(&self, server: SocketAddr) -> bool {
-        let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
-        let wanted = (server.ip(), server.port());
-        self.endpoints.binary_search_by_key(&wanted, place).is_ok()
-    }
+/// Tells whether a service port is served by an endpoint at an address.
+fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
+    let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
+    let wanted = (server.ip(), server.port());
+    port.serving.binary_search_by_key(&wanted, place).is_ok()
 }
 
 /// Returns where clients reach a service port.
@@ -239,7 +241,7 @@ mod tests {
     fn served(serving: &[u8]) -> Served {
         let mut served = Served::default();
         assert!(served.set_node(Family::V4, [[192, 0, 2, 10].into()]));
-        served.set(&dns("dns", serving));
+        served.set(&dns("dns", serving).into());
         served
     }
 
@@ -306,10 +308,10 @@ mod tests {
             (Protocol::SCTP, ServiceProtocol::Sctp),
         ] {
             let mut served = Served::default();
-            served.set(&ServicePort {
+            served.set(&Arc::new(ServicePort {
                 protocol: of_service,
                 ..dns("dns", &[1])
-            });
+            }));
             let judge = |server, status| {
                 let flow = flow(protocol, CLUSTER_IP, server, status);
                 served.is_stale(&flow)
@@ -329,17 +331,17 @@ mod tests {
     fn who_had_many_or_one_and_has_none_serves_nobody() {
         let mut served = served(&[1]);
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
-        served.set(&dns("dns", &[]));
+        served.set(&dns("dns", &[]).into());
         for to in [CLUSTER_IP, NODE] {
             assert!(is_stale(&served, to, "10.1.0.1:5353"));
         }
-        served.set(&dns("dns", &[1, 2]));
+        served.set(&dns("dns", &[1, 2]).into());
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
         // Its own addresses count, not those it had.
-        served.set(&ServicePort {
+        served.set(&Arc::new(ServicePort {
             external_ips: Arc::default(),
             ..dns("dns", &[1, 2])
-        });
+        }));
         assert!(is_stale(&served, "203.0.113.1:53", "10.1.0.1:5353"));
         served.forget_gone(Family::V6);
         assert!(is_stale(&served, "203.0.113.1:53", "10.1.0.1:5353"));
@@ -355,7 +357,7 @@ mod tests {
     #[test]
     fn where_two_services_claim_an_address_flows_to_both_are_left_alone() {
         let mut served = served(&[1]);
-        served.set(&dns("other", &[2]));
+        served.set(&dns("other", &[2]).into());
         for (server, expected) in [
             ("10.1.0.1:5353", false),
             ("10.1.0.2:5353", false),
