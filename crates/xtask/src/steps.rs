@@ -171,6 +171,9 @@ mod tests {
             ignored: 1,
         };
         assert_eq!(tally, expected);
+        let mut both = tally;
+        both += tally;
+        assert_eq!((both.passed, both.failed, both.ignored), (38, 4, 2));
     }
 
     #[test]
