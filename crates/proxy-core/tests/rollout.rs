@@ -12,6 +12,7 @@ mod rules;
 
 mod stage;
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -103,9 +104,18 @@ fn nothing_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
         (ask, load)
     });
     let loads: Vec<(Ask, Load)> = loads.collect();
-    for current in [[1, 2], [2, 3], [3, 4], [4, 0], [0, 2], [1, 3]] {
+    let pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [0, 2], [1, 3]];
+    for (former, current) in pairs.iter().zip(&pairs[1..]) {
         go_on_asking(&loads);
-        stage.sync(web(&stage, &current).events());
+        // Who goes says so before, for in UDP its last answer may be lost.
+        let all: BTreeSet<usize> = former.iter().chain(current).copied().collect();
+        let mut leaving = web(&stage, &Vec::from_iter(all));
+        for gone in former.iter().filter(|index| !current.contains(index)) {
+            leaving = leaving.leaving(&stage.lab.backends[*gone]);
+        }
+        stage.sync(leaving.events());
+        go_on_asking(&loads);
+        stage.sync(web(&stage, current).events());
     }
     go_on_asking(&loads);
     for (ask, load) in loads {

@@ -246,9 +246,10 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
         let hosts = numbers
             .iter()
             .map(|number| (&stage.lab.backends[*number], NODE));
-        Web::new(1, hosts).events()
+        Web::new(1, hosts)
     };
-    stage.sync(web(&stage, &[0, 1]));
+    let first = web(&stage, &[0, 1]);
+    stage.sync(first.events());
     let ask = |to, way| stage.ask(External, to, 1, way);
     let ways = WAYS
         .iter()
@@ -257,9 +258,14 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
     let loads: Vec<_> = asks
         .iter()
         .map(|ask| {
-            Load::start(&stage.lab.client.netns, *ask, 1, Duration::from_millis(20)).unwrap()
+            let load = Load::start(&stage.lab.client.netns, *ask, 1, Duration::from_millis(20));
+            (ask.protocol, load.unwrap())
         })
         .collect();
+    let answered = |(_, load): (Protocol, Load)| {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{answers}");
+    };
     let streams = asks.iter().filter(|ask| ask.protocol == Protocol::Tcp);
     let mut talks: Vec<_> = streams
         .flat_map(|ask| (0..4).map(|_| Conversation::open(&stage.lab.client.netns, *ask).unwrap()))
@@ -270,7 +276,17 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
                 .unwrap_or_else(|error| panic!("{}: {error}", talk.server()));
         }
     };
-    stage.sync(web(&stage, &[1, 2]));
+    // The last answer of one that goes without a word may be lost in UDP: it says
+    // before that it leaves.
+    let all = web(&stage, &[0, 1, 2]).leaving(&stage.lab.backends[0]);
+    stage.sync(all.events());
+    go_on(&mut talks);
+    let (loads, datagrams): (Vec<_>, Vec<_>) = loads
+        .into_iter()
+        .partition(|(protocol, _)| *protocol == Protocol::Tcp);
+    datagrams.into_iter().for_each(answered);
+    let others = web(&stage, &[1, 2]);
+    stage.sync(others.events());
     go_on(&mut talks);
     // The real server is looked after now and in a while, and still has connections.
     for _ in 0..3 {
@@ -287,12 +303,10 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
         assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
         assert_eq!(answers.by(&gone), 0, "{ask:?}: {answers}");
     }
-    for load in loads {
-        let answers = load.stop();
-        assert!(answers.failures.is_empty(), "{answers}");
-    }
+    loads.into_iter().for_each(answered);
     // Weight 0 is left behind by a crash: the next engine takes it as it is wanted.
-    stage.restart(web(&stage, &[0, 1]));
+    let first = web(&stage, &[0, 1]);
+    stage.restart(first.events());
     go_on(&mut talks);
     for ask in &asks {
         assert!(

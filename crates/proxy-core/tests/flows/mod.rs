@@ -15,9 +15,7 @@ use testkit::lab::Host;
 use testkit::netns::Netns;
 use testkit::traffic::{Conversation, Protocol};
 use vipline_conntrack::Flow;
-use vipline_service_model::api;
 
-use crate::fixtures::NODE;
 use crate::rules::Rules;
 use crate::stage::{
     self,
@@ -196,12 +194,7 @@ pub(crate) fn flows_stay_with_an_endpoint_while_it_serves_on_its_way_out(rules: 
         }
     };
     who(&clients, &near);
-    let leaving = api::Conditions {
-        ready: Some(false),
-        serving: Some(true),
-        terminating: Some(true),
-    };
-    let both = Web::new(NUMBER, [stage.near(), stage.far()]).conditions(NODE, &leaving);
+    let both = Web::new(NUMBER, [stage.near(), stage.far()]).leaving(stage.near().0);
     stage.sync(both.events());
     who(&clients, &near);
     who(&self::clients(&stage), &far);

@@ -409,6 +409,22 @@ impl Web {
         self
     }
 
+    /// Has an endpoint serve on its way out.
+    pub(crate) fn leaving(mut self, host: &Host) -> Self {
+        let own = host.addresses().map(|address| address.to_string());
+        let slices = self.slices.iter_mut();
+        for endpoint in slices.flat_map(|slice| &mut slice.endpoints) {
+            if endpoint.addresses.iter().any(|each| own.contains(each)) {
+                endpoint.conditions = api::Conditions {
+                    ready: Some(false),
+                    serving: Some(true),
+                    terminating: Some(true),
+                };
+            }
+        }
+        self
+    }
+
     /// Returns the events that make it known.
     pub(crate) fn events(self) -> Vec<Event> {
         let slices = self.slices.into_iter().map(Event::from);
