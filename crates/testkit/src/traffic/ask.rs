@@ -12,6 +12,12 @@ use crate::netns::Netns;
 /// How many questions of one [`Ask::times`] are open at a time.
 const CLIENTS: usize = 16;
 
+/// After what time an answer to a datagram counts as lost.
+const LOST: Duration = Duration::from_secs(1);
+
+/// What a datagram asks.
+const QUESTION: &[u8] = b"who is there?";
+
 /// A question to an address: who is there?
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
@@ -104,7 +110,24 @@ impl Ask {
     }
 
     fn send(&self) -> io::Result<Answer> {
-        ask_by(&self.socket()?, b"who is there?")
+        ask_by(&self.socket()?, QUESTION)
+    }
+
+    /// Asks as [`here`](Self::here) does, and by a datagram from the same port once
+    /// more, as resolvers do: the answer of an endpoint that goes may get lost.
+    pub(super) fn insist(&self) -> io::Result<Answer> {
+        if self.protocol == Protocol::Tcp {
+            return self.here();
+        }
+        let socket = self.socket()?;
+        socket.set_read_timeout(Some(LOST.min(self.patience)))?;
+        match ask_by(&socket, QUESTION).map_err(timed_out) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                socket.set_read_timeout(Some(self.patience))?;
+                ask_by(&socket, QUESTION).map_err(timed_out)
+            }
+            asked => asked,
+        }
     }
 
     /// Opens a socket of which the patience is the limit of each read.
@@ -185,5 +208,28 @@ pub(super) fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_without_an_answer_is_sent_again_from_the_same_port() {
+        let patience = Duration::from_secs(20);
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        server.set_read_timeout(Some(patience)).unwrap();
+        let target = server.local_addr().unwrap();
+        let clients = thread::spawn(move || {
+            let mut buffer = [0; 64];
+            let clients = [(); 2].map(|()| server.recv_from(&mut buffer).unwrap().1);
+            server.send_to(b"late 127.0.0.1\n", clients[1]).unwrap();
+            clients
+        });
+        let ask = Ask::new(Protocol::Udp, target).patience(patience);
+        assert_eq!(ask.insist().unwrap().server, "late");
+        let [first, second] = clients.join().unwrap();
+        assert_eq!(first, second);
     }
 }
