@@ -104,10 +104,15 @@ fn nothing_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
         (ask, load)
     });
     let loads: Vec<(Ask, Load)> = loads.collect();
-    let pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [0, 2], [1, 3]];
+    let judge = |(ask, load): (Ask, Load)| {
+        let answers = load.stop();
+        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
+        assert_eq!(answers.servers.len(), ENDPOINTS, "{ask:?}: {answers}");
+    };
+    // In UDP the last answer of one that goes without a word may be lost.
+    let pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]];
     for (former, current) in pairs.iter().zip(&pairs[1..]) {
         go_on_asking(&loads);
-        // Who goes says so before, for in UDP its last answer may be lost.
         let all: BTreeSet<usize> = former.iter().chain(current).copied().collect();
         let mut leaving = web(&stage, &Vec::from_iter(all));
         for gone in former.iter().filter(|index| !current.contains(index)) {
@@ -118,11 +123,15 @@ fn nothing_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
         stage.sync(web(&stage, current).events());
     }
     go_on_asking(&loads);
-    for (ask, load) in loads {
-        let answers = load.stop();
-        assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
-        assert_eq!(answers.servers.len(), ENDPOINTS, "{ask:?}: {answers}");
+    let (streams, datagrams): (Vec<_>, Vec<_>) = loads
+        .into_iter()
+        .partition(|(ask, _)| ask.protocol == Protocol::Tcp);
+    datagrams.into_iter().for_each(judge);
+    for current in [[0, 2], [1, 3], [2, 4], [3, 0]] {
+        stage.sync(web(&stage, &current).events());
+        go_on_asking(&streams);
     }
+    streams.into_iter().for_each(judge);
 }
 
 /// Waits until each load has asked some more.

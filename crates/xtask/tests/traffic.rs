@@ -86,7 +86,7 @@ fn nothing_fails_while_endpoints_are_replaced_under_load() {
         .map(|ask| {
             (
                 ask,
-                Load::start(client, ask, 3, Duration::from_millis(3)).unwrap(),
+                Load::start(client, ask.resending(), 3, Duration::from_millis(3)).unwrap(),
             )
         })
         .collect();
@@ -245,7 +245,7 @@ fn connections_go_on_when_the_proxy_is_killed_and_when_it_is_back() {
     let mut stage = Stage::new();
     let client = &stage.lab.client.netns;
     let loads: Vec<Load> = web()
-        .map(|ask| Load::start(client, ask, 2, Duration::from_millis(3)).unwrap())
+        .map(|ask| Load::start(client, ask.resending(), 2, Duration::from_millis(3)).unwrap())
         .collect();
     let answer_more = || {
         let before: Vec<usize> = loads.iter().map(Load::asked).collect();

@@ -27,6 +27,8 @@ pub struct Ask {
     pub target: SocketAddr,
     /// How long to wait for the answer.
     pub patience: Duration,
+    /// Whether a datagram is sent again that is not answered in a second.
+    pub resends: bool,
 }
 
 /// The answer of a [`Server`](super::Server).
@@ -47,6 +49,18 @@ impl Ask {
             protocol,
             target,
             patience: Duration::from_secs(3),
+            resends: false,
+        }
+    }
+
+    /// Sends a datagram that is not answered in a second once more from the same
+    /// port, as resolvers do: the answer of an endpoint that goes without a word
+    /// may get lost.
+    #[must_use]
+    pub fn resending(self) -> Self {
+        Self {
+            resends: true,
+            ..self
         }
     }
 
@@ -110,24 +124,16 @@ impl Ask {
     }
 
     fn send(&self) -> io::Result<Answer> {
-        ask_by(&self.socket()?, QUESTION)
-    }
-
-    /// Asks as [`here`](Self::here) does, and by a datagram from the same port once
-    /// more, as resolvers do: the answer of an endpoint that goes may get lost.
-    pub(super) fn insist(&self) -> io::Result<Answer> {
-        if self.protocol == Protocol::Tcp {
-            return self.here();
-        }
         let socket = self.socket()?;
-        socket.set_read_timeout(Some(LOST.min(self.patience)))?;
-        match ask_by(&socket, QUESTION).map_err(timed_out) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                socket.set_read_timeout(Some(self.patience))?;
-                ask_by(&socket, QUESTION).map_err(timed_out)
+        if self.resends {
+            socket.set_read_timeout(Some(LOST.min(self.patience)))?;
+            match ask_by(&socket, QUESTION).map_err(timed_out) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                asked => return asked,
             }
-            asked => asked,
+            socket.set_read_timeout(Some(self.patience))?;
         }
+        ask_by(&socket, QUESTION)
     }
 
     /// Opens a socket of which the patience is the limit of each read.
@@ -228,7 +234,7 @@ mod tests {
             clients
         });
         let ask = Ask::new(Protocol::Udp, target).patience(patience);
-        assert_eq!(ask.insist().unwrap().server, "late");
+        assert_eq!(ask.resending().here().unwrap().server, "late");
         let [first, second] = clients.join().unwrap();
         assert_eq!(first, second);
     }

@@ -12,8 +12,7 @@ use crate::netns::Netns;
 /// A load never runs longer than this, whatever happens to who started it.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Clients in a namespace that ask one question after the other, a datagram that
-/// is not answered in a second once more.
+/// Clients in a namespace that ask one question after the other.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -54,7 +53,7 @@ impl Load {
                 let mut answers = Answers::default();
                 while !stop.load(Ordering::Relaxed) && start.elapsed() < LIMIT {
                     let at = start.elapsed();
-                    answers.add(at, ask.insist());
+                    answers.add(at, ask.here());
                     asked.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(pause);
                 }

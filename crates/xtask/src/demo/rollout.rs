@@ -33,7 +33,7 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
     let mut talks = talks(stage, &asked)?;
     let mut loads = Vec::new();
     for frontend in &asked {
-        let ask = Ask::new(frontend.protocol, frontend.address);
+        let ask = Ask::new(frontend.protocol, frontend.address).resending();
         loads.push(Load::start(&stage.lab.client.netns, ask, CLIENTS, PAUSE)?);
     }
     let mut manifests = manifests.to_vec();
