@@ -12,7 +12,7 @@ mod rules;
 
 mod stage;
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -52,7 +52,7 @@ rules::tests_of_rules! {
         a_client_moves_at_once_when_its_endpoint_is_removed
         a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted
         a_client_chooses_anew_each_time_without_affinity
-        a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone
+        a_connection_that_got_stuck_is_led_elsewhere_as_others_are
     }
     iptables {
         a_client_has_the_same_endpoint_by_each_address_of_a_service
@@ -180,7 +180,7 @@ fn a_client_chooses_anew_each_time_without_affinity(rules: Rules) {
     }
 }
 
-fn a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone(rules: Rules) {
+fn a_connection_that_got_stuck_is_led_elsewhere_as_others_are(rules: Rules) {
     let mut stage = stage(rules);
     let mut silent = Vec::new();
     for (family, to) in [(0, ClusterIp), (1, NodePort)] {
@@ -194,8 +194,7 @@ fn a_connection_that_got_stuck_does_not_lead_others_to_the_endpoint_that_is_gone
         silent.push(gone.clone());
         stage.sync(web(&stage, &silent).events());
         let stuck = stuck.join().expect("a connection does not panic");
-        let stuck = stuck.map_err(|error| error.kind());
-        assert_eq!(stuck.map(drop), Err(ErrorKind::TimedOut), "{ask:?}");
+        assert!(stuck.is_ok(), "{ask:?}: {stuck:?}");
         assert_ne!(stays(&stage.lab.client, ask, 5), gone, "{ask:?}");
     }
 }
