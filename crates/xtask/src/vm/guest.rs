@@ -18,7 +18,7 @@ use crate::tools;
 
 /// How long a guest may take from its start to its end: five minutes are enough
 /// on a machine that does nothing else.
-const DEADLINE: Duration = Duration::from_secs(900);
+const DEADLINE: Duration = Duration::from_secs(1200);
 
 /// The memory of the guest in megabytes; half of it is for files.
 const MEMORY: &str = "1024";
@@ -235,7 +235,7 @@ mod tests {
         }];
         let text = script(Path::new("/bin/busybox"), &["ip_vs"], &runs);
         assert!(text.starts_with("#!/bin/busybox sh\n"));
-        let end = "(sleep 900; poweroff -f) &\n\
+        let end = "(sleep 1200; poweroff -f) &\n\
             /sbin/modprobe ip_vs || echo '@vm broken: modprobe ip_vs'\n\
             cd /w/crates/ipvs\n\
             echo '@vm begin 0'\n\
