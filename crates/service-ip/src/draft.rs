@@ -1,0 +1,122 @@
+//! A change in the making.
+
+use crate::{Change, Owner, Pool, Random, Refusal, Snapshot};
+
+/// A change in the making, on top of what a store had.
+#[derive(Debug)]
+pub struct Draft<'a, P: Pool> {
+    snapshot: &'a mut Snapshot<P>,
+    steps: Vec<Step<P::Item>>,
+}
+
+/// What has been done to the snapshot.
+#[derive(Debug)]
+enum Step<I> {
+    Taken(I, Owner),
+    /// With who had it, if that is known.
+    Freed(I, Option<Owner>),
+}
+
+impl<'a, P: Pool> Draft<'a, P> {
+    pub(crate) const fn new(snapshot: &'a mut Snapshot<P>) -> Self {
+        Self {
+            snapshot,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Returns what is taken, with what this change has done so far.
+    #[must_use]
+    pub const fn pool(&self) -> &P {
+        &self.snapshot.pool
+    }
+
+    /// Returns who has an item, if that is known.
+    #[must_use]
+    pub fn owner(&self, item: P::Item) -> Option<&Owner> {
+        self.snapshot.owners.get(&item)
+    }
+
+    /// Takes a certain item for a Service.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`] if it is taken or not in a range.
+    pub fn reserve(&mut self, item: P::Item, owner: &Owner) -> Result<(), Refusal> {
+        self.snapshot.pool.reserve(item)?;
+        self.take(item, owner);
+        Ok(())
+    }
+
+    /// Takes any item for a Service.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Full`].
+    pub fn allocate(&mut self, owner: &Owner, random: &mut Random<'_>) -> Result<P::Item, Refusal> {
+        let item = self.snapshot.pool.allocate(random)?;
+        self.take(item, owner);
+        Ok(item)
+    }
+
+    /// Frees an item of a Service, and tells whether it was taken.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::OtherOwner`] if it is known to be another's.
+    pub fn release(&mut self, item: P::Item, owner: &Owner) -> Result<bool, Refusal> {
+        match self.snapshot.owners.get(&item) {
+            Some(other) if other != owner => Err(Refusal::OtherOwner {
+                item: item.to_string().into(),
+                owner: other.clone(),
+            }),
+            _ => Ok(self.free(item)),
+        }
+    }
+
+    /// Frees an item, whoever has it, and tells whether it was taken.
+    pub fn free(&mut self, item: P::Item) -> bool {
+        let was_taken = self.snapshot.pool.release(item);
+        if was_taken {
+            let former = self.snapshot.owners.remove(&item);
+            self.steps.push(Step::Freed(item, former));
+        }
+        was_taken
+    }
+
+    fn take(&mut self, item: P::Item, owner: &Owner) {
+        self.snapshot.owners.insert(item, owner.clone());
+        self.steps.push(Step::Taken(item, owner.clone()));
+    }
+
+    /// Leaves the snapshot as it was.
+    pub(crate) fn undo(&mut self) {
+        for step in self.steps.drain(..).rev() {
+            match step {
+                Step::Taken(item, _) => {
+                    self.snapshot.pool.release(item);
+                    self.snapshot.owners.remove(&item);
+                }
+                Step::Freed(item, former) => {
+                    let again = self.snapshot.pool.reserve(item);
+                    debug_assert!(again.is_ok(), "what was freed can be taken");
+                    if let Some(owner) = former {
+                        self.snapshot.owners.insert(item, owner);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns what is to be made, in sum.
+    pub(crate) fn into_change(self) -> Change<P::Item> {
+        let mut change = Change::default();
+        for step in self.steps {
+            match step {
+                Step::Taken(item, owner) => change.take(item, owner),
+                Step::Freed(item, former) => change.free(item, former),
+            }
+        }
+        change
+    }
+}

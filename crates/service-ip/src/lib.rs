@@ -1,0 +1,42 @@
+//! Allocation of Service addresses and node ports.
+//!
+//! Every Service of Kubernetes has an address of its own, and many have ports
+//! of their own on every node.
+//! This crate gives them out: from memory in one process, or from a store that
+//! many change.
+//!
+//! - [`Range`], [`AddressRange`]: what is allocated from, and its two bands.
+//! - [`Allocator`]: a range, and what of it is taken.
+//! - [`Pool`]: what has items to give.
+//! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
+//!   has.
+//! - [`Error`], [`Refusal`]: what goes wrong.
+#![forbid(unsafe_code)]
+
+mod bitmap;
+
+mod range;
+
+mod pool;
+
+mod refusal;
+
+mod allocator;
+
+mod snapshot;
+
+mod store;
+
+mod draft;
+
+mod registry;
+
+pub use allocator::Allocator;
+pub use bitmap::Bitmap;
+pub use draft::Draft;
+pub use pool::{Owner, Pool, Random};
+pub use range::{AddressRange, Range, RangeError};
+pub use refusal::Refusal;
+pub use registry::{Error, Registry};
+pub use snapshot::SnapshotError;
+pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};

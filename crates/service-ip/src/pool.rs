@@ -1,0 +1,63 @@
+//! What items are allocated from, and who has them.
+
+use std::fmt;
+
+use crate::Refusal;
+
+/// Where random numbers come from.
+pub type Random<'a> = dyn FnMut() -> u64 + 'a;
+
+/// Items of which some are taken: one range, or several.
+pub trait Pool: fmt::Display {
+    /// An address, or a port.
+    type Item: Copy + Ord + fmt::Debug + fmt::Display;
+
+    /// Takes a certain item.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`] if it is taken or not in a range.
+    fn reserve(&mut self, item: Self::Item) -> Result<(), Refusal>;
+
+    /// Takes any item, of the upper band as long as it has one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Full`].
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<Self::Item, Refusal>;
+
+    /// Frees an item, and tells whether it was taken.
+    fn release(&mut self, item: Self::Item) -> bool;
+
+    /// Tells whether an item is taken.
+    fn contains(&self, item: Self::Item) -> bool;
+
+    /// Returns the items taken, in order.
+    fn items(&self) -> Box<dyn Iterator<Item = Self::Item> + '_>;
+}
+
+/// The Service that has an item.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Owner {
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+impl Owner {
+    /// Returns a Service of a namespace.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

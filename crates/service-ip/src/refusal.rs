@@ -1,0 +1,95 @@
+//! Why an item is not allocated.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::Owner;
+
+/// Why an item is not allocated or released; nothing has changed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Every item is taken.
+    #[error("{range}: range is full")]
+    Full {
+        /// The range, or ranges.
+        range: Box<str>,
+    },
+    /// The item asked for is taken.
+    #[error("{item} is already allocated")]
+    Allocated {
+        /// The item.
+        item: Box<str>,
+    },
+    /// The item asked for is not among those that can be allocated.
+    #[error("{item} is not in the valid range {range}")]
+    NotInRange {
+        /// The item.
+        item: Box<str>,
+        /// The range, or ranges.
+        range: Box<str>,
+    },
+    /// The address is of the other family.
+    #[error("{item} is not of the family of {range}")]
+    MismatchedFamily {
+        /// The address.
+        item: Box<str>,
+        /// The range.
+        range: Box<str>,
+    },
+    /// The range does not give addresses now.
+    #[error("{range}: allocator not ready")]
+    NotReady {
+        /// The range.
+        range: Box<str>,
+    },
+    /// The item belongs to another Service.
+    #[error("{item} belongs to {owner}")]
+    OtherOwner {
+        /// The item.
+        item: Box<str>,
+        /// Whose it is.
+        owner: Owner,
+    },
+}
+
+impl Refusal {
+    pub(crate) fn full(range: &impl fmt::Display) -> Self {
+        Self::Full {
+            range: range.to_string().into(),
+        }
+    }
+
+    pub(crate) fn allocated(item: &impl fmt::Display) -> Self {
+        Self::Allocated {
+            item: item.to_string().into(),
+        }
+    }
+
+    pub(crate) fn not_in_range(item: &impl fmt::Display, range: &impl fmt::Display) -> Self {
+        Self::NotInRange {
+            item: item.to_string().into(),
+            range: range.to_string().into(),
+        }
+    }
+
+    pub(crate) fn mismatched_family(item: &impl fmt::Display, range: &impl fmt::Display) -> Self {
+        Self::MismatchedFamily {
+            item: item.to_string().into(),
+            range: range.to_string().into(),
+        }
+    }
+
+    /// Tells whether every item is taken.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Tells whether the item asked for is taken.
+    #[must_use]
+    pub const fn is_allocated(&self) -> bool {
+        matches!(self, Self::Allocated { .. })
+    }
+}
