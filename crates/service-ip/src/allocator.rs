@@ -101,7 +101,7 @@ pub(crate) fn free_in(
 }
 
 /// Returns a random number below a limit that is not 0.
-fn below(limit: u128, random: &mut Random<'_>) -> u128 {
+pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
     if limit <= 1 << 64 {
         (u128::from(random()) * limit) >> 64
     } else {

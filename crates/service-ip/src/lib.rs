@@ -7,6 +7,7 @@
 //!
 //! - [`Range`], [`AddressRange`]: what is allocated from, and its two bands.
 //! - [`Allocator`]: a range, and what of it is taken.
+//! - [`Cidrs`]: several ranges, which may overlap.
 //! - [`Pool`]: what has items to give.
 //! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
 //!   has.
@@ -23,6 +24,8 @@ mod refusal;
 
 mod allocator;
 
+mod cidrs;
+
 mod snapshot;
 
 mod store;
@@ -33,6 +36,7 @@ mod registry;
 
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
+pub use cidrs::{CidrError, Cidrs};
 pub use draft::Draft;
 pub use pool::{Owner, Pool, Random};
 pub use range::{AddressRange, Range, RangeError};

@@ -249,6 +249,15 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     }
 }
 
+/// Returns the address of a number.
+pub(crate) fn address(bits: u128, is_ipv4: bool) -> Option<IpAddr> {
+    if is_ipv4 {
+        Some(Ipv4Addr::from(u32::try_from(bits).ok()?).into())
+    } else {
+        Some(Ipv6Addr::from(bits).into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,6 +81,12 @@ impl Refusal {
         }
     }
 
+    pub(crate) fn not_ready(range: &impl fmt::Display) -> Self {
+        Self::NotReady {
+            range: range.to_string().into(),
+        }
+    }
+
     /// Tells whether every item is taken.
     #[must_use]
     pub const fn is_full(&self) -> bool {

@@ -1,0 +1,473 @@
+//! Allocation from several ServiceCIDRs, which may overlap.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::allocator::{below, free_in};
+use crate::range::{address, bits};
+use crate::{AddressRange, Bitmap, Pool, Random, Range, Refusal};
+
+/// The ServiceCIDRs of one family, and what of them is taken.
+///
+/// An address is taken once, however many of them have it.
+#[derive(Clone, Debug)]
+pub struct Cidrs {
+    is_ipv4: bool,
+    /// Every address of the family but the very first, which no range gives.
+    taken: Bitmap,
+    ranges: BTreeMap<AddressRange, Cidr>,
+}
+
+/// A range, and the ServiceCIDRs that have it.
+#[derive(Clone, Debug, Default)]
+struct Cidr {
+    /// By name, whether it is ready.
+    names: BTreeMap<Box<str>, bool>,
+    /// How many of its addresses are taken.
+    used: u128,
+}
+
+/// Why a ServiceCIDR cannot be added or removed; nothing has changed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum CidrError {
+    /// Addresses are taken that no other one has.
+    #[error(
+        "ServiceCIDR {name}: {addresses} addresses of {range} are in use and of no other ServiceCIDR"
+    )]
+    InUse {
+        /// The ServiceCIDR.
+        name: Box<str>,
+        /// Its range.
+        range: AddressRange,
+        /// How many addresses.
+        addresses: u128,
+    },
+    /// It has a range already, which cannot change.
+    #[error("ServiceCIDR {name} has the range {range}, which cannot change")]
+    Immutable {
+        /// The ServiceCIDR.
+        name: Box<str>,
+        /// The range it has.
+        range: AddressRange,
+    },
+    /// Its range is of the other family.
+    #[error("ServiceCIDR {name}: {range} is of the other family")]
+    MismatchedFamily {
+        /// The ServiceCIDR.
+        name: Box<str>,
+        /// Its range.
+        range: AddressRange,
+    },
+    /// There is none of this name.
+    #[error("there is no ServiceCIDR {name}")]
+    Missing {
+        /// The name.
+        name: Box<str>,
+    },
+}
+
+impl Cidrs {
+    /// Returns IPv4 without a ServiceCIDR.
+    #[must_use]
+    pub fn ipv4() -> Self {
+        Self::new(true, u32::MAX.into())
+    }
+
+    /// Returns IPv6 without a ServiceCIDR.
+    #[must_use]
+    pub fn ipv6() -> Self {
+        Self::new(false, u128::MAX)
+    }
+
+    fn new(is_ipv4: bool, len: u128) -> Self {
+        Self {
+            is_ipv4,
+            taken: Bitmap::new(len),
+            ranges: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a ServiceCIDR, or says whether one that was added is ready.
+    ///
+    /// Addresses are given by ranges of which one ServiceCIDR at least is
+    /// ready.
+    ///
+    /// # Errors
+    ///
+    /// [`CidrError::Immutable`] and [`CidrError::MismatchedFamily`].
+    pub fn insert(
+        &mut self,
+        name: &str,
+        range: AddressRange,
+        is_ready: bool,
+    ) -> Result<(), CidrError> {
+        let name: Box<str> = name.into();
+        if range.network().addr().is_ipv4() != self.is_ipv4 {
+            return Err(CidrError::MismatchedFamily { name, range });
+        }
+        if let Some(former) = self.range(&name)
+            && former != range
+        {
+            let range = former;
+            return Err(CidrError::Immutable { name, range });
+        }
+        if !self.ranges.contains_key(&range) {
+            let used = u128::try_from(self.taken_in(range).count()).unwrap_or(u128::MAX);
+            let names = BTreeMap::new();
+            self.ranges.insert(range, Cidr { names, used });
+        }
+        if let Some(cidr) = self.ranges.get_mut(&range) {
+            cidr.names.insert(name, is_ready);
+        }
+        Ok(())
+    }
+
+    /// Removes a ServiceCIDR that no address needs.
+    ///
+    /// # Errors
+    ///
+    /// [`CidrError::InUse`] and [`CidrError::Missing`].
+    pub fn remove(&mut self, name: &str) -> Result<(), CidrError> {
+        let name: Box<str> = name.into();
+        let Some(range) = self.range(&name) else {
+            return Err(CidrError::Missing { name });
+        };
+        let addresses = self.needing(&name, range);
+        if addresses > 0 {
+            return Err(CidrError::InUse {
+                name,
+                range,
+                addresses,
+            });
+        }
+        if let Some(cidr) = self.ranges.get_mut(&range) {
+            cidr.names.remove(&name);
+            if cidr.names.is_empty() {
+                self.ranges.remove(&range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an address that others have given, in a range or not.
+    ///
+    /// Tells whether it was free.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::MismatchedFamily`].
+    pub fn occupy(&mut self, item: IpAddr) -> Result<bool, Refusal> {
+        if item.is_ipv4() != self.is_ipv4 {
+            return Err(Refusal::mismatched_family(&item, self));
+        }
+        let was_free = number(item).is_some_and(|number| self.taken.insert(number));
+        if was_free {
+            self.count(item, |used| used + 1);
+        }
+        Ok(was_free)
+    }
+
+    /// Returns the ranges, and of each how many addresses are taken.
+    pub fn ranges(&self) -> impl Iterator<Item = (AddressRange, u128)> + '_ {
+        self.ranges.iter().map(|(range, cidr)| (*range, cidr.used))
+    }
+
+    /// Returns the ServiceCIDRs of a range, and whether they are ready.
+    pub fn names(&self, range: AddressRange) -> impl Iterator<Item = (&str, bool)> + '_ {
+        let names = self.ranges.get(&range).into_iter();
+        names.flat_map(|cidr| {
+            cidr.names
+                .iter()
+                .map(|(name, is_ready)| (&**name, *is_ready))
+        })
+    }
+
+    /// Returns the range of a ServiceCIDR.
+    #[must_use]
+    pub fn range(&self, name: &str) -> Option<AddressRange> {
+        let mut ranges = self.ranges.iter();
+        let (range, _) = ranges.find(|(_, cidr)| cidr.names.contains_key(name))?;
+        Some(*range)
+    }
+
+    /// Returns how many addresses only this ServiceCIDR has.
+    fn needing(&self, name: &str, range: AddressRange) -> u128 {
+        let others: Vec<AddressRange> = self
+            .ranges
+            .iter()
+            .filter(|(_, cidr)| cidr.names.keys().any(|other| &**other != name))
+            .map(|(other, _)| *other)
+            .collect();
+        if others
+            .iter()
+            .any(|other| other.network().contains(&range.network()))
+        {
+            return 0;
+        }
+        let alone = self
+            .taken_in(range)
+            .filter(|item| !others.iter().any(|other| other.number(*item).is_ok()));
+        u128::try_from(alone.count()).unwrap_or(u128::MAX)
+    }
+
+    /// Returns the addresses taken of a range.
+    fn taken_in(&self, range: AddressRange) -> impl Iterator<Item = IpAddr> + '_ {
+        let first = range.first().and_then(number);
+        let taken = first.map(|first| self.taken.iter_from(first));
+        let items = taken.into_iter().flatten();
+        items
+            .filter_map(|number| address(number + 1, self.is_ipv4))
+            .take_while(move |item| range.number(*item).is_ok())
+    }
+
+    /// Counts anew how many addresses are taken in the ranges that have one.
+    fn count(&mut self, item: IpAddr, counted: impl Fn(u128) -> u128) {
+        for (range, cidr) in &mut self.ranges {
+            if range.number(item).is_ok() {
+                cidr.used = counted(cidr.used);
+            }
+        }
+    }
+
+    /// Returns a free address of a range.
+    fn free_of(&self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
+        let first = number(range.first()?)?;
+        let (middle, end) = (first + range.lower(), first + range.len());
+        let free = free_in(&self.taken, middle, end, random)
+            .or_else(|| free_in(&self.taken, first, middle, random))?;
+        address(free + 1, self.is_ipv4)
+    }
+}
+
+impl Pool for Cidrs {
+    type Item = IpAddr;
+
+    fn reserve(&mut self, item: IpAddr) -> Result<(), Refusal> {
+        if item.is_ipv4() != self.is_ipv4 {
+            return Err(Refusal::mismatched_family(&item, self));
+        }
+        let having = self.ranges.iter();
+        let mut having = having.filter(|(range, _)| range.number(item).is_ok());
+        let Some((range, first)) = having.next() else {
+            return Err(Refusal::not_in_range(&item, self));
+        };
+        if !first.is_ready() && !having.any(|(_, cidr)| cidr.is_ready()) {
+            return Err(Refusal::not_ready(range));
+        }
+        if self.occupy(item)? {
+            Ok(())
+        } else {
+            Err(Refusal::allocated(&item))
+        }
+    }
+
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, Refusal> {
+        let ready = self.ranges.iter().filter(|(_, cidr)| cidr.is_ready());
+        let ready: Vec<AddressRange> = ready.map(|(range, _)| *range).collect();
+        if ready.is_empty() {
+            return Err(Refusal::not_ready(self));
+        }
+        let start = usize::try_from(below(ready.len() as u128, random)).unwrap_or(0);
+        let (before, after) = ready.split_at(start);
+        let free = after
+            .iter()
+            .chain(before)
+            .find_map(|range| self.free_of(*range, random));
+        let item = free.ok_or_else(|| Refusal::full(self))?;
+        self.occupy(item)?;
+        Ok(item)
+    }
+
+    fn release(&mut self, item: IpAddr) -> bool {
+        let is_ours = item.is_ipv4() == self.is_ipv4;
+        let was_taken = is_ours && number(item).is_some_and(|number| self.taken.remove(number));
+        if was_taken {
+            self.count(item, |used| used - 1);
+        }
+        was_taken
+    }
+
+    fn contains(&self, item: IpAddr) -> bool {
+        let is_ours = item.is_ipv4() == self.is_ipv4;
+        is_ours && number(item).is_some_and(|number| self.taken.contains(number))
+    }
+
+    fn items(&self) -> Box<dyn Iterator<Item = IpAddr> + '_> {
+        let numbers = self.taken.iter();
+        Box::new(numbers.filter_map(|number| address(number + 1, self.is_ipv4)))
+    }
+}
+
+impl Cidr {
+    /// Tells whether addresses are given.
+    fn is_ready(&self) -> bool {
+        self.names.values().any(|is_ready| *is_ready)
+    }
+}
+
+/// The ranges, as `10.0.0.0/24, 10.1.0.0/16`.
+impl fmt::Display for Cidrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ranges.is_empty() {
+            return f.write_str(if self.is_ipv4 {
+                "no ServiceCIDR of IPv4"
+            } else {
+                "no ServiceCIDR of IPv6"
+            });
+        }
+        for (place, range) in self.ranges.keys().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            write!(f, "{separator}{range}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of an address among those of its family.
+fn number(item: IpAddr) -> Option<u128> {
+    bits(item).checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns ranges of IPv4, all ready, named `a`, `b` and so on.
+    #[track_caller]
+    fn cidrs(ranges: &[&str]) -> Cidrs {
+        let mut cidrs = Cidrs::ipv4();
+        for (name, range) in ["a", "b", "c"].iter().zip(ranges) {
+            cidrs.insert(name, range.parse().unwrap(), true).unwrap();
+        }
+        cidrs
+    }
+
+    #[track_caller]
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_of_two_ranges_is_taken_once() {
+        let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
+        cidrs.reserve(ip("10.0.0.3")).unwrap();
+        assert!(cidrs.reserve(ip("10.0.0.3")).unwrap_err().is_allocated());
+        assert_eq!(
+            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
+            [1, 1]
+        );
+        let mut zero = || 0;
+        for _ in 0..13 {
+            cidrs.allocate(&mut zero).unwrap();
+        }
+        assert!(cidrs.allocate(&mut zero).unwrap_err().is_full());
+        assert_eq!(
+            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
+            [14, 6]
+        );
+        assert_eq!(cidrs.items().count(), 14);
+        assert!(cidrs.release(ip("10.0.0.3")));
+        assert!(!cidrs.release(ip("10.0.0.3")));
+        assert_eq!(cidrs.allocate(&mut zero), Ok(ip("10.0.0.3")));
+    }
+
+    #[test]
+    fn the_first_address_of_one_may_be_given_by_another() {
+        let mut cidrs = cidrs(&["10.0.0.0/28", "10.0.0.8/29"]);
+        cidrs.reserve(ip("10.0.0.8")).unwrap();
+        assert_eq!(
+            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
+            [1, 0]
+        );
+    }
+
+    #[test]
+    fn only_what_no_address_needs_can_be_removed() {
+        let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
+        cidrs.reserve(ip("10.0.0.3")).unwrap();
+        cidrs.reserve(ip("10.0.0.12")).unwrap();
+        let error = cidrs.remove("b").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ServiceCIDR b: of 10.0.0.0/28 1 in use that no other ServiceCIDR has"
+        );
+        cidrs.remove("a").unwrap();
+        assert!(matches!(
+            cidrs.remove("b"),
+            Err(CidrError::InUse { addresses: 2, .. })
+        ));
+        cidrs
+            .insert("again", "10.0.0.0/28".parse().unwrap(), true)
+            .unwrap();
+        cidrs.remove("b").unwrap();
+        assert!(matches!(cidrs.remove("b"), Err(CidrError::Missing { .. })));
+        cidrs.release(ip("10.0.0.3"));
+        cidrs.release(ip("10.0.0.12"));
+        cidrs.remove("again").unwrap();
+        assert_eq!(cidrs.ranges().count(), 0);
+    }
+
+    #[test]
+    fn one_that_comes_later_knows_what_is_taken() {
+        let mut cidrs = cidrs(&["10.0.0.0/28"]);
+        cidrs.reserve(ip("10.0.0.3")).unwrap();
+        assert!(cidrs.occupy(ip("10.9.0.1")).unwrap());
+        for (name, range) in [("part", "10.0.0.0/29"), ("far", "10.9.0.0/24")] {
+            let range = range.parse().unwrap();
+            cidrs.insert(name, range, true).unwrap();
+            assert!(cidrs.ranges().any(|found| found == (range, 1)), "{name}");
+        }
+        assert!(cidrs.reserve(ip("10.9.0.1")).unwrap_err().is_allocated());
+    }
+
+    #[test]
+    fn only_ready_ones_give_addresses() {
+        let mut cidrs = cidrs(&["10.0.0.0/28"]);
+        let range = "10.0.0.0/28".parse().unwrap();
+        cidrs.insert("a", range, false).unwrap();
+        let refusal = cidrs.reserve(ip("10.0.0.1")).unwrap_err();
+        assert_eq!(refusal.to_string(), "10.0.0.0/28: allocator not ready");
+        assert!(matches!(
+            cidrs.allocate(&mut || 0),
+            Err(Refusal::NotReady { .. })
+        ));
+        cidrs.insert("other", range, true).unwrap();
+        cidrs.reserve(ip("10.0.0.1")).unwrap();
+        assert!(matches!(
+            cidrs.insert("a", "10.0.0.0/29".parse().unwrap(), true),
+            Err(CidrError::Immutable { .. })
+        ));
+    }
+
+    #[test]
+    fn what_no_range_has_is_refused() {
+        let mut cidrs = cidrs(&["10.0.0.0/28", "10.1.0.0/28"]);
+        assert_eq!(
+            cidrs.reserve(ip("10.2.0.1")).unwrap_err().to_string(),
+            "10.2.0.1 is not in the valid range 10.0.0.0/28, 10.1.0.0/28"
+        );
+        assert!(matches!(
+            cidrs.reserve(ip("fd00::1")),
+            Err(Refusal::MismatchedFamily { .. })
+        ));
+        assert!(matches!(
+            cidrs.insert("six", "fd00::/64".parse().unwrap(), true),
+            Err(CidrError::MismatchedFamily { .. })
+        ));
+    }
+
+    #[test]
+    fn all_of_ipv6_is_a_range() {
+        let mut cidrs = Cidrs::ipv6();
+        cidrs.insert("all", "::/0".parse().unwrap(), true).unwrap();
+        cidrs.reserve(ip("::1")).unwrap();
+        let last = ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+        cidrs.reserve(last).unwrap();
+        assert_eq!(cidrs.items().collect::<Vec<_>>(), [ip("::1"), last]);
+        assert!(!cidrs.contains(ip("::")));
+    }
+}
