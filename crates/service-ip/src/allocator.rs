@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Bitmap, Pool, Random, Range, Refusal};
+use crate::{Bitmap, Pool, Random, Range, Refusal, Usage};
 
 /// A range, and what of it is taken.
 #[derive(Clone, Debug)]
@@ -78,6 +78,18 @@ impl<R: Range> Pool for Allocator<R> {
                 .iter()
                 .filter_map(|number| self.range.item(number)),
         )
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        vec![Usage {
+            range: self.range.to_string().into(),
+            used: self.used(),
+            free: self.free(),
+        }]
+    }
+
+    fn asked(&self, _: Option<R::Item>) -> Vec<Box<str>> {
+        vec![self.range.to_string().into()]
     }
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::allocator::{below, free_in};
 use crate::range::{address, bits};
-use crate::{AddressRange, Bitmap, Pool, Random, Range, Refusal};
+use crate::{AddressRange, Bitmap, Pool, Random, Range, Refusal, Usage};
 
 /// The ServiceCIDRs of one family, and what of them is taken.
 ///
@@ -299,6 +299,30 @@ impl Pool for Cidrs {
     fn items(&self) -> Box<dyn Iterator<Item = IpAddr> + '_> {
         let numbers = self.taken.iter();
         Box::new(numbers.filter_map(|number| address(number + 1, self.is_ipv4)))
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        let ranges = self.ranges.iter();
+        ranges
+            .map(|(range, cidr)| Usage {
+                range: range.to_string().into(),
+                used: cidr.used,
+                free: range.len() - cidr.used,
+            })
+            .collect()
+    }
+
+    /// The first that is ready and has the item; for any item, all that are
+    /// ready.
+    fn asked(&self, item: Option<IpAddr>) -> Vec<Box<str>> {
+        let ranges = self.ranges.iter();
+        let ready = ranges.filter(|(range, cidr)| {
+            cidr.is_ready() && item.is_none_or(|item| range.number(item).is_ok())
+        });
+        let names = ready.map(|(range, _)| range.to_string().into());
+        names
+            .take(if item.is_some() { 1 } else { usize::MAX })
+            .collect()
     }
 }
 

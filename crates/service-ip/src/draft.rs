@@ -1,12 +1,14 @@
 //! A change in the making.
 
-use crate::{Change, Owner, Pool, Random, Refusal, Snapshot};
+use crate::counters::Asked;
+use crate::{Change, Owner, Pool, Random, Refusal, Scope, Snapshot};
 
 /// A change in the making, on top of what a store had.
 #[derive(Debug)]
 pub struct Draft<'a, P: Pool> {
     snapshot: &'a mut Snapshot<P>,
     steps: Vec<Step<P::Item>>,
+    asked: Asked,
 }
 
 /// What has been done to the snapshot.
@@ -18,10 +20,11 @@ enum Step<I> {
 }
 
 impl<'a, P: Pool> Draft<'a, P> {
-    pub(crate) const fn new(snapshot: &'a mut Snapshot<P>) -> Self {
+    pub(crate) fn new(snapshot: &'a mut Snapshot<P>) -> Self {
         Self {
             snapshot,
             steps: Vec::new(),
+            asked: Asked::default(),
         }
     }
 
@@ -43,7 +46,10 @@ impl<'a, P: Pool> Draft<'a, P> {
     ///
     /// A [`Refusal`] if it is taken or not in a range.
     pub fn reserve(&mut self, item: P::Item, owner: &Owner) -> Result<(), Refusal> {
-        self.snapshot.pool.reserve(item)?;
+        let reserved = self.snapshot.pool.reserve(item);
+        let ranges = self.snapshot.pool.asked(Some(item));
+        self.asked.note(ranges, Scope::Static, reserved.is_ok());
+        reserved?;
         self.take(item, owner);
         Ok(())
     }
@@ -54,7 +60,10 @@ impl<'a, P: Pool> Draft<'a, P> {
     ///
     /// [`Refusal::Full`].
     pub fn allocate(&mut self, owner: &Owner, random: &mut Random<'_>) -> Result<P::Item, Refusal> {
-        let item = self.snapshot.pool.allocate(random)?;
+        let allocated = self.snapshot.pool.allocate(random);
+        let ranges = self.snapshot.pool.asked(allocated.as_ref().ok().copied());
+        self.asked.note(ranges, Scope::Dynamic, allocated.is_ok());
+        let item = allocated?;
         self.take(item, owner);
         Ok(item)
     }
@@ -108,8 +117,8 @@ impl<'a, P: Pool> Draft<'a, P> {
         }
     }
 
-    /// Returns what is to be made, in sum.
-    pub(crate) fn into_change(self) -> Change<P::Item> {
+    /// Returns what is to be made, in sum, and what was asked for.
+    pub(crate) fn into_change(self) -> (Change<P::Item>, Asked) {
         let mut change = Change::default();
         for step in self.steps {
             match step {
@@ -117,6 +126,6 @@ impl<'a, P: Pool> Draft<'a, P> {
                 Step::Freed(item, former) => change.free(item, former),
             }
         }
-        change
+        (change, self.asked)
     }
 }

@@ -11,6 +11,7 @@
 //! - [`Pool`]: what has items to give.
 //! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
 //!   has.
+//! - [`Counters`], [`MetricNames`]: what is counted.
 //! - [`Error`], [`Refusal`]: what goes wrong.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,8 @@ mod allocator;
 
 mod cidrs;
 
+mod counters;
+
 mod snapshot;
 
 mod store;
@@ -37,6 +40,7 @@ mod registry;
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
+pub use counters::{Counters, Durations, MetricNames, Scope, Usage};
 pub use draft::Draft;
 pub use pool::{Owner, Pool, Random};
 pub use range::{AddressRange, Range, RangeError};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Refusal;
+use crate::{Refusal, Usage};
 
 /// Where random numbers come from.
 pub type Random<'a> = dyn FnMut() -> u64 + 'a;
@@ -34,6 +34,13 @@ pub trait Pool: fmt::Display {
 
     /// Returns the items taken, in order.
     fn items(&self) -> Box<dyn Iterator<Item = Self::Item> + '_>;
+
+    /// Returns how much of each range is taken.
+    fn usage(&self) -> Vec<Usage>;
+
+    /// Returns the range that a request is counted for: for a certain item, or
+    /// for any.
+    fn asked(&self, item: Option<Self::Item>) -> Vec<Box<str>>;
 }
 
 /// The Service that has an item.

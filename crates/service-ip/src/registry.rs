@@ -1,8 +1,14 @@
 //! Allocation from a store that others change as well.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use thiserror::Error;
 
-use crate::{CommitError, Draft, Owner, Pool, Random, Refusal, Snapshot, Store, StoreError};
+use crate::counters::End;
+use crate::{
+    CommitError, Counters, Draft, Owner, Pool, Random, Refusal, Snapshot, Store, StoreError,
+};
 
 /// How often a change is planned anew when others are faster.
 const ATTEMPTS: usize = 100;
@@ -13,6 +19,7 @@ pub struct Registry<P: Pool, S> {
     store: S,
     /// None when it is not known.
     last: Option<Snapshot<P>>,
+    counters: BTreeMap<Box<str>, Counters>,
 }
 
 /// Why nothing was allocated or released.
@@ -44,7 +51,30 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// Returns the registry of a store, which is not asked yet.
     #[must_use]
     pub const fn new(store: S) -> Self {
-        Self { store, last: None }
+        Self {
+            store,
+            last: None,
+            counters: BTreeMap::new(),
+        }
+    }
+
+    /// Returns what has happened to each range since the start; dry runs are
+    /// not counted.
+    #[must_use]
+    pub const fn counters(&self) -> &BTreeMap<Box<str>, Counters> {
+        &self.counters
+    }
+
+    /// Counts how long it took to allocate an item.
+    pub fn observe(&mut self, item: P::Item, took: Duration) {
+        let ranges = self
+            .last
+            .iter()
+            .flat_map(|last| last.pool.asked(Some(item)));
+        for range in ranges {
+            let counters = self.counters.entry(range).or_default();
+            counters.durations.observe(took);
+        }
     }
 
     /// Returns what the store has now.
@@ -105,16 +135,29 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             if planned.is_err() {
                 draft.undo();
             }
-            let change = draft.into_change();
+            let (change, asked) = draft.into_change();
             if planned.is_err() || change.is_empty() {
                 // What was seen last may be old: others have freed, or taken.
                 if is_fresh {
+                    let end = if planned.is_ok() {
+                        End::Made
+                    } else {
+                        End::Refused
+                    };
+                    asked.count(end, &mut self.counters);
                     self.last = Some(snapshot);
                     return Ok(planned?);
                 }
                 continue;
             }
-            match self.store.commit(snapshot.version, &change, &snapshot) {
+            let committed = self.store.commit(snapshot.version, &change, &snapshot);
+            let end = if committed.is_ok() {
+                End::Made
+            } else {
+                End::Lost
+            };
+            asked.count(end, &mut self.counters);
+            match committed {
                 Ok(version) => {
                     snapshot.version = version;
                     self.last = Some(snapshot);
