@@ -35,9 +35,7 @@ struct Cidr {
 #[non_exhaustive]
 pub enum CidrError {
     /// Addresses are taken that no other one has.
-    #[error(
-        "ServiceCIDR {name}: {addresses} addresses of {range} are in use and of no other ServiceCIDR"
-    )]
+    #[error("ServiceCIDR {name}: of {range} {addresses} in use that no other ServiceCIDR has")]
     InUse {
         /// The ServiceCIDR.
         name: Box<str>,
