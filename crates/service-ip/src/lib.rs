@@ -11,6 +11,7 @@
 //! - [`Pool`]: what has items to give.
 //! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
 //!   has.
+//! - [`AddressSpec`]: which addresses of which families a Service gets.
 //! - [`Counters`], [`MetricNames`]: what is counted.
 //! - [`Error`], [`Refusal`]: what goes wrong.
 #![forbid(unsafe_code)]
@@ -29,6 +30,8 @@ mod cidrs;
 
 mod counters;
 
+mod families;
+
 mod snapshot;
 
 mod store;
@@ -42,6 +45,9 @@ pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
 pub use counters::{Counters, Durations, MetricNames, Scope, Usage};
 pub use draft::Draft;
+pub use families::{
+    AddressError, AddressKind, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted,
+};
 pub use pool::{Owner, Pool, Random};
 pub use range::{AddressRange, Range, RangeError};
 pub use refusal::Refusal;
