@@ -104,6 +104,26 @@ pub enum Wanted {
     Dynamic(Family),
 }
 
+impl Wanted {
+    /// Returns its family.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Kept(address) | Self::Static(address) => Family::of(address),
+            Self::Dynamic(family) => family,
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept(address) | Self::Static(address) => write!(f, "{address}"),
+            Self::Dynamic(family) => write!(f, "an address of {family}"),
+        }
+    }
+}
+
 /// Why a Service cannot have the addresses it asks for.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -349,208 +369,4 @@ fn changes<T: PartialEq>(before: Option<&T>, now: Option<&T>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use Family::{V4, V6};
-    use FamilyPolicy::{PreferDualStack, RequireDualStack, SingleStack};
-    use Wanted::{Dynamic, Kept, Static};
-
-    use super::*;
-
-    const DUAL: &[Family] = &[V4, V6];
-
-    fn spec(policy: Option<FamilyPolicy>, families: &[Family], addresses: &[&str]) -> AddressSpec {
-        AddressSpec {
-            kind: AddressKind::Virtual,
-            has_selector: true,
-            policy,
-            families: families.to_vec(),
-            addresses: addresses.iter().map(|address| ip(address)).collect(),
-        }
-    }
-
-    fn headless(policy: Option<FamilyPolicy>, families: &[Family]) -> AddressSpec {
-        AddressSpec {
-            kind: AddressKind::Headless,
-            ..spec(policy, families, &[])
-        }
-    }
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[track_caller]
-    fn check(
-        spec: &AddressSpec,
-        cluster: &[Family],
-        before: Option<&AddressSpec>,
-    ) -> (Vec<Family>, Vec<Wanted>, Vec<IpAddr>) {
-        let plan = spec.plan(cluster, before).unwrap();
-        (plan.families, plan.addresses, plan.released)
-    }
-
-    #[track_caller]
-    fn refusal(spec: &AddressSpec, cluster: &[Family], before: Option<&AddressSpec>) -> String {
-        spec.plan(cluster, before).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn one_that_says_nothing_gets_the_usual_family() {
-        let silent = spec(None, &[], &[]);
-        for (cluster, family) in [(&[V4][..], V4), (&[V6], V6), (&[V6, V4], V6)] {
-            let plan = silent.plan(cluster, None).unwrap();
-            assert_eq!(plan.policy, Some(SingleStack));
-            assert_eq!(plan.addresses, [Dynamic(family)]);
-        }
-    }
-
-    #[test]
-    fn the_other_family_is_added_where_the_cluster_has_it() {
-        for policy in [PreferDualStack, RequireDualStack] {
-            let first = spec(Some(policy), &[V6], &[]);
-            let expected = (vec![V6, V4], vec![Dynamic(V6), Dynamic(V4)], vec![]);
-            assert_eq!(check(&first, DUAL, None), expected);
-        }
-        let prefers = spec(Some(PreferDualStack), &[], &["10.0.0.5"]);
-        let alone = (vec![V4], vec![Static(ip("10.0.0.5"))], vec![]);
-        assert_eq!(check(&prefers, &[V4], None), alone);
-        let requires = spec(Some(RequireDualStack), &[], &[]);
-        assert_eq!(
-            refusal(&requires, &[V4], None),
-            "this cluster is not configured for dual-stack services"
-        );
-    }
-
-    #[test]
-    fn addresses_tell_their_family() {
-        let given = spec(Some(PreferDualStack), &[], &["fd00::5", "10.0.0.5"]);
-        let expected = [Static(ip("fd00::5")), Static(ip("10.0.0.5"))];
-        assert_eq!(given.plan(DUAL, None).unwrap().addresses, expected);
-        for (given, part) in [
-            (spec(None, &[], &["fd00::5"]), "IPv6 is not configured"),
-            (spec(None, &[V6], &[]), "IPv6 is not configured"),
-            (
-                spec(None, &[V4], &["fd00::5"]),
-                "fd00::5 is not of the family IPv4",
-            ),
-            (
-                spec(None, &[], &["10.0.0.5", "10.0.0.6"]),
-                "one entry for each family",
-            ),
-            (spec(None, &[V4, V6], &[]), "when spec.ipFamilies has two"),
-            (
-                spec(None, &[], &["10.0.0.5", "fd00::5"]),
-                "when spec.clusterIPs has two",
-            ),
-        ] {
-            let error = refusal(&given, &[V4], None);
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    #[test]
-    fn headless_ones_have_families_and_no_addresses() {
-        let selects = headless(None, &[]);
-        assert_eq!(check(&selects, DUAL, None), (vec![V4], vec![], vec![]));
-        let free = AddressSpec {
-            has_selector: false,
-            ..selects
-        };
-        // Also where the cluster has one family.
-        let plan = free.plan(&[V6], None).unwrap();
-        assert_eq!(plan.policy, Some(RequireDualStack));
-        assert_eq!((plan.families, plan.addresses), (vec![V6, V4], vec![]));
-    }
-
-    #[test]
-    fn an_update_that_says_nothing_changes_nothing() {
-        let before = spec(Some(RequireDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-        let kept = vec![Kept(ip("10.0.0.5")), Kept(ip("fd00::5"))];
-        let expected = (vec![V4, V6], kept, vec![]);
-        for silent in [
-            spec(None, &[], &[]),
-            spec(None, &[V4, V6], &[]),
-            spec(None, &[], &["10.0.0.5", "fd00::5"]),
-        ] {
-            assert_eq!(check(&silent, DUAL, Some(&before)), expected);
-        }
-    }
-
-    #[test]
-    fn an_update_adds_and_releases_the_second_address() {
-        let one = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
-        let more = spec(Some(RequireDualStack), &[V4], &["10.0.0.5"]);
-        let first = Kept(ip("10.0.0.5"));
-        assert_eq!(
-            check(&more, DUAL, Some(&one)),
-            (vec![V4, V6], vec![first, Dynamic(V6)], vec![])
-        );
-        let two = spec(Some(RequireDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-        let released = (vec![V4], vec![first], vec![ip("fd00::5")]);
-        let single = AddressSpec {
-            policy: Some(SingleStack),
-            ..two.clone()
-        };
-        assert_eq!(check(&single, DUAL, Some(&two)), released);
-        assert_eq!(check(&one, DUAL, Some(&two)), released);
-        assert_eq!(
-            check(&spec(Some(SingleStack), &[V4], &[]), DUAL, Some(&two)),
-            released
-        );
-        for reduced in [
-            spec(None, &[V4], &["10.0.0.5"]),
-            spec(None, &[], &["10.0.0.5"]),
-            spec(None, &[V4], &[]),
-        ] {
-            assert!(refusal(&reduced, DUAL, Some(&two)).contains("must be SingleStack"));
-        }
-    }
-
-    #[test]
-    fn the_first_address_and_family_never_change() {
-        let before = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
-        for other in [
-            spec(None, &[], &["10.0.0.6"]),
-            spec(None, &[V6], &["fd00::5"]),
-        ] {
-            let error = refusal(&other, DUAL, Some(&before));
-            assert!(
-                error.contains("spec.clusterIPs: the first entry"),
-                "{error}"
-            );
-        }
-        let headless_before = headless(Some(SingleStack), &[V4]);
-        let error = refusal(&headless(None, &[V6]), DUAL, Some(&headless_before));
-        assert!(
-            error.contains("spec.ipFamilies: the first entry"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_preference_is_not_followed_when_only_the_cluster_has_changed() {
-        let one = spec(Some(PreferDualStack), &[V4], &["10.0.0.5"]);
-        assert_eq!(
-            check(&one, DUAL, Some(&one)),
-            (vec![V4], vec![Kept(ip("10.0.0.5"))], vec![])
-        );
-        let two = spec(Some(PreferDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-        let kept = vec![Kept(ip("10.0.0.5")), Kept(ip("fd00::5"))];
-        assert_eq!(check(&two, &[V4], Some(&two)), (vec![V4, V6], kept, vec![]));
-    }
-
-    #[test]
-    fn addresses_come_and_go_with_the_type() {
-        let external = AddressSpec {
-            kind: AddressKind::ExternalName,
-            ..spec(None, &[], &[])
-        };
-        let served = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
-        let plan = external.plan(DUAL, Some(&served)).unwrap();
-        assert_eq!(plan.released, [ip("10.0.0.5")]);
-        assert_eq!((plan.policy, plan.addresses), (None, vec![]));
-        let asks = spec(None, &[], &[]);
-        let expected = (vec![V4], vec![Dynamic(V4)], vec![]);
-        assert_eq!(check(&asks, DUAL, Some(&external)), expected);
-    }
-}
+mod tests;

@@ -12,6 +12,7 @@
 //! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
 //!   has.
 //! - [`AddressSpec`]: which addresses of which families a Service gets.
+//! - [`ServiceAddresses`]: how it gets them, all or none.
 //! - [`Counters`], [`MetricNames`]: what is counted.
 //! - [`Error`], [`Refusal`]: what goes wrong.
 #![forbid(unsafe_code)]
@@ -40,6 +41,8 @@ mod draft;
 
 mod registry;
 
+mod service;
+
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
@@ -52,5 +55,6 @@ pub use pool::{Owner, Pool, Random};
 pub use range::{AddressRange, Range, RangeError};
 pub use refusal::Refusal;
 pub use registry::{Error, Registry};
+pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
 pub use snapshot::SnapshotError;
 pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};
