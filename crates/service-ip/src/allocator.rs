@@ -25,6 +25,11 @@ impl<R: Range> Allocator<R> {
         &self.range
     }
 
+    /// Returns the numbers of the items taken, in order.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u128> + '_ {
+        self.taken.iter()
+    }
+
     /// Returns how many items are taken.
     #[must_use]
     pub const fn used(&self) -> u128 {
@@ -73,11 +78,7 @@ impl<R: Range> Pool for Allocator<R> {
     }
 
     fn items(&self) -> Box<dyn Iterator<Item = R::Item> + '_> {
-        Box::new(
-            self.taken
-                .iter()
-                .filter_map(|number| self.range.item(number)),
-        )
+        Box::new(self.numbers().filter_map(|number| self.range.item(number)))
     }
 
     fn usage(&self) -> Vec<Usage> {

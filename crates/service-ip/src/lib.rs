@@ -56,5 +56,5 @@ pub use range::{AddressRange, Range, RangeError};
 pub use refusal::Refusal;
 pub use registry::{Error, Registry};
 pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
-pub use snapshot::SnapshotError;
+pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};
