@@ -1,5 +1,7 @@
 //! A change in the making.
 
+use std::mem;
+
 use crate::counters::Asked;
 use crate::{Change, Owner, Pool, Random, Refusal, Scope, Snapshot};
 
@@ -17,6 +19,8 @@ enum Step<I> {
     Taken(I, Owner),
     /// With who had it, if that is known.
     Freed(I, Option<Owner>),
+    /// With who had it by the record, and who has it now.
+    HandedOver(I, Owner, Owner),
 }
 
 impl<'a, P: Pool> Draft<'a, P> {
@@ -93,6 +97,23 @@ impl<'a, P: Pool> Draft<'a, P> {
         was_taken
     }
 
+    /// Takes an item that a Service has, which counts as no request.
+    pub(crate) fn put_back(&mut self, item: P::Item, owner: &Owner) -> Result<(), Refusal> {
+        self.snapshot.pool.reserve(item)?;
+        self.take(item, owner);
+        Ok(())
+    }
+
+    /// Makes an item a Service's that is recorded as another one's; it is never
+    /// free in between.
+    pub(crate) fn hand_over(&mut self, item: P::Item, owner: &Owner) {
+        if let Some(recorded) = self.snapshot.owners.get_mut(&item) {
+            let former = mem::replace(recorded, owner.clone());
+            let step = Step::HandedOver(item, former, owner.clone());
+            self.steps.push(step);
+        }
+    }
+
     fn take(&mut self, item: P::Item, owner: &Owner) {
         self.snapshot.owners.insert(item, owner.clone());
         self.steps.push(Step::Taken(item, owner.clone()));
@@ -113,6 +134,9 @@ impl<'a, P: Pool> Draft<'a, P> {
                         self.snapshot.owners.insert(item, owner);
                     }
                 }
+                Step::HandedOver(item, former, _) => {
+                    self.snapshot.owners.insert(item, former);
+                }
             }
         }
     }
@@ -124,6 +148,10 @@ impl<'a, P: Pool> Draft<'a, P> {
             match step {
                 Step::Taken(item, owner) => change.take(item, owner),
                 Step::Freed(item, former) => change.free(item, former),
+                Step::HandedOver(item, former, owner) => {
+                    change.free(item, Some(former));
+                    change.take(item, owner);
+                }
             }
         }
         (change, self.asked)

@@ -14,6 +14,8 @@
 //! - [`AddressSpec`]: which addresses of which families a Service gets.
 //! - [`ServiceAddresses`]: how it gets them, all or none.
 //! - [`Counters`], [`MetricNames`]: what is counted.
+//! - [`RangeAllocation`]: what is allocated, in the form of Kubernetes.
+//! - [`Repair`]: what is allocated, compared with what Services have.
 //! - [`Error`], [`Refusal`]: what goes wrong.
 #![forbid(unsafe_code)]
 
@@ -41,6 +43,8 @@ mod draft;
 
 mod registry;
 
+mod repair;
+
 mod service;
 
 pub use allocator::Allocator;
@@ -55,6 +59,7 @@ pub use pool::{Owner, Pool, Random};
 pub use range::{AddressRange, Range, RangeError};
 pub use refusal::Refusal;
 pub use registry::{Error, Registry};
+pub use repair::{Claims, Finding, Repair, RepairError};
 pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
 pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};

@@ -1,0 +1,371 @@
+//! Repair: what is taken, compared with what Services have.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::{Draft, Error, Owner, Pool, Refusal, Registry, Store};
+
+/// In how many passes in a row nobody has an item that is freed then.
+///
+/// An item is taken before the Service that gets it is stored, and freed after
+/// the Service is gone: in between it only looks as if it had leaked.
+const PASSES: u8 = 3;
+
+/// What a Service has, as it says itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Claims<I> {
+    /// The Service.
+    pub owner: Owner,
+    /// Its items of the range, or ranges, that are repaired.
+    ///
+    /// With a registry for each family, each is given the addresses of its
+    /// own; an address of neither is reported by the one that is given it.
+    pub items: Vec<I>,
+    /// What it has instead of items and is none.
+    pub invalid: Vec<Box<str>>,
+}
+
+impl<I: FromStr> Claims<I> {
+    /// Returns what a Service has, as texts of which some may be no items.
+    #[must_use]
+    pub fn parse<'a>(owner: Owner, texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut claims = Self {
+            owner,
+            items: Vec::new(),
+            invalid: Vec::new(),
+        };
+        for text in texts {
+            match text.parse() {
+                Ok(item) => claims.items.push(item),
+                Err(_) => claims.invalid.push(text.into()),
+            }
+        }
+        claims
+    }
+}
+
+/// What a pass has found of an item, or of what should be one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Finding<I> {
+    /// A Service has something that is no item: it has to be made anew.
+    Invalid {
+        /// The Service.
+        owner: Owner,
+        /// What it has.
+        text: Box<str>,
+    },
+    /// A Service has what it cannot get: it has to be made anew.
+    Refused {
+        /// The Service.
+        owner: Owner,
+        /// What it has.
+        item: I,
+        /// Why it cannot get it.
+        refusal: Refusal,
+    },
+    /// A Service has what another one has, or the same one once more: one of
+    /// them has to be made anew.
+    Duplicate {
+        /// The Service.
+        owner: Owner,
+        /// What it has.
+        item: I,
+        /// Whose it stays.
+        other: Owner,
+    },
+    /// A Service had what was not taken: it is now.
+    Missing {
+        /// The Service.
+        owner: Owner,
+        /// What it has.
+        item: I,
+    },
+    /// A Service had what was recorded as that of another one, which does not
+    /// have it: it is recorded as its own now.
+    WrongOwner {
+        /// The Service.
+        owner: Owner,
+        /// What it has.
+        item: I,
+        /// Whose it was by the record.
+        recorded: Owner,
+    },
+    /// No Service has what is taken: that may be about to change.
+    Unclaimed {
+        /// What is taken.
+        item: I,
+        /// Whose it is by the record, if there is one.
+        recorded: Option<Owner>,
+        /// How many passes in a row have found so.
+        passes: u8,
+    },
+    /// No Service had what was taken, for long: it is free now.
+    Leaked {
+        /// What was taken.
+        item: I,
+        /// Whose it was by the record, if there was one.
+        recorded: Option<Owner>,
+    },
+}
+
+impl<I> Finding<I> {
+    /// Returns the type that the metrics of Kubernetes count this by, if they
+    /// do.
+    #[must_use]
+    pub const fn label(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Invalid { .. } => "invalid",
+            Self::Refused { refusal, .. } => match refusal {
+                Refusal::NotInRange { .. } => "outOfRange",
+                Refusal::MismatchedFamily { .. } => "invalid",
+                Refusal::Full { .. } => "full",
+                _ => "unknown",
+            },
+            Self::Duplicate { .. } => "duplicate",
+            Self::Missing { .. } | Self::WrongOwner { .. } => "repair",
+            Self::Unclaimed { .. } => return None,
+            Self::Leaked { .. } => "leak",
+        })
+    }
+
+    /// Returns the Service that has it.
+    #[must_use]
+    pub const fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Invalid { owner, .. }
+            | Self::Refused { owner, .. }
+            | Self::Duplicate { owner, .. }
+            | Self::Missing { owner, .. }
+            | Self::WrongOwner { owner, .. } => Some(owner),
+            Self::Unclaimed { .. } | Self::Leaked { .. } => None,
+        }
+    }
+}
+
+impl<I: fmt::Display> fmt::Display for Finding<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(owner) = self.owner() {
+            write!(f, "Service {owner} has ")?;
+        }
+        match self {
+            Self::Invalid { text, .. } => write!(f, "{text:?}, which is not valid; recreate it"),
+            Self::Refused { item, refusal, .. } => write!(f, "{item}: {refusal}; recreate it"),
+            Self::Duplicate { owner, item, other } if owner == other => {
+                write!(f, "{item} twice; recreate it")
+            }
+            Self::Duplicate { item, other, .. } => {
+                write!(f, "{item}, which belongs to {other}; recreate it")
+            }
+            Self::Missing { item, .. } => write!(f, "{item}, which was not allocated: it is now"),
+            Self::WrongOwner { item, recorded, .. } => {
+                write!(f, "{item}, which was recorded as that of {recorded}")
+            }
+            Self::Unclaimed {
+                item,
+                recorded,
+                passes,
+            } => {
+                write!(f, "{item}{} may have leaked: ", Recorded(recorded.as_ref()))?;
+                write!(f, "no Service has it, in {passes} of {PASSES} passes")
+            }
+            Self::Leaked { item, recorded } => {
+                write!(f, "{item}{} has leaked: ", Recorded(recorded.as_ref()))?;
+                write!(f, "no Service has it, and it is free now")
+            }
+        }
+    }
+}
+
+/// Whose something is by the record, in brackets.
+struct Recorded<'a>(Option<&'a Owner>);
+
+impl fmt::Display for Recorded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |owner| write!(f, " ({owner})"))
+    }
+}
+
+/// Why a pass was not made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RepairError<E> {
+    /// It is not known what Services there are; nothing has changed.
+    #[error("the Services cannot be listed")]
+    Services(#[source] E),
+    /// What is taken could not be read or changed.
+    #[error(transparent)]
+    Registry(#[from] Error),
+}
+
+/// Repair of one registry, and what its last passes have found.
+#[derive(Clone, Debug)]
+pub struct Repair<I> {
+    unclaimed: BTreeMap<I, Unclaimed>,
+}
+
+/// That no Service has had an item.
+#[derive(Clone, Debug)]
+struct Unclaimed {
+    /// Whose it is by the record: another one's has been taken anew.
+    recorded: Option<Owner>,
+    /// How many passes in a row have found so.
+    passes: u8,
+}
+
+/// What a pass finds, and what the next one has to know.
+struct Pass<I> {
+    findings: Vec<Finding<I>>,
+    unclaimed: BTreeMap<I, Unclaimed>,
+}
+
+impl<I> Default for Repair<I> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<I> Repair<I> {
+    /// Returns the repair of a registry, before the first pass.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            unclaimed: BTreeMap::new(),
+        }
+    }
+}
+
+impl<I: Copy + Ord> Repair<I> {
+    /// Compares what is taken with what Services have, and corrects it.
+    ///
+    /// The Services are listed again whenever others change the store
+    /// meanwhile, after what is taken has been read: what they say is never
+    /// older than that.
+    /// Only a pass that is made counts for what no Service has.
+    ///
+    /// # Errors
+    ///
+    /// [`RepairError`].
+    pub fn pass<P, S, E>(
+        &mut self,
+        registry: &mut Registry<P, S>,
+        mut services: impl FnMut() -> Result<Vec<Claims<I>>, E>,
+    ) -> Result<Vec<Finding<I>>, RepairError<E>>
+    where
+        P: Pool<Item = I>,
+        S: Store<P>,
+    {
+        let planned =
+            registry.change(|draft| Ok(services().map(|services| self.plan(&services, draft))));
+        match planned {
+            Ok(Ok(pass)) => {
+                self.unclaimed = pass.unclaimed;
+                Ok(pass.findings)
+            }
+            Ok(Err(error)) => Err(RepairError::Services(error)),
+            Err(error) => {
+                // What has leaked may be free, and another's by the next pass.
+                if matches!(error, Error::Unknown(_)) {
+                    self.unclaimed.clear();
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Plans a pass; nothing is counted yet, for it may have to be planned
+    /// anew.
+    fn plan<P: Pool<Item = I>>(&self, services: &[Claims<I>], draft: &mut Draft<'_, P>) -> Pass<I> {
+        let mut findings = Vec::new();
+        let mut claimed: BTreeMap<I, Vec<&Owner>> = BTreeMap::new();
+        for Claims {
+            owner,
+            items,
+            invalid,
+        } in services
+        {
+            findings.extend(invalid.iter().map(|text| Finding::Invalid {
+                owner: owner.clone(),
+                text: text.clone(),
+            }));
+            for item in items {
+                claimed.entry(*item).or_default().push(owner);
+            }
+        }
+        for (item, owners) in &claimed {
+            grant(*item, owners, draft, &mut findings);
+        }
+        let taken = draft.pool().items();
+        let nobodys: Vec<I> = taken.filter(|item| !claimed.contains_key(item)).collect();
+        let mut unclaimed = BTreeMap::new();
+        for item in nobodys {
+            let recorded = draft.owner(item).cloned();
+            let before = self.unclaimed.get(&item);
+            let before = before.filter(|before| before.recorded == recorded);
+            let passes = before.map_or(0, |before| before.passes) + 1;
+            if passes >= PASSES {
+                draft.free(item);
+                findings.push(Finding::Leaked { item, recorded });
+                continue;
+            }
+            findings.push(Finding::Unclaimed {
+                item,
+                recorded: recorded.clone(),
+                passes,
+            });
+            unclaimed.insert(item, Unclaimed { recorded, passes });
+        }
+        Pass {
+            findings,
+            unclaimed,
+        }
+    }
+}
+
+/// Sees to it that an item is taken, by one of those who have it.
+fn grant<P: Pool>(
+    item: P::Item,
+    owners: &[&Owner],
+    draft: &mut Draft<'_, P>,
+    findings: &mut Vec<Finding<P::Item>>,
+) {
+    let recorded = draft.owner(item).cloned();
+    let by_record = owners
+        .iter()
+        .position(|owner| recorded.as_ref() == Some(owner));
+    let rightful = by_record.unwrap_or_default();
+    let owner = owners[rightful].clone();
+    if !draft.pool().contains(item) {
+        if let Err(refusal) = draft.put_back(item, &owner) {
+            findings.extend(owners.iter().map(|owner| Finding::Refused {
+                owner: (*owner).clone(),
+                item,
+                refusal: refusal.clone(),
+            }));
+            return;
+        }
+        findings.push(Finding::Missing {
+            owner: owner.clone(),
+            item,
+        });
+    } else if let Some(recorded) = recorded.filter(|_| by_record.is_none()) {
+        draft.hand_over(item, &owner);
+        findings.push(Finding::WrongOwner {
+            owner: owner.clone(),
+            item,
+            recorded,
+        });
+    }
+    for (place, other) in owners.iter().enumerate() {
+        if place != rightful {
+            findings.push(Finding::Duplicate {
+                owner: (*other).clone(),
+                item,
+                other: owner.clone(),
+            });
+        }
+    }
+}

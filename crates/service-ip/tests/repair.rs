@@ -1,0 +1,288 @@
+//! Repair, beside those who allocate and release meanwhile.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use vipline_service_ip::{
+    AddressRange, Allocator, Claims, Error, Finding, Owner, Pool, Registry, Repair, RepairError,
+};
+
+use faulty::{Fault, Faulty};
+
+mod faulty;
+
+type Addresses = Allocator<AddressRange>;
+
+/// Some addresses, and who repairs them.
+struct Cluster {
+    store: Faulty<Addresses>,
+    registry: Registry<Addresses, Faulty<Addresses>>,
+    repair: Repair<IpAddr>,
+}
+
+impl Cluster {
+    /// Returns one with addresses taken of 10.0.0.0/24.
+    fn new(taken: &[&str]) -> Self {
+        let range = "10.0.0.0/24".parse().expect("it is a network");
+        let mut pool = Addresses::new(range);
+        for address in taken {
+            pool.reserve(ip(address)).expect("it is free");
+        }
+        let store = Faulty::new(pool);
+        Self {
+            registry: Registry::new(store.clone()),
+            store,
+            repair: Repair::new(),
+        }
+    }
+
+    fn try_pass(
+        &mut self,
+        services: &[Claims<IpAddr>],
+    ) -> Result<Vec<Finding<IpAddr>>, RepairError<Infallible>> {
+        self.repair
+            .pass(&mut self.registry, || Ok(services.to_vec()))
+    }
+
+    /// Makes a pass, and returns what it says.
+    fn pass(&mut self, services: &[Claims<IpAddr>]) -> Vec<String> {
+        let findings = self.try_pass(services).expect("nothing fails");
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    fn taken(&self) -> Vec<String> {
+        let snapshot = self.store.look();
+        snapshot.pool.items().map(|item| item.to_string()).collect()
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("it is an address")
+}
+
+/// Returns a Service with addresses.
+fn service(name: &str, addresses: &[&str]) -> Claims<IpAddr> {
+    Claims::parse(Owner::new("default", name), addresses.iter().copied())
+}
+
+#[test]
+fn what_is_right_is_left_alone() {
+    let mut cluster = Cluster::new(&["10.0.0.1", "10.0.0.9"]);
+    let services = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.1"])];
+    for _ in 0..4 {
+        assert!(cluster.pass(&services).is_empty());
+    }
+    assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.9"]);
+    assert_eq!(cluster.store.commits(), 0);
+}
+
+#[test]
+fn what_leaked_is_freed_in_the_third_pass() {
+    let mut cluster = Cluster::new(&["10.0.0.1", "10.0.0.9"]);
+    let services = [service("a", &["10.0.0.1"])];
+    for passes in 1..=2 {
+        let said = format!("10.0.0.9 may have leaked: no Service has it, in {passes} of 3 passes");
+        assert_eq!(cluster.pass(&services), [said]);
+        assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.9"]);
+    }
+    let findings = cluster.try_pass(&services).unwrap();
+    assert_eq!(findings[0].label(), Some("leak"));
+    assert_eq!(
+        findings[0].to_string(),
+        "10.0.0.9 has leaked: no Service has it, and it is free now"
+    );
+    assert_eq!(cluster.taken(), ["10.0.0.1"]);
+    assert!(cluster.pass(&services).is_empty());
+}
+
+#[test]
+fn what_a_service_has_again_is_counted_from_the_start() {
+    let mut cluster = Cluster::new(&["10.0.0.9"]);
+    let a = [service("a", &["10.0.0.9"])];
+    for services in [&[][..], &[], &a, &[], &[], &a] {
+        cluster.pass(services);
+        assert_eq!(cluster.taken(), ["10.0.0.9"]);
+    }
+}
+
+#[test]
+fn what_was_freed_and_taken_again_is_counted_from_the_start() {
+    let mut cluster = Cluster::new(&[]);
+    let mut other = Registry::new(cluster.store.clone());
+    let (a, b) = (Owner::new("default", "a"), Owner::new("default", "b"));
+    other.reserve(ip("10.0.0.9"), &a).unwrap();
+    cluster.pass(&[]);
+    cluster.pass(&[]);
+    other.release(ip("10.0.0.9"), &a).unwrap();
+    other.reserve(ip("10.0.0.9"), &b).unwrap();
+    // The Service b is not stored yet.
+    let said = "10.0.0.9 (default/b) may have leaked: no Service has it, in 1 of 3 passes";
+    assert_eq!(cluster.pass(&[]), [said]);
+    assert!(cluster.pass(&[service("b", &["10.0.0.9"])]).is_empty());
+}
+
+#[test]
+fn services_are_listed_again_when_others_are_faster() {
+    let mut cluster = Cluster::new(&["10.0.0.9", "10.0.0.30"]);
+    cluster.pass(&[]);
+    cluster.pass(&[]);
+    // Both would be freed now, but the first one is released and taken again,
+    // and its new Service stored.
+    cluster.store.meanwhile(|pool| {
+        pool.release(ip("10.0.0.9"));
+        pool.reserve(ip("10.0.0.9")).unwrap();
+    });
+    let mut lists = 0;
+    let findings = cluster.repair.pass(&mut cluster.registry, || {
+        lists += 1;
+        let addresses: &[&str] = if lists == 1 { &[] } else { &["10.0.0.9"] };
+        Ok::<_, Infallible>(vec![service("new", addresses)])
+    });
+    let expected = Finding::Leaked {
+        item: ip("10.0.0.30"),
+        recorded: None,
+    };
+    assert_eq!(findings.unwrap(), [expected]);
+    assert_eq!((lists, cluster.taken()), (2, vec!["10.0.0.9".to_owned()]));
+}
+
+#[test]
+fn a_conflict_is_neither_lost_nor_counted() {
+    let mut cluster = Cluster::new(&["10.0.0.9"]);
+    let a = [service("a", &["10.0.0.1"])];
+    let faults = [true, false].map(|is_told| Fault::Conflict { is_told });
+    cluster.store.fail(faults.repeat(3));
+    // There is something to write: the pass is planned seven times.
+    let findings = cluster.pass(&a);
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[1].contains("in 1 of 3 passes"), "{findings:?}");
+    assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.9"]);
+}
+
+#[test]
+fn a_pass_that_failed_is_not_counted() {
+    let mut cluster = Cluster::new(&["10.0.0.9"]);
+    let a = [service("a", &["10.0.0.1"])];
+    cluster.store.fail([Fault::Failed; 5]);
+    for _ in 0..5 {
+        let error = cluster.try_pass(&a).unwrap_err();
+        assert!(
+            matches!(error, RepairError::Registry(Error::Store(_))),
+            "{error}"
+        );
+    }
+    assert!(cluster.pass(&a)[1].contains("in 1 of 3 passes"));
+    cluster.pass(&a);
+    cluster.store.fail([Fault::Failed]);
+    assert!(cluster.try_pass(&a).is_err());
+    // Nor are those before it forgotten.
+    assert!(cluster.pass(&a)[0].contains("has leaked"));
+}
+
+#[test]
+fn after_an_unknown_pass_all_is_counted_from_the_start() {
+    for is_made in [true, false] {
+        let mut cluster = Cluster::new(&["10.0.0.9"]);
+        cluster.pass(&[]);
+        cluster.pass(&[]);
+        cluster.store.fail([Fault::Unknown { is_made }]);
+        let error = cluster.try_pass(&[]).unwrap_err();
+        assert!(
+            matches!(error, RepairError::Registry(Error::Unknown(_))),
+            "{error}"
+        );
+        assert_eq!(cluster.taken().is_empty(), is_made);
+        // Somebody takes it who has no Service yet.
+        let mut other = Registry::new(cluster.store.clone());
+        if is_made {
+            let b = Owner::new("default", "b");
+            other
+                .change(|draft| draft.reserve(ip("10.0.0.9"), &b))
+                .unwrap();
+        }
+        assert!(cluster.pass(&[])[0].contains("in 1 of 3 passes"));
+    }
+}
+
+#[test]
+fn nothing_changes_when_services_cannot_be_listed() {
+    let mut cluster = Cluster::new(&["10.0.0.9"]);
+    for _ in 0..4 {
+        let failed = cluster
+            .repair
+            .pass(&mut cluster.registry, || Err("no answer"));
+        assert!(matches!(failed, Err(RepairError::Services("no answer"))));
+    }
+    assert!(cluster.pass(&[])[0].contains("in 1 of 3 passes"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_service() {
+    let mut cluster = Cluster::new(&["10.0.0.1"]);
+    let services = [
+        service("a", &["10.0.0.1", "10.1.0.1", "10.0.0.255"]),
+        service("b", &["fd00::1", "nonsense"]),
+        service("c", &["10.0.0.1"]),
+        service("d", &["10.0.0.7", "10.0.0.7"]),
+    ];
+    let findings = cluster.try_pass(&services).unwrap();
+    let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            r#"Service default/b has "nonsense", which is not valid; recreate it"#,
+            "Service default/c has 10.0.0.1, which belongs to default/a; recreate it",
+            "Service default/d has 10.0.0.7, which was not allocated: it is now",
+            "Service default/d has 10.0.0.7 twice; recreate it",
+            "Service default/a has 10.0.0.255: 10.0.0.255 is not in the valid range \
+             10.0.0.0/24; recreate it",
+            "Service default/a has 10.1.0.1: 10.1.0.1 is not in the valid range 10.0.0.0/24; \
+             recreate it",
+            "Service default/b has fd00::1: fd00::1 is not of the family of 10.0.0.0/24; \
+             recreate it",
+        ]
+    );
+    let labels: Vec<_> = findings.iter().filter_map(Finding::label).collect();
+    let expected = [
+        "invalid",
+        "duplicate",
+        "repair",
+        "duplicate",
+        "outOfRange",
+        "outOfRange",
+        "invalid",
+    ];
+    assert_eq!(labels, expected);
+    assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.7"]);
+    let snapshot = cluster.store.look();
+    let d = Owner::new("default", "d");
+    assert_eq!(snapshot.owners.get(&ip("10.0.0.7")), Some(&d));
+}
+
+#[test]
+fn of_two_services_the_one_on_record_keeps_an_address() {
+    let mut cluster = Cluster::new(&[]);
+    let mut other = Registry::new(cluster.store.clone());
+    let b = Owner::new("default", "b");
+    other.reserve(ip("10.0.0.9"), &b).unwrap();
+    let both = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.9"])];
+    let said = "Service default/a has 10.0.0.9, which belongs to default/b; recreate it";
+    assert_eq!(cluster.pass(&both), [said]);
+    // Without the other one the record is wrong.
+    let said = "Service default/a has 10.0.0.9, which was recorded as that of default/b";
+    assert_eq!(cluster.pass(&both[..1]), [said]);
+    assert!(cluster.pass(&both[..1]).is_empty());
+    let refused = other.release(ip("10.0.0.9"), &b);
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+}
+
+#[test]
+fn a_pass_that_failed_leaves_no_trace() {
+    let mut cluster = Cluster::new(&[]);
+    cluster.store.fail([Fault::Failed]);
+    let mut services = vec![service("a", &["10.0.0.9"])];
+    assert!(cluster.try_pass(&services).is_err());
+    assert!(cluster.taken().is_empty());
+    services.clear();
+    assert!(cluster.pass(&services).is_empty());
+}
