@@ -5,7 +5,8 @@
 //! This crate gives them out: from memory in one process, or from a store that
 //! many change.
 //!
-//! - [`Range`], [`AddressRange`]: what is allocated from, and its two bands.
+//! - [`Range`], [`AddressRange`], [`PortRange`]: what is allocated from, and its
+//!   two bands.
 //! - [`Allocator`]: a range, and what of it is taken.
 //! - [`Cidrs`]: several ranges, which may overlap.
 //! - [`Pool`]: what has items to give.
@@ -13,6 +14,7 @@
 //!   has.
 //! - [`AddressSpec`]: which addresses of which families a Service gets.
 //! - [`ServiceAddresses`]: how it gets them, all or none.
+//! - [`NodePorts`]: its node ports, all or none.
 //! - [`Counters`], [`MetricNames`]: what is counted.
 //! - [`RangeAllocation`]: what is allocated, in the form of Kubernetes.
 //! - [`Repair`]: what is allocated, compared with what Services have.
@@ -22,6 +24,8 @@
 mod bitmap;
 
 mod range;
+
+mod ports;
 
 mod pool;
 
@@ -47,6 +51,10 @@ mod repair;
 
 mod service;
 
+mod service_port;
+
+mod node_ports;
+
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
@@ -55,11 +63,14 @@ pub use draft::Draft;
 pub use families::{
     AddressError, AddressKind, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted,
 };
+pub use node_ports::{AssignedPorts, NodePorts};
 pub use pool::{Owner, Pool, Random};
+pub use ports::PortRange;
 pub use range::{AddressRange, Range, RangeError};
 pub use refusal::Refusal;
 pub use registry::{Error, Registry};
 pub use repair::{Claims, Finding, Repair, RepairError};
 pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
+pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};

@@ -52,6 +52,14 @@ pub enum Refusal {
         /// Whose it is.
         owner: Owner,
     },
+    /// A Service asks for the same port, with the same protocol, twice.
+    #[error("{owner} asks for {item} twice")]
+    Duplicate {
+        /// The port and the protocol.
+        item: Box<str>,
+        /// The Service.
+        owner: Owner,
+    },
 }
 
 impl Refusal {

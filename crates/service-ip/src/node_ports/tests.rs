@@ -1,0 +1,325 @@
+//! What Services ask for of node ports, and what they get.
+
+use std::collections::BTreeMap;
+
+use crate::{Allocator, PortRange, Snapshot, Version};
+
+use super::*;
+
+const TCP: Protocol = Protocol::Tcp;
+const UDP: Protocol = Protocol::Udp;
+
+/// Ports 30000 to 30099, of which dynamic ones begin at 30016.
+struct Ports(Snapshot<Allocator<PortRange>>);
+
+impl Ports {
+    fn new() -> Self {
+        let range = PortRange::new(30_000, 30_099).expect("they are ports");
+        Self(Snapshot {
+            pool: Allocator::new(range),
+            owners: BTreeMap::new(),
+            version: Version(1),
+        })
+    }
+
+    /// Makes a change of which nothing is left when it is refused.
+    fn change<T>(
+        &mut self,
+        plan: impl FnOnce(&mut Draft<'_, Allocator<PortRange>>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut draft = Draft::new(&mut self.0);
+        let planned = plan(&mut draft);
+        if planned.is_err() {
+            draft.undo();
+        }
+        planned
+    }
+
+    /// Gives node ports from 30016 on.
+    fn assign(
+        &mut self,
+        name: &str,
+        former: Option<&NodePorts>,
+        wanted: &NodePorts,
+    ) -> Result<NodePorts, Refusal> {
+        let owner = Owner::new("default", name);
+        self.change(|draft| {
+            let assigned = wanted.assign(former, &owner, draft, &mut || 0)?;
+            assigned.commit(&owner, draft);
+            Ok(assigned.ports)
+        })
+    }
+
+    fn taken(&self) -> Vec<u16> {
+        self.0.pool.items().collect()
+    }
+}
+
+fn service(kind: ServiceType, ports: &[(Protocol, u16, u16)]) -> NodePorts {
+    let port = |(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
+        protocol: *protocol,
+        port: *port,
+        node_port: Some(*node_port).filter(|number| *number > 0),
+    };
+    NodePorts {
+        kind,
+        allocate: true,
+        is_local: false,
+        ports: ports.iter().map(port).collect(),
+        health_check: None,
+    }
+}
+
+fn numbers(assigned: &NodePorts) -> Vec<u16> {
+    let ports = assigned.ports.iter();
+    ports.map(|port| port.node_port.unwrap_or(0)).collect()
+}
+
+#[test]
+fn ports_get_what_they_ask_for_and_share_by_number() {
+    use Protocol::Sctp;
+    for (ports, expected, taken) in [
+        (&[(TCP, 80, 0)][..], &[30_016][..], &[30_016][..]),
+        (&[(TCP, 80, 30_005)], &[30_005], &[30_005]),
+        // One number for both protocols, given or asked for.
+        (&[(TCP, 53, 0), (UDP, 53, 0)], &[30_016; 2], &[30_016]),
+        (&[(TCP, 53, 0), (UDP, 53, 30_005)], &[30_005; 2], &[30_005]),
+        (
+            &[(TCP, 53, 0), (UDP, 54, 0)],
+            &[30_016, 30_017],
+            &[30_016, 30_017],
+        ),
+        // No Service should, but a number has one use for a protocol.
+        (
+            &[(TCP, 80, 0), (TCP, 80, 0)],
+            &[30_016, 30_017],
+            &[30_016, 30_017],
+        ),
+        // Each protocol as it asks, and one that does not ask.
+        (
+            &[(TCP, 53, 30_001), (UDP, 53, 30_002), (Sctp, 53, 0)],
+            &[30_001, 30_002, 30_001],
+            &[30_001, 30_002],
+        ),
+        // What is asked for by a later port is not given to an earlier one.
+        (
+            &[(TCP, 80, 0), (TCP, 81, 30_016)],
+            &[30_017, 30_016],
+            &[30_016, 30_017],
+        ),
+        // The number is used by UDP for another port.
+        (
+            &[(UDP, 53, 0), (TCP, 53, 30_003), (UDP, 80, 30_003)],
+            &[30_016, 30_003, 30_003],
+            &[30_003, 30_016],
+        ),
+    ] {
+        for kind in [ServiceType::NodePort, ServiceType::LoadBalancer] {
+            let mut pool = Ports::new();
+            let wanted = service(kind, ports);
+            let assigned = pool.assign("a", None, &wanted).unwrap();
+            assert_eq!(numbers(&assigned), expected, "{ports:?}");
+            assert_eq!(pool.taken(), taken, "{ports:?}");
+            // The same once more changes nothing.
+            let again = pool.assign("a", Some(&assigned), &assigned);
+            assert_eq!(again, Ok(assigned));
+            assert_eq!(pool.taken(), taken, "{ports:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut pool = Ports::new();
+    let other = service(ServiceType::NodePort, &[(TCP, 80, 30_001)]);
+    pool.assign("other", None, &other).unwrap();
+    for (ports, said) in [
+        (
+            &[(TCP, 80, 30_000), (TCP, 81, 30_001)][..],
+            "30001 is already allocated",
+        ),
+        (
+            &[(TCP, 80, 30_000), (TCP, 81, 40_000)],
+            "40000 is not in the valid range 30000-30099",
+        ),
+        (
+            &[(TCP, 80, 30_002), (TCP, 81, 30_002)],
+            "default/a asks for 30002/TCP twice",
+        ),
+    ] {
+        let wanted = service(ServiceType::NodePort, ports);
+        let refusal = pool.assign("a", None, &wanted).unwrap_err();
+        assert_eq!(refusal.to_string(), said);
+        assert_eq!(pool.taken(), [30_001]);
+    }
+    let many: Vec<_> = (1..=100).map(|port| (TCP, port, 0)).collect();
+    let wanted = service(ServiceType::NodePort, &many);
+    assert!(pool.assign("a", None, &wanted).unwrap_err().is_full());
+    assert_eq!(pool.taken(), [30_001]);
+    assert!(
+        pool.assign("a", None, &service(ServiceType::NodePort, &many[1..]))
+            .is_ok()
+    );
+    assert_eq!(pool.taken().len(), 100);
+}
+
+#[test]
+fn an_update_keeps_what_it_names_and_frees_the_rest() {
+    let mut pool = Ports::new();
+    let wanted = service(ServiceType::NodePort, &[(TCP, 80, 30_001), (TCP, 81, 0)]);
+    let first = pool.assign("a", None, &wanted).unwrap();
+    assert_eq!(numbers(&first), [30_001, 30_016]);
+    // The numbers change places, and one is asked for by UDP as well.
+    let ports = [(TCP, 80, 30_016), (TCP, 81, 30_001), (UDP, 82, 30_001)];
+    let wanted = service(ServiceType::LoadBalancer, &ports);
+    let second = pool.assign("a", Some(&first), &wanted).unwrap();
+    assert_eq!(second, wanted);
+    assert_eq!(pool.taken(), [30_001, 30_016]);
+    // What is freed is nobody's before all is given.
+    let wanted = service(ServiceType::NodePort, &[(TCP, 80, 0), (TCP, 81, 30_002)]);
+    let third = pool.assign("a", Some(&second), &wanted).unwrap();
+    assert_eq!(numbers(&third), [30_017, 30_002]);
+    assert_eq!(pool.taken(), [30_002, 30_017]);
+    // Refused as a whole: what it has stays its own.
+    let wanted = service(ServiceType::NodePort, &[(TCP, 80, 40_000)]);
+    assert!(pool.assign("a", Some(&third), &wanted).is_err());
+    assert_eq!(pool.taken(), [30_002, 30_017]);
+    for kind in [ServiceType::ClusterIp, ServiceType::ExternalName] {
+        let mut pool = Ports(pool.0.clone());
+        let none = pool.assign(
+            "a",
+            Some(&third),
+            &NodePorts {
+                kind,
+                ..third.clone()
+            },
+        );
+        assert_eq!(numbers(&none.unwrap()), [0, 0]);
+        assert!(pool.taken().is_empty());
+    }
+}
+
+#[test]
+fn a_load_balancer_can_do_without_node_ports() {
+    let mut pool = Ports::new();
+    let mut wanted = service(
+        ServiceType::LoadBalancer,
+        &[(TCP, 80, 0), (UDP, 80, 30_001)],
+    );
+    wanted.allocate = false;
+    let assigned = pool.assign("a", None, &wanted).unwrap();
+    assert_eq!(
+        (numbers(&assigned), pool.taken()),
+        (vec![0, 30_001], vec![30_001])
+    );
+    // With another type it gets them: that is said of load balancers only.
+    wanted.kind = ServiceType::NodePort;
+    let assigned = pool.assign("a", Some(&assigned), &wanted).unwrap();
+    assert_eq!(numbers(&assigned), [30_001, 30_001]);
+}
+
+#[test]
+fn health_is_checked_at_a_port_of_its_own() {
+    let mut pool = Ports::new();
+    let mut wanted = service(ServiceType::LoadBalancer, &[(TCP, 80, 0)]);
+    wanted.is_local = true;
+    let given = pool.assign("a", None, &wanted).unwrap();
+    assert_eq!(given.health_check, Some(30_017));
+    assert_eq!(pool.taken(), [30_016, 30_017]);
+    // An update that does not say it keeps it.
+    let kept = NodePorts {
+        health_check: None,
+        ..given.clone()
+    };
+    assert_eq!(pool.assign("a", Some(&given), &kept), Ok(given.clone()));
+    assert_eq!(pool.taken(), [30_016, 30_017]);
+    // It is freed when nobody asks any more.
+    for (kind, is_local) in [
+        (ServiceType::LoadBalancer, false),
+        (ServiceType::NodePort, true),
+    ] {
+        let mut pool = Ports(pool.0.clone());
+        let less = NodePorts {
+            kind,
+            is_local,
+            ..given.clone()
+        };
+        let assigned = pool.assign("a", Some(&given), &less).unwrap();
+        assert_eq!(assigned.health_check, None);
+        assert_eq!(pool.taken(), [30_016]);
+    }
+    wanted.health_check = Some(30_005);
+    assert_eq!(
+        pool.assign("b", None, &wanted).unwrap().health_check,
+        Some(30_005)
+    );
+    assert!(pool.assign("c", None, &wanted).unwrap_err().is_allocated());
+    wanted.health_check = Some(30_006);
+    wanted.ports[0].node_port = Some(30_006);
+    let refusal = pool.assign("c", None, &wanted).unwrap_err();
+    assert_eq!(refusal.to_string(), "default/c asks for 30006/TCP twice");
+    wanted.kind = ServiceType::NodePort;
+    let assigned = pool.assign("c", None, &wanted).unwrap();
+    assert_eq!(
+        (numbers(&assigned), assigned.health_check),
+        (vec![30_006], None)
+    );
+}
+
+#[test]
+fn what_a_service_had_is_its_own_until_it_is_stored() {
+    let mut pool = Ports::new();
+    let owner = Owner::new("default", "a");
+    let before = [(TCP, 80, 30_001), (TCP, 81, 30_002)];
+    let before = service(ServiceType::NodePort, &before);
+    let before = pool.assign("a", None, &before).unwrap();
+    let wanted = service(ServiceType::NodePort, &[(TCP, 80, 30_002), (TCP, 81, 0)]);
+    let assigned = pool.change(|draft| wanted.assign(Some(&before), &owner, draft, &mut || 0));
+    let assigned = assigned.unwrap();
+    assert_eq!(pool.taken(), [30_001, 30_002, 30_016]);
+    for (is_stored, taken) in [(true, [30_002, 30_016]), (false, [30_001, 30_002])] {
+        let mut pool = Ports(pool.0.clone());
+        let mut draft = Draft::new(&mut pool.0);
+        match is_stored {
+            true => assigned.commit(&owner, &mut draft),
+            false => assigned.revert(&owner, &mut draft),
+        }
+        assert_eq!(pool.taken(), taken);
+    }
+}
+
+#[test]
+fn what_is_anothers_by_the_record_stays() {
+    let mut pool = Ports::new();
+    let wanted = service(
+        ServiceType::NodePort,
+        &[(TCP, 80, 30_001), (TCP, 81, 30_002)],
+    );
+    let assigned = pool.assign("a", None, &wanted).unwrap();
+    pool.0.owners.insert(30_002, Owner::new("default", "b"));
+    let owner = Owner::new("default", "a");
+    let released = pool.change(|draft| {
+        assigned.release(&owner, draft);
+        Ok(())
+    });
+    assert_eq!((released, pool.taken()), (Ok(()), vec![30_002]));
+}
+
+#[test]
+fn repair_is_told_a_number_for_all_protocols_once() {
+    for (ports, health_check, expected) in [
+        (&[(TCP, 80, 0)][..], None, &[][..]),
+        (&[(TCP, 53, 30_001), (UDP, 53, 30_001)], None, &[30_001]),
+        (&[(TCP, 53, 30_001), (TCP, 54, 30_001)], None, &[30_001; 2]),
+        (&[(TCP, 80, 30_001)], Some(30_002), &[30_001, 30_002]),
+        (&[(UDP, 80, 30_001)], Some(30_001), &[30_001]),
+        (&[(TCP, 80, 30_001)], Some(30_001), &[30_001; 2]),
+    ] {
+        let ports = NodePorts {
+            health_check,
+            ..service(ServiceType::LoadBalancer, ports)
+        };
+        let claims = ports.claims(Owner::new("default", "a"));
+        assert_eq!(claims.items, expected, "{ports:?}");
+    }
+}
