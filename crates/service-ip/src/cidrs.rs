@@ -289,6 +289,20 @@ impl Pool for Cidrs {
         was_taken
     }
 
+    /// Takes it in a range that is not ready, and outside of all of them, too.
+    fn restore(&mut self, item: IpAddr) -> bool {
+        self.occupy(item) == Ok(true)
+    }
+
+    fn check(&self, item: IpAddr) -> Result<(), Refusal> {
+        let mut ranges = self.ranges.keys();
+        if ranges.any(|range| range.number(item).is_ok()) {
+            Ok(())
+        } else {
+            Err(Refusal::not_in_range(&item, self))
+        }
+    }
+
     fn contains(&self, item: IpAddr) -> bool {
         let is_ours = item.is_ipv4() == self.is_ipv4;
         is_ours && number(item).is_some_and(|number| self.taken.contains(number))
@@ -355,141 +369,4 @@ fn number(item: IpAddr) -> Option<u128> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns ranges of IPv4, all ready, named `a`, `b` and so on.
-    #[track_caller]
-    fn cidrs(ranges: &[&str]) -> Cidrs {
-        let mut cidrs = Cidrs::ipv4();
-        for (name, range) in ["a", "b", "c"].iter().zip(ranges) {
-            cidrs.insert(name, range.parse().unwrap(), true).unwrap();
-        }
-        cidrs
-    }
-
-    #[track_caller]
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn an_address_of_two_ranges_is_taken_once() {
-        let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
-        cidrs.reserve(ip("10.0.0.3")).unwrap();
-        assert!(cidrs.reserve(ip("10.0.0.3")).unwrap_err().is_allocated());
-        assert_eq!(
-            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
-            [1, 1]
-        );
-        let mut zero = || 0;
-        for _ in 0..13 {
-            cidrs.allocate(&mut zero).unwrap();
-        }
-        assert!(cidrs.allocate(&mut zero).unwrap_err().is_full());
-        assert_eq!(
-            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
-            [14, 6]
-        );
-        assert_eq!(cidrs.items().count(), 14);
-        assert!(cidrs.release(ip("10.0.0.3")));
-        assert!(!cidrs.release(ip("10.0.0.3")));
-        assert_eq!(cidrs.allocate(&mut zero), Ok(ip("10.0.0.3")));
-    }
-
-    #[test]
-    fn the_first_address_of_one_may_be_given_by_another() {
-        let mut cidrs = cidrs(&["10.0.0.0/28", "10.0.0.8/29"]);
-        cidrs.reserve(ip("10.0.0.8")).unwrap();
-        assert_eq!(
-            cidrs.ranges().map(|(_, used)| used).collect::<Vec<_>>(),
-            [1, 0]
-        );
-    }
-
-    #[test]
-    fn only_what_no_address_needs_can_be_removed() {
-        let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
-        cidrs.reserve(ip("10.0.0.3")).unwrap();
-        cidrs.reserve(ip("10.0.0.12")).unwrap();
-        let error = cidrs.remove("b").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "ServiceCIDR b: of 10.0.0.0/28 1 in use that no other ServiceCIDR has"
-        );
-        cidrs.remove("a").unwrap();
-        assert!(matches!(
-            cidrs.remove("b"),
-            Err(CidrError::InUse { addresses: 2, .. })
-        ));
-        cidrs
-            .insert("again", "10.0.0.0/28".parse().unwrap(), true)
-            .unwrap();
-        cidrs.remove("b").unwrap();
-        assert!(matches!(cidrs.remove("b"), Err(CidrError::Missing { .. })));
-        cidrs.release(ip("10.0.0.3"));
-        cidrs.release(ip("10.0.0.12"));
-        cidrs.remove("again").unwrap();
-        assert_eq!(cidrs.ranges().count(), 0);
-    }
-
-    #[test]
-    fn one_that_comes_later_knows_what_is_taken() {
-        let mut cidrs = cidrs(&["10.0.0.0/28"]);
-        cidrs.reserve(ip("10.0.0.3")).unwrap();
-        assert!(cidrs.occupy(ip("10.9.0.1")).unwrap());
-        for (name, range) in [("part", "10.0.0.0/29"), ("far", "10.9.0.0/24")] {
-            let range = range.parse().unwrap();
-            cidrs.insert(name, range, true).unwrap();
-            assert!(cidrs.ranges().any(|found| found == (range, 1)), "{name}");
-        }
-        assert!(cidrs.reserve(ip("10.9.0.1")).unwrap_err().is_allocated());
-    }
-
-    #[test]
-    fn only_ready_ones_give_addresses() {
-        let mut cidrs = cidrs(&["10.0.0.0/28"]);
-        let range = "10.0.0.0/28".parse().unwrap();
-        cidrs.insert("a", range, false).unwrap();
-        let refusal = cidrs.reserve(ip("10.0.0.1")).unwrap_err();
-        assert_eq!(refusal.to_string(), "10.0.0.0/28: allocator not ready");
-        assert!(matches!(
-            cidrs.allocate(&mut || 0),
-            Err(Refusal::NotReady { .. })
-        ));
-        cidrs.insert("other", range, true).unwrap();
-        cidrs.reserve(ip("10.0.0.1")).unwrap();
-        assert!(matches!(
-            cidrs.insert("a", "10.0.0.0/29".parse().unwrap(), true),
-            Err(CidrError::Immutable { .. })
-        ));
-    }
-
-    #[test]
-    fn what_no_range_has_is_refused() {
-        let mut cidrs = cidrs(&["10.0.0.0/28", "10.1.0.0/28"]);
-        assert_eq!(
-            cidrs.reserve(ip("10.2.0.1")).unwrap_err().to_string(),
-            "10.2.0.1 is not in the valid range 10.0.0.0/28, 10.1.0.0/28"
-        );
-        assert!(matches!(
-            cidrs.reserve(ip("fd00::1")),
-            Err(Refusal::MismatchedFamily { .. })
-        ));
-        assert!(matches!(
-            cidrs.insert("six", "fd00::/64".parse().unwrap(), true),
-            Err(CidrError::MismatchedFamily { .. })
-        ));
-    }
-
-    #[test]
-    fn all_of_ipv6_is_a_range() {
-        let mut cidrs = Cidrs::ipv6();
-        cidrs.insert("all", "::/0".parse().unwrap(), true).unwrap();
-        cidrs.reserve(ip("::1")).unwrap();
-        let last = ip("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
-        cidrs.reserve(last).unwrap();
-        assert_eq!(cidrs.items().collect::<Vec<_>>(), [ip("::1"), last]);
-        assert!(!cidrs.contains(ip("::")));
-    }
-}
+mod tests;

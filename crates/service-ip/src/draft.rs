@@ -128,8 +128,8 @@ impl<'a, P: Pool> Draft<'a, P> {
                     self.snapshot.owners.remove(&item);
                 }
                 Step::Freed(item, former) => {
-                    let again = self.snapshot.pool.reserve(item);
-                    debug_assert!(again.is_ok(), "what was freed can be taken");
+                    let is_taken = self.snapshot.pool.restore(item);
+                    debug_assert!(is_taken, "what was freed can be taken");
                     if let Some(owner) = former {
                         self.snapshot.owners.insert(item, owner);
                     }

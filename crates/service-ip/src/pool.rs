@@ -29,8 +29,23 @@ pub trait Pool: fmt::Display {
     /// Frees an item, and tells whether it was taken.
     fn release(&mut self, item: Self::Item) -> bool;
 
+    /// Takes an item again that was freed just now, and tells whether it could.
+    fn restore(&mut self, item: Self::Item) -> bool {
+        self.reserve(item).is_ok()
+    }
+
     /// Tells whether an item is taken.
     fn contains(&self, item: Self::Item) -> bool;
+
+    /// Checks that an item that is taken is still one that can be.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`] if no range has it now.
+    fn check(&self, item: Self::Item) -> Result<(), Refusal> {
+        let _ = item;
+        Ok(())
+    }
 
     /// Returns the items taken, in order.
     fn items(&self) -> Box<dyn Iterator<Item = Self::Item> + '_>;

@@ -338,15 +338,20 @@ fn grant<P: Pool>(
         .position(|owner| recorded.as_ref() == Some(owner));
     let rightful = by_record.unwrap_or_default();
     let owner = owners[rightful].clone();
-    if !draft.pool().contains(item) {
-        if let Err(refusal) = draft.put_back(item, &owner) {
-            findings.extend(owners.iter().map(|owner| Finding::Refused {
-                owner: (*owner).clone(),
-                item,
-                refusal: refusal.clone(),
-            }));
-            return;
-        }
+    let is_missing = !draft.pool().contains(item);
+    let granted = match is_missing {
+        true => draft.put_back(item, &owner),
+        false => draft.pool().check(item),
+    };
+    if let Err(refusal) = granted {
+        findings.extend(owners.iter().map(|owner| Finding::Refused {
+            owner: (*owner).clone(),
+            item,
+            refusal: refusal.clone(),
+        }));
+        return;
+    }
+    if is_missing {
         findings.push(Finding::Missing {
             owner: owner.clone(),
             item,

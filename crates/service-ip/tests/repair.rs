@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Claims, Error, Finding, Owner, Pool, Registry, Repair, RepairError,
+    AddressRange, Allocator, Cidrs, Claims, Error, Finding, Owner, Pool, Registry, Repair,
+    RepairError,
 };
 
 use faulty::{Fault, Faulty};
@@ -257,6 +258,27 @@ fn what_is_wrong_is_told_with_the_service() {
     let snapshot = cluster.store.look();
     let d = Owner::new("default", "d");
     assert_eq!(snapshot.owners.get(&ip("10.0.0.7")), Some(&d));
+}
+
+#[test]
+fn what_no_servicecidr_has_any_more_is_told_and_kept() {
+    let mut pool = Cidrs::ipv4();
+    let range = "10.0.0.0/24".parse().unwrap();
+    pool.insert("kubernetes", range, true).unwrap();
+    for taken in ["10.0.0.9", "10.1.0.1", "10.1.0.2"] {
+        pool.occupy(ip(taken)).unwrap();
+    }
+    let store = Faulty::new(pool);
+    let mut registry = Registry::new(store.clone());
+    let mut repair = Repair::new();
+    let services = [service("a", &["10.0.0.9", "10.1.0.1"])];
+    for _ in 0..4 {
+        let list = || Ok::<_, Infallible>(services.to_vec());
+        let findings = repair.pass(&mut registry, list).unwrap();
+        assert_eq!(findings[0].label(), Some("outOfRange"));
+    }
+    let taken: Vec<IpAddr> = store.look().pool.items().collect();
+    assert_eq!(taken, [ip("10.0.0.9"), ip("10.1.0.1")]);
 }
 
 #[test]
