@@ -129,9 +129,9 @@ fn services_are_listed_again_when_others_are_faster() {
     cluster.pass(&[]);
     // Both would be freed now, but the first one is released and taken again,
     // and its new Service stored.
-    cluster.store.meanwhile(|pool| {
-        pool.release(ip("10.0.0.9"));
-        pool.reserve(ip("10.0.0.9")).unwrap();
+    cluster.store.meanwhile(|snapshot| {
+        snapshot.pool.release(ip("10.0.0.9"));
+        snapshot.pool.reserve(ip("10.0.0.9")).unwrap();
     });
     let mut lists = 0;
     let findings = cluster.repair.pass(&mut cluster.registry, || {

@@ -21,7 +21,7 @@ pub(crate) enum Fault {
 }
 
 /// What others do before a change is made.
-type Meanwhile<P> = Box<dyn FnOnce(&mut P)>;
+type Meanwhile<P> = Box<dyn FnOnce(&mut Snapshot<P>)>;
 
 /// What there is, shared by all who look at it.
 pub(crate) struct Faulty<P: Pool>(Rc<RefCell<Truth<P>>>);
@@ -61,7 +61,7 @@ impl<P: Pool + Clone> Faulty<P> {
     }
 
     /// Has somebody else change what is taken just before the next change.
-    pub(crate) fn meanwhile(&self, act: impl FnOnce(&mut P) + 'static) {
+    pub(crate) fn meanwhile(&self, act: impl FnOnce(&mut Snapshot<P>) + 'static) {
         self.0.borrow_mut().meanwhile.push_back(Box::new(act));
     }
 
@@ -89,7 +89,7 @@ impl<P: Pool + Clone> Store<P> for Faulty<P> {
     ) -> Result<Version, CommitError<P>> {
         let truth = &mut *self.0.borrow_mut();
         if let Some(act) = truth.meanwhile.pop_front() {
-            act(&mut truth.snapshot.pool);
+            act(&mut truth.snapshot);
             truth.snapshot.version.0 += 1;
         }
         let now = || Some(Box::new(truth.snapshot.clone()));

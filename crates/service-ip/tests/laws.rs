@@ -1,0 +1,16 @@
+//! Laws: whatever is done in whatever order, all is as a naive model has it.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "laws/bitmap.rs"]
+mod bitmap;
+
+#[path = "laws/allocator.rs"]
+mod allocator;
+
+#[path = "laws/registry.rs"]
+mod registry;
+
+#[path = "laws/node_ports.rs"]
+mod node_ports;
+
+mod faulty;

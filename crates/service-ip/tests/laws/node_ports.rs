@@ -1,0 +1,214 @@
+//! Node ports of some Services that come, change and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vipline_service_ip::{
+    Allocator, Error, NodePorts, Owner, Pool, PortRange, Protocol, Registry, Repair, ServicePort,
+    ServiceType,
+};
+
+use crate::faulty::{Fault, Faulty};
+
+type Ports = Allocator<PortRange>;
+
+/// A Service is made or changed, or deleted.
+#[derive(Clone, Debug)]
+struct Step {
+    name: u8,
+    /// None if it is deleted.
+    wanted: Option<NodePorts>,
+    is_stored: bool,
+    faults: Vec<Fault>,
+    seed: u64,
+}
+
+fn port() -> impl Strategy<Value = ServicePort> {
+    let protocols = vec![Protocol::Sctp, Protocol::Tcp, Protocol::Udp];
+    let node_port = prop::option::weighted(0.3, 29_999_u16..30_041);
+    (prop::sample::select(protocols), 1_u16..4, node_port).prop_map(
+        |(protocol, port, node_port)| ServicePort {
+            protocol,
+            port,
+            node_port,
+        },
+    )
+}
+
+fn wanted() -> impl Strategy<Value = NodePorts> {
+    let kind = prop_oneof![
+        1 => Just(ServiceType::ClusterIp),
+        1 => Just(ServiceType::ExternalName),
+        3 => Just(ServiceType::NodePort),
+        4 => Just(ServiceType::LoadBalancer),
+    ];
+    let health_check = prop::option::weighted(0.2, 29_999_u16..30_041);
+    let allocate = prop::bool::weighted(0.8);
+    (
+        kind,
+        allocate,
+        any::<bool>(),
+        vec(port(), 0..7),
+        health_check,
+    )
+        .prop_map(
+            |(kind, allocate, is_local, ports, health_check)| NodePorts {
+                kind,
+                allocate,
+                is_local,
+                ports,
+                health_check,
+            },
+        )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let conflict = any::<bool>().prop_map(|is_told| Fault::Conflict { is_told });
+    let wanted = prop::option::weighted(0.8, wanted());
+    let is_stored = prop::bool::weighted(0.8);
+    (
+        0_u8..8,
+        wanted,
+        is_stored,
+        vec(conflict, 0..3),
+        any::<u64>(),
+    )
+        .prop_map(|(name, wanted, is_stored, faults, seed)| Step {
+            name,
+            wanted,
+            is_stored,
+            faults,
+            seed,
+        })
+}
+
+/// Services as they are stored, and where their ports come from.
+struct Cluster {
+    store: Faulty<Ports>,
+    registry: Registry<Ports, Faulty<Ports>>,
+    services: BTreeMap<Owner, NodePorts>,
+}
+
+impl Cluster {
+    fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+        let owner = Owner::new("default", &step.name.to_string());
+        self.store.fail(step.faults);
+        let Some(wanted) = step.wanted else {
+            if let Some(former) = self.services.remove(&owner) {
+                let released = self.registry.change(|draft| {
+                    former.release(&owner, draft);
+                    Ok(())
+                });
+                released.unwrap();
+            }
+            return Ok(());
+        };
+        let former = self.services.get(&owner);
+        let mut random = || step.seed;
+        let commits = self.store.commits();
+        let dry = self
+            .registry
+            .dry_run(|draft| wanted.assign(former, &owner, draft, &mut random));
+        prop_assert_eq!(self.store.commits(), commits);
+        let assigned = self
+            .registry
+            .change(|draft| wanted.assign(former, &owner, draft, &mut random));
+        let assigned = match (assigned, dry) {
+            (Ok(assigned), Ok(dry)) => {
+                prop_assert_eq!(&assigned, &dry);
+                assigned
+            }
+            (Err(Error::Refused(refusal)), Err(Error::Refused(dry))) => {
+                prop_assert_eq!(refusal, dry);
+                return Ok(());
+            }
+            (assigned, dry) => {
+                prop_assert!(false, "{:?} after {:?}", assigned, dry);
+                return Ok(());
+            }
+        };
+        fits(&wanted, &assigned.ports)?;
+        let ended = self.registry.change(|draft| {
+            match step.is_stored {
+                true => assigned.commit(&owner, draft),
+                false => assigned.revert(&owner, draft),
+            }
+            Ok(())
+        });
+        ended.unwrap();
+        if step.is_stored {
+            self.services.insert(owner, assigned.ports);
+        }
+        Ok(())
+    }
+
+    /// Fails unless every port is one Service's, and repair is of that mind.
+    fn is_sound(&mut self) -> Result<(), TestCaseError> {
+        let mut owners = BTreeMap::new();
+        for (owner, service) in &self.services {
+            let numbers: BTreeSet<u16> = service.claims(owner.clone()).items.into_iter().collect();
+            for number in numbers {
+                let other = owners.insert(number, owner.clone());
+                prop_assert_eq!(other, None, "{} twice", number);
+            }
+        }
+        prop_assert_eq!(&self.store.look().owners, &owners);
+        prop_assert!(self.store.look().pool.items().eq(owners.keys().copied()));
+        let list = || {
+            let services = self.services.iter();
+            let claims = services.map(|(owner, service)| service.claims(owner.clone()));
+            Ok::<_, Infallible>(claims.collect())
+        };
+        let findings = Repair::new().pass(&mut self.registry, list).unwrap();
+        prop_assert!(findings.is_empty(), "{:?}", findings);
+        Ok(())
+    }
+}
+
+/// Fails unless a Service has what it asked for, and what its type needs.
+fn fits(wanted: &NodePorts, given: &NodePorts) -> Result<(), TestCaseError> {
+    let has_node_ports = matches!(
+        wanted.kind,
+        ServiceType::NodePort | ServiceType::LoadBalancer
+    );
+    let is_given = has_node_ports && (wanted.allocate || wanted.kind == ServiceType::NodePort);
+    let mut uses = BTreeSet::new();
+    for (asked, port) in wanted.ports.iter().zip(&given.ports) {
+        prop_assert_eq!((asked.protocol, asked.port), (port.protocol, port.port));
+        if has_node_ports && asked.node_port.is_some() {
+            prop_assert_eq!(asked.node_port, port.node_port);
+        } else {
+            prop_assert_eq!(port.node_port.is_some(), is_given);
+        }
+        if let Some(number) = port.node_port {
+            prop_assert!(uses.insert((port.protocol, number)), "{:?}", given);
+        }
+    }
+    let is_checked = wanted.kind == ServiceType::LoadBalancer && wanted.is_local;
+    prop_assert_eq!(given.health_check.is_some(), is_checked);
+    if is_checked && wanted.health_check.is_some() {
+        prop_assert_eq!(given.health_check, wanted.health_check);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_node_port_is_one_services(steps in vec(step(), 0..24)) {
+        let range = PortRange::new(30_000, 30_039).unwrap();
+        let store = Faulty::new(Allocator::new(range));
+        let mut cluster = Cluster {
+            registry: Registry::new(store.clone()),
+            store,
+            services: BTreeMap::new(),
+        };
+        for step in steps {
+            cluster.step(step)?;
+            cluster.is_sound()?;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Registries of one store, beside a map of who has what.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vipline_service_ip::{
+    AddressRange, Allocator, Draft, Error, Owner, Pool, Refusal, Registry, Snapshot,
+};
+
+use crate::faulty::{Fault, Faulty};
+
+/// 30 addresses, the first 16 of them in the lower band.
+const RANGE: &str = "10.0.0.0/27";
+
+type Addresses = Allocator<AddressRange>;
+
+/// Who has what; of some it is not known.
+type Model = BTreeMap<IpAddr, Option<Owner>>;
+
+/// What is done by one of two who share the store.
+#[derive(Clone, Debug)]
+struct Step {
+    is_second: bool,
+    owner: u8,
+    asks: Vec<Ask>,
+    is_dry: bool,
+    /// What goes wrong when it is to be made.
+    faults: Vec<Fault>,
+    /// What somebody else takes or frees just before.
+    meanwhile: Option<u8>,
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Reserve(u8),
+    Allocate,
+    Release(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ask = prop_oneof![
+        2 => (0_u8..34).prop_map(Ask::Reserve),
+        4 => Just(Ask::Allocate),
+        2 => (0_u8..34).prop_map(Ask::Release),
+    ];
+    let conflict = any::<bool>().prop_map(|is_told| Fault::Conflict { is_told });
+    let last = prop_oneof![
+        6 => Just(Fault::None),
+        1 => Just(Fault::Failed),
+        1 => any::<bool>().prop_map(|is_made| Fault::Unknown { is_made }),
+    ];
+    let faults = (vec(conflict, 0..3), last).prop_map(|(mut faults, last)| {
+        faults.push(last);
+        faults
+    });
+    let meanwhile = prop::option::weighted(0.3, 1_u8..31);
+    let (asks, is_dry) = (vec(ask, 1..5), prop::bool::weighted(0.2));
+    (
+        any::<bool>(),
+        0_u8..3,
+        asks,
+        is_dry,
+        faults,
+        meanwhile,
+        any::<u64>(),
+    )
+        .prop_map(
+            |(is_second, owner, asks, is_dry, faults, meanwhile, seed)| Step {
+                is_second,
+                owner,
+                asks,
+                is_dry,
+                faults,
+                meanwhile,
+                seed,
+            },
+        )
+}
+
+fn ip(number: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, number).into()
+}
+
+/// Why the model refuses something.
+#[derive(Debug, PartialEq)]
+enum Refused {
+    Full,
+    Allocated,
+    NotInRange,
+    OtherOwner,
+}
+
+impl Refused {
+    fn by(refusal: &Refusal) -> Option<Self> {
+        Some(match refusal {
+            Refusal::Full { .. } => Self::Full,
+            Refusal::Allocated { .. } => Self::Allocated,
+            Refusal::NotInRange { .. } => Self::NotInRange,
+            Refusal::OtherOwner { .. } => Self::OtherOwner,
+            _ => return None,
+        })
+    }
+}
+
+/// Does what is asked for, and notes what is given.
+fn ask(
+    draft: &mut Draft<'_, Addresses>,
+    step: &Step,
+    owner: &Owner,
+    given: &mut Vec<IpAddr>,
+) -> Result<(), Refusal> {
+    given.clear();
+    for ask in &step.asks {
+        match *ask {
+            Ask::Reserve(number) => draft.reserve(ip(number), owner)?,
+            Ask::Allocate => given.push(draft.allocate(owner, &mut || step.seed)?),
+            Ask::Release(number) => {
+                draft.release(ip(number), owner)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns what there is after it was done, with what was given.
+fn expected(
+    model: &Model,
+    asks: &[Ask],
+    owner: &Owner,
+    given: &[IpAddr],
+) -> Result<Result<Model, Refused>, TestCaseError> {
+    let (mut model, mut given) = (model.clone(), given.iter());
+    for ask in asks {
+        match *ask {
+            Ask::Reserve(number) if !(1..31).contains(&number) => {
+                return Ok(Err(Refused::NotInRange));
+            }
+            Ask::Reserve(number) => {
+                if model.insert(ip(number), Some(owner.clone())).is_some() {
+                    return Ok(Err(Refused::Allocated));
+                }
+            }
+            Ask::Allocate => {
+                let in_upper = model.range(ip(17)..).count();
+                if model.len() == 30 {
+                    return Ok(Err(Refused::Full));
+                }
+                let item = given.next();
+                prop_assert!(item.is_some(), "not full");
+                let item = *item.unwrap();
+                prop_assert!(
+                    item >= ip(17) || in_upper == 14,
+                    "{} of the lower band",
+                    item
+                );
+                let former = model.insert(item, Some(owner.clone()));
+                prop_assert_eq!(former, None, "{} twice", item);
+            }
+            Ask::Release(number) => {
+                if let Some(Some(other)) = model.get(&ip(number))
+                    && other != owner
+                {
+                    return Ok(Err(Refused::OtherOwner));
+                }
+                model.remove(&ip(number));
+            }
+        }
+    }
+    Ok(Ok(model))
+}
+
+/// Takes an address for nobody in particular, or frees it.
+fn toggle(number: u8, snapshot: &mut Snapshot<Addresses>) {
+    let item = ip(number);
+    if !snapshot.owners.contains_key(&item) && !snapshot.pool.release(item) {
+        snapshot.pool.reserve(item).unwrap();
+    }
+}
+
+fn toggle_model(number: u8, model: &mut Model) {
+    match model.get(&ip(number)) {
+        Some(Some(_)) => {}
+        Some(None) => {
+            model.remove(&ip(number));
+        }
+        None => {
+            model.insert(ip(number), None);
+        }
+    }
+}
+
+/// What several share, and what is to be there.
+struct Cluster {
+    store: Faulty<Addresses>,
+    registries: [Registry<Addresses, Faulty<Addresses>>; 2],
+    model: Model,
+    /// What somebody else does as soon as something is written.
+    pending: Option<(u8, Rc<Cell<bool>>)>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let range: AddressRange = RANGE.parse().unwrap();
+        let store = Faulty::new(Allocator::new(range));
+        Self {
+            registries: [(); 2].map(|()| Registry::new(store.clone())),
+            store,
+            model: Model::new(),
+            pending: None,
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let owner = Owner::new("default", &step.owner.to_string());
+        self.store.fail(step.faults.iter().copied());
+        if let Some(number) = step.meanwhile.filter(|_| self.pending.is_none()) {
+            let was_done = Rc::new(Cell::new(false));
+            self.pending = Some((number, Rc::clone(&was_done)));
+            self.store.meanwhile(move |snapshot| {
+                toggle(number, snapshot);
+                was_done.set(true);
+            });
+        }
+        let commits = self.store.commits();
+        let registry = &mut self.registries[usize::from(step.is_second)];
+        let mut given = Vec::new();
+        let plan = |draft: &mut Draft<'_, Addresses>| ask(draft, step, &owner, &mut given);
+        let done = match step.is_dry {
+            true => registry.dry_run(plan),
+            false => registry.change(plan),
+        };
+        if let Some((number, _)) = self.pending.take_if(|(_, was_done)| was_done.get()) {
+            toggle_model(number, &mut self.model);
+        }
+        // What a plan gave that was not made may be older than the model.
+        let expected = || expected(&self.model, &step.asks, &owner, &given);
+        match done {
+            Ok(()) => {
+                let model = expected()?;
+                prop_assert!(model.is_ok(), "{:?}", model);
+                let model = model.unwrap();
+                if !step.is_dry {
+                    self.model = model;
+                }
+            }
+            Err(Error::Refused(refusal)) => {
+                prop_assert_eq!(expected()?.err(), Refused::by(&refusal), "{}", refusal);
+            }
+            Err(Error::Store(_)) => {
+                let has_failed = matches!(step.faults.last(), Some(Fault::Failed));
+                prop_assert!(has_failed, "{:?}", step.faults);
+            }
+            Err(Error::Unknown(_)) => match step.faults.last() {
+                Some(Fault::Unknown { is_made: true }) => {
+                    self.model = expected()?.unwrap();
+                }
+                Some(Fault::Unknown { is_made: false }) => {}
+                _ => prop_assert!(false, "{:?}", step.faults),
+            },
+            Err(error) => prop_assert!(false, "{}", error),
+        }
+        if step.is_dry {
+            prop_assert_eq!(self.store.commits(), commits);
+        }
+        self.is_alike()
+    }
+
+    fn is_alike(&self) -> Result<(), TestCaseError> {
+        let truth = self.store.look();
+        prop_assert!(truth.pool.items().eq(self.model.keys().copied()));
+        let owned = self.model.iter();
+        let owned = owned.filter_map(|(item, owner)| Some((*item, owner.clone()?)));
+        prop_assert_eq!(&truth.owners, &owned.collect::<BTreeMap<_, _>>());
+        prop_assert_eq!(truth.pool.used() + truth.pool.free(), 30);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn of_a_store_that_conflicts_and_fails_nothing_is_given_twice_or_lost(
+        steps in vec(step(), 0..40),
+    ) {
+        let mut cluster = Cluster::new();
+        for step in steps {
+            cluster.step(&step)?;
+        }
+        for registry in &mut cluster.registries {
+            let last = registry.refresh().unwrap();
+            prop_assert!(last.pool.items().eq(cluster.model.keys().copied()));
+        }
+    }
+}
+
+#[test]
+fn who_is_never_the_faster_one_is_told() {
+    let mut cluster = Cluster::new();
+    cluster
+        .store
+        .fail([Fault::Conflict { is_told: true }; 1000]);
+    let owner = Owner::new("default", "a");
+    let error = cluster.registries[0].reserve(ip(1), &owner).unwrap_err();
+    assert!(matches!(error, Error::Contended { .. }), "{error}");
+    cluster.is_alike().unwrap();
+}
