@@ -55,6 +55,8 @@ mod service_port;
 
 mod node_ports;
 
+mod stores;
+
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
@@ -74,3 +76,6 @@ pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
 pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};
+pub use stores::Memory;
+#[cfg(feature = "etcd")]
+pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};

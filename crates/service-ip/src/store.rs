@@ -43,6 +43,18 @@ pub struct Snapshot<P: Pool> {
     pub version: Version,
 }
 
+impl<P: Pool> Snapshot<P> {
+    /// Returns what a pool has, of which it is not known who has it.
+    #[must_use]
+    pub const fn new(pool: P, version: Version) -> Self {
+        Self {
+            pool,
+            owners: BTreeMap::new(),
+            version,
+        }
+    }
+}
+
 /// A version of what a store keeps; each change makes a later one.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub u64);

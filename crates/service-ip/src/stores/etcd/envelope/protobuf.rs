@@ -1,0 +1,386 @@
+//! The form in protobuf.
+
+use std::str;
+
+use super::corrupt;
+use crate::SnapshotError;
+
+/// What every object in protobuf begins with.
+pub(super) const MAGIC: &[u8] = b"k8s\0";
+
+/// Fields of `runtime.Unknown`.
+const TYPE_META: u64 = 1;
+const RAW: u64 = 2;
+
+/// Fields of `runtime.TypeMeta`.
+const API_VERSION: u64 = 1;
+const KIND: u64 = 2;
+
+/// Fields of `RangeAllocation`.
+const RANGE: u64 = 2;
+const DATA: u64 = 3;
+
+/// Types of fields on the wire.
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const BYTES: u64 = 2;
+const FIXED32: u64 = 5;
+
+/// All fields but those that change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Message {
+    /// What is around the `RangeAllocation`.
+    outer: Around,
+    /// What is around its range and data.
+    inner: Around,
+}
+
+/// Fields before something, and after it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Around {
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+/// A field of a message.
+#[derive(Clone, Copy, Debug)]
+struct Field<'a> {
+    number: u64,
+    /// Where it begins.
+    at: usize,
+    /// Its tag and its value.
+    whole: &'a [u8],
+    /// Its value if it is of bytes, and where that begins.
+    value: Option<(&'a [u8], usize)>,
+}
+
+/// What is left to be read.
+#[derive(Clone, Copy, Debug)]
+struct Cursor<'a> {
+    rest: &'a [u8],
+    at: usize,
+}
+
+impl Message {
+    /// Returns one as Kubernetes makes it.
+    pub(super) fn new() -> Self {
+        let mut meta = Vec::new();
+        put(&mut meta, API_VERSION, b"v1");
+        put(&mut meta, KIND, b"RangeAllocation");
+        let mut before = Vec::new();
+        put(&mut before, TYPE_META, &meta);
+        // No encoding of content, and no type of it.
+        let mut after = Vec::new();
+        put(&mut after, 3, &[]);
+        put(&mut after, 4, &[]);
+        let mut metadata = Vec::new();
+        put(&mut metadata, 1, &[]);
+        Self {
+            outer: Around { before, after },
+            inner: Around {
+                before: metadata,
+                after: Vec::new(),
+            },
+        }
+    }
+
+    /// Reads one, its range and its data.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), SnapshotError> {
+        let mut outer = Around::default();
+        let (mut meta, mut raw) = (None, None);
+        let mut cursor = Cursor {
+            rest: bytes.strip_prefix(MAGIC).unwrap_or_default(),
+            at: MAGIC.len(),
+        };
+        while let Some(field) = cursor.field()? {
+            match field.number {
+                RAW => field.once(&mut raw)?,
+                number => {
+                    if number == TYPE_META {
+                        field.once(&mut meta)?;
+                    }
+                    outer.keep(field, raw.is_some());
+                }
+            }
+        }
+        let (meta, at) = meta.ok_or(corrupt("it has no type", MAGIC.len()))?;
+        check_type(Cursor { rest: meta, at })?;
+        let (raw, at) = raw.ok_or_else(|| corrupt("it has no object", bytes.len()))?;
+        let mut inner = Around::default();
+        let (mut range, mut data) = (None, None);
+        let mut cursor = Cursor { rest: raw, at };
+        while let Some(field) = cursor.field()? {
+            match field.number {
+                RANGE => field.once(&mut range)?,
+                DATA => field.once(&mut data)?,
+                _ => inner.keep(field, range.is_some() || data.is_some()),
+            }
+        }
+        let (range, at) = range.unwrap_or_default();
+        let range = str::from_utf8(range).map_err(|_| corrupt("its range is no text", at))?;
+        let (data, _) = data.unwrap_or_default();
+        Ok((Self { outer, inner }, range.into(), data.into()))
+    }
+
+    /// Writes it with a range and its data.
+    pub(super) fn encode(&self, range: &str, data: &[u8]) -> Vec<u8> {
+        let mut raw = self.inner.before.clone();
+        put(&mut raw, RANGE, range.as_bytes());
+        put(&mut raw, DATA, data);
+        raw.extend(&self.inner.after);
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(&self.outer.before);
+        put(&mut bytes, RAW, &raw);
+        bytes.extend(&self.outer.after);
+        bytes
+    }
+}
+
+impl Around {
+    fn keep(&mut self, field: Field<'_>, is_after: bool) {
+        if is_after {
+            self.after.extend(field.whole);
+        } else {
+            self.before.extend(field.whole);
+        }
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Puts its bytes where none have been.
+    fn once(&self, place: &mut Option<(&'a [u8], usize)>) -> Result<(), SnapshotError> {
+        if place.is_some() {
+            return Err(corrupt("a field occurs twice", self.at));
+        }
+        *place = Some(
+            self.value
+                .ok_or_else(|| corrupt("a field is not of bytes", self.at))?,
+        );
+        Ok(())
+    }
+}
+
+impl<'a> Cursor<'a> {
+    /// Reads the next field, if there is one.
+    fn field(&mut self) -> Result<Option<Field<'a>>, SnapshotError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let Cursor { rest, at } = *self;
+        let tag = self.varint()?;
+        let mut value = None;
+        match tag & 7 {
+            VARINT => _ = self.varint()?,
+            FIXED64 => _ = self.take(8)?,
+            FIXED32 => _ = self.take(4)?,
+            BYTES => {
+                let start = self.at;
+                let length = usize::try_from(self.varint()?)
+                    .map_err(|_| corrupt("a field is too long", start))?;
+                let at = self.at;
+                value = Some((self.take(length)?, at));
+            }
+            _ => return Err(corrupt("a field is of no known type", at)),
+        }
+        let length = rest.len() - self.rest.len();
+        Ok(Some(Field {
+            number: tag >> 3,
+            at,
+            whole: rest.get(..length).unwrap_or_default(),
+            value,
+        }))
+    }
+
+    fn varint(&mut self) -> Result<u64, SnapshotError> {
+        let start = self.at;
+        let mut number: u64 = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?.first().copied().unwrap_or_default();
+            let bits = u64::from(byte & 0x7f);
+            // Of the last one only the lowest bit has room.
+            if (bits << shift) >> shift != bits {
+                break;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(corrupt("a number is too large", start))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], SnapshotError> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or_else(|| corrupt("it ends too early", self.at + self.rest.len()))?;
+        self.rest = rest;
+        self.at += length;
+        Ok(taken)
+    }
+}
+
+/// Checks that an object is of the type that it should be of.
+fn check_type(mut cursor: Cursor<'_>) -> Result<(), SnapshotError> {
+    let at = cursor.at;
+    let (mut version, mut kind) = (None, None);
+    while let Some(field) = cursor.field()? {
+        match field.number {
+            API_VERSION => field.once(&mut version)?,
+            KIND => field.once(&mut kind)?,
+            _ => {}
+        }
+    }
+    let found = [version, kind].map(|field| field.map(|(bytes, _)| bytes));
+    if found != [Some(b"v1".as_slice()), Some(b"RangeAllocation")] {
+        return Err(corrupt("it is no RangeAllocation of v1", at));
+    }
+    Ok(())
+}
+
+/// Writes a field of bytes.
+fn put(bytes: &mut Vec<u8>, number: u64, value: &[u8]) {
+    put_varint(bytes, number << 3 | BYTES);
+    // Lengths have no more than 64 bits.
+    put_varint(bytes, value.len() as u64);
+    bytes.extend(value);
+}
+
+fn put_varint(bytes: &mut Vec<u8>, number: u64) {
+    let mut rest = number;
+    while rest >= 0x80 {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Envelope, RangeAllocation};
+
+    /// What an API server stores of 10.0.0.0/24 when the first two addresses
+    /// and the sixteenth are taken.
+    const STORED: &[u8] = b"k8s\0\
+        \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
+        \x12\x23\
+        \x0a\x10\x0a\x00\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x00\x38\x00\x42\x00\
+        \x12\x0b10.0.0.0/24\
+        \x1a\x02\x80\x03\
+        \x1a\x00\x22\x00";
+
+    fn allocation(range: &str, data: &[u8]) -> RangeAllocation {
+        RangeAllocation {
+            range: range.into(),
+            data: data.into(),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_and_written_the_same() {
+        let (envelope, found) = Envelope::decode(STORED).unwrap();
+        assert_eq!(found, allocation("10.0.0.0/24", &[0x80, 3]));
+        assert_eq!(envelope.encode(&found), STORED);
+    }
+
+    #[test]
+    fn what_is_not_known_is_kept_in_its_place() {
+        let stored = b"k8s\0\
+            \x48\x96\x01\
+            \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
+            \x12\x25\
+            \x0a\x06\x0a\x04name\
+            \x12\x0530-39\
+            \x21\x01\x02\x03\x04\x05\x06\x07\x08\
+            \x1a\x01\x07\
+            \x2d\x01\x02\x03\x04\
+            \x32\x03new\
+            \x22\x09text/none";
+        let (envelope, found) = Envelope::decode(stored).unwrap();
+        assert_eq!(found, allocation("30-39", &[7]));
+        let written = envelope.encode(&allocation("30-39", &[0xff; 200]));
+        let (head, rest) = stored.split_at(30);
+        assert!(written.starts_with(head));
+        assert!(written.ends_with(b"\x22\x09text/none"));
+        let (again, found) = Envelope::decode(&written).unwrap();
+        assert_eq!(found, allocation("30-39", &[0xff; 200]));
+        for kept in [
+            rest.get(2..10).unwrap(),
+            b"\x21\x01\x02\x03\x04\x05\x06\x07\x08",
+            b"\x2d\x01\x02\x03\x04\x32\x03new",
+        ] {
+            assert!(
+                written.windows(kept.len()).any(|part| part == kept),
+                "{kept:x?}"
+            );
+        }
+        assert_eq!(again, envelope);
+    }
+
+    #[test]
+    fn a_new_one_is_read_again() {
+        let first = allocation("30000-32767", &[1, 0]);
+        let written = Envelope::new().encode(&first);
+        assert!(written.starts_with(&STORED[..27]));
+        assert_eq!(
+            Envelope::decode(&written).unwrap(),
+            (Envelope::new(), first)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let other = |from: &[u8], to: &[u8]| {
+            let at = STORED.windows(from.len()).position(|part| part == from);
+            let mut bytes = STORED.to_vec();
+            bytes.splice(at.unwrap()..at.unwrap() + from.len(), to.iter().copied());
+            bytes
+        };
+        for (bytes, what, at) in [
+            (b"k8s\0".to_vec(), "it has no type", 4),
+            (STORED[..27].to_vec(), "it has no object", 27),
+            (other(b"v1", b"v2"), "it is no RangeAllocation of v1", 6),
+            (
+                other(b"Range", b"range"),
+                "it is no RangeAllocation of v1",
+                6,
+            ),
+            (other(b"\x12\x0b1", b"\x12\x7f1"), "it ends too early", 64),
+            (
+                other(b"\x12\x0b1", b"\x13\x0b1"),
+                "a field is of no known type",
+                47,
+            ),
+            (other(b"10.0", b"\xff0.0"), "its range is no text", 49),
+            (
+                other(b"\x1a\x02\x80\x03", b"\x12\x02\x80\x03"),
+                "a field occurs twice",
+                60,
+            ),
+            (
+                other(b"\x1a\x02\x80\x03", b"\x18\x02\x22\x00"),
+                "a field is not of bytes",
+                60,
+            ),
+        ] {
+            let error = Envelope::decode(&bytes).unwrap_err();
+            assert_eq!(error, SnapshotError::Corrupt { what, at }, "{bytes:x?}");
+        }
+        let mut long = STORED.to_vec();
+        long.extend([0xff; 9].iter().chain(&[2, 0]));
+        let error = Envelope::decode(&long).unwrap_err();
+        let (what, at) = ("a number is too large", STORED.len());
+        assert_eq!(error, SnapshotError::Corrupt { what, at });
+    }
+
+    #[test]
+    fn what_is_cut_off_anywhere_is_refused() {
+        for length in 0..STORED.len() {
+            let outcome = Envelope::decode(&STORED[..length]);
+            // Between the fields after the object it is whole.
+            let is_whole = [STORED.len() - 4, STORED.len() - 2].contains(&length);
+            assert_eq!(outcome.is_ok(), is_whole, "{length}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! In memory, for one process.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::{Change, CommitError, Draft, Pool, Refusal, Snapshot, Store, StoreError, Version};
+
+/// What is allocated, in the memory of this process.
+///
+/// A clone is another handle on the same store, for another thread.
+#[derive(Debug)]
+pub struct Memory<P: Pool> {
+    shared: Arc<Mutex<Snapshot<P>>>,
+}
+
+impl<P: Pool> Memory<P> {
+    /// Returns a store in which what the pool has is taken, by nobody known.
+    #[must_use]
+    pub fn new(pool: P) -> Self {
+        Self {
+            shared: Arc::new(Mutex::new(Snapshot::new(pool, Version(1)))),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Snapshot<P>> {
+        self.shared
+            .lock()
+            .expect("nobody panics while the store is locked")
+    }
+}
+
+impl<P: Pool> Clone for Memory<P> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<P: Pool + Clone> Store<P> for Memory<P> {
+    fn load(&mut self) -> Result<Snapshot<P>, StoreError> {
+        Ok(self.lock().clone())
+    }
+
+    fn commit(
+        &mut self,
+        base: Version,
+        change: &Change<P::Item>,
+        _: &Snapshot<P>,
+    ) -> Result<Version, CommitError<P>> {
+        let mut snapshot = self.lock();
+        if snapshot.version != base {
+            let now = Some(Box::new(snapshot.clone()));
+            return Err(CommitError::Conflict { now });
+        }
+        let mut draft = Draft::new(&mut snapshot);
+        if let Err((item, refusal)) = make(&mut draft, change) {
+            draft.undo();
+            return Err(CommitError::Failed(StoreError::Unavailable {
+                operation: "take",
+                object: item.to_string().into(),
+                source: refusal.into(),
+            }));
+        }
+        snapshot.version.0 += 1;
+        Ok(snapshot.version)
+    }
+}
+
+/// Makes a change, up to an item that cannot be taken.
+fn make<P: Pool>(
+    draft: &mut Draft<'_, P>,
+    change: &Change<P::Item>,
+) -> Result<(), (P::Item, Refusal)> {
+    for item in change.freed.keys() {
+        draft.free(*item);
+    }
+    for (item, owner) in &change.taken {
+        draft
+            .reserve(*item, owner)
+            .map_err(|refusal| (*item, refusal))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::{AddressRange, Allocator, Error, Owner, Range, Registry};
+
+    /// A range whose lower band is not all of it.
+    const NETWORK: &str = "10.0.0.0/26";
+
+    fn store() -> Memory<Allocator<AddressRange>> {
+        Memory::new(Allocator::new(NETWORK.parse().unwrap()))
+    }
+
+    /// Returns a generator of random numbers.
+    fn random(seed: u64) -> impl FnMut() -> u64 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+        }
+    }
+
+    #[test]
+    fn threads_never_have_the_same_item() {
+        let store = store();
+        let range: AddressRange = NETWORK.parse().unwrap();
+        let held: Vec<AtomicBool> = (0..range.len()).map(|_| AtomicBool::new(false)).collect();
+        let done = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (store, held, done) = (store.clone(), &held, &done);
+                scope.spawn(move || {
+                    let owner = Owner::new("default", &format!("service-{thread}"));
+                    let mut registry = Registry::new(store);
+                    let mut random = random(thread);
+                    let mut mine = Vec::new();
+                    for _ in 0..2_000 {
+                        let free = mine.len() > 20 || (!mine.is_empty() && random() % 2 == 0);
+                        let outcome = if free {
+                            let item = mine.swap_remove(random() as usize % mine.len());
+                            let number = range.number(item).unwrap() as usize;
+                            assert!(held[number].swap(false, Ordering::SeqCst), "{item}");
+                            registry.release(item, &owner).map(|freed| assert!(freed))
+                        } else {
+                            registry.allocate(&owner, &mut random).map(|item| {
+                                let number = range.number(item).unwrap() as usize;
+                                assert!(!held[number].swap(true, Ordering::SeqCst), "{item} twice");
+                                mine.push(item);
+                            })
+                        };
+                        match outcome {
+                            Ok(()) => _ = done.fetch_add(1, Ordering::SeqCst),
+                            Err(Error::Refused(refusal)) => assert!(refusal.is_full()),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let held = held.iter().filter(|held| held.load(Ordering::SeqCst));
+        assert_eq!(store.lock().pool.used(), held.count() as u128);
+        assert!(done.load(Ordering::SeqCst) > 4_000);
+    }
+
+    #[test]
+    fn of_two_changes_of_a_version_one_is_made() {
+        let mut store = store();
+        let base = store.load().unwrap();
+        let owner = Owner::new("default", "web");
+        let take = |item: &str| Change {
+            taken: [(item.parse().unwrap(), owner.clone())].into(),
+            ..Change::default()
+        };
+        let first = store
+            .commit(base.version, &take("10.0.0.1"), &base)
+            .unwrap();
+        assert!(first > base.version);
+        let second = store.commit(base.version, &take("10.0.0.2"), &base);
+        let Err(CommitError::Conflict { now: Some(now) }) = second else {
+            panic!("{second:?}");
+        };
+        assert_eq!(now.version, first);
+        assert_eq!(now.owners, take("10.0.0.1").taken);
+        assert_eq!(now.pool.used(), 1);
+    }
+
+    #[test]
+    fn a_change_that_does_not_fit_is_not_made_by_halves() {
+        let mut store = store();
+        let owner = Owner::new("default", "web");
+        let mut registry = Registry::new(store.clone());
+        let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
+        registry.reserve(first, &owner).unwrap();
+        registry.reserve(second, &owner).unwrap();
+        let before = store.load().unwrap();
+        let change = Change {
+            freed: [(first, None)].into(),
+            taken: [(second, Owner::new("default", "other"))].into(),
+        };
+        let Err(CommitError::Failed(error)) = store.commit(before.version, &change, &before) else {
+            panic!("it is taken");
+        };
+        assert_eq!(error.to_string(), "take 10.0.0.2");
+        let after = store.load().unwrap();
+        assert_eq!(after.version, before.version);
+        assert_eq!(after.owners, before.owners);
+        assert!(after.pool.items().eq([first, second]));
+    }
+}
