@@ -1,9 +1,8 @@
 //! Allocation from a store that others change as well.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
-
-use thiserror::Error;
 
 use crate::counters::End;
 use crate::{
@@ -20,10 +19,14 @@ pub struct Registry<P: Pool, S> {
     /// None when it is not known.
     last: Option<Snapshot<P>>,
     counters: BTreeMap<Box<str>, Counters>,
+    pause: Option<Pause>,
 }
 
+/// What is done before a change is planned anew.
+struct Pause(Box<dyn FnMut(usize) + Send>);
+
 /// Why nothing was allocated or released.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The ranges do not allow it.
@@ -55,7 +58,20 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             store,
             last: None,
             counters: BTreeMap::new(),
+            pause: None,
         }
+    }
+
+    /// Lets a change wait before it is planned anew because others were faster.
+    ///
+    /// `pause` is told how many attempts have been made, and should wait for a
+    /// random time that grows with them.
+    /// Where several processes change a store all the time, each of them needs
+    /// it: without, one may lose every time.
+    #[must_use]
+    pub fn with_pause(mut self, pause: impl FnMut(usize) + Send + 'static) -> Self {
+        self.pause = Some(Pause(Box::new(pause)));
+        self
     }
 
     /// Returns what has happened to each range since the start; dry runs are
@@ -125,10 +141,15 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         &mut self,
         mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
-        for _ in 0..ATTEMPTS {
-            let (mut snapshot, is_fresh) = match self.last.take() {
-                Some(snapshot) => (snapshot, false),
-                None => (self.store.load()?, true),
+        // What was read since the change was asked for.
+        let mut is_fresh = false;
+        for attempts in 1..=ATTEMPTS {
+            let mut snapshot = match self.last.take() {
+                Some(snapshot) => snapshot,
+                None => {
+                    is_fresh = true;
+                    self.store.load()?
+                }
             };
             let mut draft = Draft::new(&mut snapshot);
             let planned = plan(&mut draft);
@@ -163,7 +184,15 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     self.last = Some(snapshot);
                     return Ok(planned?);
                 }
-                Err(CommitError::Conflict { now }) => self.last = now.map(|now| *now),
+                Err(CommitError::Conflict { now }) => {
+                    is_fresh = now.is_some();
+                    self.last = now.map(|now| *now);
+                    if let Some(pause) = &mut self.pause {
+                        (pause.0)(attempts);
+                        // Others have gone on meanwhile.
+                        self.last = None;
+                    }
+                }
                 Err(CommitError::Failed(error)) => return Err(error.into()),
                 Err(CommitError::Unknown(error)) => return Err(Error::Unknown(error)),
             }
@@ -186,5 +215,101 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         let planned = plan(&mut draft);
         draft.undo();
         Ok(planned?)
+    }
+}
+
+impl fmt::Debug for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pause").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{AddressRange, Allocator, Change, Memory, Version};
+
+    type Addresses = Allocator<AddressRange>;
+
+    /// A store that others change before each of the first commits.
+    struct Busy {
+        store: Memory<Addresses>,
+        conflicts: usize,
+        loads: Arc<Mutex<usize>>,
+    }
+
+    impl Store<Addresses> for Busy {
+        fn load(&mut self) -> Result<Snapshot<Addresses>, StoreError> {
+            *self.loads.lock().unwrap() += 1;
+            self.store.load()
+        }
+
+        fn commit(
+            &mut self,
+            base: Version,
+            change: &Change<<Addresses as Pool>::Item>,
+            after: &Snapshot<Addresses>,
+        ) -> Result<Version, CommitError<Addresses>> {
+            if self.conflicts > 0 {
+                self.conflicts -= 1;
+                let mut other = Registry::new(self.store.clone());
+                let allocated = other.allocate(&Owner::new("other", "other"), &mut || 0);
+                allocated.expect("there is room");
+            }
+            self.store.commit(base, change, after)
+        }
+    }
+
+    fn busy(network: &str, conflicts: usize) -> (Registry<Addresses, Busy>, Arc<Mutex<usize>>) {
+        let loads = Arc::new(Mutex::new(0));
+        let store = Busy {
+            store: Memory::new(Allocator::new(network.parse().unwrap())),
+            conflicts,
+            loads: Arc::clone(&loads),
+        };
+        (Registry::new(store), loads)
+    }
+
+    #[test]
+    fn what_a_conflict_brings_is_planned_with_and_not_read_again() {
+        let owner = Owner::new("default", "web");
+        let (mut registry, loads) = busy("10.0.0.0/29", 3);
+        let address = registry.allocate(&owner, &mut || 0).unwrap();
+        assert_eq!(address.to_string(), "10.0.0.4", "others were faster by 3");
+        assert_eq!(*loads.lock().unwrap(), 1);
+        // Also when it says that nothing is left.
+        let (mut registry, loads) = busy("10.0.0.0/30", 0);
+        registry.refresh().unwrap();
+        registry.store.conflicts = 2;
+        let error = registry.allocate(&owner, &mut || 0).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::Full { .. })));
+        assert_eq!(*loads.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn a_change_waits_longer_each_time_that_others_are_faster() {
+        let owner = Owner::new("default", "web");
+        let (registry, loads) = busy("10.0.0.0/24", 3);
+        let pauses = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&pauses);
+        let mut registry =
+            registry.with_pause(move |attempts| noted.lock().unwrap().push(attempts));
+        registry.allocate(&owner, &mut || 0).unwrap();
+        assert_eq!(*pauses.lock().unwrap(), [1, 2, 3]);
+        // What others did meanwhile is seen.
+        assert_eq!(*loads.lock().unwrap(), 4);
+    }
+
+    #[test]
+    fn nothing_has_changed_when_others_are_always_faster() {
+        let owner = Owner::new("default", "web");
+        let (mut registry, _) = busy("10.0.0.0/24", usize::MAX);
+        let error = registry.allocate(&owner, &mut || 0).unwrap_err();
+        assert!(matches!(error, Error::Contended { attempts: ATTEMPTS }));
+        let snapshot = registry.refresh().unwrap();
+        assert!(!snapshot.owners.values().any(|other| *other == owner));
+        assert_eq!(snapshot.pool.used(), ATTEMPTS as u128);
     }
 }
