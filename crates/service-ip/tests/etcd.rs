@@ -1,0 +1,31 @@
+//! The store in etcd, beside a real etcd.
+//!
+//! Each test has an etcd of its own, in a network namespace of its own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "IO file"
+)]
+
+#[path = "etcd/server.rs"]
+mod server;
+
+#[path = "etcd/values.rs"]
+mod values;
+
+#[path = "etcd/lost.rs"]
+mod lost;
+
+#[path = "etcd/tls.rs"]
+mod tls;
+
+#[path = "etcd/history.rs"]
+mod history;
+
+#[path = "etcd/worker.rs"]
+mod worker;
+
+#[path = "etcd/linearizability.rs"]
+mod linearizability;

@@ -1,0 +1,238 @@
+//! An etcd of one member, gone when dropped.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use data_encoding::BASE64;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::leftovers::{Directory, Process};
+use testkit::netns::Netns;
+use vipline_service_ip::{
+    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Owner, Registry, Store,
+};
+
+/// What tests allocate by.
+pub(crate) type Addressing = Registry<Allocator<AddressRange>, Addresses>;
+
+/// How long etcd may take to start.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where etcd is, in its network namespace.
+pub(crate) const ADDRESS: &str = "127.0.0.1:2379";
+
+/// The key of the range.
+pub(crate) const KEY: &str = EtcdCluster::SERVICE_IPS;
+
+/// The store of addresses.
+pub(crate) type Addresses = Etcd<AddressRange>;
+
+/// An etcd of one member.
+pub(crate) struct Server {
+    pub(crate) netns: Netns,
+    folder: Directory,
+    process: Option<Process>,
+    access: Option<Access>,
+}
+
+/// Certificates by which a client and etcd know each other.
+pub(crate) struct Access {
+    /// What a client has.
+    pub(crate) client: EtcdTls,
+    /// The certificate and key of etcd.
+    pub(crate) server: (String, String),
+}
+
+impl Server {
+    /// Starts one, and waits until it answers.
+    pub(crate) fn start() -> Self {
+        Self::new(None)
+    }
+
+    /// Starts one that speaks only with whom it knows.
+    pub(crate) fn with_access(access: Access) -> Self {
+        Self::new(Some(access))
+    }
+
+    fn new(access: Option<Access>) -> Self {
+        let mut server = Self {
+            netns: Netns::new().unwrap(),
+            folder: Directory::new().unwrap(),
+            process: None,
+            access,
+        };
+        server.run();
+        server
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it again, with what it had stored.
+    pub(crate) fn run(&mut self) {
+        let mut process = Process::start(&self.netns, &mut self.command()).unwrap();
+        let mut store = self.store(&self.cluster(), "/anything");
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(error) = self.netns.run(|| store.load()) {
+            let ended = process.ended().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "{ended:?}, {error:?}: {}",
+                process.output()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.process = Some(process);
+    }
+
+    /// Lets it do nothing, or again what it is asked for.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.as_ref().unwrap().signal(signal).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let folder = self.folder.path();
+        let scheme = self.scheme();
+        let mut command = Command::new(program());
+        command
+            .arg("--name=one")
+            .arg(format!("--data-dir={}", folder.join("data").display()))
+            .arg(format!("--listen-client-urls={scheme}://{ADDRESS}"))
+            .arg(format!("--advertise-client-urls={scheme}://{ADDRESS}"))
+            .arg("--listen-peer-urls=http://127.0.0.1:2380")
+            .arg("--initial-advertise-peer-urls=http://127.0.0.1:2380")
+            .arg("--initial-cluster=one=http://127.0.0.1:2380")
+            .args(["--logger=zap", "--log-level=warn"]);
+        if let Some(access) = &self.access {
+            let (certificate, key) = &access.server;
+            let authority = String::from_utf8(access.client.ca.clone()).unwrap();
+            let file = |name: &str, text: &str| {
+                self.folder.write(name, text).unwrap();
+                folder.join(name)
+            };
+            command
+                .arg("--client-cert-auth")
+                .arg("--trusted-ca-file")
+                .arg(file("ca.pem", &authority))
+                .arg("--cert-file")
+                .arg(file("cert.pem", certificate))
+                .arg("--key-file")
+                .arg(file("key.pem", key));
+        }
+        command
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.access {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
+    /// Returns how to speak to it.
+    pub(crate) fn cluster(&self) -> EtcdCluster {
+        let endpoint = format!("{}://{ADDRESS}", self.scheme());
+        let mut cluster = EtcdCluster::new(&[&endpoint], Duration::from_secs(30));
+        cluster.tls = self.access.as_ref().map(|access| access.client.clone());
+        cluster
+    }
+
+    /// Returns the store of [`range`] at a key.
+    pub(crate) fn store(&self, cluster: &EtcdCluster, key: &str) -> Addresses {
+        Etcd::new(cluster, key, range()).unwrap()
+    }
+
+    /// Returns a registry of the range at [`KEY`].
+    pub(crate) fn registry(&self) -> Addressing {
+        Registry::new(self.store(&self.cluster(), KEY))
+    }
+
+    /// Does something where etcd can be reached.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.netns.run(work)
+    }
+
+    /// Stores a value as it is, or removes it.
+    pub(crate) fn put(&self, key: &str, value: Option<&[u8]>) {
+        let mut body = json!({ "key": BASE64.encode(key.as_bytes()) });
+        let path = match value {
+            Some(value) => {
+                body["value"] = BASE64.encode(value).into();
+                "/v3/kv/put"
+            }
+            None => "/v3/kv/deleterange",
+        };
+        self.post(path, &body);
+    }
+
+    /// Returns a value as it is stored.
+    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let answer = self.post(
+            "/v3/kv/range",
+            &json!({ "key": BASE64.encode(key.as_bytes()) }),
+        );
+        let value = answer["kvs"][0]["value"].as_str()?;
+        Some(BASE64.decode(value.as_bytes()).unwrap())
+    }
+
+    /// Asks by no code of the store's.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.0\r\nHost: {ADDRESS}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = self.inside(|| {
+            let mut stream = TcpStream::connect(ADDRESS)?;
+            stream.write_all(request.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        });
+        let answer = answer.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 OK"), "{path}: {answer}");
+        serde_json::from_str(body).unwrap()
+    }
+}
+
+/// Returns the range that tests allocate from.
+pub(crate) fn range() -> AddressRange {
+    "10.0.0.0/27".parse().unwrap()
+}
+
+/// Returns a Service.
+pub(crate) fn owner() -> Owner {
+    Owner::new("default", "web")
+}
+
+/// Returns random numbers that follow from a seed.
+pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Returns the program etcd: what the environment says, or what is installed.
+fn program() -> PathBuf {
+    if let Some(program) = env::var_os("ETCD") {
+        return program.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|folder| folder.join("etcd"))
+        .find(|file| file.is_file())
+        .expect(
+            "etcd is neither in PATH nor where ETCD says; `cargo xtask etcd` downloads it \
+             and prints where it is: ETCD=$(cargo xtask etcd) cargo test …",
+        )
+}

@@ -1,0 +1,199 @@
+//! What is stored, and what is made of it.
+
+use std::error::Error as _;
+use std::net::IpAddr;
+
+use vipline_service_ip::{
+    AddressRange, Allocator, Change, CommitError, Envelope, Error, Pool, RangeAllocation,
+    SnapshotError, Store, StoreError, Version,
+};
+
+use crate::server::{KEY, Server, owner, random};
+
+type Snapshot = vipline_service_ip::Snapshot<Allocator<AddressRange>>;
+
+/// What an API server stores of the range when its first address is taken.
+const PROTOBUF: &[u8] = b"k8s\0\
+    \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
+    \x12\x22\
+    \x0a\x10\x0a\x00\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x00\x38\x00\x42\x00\
+    \x12\x0b10.0.0.0/27\
+    \x1a\x01\x01\
+    \x1a\x00\x22\x00";
+
+/// The same, of one that stores JSON.
+const JSON: &[u8] = br#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"creationTimestamp":null},"range":"10.0.0.0/27","data":"AQ=="}
+"#;
+
+#[test]
+fn what_is_allocated_is_taken_for_all_others() {
+    let server = Server::start();
+    assert_eq!(server.get(KEY), None);
+    server.inside(|| {
+        let (mut one, mut other) = (server.registry(), server.registry());
+        let first = "10.0.0.1".parse().unwrap();
+        one.reserve(first, &owner()).unwrap();
+        let refusal = other.reserve(first, &owner()).unwrap_err();
+        assert!(
+            matches!(&refusal, Error::Refused(refusal) if refusal.is_allocated()),
+            "{refusal:?}"
+        );
+        let mut random = random(1);
+        let mut items = vec![first];
+        for turn in 0..29 {
+            let registry = if turn % 2 == 0 { &mut one } else { &mut other };
+            items.push(registry.allocate(&owner(), &mut random).unwrap());
+        }
+        for registry in [&mut one, &mut other] {
+            let full = registry.allocate(&owner(), &mut random).unwrap_err();
+            assert!(
+                matches!(&full, Error::Refused(refusal) if refusal.is_full()),
+                "{full:?}"
+            );
+        }
+        items.sort();
+        items.dedup();
+        assert_eq!(items.len(), 30, "each is given once");
+        assert!(other.release(first, &owner()).unwrap());
+        assert!(!one.release(first, &owner()).unwrap());
+        assert_eq!(one.allocate(&owner(), &mut random).unwrap(), first);
+    });
+    let stored = server.get(KEY).unwrap();
+    let (envelope, allocation) = Envelope::decode(&stored).unwrap();
+    assert_eq!(envelope, Envelope::new(), "a new one is in protobuf");
+    assert_eq!(&*allocation.range, "10.0.0.0/27");
+    assert_eq!(allocation.data, [0x3f, 0xff, 0xff, 0xff]);
+}
+
+/// Returns the change that takes an address, and what is taken then.
+fn take(base: &Snapshot, address: &str) -> (Change<IpAddr>, Snapshot) {
+    let (address, mut after) = (address.parse().unwrap(), base.clone());
+    after.pool.reserve(address).unwrap();
+    let taken = [(address, owner())].into();
+    let freed = [].into();
+    (Change { freed, taken }, after)
+}
+
+#[test]
+fn a_conflict_brings_what_is_there_and_changes_nothing() {
+    let server = Server::start();
+    let [mut one, mut other] = [(); 2].map(|()| server.store(&server.cluster(), KEY));
+    server.inside(|| {
+        let base = one.load().unwrap();
+        assert_eq!(base.version, Version(0), "there is nothing");
+        let (change, after) = take(&base, "10.0.0.1");
+        let first = one.commit(base.version, &change, &after).unwrap();
+        // The other one has not even asked.
+        let (change, after) = take(&base, "10.0.0.2");
+        for _ in 0..2 {
+            let outcome = other.commit(base.version, &change, &after);
+            let Err(CommitError::Conflict { now: Some(now) }) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!(now.version, first);
+            assert_eq!(now.pool.items().next(), "10.0.0.1".parse().ok());
+            assert_eq!(now.pool.used(), 1);
+        }
+        let now = other.load().unwrap();
+        let (change, after) = take(&now, "10.0.0.2");
+        let second = other.commit(first, &change, &after).unwrap();
+        assert!(second > first);
+        server.put(KEY, None);
+        let outcome = other.commit(second, &change, &after);
+        let Err(CommitError::Conflict { now: Some(now) }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!((now.version, now.pool.used()), (Version(0), 0));
+    });
+    assert_eq!(server.get(KEY), None);
+}
+
+#[test]
+fn what_an_api_server_has_stored_is_read_and_kept_in_its_form() {
+    let server = Server::start();
+    for stored in [PROTOBUF, JSON] {
+        server.put(KEY, Some(stored));
+        server.inside(|| {
+            let mut registry = server.registry();
+            let taken: Vec<_> = registry.refresh().unwrap().pool.items().collect();
+            assert_eq!(taken, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+            registry
+                .reserve("10.0.0.3".parse().unwrap(), &owner())
+                .unwrap();
+        });
+        let expected = match stored {
+            PROTOBUF => String::from_utf8_lossy(stored).replace("\x1a\x01\x01", "\x1a\x01\x05"),
+            _ => String::from_utf8_lossy(stored).replace("AQ==", "BQ=="),
+        };
+        let found = server.get(KEY).unwrap();
+        assert_eq!(String::from_utf8_lossy(&found), expected);
+        server.inside(|| {
+            let mut registry = server.registry();
+            registry
+                .release("10.0.0.3".parse().unwrap(), &owner())
+                .unwrap();
+        });
+        assert_eq!(server.get(KEY).unwrap(), stored);
+    }
+}
+
+#[test]
+fn what_is_not_of_the_range_is_refused_and_stays() {
+    let server = Server::start();
+    let other_range = Envelope::new().encode(&RangeAllocation {
+        range: "10.1.0.0/27".into(),
+        data: vec![1],
+    });
+    let outside = Envelope::new().encode(&RangeAllocation {
+        range: "10.0.0.0/27".into(),
+        data: vec![0x40, 0, 0, 0],
+    });
+    let values = [
+        (&b""[..], "it is no such object in JSON, at byte 0"),
+        (b"v1", "it is no such object in JSON, at byte 0"),
+        (&PROTOBUF[..40], "it ends too early, at byte 40"),
+        (
+            br#"{"kind":"Service","apiVersion":"v1"}"#,
+            "it is no RangeAllocation of v1, at byte 0",
+        ),
+        (
+            &other_range,
+            r#"it is of the range "10.1.0.0/27", not of 10.0.0.0/27"#,
+        ),
+        (
+            &outside,
+            "item 30 is taken, and the range 10.0.0.0/27 has 30",
+        ),
+    ];
+    for (value, words) in values {
+        server.put(KEY, Some(value));
+        server.inside(|| {
+            let mut registry = server.registry();
+            let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
+            assert!(
+                matches!(&error, Error::Store(StoreError::Snapshot { source, .. })
+                    if source.to_string() == words),
+                "{error:?}"
+            );
+            assert_eq!(error.to_string(), KEY);
+        });
+        assert_eq!(server.get(KEY).unwrap_or_default(), value);
+    }
+    // The same when it is found instead of what the change was planned with.
+    server.put(KEY, Some(PROTOBUF));
+    server.inside(|| {
+        let mut registry = server.registry();
+        registry.refresh().unwrap();
+        server.put(KEY, Some(b"none"));
+        let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
+        let source = error.source().unwrap();
+        assert!(
+            matches!(
+                source.downcast_ref(),
+                Some(SnapshotError::Corrupt { at: 0 | 1, .. })
+            ),
+            "{error:?}"
+        );
+    });
+    assert_eq!(server.get(KEY).unwrap(), b"none");
+}
