@@ -1,4 +1,4 @@
-//! Tasks of the Vipline workspace: demo, test, ci, vm, bench, fuzz, tidy, bless.
+//! Tasks of the Vipline workspace: demo, test, ci, vm, etcd, bench, fuzz, tidy, bless.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program prints")]
 
@@ -11,6 +11,8 @@ mod demo;
 mod test;
 
 mod vm;
+
+mod etcd;
 
 mod fuzz;
 
@@ -27,6 +29,8 @@ mod process;
 mod cargo;
 
 mod tools;
+
+mod packages;
 
 /// Tasks of the Vipline workspace.
 #[derive(Parser)]
@@ -49,6 +53,8 @@ enum Task {
         #[arg(default_value = "")]
         filter: String,
     },
+    /// Prints where etcd is, for the tests that run it; downloads it if need be.
+    Etcd,
     /// Runs all benches, in a guest where that is needed, and writes target/bench.json.
     Bench {
         /// Runs the benches with this in their names, such as `ipvs`.
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Vm { filter } => vm::run(&filter),
+        Task::Etcd => etcd::run(),
         Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Tidy => tidy::run(),

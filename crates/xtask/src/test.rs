@@ -1,12 +1,14 @@
 //! Everything that CI checks.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use testkit::privilege::become_root;
 
 use crate::cargo::{Metadata, cargo, metadata};
 use crate::process::execute;
 use crate::steps::{Steps, Tally};
-use crate::{fuzz, tidy, tools, vm};
+use crate::{etcd, fuzz, tidy, tools, vm};
 
 /// How long each fuzz target runs.
 const FUZZ_SECONDS: u64 = 5;
@@ -42,9 +44,15 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
         execute(&mut cargo(["build", "--package", "kube-proxy"]))
     })?;
     let program = metadata.target_directory.join("debug/kube-proxy");
+    let mut etcd = PathBuf::new();
+    steps.step("etcd", || {
+        etcd = etcd::fetch(&metadata.target_directory)?;
+        Ok(())
+    })?;
     steps.counted("tests", |tally| {
         become_root().context("kernel tests need namespaces")?;
-        tally.run(cargo(["test", "--workspace"]).env("KUBE_PROXY", &program))
+        let mut tests = cargo(["test", "--workspace"]);
+        tally.run(tests.env("KUBE_PROXY", &program).env("ETCD", &etcd))
     })?;
     steps.counted("libnftnl", nftnl)?;
     steps.step("benches compile", || {

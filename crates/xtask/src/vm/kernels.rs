@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::packages;
 use crate::process::{display, execute};
 
 /// A kernel on the disk.
@@ -55,12 +56,7 @@ impl Kernel {
 /// Returns the kernels that apt offers, of the oldest series and of the newest,
 /// downloaded into a folder if they are not there yet.
 pub(super) fn fetch(cache: &Path) -> Result<Vec<Kernel>> {
-    fetch_offered(cache).or_else(|error| {
-        // There are no lists of packages yet, or they are of another day.
-        eprintln!("{error:#}");
-        execute(Command::new("apt-get").args(["update", "-q"]))?;
-        fetch_offered(cache)
-    })
+    packages::updating(|| fetch_offered(cache))
 }
 
 fn fetch_offered(cache: &Path) -> Result<Vec<Kernel>> {
@@ -131,32 +127,15 @@ fn numbers(name: &str) -> Vec<u32> {
 
 /// Downloads a kernel and unpacks it; the folder is there when all is done.
 fn unpack(release: &str, folder: &Path) -> Result<()> {
-    let draft = folder.with_file_name("draft");
-    if draft.exists() {
-        fs::remove_dir_all(&draft)?;
-    }
-    let (package, tree) = (draft.join("package"), draft.join("tree"));
-    fs::create_dir_all(&package)?;
-    let name = format!("linux-image-{release}");
-    execute(
-        Command::new("apt-get")
-            .args(["download", "-q", "-o", "APT::Sandbox::User=root", &name])
-            .current_dir(&package)
-            .stdin(Stdio::null()),
-    )?;
-    let file = fs::read_dir(&package)?
-        .next()
-        .context("apt-get downloads a file")??;
-    execute(Command::new("dpkg").arg("-x").arg(file.path()).arg(&tree))?;
-    // Nothing in the guest can read modules that are compressed.
-    execute(
-        Command::new("find")
-            .arg(tree.join("lib/modules"))
-            .args(["-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+"]),
-    )?;
-    execute(Command::new("depmod").arg("-b").arg(&tree).arg(release))?;
-    fs::rename(&tree, folder)?;
-    Ok(fs::remove_dir_all(&draft)?)
+    packages::unpack(&format!("linux-image-{release}"), folder, |tree| {
+        // Nothing in the guest can read modules that are compressed.
+        execute(
+            Command::new("find")
+                .arg(tree.join("lib/modules"))
+                .args(["-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+"]),
+        )?;
+        execute(Command::new("depmod").arg("-b").arg(tree).arg(release))
+    })
 }
 
 #[cfg(test)]
