@@ -29,3 +29,10 @@ mod worker;
 
 #[path = "etcd/linearizability.rs"]
 mod linearizability;
+
+#[path = "etcd/shell.rs"]
+mod shell;
+
+#[allow(dead_code, reason = "its main function is not called here")]
+#[path = "../../../examples/ipam.rs"]
+mod ipam;

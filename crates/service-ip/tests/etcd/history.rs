@@ -205,20 +205,19 @@ impl History {
                 }
             }
         }
+        let unknown: Vec<&Operation> = self
+            .operations()
+            .filter(|operation| operation.answer == Answer::Unknown)
+            .collect();
         for operation in self.operations() {
+            let before = || {
+                let all = unknown.iter();
+                all.filter(|other| other.asked < operation.answered)
+            };
             // What somebody may have taken without knowing may be anything.
-            let is_spoiled = self.operations().any(|other| {
-                other.answer == Answer::Unknown
-                    && other.question == Question::Allocate
-                    && other.asked < operation.answered
-            });
+            let is_spoiled = before().any(|other| other.question == Question::Allocate);
             let is_free = |item: &IpAddr| {
-                let is_taken_by_chance = self.operations().any(|other| {
-                    other.answer == Answer::Unknown
-                        && other.question == Question::Reserve(*item)
-                        && other.asked < operation.answered
-                });
-                !is_taken_by_chance
+                !before().any(|other| other.question == Question::Reserve(*item))
                     && !holdings.get(item).into_iter().flatten().any(|holding| {
                         holding.asked < operation.answered && operation.asked < holding.freed
                     })
