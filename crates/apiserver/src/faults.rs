@@ -22,6 +22,10 @@ pub struct Faults {
     pub answer: Option<Answer>,
     /// The resources that the client may do nothing with: 403.
     pub forbidden: Vec<String>,
+    /// So many changes are refused with 409, as if somebody had been faster.
+    pub conflicts: usize,
+    /// So many changes are made and not answered: the connection is cut.
+    pub lost_answers: usize,
     /// Waits before each answer, or until this is changed.
     pub delay: Duration,
     /// Waits before events are told to a watch.

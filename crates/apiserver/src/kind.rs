@@ -9,9 +9,10 @@ struct Names {
     plural: &'static str,
     kind: &'static str,
     namespaced: bool,
+    status: bool,
 }
 
-const KINDS: [Names; 7] = [
+const KINDS: [Names; 8] = [
     names("v1", "services", "Service", true),
     names("v1", "nodes", "Node", false),
     names("v1", "namespaces", "Namespace", false),
@@ -21,7 +22,11 @@ const KINDS: [Names; 7] = [
         "EndpointSlice",
         true,
     ),
-    names("networking.k8s.io/v1", "servicecidrs", "ServiceCIDR", false),
+    Names {
+        status: true,
+        ..names("networking.k8s.io/v1", "servicecidrs", "ServiceCIDR", false)
+    },
+    names("networking.k8s.io/v1", "ipaddresses", "IPAddress", false),
     names("events.k8s.io/v1", "events", "Event", true),
     names("v1", "events", "Event", true),
 ];
@@ -37,6 +42,7 @@ const fn names(
         plural,
         kind,
         namespaced,
+        status: false,
     }
 }
 
@@ -90,6 +96,11 @@ impl Kind {
     /// Tells whether its objects are in namespaces.
     pub(crate) fn namespaced(self) -> bool {
         KINDS[self.0].namespaced
+    }
+
+    /// Tells whether the status of its objects is written on its own.
+    pub(crate) fn has_status(self) -> bool {
+        KINDS[self.0].status
     }
 
     /// Returns the fields that its objects can be selected by.

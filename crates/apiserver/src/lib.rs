@@ -4,8 +4,9 @@
 //! lists in chunks of one version, watches with bookmarks and history, selects
 //! by labels and fields, wants a certificate or a token, and answers with
 //! Status objects.
-//! It serves Services, EndpointSlices, Nodes, Namespaces, ServiceCIDRs and
-//! Events; what they say is not looked at, except for Events.
+//! It serves Services, EndpointSlices, Nodes, Namespaces, ServiceCIDRs,
+//! IPAddresses and Events; what they say is looked at only when a client writes
+//! one of the last three.
 //!
 //! A test puts objects in with [`ApiServer::apply`] and sees what was asked in
 //! [`ApiServer::requests`]. What a network and a cluster do to a client is
@@ -33,11 +34,14 @@
 //! kept on disk.
 //!
 //! Map, in the order of a request: `listener` (connections, TLS), `link` (a
-//! connection that can be cut), `routes`, `query`, then `list`, `watch` or
-//! `write`, all on `store`, which has the objects and their history.
+//! connection that can be cut), `routes`, `query`, then `list`, `watch`,
+//! `write` (with `check`) or `delete`, all on `store`, which has the objects and
+//! their history.
 #![forbid(unsafe_code)]
 
 mod chaos;
+mod check;
+mod delete;
 mod faults;
 mod kind;
 mod kubeconfig;

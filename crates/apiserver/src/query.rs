@@ -13,6 +13,8 @@ pub(crate) enum Target {
     Collection(Kind, Option<String>),
     /// One object.
     Object(Kind, Key),
+    /// The status of one object.
+    Status(Kind, Key),
 }
 
 /// The parameters of a request.
@@ -44,13 +46,17 @@ impl Target {
                 let kind = kind(plural).filter(|kind| !kind.namespaced())?;
                 Self::Object(kind, key("", name))
             }
+            [plural, name, "status"] => {
+                let kind = kind(plural).filter(|kind| !kind.namespaced() && kind.has_status())?;
+                Self::Status(kind, key("", name))
+            }
             _ => return None,
         })
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Collection(kind, _) | Self::Object(kind, _) => *kind,
+            Self::Collection(kind, _) | Self::Object(kind, _) | Self::Status(kind, _) => *kind,
         }
     }
 }
@@ -125,6 +131,7 @@ mod tests {
             Target::Object(kind, key) => {
                 Some(format!("{} {}/{}", kind.plural(), key.namespace, key.name))
             }
+            Target::Status(kind, key) => Some(format!("status of {} {}", kind.plural(), key.name)),
         };
         for (path, expected) in [
             ("/api/v1/services", "services None"),
@@ -140,6 +147,14 @@ mod tests {
                 "/apis/networking.k8s.io/v1/servicecidrs/x",
                 "servicecidrs /x",
             ),
+            (
+                "/apis/networking.k8s.io/v1/servicecidrs/x/status",
+                "status of servicecidrs x",
+            ),
+            (
+                "/apis/networking.k8s.io/v1/ipaddresses/fd00::1",
+                "ipaddresses /fd00::1",
+            ),
         ] {
             assert_eq!(seen(path).as_deref(), Some(expected), "{path}");
         }
@@ -150,6 +165,7 @@ mod tests {
             "/api/v1/services/web",
             "/api/v1/namespaces/a/nodes",
             "/api/v1/namespaces/a/services/b/status",
+            "/apis/networking.k8s.io/v1/ipaddresses/fd00::1/status",
         ] {
             assert_eq!(seen(path), None, "{path}");
         }

@@ -39,7 +39,9 @@ impl Request {
     ) -> Self {
         let (namespace, name) = match target {
             Target::Collection(_, namespace) => (namespace.clone().unwrap_or_default(), ""),
-            Target::Object(_, key) => (key.namespace.clone(), key.name.as_str()),
+            Target::Object(_, key) | Target::Status(_, key) => {
+                (key.namespace.clone(), key.name.as_str())
+            }
         };
         Self {
             verb,

@@ -11,6 +11,8 @@ use axum::response::Response;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use crate::delete::delete;
+use crate::faults::{CutAfter, Ending, Layer};
 use crate::kind::Kind;
 use crate::list::{Scope, list};
 use crate::listener::Peer;
@@ -19,7 +21,7 @@ use crate::requests::Request;
 use crate::state::State;
 use crate::status::{Refusal, json as json_answer};
 use crate::watch::watch;
-use crate::write;
+use crate::write::{self, Part};
 
 /// How long a body may be.
 const BODY_LIMIT: usize = 3 << 20;
@@ -82,13 +84,35 @@ async fn decide(
             drop(store);
             Ok(json_answer(StatusCode::OK, listing.text()))
         }
-        Target::Collection(kind, namespace) => write::create(state, kind, namespace, &body),
-        Target::Object(kind, key) => match verb {
-            "get" => write::get(state, kind, &key),
-            "update" => write::update(state, kind, &key, &body),
-            "patch" => write::patch(state, kind, &key, &content_type, &body),
-            _ => write::delete(state, kind, &key),
-        },
+        Target::Object(kind, key) | Target::Status(kind, key) if verb == "get" => {
+            write::get(state, kind, &key)
+        }
+        target => {
+            let kind = target.kind();
+            let answer = change(state, target, verb, &content_type, &body)?;
+            lose(state, kind, peer);
+            Ok(answer)
+        }
+    }
+}
+
+/// Does what changes objects.
+fn change(
+    state: &State,
+    target: Target,
+    verb: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Result<Response, Refusal> {
+    let (kind, key, part) = match target {
+        Target::Collection(kind, namespace) => return write::create(state, kind, namespace, body),
+        Target::Object(kind, key) => (kind, key, Part::Rest),
+        Target::Status(kind, key) => (kind, key, Part::Status),
+    };
+    match verb {
+        "update" => write::update(state, kind, &key, part, body),
+        "patch" => write::patch(state, kind, &key, part, content_type, body),
+        _ => delete(state, kind, &key, body),
     }
 }
 
@@ -106,9 +130,9 @@ fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str>
         (&Method::GET, Target::Collection(..)) if query.is_true("watch") => Some("watch"),
         (&Method::GET, Target::Collection(..)) => Some("list"),
         (&Method::POST, Target::Collection(..)) => Some("create"),
-        (&Method::GET, Target::Object(..)) => Some("get"),
-        (&Method::PUT, Target::Object(..)) => Some("update"),
-        (&Method::PATCH, Target::Object(..)) => Some("patch"),
+        (&Method::GET, Target::Object(..) | Target::Status(..)) => Some("get"),
+        (&Method::PUT, Target::Object(..) | Target::Status(..)) => Some("update"),
+        (&Method::PATCH, Target::Object(..) | Target::Status(..)) => Some("patch"),
         (&Method::DELETE, Target::Object(..)) => Some("delete"),
         _ => None,
     }
@@ -137,9 +161,26 @@ fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result
         }
         if matches!(verb, "list" | "watch") {
             peer.link.cut_after(faults.cut_after.take());
+        } else if verb != "get" && faults.conflicts > 0 {
+            faults.conflicts -= 1;
+            return Err(refusal(409));
         }
         Ok(())
     })
+}
+
+/// Cuts the connection before an answer, if it is to be lost.
+fn lose(state: &State, kind: Kind, peer: &Peer) {
+    state.change_faults_quietly(|faults| {
+        if faults.concern(kind) && faults.lost_answers > 0 {
+            faults.lost_answers -= 1;
+            peer.link.cut_after(Some(CutAfter {
+                bytes: 0,
+                layer: Layer::Http,
+                ending: Ending::Close,
+            }));
+        }
+    });
 }
 
 /// Waits as long as answers are to wait, which may change meanwhile.
@@ -158,6 +199,7 @@ async fn delay(state: &State, kind: Kind) {
 fn refusal(code: u16) -> Refusal {
     match code {
         401 => Refusal::unauthorized(),
+        409 => Refusal::new(409, "Conflict", "the object has been modified"),
         410 => Refusal::new(410, "Expired", "the resource version is too old"),
         429 => Refusal::new(429, "TooManyRequests", "too many requests, try again later"),
         500 => Refusal::new(500, "InternalError", "an error on the server"),

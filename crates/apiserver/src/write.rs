@@ -1,4 +1,4 @@
-//! One object: read, created, changed, deleted.
+//! One object: read, created, changed.
 
 use std::time::SystemTime;
 
@@ -6,17 +6,23 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
+use crate::check::check;
 use crate::kind::Kind;
 use crate::state::State;
 use crate::status::{Refusal, json as json_answer};
 use crate::store::{Key, Object, Store};
 
-/// How long the note of an Event may be, in bytes.
-const NOTE_LIMIT: usize = 1024;
-/// How long its names and reasons may be.
-const TEXT_LIMIT: usize = 128;
+/// What is said of a request.
+pub(crate) type Answer = Result<Response, Refusal>;
 
-type Answer = Result<Response, Refusal>;
+/// Which part of an object is written; the other one stays as it is.
+///
+/// Objects whose status is not written on its own have one part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part {
+    Status,
+    Rest,
+}
 
 pub(crate) fn get(state: &State, kind: Kind, key: &Key) -> Answer {
     let store = state.store();
@@ -30,7 +36,7 @@ pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body:
     state.change(|store| {
         name(&mut object, store);
         let key = placed(kind, &mut object, namespace.as_deref())?;
-        check(kind, &key, &object)?;
+        check(kind, &key, &object, None)?;
         if store.get(kind, &key).is_some() {
             let refusal = Refusal::conflict(kind, &key.name, "AlreadyExists", "already exists");
             return Err(refusal);
@@ -39,7 +45,7 @@ pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body:
     })
 }
 
-pub(crate) fn update(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Answer {
+pub(crate) fn update(state: &State, kind: Kind, key: &Key, part: Part, body: &[u8]) -> Answer {
     let object = parse(kind, body)?;
     if Key::of(kind, &object).as_ref() != Some(key) {
         let message = "the name of the object does not match the name on the URL";
@@ -49,7 +55,9 @@ pub(crate) fn update(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Answe
         let old = store.get(kind, key);
         let old = old.ok_or_else(|| Refusal::not_found(kind, &key.name))?;
         same_version(old, &object)?;
-        check(kind, key, &object)?;
+        let old = old.value();
+        let object = written(kind, part, &old, object);
+        check(kind, key, &object, Some(&old))?;
         Ok(put(StatusCode::OK, store, kind, key.clone(), object))
     })
 }
@@ -58,6 +66,7 @@ pub(crate) fn patch(
     state: &State,
     kind: Kind,
     key: &Key,
+    part: Part,
     content_type: &str,
     body: &[u8],
 ) -> Answer {
@@ -91,36 +100,70 @@ pub(crate) fn patch(
         metadata["name"] = key.name.as_str().into();
         let namespace = kind.namespaced().then_some(key.namespace.as_str());
         let key = placed(kind, &mut object, namespace)?;
-        check(kind, &key, &object)?;
+        let old = old.map(|old| old.value());
+        if let Some(old) = &old {
+            object = written(kind, part, old, object);
+        }
+        check(kind, &key, &object, old.as_ref())?;
         Ok(put(status, store, kind, key, object))
     })
 }
 
-pub(crate) fn delete(state: &State, kind: Kind, key: &Key) -> Answer {
-    let removed = state.change(|store| store.remove(kind, key));
-    let removed = removed.ok_or_else(|| Refusal::not_found(kind, &key.name))?;
-    let uid = removed.value()["metadata"]["uid"].clone();
-    let status = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": { "name": key.name, "group": kind.group(), "kind": kind.plural(), "uid": uid },
-    });
-    Ok(json_answer(StatusCode::OK, status.to_string().into_bytes()))
+/// Returns what an object becomes when a part of it is written.
+fn written(
+    kind: Kind,
+    part: Part,
+    old: &Map<String, Value>,
+    new: Map<String, Value>,
+) -> Map<String, Value> {
+    if !kind.has_status() {
+        return new;
+    }
+    let (mut object, from) = match part {
+        Part::Status => (old.clone(), &new),
+        Part::Rest => (new.clone(), old),
+    };
+    match from.get("status") {
+        Some(status) => object.insert("status".into(), status.clone()),
+        None => object.remove("status"),
+    };
+    object
 }
 
+/// Stores an object, or removes one that was only waiting for its finalizers.
 fn put(
     status: StatusCode,
     store: &mut Store,
     kind: Kind,
     key: Key,
-    object: Map<String, Value>,
+    mut object: Map<String, Value>,
 ) -> Response {
-    whole(status, &store.put(kind, key, object, SystemTime::now()))
+    let old = store.get(kind, &key).map(|old| old.value());
+    let deleted = old.and_then(|old| old["metadata"].get("deletionTimestamp").cloned());
+    // Nobody but the server says that, and it does not take it back.
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    match &deleted {
+        Some(time) => metadata["deletionTimestamp"] = time.clone(),
+        None => drop(
+            metadata
+                .as_object_mut()
+                .and_then(|metadata| metadata.remove("deletionTimestamp")),
+        ),
+    }
+    let is_done = deleted.is_some() && !has_finalizers(&object);
+    let stored = store.put(kind, key.clone(), object, SystemTime::now());
+    let last = is_done.then(|| store.remove(kind, &key)).flatten();
+    whole(status, &last.unwrap_or(stored))
 }
 
-fn whole(status: StatusCode, object: &Object) -> Response {
+/// Tells whether somebody wants to do something before an object goes.
+pub(crate) fn has_finalizers(object: &Map<String, Value>) -> bool {
+    let metadata = object.get("metadata");
+    let finalizers = metadata.and_then(|metadata| metadata["finalizers"].as_array());
+    finalizers.is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+pub(crate) fn whole(status: StatusCode, object: &Object) -> Response {
     let mut text = Vec::new();
     object.push_whole(&mut text);
     json_answer(status, text)
@@ -207,53 +250,4 @@ fn merge(object: &mut Value, patch: &Value) {
             merge(&mut object[name], value);
         }
     }
-}
-
-/// Refuses the Events that a server refuses.
-fn check(kind: Kind, key: &Key, event: &Map<String, Value>) -> Result<(), Refusal> {
-    if kind.api_version() != "events.k8s.io/v1" {
-        return Ok(());
-    }
-    let invalid = |field: &str, why: &str| Err(Refusal::invalid(kind, &key.name, field, why));
-    let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
-    for field in [
-        "eventTime",
-        "reportingController",
-        "reportingInstance",
-        "action",
-        "reason",
-    ] {
-        if text(field).is_empty() {
-            return invalid(field, "Required value");
-        }
-        if text(field).len() > TEXT_LIMIT {
-            return invalid(field, "can have at most 128 characters");
-        }
-    }
-    if !matches!(text("type"), "Normal" | "Warning") {
-        return invalid("type", "has to be Normal or Warning");
-    }
-    if text("note").len() > NOTE_LIMIT {
-        return invalid("note", "can have at most 1024 characters");
-    }
-    let regarding = event
-        .get("regarding")
-        .map(|regarding| &regarding["namespace"]);
-    let namespace = regarding.and_then(Value::as_str).unwrap_or_default();
-    let agrees = match namespace {
-        "" => matches!(key.namespace.as_str(), "default" | "kube-system"),
-        namespace => namespace == key.namespace,
-    };
-    if !agrees {
-        return invalid("regarding.namespace", "does not match event.namespace");
-    }
-    if let Some(series) = event.get("series").filter(|series| !series.is_null()) {
-        if series["count"].as_u64().is_none_or(|count| count < 2) {
-            return invalid("series.count", "should be at least 2");
-        }
-        if !series["lastObservedTime"].is_string() {
-            return invalid("series.lastObservedTime", "Required value");
-        }
-    }
-    Ok(())
 }

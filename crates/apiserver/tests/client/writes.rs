@@ -3,7 +3,8 @@
 use apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Error, ResourceExt};
 use serde_json::{Value, json};
 
@@ -119,4 +120,143 @@ async fn events_are_taken_as_a_server_takes_them() {
     misplaced["metadata"]["namespace"] = "elsewhere".into();
     let result = elsewhere.create(&params, &parse(misplaced)).await;
     assert_eq!(code(result), (422, "Invalid".into()));
+}
+
+fn address(name: &str, service: &str) -> IPAddress {
+    let parent = json!({ "resource": "services", "namespace": "default", "name": service });
+    serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "parentRef": parent },
+    }))
+    .unwrap()
+}
+
+fn cidr(networks: &[&str]) -> Value {
+    json!({ "metadata": { "name": "kubernetes" }, "spec": { "cidrs": networks } })
+}
+
+#[tokio::test]
+async fn an_address_is_deleted_only_if_it_is_the_one_that_is_meant() {
+    let server = ApiServer::start();
+    let addresses = Api::<IPAddress>::all(client(&server.kubeconfig()).await);
+    let params = PostParams::default();
+    let created = addresses
+        .create(&params, &address("fd00::1", "web"))
+        .await
+        .unwrap();
+    let other = json!({ "spec": { "parentRef": { "name": "other" } } });
+    let moved = addresses
+        .patch("fd00::1", &PatchParams::default(), &Patch::Merge(other))
+        .await;
+    assert_eq!(code(moved), (422, "Invalid".into()));
+    for name in ["fd00:0::1", "10.0.0.01", "web"] {
+        let refused = addresses.create(&params, &address(name, "web")).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{name}");
+    }
+    let only = |uid: Option<String>, resource_version: Option<String>| {
+        DeleteParams::default().preconditions(Preconditions {
+            resource_version,
+            uid,
+        })
+    };
+    for wrong in [
+        only(Some("another".into()), created.resource_version()),
+        only(created.uid(), Some("1".into())),
+    ] {
+        let refused = addresses.delete("fd00::1", &wrong).await;
+        assert_eq!(code(refused), (409, "Conflict".into()));
+    }
+    let right = only(created.uid(), created.resource_version());
+    addresses.delete("fd00::1", &right).await.unwrap();
+    assert_eq!(server.objects("IPAddress"), [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn what_has_finalizers_stays_until_they_are_gone() {
+    let server = ApiServer::start();
+    let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
+    let mut object = cidr(&["10.96.0.0/16"]);
+    object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let object: ServiceCIDR = serde_json::from_value(object).unwrap();
+    let created = cidrs.create(&PostParams::default(), &object).await.unwrap();
+    assert_eq!(created.metadata.deletion_timestamp, None);
+
+    let params = DeleteParams::default();
+    let deleted = cidrs.delete("kubernetes", &params).await.unwrap();
+    let since = deleted.left().unwrap().metadata.deletion_timestamp.unwrap();
+    let again = cidrs.delete("kubernetes", &params).await.unwrap();
+    let time = again.left().unwrap().metadata.deletion_timestamp;
+    assert_eq!(time, Some(since), "it was deleted once");
+
+    let patch = |object| {
+        let cidrs = cidrs.clone();
+        let patch = Patch::Merge(object);
+        async move {
+            let params = PatchParams::default();
+            cidrs.patch("kubernetes", &params, &patch).await.unwrap()
+        }
+    };
+    let stays = patch(json!({ "metadata": { "deletionTimestamp": null } })).await;
+    assert!(stays.metadata.deletion_timestamp.is_some());
+    patch(json!({ "metadata": { "finalizers": [] } })).await;
+    assert_eq!(server.objects("ServiceCIDR"), [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn the_status_of_a_service_cidr_is_written_on_its_own() {
+    let server = ApiServer::start();
+    let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
+    let parse = |value: Value| serde_json::from_value::<ServiceCIDR>(value).unwrap();
+    let (params, merge) = (PostParams::default(), PatchParams::default());
+    for odd in [&[][..], &["10.0.0.0/8", "11.0.0.0/8"]] {
+        let refused = cidrs.create(&params, &parse(cidr(odd))).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{odd:?}");
+    }
+    let first = parse(cidr(&["10.96.0.0/16"]));
+    cidrs.create(&params, &first).await.unwrap();
+    let both = json!({
+        "spec": { "cidrs": ["10.96.0.0/16", "fd00::/108"] },
+        "status": { "conditions": [] },
+    });
+    let patch = Patch::Merge(both);
+    let status = cidrs
+        .patch_status("kubernetes", &merge, &patch)
+        .await
+        .unwrap();
+    assert_eq!(status.spec.unwrap().cidrs.unwrap().len(), 1);
+    assert!(status.status.is_some());
+    let patch = Patch::Merge(json!({
+        "spec": { "cidrs": ["10.96.0.0/16", "fd00::/108"] },
+        "status": null,
+    }));
+    let spec = cidrs.patch("kubernetes", &merge, &patch).await.unwrap();
+    assert_eq!(spec.spec.unwrap().cidrs.unwrap().len(), 2);
+    assert!(spec.status.is_some());
+    let patch = Patch::Merge(json!({ "spec": { "cidrs": ["10.96.0.0/16"] } }));
+    let narrowed = cidrs.patch("kubernetes", &merge, &patch).await;
+    assert_eq!(code(narrowed), (422, "Invalid".into()));
+}
+
+#[tokio::test]
+async fn a_change_conflicts_or_is_made_and_not_answered() {
+    let server = ApiServer::start();
+    let addresses = Api::<IPAddress>::all(client(&server.kubeconfig()).await);
+    let params = PostParams::default();
+    let create = |name: &str| {
+        let (addresses, params) = (addresses.clone(), params.clone());
+        let object = address(name, "web");
+        async move { addresses.create(&params, &object).await }
+    };
+    server.faults(|faults| {
+        faults.only = Some("ipaddresses".into());
+        faults.conflicts = 1;
+        faults.lost_answers = 1;
+    });
+    assert_eq!(code(create("10.0.0.1").await), (409, "Conflict".into()));
+    assert_eq!(server.objects("IPAddress").len(), 0);
+    let lost = create("10.0.0.2").await.unwrap_err();
+    assert!(!matches!(lost, Error::Api(_)), "{lost}");
+    assert_eq!(server.objects("IPAddress").len(), 1);
+    create("10.0.0.3").await.unwrap();
 }
