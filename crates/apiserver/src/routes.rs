@@ -245,8 +245,12 @@ fn discovery(path: &str) -> Response {
 }
 
 fn groups() -> Vec<serde_json::Value> {
-    Kind::all()
+    let mut kinds: Vec<Kind> = Kind::all()
         .filter(|kind| !kind.group().is_empty())
+        .collect();
+    kinds.dedup_by_key(|kind| kind.api_version());
+    kinds
+        .into_iter()
         .map(|kind| {
             let version = json!({ "groupVersion": kind.api_version(), "version": "v1" });
             json!({ "name": kind.group(), "versions": [version], "preferredVersion": version })
