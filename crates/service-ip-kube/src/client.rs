@@ -1,0 +1,331 @@
+//! The API server: one request, and its answer.
+//!
+//! The runtime that requests need is the client's own, and is driven by whoever
+//! waits for an answer.
+#![allow(clippy::disallowed_methods, reason = "IO file")]
+
+use std::fmt::{self, Debug};
+use std::io;
+use std::net::IpAddr;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service as ServiceObject;
+use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::config::Kubeconfig;
+use kube::{Config, ResourceExt};
+use serde_json::Value;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use vipline_service_ip::{AddressRange, Owner};
+
+use crate::error::words;
+use crate::service_cidr::Edit;
+use crate::{
+    Address, Cause, Error, Family, Service, ServiceCidr, address, default_cidr, service_cidr,
+};
+
+/// How long it may take to connect to the server.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// How many objects a part of a list has.
+const PAGE: u32 = 500;
+
+/// How often a list is begun anew that the server cannot go on with.
+const LISTS: usize = 4;
+
+/// A kind of object.
+trait Object:
+    kube::Resource<DynamicType = ()>
+    + k8s_openapi::Resource
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+    /// What many of them are called.
+    const MANY: &'static str;
+}
+
+impl Object for IPAddress {
+    const MANY: &'static str = "IPAddresses";
+}
+
+impl Object for ServiceCIDR {
+    const MANY: &'static str = "ServiceCIDRs";
+}
+
+impl Object for ServiceObject {
+    const MANY: &'static str = "Services";
+}
+
+/// A client of the API server.
+///
+/// Its methods block the thread until the server has answered.
+/// They may be called within a runtime of tokio as well, where another thread
+/// is made for the time of the call; yet the task's own thread waits, so that
+/// they are better called by way of `spawn_blocking`.
+pub struct Client {
+    /// None only while it is dropped.
+    runtime: Option<Runtime>,
+    kube: kube::Client,
+    server: String,
+}
+
+impl Client {
+    /// Reads a kubeconfig, or what a pod is given; nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Configuration`].
+    pub fn open(kubeconfig: Option<&Path>) -> Result<Self, Error> {
+        let object = kubeconfig.map_or_else(
+            || "credentials of the pod".to_owned(),
+            |path| path.display().to_string(),
+        );
+        let wrong = |why| Error::new("read", &object, Cause::Configuration(why));
+        let mut config = config(kubeconfig).map_err(wrong)?;
+        config.connect_timeout = Some(CONNECT);
+        // What may have been done is not asked for again behind our back.
+        config.default_retry = false;
+        let server = config.cluster_url.to_string();
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| wrong(words(&error)))?;
+        let kube = {
+            let _guard = runtime.enter();
+            kube::Client::try_from(config).map_err(|error| wrong(words(&error)))?
+        };
+        Ok(Self {
+            runtime: Some(runtime),
+            kube,
+            server,
+        })
+    }
+
+    /// Returns all IPAddresses, or those that are not labelled with another
+    /// family: who makes one may forget the label.
+    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Vec<Address>, Error> {
+        let label = |family: Family| {
+            let other = match family {
+                Family::V4 => Family::V6,
+                Family::V6 => Family::V4,
+            };
+            format!("{}!={}", address::FAMILY_LABEL, other.label())
+        };
+        let read = |object| Address::read(object).map_err(|error| words(&error));
+        self.list(family.map(label).as_deref(), read)
+    }
+
+    /// Returns all ServiceCIDRs.
+    pub(crate) fn service_cidrs(&self) -> Result<Vec<ServiceCidr>, Error> {
+        self.list(None, ServiceCidr::read)
+    }
+
+    /// Returns all Services.
+    pub(crate) fn services(&self) -> Result<Vec<Service>, Error> {
+        let read = |object| Service::read(object).map_err(|error| words(&error));
+        self.list::<ServiceObject, _>(None, read)
+    }
+
+    /// Makes the IPAddress that gives an address to a Service, and returns
+    /// which one it is.
+    pub(crate) fn create_address(&self, ip: IpAddr, owner: &Owner) -> Result<Box<str>, Error> {
+        let api = self.all::<IPAddress>();
+        let object = address::object(ip, owner);
+        let params = PostParams::default();
+        let name = named_address(ip);
+        let made = self.ask("create", &name, api.create(&params, &object))?;
+        let unreadable = || Cause::Unreadable("it has no uid".into());
+        let uid = made.metadata.uid.map(Into::into);
+        uid.ok_or_else(|| Error::new("create", &name, unreadable()))
+    }
+
+    /// Deletes an IPAddress if it is the one that is meant.
+    pub(crate) fn delete_address(
+        &self,
+        ip: IpAddr,
+        uid: &str,
+        version: Option<&str>,
+    ) -> Result<(), Error> {
+        let api = self.all::<IPAddress>();
+        let params = DeleteParams::default().preconditions(Preconditions {
+            resource_version: version.map(Into::into),
+            uid: Some(uid.into()),
+        });
+        let name = ip.to_string();
+        let deleted = self.ask("delete", &named_address(ip), api.delete(&name, &params));
+        deleted.map(drop)
+    }
+
+    /// Gives an IPAddress its labels.
+    pub(crate) fn label_address(&self, ip: IpAddr, version: &str) -> Result<(), Error> {
+        let api = self.all::<IPAddress>();
+        let patch = Patch::Merge(address::label_patch(ip, version));
+        let (name, params) = (ip.to_string(), PatchParams::default());
+        let patched = api.patch(&name, &params, &patch);
+        self.ask("change", &named_address(ip), patched).map(drop)
+    }
+
+    /// Makes the default ServiceCIDR.
+    pub(crate) fn create_default(&self, ranges: &[AddressRange]) -> Result<(), Error> {
+        let api = self.all::<ServiceCIDR>();
+        let object = service_cidr::object(default_cidr::NAME, ranges);
+        let (name, params) = (named_cidr(default_cidr::NAME), PostParams::default());
+        self.ask("create", &name, api.create(&params, &object))
+            .map(drop)
+    }
+
+    /// Changes a ServiceCIDR, and then its status.
+    pub(crate) fn edit(&self, edit: &Edit) -> Result<(), Error> {
+        let api = self.all::<ServiceCIDR>();
+        let (object, params) = (named_cidr(&edit.name), PatchParams::default());
+        let mut version = edit.version.to_string();
+        if let Some(patch) = edit.patch().map(Patch::Merge) {
+            let patched = self.ask("change", &object, api.patch(&edit.name, &params, &patch))?;
+            version = patched.resource_version().unwrap_or_default();
+        }
+        if let Some(patch) = edit.status(&version).map(Patch::<Value>::Merge) {
+            let patched = api.patch_status(&edit.name, &params, &patch);
+            self.ask("change the status of", &object, patched)?;
+        }
+        Ok(())
+    }
+
+    /// Returns all objects of a kind, or those with a label.
+    fn list<K, T>(
+        &self,
+        labels: Option<&str>,
+        read: impl Fn(K) -> Result<T, Box<str>>,
+    ) -> Result<Vec<T>, Error>
+    where
+        K: Object,
+    {
+        let mut lists = 1..LISTS;
+        loop {
+            match self.pages(labels, &read) {
+                Err(error) if error.is_expired() && lists.next().is_some() => {}
+                listed => return listed,
+            }
+        }
+    }
+
+    fn pages<K, T>(
+        &self,
+        labels: Option<&str>,
+        read: &impl Fn(K) -> Result<T, Box<str>>,
+    ) -> Result<Vec<T>, Error>
+    where
+        K: Object,
+    {
+        let (api, kind) = (self.all::<K>(), K::KIND);
+        let mut params = ListParams::default().limit(PAGE);
+        params.label_selector = labels.map(Into::into);
+        let mut objects = Vec::new();
+        loop {
+            let page = self.ask("list", K::MANY, api.list(&params))?;
+            for object in page.items {
+                let place = object
+                    .namespace()
+                    .map_or_else(String::new, |name| name + "/");
+                let name = format!("{kind} {place}{}", object.name_any());
+                let object = read(object);
+                objects
+                    .push(object.map_err(|why| Error::new("read", name, Cause::Unreadable(why)))?);
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    fn all<K: Object>(&self) -> Api<K> {
+        Api::all(self.kube.clone())
+    }
+
+    /// Waits for an answer.
+    fn ask<T: Send>(
+        &self,
+        operation: &'static str,
+        object: &str,
+        asked: impl Future<Output = kube::Result<T>> + Send,
+    ) -> Result<T, Error> {
+        let answered = self.wait(async {
+            // Connections that were closed while nobody looked are seen to be:
+            // once for the runtime to hear of it, and once for the connection.
+            yield_now().await;
+            yield_now().await;
+            timeout(ANSWER, asked).await
+        });
+        let cause = match answered {
+            Ok(Ok(Ok(answer))) => return Ok(answer),
+            Ok(Ok(Err(error))) => error.into(),
+            Ok(Err(_)) => Cause::Lost(format!("none within {ANSWER:?}").into()),
+            Err(error) => Cause::NotSent(words(&error)),
+        };
+        Err(Error::new(operation, object, cause))
+    }
+
+    fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> io::Result<T> {
+        let runtime = self.runtime.as_ref();
+        let runtime = runtime.expect("it is there until the client is dropped");
+        if Handle::try_current().is_err() {
+            return Ok(runtime.block_on(future));
+        }
+        // A thread that drives one runtime cannot drive another.
+        thread::scope(|scope| {
+            let waiting =
+                thread::Builder::new().spawn_scoped(scope, || runtime.block_on(future))?;
+            Ok(waiting.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Within another runtime nothing may be waited for.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+fn config(kubeconfig: Option<&Path>) -> Result<Config, Box<str>> {
+    let Some(path) = kubeconfig else {
+        return Config::incluster().map_err(|error| words(&error));
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| words(&error))?;
+    let mut clusters = kubeconfig.clusters.iter().flat_map(|named| &named.cluster);
+    let has_proxy = clusters.any(|cluster| cluster.proxy_url.is_some());
+    let mut config = Config::try_from(kubeconfig).map_err(|error| words(&error))?;
+    if !has_proxy {
+        // What the environment says of proxies is meant for others.
+        config.proxy_url = None;
+    }
+    Ok(config)
+}
+
+fn named_address(ip: IpAddr) -> String {
+    format!("IPAddress {ip}")
+}
+
+fn named_cidr(name: &str) -> String {
+    format!("ServiceCIDR {name}")
+}

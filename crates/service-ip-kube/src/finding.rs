@@ -1,0 +1,61 @@
+//! What is wrong with a Service or an address, in words for its people.
+
+use std::fmt;
+
+use vipline_service_ip::Owner;
+
+/// Something that is wrong with a Service or an IPAddress.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Finding {
+    /// What is wrong.
+    pub reason: Reason,
+    /// The Service, if it is about one.
+    pub service: Option<Owner>,
+    /// The address, as the Service or the IPAddress has it.
+    pub address: Box<str>,
+    /// What is wrong with it, and what becomes of it.
+    pub words: &'static str,
+}
+
+/// What is wrong, in the words of Kubernetes.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Reason {
+    /// A Service has the address of another one.
+    ClusterIpAlreadyAllocated,
+    /// The address of a Service is not allocated to it.
+    ClusterIpNotAllocated,
+    /// What a Service has for an address is none.
+    ClusterIpNotValid,
+    /// The address of a Service is in no ServiceCIDR.
+    ClusterIpOutOfRange,
+    /// An address is allocated to no Service.
+    IpAddressNotAllocated,
+    /// An address is allocated to a Service that does not have it.
+    IpAddressWrongReference,
+}
+
+impl Reason {
+    /// Returns the reason as Events have it: `ClusterIPNotValid`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIpAlreadyAllocated => "ClusterIPAlreadyAllocated",
+            Self::ClusterIpNotAllocated => "ClusterIPNotAllocated",
+            Self::ClusterIpNotValid => "ClusterIPNotValid",
+            Self::ClusterIpOutOfRange => "ClusterIPOutOfRange",
+            Self::IpAddressNotAllocated => "IPAddressNotAllocated",
+            Self::IpAddressWrongReference => "IPAddressWrongReference",
+        }
+    }
+}
+
+/// As `ClusterIPOutOfRange: Service default/web: 10.9.0.1 is in no ServiceCIDR`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.reason.as_str())?;
+        if let Some(service) = &self.service {
+            write!(f, "Service {service}: ")?;
+        }
+        write!(f, "{} {}", self.address, self.words)
+    }
+}

@@ -1,0 +1,329 @@
+//! The life of ServiceCIDRs: ready at once, and gone when no address needs them.
+
+use std::time::{Duration, SystemTime};
+
+use vipline_service_ip::{AddressRange, Range};
+
+use crate::service_cidr::{Edit, FINALIZER, ServiceCidr};
+use crate::{Address, Family};
+
+/// How long one that may go stays, so that whoever allocates hears of it.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// The reason of one that is not ready because it is to go.
+const TERMINATING: &str = "Terminating";
+
+/// What is said of one that is ready.
+const IS_READY: &str = "Kubernetes Service CIDR is ready";
+
+/// What is said of one that addresses keep.
+const IS_NEEDED: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+
+/// What is to be done for all ServiceCIDRs.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Plan {
+    /// What is to be changed.
+    pub edits: Vec<Edit>,
+    /// When to look again if nothing has changed until then.
+    pub again: Option<SystemTime>,
+}
+
+/// Plans what is to be done for all ServiceCIDRs.
+///
+/// One that is to go stays as long as an IPAddress of a Service is in no other
+/// one that stays, and for [`GRACE`] at least.
+#[must_use]
+pub fn plan(cidrs: &[ServiceCidr], addresses: &[Address], now: SystemTime) -> Plan {
+    let mut plan = Plan::default();
+    for cidr in cidrs {
+        let mut edit = Edit::of(cidr);
+        match cidr.deleted {
+            None => {
+                edit.finalizers = with_finalizer(cidr);
+                edit.conditions = cidr.with_ready("True", "", IS_READY, now);
+            }
+            Some(_) if is_needed(cidr, cidrs, addresses) => {
+                edit.conditions = cidr.with_ready("False", TERMINATING, IS_NEEDED, now);
+            }
+            Some(deleted) if deleted + GRACE <= now => {
+                edit.finalizers = without_finalizer(cidr);
+            }
+            Some(deleted) => {
+                let end = deleted + GRACE;
+                plan.again = Some(plan.again.map_or(end, |again| again.min(end)));
+            }
+        }
+        if !edit.is_empty() {
+            plan.edits.push(edit);
+        }
+    }
+    plan
+}
+
+fn is_ours(finalizer: &str) -> bool {
+    finalizer == FINALIZER
+}
+
+fn with_finalizer(cidr: &ServiceCidr) -> Option<Vec<Box<str>>> {
+    let mut finalizers = cidr.finalizers.clone();
+    if finalizers.iter().any(|finalizer| is_ours(finalizer)) {
+        return None;
+    }
+    finalizers.push(FINALIZER.into());
+    Some(finalizers)
+}
+
+fn without_finalizer(cidr: &ServiceCidr) -> Option<Vec<Box<str>>> {
+    let mut finalizers = cidr.finalizers.clone();
+    finalizers.retain(|finalizer| !is_ours(finalizer));
+    (finalizers.len() < cidr.finalizers.len()).then_some(finalizers)
+}
+
+/// Tells whether an address would be in no ServiceCIDR any more without this one.
+///
+/// Others that are to go as well keep no address, or two that contain each
+/// other would both go.
+fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[Address]) -> bool {
+    let others = cidrs
+        .iter()
+        .filter(|other| other.name != cidr.name && other.deleted.is_none());
+    let others: Vec<AddressRange> = others.flat_map(|other| other.ranges.clone()).collect();
+    let is_contained = |range: &AddressRange| {
+        let network = range.network();
+        let mut others = others.iter();
+        others.any(|other| other.network().contains(&network))
+    };
+    if cidr.ranges.iter().all(is_contained) {
+        return false;
+    }
+    addresses.iter().filter(|one| one.is_managed()).any(|one| {
+        let has = |range: &AddressRange| {
+            range.network().addr().is_ipv4() == (Family::of(one.ip) == Family::V4)
+                && range.number(one.ip).is_ok()
+        };
+        cidr.ranges.iter().any(has) && !others.iter().any(has)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::MANAGER;
+    use crate::{Condition, Parent};
+
+    const SOON: Duration = Duration::from_secs(3);
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+
+    fn cidr(name: &str, ranges: &[&str]) -> ServiceCidr {
+        ServiceCidr {
+            name: name.into(),
+            version: "7".into(),
+            ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            finalizers: vec![FINALIZER.into()],
+            conditions: Vec::new(),
+            deleted: None,
+        }
+    }
+
+    fn going(name: &str, ranges: &[&str]) -> ServiceCidr {
+        ServiceCidr {
+            deleted: Some(now() - GRACE),
+            ..cidr(name, ranges)
+        }
+    }
+
+    /// One that has the finalizer and is said to be ready.
+    fn settled(name: &str, ranges: &[&str]) -> ServiceCidr {
+        let mut cidr = cidr(name, ranges);
+        cidr.conditions = cidr.with_ready("True", "", IS_READY, now()).unwrap();
+        cidr
+    }
+
+    fn address(ip: &str, manager: &str) -> Address {
+        let ip = ip.parse().unwrap();
+        Address {
+            ip,
+            uid: "u".into(),
+            version: "7".into(),
+            family: Some(Family::of(ip).label().into()),
+            manager: Some(manager.into()),
+            parent: Parent::default(),
+            created: now(),
+        }
+    }
+
+    /// Returns what happens to each of some ServiceCIDRs: their names, whether
+    /// they lose the finalizer, and why they are not ready.
+    fn fate(cidrs: &[ServiceCidr], addresses: &[&str]) -> Vec<(String, bool, String)> {
+        let addresses: Vec<_> = addresses.iter().map(|ip| address(ip, MANAGER)).collect();
+        let plan = plan(cidrs, &addresses, now());
+        let told = plan.edits.into_iter().map(|edit| {
+            let is_freed = edit.finalizers.is_some_and(|left| left.is_empty());
+            let ready = edit
+                .conditions
+                .and_then(|conditions| conditions.into_iter().last());
+            let reason = ready.map_or_else(String::new, |ready| ready.reason.to_string());
+            (edit.name.to_string(), is_freed, reason)
+        });
+        told.collect()
+    }
+
+    fn freed(name: &str) -> (String, bool, String) {
+        (name.to_owned(), true, String::new())
+    }
+
+    fn kept(name: &str) -> (String, bool, String) {
+        (name.to_owned(), false, TERMINATING.to_owned())
+    }
+
+    #[test]
+    fn a_new_one_gets_the_finalizer_and_is_ready() {
+        let mut new = cidr("a", &["10.0.0.0/24"]);
+        new.finalizers = vec!["example.com/wait".into()];
+        let other = Condition {
+            kind: "Odd".into(),
+            status: "True".into(),
+            reason: "Because".into(),
+            message: "words".into(),
+            since: now(),
+            generation: Some(1),
+        };
+        new.conditions = vec![other.clone()];
+        let plan = plan(&[new.clone()], &[], now());
+        let [edit] = &*plan.edits else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((&*edit.name, &*edit.version), ("a", "7"));
+        let finalizers = edit.finalizers.clone().unwrap();
+        assert_eq!(finalizers, ["example.com/wait".into(), FINALIZER.into()]);
+        let conditions = edit.conditions.clone().unwrap();
+        assert_eq!(conditions[0], other, "what others say stays");
+        assert_eq!(
+            (&*conditions[1].kind, &*conditions[1].status),
+            ("Ready", "True")
+        );
+        assert_eq!(&*conditions[1].reason, "");
+        assert_eq!(&*conditions[1].message, "Kubernetes Service CIDR is ready");
+        assert_eq!(conditions[1].since, now());
+        assert_eq!(plan.again, None);
+    }
+
+    #[test]
+    fn one_that_is_settled_is_left_alone() {
+        let settled = settled("a", &["10.0.0.0/24"]);
+        assert_eq!(plan(&[settled], &[], now()), Plan::default());
+    }
+
+    #[test]
+    fn one_that_was_not_ready_becomes_so() {
+        let mut cidr = settled("a", &["10.0.0.0/24"]);
+        cidr.conditions[0].status = "False".into();
+        cidr.conditions[0].since = now() - GRACE;
+        assert!(!cidr.is_ready());
+        let plan = plan(&[cidr], &[], now());
+        let ready = &plan.edits[0].conditions.as_ref().unwrap()[0];
+        assert_eq!((&*ready.status, ready.since), ("True", now()));
+    }
+
+    #[test]
+    fn one_that_no_address_needs_goes_after_a_while() {
+        let mut going = going("a", &["10.0.0.0/24"]);
+        going.deleted = Some(now() - SOON);
+        let outside = [address("10.1.0.1", MANAGER)];
+        let waiting = plan(&[going.clone()], &outside, now());
+        assert_eq!(waiting.edits, []);
+        assert_eq!(waiting.again, Some(now() - SOON + GRACE));
+        let done = plan(&[going.clone()], &outside, now() - SOON + GRACE);
+        assert_eq!(done.edits[0].finalizers, Some(Vec::new()));
+        assert_eq!((&done.edits[0].conditions, done.again), (&None, None));
+        going.finalizers.clear();
+        let gone = plan(&[going], &outside, now() + GRACE);
+        assert_eq!(gone, Plan::default(), "somebody else's finalizer is left");
+    }
+
+    #[test]
+    fn the_earliest_end_of_a_wait_counts() {
+        let mut first = going("a", &["10.0.0.0/24"]);
+        first.deleted = Some(now() - SOON);
+        let mut second = going("b", &["10.1.0.0/24"]);
+        second.deleted = Some(now());
+        let plan = plan(&[second, first], &[], now());
+        assert_eq!(plan.again, Some(now() - SOON + GRACE));
+    }
+
+    #[test]
+    fn one_that_an_address_needs_stays_and_says_so() {
+        let mut cidr = going("a", &["10.0.0.0/24", "fd00::/64"]);
+        for ip in ["10.0.0.9", "fd00::9"] {
+            assert_eq!(fate(&[cidr.clone()], &[ip]), [kept("a")], "{ip}");
+        }
+        let told = plan(&[cidr.clone()], &[address("10.0.0.9", MANAGER)], now());
+        let conditions = told.edits[0].conditions.clone().unwrap();
+        assert_eq!(&*conditions[0].status, "False");
+        assert!(conditions[0].message.contains("still IPAddresses"));
+        assert_eq!(told.again, None, "only other objects can change that");
+        cidr.conditions = conditions;
+        assert_eq!(fate(&[cidr.clone()], &["10.0.0.9"]), [], "it is said once");
+        assert_eq!(fate(&[cidr], &[]), [freed("a")]);
+    }
+
+    #[test]
+    fn addresses_of_others_keep_nothing() {
+        let cidrs = [going("a", &["10.0.0.0/24"])];
+        for address in [
+            address("10.0.0.9", "somebody-else"),
+            // Nobody's, as it is the network's own.
+            address("10.0.0.0", MANAGER),
+        ] {
+            let plan = plan(&cidrs, &[address], now());
+            assert_eq!(plan.edits[0].finalizers, Some(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_in_another_one_as_well_keeps_nothing() {
+        let ranges = &["10.0.0.0/24"][..];
+        for other in ["10.0.0.0/24", "10.0.0.0/16", "10.0.0.0/28"] {
+            let cidrs = [going("a", ranges), settled("b", &[other])];
+            assert_eq!(fate(&cidrs, &["10.0.0.9"]), [freed("a")], "{other}");
+        }
+        let cidrs = [going("a", ranges), settled("b", &["10.0.0.0/28"])];
+        assert_eq!(fate(&cidrs, &["10.0.0.99"]), [kept("a")]);
+        // Contained in others, whatever is in it: of each family in another.
+        let both = going("a", &["10.0.0.0/24", "fd00::/64"]);
+        let four = settled("b", &["10.0.0.0/8"]);
+        let six = settled("c", &["fd00::/56"]);
+        let addresses = &["10.0.0.9", "fd00::9"];
+        let cidrs = [both.clone(), four.clone(), six];
+        assert_eq!(fate(&cidrs, addresses), [freed("a")]);
+        assert_eq!(fate(&[both, four], addresses), [kept("a")]);
+    }
+
+    #[test]
+    fn two_that_are_to_go_do_not_vouch_for_each_other() {
+        let cidrs = [going("a", &["10.0.0.0/24"]), going("b", &["10.0.0.0/24"])];
+        assert_eq!(fate(&cidrs, &["10.0.0.9"]), [kept("a"), kept("b")]);
+        assert_eq!(fate(&cidrs, &[]), [freed("a"), freed("b")]);
+    }
+
+    #[test]
+    fn patches_name_the_version_they_are_for() {
+        let mut edit = Edit::of(&cidr("a", &["10.0.0.0/24"]));
+        assert_eq!((edit.patch(), edit.status("8")), (None, None));
+        edit.finalizers = Some(vec!["x".into()]);
+        edit.conditions = cidr("a", &[]).with_ready("True", "", "words", now());
+        assert_eq!(
+            edit.patch().unwrap().to_string(),
+            r#"{"metadata":{"finalizers":["x"],"resourceVersion":"7"}}"#
+        );
+        let status = edit.status("8").unwrap();
+        assert_eq!(status["metadata"]["resourceVersion"], "8");
+        assert_eq!(
+            status["status"]["conditions"][0].to_string(),
+            r#"{"lastTransitionTime":"2027-01-15T08:00:00Z","message":"words","reason":"","status":"True","type":"Ready"}"#
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Services, as far as their addresses go.
+
+use std::time::SystemTime;
+
+use k8s_openapi::api::core::v1::Service as Object;
+use vipline_service_ip::Owner;
+
+use crate::metadata::{Missing, required, time};
+
+/// A Service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Service {
+    /// Its namespace and name.
+    pub owner: Owner,
+    /// Since when it is there.
+    pub created: SystemTime,
+    /// Whether it is of the type ExternalName, which has no address.
+    pub is_external_name: bool,
+    /// Its cluster IPs as it has them, without `None`.
+    pub cluster_ips: Vec<Box<str>>,
+}
+
+impl Service {
+    pub(crate) fn read(object: Object) -> Result<Self, Missing> {
+        let metadata = object.metadata;
+        let spec = object.spec.unwrap_or_default();
+        // Those that are older than the second family have one field only.
+        let first = || spec.cluster_ip.into_iter().collect();
+        let all = spec.cluster_ips.filter(|ips| !ips.is_empty());
+        let cluster_ips = all.unwrap_or_else(first);
+        let is_address = |ip: &String| !matches!(&**ip, "" | "None");
+        Ok(Self {
+            owner: Owner {
+                namespace: required(metadata.namespace, "namespace")?.into(),
+                name: required(metadata.name, "name")?.into(),
+            },
+            created: time(metadata.creation_timestamp.as_ref())?,
+            is_external_name: spec.type_.as_deref() == Some("ExternalName"),
+            cluster_ips: cluster_ips
+                .into_iter()
+                .filter(is_address)
+                .map(Into::into)
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_service_has_the_addresses_that_it_says() {
+        for (spec, ips) in [
+            (json!({ "clusterIP": "10.0.0.1" }), &["10.0.0.1"][..]),
+            (
+                json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] }),
+                &["10.0.0.1", "fd00::1"],
+            ),
+            (json!({ "clusterIP": "None", "clusterIPs": ["None"] }), &[]),
+            (json!({ "clusterIP": "" }), &[]),
+            (Value::Null, &[]),
+        ] {
+            let value = json!({
+                "metadata": {
+                    "name": "web",
+                    "namespace": "default",
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "spec": spec,
+            });
+            let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
+            let read: Vec<&str> = service.cluster_ips.iter().map(|ip| &**ip).collect();
+            assert_eq!(read, ips);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! ServiceCIDR objects: what addresses are allocated from.
+
+use std::time::SystemTime;
+
+use k8s_openapi::api::networking::v1::{ServiceCIDR, ServiceCIDRSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use vipline_service_ip::AddressRange;
+
+use crate::error::words;
+use crate::metadata::required;
+
+/// The finalizer that keeps a ServiceCIDR until no address needs it.
+pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+
+/// The condition that says whether a ServiceCIDR gives addresses.
+pub const READY: &str = "Ready";
+
+/// A ServiceCIDR.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServiceCidr {
+    /// Its name.
+    pub name: Box<str>,
+    /// The version of it.
+    pub version: Box<str>,
+    /// One range, or one of each family.
+    pub ranges: Vec<AddressRange>,
+    /// Those who want to do something before it goes.
+    pub finalizers: Vec<Box<str>>,
+    /// What is said of it.
+    pub conditions: Vec<Condition>,
+    /// Since when it is to go, if it is.
+    pub deleted: Option<SystemTime>,
+}
+
+/// What is said of an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Condition {
+    /// What it is about: [`READY`].
+    pub kind: Box<str>,
+    /// `True`, `False` or `Unknown`.
+    pub status: Box<str>,
+    /// Why, in one word, or nothing.
+    pub reason: Box<str>,
+    /// Why, for people.
+    pub message: Box<str>,
+    /// Since when the status is that.
+    pub since: SystemTime,
+    /// The generation of the object that it is about.
+    pub generation: Option<i64>,
+}
+
+/// What is to be changed of a ServiceCIDR.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Edit {
+    /// Its name.
+    pub name: Box<str>,
+    /// The version that is to be changed; another one is not.
+    pub version: Box<str>,
+    /// The ranges, if they change.
+    pub ranges: Option<Vec<AddressRange>>,
+    /// The finalizers, if they change.
+    pub finalizers: Option<Vec<Box<str>>>,
+    /// The conditions, if they change.
+    pub conditions: Option<Vec<Condition>>,
+}
+
+impl ServiceCidr {
+    /// Returns what is said of whether it gives addresses.
+    #[must_use]
+    pub fn ready(&self) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| *condition.kind == *READY)
+    }
+
+    /// Tells whether addresses may be allocated from it: nobody denies it, and
+    /// it is not to go.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let is_true = |condition: &Condition| *condition.status == *"True";
+        self.deleted.is_none() && self.ready().is_none_or(is_true)
+    }
+
+    /// Returns the conditions with another word on whether it gives addresses,
+    /// unless that is said already.
+    pub(crate) fn with_ready(
+        &self,
+        status: &str,
+        reason: &str,
+        message: &str,
+        now: SystemTime,
+    ) -> Option<Vec<Condition>> {
+        let former = self.ready();
+        let is_so = |former: &Condition| *former.status == *status && *former.reason == *reason;
+        if former.is_some_and(|former| is_so(former) && *former.message == *message) {
+            return None;
+        }
+        let same = former.filter(|former| *former.status == *status);
+        let others = self
+            .conditions
+            .iter()
+            .filter(|condition| *condition.kind != *READY);
+        let mut conditions: Vec<Condition> = others.cloned().collect();
+        conditions.push(Condition {
+            kind: READY.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: message.into(),
+            since: same.map_or(now, |former| former.since),
+            generation: None,
+        });
+        Some(conditions)
+    }
+
+    pub(crate) fn read(object: ServiceCIDR) -> Result<Self, Box<str>> {
+        let metadata = object.metadata;
+        let lacks = |error| words(&error);
+        let networks = object.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
+        let range = |text: &String| text.parse().map_err(|error| words(&error));
+        let status = object.status.and_then(|status| status.conditions);
+        let finalizers = metadata.finalizers.unwrap_or_default();
+        let deleted = metadata.deletion_timestamp;
+        Ok(Self {
+            name: required(metadata.name, "name").map_err(lacks)?.into(),
+            version: required(metadata.resource_version, "resourceVersion")
+                .map_err(lacks)?
+                .into(),
+            ranges: networks.iter().map(range).collect::<Result<_, _>>()?,
+            finalizers: finalizers.into_iter().map(Into::into).collect(),
+            conditions: status.into_iter().flatten().map(Condition::read).collect(),
+            deleted: deleted.map(|time| time.0.into()),
+        })
+    }
+}
+
+impl Condition {
+    fn read(condition: meta::Condition) -> Self {
+        Self {
+            kind: condition.type_.into(),
+            status: condition.status.into(),
+            reason: condition.reason.into(),
+            message: condition.message.into(),
+            since: condition.last_transition_time.0.into(),
+            generation: condition.observed_generation,
+        }
+    }
+
+    fn object(&self) -> meta::Condition {
+        meta::Condition {
+            type_: self.kind.to_string(),
+            status: self.status.to_string(),
+            reason: self.reason.to_string(),
+            message: self.message.to_string(),
+            // A time that objects cannot have is that of no transition.
+            last_transition_time: meta::Time(Timestamp::try_from(self.since).unwrap_or_default()),
+            observed_generation: self.generation,
+        }
+    }
+}
+
+impl Edit {
+    pub(crate) fn of(cidr: &ServiceCidr) -> Self {
+        Self {
+            name: cidr.name.clone(),
+            version: cidr.version.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Tells whether nothing changes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ranges.is_none() && self.finalizers.is_none() && self.conditions.is_none()
+    }
+
+    /// Returns the patch of all but the status, if that changes.
+    pub(crate) fn patch(&self) -> Option<Value> {
+        if self.ranges.is_none() && self.finalizers.is_none() {
+            return None;
+        }
+        let mut patch = json!({ "metadata": { "resourceVersion": self.version } });
+        if let Some(ranges) = &self.ranges {
+            patch["spec"]["cidrs"] = texts(ranges).into();
+        }
+        if let Some(finalizers) = &self.finalizers {
+            patch["metadata"]["finalizers"] = json!(finalizers);
+        }
+        Some(patch)
+    }
+
+    /// Returns the patch of the status of a version, if it changes.
+    pub(crate) fn status(&self, version: &str) -> Option<Value> {
+        let conditions = self.conditions.as_ref()?;
+        let conditions: Vec<_> = conditions.iter().map(Condition::object).collect();
+        Some(json!({
+            "metadata": { "resourceVersion": version },
+            "status": { "conditions": conditions },
+        }))
+    }
+}
+
+/// Returns a ServiceCIDR that is to be made.
+pub(crate) fn object(name: &str, ranges: &[AddressRange]) -> ServiceCIDR {
+    ServiceCIDR {
+        metadata: meta::ObjectMeta {
+            name: Some(name.to_owned()),
+            ..meta::ObjectMeta::default()
+        },
+        spec: Some(ServiceCIDRSpec {
+            cidrs: Some(texts(ranges)),
+        }),
+        status: None,
+    }
+}
+
+fn texts(ranges: &[AddressRange]) -> Vec<String> {
+    ranges.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,272 @@
+//! What is allocated, as IPAddress objects.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use vipline_service_ip::{
+    AddressRange, Change, Cidrs, CommitError, Owner, Pool, Snapshot, Store, StoreError, Version,
+};
+
+use crate::error::words;
+use crate::{Address, Cause, Client, Error, Family};
+
+/// How often in a row an address may turn out to be another's until all are
+/// read anew: what is known is too old then.
+const MISSES: usize = 8;
+
+/// The IPAddresses of one family, and the ServiceCIDRs that they are of.
+///
+/// One allocation is one request.
+/// Others may allocate at the same time: an address is created under its own
+/// name, which the API server lets happen once.
+#[derive(Debug)]
+pub struct Kube {
+    client: Arc<Client>,
+    family: Family,
+    version: u64,
+    /// Which objects the addresses are that are known to be taken.
+    known: BTreeMap<IpAddr, Known>,
+    /// How many addresses in a row were another's.
+    misses: usize,
+}
+
+/// An IPAddress that is known.
+#[derive(Debug)]
+struct Known {
+    uid: Box<str>,
+    is_managed: bool,
+}
+
+/// A part of a change that is made.
+#[derive(Debug)]
+enum Step {
+    Created(IpAddr),
+    /// With who had it.
+    Deleted(IpAddr, Option<Owner>),
+}
+
+/// Why a part of a change is not made.
+#[derive(Debug)]
+enum Failure {
+    /// The address is another's.
+    Taken(IpAddr),
+    /// The address is not any more what it was.
+    Changed(IpAddr),
+    /// The server refuses, or cannot be asked, or does not say.
+    Error(Error),
+}
+
+impl Kube {
+    /// Returns the store of a family; nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Configuration`], as [`Client::open`].
+    pub fn open(kubeconfig: Option<&Path>, family: Family) -> Result<Self, Error> {
+        Ok(Self::new(Arc::new(Client::open(kubeconfig)?), family))
+    }
+
+    /// Returns the store of a family, with a client that others may use as well.
+    #[must_use]
+    pub const fn new(client: Arc<Client>, family: Family) -> Self {
+        Self {
+            client,
+            family,
+            version: 0,
+            known: BTreeMap::new(),
+            misses: 0,
+        }
+    }
+
+    /// Makes a change, and says which parts of it are made.
+    fn make(&mut self, change: &Change<IpAddr>, made: &mut Vec<Step>) -> Result<(), Failure> {
+        let is_freed = |ip: &IpAddr| change.freed.contains_key(ip);
+        let new = change.taken.iter().filter(|(ip, _)| !is_freed(ip));
+        for (ip, owner) in new {
+            self.create(*ip, owner)?;
+            made.push(Step::Created(*ip));
+        }
+        for (ip, former) in &change.freed {
+            self.delete(*ip)?;
+            made.push(Step::Deleted(*ip, former.clone()));
+            if let Some(owner) = change.taken.get(ip) {
+                self.create(*ip, owner)?;
+                made.push(Step::Created(*ip));
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what is made of a change, the last part first.
+    fn undo(&mut self, made: Vec<Step>) -> Result<(), Failure> {
+        for step in made.into_iter().rev() {
+            match step {
+                Step::Created(ip) => match self.delete(ip) {
+                    // What was made is gone, whoever did that.
+                    Ok(()) | Err(Failure::Changed(_)) => {}
+                    Err(failure) => return Err(failure),
+                },
+                Step::Deleted(ip, Some(former)) => self.create(ip, &former)?,
+                // It cannot be made again for whom nobody knows.
+                Step::Deleted(ip, None) => return Err(Failure::Changed(ip)),
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), Failure> {
+        let uid = self.client.create_address(ip, owner).map_err(|error| {
+            if error.is_already_exists() {
+                Failure::Taken(ip)
+            } else {
+                Failure::Error(error)
+            }
+        })?;
+        let is_managed = true;
+        self.known.insert(ip, Known { uid, is_managed });
+        Ok(())
+    }
+
+    fn delete(&mut self, ip: IpAddr) -> Result<(), Failure> {
+        let Some(known) = self.known.get(&ip) else {
+            return Err(Failure::Changed(ip));
+        };
+        match self.client.delete_address(ip, &known.uid, None) {
+            Ok(()) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_conflict() => return Err(Failure::Changed(ip)),
+            Err(error) => return Err(Failure::Error(error)),
+        }
+        self.known.remove(&ip);
+        Ok(())
+    }
+
+    /// Says what is the case after a change was not made.
+    fn refuse(
+        &mut self,
+        failure: Failure,
+        change: &Change<IpAddr>,
+        after: &Snapshot<Cidrs>,
+    ) -> CommitError<Cidrs> {
+        match failure {
+            Failure::Error(error) if error.is_unknown() => CommitError::Unknown(error.into()),
+            Failure::Error(error) => CommitError::Failed(error.into()),
+            Failure::Changed(_) => CommitError::Conflict { now: None },
+            Failure::Taken(ip) => {
+                self.misses += 1;
+                let now = (self.misses < MISSES).then(|| Box::new(without(after, change, ip)));
+                CommitError::Conflict { now }
+            }
+        }
+    }
+}
+
+impl Store<Cidrs> for Kube {
+    fn load(&mut self) -> Result<Snapshot<Cidrs>, StoreError> {
+        let cidrs = self.client.service_cidrs()?;
+        let addresses = self.client.addresses(Some(self.family))?;
+        let mut pool = self.family.pool();
+        for cidr in &cidrs {
+            let mut ranges = cidr.ranges.iter();
+            let is_ours = |range: &&AddressRange| Family::of(range.network().addr()) == self.family;
+            if let Some(range) = ranges.find(is_ours) {
+                let inserted = pool.insert(&cidr.name, *range, cidr.is_ready());
+                inserted.map_err(|error| {
+                    let object = format!("ServiceCIDR {}", cidr.name);
+                    Error::new("read", object, Cause::Unreadable(words(&error)))
+                })?;
+            }
+        }
+        let mut owners = BTreeMap::new();
+        self.known.clear();
+        for address in addresses {
+            // What is labelled with the wrong family is of no range.
+            if pool.occupy(address.ip).is_err() {
+                continue;
+            }
+            if let Some(owner) = address.parent.owner() {
+                owners.insert(address.ip, owner);
+            }
+            self.known.insert(address.ip, Known::new(address));
+        }
+        self.version += 1;
+        self.misses = 0;
+        Ok(Snapshot {
+            pool,
+            owners,
+            version: Version(self.version),
+        })
+    }
+
+    fn commit(
+        &mut self,
+        base: Version,
+        change: &Change<IpAddr>,
+        after: &Snapshot<Cidrs>,
+    ) -> Result<Version, CommitError<Cidrs>> {
+        if base != Version(self.version) {
+            return Err(CommitError::Conflict { now: None });
+        }
+        let is_foreign = |ip: &&IpAddr| self.known.get(*ip).is_some_and(|known| !known.is_managed);
+        if let Some(ip) = change.freed.keys().find(is_foreign) {
+            let error = Error::new("delete", format!("IPAddress {ip}"), Cause::Foreign);
+            return Err(CommitError::Failed(error.into()));
+        }
+        let mut made = Vec::new();
+        let Err(failure) = self.make(change, &mut made) else {
+            self.version += 1;
+            self.misses = 0;
+            return Ok(Version(self.version));
+        };
+        if let Err(failure) = self.undo(made) {
+            return Err(CommitError::Unknown(stuck(failure).into()));
+        }
+        Err(self.refuse(failure, change, after))
+    }
+}
+
+impl Known {
+    fn new(address: Address) -> Self {
+        Self {
+            is_managed: address.is_managed(),
+            uid: address.uid,
+        }
+    }
+}
+
+/// Returns what is the case without a change, where an address turned out to be
+/// another's.
+fn without(after: &Snapshot<Cidrs>, change: &Change<IpAddr>, taken: IpAddr) -> Snapshot<Cidrs> {
+    let mut now = after.clone();
+    for ip in change.taken.keys() {
+        now.pool.release(*ip);
+        now.owners.remove(ip);
+    }
+    for (ip, former) in &change.freed {
+        occupy(&mut now.pool, *ip);
+        if let Some(owner) = former {
+            now.owners.insert(*ip, owner.clone());
+        }
+    }
+    occupy(&mut now.pool, taken);
+    now
+}
+
+fn occupy(pool: &mut Cidrs, ip: IpAddr) {
+    let occupied = pool.occupy(ip);
+    debug_assert!(occupied.is_ok(), "it was in this pool");
+}
+
+/// Returns why a part of a change could not be undone.
+fn stuck(failure: Failure) -> Error {
+    match failure {
+        Failure::Error(error) => error,
+        Failure::Taken(ip) | Failure::Changed(ip) => Error::new(
+            "undo the change of",
+            format!("IPAddress {ip}"),
+            Cause::Stuck,
+        ),
+    }
+}

@@ -1,0 +1,311 @@
+//! One who allocates, and what others have done before or meanwhile.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::json;
+use vipline_service_ip::{Error, Pool, Refusal, Registry};
+use vipline_service_ip_kube::{Family, Kube};
+
+use crate::cluster::{Cluster, address, cidr, owner, random, words};
+
+#[track_caller]
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn one_allocation_is_one_request() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    let mut random = random(1);
+    let web = owner("web");
+    let (first, asked) = cluster.asked(|| allocator.allocate(&web, &mut random).unwrap());
+    let lists = ["list servicecidrs", "list ipaddresses"];
+    assert_eq!(asked, [lists[0], lists[1], "create ipaddresses"]);
+    for _ in 0..20 {
+        let (_, asked) = cluster.asked(|| allocator.allocate(&web, &mut random).unwrap());
+        assert_eq!(asked, ["create ipaddresses"]);
+    }
+    let (_, asked) = cluster.asked(|| allocator.reserve(ip("10.0.0.1"), &web).unwrap());
+    assert_eq!(asked, ["create ipaddresses"]);
+    let (freed, asked) = cluster.asked(|| allocator.release(first, &web).unwrap());
+    assert!(freed);
+    assert_eq!(asked, ["delete ipaddresses"]);
+    assert_eq!(cluster.addresses().len(), 21);
+}
+
+#[test]
+fn objects_have_upstreams_form() {
+    let cluster = Cluster::with(&["10.0.0.0/16", "fd00::/64"]);
+    let client = Arc::new(cluster.client());
+    for (family, label, taken) in [
+        (Family::V4, "IPv4", "10.0.0.1"),
+        (Family::V6, "IPv6", "fd00::a:1"),
+    ] {
+        let mut allocator = Registry::new(Kube::new(Arc::clone(&client), family));
+        allocator.reserve(ip(taken), &owner("web")).unwrap();
+        let object = cluster.server.object("IPAddress", "", taken).unwrap();
+        assert_eq!(object["apiVersion"], "networking.k8s.io/v1");
+        assert_eq!(
+            object["metadata"]["labels"],
+            json!({
+                "ipaddress.kubernetes.io/ip-family": label,
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            })
+        );
+        assert_eq!(
+            object["spec"],
+            json!({
+                "parentRef": {
+                    "group": "",
+                    "resource": "services",
+                    "namespace": "default",
+                    "name": "web",
+                },
+            })
+        );
+    }
+}
+
+#[test]
+fn what_is_there_is_read_in_parts_and_of_one_family() {
+    let cluster = Cluster::with(&["10.0.0.0/16", "fd00::/64"]);
+    let addresses = (0..1100).map(|n| address(&format!("10.0.{}.{}", n / 250, n % 250 + 1), "web"));
+    cluster.server.apply_all(addresses);
+    cluster.server.apply(address("fd00::1", "web"));
+    let mut allocator = cluster.allocator();
+    let (_, asked) = cluster.asked(|| allocator.refresh().map(drop).unwrap());
+    let list = "list ipaddresses";
+    assert_eq!(asked, ["list servicecidrs", list, list, list]);
+    let snapshot = allocator.refresh().unwrap();
+    assert_eq!(snapshot.pool.items().count(), 1100);
+    assert_eq!(snapshot.owners.len(), 1100);
+    assert_eq!(snapshot.owners.get(&ip("10.0.4.100")), Some(&owner("web")));
+    let requests = cluster.server.requests();
+    let label = "ipaddress.kubernetes.io/ip-family!=IPv6";
+    assert_eq!(requests.last().unwrap().labels, label);
+}
+
+#[test]
+fn a_list_that_the_server_has_forgotten_is_begun_anew() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    cluster.server.apply(address("10.0.0.1", "web"));
+    cluster.server.faults(|faults| {
+        faults.only = Some("ipaddresses".into());
+        faults.answer = Some(apiserver::Answer {
+            code: 410,
+            retry_after: None,
+            times: 1,
+        });
+    });
+    let mut allocator = cluster.allocator();
+    assert_eq!(allocator.refresh().unwrap().pool.items().count(), 1);
+    assert_eq!(cluster.server.count("list", "ipaddresses"), 2);
+}
+
+#[test]
+fn what_one_has_another_does_not_get() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let (mut one, mut other) = (cluster.allocator(), cluster.allocator());
+    one.refresh().unwrap();
+    other.refresh().unwrap();
+    let taken = one.allocate(&owner("web"), &mut || 0).unwrap();
+    // The other one has not heard of it, chooses the same and is refused.
+    let (next, asked) = cluster.asked(|| other.allocate(&owner("db"), &mut || 0).unwrap());
+    assert_ne!(next, taken);
+    assert_eq!(asked, ["create ipaddresses"; 2], "nothing is listed anew");
+    let refused = other.reserve(taken, &owner("db")).unwrap_err();
+    assert!(matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()));
+    let refused = other.release(taken, &owner("db")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!("{taken} belongs to default/web")
+    );
+    assert!(!other.release(ip("10.0.9.9"), &owner("db")).unwrap());
+    assert_eq!(cluster.addresses().len(), 2);
+}
+
+#[test]
+fn who_knows_too_little_reads_all_anew() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let (mut one, mut other) = (cluster.allocator(), cluster.allocator());
+    other.refresh().unwrap();
+    for _ in 0..20 {
+        one.allocate(&owner("web"), &mut || 0).unwrap();
+    }
+    let (_, asked) = cluster.asked(|| other.allocate(&owner("db"), &mut || 0).unwrap());
+    let mut expected = vec!["create ipaddresses"; 8];
+    expected.extend([
+        "list servicecidrs",
+        "list ipaddresses",
+        "create ipaddresses",
+    ]);
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn several_addresses_are_taken_together_or_not_at_all() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    allocator.refresh().unwrap();
+    cluster.server.apply(address("10.0.0.3", "db"));
+    let both = [ip("10.0.0.2"), ip("10.0.0.3")];
+    let web = owner("web");
+    let refused = allocator.change(|draft| both.iter().try_for_each(|ip| draft.reserve(*ip, &web)));
+    assert!(matches!(refused, Err(Error::Refused(refusal)) if refusal.is_allocated()));
+    assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
+    assert_eq!(cluster.server.count("delete", "ipaddresses"), 1);
+    assert_eq!(cluster.addresses(), [("10.0.0.3".into(), "db".into())]);
+    cluster.server.delete("IPAddress", "", "10.0.0.3");
+    allocator
+        .change(|draft| both.iter().try_for_each(|ip| draft.reserve(*ip, &web)))
+        .unwrap();
+    assert_eq!(cluster.addresses().len(), 2);
+}
+
+#[test]
+fn an_address_changes_hands_in_one_change() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    let (web, db) = (owner("web"), owner("db"));
+    allocator.reserve(ip("10.0.0.2"), &web).unwrap();
+    let change = allocator.change(|draft| {
+        draft.release(ip("10.0.0.2"), &web)?;
+        draft.reserve(ip("10.0.0.2"), &db)
+    });
+    change.unwrap();
+    assert_eq!(cluster.addresses(), [("10.0.0.2".into(), "db".into())]);
+}
+
+#[test]
+fn what_was_freed_is_made_again_if_the_rest_fails() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    let web = owner("web");
+    for taken in ["10.0.0.2", "10.0.0.3"] {
+        allocator.reserve(ip(taken), &web).unwrap();
+    }
+    // Somebody else has freed one, and given it to another.
+    cluster.server.delete("IPAddress", "", "10.0.0.3");
+    cluster.server.apply(address("10.0.0.3", "db"));
+    let refused = allocator.change(|draft| {
+        draft.release(ip("10.0.0.2"), &web)?;
+        draft.release(ip("10.0.0.3"), &web)
+    });
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "10.0.0.3 belongs to default/db"
+    );
+    let expected = [("10.0.0.2", "web"), ("10.0.0.3", "db")];
+    assert_eq!(
+        cluster.addresses(),
+        expected.map(|(ip, name)| (ip.into(), name.into()))
+    );
+}
+
+#[test]
+fn an_address_that_is_anothers_by_now_is_not_freed() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    let web = owner("web");
+    let taken = allocator.allocate(&web, &mut || 0).unwrap();
+    let name = taken.to_string();
+    cluster.server.delete("IPAddress", "", &name);
+    cluster.server.apply(address(&name, "db"));
+    let refused = allocator.release(taken, &web).unwrap_err();
+    assert_eq!(refused.to_string(), format!("{name} belongs to default/db"));
+    assert_eq!(cluster.addresses(), [(name.clone(), "db".into())]);
+    // Gone is gone, whoever did it.
+    let again = allocator.allocate(&web, &mut || 0).unwrap();
+    cluster.server.delete("IPAddress", "", &again.to_string());
+    assert!(allocator.release(again, &web).unwrap());
+}
+
+#[test]
+fn addresses_of_others_are_taken_and_left_alone() {
+    let cluster = Cluster::with(&["10.0.0.0/28"]);
+    let mut managed = address("10.0.0.1", "gateway");
+    managed["metadata"]["labels"]["ipaddress.kubernetes.io/managed-by"] = "somebody-else".into();
+    managed["spec"]["parentRef"]["resource"] = "gateways".into();
+    let mut bare = address("10.0.0.2", "bare");
+    bare["metadata"]["labels"] = json!({});
+    cluster.server.apply_all([managed, bare]);
+    let mut allocator = cluster.allocator();
+    for taken in ["10.0.0.1", "10.0.0.2"] {
+        let refused = allocator.reserve(ip(taken), &owner("web")).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()),
+            "{refused}"
+        );
+    }
+    let refused = allocator.change(|draft| Ok(draft.free(ip("10.0.0.1"))));
+    assert_eq!(
+        words(&refused.unwrap_err()),
+        "delete IPAddress 10.0.0.1: it is not managed by ipallocator.k8s.io"
+    );
+    let refused = allocator.release(ip("10.0.0.2"), &owner("bare"));
+    assert!(words(&refused.unwrap_err()).contains("not managed"));
+    assert_eq!(cluster.addresses().len(), 2);
+    for _ in 0..12 {
+        allocator.allocate(&owner("web"), &mut || 0).unwrap();
+    }
+    let full = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(matches!(full, Error::Refused(refusal) if refusal.is_full()));
+}
+
+#[test]
+fn only_service_cidrs_that_are_ready_give_addresses() {
+    let cluster = Cluster::with(&["10.0.0.0/28"]);
+    let ready = |name: &str, status: &str| {
+        let mut object = cidr(name, &["10.1.0.0/28"]);
+        object["status"]["conditions"] = json!([{
+            "type": "Ready",
+            "status": status,
+            "reason": "",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        object
+    };
+    let mut allocator = cluster.allocator();
+    let mut reserve = |taken: &str| {
+        allocator.refresh().unwrap();
+        match allocator.reserve(ip(taken), &owner("web")) {
+            Ok(()) => "taken",
+            Err(Error::Refused(Refusal::NotReady { .. })) => "not ready",
+            Err(Error::Refused(Refusal::NotInRange { .. })) => "not in range",
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(reserve("10.0.0.1"), "taken", "nobody said anything");
+    assert_eq!(reserve("10.1.0.1"), "not in range");
+    cluster.server.apply(ready("more", "False"));
+    assert_eq!(reserve("10.1.0.1"), "not ready");
+    cluster.server.apply(ready("more", "Unknown"));
+    assert_eq!(reserve("10.1.0.1"), "not ready");
+    cluster.server.apply(ready("more", "True"));
+    assert_eq!(reserve("10.1.0.1"), "taken");
+    cluster.delete_later("more", crate::cluster::second(0));
+    assert_eq!(reserve("10.1.0.2"), "not ready");
+    cluster.server.apply(ready("twin", "True"));
+    assert_eq!(reserve("10.1.0.2"), "taken", "of another one");
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_named() {
+    let cluster = Cluster::with(&["10.0.0.1/28"]);
+    let mut allocator = cluster.allocator();
+    let error = allocator.refresh().map(drop).unwrap_err();
+    assert_eq!(
+        words(&error),
+        "read ServiceCIDR kubernetes: 10.0.0.1/28 has host bits set; the network is 10.0.0.0/28"
+    );
+    cluster.server.apply(cidr("kubernetes", &["10.0.0.0/28"]));
+    cluster.server.apply(address("web", "web"));
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert_eq!(
+        words(&error),
+        "read IPAddress web: it has not an address for a name"
+    );
+}

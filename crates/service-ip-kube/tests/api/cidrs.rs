@@ -1,0 +1,165 @@
+//! ServiceCIDRs from their beginning to their end.
+
+use serde_json::{Value, json};
+use vipline_service_ip::AddressRange;
+use vipline_service_ip_kube::Cause;
+
+use crate::cluster::{Cluster, address, cidr, second};
+
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+
+fn ranges(texts: &[&str]) -> Vec<AddressRange> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+impl Cluster {
+    fn cidr(&self, name: &str) -> Option<Value> {
+        self.server.object("ServiceCIDR", "", name)
+    }
+
+    /// Returns what is said of whether one is ready: status, reason, message.
+    fn ready(&self, name: &str) -> Option<[String; 3]> {
+        let object = self.cidr(name)?;
+        let conditions = object["status"]["conditions"].as_array()?;
+        let [condition] = &**conditions else {
+            panic!("{conditions:?}")
+        };
+        assert_eq!(condition["type"], "Ready");
+        let text = |field: &str| condition[field].as_str().unwrap().to_owned();
+        Some(["status", "reason", "message"].map(text))
+    }
+}
+
+#[test]
+fn the_default_one_is_made_and_kept() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    cluster.server.delete("ServiceCIDR", "", "kubernetes");
+    let client = cluster.client();
+    let single = ranges(&["10.0.0.0/24"]);
+    assert_eq!(client.keep_default(&single, second(0)).unwrap(), None);
+    let made = cluster.cidr("kubernetes").unwrap();
+    assert_eq!(made["spec"], json!({ "cidrs": ["10.0.0.0/24"] }));
+    assert_eq!(
+        made["status"]["conditions"],
+        json!([{
+            "type": "Ready",
+            "status": "True",
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+            "lastTransitionTime": "2027-01-01T00:00:00Z",
+        }])
+    );
+    let (_, asked) = cluster.asked(|| client.keep_default(&single, second(9)).unwrap());
+    assert_eq!(asked, ["list servicecidrs"]);
+
+    let both = ranges(&["10.0.0.0/24", "fd00::/112"]);
+    assert_eq!(client.keep_default(&both, second(9)).unwrap(), None);
+    let spec = cluster.cidr("kubernetes").unwrap()["spec"].clone();
+    assert_eq!(spec, json!({ "cidrs": ["10.0.0.0/24", "fd00::/112"] }));
+
+    let odd = client.keep_default(&single, second(9)).unwrap().unwrap();
+    assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
+    assert_eq!(cluster.cidr("kubernetes").unwrap()["spec"], spec);
+}
+
+#[test]
+fn ranges_that_no_service_cidr_can_have_are_refused() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    cluster.server.delete("ServiceCIDR", "", "kubernetes");
+    let twice = ranges(&["10.0.0.0/24", "10.1.0.0/24"]);
+    let error = cluster
+        .client()
+        .keep_default(&twice, second(0))
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("create ServiceCIDR kubernetes: ServiceCIDR \"kubernetes\" is invalid"),
+        "{error}"
+    );
+    assert!(matches!(error.cause, Cause::Refused { code: 422, .. }));
+}
+
+#[test]
+fn one_lives_until_no_address_needs_it() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let client = cluster.client();
+    cluster.server.apply(address("10.0.0.9", "web"));
+    assert_eq!(client.keep_cidrs(second(0)).unwrap(), None);
+    let settled = cluster.cidr("kubernetes").unwrap();
+    assert_eq!(settled["metadata"]["finalizers"], json!([FINALIZER]));
+    let is_ready = ["True", "", "Kubernetes Service CIDR is ready"].map(Into::into);
+    assert_eq!(cluster.ready("kubernetes"), Some(is_ready));
+    let (_, asked) = cluster.asked(|| client.keep_cidrs(second(1)).unwrap());
+    assert_eq!(asked, ["list servicecidrs"], "all is well");
+
+    cluster.delete_later("kubernetes", second(10));
+    for now in [11, 1000] {
+        assert_eq!(client.keep_cidrs(second(now)).unwrap(), None);
+        let [status, reason, message] = cluster.ready("kubernetes").unwrap();
+        assert_eq!((&*status, &*reason), ("False", "Terminating"));
+        assert!(message.contains("still IPAddresses"), "{message}");
+    }
+    let since = cluster.cidr("kubernetes").unwrap()["status"]["conditions"][0].clone();
+    assert_eq!(since["lastTransitionTime"], "2027-01-01T00:00:11Z");
+
+    cluster.server.delete("IPAddress", "", "10.0.0.9");
+    assert_eq!(client.keep_cidrs(second(19)).unwrap(), Some(second(20)));
+    assert!(cluster.cidr("kubernetes").is_some());
+    assert_eq!(client.keep_cidrs(second(20)).unwrap(), None);
+    assert_eq!(cluster.cidr("kubernetes"), None);
+}
+
+#[test]
+fn one_whose_addresses_another_one_has_goes() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let client = cluster.client();
+    cluster.server.apply(address("10.0.0.9", "web"));
+    cluster.server.apply(cidr("part", &["10.0.0.0/28"]));
+    cluster.server.apply(cidr("all", &["10.0.0.0/16"]));
+    client.keep_cidrs(second(0)).unwrap();
+    for name in ["all", "kubernetes"] {
+        cluster.delete_later(name, second(0));
+    }
+    assert_eq!(client.keep_cidrs(second(10)).unwrap(), None);
+    let left = cluster.server.objects("ServiceCIDR");
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["metadata"]["name"], "part");
+}
+
+#[test]
+fn a_finalizer_of_others_stays() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let client = cluster.client();
+    let mut object = cidr("kubernetes", &["10.0.0.0/24"]);
+    object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    cluster.server.apply(object);
+    client.keep_cidrs(second(0)).unwrap();
+    cluster.delete_later("kubernetes", second(0));
+    client.keep_cidrs(second(10)).unwrap();
+    let left = cluster.cidr("kubernetes").unwrap();
+    assert_eq!(left["metadata"]["finalizers"], json!(["example.com/wait"]));
+}
+
+#[test]
+fn a_change_that_somebody_was_faster_with_is_planned_anew() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let client = cluster.client();
+    let conflicts = |conflicts| cluster.server.faults(|faults| faults.conflicts = conflicts);
+    conflicts(1);
+    client.keep_cidrs(second(0)).unwrap();
+    let made = cluster.cidr("kubernetes").unwrap();
+    assert_eq!(made["metadata"]["finalizers"], json!([FINALIZER]));
+    cluster.server.delete("ServiceCIDR", "", "kubernetes");
+    conflicts(2);
+    let ranges = ranges(&["10.0.0.0/24"]);
+    assert_eq!(client.keep_default(&ranges, second(0)).unwrap(), None);
+    conflicts(usize::MAX);
+    cluster.delete_later("kubernetes", second(0));
+    cluster.server.apply(cidr("more", &["10.1.0.0/24"]));
+    let error = client.keep_cidrs(second(1)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "change ServiceCIDRs: others were faster in each of 4 attempts"
+    );
+}

@@ -1,0 +1,13 @@
+//! The crate against an API server.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "time, files and threads are the test's to have"
+)]
+
+mod allocation;
+mod cidrs;
+mod cluster;
+mod many;
+mod mishaps;
+mod repairs;

@@ -1,0 +1,212 @@
+//! What a network and a server do to one who allocates.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use apiserver::{Answer, Ending};
+use tokio::runtime::Runtime;
+use vipline_service_ip::Error;
+use vipline_service_ip_kube::{Client, Family, Kube};
+
+use crate::cluster::{Cluster, later, owner, words};
+
+/// How often a condition is looked at, and how long it may take to come.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOKS: usize = 6000;
+
+#[test]
+fn a_lost_answer_is_unknown_and_repair_finds_what_it_left() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    allocator.refresh().unwrap();
+    let lose = || {
+        cluster.server.faults(|faults| {
+            faults.only = Some("ipaddresses".into());
+            faults.lost_answers = 1;
+        });
+    };
+    lose();
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(matches!(error, Error::Unknown(_)), "{error}");
+    let told = words(&error);
+    assert!(
+        told.contains("create IPAddress 10.0.1.1: no answer: "),
+        "{told}"
+    );
+    let [(lost, _)] = &*cluster.addresses() else {
+        panic!("it was made")
+    };
+
+    let next = allocator.allocate(&owner("web"), &mut || 0).unwrap();
+    assert_ne!(next.to_string(), *lost, "it is taken, as all is read anew");
+    lose();
+    let error = allocator.release(next, &owner("web")).unwrap_err();
+    assert!(matches!(error, Error::Unknown(_)), "{error}");
+    assert_eq!(cluster.addresses().len(), 1, "it was done");
+
+    let mut found = Vec::new();
+    let repaired = cluster
+        .client()
+        .repair(later(), &mut |finding| found.push(finding.to_string()));
+    repaired.unwrap();
+    assert_eq!(
+        found,
+        [format!(
+            "IPAddressNotAllocated: Service default/web: {lost} is of a Service that is not there; it is freed"
+        )]
+    );
+    assert_eq!(cluster.addresses(), []);
+}
+
+#[test]
+fn a_change_of_several_that_is_lost_in_the_middle_leaves_only_what_is_lost() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    allocator
+        .reserve("10.0.0.9".parse().unwrap(), &owner("web"))
+        .unwrap();
+    cluster.server.faults(|faults| {
+        faults.only = Some("ipaddresses".into());
+        faults.lost_answers = 1;
+    });
+    let web = owner("web");
+    let error = allocator.change(|draft| {
+        draft.reserve("10.0.0.1".parse().unwrap(), &web)?;
+        draft.reserve("10.0.0.2".parse().unwrap(), &web)
+    });
+    assert!(matches!(error, Err(Error::Unknown(_))));
+    let names: Vec<_> = cluster.addresses().into_iter().map(|(ip, _)| ip).collect();
+    assert_eq!(
+        names,
+        ["10.0.0.1", "10.0.0.9"],
+        "the second was not asked for"
+    );
+}
+
+#[test]
+fn what_the_server_refuses_is_told_in_its_words() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    allocator.refresh().unwrap();
+    cluster
+        .server
+        .faults(|faults| faults.forbidden = vec!["ipaddresses".into()]);
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    assert_eq!(
+        words(&error),
+        "create IPAddress 10.0.1.1: ipaddresses is forbidden: User \"system:kube-proxy\" cannot create resource \"ipaddresses\" in API group \"networking.k8s.io\" (code 403)"
+    );
+    cluster.server.calm();
+    assert_eq!(cluster.addresses(), []);
+
+    allocator.refresh().unwrap();
+    let answer = |code| {
+        cluster.server.faults(|faults| {
+            faults.answer = Some(Answer {
+                code,
+                retry_after: None,
+                times: 1,
+            });
+        });
+    };
+    answer(500);
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(matches!(error, Error::Unknown(_)), "{error}");
+    answer(429);
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(words(&error).contains("too many requests"), "{error}");
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    // Neither is asked for again by the client on its own.
+    assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
+}
+
+#[test]
+fn without_a_connection_nothing_was_done() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    allocator.refresh().unwrap();
+    cluster.server.refuse_connections();
+    cluster.server.cut_connections(Ending::Close);
+    wait_for_the_end(&cluster);
+    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    cluster.server.accept_connections();
+    allocator.allocate(&owner("web"), &mut || 0).unwrap();
+    assert_eq!(cluster.addresses().len(), 1);
+}
+
+#[test]
+fn a_connection_that_was_closed_meanwhile_is_made_again() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    for round in 0..5 {
+        allocator.allocate(&owner("web"), &mut || 0).unwrap();
+        assert_eq!(cluster.server.cut_connections(Ending::Close), 1, "{round}");
+        wait_for_the_end(&cluster);
+    }
+    assert_eq!(cluster.addresses().len(), 5);
+}
+
+#[test]
+fn it_works_within_a_runtime_and_beside_it() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let runtime = Runtime::new().unwrap();
+    let kubeconfig = cluster.kubeconfig();
+    runtime.block_on(async {
+        let mut allocator = cluster.allocator();
+        allocator.allocate(&owner("web"), &mut || 0).unwrap();
+        let allocate = move || {
+            let store = Kube::open(Some(&kubeconfig), Family::V4).unwrap();
+            let mut allocator = vipline_service_ip::Registry::new(store);
+            allocator.allocate(&owner("web"), &mut || 0).unwrap();
+        };
+        tokio::task::spawn_blocking(allocate).await.unwrap();
+        drop(allocator);
+    });
+    assert_eq!(cluster.addresses().len(), 2);
+}
+
+#[test]
+fn credentials_that_are_of_no_use_are_named() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let path = cluster.kubeconfig().with_file_name("missing");
+    let said = |path: &Path| Client::open(Some(path)).unwrap_err().to_string();
+    let missing = said(&path);
+    assert!(missing.starts_with(&format!("read {}: ", path.display())));
+    assert!(missing.contains("No such file"), "{missing}");
+    fs::write(&path, "clusters: 7\n").unwrap();
+    assert!(said(&path).contains("failed to parse"), "{}", said(&path));
+
+    cluster.server.set_token("another");
+    fs::write(&path, cluster.server.kubeconfig_with_token()).unwrap();
+    cluster.server.set_token("yet-another");
+    let client = Client::open(Some(&path)).unwrap();
+    let error = client.repair(later(), &mut |_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "list IPAddresses: Unauthorized (code 401)"
+    );
+}
+
+/// Waits until no connection to a server is open at both ends any more.
+fn wait_for_the_end(cluster: &Cluster) {
+    let port = cluster.server.address().port();
+    let is_open = || {
+        let sockets = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let remote = format!(":{port:04X}");
+        sockets.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields[2].ends_with(&remote) && fields[3] == "01"
+        })
+    };
+    for _ in 0..LOOKS {
+        if !is_open() {
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+    panic!("the connection never ends");
+}
