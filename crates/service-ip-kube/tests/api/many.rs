@@ -49,7 +49,7 @@ fn allocate_and_release(
         assert!(allocator.release(ip, &name).unwrap());
     };
     for _ in 0..ROUNDS {
-        if mine.len() < WANTED && random() % 3 > 0 {
+        if mine.len() < WANTED && !random().is_multiple_of(3) {
             match allocator.allocate(&name, &mut random) {
                 Ok(ip) => {
                     let other = having.lock().unwrap().insert(ip, number);
