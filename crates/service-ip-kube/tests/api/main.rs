@@ -8,6 +8,13 @@
 mod allocation;
 mod cidrs;
 mod cluster;
+#[expect(
+    dead_code,
+    reason = "an example is run by its `main`, which no test is"
+)]
+#[path = "../../../../examples/ipam-kube.rs"]
+mod ipam;
 mod many;
 mod mishaps;
 mod repairs;
+mod shell;
