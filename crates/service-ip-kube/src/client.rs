@@ -20,7 +20,6 @@ use kube::config::Kubeconfig;
 use kube::{Config, ResourceExt};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::yield_now;
 use tokio::time::timeout;
 use vipline_service_ip::{AddressRange, Owner};
 
@@ -33,7 +32,7 @@ use crate::{
 /// How long it may take to connect to the server.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take.
+/// How long an answer may take, unless told otherwise.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// How many objects a part of a list has.
@@ -79,6 +78,8 @@ pub struct Client {
     runtime: Option<Runtime>,
     kube: kube::Client,
     server: String,
+    /// How long an answer may take.
+    timeout: Duration,
 }
 
 impl Client {
@@ -108,7 +109,17 @@ impl Client {
             runtime: Some(runtime),
             kube,
             server,
+            timeout: ANSWER,
         })
+    }
+
+    /// Returns the same that waits so long for an answer, instead of a minute.
+    ///
+    /// What is asked for may be done although nobody waits for it any more.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
     }
 
     /// Returns all IPAddresses, or those that are not labelled with another
@@ -259,17 +270,11 @@ impl Client {
         object: &str,
         asked: impl Future<Output = kube::Result<T>> + Send,
     ) -> Result<T, Error> {
-        let answered = self.wait(async {
-            // Connections that were closed while nobody looked are seen to be:
-            // once for the runtime to hear of it, and once for the connection.
-            yield_now().await;
-            yield_now().await;
-            timeout(ANSWER, asked).await
-        });
+        let answered = self.wait(async { timeout(self.timeout, asked).await });
         let cause = match answered {
             Ok(Ok(Ok(answer))) => return Ok(answer),
             Ok(Ok(Err(error))) => error.into(),
-            Ok(Err(_)) => Cause::Lost(format!("none within {ANSWER:?}").into()),
+            Ok(Err(_)) => Cause::Lost(format!("none within {:?}", self.timeout).into()),
             Err(error) => Cause::NotSent(words(&error)),
         };
         Err(Error::new(operation, object, cause))

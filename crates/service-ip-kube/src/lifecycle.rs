@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_in_other_words_is_not_new() {
+        let mut cidr = cidr("a", &["10.0.0.0/24"]);
+        let said = cidr.with_ready("True", "", "other words", now() - GRACE);
+        cidr.conditions = said.unwrap();
+        let plan = plan(&[cidr], &[], now());
+        let ready = &plan.edits[0].conditions.as_ref().unwrap()[0];
+        assert_eq!((&*ready.message, ready.since), (IS_READY, now() - GRACE));
+    }
+
+    #[test]
     fn one_that_no_address_needs_goes_after_a_while() {
         let mut going = going("a", &["10.0.0.0/24"]);
         going.deleted = Some(now() - SOON);

@@ -52,6 +52,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_external_name_is_known_by_its_type() {
+        let value = json!({
+            "metadata": {
+                "name": "web",
+                "namespace": "default",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": { "type": "ExternalName", "externalName": "example.com" },
+        });
+        let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
+        assert!(service.is_external_name);
+        assert_eq!(service.owner, Owner::new("default", "web"));
+    }
+
+    #[test]
     fn a_service_has_the_addresses_that_it_says() {
         for (spec, ips) in [
             (json!({ "clusterIP": "10.0.0.1" }), &["10.0.0.1"][..]),
@@ -72,6 +87,7 @@ mod tests {
                 "spec": spec,
             });
             let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
+            assert!(!service.is_external_name);
             let read: Vec<&str> = service.cluster_ips.iter().map(|ip| &**ip).collect();
             assert_eq!(read, ips);
         }

@@ -120,6 +120,8 @@ impl Kube {
         let uid = self.client.create_address(ip, owner).map_err(|error| {
             if error.is_already_exists() {
                 Failure::Taken(ip)
+            } else if error.is_conflict() {
+                Failure::Changed(ip)
             } else {
                 Failure::Error(error)
             }

@@ -12,6 +12,9 @@ use vipline_service_ip_kube::{Client, Family, Kube};
 
 use crate::cluster::{Cluster, later, owner, words};
 
+/// How long somebody waits for what never comes.
+const BRIEF: Duration = Duration::from_millis(100);
+
 /// How often a condition is looked at, and how long it may take to come.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOKS: usize = 6000;
@@ -121,6 +124,33 @@ fn what_the_server_refuses_is_told_in_its_words() {
     assert!(matches!(error, Error::Store(_)), "{error}");
     // Neither is asked for again by the client on its own.
     assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    cluster.server.hang_connections(true);
+    let client = cluster.client().with_timeout(BRIEF);
+    let error = client.repair(later(), &mut |_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "list IPAddresses: no answer: none within 100ms"
+    );
+    assert!(error.is_unknown());
+}
+
+#[test]
+fn a_conflict_is_tried_again() {
+    let cluster = Cluster::with(&["10.0.0.0/16"]);
+    let mut allocator = cluster.allocator();
+    let conflict = || cluster.server.faults(|faults| faults.conflicts = 1);
+    conflict();
+    let taken = allocator.allocate(&owner("web"), &mut || 0).unwrap();
+    assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
+    conflict();
+    assert!(allocator.release(taken, &owner("web")).unwrap());
+    assert_eq!(cluster.server.count("delete", "ipaddresses"), 2);
+    assert_eq!(cluster.addresses(), []);
 }
 
 #[test]
