@@ -5,6 +5,7 @@
 //! ipam demo                                          # in memory
 //! ipam --etcd http://127.0.0.1:2379 --range 10.96.0.0/16 show
 //! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 allocate --for default/web
+//! ipam --kubernetes --kubeconfig ~/.kube/config show
 //! ```
 //!
 //! What is allocated is printed alone on its line.
@@ -13,7 +14,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "IO file: it waits, reads certificates and shows what it finds"
+    reason = "IO file: it waits, looks at the clock, reads certificates and shows what it finds"
 )]
 
 use std::fmt::Display;
@@ -22,15 +23,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Memory, Owner, Pool, PortRange,
-    Range, RangeError, Registry, Store,
+    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, Owner, Pool,
+    PortRange, Range, RangeError, Registry, Store,
 };
+use vipline_service_ip_kube::{Client, Kube};
 
 /// Allocates addresses and ports of Services.
 #[derive(Parser)]
@@ -63,6 +66,15 @@ struct Place {
     /// The key of that certificate.
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     cert_key: Option<PathBuf>,
+    /// The cluster of Kubernetes that has it, with its own ranges.
+    #[arg(long, global = true, conflicts_with_all = ["etcd", "range"])]
+    kubernetes: bool,
+    /// The kubeconfig; without, what a pod is given.
+    #[arg(long, global = true, value_name = "FILE", requires = "kubernetes")]
+    kubeconfig: Option<PathBuf>,
+    /// Addresses of IPv6 of that cluster, instead of IPv4.
+    #[arg(long, global = true, requires = "kubernetes")]
+    ipv6: bool,
     /// How many seconds a request may take.
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
@@ -101,6 +113,9 @@ enum Command {
         #[arg(long = "for", value_name = "SERVICE")]
         owner: Option<Service>,
     },
+    /// Makes addresses what the Services of a cluster of Kubernetes say they
+    /// have, of both families.
+    Repair,
     /// Does some of all that in memory.
     Demo,
 }
@@ -109,13 +124,15 @@ enum Command {
 enum Kept {
     Memory,
     Etcd,
+    Kubernetes,
 }
 
 impl Place {
     fn kept(&self) -> Kept {
-        match self.etcd.is_empty() {
-            true => Kept::Memory,
-            false => Kept::Etcd,
+        match (self.kubernetes, self.etcd.is_empty()) {
+            (true, _) => Kept::Kubernetes,
+            (false, true) => Kept::Memory,
+            (false, false) => Kept::Etcd,
         }
     }
 }
@@ -207,7 +224,30 @@ pub(crate) fn run(
             execute(registry(store), command, output, random)
         }
         (Kept::Etcd, _) => bail!("a key of etcd has one range"),
+        (Kept::Kubernetes, _) => {
+            let client = Client::open(place.kubeconfig.as_deref())?;
+            let client = client.with_timeout(Duration::from_secs(place.timeout));
+            if matches!(command, Command::Repair) {
+                return repair(&client, output);
+            }
+            let family = if place.ipv6 { Family::V6 } else { Family::V4 };
+            let store = Kube::new(Arc::new(client), family);
+            execute(registry(store), command, output, random)
+        }
     }
+}
+
+/// Repairs the addresses of a cluster, and prints what was found.
+fn repair(client: &Client, output: &mut dyn Write) -> Result<()> {
+    let mut findings = Vec::new();
+    let repaired = client.repair(SystemTime::now(), &mut |finding| {
+        findings.push(finding.to_string());
+    });
+    for finding in findings {
+        writeln!(output, "{finding}")?;
+    }
+    repaired?;
+    Ok(())
 }
 
 /// Returns a registry that waits when others are faster: up to 2 ms at first,
@@ -298,6 +338,7 @@ where
             })?;
             ensure!(was_taken, "{item} is not allocated");
         }
+        Command::Repair => bail!("only a cluster of Kubernetes tells what Services have"),
         Command::Demo => demo(output)?,
     }
     Ok(())
@@ -326,8 +367,15 @@ impl<R: Range> Bands for Allocator<R> {
 
 impl Bands for Cidrs {
     fn bands(&self) -> Vec<(String, [Band; 2])> {
+        let label = |range: AddressRange| {
+            let names = self.names(range).map(|(name, is_ready)| match is_ready {
+                true => name.to_owned(),
+                false => format!("{name} not ready"),
+            });
+            format!("{range} ({})", names.collect::<Vec<_>>().join(", "))
+        };
         self.ranges()
-            .map(|(range, _)| (range.to_string(), split(&range, self.items())))
+            .map(|(range, _)| (label(range), split(&range, self.items())))
             .collect()
     }
 }

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vipline_service_ip::Owner;
 
-use crate::Family;
 use crate::metadata::{Missing, required, time};
+use vipline_service_ip::Family;
 
 /// The label that says which family an address is of.
 pub const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";

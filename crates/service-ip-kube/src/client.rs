@@ -21,13 +21,11 @@ use kube::{Config, ResourceExt};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
-use vipline_service_ip::{AddressRange, Owner};
+use vipline_service_ip::{AddressRange, Family, Owner};
 
 use crate::error::words;
 use crate::service_cidr::Edit;
-use crate::{
-    Address, Cause, Error, Family, Service, ServiceCidr, address, default_cidr, service_cidr,
-};
+use crate::{Address, Cause, Error, Service, ServiceCidr, address, default_cidr, service_cidr};
 
 /// How long it may take to connect to the server.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -125,13 +123,8 @@ impl Client {
     /// Returns all IPAddresses, or those that are not labelled with another
     /// family: who makes one may forget the label.
     pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Vec<Address>, Error> {
-        let label = |family: Family| {
-            let other = match family {
-                Family::V4 => Family::V6,
-                Family::V6 => Family::V4,
-            };
-            format!("{}!={}", address::FAMILY_LABEL, other.label())
-        };
+        let label =
+            |family: Family| format!("{}!={}", address::FAMILY_LABEL, family.other().label());
         let read = |object| Address::read(object).map_err(|error| words(&error));
         self.list(family.map(label).as_deref(), read)
     }

@@ -9,8 +9,8 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use vipline_service_ip::{Owner, Registry};
-//! use vipline_service_ip_kube::{Family, Kube};
+//! use vipline_service_ip::{Family, Owner, Registry};
+//! use vipline_service_ip_kube::Kube;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let kubeconfig = Path::new("/etc/kubernetes/admin.conf");
@@ -30,15 +30,13 @@
 //! It logs nothing, posts no Events and reads no clock: the caller is told
 //! [findings](Finding), and when to call again.
 //!
-//! Map, in reading order: `family`, `metadata`, `address`, `service_cidr`,
+//! Map, in reading order: `metadata`, `address`, `service_cidr`,
 //! `service` (the objects), `lifecycle`, `default_cidr`, `finding`, `repair`
 //! (plans, which are pure), `error`, `client` (requests), `store`, `controller`
 //! (plans carried out).
 //!
 //! [`Registry::refresh`]: vipline_service_ip::Registry::refresh
 #![forbid(unsafe_code)]
-
-mod family;
 
 mod metadata;
 
@@ -67,7 +65,6 @@ mod controller;
 pub use address::{Address, Parent};
 pub use client::Client;
 pub use error::{Cause, Error};
-pub use family::Family;
 pub use finding::{Finding, Reason};
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use vipline_service_ip::{AddressRange, Range};
 
 use crate::service_cidr::{Edit, FINALIZER, ServiceCidr};
-use crate::{Address, Family};
+use vipline_service_ip::Family;
+
+use crate::Address;
 
 /// How long one that may go stays, so that whoever allocates hears of it.
 pub const GRACE: Duration = Duration::from_secs(10);

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vipline_service_ip::{
-    AddressRange, Change, Cidrs, CommitError, Owner, Pool, Snapshot, Store, StoreError, Version,
+    AddressRange, Change, Cidrs, CommitError, Family, Owner, Pool, Snapshot, Store, StoreError,
+    Version,
 };
 
 use crate::error::words;
-use crate::{Address, Cause, Client, Error, Family};
+use crate::{Address, Cause, Client, Error};
 
 /// How often in a row an address may turn out to be another's until all are
 /// read anew: what is known is too old then.
@@ -169,7 +170,7 @@ impl Store<Cidrs> for Kube {
     fn load(&mut self) -> Result<Snapshot<Cidrs>, StoreError> {
         let cidrs = self.client.service_cidrs()?;
         let addresses = self.client.addresses(Some(self.family))?;
-        let mut pool = self.family.pool();
+        let mut pool = Cidrs::of(self.family);
         for cidr in &cidrs {
             let mut ranges = cidr.ranges.iter();
             let is_ours = |range: &&AddressRange| Family::of(range.network().addr()) == self.family;

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::allocator::{below, free_in};
 use crate::range::{address, bits};
-use crate::{AddressRange, Bitmap, Pool, Random, Range, Refusal, Usage};
+use crate::{AddressRange, Bitmap, Family, Pool, Random, Range, Refusal, Usage};
 
 /// The ServiceCIDRs of one family, and what of them is taken.
 ///
@@ -69,6 +69,15 @@ pub enum CidrError {
 }
 
 impl Cidrs {
+    /// Returns a family without a ServiceCIDR.
+    #[must_use]
+    pub fn of(family: Family) -> Self {
+        match family {
+            Family::V4 => Self::ipv4(),
+            Family::V6 => Self::ipv6(),
+        }
+    }
+
     /// Returns IPv4 without a ServiceCIDR.
     #[must_use]
     pub fn ipv4() -> Self {

@@ -24,6 +24,15 @@ impl Family {
         }
     }
 
+    /// Returns what Kubernetes calls it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
     /// Returns the other family.
     #[must_use]
     pub const fn other(self) -> Self {
@@ -36,10 +45,7 @@ impl Family {
 
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
+        f.write_str(self.label())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::slice::from_ref;
 
 use super::*;
-use crate::Family;
 use crate::address::MANAGER;
+use vipline_service_ip::Family;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

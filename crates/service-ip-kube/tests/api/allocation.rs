@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::json;
+use vipline_service_ip::Family;
 use vipline_service_ip::{Error, Pool, Refusal, Registry};
-use vipline_service_ip_kube::{Family, Kube};
+use vipline_service_ip_kube::Kube;
 
 use crate::cluster::{Cluster, address, cidr, owner, random, words};
 

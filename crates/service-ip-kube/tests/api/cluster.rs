@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 use apiserver::ApiServer;
 use serde_json::{Value, json};
 use testkit::leftovers::Directory;
+use vipline_service_ip::Family;
 use vipline_service_ip::{Cidrs, Owner, Registry};
-use vipline_service_ip_kube::{Client, Family, Kube};
+use vipline_service_ip_kube::{Client, Kube};
 
 /// What allocates from a cluster.
 pub(crate) type Allocator = Registry<Cidrs, Kube>;

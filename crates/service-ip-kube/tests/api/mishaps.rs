@@ -8,7 +8,8 @@ use std::time::Duration;
 use apiserver::{Answer, Ending};
 use tokio::runtime::Runtime;
 use vipline_service_ip::Error;
-use vipline_service_ip_kube::{Client, Family, Kube};
+use vipline_service_ip::Family;
+use vipline_service_ip_kube::{Client, Kube};
 
 use crate::cluster::{Cluster, later, owner, words};
 

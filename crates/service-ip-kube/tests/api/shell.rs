@@ -1,4 +1,4 @@
-//! The example `ipam-kube`, as one would use it.
+//! The example `ipam` on a cluster of Kubernetes, as one would use it.
 
 use clap::Parser;
 
@@ -9,7 +9,10 @@ impl Cluster {
     /// Runs a command, and returns what it prints and what goes wrong.
     fn ipam(&self, line: &str) -> (String, String) {
         let kubeconfig = self.kubeconfig();
-        let line = format!("ipam --kubeconfig {} {line}", kubeconfig.display());
+        let line = format!(
+            "ipam --kubernetes --kubeconfig {} {line}",
+            kubeconfig.display()
+        );
         let mut output = Vec::new();
         let outcome = match Arguments::try_parse_from(line.split_whitespace()) {
             Ok(arguments) => run(arguments, &mut output, || 0),
@@ -36,11 +39,11 @@ fn addresses_are_allocated_shown_and_released() {
     assert_eq!(
         cluster.ipam("show --limit 1"),
         printed(
-            "SERVICECIDRS  RANGE        BAND   FROM       TO         ITEMS  USED  FREE\n\
-             kubernetes    10.0.0.0/27  lower  10.0.0.1   10.0.0.16  16     1     15\n\
-             kubernetes    10.0.0.0/27  upper  10.0.0.17  10.0.0.30  14     1     13\n\
+            "RANGE                     BAND   FROM       TO         ITEMS  USED  FREE  %\n\
+             10.0.0.0/27 (kubernetes)  lower  10.0.0.1   10.0.0.16  16     1     15    6.2\n\
+             10.0.0.0/27 (kubernetes)  upper  10.0.0.17  10.0.0.30  14     1     13    7.1\n\
              \n\
-             ADDRESS   SERVICE\n\
+             ITEM      SERVICE\n\
              10.0.0.1  default/kubernetes\n\
              and 1 more\n"
         )

@@ -84,6 +84,11 @@ fn what_is_wrong_is_told() {
             "there is one range of ports",
         ),
         ("release 10.0.0.1", "10.0.0.1 is not allocated"),
+        ("repair", "only a cluster of Kubernetes"),
+        (
+            "--kubernetes --range 10.0.0.0/24 show",
+            "cannot be used with",
+        ),
         ("reserve web --for a/b", "\"web\" is nothing that the range"),
         ("reserve 10.1.0.1 --for a/b", "is not in the valid range"),
         ("--etcd http://127.0.0.1:1 show", "io: Connection refused"),

@@ -1,0 +1,116 @@
+//! Services get addresses of both families, all or none.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::IpAddr;
+
+use vipline_service_ip::{
+    AddressKind, AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory,
+    Owner, Pool, Registry, ServiceAddresses,
+};
+
+type Addresses = Allocator<AddressRange>;
+
+const DUAL: &[Family] = &[Family::V4, Family::V6];
+
+/// Returns a cluster with six addresses of IPv4 and three of IPv6.
+fn cluster() -> ServiceAddresses<Addresses, Memory<Addresses>> {
+    let registry = |range: &str| Registry::new(Memory::new(Allocator::new(range.parse().unwrap())));
+    ServiceAddresses::new(
+        [
+            (Family::V4, registry("10.0.0.0/29")),
+            (Family::V6, registry("fd00::/126")),
+        ]
+        .into(),
+    )
+}
+
+/// Returns a Service that wants both families.
+fn dual(addresses: &[&str]) -> AddressSpec {
+    AddressSpec {
+        kind: AddressKind::Virtual,
+        has_selector: true,
+        policy: Some(FamilyPolicy::RequireDualStack),
+        families: DUAL.to_vec(),
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+    }
+}
+
+/// Returns what is taken, of both families.
+fn taken(cluster: &mut ServiceAddresses<Addresses, Memory<Addresses>>) -> Vec<String> {
+    let mut taken = Vec::new();
+    for family in DUAL {
+        let registry = cluster.registry(*family).unwrap();
+        let items: Vec<IpAddr> = registry.refresh().unwrap().pool.items().collect();
+        taken.extend(items.iter().map(IpAddr::to_string));
+    }
+    taken
+}
+
+#[test]
+fn what_was_given_is_taken_back_when_the_rest_is_refused() {
+    let (mut cluster, mut zero) = (cluster(), || 0);
+    let (web, other) = (Owner::new("default", "web"), Owner::new("default", "other"));
+    let plan = dual(&["10.0.0.3", "fd00::2"]).plan(DUAL, None).unwrap();
+    let _stored = cluster.assign(&plan, &web, &mut zero).unwrap();
+    let plan = dual(&["10.0.0.4", "fd00::2"]).plan(DUAL, None).unwrap();
+    let error = cluster.assign(&plan, &other, &mut zero).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "default/other: failed to allocate fd00::2"
+    );
+    let AssignError::Failed { lost, source, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(lost.is_empty());
+    assert_eq!(source.to_string(), "fd00::2 is already allocated");
+    assert_eq!(taken(&mut cluster), ["10.0.0.3", "fd00::2"]);
+}
+
+#[test]
+fn what_is_not_stored_is_reverted_and_what_is_given_up_released_when_it_is() {
+    let (mut cluster, mut zero) = (cluster(), || 0);
+    let web = Owner::new("default", "web");
+    let plan = dual(&[]).plan(DUAL, None).unwrap();
+    let lost = cluster.assign(&plan, &web, &mut zero).unwrap();
+    assert_eq!(taken(&mut cluster).len(), 2);
+    assert!(cluster.revert(lost, &web).is_empty());
+    assert!(taken(&mut cluster).is_empty());
+
+    let assigned = cluster.assign(&plan, &web, &mut zero).unwrap();
+    let before = AddressSpec {
+        addresses: assigned.addresses.clone(),
+        ..dual(&[])
+    };
+    assert!(cluster.commit(assigned, &web).is_empty());
+    let single = AddressSpec {
+        policy: Some(FamilyPolicy::SingleStack),
+        ..before.clone()
+    };
+    let plan = single.plan(DUAL, Some(&before)).unwrap();
+    let kept = cluster.assign(&plan, &web, &mut zero).unwrap();
+    assert_eq!(kept.addresses, before.addresses[..1]);
+    assert_eq!(taken(&mut cluster).len(), 2, "it is not stored yet");
+    assert!(cluster.revert(kept.clone(), &web).is_empty());
+    assert_eq!(taken(&mut cluster).len(), 2);
+    assert!(cluster.commit(kept, &web).is_empty());
+    assert_eq!(taken(&mut cluster), ["10.0.0.1"]);
+}
+
+#[test]
+fn a_family_that_the_cluster_lacks_is_told_before_anything_is_taken() {
+    let mut cluster = ServiceAddresses::<Addresses, Memory<Addresses>>::new(
+        [(
+            Family::V4,
+            Registry::new(Memory::new(Allocator::new("10.0.0.0/29".parse().unwrap()))),
+        )]
+        .into(),
+    );
+    let plan = dual(&[]).plan(DUAL, None).unwrap();
+    let error = cluster.assign(&plan, &Owner::new("default", "web"), &mut || 0);
+    assert!(matches!(
+        error,
+        Err(AssignError::NotConfigured { family: Family::V6 })
+    ));
+    let registry = cluster.registry(Family::V4).unwrap();
+    assert_eq!(registry.refresh().unwrap().pool.used(), 0);
+}
