@@ -7,6 +7,7 @@ use crate::address::MANAGER;
 use vipline_service_ip::Family;
 
 const MINUTE: Duration = Duration::from_secs(60);
+const MOMENT: Duration = Duration::from_secs(5);
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
@@ -242,8 +243,8 @@ fn an_address_that_was_made_to_refer_to_something_else_is_freed() {
 fn an_address_without_its_service_is_freed_after_a_minute() {
     let mut leaked = address("10.0.0.1", "gone");
     leaked.created = now();
-    let end = now() + CREATING;
-    let waiting = planned_at(&[], &[leaked.clone()], end - CHANGING);
+    let end = now() + MINUTE;
+    let waiting = planned_at(&[], &[leaked.clone()], end - MOMENT);
     assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
     let plan = planned_at(&[], &[leaked.clone()], end);
     assert_eq!(
@@ -292,26 +293,26 @@ fn a_change_that_is_under_way_is_waited_for() {
     fresh.created = now();
     let web = service("web", &["10.0.0.1"]);
     let addresses = [address("10.0.0.1", "web"), fresh.clone()];
-    let end = now() + CHANGING;
+    let end = now() + MOMENT;
     let waiting = planned(from_ref(&web), &addresses);
     assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
     let plan = planned_at(from_ref(&web), &addresses, end);
     assert_eq!(plan.actions, [deleted(&fresh)]);
     // One of a Service of that name that was there before is of no change.
     let mut young = web;
-    young.created = now() + CHANGING;
+    young.created = now() + MOMENT;
     assert_eq!(planned(&[young], &addresses).actions.len(), 1);
 }
 
 #[test]
 fn a_service_that_becomes_an_external_name_is_waited_for() {
     let mut fresh = address("10.0.0.2", "web");
-    fresh.created = now() - CHANGING;
+    fresh.created = now() - MOMENT;
     let mut web = service("web", &[]);
     assert_eq!(planned(&[web.clone()], &[fresh.clone()]).actions.len(), 1);
     web.is_external_name = true;
     let waiting = planned(&[web.clone()], &[fresh.clone()]);
-    let end = fresh.created + CREATING;
+    let end = fresh.created + MINUTE;
     assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
     let plan = planned_at(&[web], &[fresh.clone()], end);
     assert_eq!(plan.actions, [deleted(&fresh)]);
