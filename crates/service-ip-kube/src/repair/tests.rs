@@ -282,6 +282,8 @@ fn another_service_gets_an_address_once_the_wrong_one_is_freed() {
     let addresses = [wrong.clone(), address("10.0.0.2", "db")];
     let plan = planned(&services, &addresses);
     assert_eq!(plan.actions, [deleted(&wrong)]);
+    let reasons: Vec<_> = plan.findings.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [Reason::IpAddressWrongReference]);
     assert_eq!(plan.again, Some(now()));
     let plan = planned(&services, &addresses[1..]);
     assert_eq!(plan.actions, [created("10.0.0.1", "web")]);
