@@ -18,6 +18,10 @@ pub struct MetricNames {
     pub errors: &'static str,
     /// A histogram, [`Counters::durations`]; Kubernetes has none of ports.
     pub durations: Option<&'static str>,
+    /// A counter by `type`, [`RepairCounters::findings`].
+    pub findings: &'static str,
+    /// A counter, [`RepairCounters::failures`].
+    pub failures: &'static str,
 }
 
 impl MetricNames {
@@ -28,6 +32,8 @@ impl MetricNames {
         allocations: "kube_apiserver_clusterip_allocator_allocation_total",
         errors: "kube_apiserver_clusterip_allocator_allocation_errors_total",
         durations: Some("kube_apiserver_clusterip_allocator_allocation_duration_seconds"),
+        findings: "apiserver_clusterip_repair_ip_errors_total",
+        failures: "apiserver_clusterip_repair_reconcile_errors_total",
     };
 
     /// Those of node ports.
@@ -37,6 +43,8 @@ impl MetricNames {
         allocations: "kube_apiserver_nodeport_allocator_allocation_total",
         errors: "kube_apiserver_nodeport_allocator_allocation_errors_total",
         durations: None,
+        findings: "apiserver_nodeport_repair_port_errors_total",
+        failures: "apiserver_nodeport_repair_reconcile_errors_total",
     };
 }
 
@@ -114,6 +122,15 @@ impl Durations {
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
+}
+
+/// What has happened to a repair.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RepairCounters {
+    /// What was found, by [`Finding::label`](crate::Finding::label).
+    pub findings: BTreeMap<&'static str, u64>,
+    /// Passes that were not made.
+    pub failures: u64,
 }
 
 /// What was asked of a pool, to be counted when it is known how it ended.

@@ -60,7 +60,7 @@ mod stores;
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
-pub use counters::{Counters, Durations, MetricNames, Scope, Usage};
+pub use counters::{Counters, Durations, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
 pub use families::{
     AddressError, AddressKind, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted,

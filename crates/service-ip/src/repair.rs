@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::{Draft, Error, Owner, Pool, Refusal, Registry, Store};
+use crate::{Draft, Error, Owner, Pool, Refusal, Registry, RepairCounters, Store};
 
 /// In how many passes in a row nobody has an item that is freed then.
 ///
@@ -205,6 +205,7 @@ pub enum RepairError<E> {
 #[derive(Clone, Debug)]
 pub struct Repair<I> {
     unclaimed: BTreeMap<I, Unclaimed>,
+    counters: RepairCounters,
 }
 
 /// That no Service has had an item.
@@ -231,10 +232,17 @@ impl<I> Default for Repair<I> {
 impl<I> Repair<I> {
     /// Returns the repair of a registry, before the first pass.
     #[must_use]
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             unclaimed: BTreeMap::new(),
+            counters: RepairCounters::default(),
         }
+    }
+
+    /// Returns what has happened since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &RepairCounters {
+        &self.counters
     }
 }
 
@@ -260,9 +268,15 @@ impl<I: Copy + Ord> Repair<I> {
     {
         let planned =
             registry.change(|draft| Ok(services().map(|services| self.plan(&services, draft))));
+        if !matches!(planned, Ok(Ok(_))) {
+            self.counters.failures += 1;
+        }
         match planned {
             Ok(Ok(pass)) => {
                 self.unclaimed = pass.unclaimed;
+                for label in pass.findings.iter().filter_map(Finding::label) {
+                    *self.counters.findings.entry(label).or_default() += 1;
+                }
                 Ok(pass.findings)
             }
             Ok(Err(error)) => Err(RepairError::Services(error)),

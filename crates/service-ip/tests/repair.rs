@@ -173,6 +173,9 @@ fn a_pass_that_failed_is_not_counted() {
         );
     }
     assert!(cluster.pass(&a)[1].contains("in 1 of 3 passes"));
+    let counters = cluster.repair.counters();
+    assert_eq!(counters.failures, 5);
+    assert_eq!(counters.findings, [("repair", 1)].into());
     cluster.pass(&a);
     cluster.store.fail([Fault::Failed]);
     assert!(cluster.try_pass(&a).is_err());
