@@ -41,6 +41,12 @@ impl<R: Range> Allocator<R> {
     pub const fn free(&self) -> u128 {
         self.taken.len() - self.taken.count()
     }
+
+    /// Takes a number of the lower band.
+    #[cold]
+    fn take_lower(&mut self, random: &mut Random<'_>) -> Option<u128> {
+        self.taken.take(0, self.range.lower(), random)
+    }
 }
 
 impl<R: Range> Pool for Allocator<R> {
@@ -57,12 +63,12 @@ impl<R: Range> Pool for Allocator<R> {
 
     fn allocate(&mut self, random: &mut Random<'_>) -> Result<R::Item, Refusal> {
         let (lower, len) = (self.range.lower(), self.range.len());
-        let number = free_in(&self.taken, lower, len, random)
-            .or_else(|| free_in(&self.taken, 0, lower, random));
-        let found = number.and_then(|number| Some((number, self.range.item(number)?)));
-        let (number, item) = found.ok_or_else(|| Refusal::full(&self.range))?;
-        self.taken.insert(number);
-        Ok(item)
+        let number = self
+            .taken
+            .take(lower, len, random)
+            .or_else(|| self.take_lower(random));
+        let item = number.and_then(|number| self.range.item(number));
+        item.ok_or_else(|| Refusal::full(&self.range))
     }
 
     fn release(&mut self, item: R::Item) -> bool {
@@ -97,27 +103,5 @@ impl<R: Range> Pool for Allocator<R> {
 impl<R: Range> fmt::Display for Allocator<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.range)
-    }
-}
-
-/// Returns a free number from `from` to `to` - 1: the first one from a random
-/// place on, around the end.
-pub(crate) fn free_in(
-    taken: &Bitmap,
-    from: u128,
-    to: u128,
-    random: &mut Random<'_>,
-) -> Option<u128> {
-    let start = from + below(to.checked_sub(from).filter(|size| *size > 0)?, random);
-    let after = taken.next_free(start).filter(|number| *number < to);
-    after.or_else(|| taken.next_free(from).filter(|number| *number < start))
-}
-
-/// Returns a random number below a limit that is not 0.
-pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
-    if limit <= 1 << 64 {
-        (u128::from(random()) * limit) >> 64
-    } else {
-        (u128::from(random()) << 64 | u128::from(random())) % limit
     }
 }

@@ -1,6 +1,9 @@
 //! A set of numbers that finds a free one at once.
 
 use std::collections::BTreeMap;
+use std::iter;
+
+use crate::Random;
 
 /// Bits of a word.
 const BITS: u32 = u64::BITS;
@@ -18,29 +21,60 @@ const DENSE: u128 = 1 << 20;
 pub struct Bitmap {
     len: u128,
     count: u128,
-    levels: Vec<Level>,
+    levels: Levels,
+}
+
+/// The words of a bitmap, of which a small one has machine words only.
+#[derive(Clone, Debug)]
+enum Levels {
+    /// All of them.
+    Dense(Tree<Vec<u64>>),
+    /// Those that are not empty.
+    Sparse(Tree<BTreeMap<u128, u64>>),
+}
+
+/// The words of all levels. Beyond the last number everything is free.
+#[derive(Clone, Debug)]
+struct Tree<W> {
+    bottom: W,
+    /// The other levels, from below.
+    upper: Vec<W>,
 }
 
 /// The words of a level.
-#[derive(Clone, Debug)]
-enum Level {
-    /// All of them.
-    Dense(Vec<u64>),
-    /// Those that are not empty.
-    Sparse(BTreeMap<u128, u64>),
+trait Words {
+    type Number: Number;
+
+    /// Returns so many empty words.
+    fn new(words: u128) -> Self;
+
+    fn get(&self, word: Self::Number) -> u64;
+
+    fn put(&mut self, word: Self::Number, bits: u64);
+}
+
+/// The number of a word, or of a bit.
+trait Number: Copy + Ord {
+    /// Returns which word has this bit, and where.
+    fn place(self) -> (Self, u64);
+
+    /// Returns the number of the first of some bits of this word.
+    fn first(self, bits: u64) -> Self;
+
+    fn next(self) -> Self;
+
+    /// Returns a random number from `from` to `to` - 1, if there is one.
+    fn any(from: Self, to: Self, random: &mut Random<'_>) -> Option<Self>;
 }
 
 impl Bitmap {
     /// Returns one of numbers from 0 to `len` - 1, none of them taken.
     #[must_use]
     pub fn new(len: u128) -> Self {
-        let mut levels = Vec::new();
-        let mut bits = len;
-        while bits > 0 {
-            let words = bits.div_ceil(u128::from(BITS));
-            levels.push(Level::new(words, len <= DENSE));
-            bits = if words > 1 { words } else { 0 };
-        }
+        let levels = match len <= DENSE {
+            true => Levels::Dense(Tree::new(len)),
+            false => Levels::Sparse(Tree::new(len)),
+        };
         Self {
             len,
             count: 0,
@@ -68,88 +102,79 @@ impl Bitmap {
 
     /// Tells whether a number is taken.
     #[must_use]
+    #[inline]
     pub fn contains(&self, number: u128) -> bool {
-        let (word, bit) = place(number);
-        self.levels
-            .first()
-            .is_some_and(|level| level.get(word) & bit != 0)
+        number < self.len
+            && match &self.levels {
+                Levels::Dense(tree) => tree.contains(narrow(number)),
+                Levels::Sparse(tree) => tree.contains(number),
+            }
     }
 
     /// Takes a number, and tells whether it was there and free.
+    #[inline]
     pub fn insert(&mut self, number: u128) -> bool {
-        if number >= self.len || self.contains(number) {
-            return false;
-        }
-        let mut number = number;
-        for level in &mut self.levels {
-            let (word, bit) = place(number);
-            if level.set(word, bit) != u64::MAX {
-                break;
-            }
-            number = word;
-        }
+        let was_free = number < self.len
+            && match &mut self.levels {
+                Levels::Dense(tree) => tree.insert(narrow(number)),
+                Levels::Sparse(tree) => tree.insert(number),
+            };
+        self.count += u128::from(was_free);
+        was_free
+    }
+
+    /// Takes a number from `from` to `to` - 1, and returns it: the first free
+    /// one from a random place on, around the end.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, from: u128, to: u128, random: &mut Random<'_>) -> Option<u128> {
+        debug_assert!(to <= self.len, "numbers end at {}", self.len);
+        let taken = match &mut self.levels {
+            Levels::Dense(tree) => tree.take(narrow(from), narrow(to), random)? as u128,
+            Levels::Sparse(tree) => take_sparse(tree, from, to, random)?,
+        };
         self.count += 1;
-        true
+        Some(taken)
     }
 
     /// Frees a number, and tells whether it was taken.
+    #[inline]
     pub fn remove(&mut self, number: u128) -> bool {
-        if !self.contains(number) {
-            return false;
-        }
-        let mut number = number;
-        for level in &mut self.levels {
-            let (word, bit) = place(number);
-            if level.clear(word, bit) != u64::MAX {
-                break;
-            }
-            number = word;
-        }
-        self.count -= 1;
-        true
+        let was_taken = number < self.len
+            && match &mut self.levels {
+                Levels::Dense(tree) => tree.remove(narrow(number)),
+                Levels::Sparse(tree) => tree.remove(number),
+            };
+        self.count -= u128::from(was_taken);
+        was_taken
     }
 
     /// Returns the first free number from `from` on.
     #[must_use]
+    #[inline]
     pub fn next_free(&self, from: u128) -> Option<u128> {
-        let mut number = from;
-        let mut height = 0;
-        let mut bits = self.len;
-        // Up to where a word has a free place further on.
-        let found = loop {
-            let level = self.levels.get(height)?;
-            if number >= bits {
-                return None;
-            }
-            let (word, bit) = place(number);
-            let free = !level.get(word) & bit.wrapping_neg();
-            if free != 0 {
-                break at(word, free);
-            }
-            number = word + 1;
-            height += 1;
-            bits = bits.div_ceil(u128::from(BITS));
+        if from >= self.len {
+            return None;
+        }
+        let free = match &self.levels {
+            Levels::Dense(tree) => tree.next_free(narrow(from)) as u128,
+            Levels::Sparse(tree) => tree.next_free(from),
         };
-        // And down into the first that is not full.
-        let below = self.levels.iter().take(height).rev();
-        let free = below.fold(found, |word, level| at(word, !level.get(word)));
         (free < self.len).then_some(free)
     }
 
     /// Returns the numbers taken from `from` on, in order.
     pub fn iter_from(&self, from: u128) -> impl Iterator<Item = u128> + '_ {
-        let (first, bit) = place(from);
-        let level = self.levels.first();
-        let words = level.into_iter().flat_map(move |level| level.from(first));
-        words.flat_map(move |(word, bits)| {
-            let bits = if word == first {
-                bits & bit.wrapping_neg()
-            } else {
-                bits
+        let (first, bit) = from.place();
+        self.words_from(first).flat_map(move |(word, bits)| {
+            let mut bits = match word == first {
+                true => bits & bit.wrapping_neg(),
+                false => bits,
             };
-            (0..BITS)
-                .filter(move |shift| bits >> shift & 1 == 1)
-                .map(move |shift| (word << BITS.trailing_zeros()) | u128::from(shift))
+            iter::from_fn(move || {
+                let number = (bits != 0).then(|| word.first(bits))?;
+                bits &= bits - 1;
+                Some(number)
+            })
         })
     }
 
@@ -157,90 +182,261 @@ impl Bitmap {
     pub fn iter(&self) -> impl Iterator<Item = u128> + '_ {
         self.iter_from(0)
     }
+
+    /// Returns the words of the first level, from one on; perhaps without
+    /// those that are empty.
+    fn words_from(&self, first: u128) -> Box<dyn Iterator<Item = (u128, u64)> + '_> {
+        match &self.levels {
+            Levels::Dense(tree) => {
+                let words = (0..).zip(tree.bottom.iter().copied());
+                Box::new(words.skip(narrow(first.min(DENSE))))
+            }
+            Levels::Sparse(tree) => {
+                let words = tree.bottom.range(first..);
+                Box::new(words.map(|(word, bits)| (*word, *bits)))
+            }
+        }
+    }
 }
 
-impl Level {
-    fn new(words: u128, dense: bool) -> Self {
-        match usize::try_from(words) {
-            Ok(words) if dense => Self::Dense(vec![0; words]),
-            _ => Self::Sparse(BTreeMap::new()),
+impl<W: Words> Tree<W> {
+    fn new(len: u128) -> Self {
+        let mut words = len.div_ceil(BITS.into());
+        let bottom = W::new(words);
+        let mut upper = Vec::new();
+        while words > 1 {
+            words = words.div_ceil(BITS.into());
+            upper.push(W::new(words));
+        }
+        Self { bottom, upper }
+    }
+
+    fn contains(&self, number: W::Number) -> bool {
+        let (word, bit) = number.place();
+        self.bottom.get(word) & bit != 0
+    }
+
+    #[inline]
+    fn insert(&mut self, number: W::Number) -> bool {
+        let (word, bit) = number.place();
+        let before = self.bottom.get(word);
+        let after = before | bit;
+        self.bottom.put(word, after);
+        if before != u64::MAX && after == u64::MAX {
+            self.note_full(word);
+        }
+        before != after
+    }
+
+    #[inline(always)]
+    fn take(
+        &mut self,
+        from: W::Number,
+        to: W::Number,
+        random: &mut Random<'_>,
+    ) -> Option<W::Number> {
+        let start = W::Number::any(from, to, random)?;
+        let number = self.next_free(start);
+        if number < to && self.insert(number) {
+            Some(number)
+        } else {
+            self.take_first(from, start)
         }
     }
 
+    #[cold]
+    fn take_first(&mut self, from: W::Number, to: W::Number) -> Option<W::Number> {
+        let number = self.next_free(from);
+        (number < to && self.insert(number)).then_some(number)
+    }
+
+    #[inline]
+    fn remove(&mut self, number: W::Number) -> bool {
+        let (word, bit) = number.place();
+        let before = self.bottom.get(word);
+        let after = before & !bit;
+        self.bottom.put(word, after);
+        if before == u64::MAX {
+            self.note_free(word);
+        }
+        before != after
+    }
+
+    /// Returns the first free number from one on, perhaps beyond the last.
+    #[inline]
+    fn next_free(&self, from: W::Number) -> W::Number {
+        let (word, bit) = from.place();
+        let free = !self.bottom.get(word) & bit.wrapping_neg();
+        match free {
+            0 => self.next_free_after(word),
+            free => word.first(free),
+        }
+    }
+
+    /// Returns the first free number after those of a word.
+    #[cold]
+    fn next_free_after(&self, word: W::Number) -> W::Number {
+        let mut found = word.next();
+        let mut height = 0;
+        // Up to where a word has a free place further on.
+        while let Some(level) = self.upper.get(height) {
+            let (word, bit) = found.place();
+            let free = !level.get(word) & bit.wrapping_neg();
+            if free != 0 {
+                found = word.first(free);
+                break;
+            }
+            found = word.next();
+            height += 1;
+        }
+        // And down into the first that is not full.
+        for level in self.upper.iter().take(height).rev() {
+            found = found.first(!level.get(found));
+        }
+        found.first(!self.bottom.get(found))
+    }
+
+    /// Says that a word is full, and whatever is full with it.
+    #[cold]
+    fn note_full(&mut self, mut number: W::Number) {
+        for level in &mut self.upper {
+            let (word, bit) = number.place();
+            let bits = level.get(word) | bit;
+            level.put(word, bits);
+            if bits != u64::MAX {
+                break;
+            }
+            number = word;
+        }
+    }
+
+    /// Says that a word is not full any more, nor whatever was full with it.
+    #[cold]
+    fn note_free(&mut self, mut number: W::Number) {
+        for level in &mut self.upper {
+            let (word, bit) = number.place();
+            let bits = level.get(word);
+            level.put(word, bits & !bit);
+            if bits != u64::MAX {
+                break;
+            }
+            number = word;
+        }
+    }
+}
+
+impl Words for Vec<u64> {
+    type Number = usize;
+
+    fn new(words: u128) -> Self {
+        vec![0; narrow(words)]
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        <[u64]>::get(self, word).copied().unwrap_or(0)
+    }
+
+    fn put(&mut self, word: usize, bits: u64) {
+        if let Some(word) = self.get_mut(word) {
+            *word = bits;
+        }
+    }
+}
+
+impl Words for BTreeMap<u128, u64> {
+    type Number = u128;
+
+    fn new(_: u128) -> Self {
+        Self::new()
+    }
+
+    // Out of line: the code of dense ones is short without it.
+    #[inline(never)]
     fn get(&self, word: u128) -> u64 {
-        match self {
-            Self::Dense(words) => usize::try_from(word).ok().and_then(|word| words.get(word)),
-            Self::Sparse(words) => words.get(&word),
-        }
-        .copied()
-        .unwrap_or(0)
+        Self::get(self, &word).copied().unwrap_or(0)
     }
 
-    /// Sets a bit, and returns what the word is then.
-    fn set(&mut self, word: u128, bit: u64) -> u64 {
-        let bits = match self {
-            Self::Dense(words) => usize::try_from(word)
-                .ok()
-                .and_then(|word| words.get_mut(word)),
-            Self::Sparse(words) => Some(words.entry(word).or_default()),
-        };
-        bits.map_or(0, |bits| {
-            *bits |= bit;
-            *bits
-        })
-    }
-
-    /// Clears a bit, and returns what the word was before.
-    fn clear(&mut self, word: u128, bit: u64) -> u64 {
-        match self {
-            Self::Dense(words) => usize::try_from(word)
-                .ok()
-                .and_then(|word| words.get_mut(word))
-                .map_or(0, |bits| {
-                    let before = *bits;
-                    *bits &= !bit;
-                    before
-                }),
-            Self::Sparse(words) => {
-                let before = words.get(&word).copied().unwrap_or(0);
-                if before & !bit == 0 {
-                    words.remove(&word);
-                } else {
-                    words.insert(word, before & !bit);
-                }
-                before
-            }
-        }
-    }
-
-    /// Returns the words that are not empty, from one on.
-    fn from(&self, first: u128) -> Box<dyn Iterator<Item = (u128, u64)> + '_> {
-        match self {
-            Self::Dense(words) => {
-                let words = (0..).zip(words.iter().copied());
-                let skipped = usize::try_from(first).unwrap_or(usize::MAX);
-                Box::new(words.skip(skipped).filter(|(_, bits)| *bits != 0))
-            }
-            Self::Sparse(words) => {
-                Box::new(words.range(first..).map(|(word, bits)| (*word, *bits)))
-            }
+    #[inline(never)]
+    fn put(&mut self, word: u128, bits: u64) {
+        if bits == 0 {
+            self.remove(&word);
+        } else {
+            self.insert(word, bits);
         }
     }
 }
 
-/// Returns which word a number is in, and its bit there.
-const fn place(number: u128) -> (u128, u64) {
-    let shift = number % BITS as u128;
-    (number / BITS as u128, 1 << shift as u32)
+impl Number for usize {
+    fn place(self) -> (Self, u64) {
+        (self / BITS as Self, 1 << (self % BITS as Self))
+    }
+
+    fn first(self, bits: u64) -> Self {
+        self * BITS as Self + bits.trailing_zeros() as Self
+    }
+
+    fn next(self) -> Self {
+        self + 1
+    }
+
+    fn any(from: Self, to: Self, random: &mut Random<'_>) -> Option<Self> {
+        let size = to.checked_sub(from).filter(|size| *size > 0)?;
+        Some(from + narrow(scale(random(), size as u64)))
+    }
 }
 
-/// Returns the number of the first of some bits of a word.
-fn at(word: u128, bits: u64) -> u128 {
-    (word << BITS.trailing_zeros()) | u128::from(bits.trailing_zeros())
+impl Number for u128 {
+    fn place(self) -> (Self, u64) {
+        (self / Self::from(BITS), 1 << (self % Self::from(BITS)))
+    }
+
+    fn first(self, bits: u64) -> Self {
+        self * Self::from(BITS) + Self::from(bits.trailing_zeros())
+    }
+
+    fn next(self) -> Self {
+        self + 1
+    }
+
+    fn any(from: Self, to: Self, random: &mut Random<'_>) -> Option<Self> {
+        let size = to.checked_sub(from).filter(|size| *size > 0)?;
+        Some(from + below(size, random))
+    }
+}
+
+/// Returns a random number below a limit that is not 0.
+pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
+    match u64::try_from(limit) {
+        Ok(limit) => scale(random(), limit),
+        Err(_) => (u128::from(random()) << 64 | u128::from(random())) % limit,
+    }
+}
+
+/// Returns a number below a limit, as far from 0 as a random one is.
+const fn scale(random: u64, limit: u64) -> u128 {
+    (random as u128 * limit as u128) >> 64
+}
+
+#[inline(never)]
+fn take_sparse(
+    tree: &mut Tree<BTreeMap<u128, u64>>,
+    from: u128,
+    to: u128,
+    random: &mut Random<'_>,
+) -> Option<u128> {
+    tree.take(from, to, random)
+}
+
+/// Returns a number of a dense bitmap, all of which are small.
+#[inline]
+const fn narrow(number: u128) -> usize {
+    number as usize
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -273,11 +469,86 @@ mod tests {
         assert_eq!(bitmap.next_free(0), Some(1));
         assert_eq!(bitmap.iter().collect::<Vec<_>>(), [0, u128::MAX - 1]);
         assert!(bitmap.remove(0) && bitmap.remove(u128::MAX - 1));
-        let words: usize = bitmap
-            .levels
-            .iter()
-            .map(|level| level.from(0).count())
-            .sum();
-        assert_eq!(words, 0);
+        assert_eq!(words(&bitmap), 0);
+    }
+
+    #[test]
+    fn of_a_large_one_there_is_a_word_for_each_number_at_most() {
+        let mut bitmap = Bitmap::new(1 << 64);
+        for number in 0..1000 {
+            assert!(bitmap.insert(number * 0x003f_1337_dead_beef));
+        }
+        assert_eq!(words(&bitmap), 1000);
+        for number in 0..64 * 64 {
+            bitmap.insert(number);
+        }
+        // Those and, of 64 full words, one of the second level, which is full
+        // in the third.
+        assert_eq!(words(&bitmap), 999 + 64 + 1 + 1);
+    }
+
+    /// Returns how many words are kept of a sparse one.
+    #[track_caller]
+    fn words(bitmap: &Bitmap) -> usize {
+        match &bitmap.levels {
+            Levels::Dense(_) => panic!("it is dense"),
+            Levels::Sparse(Tree { bottom, upper }) => {
+                bottom.len() + upper.iter().map(BTreeMap::len).sum::<usize>()
+            }
+        }
+    }
+
+    /// Words that count how often they are looked at.
+    struct Counted(Vec<u64>, Cell<usize>);
+
+    impl Words for Counted {
+        type Number = usize;
+
+        fn new(words: u128) -> Self {
+            Self(Words::new(words), Cell::default())
+        }
+
+        fn get(&self, word: usize) -> u64 {
+            self.1.set(self.1.get() + 1);
+            Words::get(&self.0, word)
+        }
+
+        fn put(&mut self, word: usize, bits: u64) {
+            self.0.put(word, bits);
+        }
+    }
+
+    #[test]
+    fn a_free_number_is_found_within_seven_words_of_65536() {
+        let mut tree: Tree<Counted> = Tree::new(1 << 16);
+        for number in 0..1 << 16 {
+            tree.insert(number);
+        }
+        let looks = |tree: &Tree<Counted>| -> usize {
+            let levels = iter::once(&tree.bottom).chain(&tree.upper);
+            levels.map(|level| level.1.take()).sum()
+        };
+        for free in [
+            None,
+            Some(65_535),
+            Some(40_000),
+            Some(64),
+            Some(63),
+            Some(0),
+        ] {
+            if let Some(free) = free {
+                tree.remove(free);
+            }
+            for from in (0..1 << 16).step_by(61) {
+                looks(&tree);
+                let found = tree.next_free(from);
+                assert!(looks(&tree) <= 7, "{found} from {from}");
+                let expected = free.filter(|free| from <= *free);
+                assert_eq!(Some(found).filter(|found| *found < 1 << 16), expected);
+            }
+            if let Some(free) = free {
+                tree.insert(free);
+            }
+        }
     }
 }

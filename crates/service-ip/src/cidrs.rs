@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::allocator::{below, free_in};
+use crate::bitmap::below;
 use crate::range::{address, bits};
 use crate::{AddressRange, Bitmap, Family, Pool, Random, Range, Refusal, Usage};
 
@@ -240,13 +240,15 @@ impl Cidrs {
         }
     }
 
-    /// Returns a free address of a range.
-    fn free_of(&self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
+    /// Takes a free address of a range.
+    fn take_of(&mut self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
         let first = number(range.first()?)?;
         let (middle, end) = (first + range.lower(), first + range.len());
-        let free = free_in(&self.taken, middle, end, random)
-            .or_else(|| free_in(&self.taken, first, middle, random))?;
-        address(free + 1, self.is_ipv4)
+        let taken = self
+            .taken
+            .take(middle, end, random)
+            .or_else(|| self.taken.take(first, middle, random))?;
+        address(taken + 1, self.is_ipv4)
     }
 }
 
@@ -280,12 +282,12 @@ impl Pool for Cidrs {
         }
         let start = usize::try_from(below(ready.len() as u128, random)).unwrap_or(0);
         let (before, after) = ready.split_at(start);
-        let free = after
+        let taken = after
             .iter()
             .chain(before)
-            .find_map(|range| self.free_of(*range, random));
-        let item = free.ok_or_else(|| Refusal::full(self))?;
-        self.occupy(item)?;
+            .find_map(|range| self.take_of(*range, random));
+        let item = taken.ok_or_else(|| Refusal::full(self))?;
+        self.count(item, |used| used + 1);
         Ok(item)
     }
 

@@ -49,6 +49,7 @@ pub trait Range: Clone + Eq + fmt::Debug + fmt::Display {
 pub struct AddressRange {
     network: IpNet,
     len: u128,
+    lower: u128,
 }
 
 /// Why a text or a network is no range.
@@ -127,7 +128,12 @@ impl AddressRange {
             Some(size) => size.saturating_sub(left_out),
             None => u128::MAX,
         };
-        Ok(Self { network, len })
+        let lower = band(size(network).unwrap_or(u128::MAX), 16, 256);
+        Ok(Self {
+            network,
+            len,
+            lower,
+        })
     }
 
     /// Returns the addresses of a network that Kubernetes kept in a bitmap: of
@@ -147,7 +153,7 @@ impl AddressRange {
             IpNet::V4(_) => range.len,
             IpNet::V6(_) => range.len.min(Self::CLASSIC_LEN - 1),
         };
-        Ok(Self { network, len })
+        Ok(Self { len, ..range })
     }
 
     /// Returns the network.
@@ -179,7 +185,7 @@ impl Range for AddressRange {
     /// `min(max(16, size / 16), 256)`, none of up to 16 addresses; the size is
     /// that of the network, with the addresses that nobody gets.
     fn lower(&self) -> u128 {
-        band(size(self.network).unwrap_or(u128::MAX), 16, 256)
+        self.lower
     }
 
     fn number(&self, item: IpAddr) -> Result<u128, Refusal> {
@@ -197,13 +203,12 @@ impl Range for AddressRange {
         if number >= self.len {
             return None;
         }
-        let address = bits(self.network.addr())
-            .checked_add(number)?
-            .checked_add(1)?;
-        match self.network {
-            IpNet::V4(_) => Some(Ipv4Addr::from(u32::try_from(address).ok()?).into()),
-            IpNet::V6(_) => Some(Ipv6Addr::from(address).into()),
-        }
+        // The last one is an address of the network: nothing overflows.
+        let offset = number + 1;
+        Some(match self.network.addr() {
+            IpAddr::V4(first) => Ipv4Addr::from(first.to_bits() + offset as u32).into(),
+            IpAddr::V6(first) => Ipv6Addr::from(first.to_bits() + offset).into(),
+        })
     }
 }
 

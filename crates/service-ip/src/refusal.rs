@@ -63,6 +63,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    #[cold]
     pub(crate) fn full(range: &impl fmt::Display) -> Self {
         Self::Full {
             range: range.to_string().into(),

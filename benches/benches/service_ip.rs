@@ -1,0 +1,245 @@
+//! Allocation beside a plain bitmap that is looked at bit by bit.
+//!
+//! Both take turns, are called in the same way with the same random numbers,
+//! and give the same addresses, which is checked.
+//! The quietest rounds count: what others do on the machine is not what is
+//! measured.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use benches::figure::{Figures, conclude, percentile};
+use vipline_service_ip::{AddressRange, Allocator, Pool, Random, Range, Refusal};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The range, and how it is called.
+const RANGE: &str = "10.96.0.0/16";
+const SIZE: &str = "/16";
+
+/// How often both are asked, and for how many addresses.
+const QUICK: (usize, usize) = (20_001, 256);
+
+/// The same where one of them takes long.
+const SLOW: (usize, usize) = (51, 64);
+
+/// What an address may cost at 99 % full, over what the plain bitmap needs.
+const FULL_LIMIT: f64 = 0.1;
+
+/// The same when nothing is taken: the same code differs by some hundredths
+/// with where the linker puts it.
+const EMPTY_LIMIT: f64 = 1.1;
+
+/// The same when the dynamic band is full, which has to be known at once.
+const BAND_LIMIT: f64 = 0.01;
+
+fn main() -> ExitCode {
+    conclude(figures())
+}
+
+/// Takes all figures, and returns how many exceed their limit.
+fn figures() -> Outcome<usize> {
+    let mut figures = Figures::new()?;
+    let mut push = |state: &str, (ours, plain): (f64, f64), limit: f64| {
+        let measure = format!("service-ip: {state}");
+        let floor = format!("{measure}, bit by bit");
+        figures.push(&floor, SIZE, (plain, "ns"), None)?;
+        figures.push(&measure, SIZE, (ours, "ns"), None)?;
+        figures.push(&measure, SIZE, (ours / plain, "x bit by bit"), limit)
+    };
+    let mut pair = Pair::new()?;
+    let (lower, len) = (pair.plain.lower, pair.plain.len);
+    push("allocate, empty", pair.rounds(QUICK)?, EMPTY_LIMIT)?;
+    pair.allocate(len * 99 / 100)?;
+    push("allocate, 99 % full", pair.rounds(SLOW)?, FULL_LIMIT)?;
+    pair.allocate(len - pair.plain.count)?;
+    pair.free_any(len / 100)?;
+    let any = pair.rounds(QUICK)?;
+    push("allocate, any 99 % taken", any, FULL_LIMIT)?;
+    pair.free_all()?;
+    pair.allocate(len - lower)?;
+    let full = pair.rounds(SLOW)?;
+    push("allocate, dynamic band full", full, BAND_LIMIT)?;
+    Ok(figures.finish("service_ip")?)
+}
+
+/// Both of them, with the same addresses taken.
+struct Pair {
+    ours: Allocator<AddressRange>,
+    plain: Plain,
+    random: Numbers,
+}
+
+impl Pair {
+    fn new() -> Outcome<Self> {
+        let range: AddressRange = RANGE.parse()?;
+        Ok(Self {
+            ours: Allocator::new(range),
+            plain: Plain::new(range)?,
+            random: Numbers(0x9e37_79b9_7f4a_7c15),
+        })
+    }
+
+    /// Has both give addresses; returns these, and how long that took.
+    fn allocate(&mut self, count: usize) -> Outcome<(Vec<IpAddr>, [Duration; 2])> {
+        let mut random = self.random;
+        let (plain, theirs) = timed(&mut self.plain, Plain::allocate, count, &mut random)?;
+        let random = &mut self.random;
+        let (given, ours) = timed(&mut self.ours, Pool::allocate, count, random)?;
+        if given != plain {
+            return Err("they do not give the same addresses".into());
+        }
+        Ok((given, [ours, theirs]))
+    }
+
+    fn free(&mut self, addresses: &[IpAddr]) -> Outcome<()> {
+        for address in addresses {
+            if !self.ours.release(*address) || !self.plain.release(*address) {
+                return Err(format!("{address} was taken").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn free_all(&mut self) -> Outcome<()> {
+        let taken: Vec<IpAddr> = self.ours.items().collect();
+        self.free(&taken)
+    }
+
+    /// Frees some of the dynamic band, all of which is taken.
+    fn free_any(&mut self, count: usize) -> Outcome<()> {
+        let (lower, len) = (self.plain.lower, self.plain.len);
+        for _ in 0..count {
+            let random = &mut || self.random.next();
+            let any = || lower + below(len - lower, random);
+            let mut taken = std::iter::repeat_with(any).filter(|any| self.plain.contains(*any));
+            let number = taken.next().ok_or("numbers do not end")?;
+            drop(taken);
+            self.free(&[self.plain.address(number)])?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many nanoseconds an address takes of ours and of theirs.
+    ///
+    /// What they give is freed after each round.
+    fn rounds(&mut self, (rounds, count): (usize, usize)) -> Outcome<(f64, f64)> {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let (given, times) = self.allocate(count)?;
+            ours.push(times[0]);
+            theirs.push(times[1]);
+            self.free(&given)?;
+        }
+        let one = |times: &[Duration]| percentile(times, 10).as_secs_f64() * 1e9 / count as f64;
+        Ok((one(&ours), one(&theirs)))
+    }
+}
+
+/// How both are asked: as others are, they are not part of who asks.
+type Ask<P> = fn(&mut P, &mut Random<'_>) -> Result<IpAddr, Refusal>;
+
+/// Asks for addresses, and tells how long all that took.
+fn timed<P>(
+    pool: &mut P,
+    ask: Ask<P>,
+    count: usize,
+    numbers: &mut Numbers,
+) -> Outcome<(Vec<IpAddr>, Duration)> {
+    let mut given = Vec::with_capacity(count);
+    let ask = black_box(ask);
+    let start = Instant::now();
+    for _ in 0..count {
+        given.push(ask(pool, &mut || numbers.next())?);
+    }
+    Ok((given, start.elapsed()))
+}
+
+/// A bitmap that is looked at bit by bit from a random place on, as in
+/// Kubernetes.
+struct Plain {
+    words: Vec<u64>,
+    count: usize,
+    len: usize,
+    /// How many of them are the lower band.
+    lower: usize,
+    first: Ipv4Addr,
+}
+
+impl Plain {
+    fn new(range: AddressRange) -> Outcome<Self> {
+        let Some(IpAddr::V4(first)) = range.first() else {
+            return Err("it is a range of IPv4".into());
+        };
+        let len = usize::try_from(range.len())?;
+        Ok(Self {
+            words: vec![0; len.div_ceil(64)],
+            count: 0,
+            len,
+            lower: usize::try_from(range.lower())?,
+            first,
+        })
+    }
+
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, Refusal> {
+        let full = || Refusal::Full {
+            range: RANGE.into(),
+        };
+        if self.count >= self.len {
+            return Err(full());
+        }
+        let upper = self.scan(self.lower, self.len, random);
+        let number = upper.or_else(|| self.scan(0, self.lower, random));
+        let number = number.ok_or_else(full)?;
+        self.words[number / 64] |= 1 << (number % 64);
+        self.count += 1;
+        Ok(self.address(number))
+    }
+
+    fn scan(&self, from: usize, to: usize, random: &mut Random<'_>) -> Option<usize> {
+        let size = to - from;
+        let start = below(size, random);
+        let mut numbers = (0..size).map(|step| from + (start + step) % size);
+        numbers.find(|number| !self.contains(*number))
+    }
+
+    fn release(&mut self, address: IpAddr) -> bool {
+        let IpAddr::V4(address) = address else {
+            return false;
+        };
+        let number = (address.to_bits() - self.first.to_bits()) as usize;
+        let was_taken = self.contains(number);
+        self.words[number / 64] &= !(1 << (number % 64));
+        self.count -= usize::from(was_taken);
+        was_taken
+    }
+
+    fn contains(&self, number: usize) -> bool {
+        self.words[number / 64] >> (number % 64) & 1 == 1
+    }
+
+    fn address(&self, number: usize) -> IpAddr {
+        Ipv4Addr::from(self.first.to_bits() + number as u32).into()
+    }
+}
+
+/// Returns a random number below a limit.
+fn below(limit: usize, random: &mut Random<'_>) -> usize {
+    ((u128::from(random()) * limit as u128) >> 64) as usize
+}
+
+/// Random numbers: those of xorshift64*.
+#[derive(Clone, Copy)]
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
