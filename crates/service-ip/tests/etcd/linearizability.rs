@@ -39,7 +39,7 @@ fn no_item_is_given_twice_and_repair_returns_what_leaks() {
     if let Ok(task) = env::var(TASK) {
         return worker::run(&Task::parse(&task));
     }
-    let seconds = env::var(SECONDS).map_or(10, |text| text.parse().expect(SECONDS));
+    let seconds = env::var(SECONDS).map_or(60, |text| text.parse().expect(SECONDS));
     let length = Duration::from_secs(seconds);
     let seed = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
     println!("{WORKERS} workers for {seconds} s, seed {seed}");
