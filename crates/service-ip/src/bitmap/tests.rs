@@ -1,4 +1,4 @@
-//! Tests of bitmaps.
+//! Tests of how many words a bitmap keeps and looks at.
 
 use std::cell::Cell;
 

@@ -1,0 +1,67 @@
+//! Any text as a range, and any bytes as a snapshot of it: what is read is
+//! written as the same.
+#![no_main]
+
+use std::fmt::Debug;
+use std::str::FromStr;
+
+use libfuzzer_sys::fuzz_target;
+use vipline_service_ip::{
+    AddressRange, Allocator, Pool, PortRange, Range, RangeAllocation, SnapshotError,
+};
+
+/// What is a range prints as what is read as the same range.
+fn check<R: Range + FromStr<Err: Debug>>(text: &str, data: &[u8]) {
+    let Ok(range) = text.parse::<R>() else {
+        return;
+    };
+    let printed = range.to_string();
+    let again: R = printed.parse().expect("what is printed is read");
+    assert_eq!(again, range);
+    assert!(range.lower() <= range.len().max(16));
+    for number in [0, range.lower(), range.len().saturating_sub(1)] {
+        if let Some(item) = range.item(number) {
+            assert_eq!(range.number(item), Ok(number));
+        }
+    }
+    assert!(range.item(range.len()).is_none());
+    check_snapshot(range, &printed, data);
+    // Of another range, or of none yet.
+    let other = RangeAllocation {
+        range: text.to_uppercase().into(),
+        data: data.to_vec(),
+    };
+    let _ = other.allocator(again);
+}
+
+/// A snapshot that is read is written without zeros at the front.
+fn check_snapshot<R: Range>(range: R, text: &str, data: &[u8]) {
+    let len = range.len();
+    let snapshot = RangeAllocation {
+        range: text.into(),
+        data: data.to_vec(),
+    };
+    let first = data.iter().position(|byte| *byte != 0);
+    let meant = &data[first.unwrap_or(data.len())..];
+    let allocator: Allocator<R> = match snapshot.allocator(range) {
+        Ok(allocator) => allocator,
+        Err(SnapshotError::TooLarge { .. }) => return assert!(len > 1 << 20),
+        Err(SnapshotError::Outside { number, .. }) => return assert!(number >= len),
+        Err(error) => panic!("{error}"),
+    };
+    let taken: u32 = meant.iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!(allocator.used(), taken.into());
+    assert_eq!(allocator.items().count(), taken as usize);
+    let written = RangeAllocation::of(&allocator).expect("it has been read");
+    assert_eq!((&*written.range, &*written.data), (text, meant));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+    let text = parts.next().unwrap_or_default();
+    let data = parts.next().unwrap_or_default();
+    if let Ok(text) = std::str::from_utf8(text) {
+        check::<AddressRange>(text, data);
+        check::<PortRange>(text, data);
+    }
+});
