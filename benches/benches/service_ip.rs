@@ -29,9 +29,8 @@ const SLOW: (usize, usize) = (51, 64);
 /// What an address may cost at 99 % full, over what the plain bitmap needs.
 const FULL_LIMIT: f64 = 0.1;
 
-/// The same when nothing is taken: the same code differs by some hundredths
-/// with where the linker puts it.
-const EMPTY_LIMIT: f64 = 1.1;
+/// The same when nothing is taken.
+const EMPTY_LIMIT: f64 = 1.0;
 
 /// The same when the dynamic band is full, which has to be known at once.
 const BAND_LIMIT: f64 = 0.01;
