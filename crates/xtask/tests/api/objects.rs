@@ -128,7 +128,7 @@ pub(crate) fn ask_rolling() -> impl Iterator<Item = Ask> {
     let address: IpAddr = ROLLING.parse().unwrap();
     PORTS
         .iter()
-        .map(move |&(protocol, port, ..)| Ask::new(protocol, (address, port).into()))
+        .map(move |&(protocol, port, ..)| Ask::new(protocol, (address, port).into()).resending())
 }
 
 fn service(name: &str, addresses: &[&str], ports: &[(Protocol, u16, Option<u16>)]) -> Value {
