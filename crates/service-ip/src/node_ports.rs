@@ -52,7 +52,9 @@ impl NodePorts {
     /// Gives a Service its node ports.
     ///
     /// Ports of the same number share a node port, for each has a protocol of
-    /// its own. What the Service had before stays its own until it is stored.
+    /// its own. A port that asks for none has that of the port of its name
+    /// before, unless another one asks for it. What the Service had before stays
+    /// its own until it is stored.
     ///
     /// # Errors
     ///
@@ -84,6 +86,7 @@ impl NodePorts {
                 protocol,
                 port,
                 node_port,
+                ..
             } = assigned.ports[place];
             if node_port.is_some() || !self.is_given_ports() {
                 continue;
@@ -135,8 +138,8 @@ impl NodePorts {
         }
     }
 
-    /// Returns it without what its type has not, and with where its health was
-    /// checked before.
+    /// Returns it without what its type has not, and with what it had before
+    /// and does not say.
     fn cleared(&self, former: Option<&Self>) -> Self {
         let mut cleared = self.clone();
         if !matches!(self.kind, ServiceType::LoadBalancer | ServiceType::NodePort) {
@@ -144,12 +147,30 @@ impl NodePorts {
                 port.node_port = None;
             }
         }
+        if let Some(former) = former.filter(|one| one.is_given_ports() && self.is_given_ports()) {
+            cleared.keep(former);
+        }
         let before = former.and_then(|former| former.health_check);
         cleared.health_check = match self.is_checked() {
             true => self.health_check.or(before),
             false => None,
         };
         cleared
+    }
+
+    /// Has ports that ask for no node port keep that of the port of their name.
+    fn keep(&mut self, former: &Self) {
+        let mut used = self.numbers();
+        for port in &mut self.ports {
+            let same = former.ports.iter().find(|same| same.name == port.name);
+            let before = same.and_then(|same| same.node_port);
+            if port.node_port.is_none()
+                && let Some(number) = before
+                && used.insert(number)
+            {
+                port.node_port = Some(number);
+            }
+        }
     }
 
     /// Tells whether ports get node ports that they do not ask for.

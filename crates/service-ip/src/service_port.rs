@@ -3,8 +3,10 @@
 use std::fmt;
 
 /// A port of a Service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
+    /// The name, which no other port of the Service has.
+    pub name: Box<str>,
     /// The protocol.
     pub protocol: Protocol,
     /// The port at the address of the Service.

@@ -57,6 +57,7 @@ impl Ports {
 
 fn service(kind: ServiceType, ports: &[(Protocol, u16, u16)]) -> NodePorts {
     let port = |(protocol, port, node_port): &(Protocol, u16, u16)| ServicePort {
+        name: format!("{protocol}-{port}-{node_port}").into(),
         protocol: *protocol,
         port: *port,
         node_port: Some(*node_port).filter(|number| *number > 0),
@@ -197,6 +198,52 @@ fn an_update_keeps_what_it_names_and_frees_the_rest() {
         assert_eq!(numbers(&none.unwrap()), [0, 0]);
         assert!(pool.taken().is_empty());
     }
+}
+
+#[test]
+fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
+    let named = |kind, ports: &[(&str, Protocol, u16, u16)]| {
+        let rest: Vec<_> = ports.iter().map(|port| (port.1, port.2, port.3)).collect();
+        let mut service = service(kind, &rest);
+        for (port, (name, ..)) in service.ports.iter_mut().zip(ports) {
+            port.name = (*name).into();
+        }
+        service
+    };
+    let mut pool = Ports::new();
+    let dns = [
+        ("dns", UDP, 53, 0),
+        ("dns-tcp", TCP, 53, 0),
+        ("web", TCP, 80, 0),
+    ];
+    let former = named(ServiceType::NodePort, &dns);
+    let former = pool.assign("a", None, &former).unwrap();
+    assert_eq!(numbers(&former), [30_016, 30_016, 30_017]);
+    for (ports, expected) in [
+        (&dns[..], &[30_016, 30_016, 30_017][..]),
+        // The name counts, not the port, and not the place.
+        (
+            &[("web", TCP, 8080, 0), ("dns", UDP, 54, 0)],
+            &[30_017, 30_016],
+        ),
+        // Who asks for it gets it.
+        (
+            &[("dns", UDP, 53, 0), ("other", TCP, 81, 30_016)],
+            &[30_018, 30_016],
+        ),
+        (&[("new", TCP, 80, 0)], &[30_018]),
+    ] {
+        let mut pool = Ports(pool.0.clone());
+        let wanted = named(ServiceType::LoadBalancer, ports);
+        let assigned = pool.assign("a", Some(&former), &wanted).unwrap();
+        assert_eq!(numbers(&assigned), expected, "{ports:?}");
+    }
+    let without = NodePorts {
+        allocate: false,
+        ..named(ServiceType::LoadBalancer, &dns)
+    };
+    let assigned = pool.assign("a", Some(&former), &without).unwrap();
+    assert_eq!(numbers(&assigned), [0, 0, 0]);
 }
 
 #[test]

@@ -28,13 +28,16 @@ struct Step {
 fn port() -> impl Strategy<Value = ServicePort> {
     let protocols = vec![Protocol::Sctp, Protocol::Tcp, Protocol::Udp];
     let node_port = prop::option::weighted(0.3, 29_999_u16..30_041);
-    (prop::sample::select(protocols), 1_u16..4, node_port).prop_map(
-        |(protocol, port, node_port)| ServicePort {
+    let names = vec!["a", "b", "c", "d", "e"];
+    let (names, protocols) = (prop::sample::select(names), prop::sample::select(protocols));
+    (names, protocols, 1_u16..4, node_port).prop_map(|(name, protocol, port, node_port)| {
+        ServicePort {
+            name: name.into(),
             protocol,
             port,
             node_port,
-        },
-    )
+        }
+    })
 }
 
 fn wanted() -> impl Strategy<Value = NodePorts> {
