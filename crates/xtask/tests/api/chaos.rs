@@ -243,6 +243,14 @@ impl Play {
         begin.elapsed()
     }
 
+    /// Waits until the kernel has nothing any more that was deleted.
+    fn wait_for_removals(&self) {
+        let taken_back = self.taken_back.lock().unwrap().clone();
+        until("what was deleted is removed", || {
+            taken_back.keys().all(|text| !self.kernel.has(text))
+        });
+    }
+
     /// Has everything listed again, of which one list ends in the middle.
     fn cut_a_list(&self, bytes: usize) {
         let server = &self.cluster.server;
@@ -267,6 +275,8 @@ impl Play {
         let (server, node) = (&self.cluster.server, &self.cluster.lab.node.netns);
         let alone = self.pause();
         let settled = self.settle();
+        // Lists made anew tell what there is before they tell what is gone.
+        self.wait_for_removals();
         self.kernel.catch_up(node);
         let before = self.kernel.look(|told| told.deletions.len());
         way.begin(server);
@@ -281,10 +291,7 @@ impl Play {
         assert_eq!(removed, [""; 0], "{way:?}");
         way.end(server);
         let back = self.settle();
-        let taken_back = self.taken_back.lock().unwrap().clone();
-        until("what was deleted meanwhile is removed", || {
-            taken_back.keys().all(|text| !self.kernel.has(text))
-        });
+        self.wait_for_removals();
         drop(alone);
         println!("{way:?}: in step after {settled:?}, and again after {back:?}");
     }
