@@ -185,7 +185,9 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     return Ok(planned?);
                 }
                 Err(CommitError::Conflict { now }) => {
-                    is_fresh = now.is_some();
+                    // Of the same version it is what was known, and little more.
+                    let is_news = |now: &Snapshot<P>| now.version != snapshot.version;
+                    is_fresh = now.as_deref().is_some_and(is_news);
                     self.last = now.map(|now| *now);
                     if let Some(pause) = &mut self.pause {
                         (pause.0)(attempts);
@@ -286,6 +288,44 @@ mod tests {
         let error = registry.allocate(&owner, &mut || 0).unwrap_err();
         assert!(matches!(error, Error::Refused(Refusal::Full { .. })));
         assert_eq!(*loads.lock().unwrap(), 1);
+    }
+
+    /// A store that tells of each address once that it is another's, and else
+    /// what was known.
+    struct Partial(Memory<Addresses>, Vec<Snapshot<Addresses>>);
+
+    impl Store<Addresses> for Partial {
+        fn load(&mut self) -> Result<Snapshot<Addresses>, StoreError> {
+            self.0.load()
+        }
+
+        fn commit(
+            &mut self,
+            base: Version,
+            change: &Change<<Addresses as Pool>::Item>,
+            after: &Snapshot<Addresses>,
+        ) -> Result<Version, CommitError<Addresses>> {
+            match self.1.pop() {
+                Some(now) => Err(CommitError::Conflict {
+                    now: Some(Box::new(now)),
+                }),
+                None => self.0.commit(base, change, after),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_by_what_was_known_before_is_looked_up() {
+        let owner = Owner::new("default", "web");
+        let mut store = Memory::new(Addresses::new("10.0.0.0/30".parse().unwrap()));
+        let mut known = store.load().unwrap();
+        for _ in 0..2 {
+            known.pool.allocate(&mut || 0).unwrap();
+        }
+        let mut registry = Registry::new(Partial(store, vec![known]));
+        // Both were another's, but one has been released meanwhile.
+        let address = registry.allocate(&owner, &mut || 0).unwrap();
+        assert_eq!(address.to_string(), "10.0.0.1");
     }
 
     #[test]

@@ -126,6 +126,9 @@ pub enum CommitError<P: Pool> {
     /// Somebody else has made a change before: not made.
     Conflict {
         /// What is allocated now, if the store told.
+        ///
+        /// It has the version of the base if the store has only told what kept
+        /// the change from being made, and nothing else has been read.
         now: Option<Box<Snapshot<P>>>,
     },
     /// Not made.
