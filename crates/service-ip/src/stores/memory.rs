@@ -7,6 +7,11 @@ use crate::{Change, CommitError, Draft, Pool, Refusal, Snapshot, Store, StoreErr
 /// What is allocated, in the memory of this process.
 ///
 /// A clone is another handle on the same store, for another thread.
+///
+/// Threads that change it all the time share one [`Registry`](crate::Registry)
+/// behind a lock, or each has one with a
+/// [pause](crate::Registry::with_pause): else the one that is fastest makes all
+/// changes, for as long as it runs.
 #[derive(Debug)]
 pub struct Memory<P: Pool> {
     shared: Arc<Mutex<Snapshot<P>>>,
@@ -86,6 +91,7 @@ fn make<P: Pool>(
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::{AddressRange, Allocator, Error, Owner, Range, Registry};
@@ -108,6 +114,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test may wait")]
     fn threads_never_have_the_same_item() {
         let store = store();
         let range: AddressRange = NETWORK.parse().unwrap();
@@ -118,7 +125,12 @@ mod tests {
                 let (store, held, done) = (store.clone(), &held, &done);
                 scope.spawn(move || {
                     let owner = Owner::new("default", &format!("service-{thread}"));
-                    let mut registry = Registry::new(store);
+                    // Without it one thread makes all changes for as long as it runs.
+                    let pause = move |attempts: usize| {
+                        let micros = (20 + 7 * thread) << attempts.min(8);
+                        thread::sleep(Duration::from_micros(micros));
+                    };
+                    let mut registry = Registry::new(store).with_pause(pause);
                     let mut random = random(thread);
                     let mut mine = Vec::new();
                     for _ in 0..2_000 {
