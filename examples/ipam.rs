@@ -3,7 +3,8 @@
 //! ```sh
 //! ipam() { cargo run -q -p vipline-service-ip --example ipam -- "$@"; }
 //! ipam demo                                          # in memory
-//! ipam --etcd http://127.0.0.1:2379 --range 10.96.0.0/16 show
+//! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 show
+//! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 initialize
 //! ipam --etcd http://127.0.0.1:2379 --range 30000-32767 allocate --for default/web
 //! ipam --kubernetes --kubeconfig ~/.kube/config show
 //! ```
@@ -17,6 +18,7 @@
     reason = "IO file: it waits, looks at the clock, reads certificates and shows what it finds"
 )]
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -31,7 +33,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use vipline_service_ip::{
     AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, Owner, Pool,
-    PortRange, Range, RangeError, Registry, Store,
+    PortRange, Range, RangeError, Registry, Repair, RepairReason, Store,
 };
 use vipline_service_ip_kube::{Client, Kube};
 
@@ -116,6 +118,9 @@ enum Command {
     /// Makes addresses what the Services of a cluster of Kubernetes say they
     /// have, of both families.
     Repair,
+    /// Writes the key in etcd for the first time; API servers of Kubernetes do so
+    /// themselves.
+    Initialize,
     /// Does some of all that in memory.
     Demo,
 }
@@ -204,24 +209,24 @@ pub(crate) fn run(
     match (place.kept(), &place.range[..]) {
         (Kept::Memory, [Ranges::Addresses(range)]) => {
             let store = Memory::new(Allocator::new(*range));
-            execute(registry(store), command, output, random)
+            execute(&mut registry(store), command, output, random)
         }
         (Kept::Memory, [Ranges::Ports(range)]) => {
             let store = Memory::new(Allocator::new(*range));
-            execute(registry(store), command, output, random)
+            execute(&mut registry(store), command, output, random)
         }
         (Kept::Memory, ranges) => {
             let store = Memory::new(cidrs(ranges)?);
-            execute(registry(store), command, output, random)
+            execute(&mut registry(store), command, output, random)
         }
         (Kept::Etcd, [Ranges::Addresses(range)]) => {
             let range = AddressRange::classic(range.network())?;
             let store = etcd(&place, EtcdCluster::SERVICE_IPS, range)?;
-            execute(registry(store), command, output, random)
+            execute(&mut registry(store), command, output, random)
         }
         (Kept::Etcd, [Ranges::Ports(range)]) => {
             let store = etcd(&place, EtcdCluster::SERVICE_NODE_PORTS, *range)?;
-            execute(registry(store), command, output, random)
+            execute(&mut registry(store), command, output, random)
         }
         (Kept::Etcd, _) => bail!("a key of etcd has one range"),
         (Kept::Kubernetes, _) => {
@@ -233,7 +238,12 @@ pub(crate) fn run(
             let family = if place.ipv6 { Family::V6 } else { Family::V4 };
             // Where others are faster it is by one address: no need to wait.
             let store = Kube::new(Arc::new(client), family);
-            execute(Registry::new(store), command, output, random)
+            let mut registry = Registry::new(store);
+            let executed = execute(&mut registry, command, output, random);
+            for error in registry.store().unreadable() {
+                eprintln!("left out: {error}");
+            }
+            executed
         }
     }
 }
@@ -301,7 +311,7 @@ fn etcd<R: Range>(place: &Place, key: &str, range: R) -> Result<Etcd<R>> {
 
 /// Runs a command.
 fn execute<P, S>(
-    mut registry: Registry<P, S>,
+    registry: &mut Registry<P, S>,
     command: Command,
     output: &mut dyn Write,
     mut random: impl FnMut() -> u64,
@@ -315,7 +325,7 @@ where
         item.with_context(|| format!("{text:?} is nothing that the range can have"))
     };
     match command {
-        Command::Show { limit } => show(&mut registry, limit, output)?,
+        Command::Show { limit } => show(registry, limit, output)?,
         Command::Allocate { owner, count } => {
             let items = registry.change(|draft| {
                 (0..count)
@@ -340,7 +350,26 @@ where
             ensure!(was_taken, "{item} is not allocated");
         }
         Command::Repair => bail!("only a cluster of Kubernetes tells what Services have"),
+        Command::Initialize => initialize(registry, output)?,
         Command::Demo => demo(output)?,
+    }
+    Ok(())
+}
+
+/// Writes a range of which nothing is taken where there is none.
+fn initialize<P: Pool, S: Store<P>>(
+    registry: &mut Registry<P, S>,
+    output: &mut dyn Write,
+) -> Result<()> {
+    let snapshot = registry.refresh()?;
+    match &snapshot.repair {
+        Some(RepairReason::Uninitialized { .. }) => {}
+        Some(reason) => bail!("{reason}: only a repair that knows all Services changes it"),
+        None => bail!("{} is initialized already", snapshot.pool),
+    }
+    let no_services = || Ok::<_, Infallible>(Vec::new());
+    for finding in Repair::new().pass(registry, no_services)? {
+        writeln!(output, "{finding}")?;
     }
     Ok(())
 }
@@ -484,7 +513,7 @@ fn demo(output: &mut dyn Write) -> Result<()> {
         writeln!(output, "$ ipam --range {range} {line}")?;
         let arguments = Arguments::try_parse_from(["ipam"].into_iter().chain(line.split(' ')))?;
         let outcome = execute(
-            Registry::new(store.clone()),
+            &mut Registry::new(store.clone()),
             arguments.command,
             output,
             &mut random,

@@ -18,7 +18,7 @@ use proxy_core::backend::ipvs::{Kernel as Ipvs, Object, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode};
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
-use vipline_reconcile::{Edit, Kernel};
+use vipline_reconcile::{Edit, Kernel, Rejection};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -339,7 +339,7 @@ impl Kernel for Watched {
         state.kernel.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), proxy_core::Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, proxy_core::Error> {
         let mut state = self.state();
         state.commits += 1;
         state.kernel.commit(edits)

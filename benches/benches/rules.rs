@@ -16,7 +16,7 @@ use proxy_core::backend::iptables::{Kernel as Iptables, Planner};
 use proxy_core::{Config, Engine, Event, Family};
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Object, Restore, Variant};
-use vipline_reconcile::{Edit, Kernel};
+use vipline_reconcile::{Edit, Kernel, Rejection};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -148,7 +148,7 @@ impl Kernel for Watched {
         netns.run(|| kernel.dump())
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), iptables::Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, iptables::Error> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner {
             netns,

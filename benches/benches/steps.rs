@@ -11,7 +11,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{Context, Engine, Event, Family, Planner as _};
 use vipline_nftables::{Error, Object, Transaction};
-use vipline_reconcile::{Edit, Kernel, Ledger, diff};
+use vipline_reconcile::{Edit, Kernel, Ledger, Rejection, diff};
 use vipline_service_model::{NodeView, Resolved, Store};
 
 const SIZES: [Size; 3] = [
@@ -174,9 +174,9 @@ impl Kernel for Encoded {
         Ok(Vec::new())
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         black_box(Transaction::from_edits(edits).encode(1, None));
-        Ok(())
+        Ok(Vec::new())
     }
 }
 

@@ -7,7 +7,7 @@ use proxy_core::backend::nftables::{Kernel as Nftables, Planner, transactions};
 use proxy_core::{Config, Engine, Event, Family, Intervals, Report};
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object, Transaction};
-use vipline_reconcile::{Edit, Kernel};
+use vipline_reconcile::{Edit, Kernel, Rejection};
 
 use crate::time::Time;
 
@@ -48,7 +48,7 @@ impl Kernel for Watched {
         self.state().kernel.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut state = self.state();
         if state.records {
             let (time, edits) = Time::of(|| edits.to_vec());
@@ -118,17 +118,35 @@ impl Proxy {
     ///
     /// When nothing is due, or the sync fails.
     pub fn change(&mut self, event: impl Into<Event>) -> (Time, Report) {
-        let event = event.into();
+        self.change_all([event.into()])
+    }
+
+    /// Takes in events, syncs once, and tells how long both took.
+    ///
+    /// # Panics
+    ///
+    /// When nothing is due, or the sync fails.
+    pub fn change_all(&mut self, events: impl IntoIterator<Item = Event>) -> (Time, Report) {
         // The pause that follows a sync begins with the next poll.
         assert!(self.engine.poll(self.now).is_none(), "nothing is due yet");
         self.now += Duration::from_secs(5);
         let recording = self.recording();
         let (time, report) = Time::of(|| {
-            self.engine.apply(event);
+            for event in events {
+                self.engine.apply(event);
+            }
             self.engine.poll(self.now).expect("a sync is due")
         });
         assert!(report.is_success(), "{report}");
         (time - (self.recording() - recording), report)
+    }
+
+    /// Removes what has been unused for a minute.
+    pub fn expire(&mut self) {
+        for _ in 0..60 {
+            self.now += Duration::from_secs(1);
+            self.engine.poll(self.now);
+        }
     }
 
     /// Returns what was sent and received so far.

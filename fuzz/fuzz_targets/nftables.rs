@@ -15,7 +15,7 @@ fuzz_target!(|dump: &[u8]| {
     let (mut assembler, mut notices) = (Assembler::new(&tables), Notices::new(&tables));
     for message in Messages::new(dump).flatten() {
         let _ = assembler.take(message.ty, message.payload);
-        if let Ok(Some(commit)) = notices.take(message.ty, message.payload) {
+        if let Ok(Some(commit)) = notices.take(message) {
             assert!(commit.changes.iter().all(|(table, _)| tables.contains(table)));
         }
     }

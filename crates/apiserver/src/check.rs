@@ -1,12 +1,14 @@
 //! What a server refuses to store.
 
-use std::net::IpAddr;
-
 use serde_json::{Map, Value};
+use testworld::validation::text::canonical_address;
+use testworld::{Proposal, violations};
+use vipline_service_model::Kind as Validated;
 
 use crate::kind::Kind;
 use crate::status::Refusal;
 use crate::store::Key;
+use crate::write::Part;
 
 /// How long the note of an Event may be, in bytes.
 const NOTE_LIMIT: usize = 1024;
@@ -16,21 +18,43 @@ const TEXT_LIMIT: usize = 128;
 type Object = Map<String, Value>;
 type Checked = Result<(), Refusal>;
 
-/// Refuses the Events, IPAddresses and ServiceCIDRs that a server refuses.
-pub(crate) fn check(kind: Kind, key: &Key, object: &Object, old: Option<&Object>) -> Checked {
-    match (kind.api_version(), kind.name()) {
-        ("events.k8s.io/v1", _) => event(kind, key, object),
-        (_, "IPAddress") => address(kind, key, object, old),
-        (_, "ServiceCIDR") => service_cidr(kind, key, object, old),
-        _ => Ok(()),
+/// Refuses the objects that a server refuses.
+pub(crate) fn check(
+    kind: Kind,
+    key: &Key,
+    part: Part,
+    object: &Object,
+    old: Option<&Object>,
+) -> Checked {
+    let validated = match (kind.api_version(), kind.name()) {
+        ("events.k8s.io/v1", _) => return event(kind, key, object),
+        (_, "IPAddress") => return address(kind, key, object, old),
+        (_, "EndpointSlice") => Validated::EndpointSlice,
+        (_, "Node") => Validated::Node,
+        (_, "Service") => Validated::Service,
+        (_, "ServiceCIDR") => Validated::ServiceCidr,
+        _ => return Ok(()),
+    };
+    let new = Value::Object(object.clone());
+    let old = old.map(|old| Value::Object(old.clone()));
+    let proposal = match (part, &old) {
+        (_, None) => Proposal::Create(validated, new),
+        (Part::Rest, Some(_)) => Proposal::Update(validated, new),
+        (Part::Status, Some(_)) => Proposal::UpdateStatus(validated, new),
+    };
+    match violations(proposal, old.as_ref()).first() {
+        None => Ok(()),
+        Some(violation) => {
+            let (field, why) = violation.split_once(": ").unwrap_or(("", violation));
+            Err(Refusal::invalid(kind, &key.name, field, why))
+        }
     }
 }
 
 /// An address is named as it is written, and refers to the same thing for ever.
 fn address(kind: Kind, key: &Key, address: &Object, old: Option<&Object>) -> Checked {
     let invalid = |field: &str, why: &str| Err(Refusal::invalid(kind, &key.name, field, why));
-    let canonical = key.name.parse::<IpAddr>().map(|ip| ip.to_string());
-    if canonical.as_ref() != Ok(&key.name) {
+    if canonical_address(&key.name).is_none() {
         return invalid("metadata.name", "must be a valid IP address");
     }
     let parent = |object: &Object| Some(object.get("spec")?.get("parentRef")?.clone());
@@ -40,27 +64,15 @@ fn address(kind: Kind, key: &Key, address: &Object, old: Option<&Object>) -> Che
             return invalid(&format!("spec.parentRef.{field}"), "Required value");
         }
     }
+    for field in ["resource", "name", "namespace"] {
+        let text = reference[field].as_str().unwrap_or_default();
+        if matches!(text, "." | "..") || text.contains(['/', '%']) {
+            let field = format!("spec.parentRef.{field}");
+            return invalid(&field, "may not be '.' or '..', or contain '/' or '%'");
+        }
+    }
     if old.is_some_and(|old| parent(old) != Some(reference)) {
         return invalid("spec.parentRef", "field is immutable");
-    }
-    Ok(())
-}
-
-/// A ServiceCIDR has one network, or one of each family of which the second
-/// may be added later.
-fn service_cidr(kind: Kind, key: &Key, cidr: &Object, old: Option<&Object>) -> Checked {
-    let invalid = |why: &str| Err(Refusal::invalid(kind, &key.name, "spec.cidrs", why));
-    let networks = |object: &Object| object.get("spec")?["cidrs"].as_array().cloned();
-    let new = networks(cidr).unwrap_or_default();
-    if !(1..=2).contains(&new.len()) {
-        return invalid("must have one or two");
-    }
-    let is_ipv6 = |network: &Value| network.as_str().is_some_and(|text| text.contains(':'));
-    if new.len() == 2 && is_ipv6(&new[0]) == is_ipv6(&new[1]) {
-        return invalid("may specify no more than one IP for each IP family");
-    }
-    if old.is_some_and(|old| !new.starts_with(&networks(old).unwrap_or_default())) {
-        return invalid("field is immutable");
     }
     Ok(())
 }

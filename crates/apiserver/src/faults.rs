@@ -38,8 +38,14 @@ pub struct Faults {
     pub order: Order,
     /// Watches say nothing at all, not even bookmarks or their end.
     pub silent_watches: bool,
-    /// Lists come from a cache that is this many versions behind.
+    /// The number of versions that the cache is behind. It serves the lists and
+    /// watches that any version is good enough for (`resourceVersion=0`).
     pub stale: u64,
+    /// The number of versions that all lists are behind, as if the client had
+    /// listed long before it goes on.
+    pub outdated: u64,
+    /// What becomes of watches that begin with a list (`sendInitialEvents=true`).
+    pub no_watch_lists: Option<NoWatchLists>,
 }
 
 impl Faults {
@@ -48,6 +54,15 @@ impl Faults {
         let only = self.only.as_deref();
         only.is_none_or(|plural| plural == kind.plural())
     }
+}
+
+/// How a server rejects a watch that begins with a list.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NoWatchLists {
+    /// 422, as a server without the feature `WatchList`.
+    Forbidden,
+    /// An error within the watch, as a server with an etcd older than 3.4.25.
+    Error,
 }
 
 /// An answer that is no help.

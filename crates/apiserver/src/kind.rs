@@ -13,8 +13,8 @@ struct Names {
 }
 
 const KINDS: [Names; 8] = [
-    names("v1", "services", "Service", true),
-    names("v1", "nodes", "Node", false),
+    with_status(names("v1", "services", "Service", true)),
+    with_status(names("v1", "nodes", "Node", false)),
     names("v1", "namespaces", "Namespace", false),
     names(
         "discovery.k8s.io/v1",
@@ -22,10 +22,12 @@ const KINDS: [Names; 8] = [
         "EndpointSlice",
         true,
     ),
-    Names {
-        status: true,
-        ..names("networking.k8s.io/v1", "servicecidrs", "ServiceCIDR", false)
-    },
+    with_status(names(
+        "networking.k8s.io/v1",
+        "servicecidrs",
+        "ServiceCIDR",
+        false,
+    )),
     names("networking.k8s.io/v1", "ipaddresses", "IPAddress", false),
     names("events.k8s.io/v1", "events", "Event", true),
     names("v1", "events", "Event", true),
@@ -43,6 +45,13 @@ const fn names(
         kind,
         namespaced,
         status: false,
+    }
+}
+
+const fn with_status(names: Names) -> Names {
+    Names {
+        status: true,
+        ..names
     }
 }
 

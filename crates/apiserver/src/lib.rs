@@ -5,8 +5,8 @@
 //! by labels and fields, wants a certificate or a token, and answers with
 //! Status objects.
 //! It serves Services, EndpointSlices, Nodes, Namespaces, ServiceCIDRs,
-//! IPAddresses and Events; what they say is looked at only when a client writes
-//! one of the last three.
+//! IPAddresses and Events. It validates all but Namespaces when a client writes them, and
+//! neither fills in defaults nor allocates; [`ApiServer::apply`] stores anything.
 //!
 //! A test puts objects in with [`ApiServer::apply`] and sees what was asked in
 //! [`ApiServer::requests`]. What a network and a cluster do to a client is
@@ -59,10 +59,12 @@ mod state;
 mod status;
 mod store;
 mod tls;
+mod tls_terminator;
 mod watch;
 mod write;
 
 pub use chaos::{Chaos, Counts, Mishap};
-pub use faults::{Answer, CutAfter, Ending, Faults, Layer, Order};
+pub use faults::{Answer, CutAfter, Ending, Faults, Layer, NoWatchLists, Order};
 pub use requests::Request;
 pub use server::ApiServer;
+pub use tls_terminator::TlsTerminator;

@@ -90,12 +90,21 @@ impl Version {
     }
 }
 
-/// Lists what a request asks for; `stale` is the version of a cache that lags.
+/// The versions that lists show instead of the newest one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    /// That of a list that any version is good enough for.
+    pub(crate) any: Option<u64>,
+    /// That of a list of the newest version.
+    pub(crate) newest: Option<u64>,
+}
+
+/// Lists what a request asks for.
 pub(crate) fn list(
     store: &Store,
     scope: &Scope,
     query: &Query,
-    stale: Option<u64>,
+    shown: Shown,
 ) -> Result<Listing, Refusal> {
     let kind = scope.kind;
     let wanted = Version::parse(kind, query)?;
@@ -109,9 +118,10 @@ pub(crate) fn list(
     let exact = match (&token, wanted) {
         (Some(token), _) if token.version == 0 => newest,
         (Some(token), _) => token.version,
-        (None, Version::Newest | Version::Any) => stale.unwrap_or(newest),
+        (None, Version::Newest) => shown.newest.unwrap_or(newest),
+        (None, Version::Any) => shown.any.unwrap_or(newest),
         (None, Version::NotOlderThan(version)) if version <= newest => {
-            stale.unwrap_or(newest).max(version)
+            shown.any.unwrap_or(newest).max(version)
         }
         (None, Version::Exact(version)) if version <= newest => version,
         (None, Version::NotOlderThan(version) | Version::Exact(version)) => {
@@ -246,7 +256,11 @@ mod tests {
     fn asked(store: &Store, query: &str, stale: Option<u64>) -> Result<Value, Refusal> {
         let query = Query::parse(query);
         let scope = Scope::parse(services(), None, &query)?;
-        let listing = list(store, &scope, &query, stale)?;
+        let shown = Shown {
+            any: stale,
+            newest: None,
+        };
+        let listing = list(store, &scope, &query, shown)?;
         Ok(serde_json::from_slice(&listing.text()).unwrap())
     }
 
@@ -329,6 +343,7 @@ mod tests {
             (format!("resourceVersion={old}&limit=100"), None, 5),
             ("resourceVersion=0".to_owned(), Some(old), 5),
             ("resourceVersion=0&limit=2".to_owned(), None, 6),
+            (String::new(), Some(old), 6),
             (format!("resourceVersion={new}"), Some(old), 6),
         ] {
             let list = asked(&store, &query, stale).unwrap();

@@ -42,6 +42,10 @@ impl Target {
                 let kind = kind(plural).filter(|kind| kind.namespaced())?;
                 Self::Object(kind, key(namespace, name))
             }
+            ["namespaces", namespace, plural, name, "status"] => {
+                let kind = kind(plural).filter(|kind| kind.namespaced() && kind.has_status())?;
+                Self::Status(kind, key(namespace, name))
+            }
             [plural, name] => {
                 let kind = kind(plural).filter(|kind| !kind.namespaced())?;
                 Self::Object(kind, key("", name))
@@ -137,6 +141,10 @@ mod tests {
             ("/api/v1/services", "services None"),
             ("/api/v1/namespaces/a/services", "services Some(\"a\")"),
             ("/api/v1/namespaces/a/services/b", "services a/b"),
+            (
+                "/api/v1/namespaces/a/services/b/status",
+                "status of services b",
+            ),
             ("/api/v1/nodes/node-1", "nodes /node-1"),
             ("/api/v1/namespaces/a", "namespaces /a"),
             (
@@ -164,7 +172,7 @@ mod tests {
             "/api/v2/services",
             "/api/v1/services/web",
             "/api/v1/namespaces/a/nodes",
-            "/api/v1/namespaces/a/services/b/status",
+            "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/b/status",
             "/apis/networking.k8s.io/v1/ipaddresses/fd00::1/status",
         ] {
             assert_eq!(seen(path), None, "{path}");

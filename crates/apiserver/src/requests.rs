@@ -24,6 +24,8 @@ pub struct Request {
     pub version: String,
     /// Whether bookmarks are welcome.
     pub bookmarks: bool,
+    /// Whether a watch is to begin with all objects that exist.
+    pub send_initial_events: bool,
     /// When it was received.
     pub at: Instant,
     /// What the client calls itself.
@@ -52,6 +54,7 @@ impl Request {
             fields: query.text("fieldSelector").to_owned(),
             version: query.text("resourceVersion").to_owned(),
             bookmarks: query.is_true("allowWatchBookmarks"),
+            send_initial_events: query.is_true("sendInitialEvents"),
             at: Instant::now(),
             user_agent,
         }

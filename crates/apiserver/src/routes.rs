@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::delete::delete;
 use crate::faults::{CutAfter, Ending, Layer};
 use crate::kind::Kind;
-use crate::list::{Scope, list};
+use crate::list::{Scope, Shown, list};
 use crate::listener::Peer;
 use crate::query::{Query, Target};
 use crate::requests::Request;
@@ -79,8 +79,11 @@ async fn decide(
                 return Ok(response);
             }
             let store = state.store();
-            let stale = state.stale(&store, kind);
-            let listing = list(&store, &scope, &query, Some(stale))?;
+            let shown = Shown {
+                any: Some(state.stale(&store, kind)),
+                newest: Some(state.outdated(&store, kind)),
+            };
+            let listing = list(&store, &scope, &query, shown)?;
             drop(store);
             Ok(json_answer(StatusCode::OK, listing.text()))
         }

@@ -25,6 +25,7 @@ use crate::routes;
 use crate::state::State;
 use crate::store::{Key, Store};
 use crate::tls::Certificates;
+use crate::tls_terminator::TlsTerminator;
 
 /// How often a condition is looked at that somebody waits for.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -113,6 +114,19 @@ impl ApiServer {
     pub fn kubeconfig_with_token(&self) -> String {
         let token = self.state.token();
         kubeconfig::kubeconfig(self.address, &self.certificates, Some(&token))
+    }
+
+    /// Starts a TLS endpoint with the certificate of the server, which forwards
+    /// connections to `target`.
+    ///
+    /// It listens on the address of `target`, in the network namespace of the
+    /// calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint cannot listen there.
+    pub fn terminate_tls(&self, target: SocketAddr) -> io::Result<TlsTerminator> {
+        TlsTerminator::start(Arc::clone(&self.certificates.config), target)
     }
 
     /// Writes `token`, `ca.crt` and `namespace`, as a pod finds them.

@@ -112,6 +112,12 @@ impl State {
         work(&mut lock(&self.random))
     }
 
+    /// Returns the version that a list of the newest state shows.
+    pub(crate) fn outdated(&self, store: &Store, kind: Kind) -> u64 {
+        let behind = self.faults(kind).outdated;
+        store.version().saturating_sub(behind)
+    }
+
     /// Returns the version that lists of a kind are of when any will do.
     pub(crate) fn stale(&self, store: &Store, kind: Kind) -> u64 {
         let newest = store.version();

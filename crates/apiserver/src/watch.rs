@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::faults::{Faults, Order, duplicate};
+use crate::faults::{Faults, NoWatchLists, Order, duplicate};
 use crate::kind::Kind;
 use crate::list::{Scope, Version};
 use crate::query::Query;
@@ -69,12 +69,21 @@ pub(crate) fn watch(
     query: &Query,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + use<>, Refusal> {
     let kind = scope.kind;
-    let wanted = Version::parse(kind, query)?;
     let initial = query.is_true("sendInitialEvents");
     if initial && query.text("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         return Err(Refusal::invalid(kind, "", "resourceVersionMatch", why));
     }
+    let no_lists = state.faults(kind).no_watch_lists;
+    if initial && no_lists == Some(NoWatchLists::Forbidden) {
+        let why = "forbidden for watch unless the WatchList feature gate is enabled";
+        return Err(Refusal::invalid(kind, "", "sendInitialEvents", why));
+    }
+    // Unlike a list, a watch may have a match without a version.
+    let wanted = match query.number("resourceVersion")? {
+        None if initial => Version::Newest,
+        _ => Version::parse(kind, query)?,
+    };
     let bookmarks = query.is_true("allowWatchBookmarks");
     let seconds = query
         .number("timeoutSeconds")?
@@ -105,6 +114,10 @@ pub(crate) fn watch(
         }
         Version::NotOlderThan(version) if version > store.version() => {
             return Err(Refusal::too_new(version, store.version()));
+        }
+        _ if initial && no_lists == Some(NoWatchLists::Error) => {
+            watch.ended = true;
+            watch.first = Some(no_progress());
         }
         Version::Any => watch.begin(&store, state.stale(&store, kind), initial),
         _ => watch.begin(&store, store.version(), initial),
@@ -144,7 +157,7 @@ impl Watch {
             self.changed.borrow_and_update();
             let faults = self.state.faults(self.scope.kind);
             if !faults.silent_watches {
-                if self.ended {
+                if self.ended && self.first.is_none() {
                     return None;
                 }
                 if let Some(text) = self.news(&faults) {
@@ -251,6 +264,16 @@ impl Event {
         self.object.push_whole(text);
         text.extend_from_slice(b"}\n");
     }
+}
+
+/// Returns what a server says whose etcd reports no progress of watches.
+fn no_progress() -> Vec<u8> {
+    let message = "a watch stream was requested by the client but the required storage feature \
+                   RequestWatchProgress is disabled";
+    line(
+        "ERROR",
+        Refusal::new(500, "InternalError", message).status(),
+    )
 }
 
 /// Keeps the last event of each object.

@@ -36,7 +36,10 @@ pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body:
     state.change(|store| {
         name(&mut object, store);
         let key = placed(kind, &mut object, namespace.as_deref())?;
-        check(kind, &key, &object, None)?;
+        if kind.name() == "Service" {
+            object.remove("status");
+        }
+        check(kind, &key, Part::Rest, &object, None)?;
         if store.get(kind, &key).is_some() {
             let refusal = Refusal::conflict(kind, &key.name, "AlreadyExists", "already exists");
             return Err(refusal);
@@ -57,7 +60,7 @@ pub(crate) fn update(state: &State, kind: Kind, key: &Key, part: Part, body: &[u
         same_version(old, &object)?;
         let old = old.value();
         let object = written(kind, part, &old, object);
-        check(kind, key, &object, Some(&old))?;
+        check(kind, key, part, &object, Some(&old))?;
         Ok(put(StatusCode::OK, store, kind, key.clone(), object))
     })
 }
@@ -104,7 +107,7 @@ pub(crate) fn patch(
         if let Some(old) = &old {
             object = written(kind, part, old, object);
         }
-        check(kind, &key, &object, old.as_ref())?;
+        check(kind, &key, part, &object, old.as_ref())?;
         Ok(put(status, store, kind, key, object))
     })
 }

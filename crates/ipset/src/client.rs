@@ -12,7 +12,8 @@ use vipline_netlink::{Counters, Dump, Errno, Protocol, Refusal, Socket};
 
 use crate::wire::{self, Assembler, Request};
 use crate::{
-    Command, Commands, Entry, Error, Family, Kind, Listed, Name, Reason, Set, Sets, Strictness,
+    Command, Commands, Entry, Error, Family, Kind, Listed, Name, Reason, Refused, Set, Sets,
+    Strictness,
 };
 
 /// How often a dump is begun again when the sets change under it.
@@ -169,7 +170,35 @@ impl Client {
     /// before it are done, those after it are not.
     /// After any other error it is unknown which are done.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
-        let (all, mut done) = (commands.as_slice(), 0);
+        self.run(commands.as_slice(), 0)
+    }
+
+    /// Gives each command to the kernel, whatever becomes of the others, and returns
+    /// those that were refused.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown which commands are done.
+    /// A refusal is no error, except for a missing capability.
+    pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<Refused>, Error> {
+        let (all, mut done, mut refusals) = (commands.as_slice(), 0, Vec::new());
+        while done < all.len() {
+            match self.run(all, done) {
+                Ok(()) => break,
+                Err(Error::Refused { place, reason, .. }) => {
+                    let command = all.get(place).cloned();
+                    refusals.extend(command.map(|it| Refused::new(place, it, reason)));
+                    done = place + 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refusals)
+    }
+
+    /// Gives the commands from a place on to the kernel, up to the first that is
+    /// refused.
+    fn run(&mut self, all: &[Command], mut done: usize) -> Result<(), Error> {
         while let Some(rest) = all.get(done..).filter(|rest| !rest.is_empty()) {
             // Lines are counted from 1 in each message: 0 is none to the kernel.
             let newest = self.newest(rest.first())?;

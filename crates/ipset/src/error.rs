@@ -5,7 +5,7 @@ use std::io;
 use thiserror::Error;
 use vipline_netlink::{DecodeError, Errno};
 
-use crate::{Name, Reason};
+use crate::{Command, Name, Reason};
 
 /// Why sets could not be read or changed.
 #[derive(Debug, Error)]
@@ -126,6 +126,45 @@ impl Error {
                 operation: "talk to the kernel",
                 source: io::Error::other(other),
             },
+        }
+    }
+}
+
+/// A command that the kernel refused, while it did others.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Position of the command, from 0.
+    pub place: usize,
+    /// The command.
+    pub command: Command,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Refused {
+    /// Returns the refusal of a command.
+    pub fn new(place: usize, command: Command, reason: Reason) -> Self {
+        Self {
+            place,
+            command,
+            reason,
+        }
+    }
+
+    /// Returns the error number of the system, if there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        Error::from(self.clone()).errno()
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self::Refused {
+            place: refused.place,
+            command: refused.command.to_string().into(),
+            set: refused.command.set().clone(),
+            reason: refused.reason,
         }
     }
 }

@@ -65,7 +65,7 @@ mod error;
 pub use client::Client;
 pub use commands::{Command, Commands, Strictness};
 pub use entry::{Counters, Entry, EntryFlags, Member, Port};
-pub use error::Error;
+pub use error::{Error, Refused};
 pub use kind::{Family, Kind};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Listed, Object, Sets};

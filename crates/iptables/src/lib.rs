@@ -39,7 +39,6 @@
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
 
 mod name;
 
@@ -103,7 +102,7 @@ pub use number::{Masked, Ports, Span};
 pub use object::{Chain, Contents, End, Entry, Key, Object, Rules};
 pub use parse::{Expected, LineError, ParseError};
 pub use protocol::{Protocol, Transport};
-pub use restore::Restore;
+pub use restore::{Restore, jump_target};
 pub use rule::{Rule, RuleError};
 pub use side::{Side, Sides};
 pub use state::NoState;

@@ -101,6 +101,11 @@ impl Chain {
         }
     }
 
+    /// Returns what identifies the chain.
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key::Chain(&self.table, &self.name)
+    }
+
     /// Returns the rules that are no objects for themselves.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         let rules = match &self.contents {
@@ -108,6 +113,13 @@ impl Chain {
             Contents::Entries | Contents::Anything => None,
         };
         rules.into_iter().flat_map(Rules::iter)
+    }
+}
+
+impl Entry {
+    /// Returns what identifies the entry.
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key::Entry(&self.table, &self.chain, self.end, self.copy, &self.rule)
     }
 }
 
@@ -149,17 +161,8 @@ impl Keyed for Object {
 
     fn key(&self) -> Key<'_> {
         match self {
-            Self::Chain(chain) => Key::Chain(&chain.table, &chain.name),
-            Self::Entry(entry) => {
-                let Entry {
-                    table,
-                    chain,
-                    end,
-                    copy,
-                    rule,
-                } = entry;
-                Key::Entry(table, chain, *end, *copy, rule)
-            }
+            Self::Chain(chain) => chain.key(),
+            Self::Entry(entry) => entry.key(),
         }
     }
 

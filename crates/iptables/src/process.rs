@@ -16,7 +16,10 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, access};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
+};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -58,20 +61,21 @@ impl Process {
     ) -> Result<Self, Error> {
         let program = name_of(path);
         let timer = timer(deadline).map_err(failed("start a timer"))?;
-        let child = Command::new(path)
+        let mut command = Command::new(path);
+        command
             .args(args)
             .stdin(input)
             .stdout(output)
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => not_found(path),
-                _ => Error::Spawn {
-                    program: program.clone(),
-                    source,
-                },
-            })?;
+            .process_group(0);
+        kill_with_parent(&mut command);
+        let child = command.spawn().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => not_found(path),
+            _ => Error::Spawn {
+                program: program.clone(),
+                source,
+            },
+        })?;
         let child = Guard(child);
         let exit = pidfd_open(Pid::from_child(&child.0), PidfdFlags::empty())
             .map_err(failed("watch a program"))?;
@@ -206,6 +210,26 @@ impl Process {
             Cause::Unsupported => Error::Unsupported { program, message },
         })
     }
+}
+
+/// Sets the parent-death signal of a program: the kernel kills it when the thread that starts it
+/// ends, as every thread does when the process is killed.
+///
+/// A program that outlives its parent would change rules while the next parent reads them.
+#[allow(unsafe_code, reason = "only the child itself can set the signal")]
+fn kill_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let before_exec = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before the signal was set.
+        match getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(Errno::SRCH.into()),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls; it neither allocates
+    // nor takes a lock, also when it fails.
+    unsafe { command.pre_exec(before_exec) };
 }
 
 /// How much of what was to be written a program took.

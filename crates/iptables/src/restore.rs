@@ -6,7 +6,7 @@ use std::fmt;
 
 use vipline_reconcile::Edit;
 
-use crate::{Chain, Contents, End, Entry, Object, TableName};
+use crate::{Chain, Contents, End, Entry, Key, Object, TableName};
 
 /// A document that `iptables-restore --noflush` applies; displays as its text.
 ///
@@ -98,6 +98,16 @@ impl<'a> Restore<'a> {
     /// Returns how many sections there are: each is a commit.
     pub fn sections(&self) -> usize {
         self.sections.len()
+    }
+
+    /// Returns the objects that the first sections make, change or remove.
+    pub fn objects_of(&self, sections: usize) -> impl Iterator<Item = Key<'a>> {
+        self.sections.iter().take(sections).flat_map(|section| {
+            let chains = section.declared.iter().copied();
+            let entries = section.deleted.iter().copied();
+            let entries = entries.chain(section.entered.iter().map(|it| it.entry));
+            chains.map(Chain::key).chain(entries.map(Entry::key))
+        })
     }
 
     /// Returns how many chains are made, emptied or removed.
@@ -271,12 +281,18 @@ fn targets_first<'a>(chains: &[&'a Chain]) -> Vec<&'a Chain> {
 
 /// Returns the names that rules of a chain lead to, chains or not.
 fn targets(chain: &Chain) -> impl Iterator<Item = &str> {
-    let target = |rule| target(rule);
-    chain.rules().filter_map(target)
+    chain.rules().filter_map(jump_target)
 }
 
-/// Returns what a rule jumps or goes to: the last word, for a chain has no options.
-fn target(rule: &str) -> Option<&str> {
+/// Returns the chain or target without options that a rule jumps or goes to.
+///
+/// ```
+/// use vipline_iptables::jump_target;
+///
+/// assert_eq!(jump_target("-p tcp -m tcp --dport 80 -j MINE"), Some("MINE"));
+/// assert_eq!(jump_target("-p tcp -j DNAT --to-destination 10.1.0.1:80"), None);
+/// ```
+pub fn jump_target(rule: &str) -> Option<&str> {
     let (rest, target) = rule.rsplit_once(' ')?;
     matches!(rest.rsplit(' ').next(), Some("-j" | "-g")).then_some(target)
 }

@@ -161,7 +161,7 @@ pub struct Refused {
 
 impl Refused {
     /// Returns the refusal of a command.
-    pub(crate) fn new(command: Command, errno: Errno) -> Self {
+    pub fn new(command: Command, errno: Errno) -> Self {
         Self { command, errno }
     }
 

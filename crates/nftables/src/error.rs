@@ -215,6 +215,17 @@ pub struct Refused {
     pub message: Option<Box<str>>,
 }
 
+impl Refused {
+    /// Returns the refusal of an operation.
+    pub fn new(operation: Operation, errno: Errno, message: Option<Box<str>>) -> Self {
+        Self {
+            operation,
+            errno,
+            message,
+        }
+    }
+}
+
 /// What a failed commit left behind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Committed {

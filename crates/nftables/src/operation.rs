@@ -14,6 +14,13 @@ pub struct Operation {
     pub subject: Subject,
 }
 
+impl Operation {
+    /// Returns the operation that does something to a subject.
+    pub fn new(action: Action, subject: Subject) -> Self {
+        Self { action, subject }
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Action {

@@ -123,6 +123,7 @@ fn a_commit_names_its_process_and_its_state() {
     let commits = lab.commits();
     assert_eq!(&*commits[0].process.name, "nft");
     assert!(commits[0].process.id > 1);
+    assert!(commits[0].port_id > 1);
     assert_eq!(commits[0].generation, lab.client.generation().unwrap());
 }
 

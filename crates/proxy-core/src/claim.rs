@@ -1,19 +1,20 @@
 //! What a service port wants, and which addresses it claims.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use vipline_service_model::{PortName, Protocol};
+use vipline_service_model::{ObjectName, PortName, Protocol};
 
 /// What one service port wants.
 #[derive(Clone, Debug)]
 pub struct Wants<T> {
     /// What it gets in any case.
     pub own: Vec<T>,
-    /// What it gets for each address that it is not contested for by an older
-    /// Service.
+    /// Objects per address. The service port gets them if its claim to the address
+    /// has the highest [precedence](AddressKind).
     pub claims: Vec<Claim<T>>,
 }
 
@@ -22,9 +23,18 @@ pub struct Wants<T> {
 pub struct Claim<T> {
     /// The address.
     pub address: Address,
+    /// The kind of the address: the first one of several.
+    pub kind: AddressKind,
     /// The objects: nobody else wants one of their keys for another address, or
     /// for none.
     pub objects: Vec<T>,
+}
+
+impl<T> Default for Wants<T> {
+    /// Wants nothing.
+    fn default() -> Self {
+        Vec::new().into()
+    }
 }
 
 impl<T> From<Vec<T>> for Wants<T> {
@@ -40,6 +50,59 @@ impl<T> Wants<T> {
     pub fn into_objects(self) -> impl Iterator<Item = T> {
         let claimed = self.claims.into_iter().flat_map(|claim| claim.objects);
         self.own.into_iter().chain(claimed)
+    }
+}
+
+/// The claims of one service port while a planner gathers them.
+#[cfg_attr(
+    not(feature = "iptables"),
+    allow(
+        dead_code,
+        reason = "the planner of mode nftables visits each address once"
+    )
+)]
+#[derive(Debug)]
+pub(crate) struct Claims<T> {
+    claims: Vec<Claim<T>>,
+    /// The place of each address in `claims`.
+    places: HashMap<Address, usize>,
+}
+
+impl<T> Default for Claims<T> {
+    fn default() -> Self {
+        let (claims, places) = (Vec::new(), HashMap::new());
+        Self { claims, places }
+    }
+}
+
+#[cfg_attr(
+    not(feature = "iptables"),
+    allow(
+        dead_code,
+        reason = "the planner of mode nftables visits each address once"
+    )
+)]
+impl<T> Claims<T> {
+    /// Returns the objects of an address, which may be of several kinds.
+    pub(crate) fn at(&mut self, kind: AddressKind, address: Address) -> &mut Vec<T> {
+        let next = self.claims.len();
+        let place = *self.places.entry(address).or_insert(next);
+        if place == next {
+            let objects = Vec::new();
+            self.claims.push(Claim {
+                address,
+                kind,
+                objects,
+            });
+        }
+        let claim = &mut self.claims[place];
+        claim.kind = claim.kind.min(kind);
+        &mut claim.objects
+    }
+
+    /// Returns the claims in the order of their addresses' first mention.
+    pub(crate) fn into_vec(self) -> Vec<Claim<T>> {
+        self.claims
     }
 }
 
@@ -76,28 +139,111 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address that several Services claim.
+/// Kind of an address of a service port, in order of precedence.
+///
+/// If several service ports claim one address and port, the claim of the first kind
+/// wins. Among claims of one kind the oldest Service wins.
+/// So a field that users write never takes over a cluster IP, which the control plane
+/// assigns.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum AddressKind {
+    /// An address of `spec.clusterIPs`.
+    ClusterIp,
+    /// An address of `status.loadBalancer.ingress`.
+    LoadBalancerIp,
+    /// An address of `spec.externalIPs`.
+    ExternalIp,
+    /// A node port, in mode ipvs at one address of the node.
+    NodePort,
+}
+
+impl AddressKind {
+    /// Every kind, in order of precedence.
+    pub const ALL: [Self; 4] = [
+        Self::ClusterIp,
+        Self::LoadBalancerIp,
+        Self::ExternalIp,
+        Self::NodePort,
+    ];
+}
+
+/// Displays as in `its cluster IP`.
+impl fmt::Display for AddressKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClusterIp => "cluster IP",
+            Self::LoadBalancerIp => "load balancer IP",
+            Self::ExternalIp => "external IP",
+            Self::NodePort => "node port",
+        })
+    }
+}
+
+/// An address that several service ports claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Contested {
     /// The address.
     pub address: Address,
-    /// Who has it: the port of the older Service.
+    /// The service port that gets the address.
     pub winner: Arc<PortName>,
-    /// Who has to do without it until the winner lets go.
-    pub loser: Arc<PortName>,
+    /// The kind of the winner's claim.
+    pub kind: AddressKind,
+    /// Number of service ports that claim the address, including the winner.
+    pub claims: usize,
 }
 
-/// Displays as a warning to the owner of the loser.
+/// Displays as a warning for the cluster's operator.
 impl fmt::Display for Contested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             address,
             winner,
-            loser,
+            kind,
+            claims,
+        } = self;
+        let words = "service ports claim this address";
+        write!(
+            f,
+            "{address}: {claims} {words}; {winner} gets it as its {kind}"
+        )
+    }
+}
+
+/// Addresses that a Service claims and other Services get.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct LostAddresses {
+    /// The Service that does not get the addresses.
+    pub service: ObjectName,
+    /// The first of the addresses.
+    pub first: Address,
+    /// The service port that gets the first address.
+    pub winner: Arc<PortName>,
+    /// The kind of the winner's claim.
+    pub kind: AddressKind,
+    /// Number of addresses besides the first.
+    pub others: usize,
+}
+
+/// Displays as a warning for the owner of the Service.
+impl fmt::Display for LostAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            service,
+            first,
+            winner,
+            kind,
+            others,
         } = self;
         write!(
             f,
-            "{loser} does not get {address}: the older {winner} has it"
-        )
+            "{service} does not get {first}: {winner} has it as its {kind}"
+        )?;
+        match others {
+            0 => Ok(()),
+            1 => f.write_str("; nor does it get another address"),
+            _ => write!(f, "; nor does it get {others} other addresses"),
+        }
     }
 }

@@ -43,6 +43,8 @@ pub struct Context {
     pub serves_localhost: bool,
     /// The addresses of the node's interfaces, but for those that are of
     /// Services, of loopback, or of a link only; empty while they are not known.
+    ///
+    /// Invariant: sorted.
     pub addresses: Vec<IpAddr>,
     /// What mode iptables is told besides.
     pub iptables: Iptables,
@@ -104,6 +106,7 @@ impl Context {
         }
         let own = addresses.iter().copied();
         self.addresses = own.filter(|addr| is_reached(*addr, self.family)).collect();
+        self.addresses.sort_unstable();
         self
     }
 
@@ -145,10 +148,13 @@ fn node_ports(config: &Config, node: &NodeView, family: Family) -> NodePortFilte
     config.node_port_addresses.filter(family, &node.addresses)
 }
 
-/// Tells whether traffic like that can be: no interface has a name too long.
+/// Returns whether some traffic is like that, and some is not: no interface has a name
+/// that is too long, and a network of all addresses excludes no source.
+///
+/// The nft variant of iptables rejects `! -s 0.0.0.0/0`.
 fn could_exist(local: &LocalTraffic) -> bool {
     match local {
-        LocalTraffic::Cidr(_) => true,
+        LocalTraffic::Cidr(network) => network.prefix_len() > 0,
         LocalTraffic::Interface(name) | LocalTraffic::InterfacePrefix(name) => {
             name.len() <= MAX_INTERFACE_NAME
         }
@@ -211,6 +217,18 @@ mod tests {
                 let context = context(&config, &[], Family::V4);
                 assert_eq!(context.local.is_some(), expected, "{config:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_network_of_all_addresses_detects_no_local_traffic() {
+        for (network, expected) in [("10.0.0.0/8", true), ("0.0.0.0/0", false)] {
+            let config = Config {
+                detect_local: DetectLocal::ClusterCidr(vec![net(network)]),
+                ..Config::default()
+            };
+            let context = context(&config, &[], Family::V4);
+            assert_eq!(context.local.is_some(), expected, "{network}");
         }
     }
 }

@@ -1,15 +1,30 @@
 //! One family of one mode: a ledger of who wants what, over a kernel.
 
-use std::collections::BTreeMap;
+mod contests;
+
+mod isolation;
+
+mod on_demand;
+
+use std::iter;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
-use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Pending, Reconciler};
+use vipline_reconcile::{
+    self as reconcile, Edit, Kernel, Keyed, Ledger, Pending, Reconciler, Rejection, Step,
+};
 use vipline_service_model::{Family, PortName, ServicePort};
 
-use crate::entry::{Entry, Key, edits};
-use crate::{Address, Contested, Context, Difference, Error, Outcome, Planner, Rules, Wants};
+use self::contests::Contests;
+use self::on_demand::{Id, OnDemand};
+use crate::entry::{Entry, edits};
+use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
+use crate::{
+    AddressKind, Contested, Context, Difference, Error, LostAddresses, Outcome, Planner, Rules,
+    Wants,
+};
 
 /// What the engine does with a family, whatever the mode.
 pub(crate) trait Drive: Send {
@@ -27,6 +42,9 @@ pub(crate) trait Drive: Send {
     /// Plans one service port as it is now.
     fn plan(&mut self, port: &ServicePort);
 
+    /// Makes the rejected objects of a Service that changed due at once.
+    fn retry(&mut self, name: &PortName);
+
     /// Plans that a service port is gone.
     fn unplan(&mut self, name: &Arc<PortName>);
 
@@ -36,17 +54,39 @@ pub(crate) trait Drive: Send {
     /// Tells whether the kernel's state is known.
     fn is_known(&self) -> bool;
 
-    /// Makes the kernel equal to the plan.
-    fn reconcile(&mut self) -> Result<Outcome, Error>;
+    /// Makes the kernel equal to the plan, except for objects that it rejects, and
+    /// removes objects that have been unused for long enough.
+    fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error>;
 
-    /// Compares kernel and plan, and changes nothing.
-    fn difference(&mut self) -> Result<Difference, Error>;
+    /// Returns when an object will have been unused for long enough.
+    fn deadline(&self) -> Option<Duration>;
+
+    /// Returns when the next rejected object is due.
+    fn next_retry(&self) -> Option<Duration>;
+
+    /// Takes out the objects that were rejected for the first time since the last
+    /// call.
+    fn take_rejected(&mut self) -> Vec<Arc<RejectedObject>>;
+
+    /// Returns all objects that the kernel rejected, in no order.
+    fn rejected_objects(&self) -> Vec<Arc<RejectedObject>>;
+
+    /// Returns how many objects the kernel rejected.
+    fn rejected(&self) -> usize;
+
+    /// Compares kernel and plan except for `known` rejected objects, and changes
+    /// nothing.
+    fn difference(&mut self, known: &KnownRejections) -> Result<Difference, Error>;
 
     /// Returns the plan as text.
     fn desired(&self) -> String;
 
-    /// Takes out which addresses were found to be contested since the last time.
+    /// Removes and returns the contested addresses that were not contested at the
+    /// last call or had another winner.
     fn take_contested(&mut self) -> Vec<Contested>;
+
+    /// Removes and returns what Services lost since the last call, by Service.
+    fn take_lost(&mut self) -> Vec<LostAddresses>;
 
     /// Returns how many addresses are contested.
     fn contested(&self) -> usize;
@@ -61,16 +101,17 @@ pub(crate) enum Replan {
 
 /// Who wants objects, by precedence.
 ///
-/// Those who want the same object want it alike; of those who want an address
-/// the port of the older Service has it.
+/// Those who want the same object want it alike. Claims to one address compare by
+/// kind, then by the age of the Service.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-enum Owner {
+pub(crate) enum Owner {
     /// Whatever Services there are.
     Base,
-    /// A service port.
-    Port(Arc<PortName>),
-    /// Nobody in particular: the objects stay until the next start.
-    Lasting,
+    /// A service port, with what it wants for its addresses of one kind. Objects for
+    /// no address belong to the first kind.
+    Port(AddressKind, Arc<PortName>),
+    /// All service ports that use an object, and none for a while after that.
+    OnDemand(Id),
 }
 
 /// Returns a driver that wants nothing yet, over a kernel in any state.
@@ -88,9 +129,12 @@ where
         objects: 0,
         rules: Vec::new(),
         passed: Pending::new(),
-        lasting: Vec::new(),
-        contested: BTreeMap::new(),
-        newly_contested: Vec::new(),
+        on_demand: OnDemand::new(),
+        contests: Contests::default(),
+        changed: Vec::new(),
+        former: FormerOwners::default(),
+        registry: Registry::default(),
+        newly_rejected: Vec::new(),
         reconciler: Reconciler::new(kernel),
     })
 }
@@ -106,92 +150,68 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     rules: Vec<Rules>,
     /// Room for the edits of entries.
     passed: Pending<Entry<P::Object>>,
-    /// What the owner `Lasting` wants.
-    lasting: Vec<P::Object>,
-    /// Who does without an address that somebody else has.
-    contested: BTreeMap<Address, Vec<Contested>>,
-    newly_contested: Vec<Contested>,
+    /// Objects that several service ports use.
+    on_demand: OnDemand<P::Object>,
+    contests: Contests,
+    /// The service ports planned since the last sync, while the kernel's state is
+    /// known.
+    changed: Vec<Arc<PortName>>,
+    /// Owners of the objects that the next commit removes.
+    former: FormerOwners,
+    registry: Registry<P::Object>,
+    newly_rejected: Vec<Arc<RejectedObject>>,
     reconciler: Reconciler<K>,
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
-    /// Replaces what a service port wants, and notes whether an address is contested.
-    fn replace_port(&mut self, name: &Arc<PortName>, wants: Wants<P::Object>) {
-        let owner = Owner::Port(Arc::clone(name));
-        let mut addresses = match self.contested.is_empty() {
-            true => Vec::new(),
-            false => self.addresses(&owner),
-        };
-        let is_shared = self.replace(owner.clone(), wants);
-        if is_shared || !self.contested.is_empty() {
-            addresses.extend(self.addresses(&owner));
-            addresses.sort_unstable();
-            addresses.dedup();
-            for address in addresses {
-                self.note_contested(address);
-            }
+    /// Replaces what a service port wants: nothing if the port is gone.
+    fn replace_port(
+        &mut self,
+        name: &Arc<PortName>,
+        mut wants: [Wants<P::Object>; AddressKind::ALL.len()],
+    ) {
+        if self.reconciler.is_known() {
+            self.changed.push(Arc::clone(name));
         }
-    }
-
-    /// Returns the addresses that an owner wants.
-    fn addresses(&self, owner: &Owner) -> Vec<Address> {
-        let entries = self.ledger.wanted(owner);
-        entries.filter_map(Entry::address).collect()
-    }
-
-    /// Notes who does without an address that somebody else has.
-    fn note_contested(&mut self, address: Address) {
-        let key = Key::Address(address);
-        let claimants = self.ledger.claimants(&key);
-        let mut ports = claimants.filter_map(|owner| match owner {
-            Owner::Port(name) => Some(name),
-            Owner::Base | Owner::Lasting => None,
-        });
-        let winner = ports.next().cloned();
-        let lost = |loser: &Arc<PortName>| Contested {
-            address,
-            winner: Arc::clone(winner.as_ref().expect("who comes second has a first")),
-            loser: Arc::clone(loser),
+        let before = match self.contests.is_empty() {
+            true => Vec::new(),
+            false => self.addresses(name),
         };
-        let contested: Vec<_> = ports.map(lost).collect();
-        let known = match contested.is_empty() {
-            true => self.contested.remove(&address),
-            false => self.contested.insert(address, contested.clone()),
-        };
-        let known = known.unwrap_or_default();
-        let news = contested.into_iter().filter(|each| !known.contains(each));
-        self.newly_contested.extend(news);
+        let mut is_shared = false;
+        for kind in AddressKind::ALL {
+            let owner = Owner::Port(kind, Arc::clone(name));
+            is_shared |= self.replace(owner, mem::take(&mut wants[kind as usize]));
+        }
+        if is_shared || !before.is_empty() {
+            self.note_contests(name, &before);
+        }
     }
 
     /// Replaces what an owner wants; tells whether it shares any of that.
     fn replace(&mut self, owner: Owner, wants: Wants<P::Object>) -> bool {
-        let Wants { mut own, claims } = wants;
-        self.split_lasting(&mut own);
+        let Wants { own, claims } = wants;
         let mut entries = Vec::with_capacity(own.len() + claims.len());
         entries.extend(own.into_iter().map(Entry::Object));
-        for mut claim in claims {
-            self.split_lasting(&mut claim.objects);
+        for claim in claims {
             entries.push(Entry::Address(claim.address, claim.objects.into()));
         }
         self.enter_wanted(owner, entries)
     }
 
-    /// Takes out what lingers: it is not the owner's, and nobody lets go of it.
-    fn split_lasting(&mut self, objects: &mut Vec<P::Object>) {
-        if !objects.iter().any(P::lingers) {
-            return;
-        }
-        let known = self.lasting.len();
-        objects.retain(|object| {
-            let lingers = P::lingers(object);
-            if lingers && self.ledger.get(&Key::Object(object.key())).is_none() {
-                self.lasting.push(object.clone());
+    /// Takes out objects that other service ports may use, too, and enters those
+    /// that are new.
+    fn enter_on_demand(&mut self, name: &Arc<PortName>, wants: &mut Wants<P::Object>) {
+        let mut used = Vec::new();
+        let claimed = wants.claims.iter_mut().map(|claim| &mut claim.objects);
+        for objects in iter::once(&mut wants.own).chain(claimed) {
+            if objects.iter().any(P::lingers) {
+                let (on_demand, rest) = mem::take(objects).into_iter().partition(P::lingers);
+                *objects = rest;
+                used.extend::<Vec<_>>(on_demand);
             }
-            !lingers
-        });
-        if self.lasting.len() > known {
-            let lasting = self.lasting.iter().cloned().map(Entry::Object).collect();
-            self.enter_wanted(Owner::Lasting, lasting);
+        }
+        for (id, object) in self.on_demand.replace(name, used) {
+            self.enter_wanted(Owner::OnDemand(id), vec![Entry::Object(object)]);
         }
     }
 
@@ -201,32 +221,86 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
             return self.ledger.replace(owner, entries, None);
         };
         let passed = &mut self.passed;
+        let port = match &owner {
+            Owner::Port(_, name) => Some(Arc::clone(name)),
+            Owner::Base | Owner::OnDemand(_) => None,
+        };
         let is_shared = self.ledger.replace(owner, entries, Some(passed));
         for edit in passed.take().into_iter().flat_map(edits) {
+            if let (Edit::Remove(object), Some(port)) = (&edit, &port) {
+                self.former.insert(object, port);
+            }
             pending.push(edit);
         }
         is_shared
     }
 
-    /// Counts objects and rules after a step from a known state was taken.
-    fn count(&mut self, edits: &[Edit<P::Object>]) {
-        for edit in edits.iter().cloned() {
-            let (before, after) = edit.into_sides();
+    /// Counts objects and rules that come and go.
+    fn count<'a>(
+        &mut self,
+        sides: impl Iterator<Item = (Option<&'a P::Object>, Option<&'a P::Object>)>,
+    ) where
+        P::Object: 'a,
+    {
+        for (before, after) in sides {
             self.objects += usize::from(after.is_some());
             self.objects -= usize::from(before.is_some());
             if let Some(object) = after {
-                of_table::<P>(&mut self.rules, &object, |it, count| it.total += count);
+                of_table::<P>(&mut self.rules, object, |it, count| it.total += count);
             }
             if let Some(object) = before {
-                of_table::<P>(&mut self.rules, &object, |it, count| it.total -= count);
+                of_table::<P>(&mut self.rules, object, |it, count| it.total -= count);
             }
         }
+    }
+
+    /// Commits one step to the plan; tells whether another one has to follow.
+    fn step(&mut self, now: Duration) -> Result<(Step<P::Object>, reconcile::Outcome), Error>
+    where
+        Error: From<K::Error>,
+    {
+        let desired = self.ledger.objects().flat_map(Entry::objects);
+        let (mut objects, mut rules) = (0, Vec::new());
+        let mut step = self.reconciler.next(
+            desired.inspect(|object| {
+                objects += 1;
+                of_table::<P>(&mut rules, object, |it, count| it.total += count);
+            }),
+            now,
+        )?;
+        let done = self.reconciler.take(&mut step, now)?;
+        if step.dumped {
+            (self.objects, self.rules) = (objects, rules);
+            let rejected: Vec<_> = self.reconciler.rejected().cloned().collect();
+            let sides = rejected
+                .iter()
+                .map(|it| (it.wanted(), it.installed.as_ref()));
+            self.count(sides);
+        } else {
+            let edits: Vec<_> = step.committed().cloned().map(Edit::into_sides).collect();
+            let sides = edits
+                .iter()
+                .map(|(before, after)| (before.as_ref(), after.as_ref()));
+            self.count(sides);
+        }
+        Ok((step, done))
     }
 
     /// Returns the desired state.
     fn desired_objects(&self) -> impl Iterator<Item = &P::Object> {
         self.ledger.objects().flat_map(Entry::objects)
     }
+}
+
+/// Splits what a service port wants by the kinds of its addresses.
+fn by_kind<T>(wants: Wants<T>) -> [Wants<T>; AddressKind::ALL.len()] {
+    let Wants { own, claims } = wants;
+    let mut by_kind: [Wants<T>; AddressKind::ALL.len()] = Default::default();
+    by_kind[AddressKind::ClusterIp as usize].own = own;
+    for claim in claims {
+        by_kind[claim.kind as usize].claims.push(claim);
+    }
+    by_kind
 }
 
 /// Changes the count of the table that an object is in, if its rules count.
@@ -280,12 +354,14 @@ where
 
     fn plan(&mut self, port: &ServicePort) {
         let cx = self.cx.as_ref().expect("a context is entered before ports");
-        let wants = P::port(cx, port);
-        self.replace_port(&port.name, wants);
+        let mut wants = P::port(cx, port);
+        self.enter_on_demand(&port.name, &mut wants);
+        self.replace_port(&port.name, by_kind(wants));
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
-        self.replace_port(name, Vec::new().into());
+        self.enter_on_demand(name, &mut Wants::default());
+        self.replace_port(name, Default::default());
     }
 
     fn forget(&mut self) {
@@ -296,20 +372,17 @@ where
         self.reconciler.is_known()
     }
 
-    fn reconcile(&mut self) -> Result<Outcome, Error> {
-        let desired = self.ledger.objects().flat_map(Entry::objects);
-        let (mut objects, mut rules) = (0, Vec::new());
-        let step = self.reconciler.next(desired.inspect(|object| {
-            objects += 1;
-            of_table::<P>(&mut rules, object, |it, count| it.total += count);
-        }))?;
-        let done = self.reconciler.take(&step)?;
-        match step.dumped {
-            true => (self.objects, self.rules) = (objects, rules),
-            false => self.count(&step.edits),
+    fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error> {
+        for id in self.on_demand.expire(now) {
+            self.enter_wanted(Owner::OnDemand(id), Vec::new());
         }
+        let (mut step, mut done) = self.step(now)?;
+        if done.is_stale {
+            (step, done) = self.step(now)?;
+        }
+        self.note_rejected(&step)?;
         self.rules.iter_mut().for_each(|it| it.written = 0);
-        for edit in &step.edits {
+        for edit in step.committed() {
             if !matches!(edit, Edit::Remove(_)) {
                 let written = |it: &mut Rules, count| it.written += count;
                 of_table::<P>(&mut self.rules, edit.object(), written);
@@ -319,16 +392,46 @@ where
             edits: done.edits,
             dumped: done.dumped,
             objects: self.objects,
+            rejected: self.reconciler.rejected_count(),
             took_over: done.took_over,
             rules: self.rules.clone(),
         })
     }
 
-    fn difference(&mut self) -> Result<Difference, Error> {
+    fn deadline(&self) -> Option<Duration> {
+        self.on_demand.deadline()
+    }
+
+    fn next_retry(&self) -> Option<Duration> {
+        self.reconciler.next_retry()
+    }
+
+    fn take_rejected(&mut self) -> Vec<Arc<RejectedObject>> {
+        mem::take(&mut self.newly_rejected)
+    }
+
+    fn rejected_objects(&self) -> Vec<Arc<RejectedObject>> {
+        self.registry.described().cloned().collect()
+    }
+
+    fn rejected(&self) -> usize {
+        self.reconciler.rejected_count()
+    }
+
+    fn retry(&mut self, name: &PortName) {
+        for object in self.registry.of_service(name) {
+            self.reconciler.retry(object);
+        }
+    }
+
+    fn difference(&mut self, known: &KnownRejections) -> Result<Difference, Error> {
         let desired = self.ledger.objects().flat_map(Entry::objects);
-        let edits = self.reconciler.difference(desired)?;
+        let mut edits = self.reconciler.difference(desired)?;
+        edits.retain(|edit| !matches!(edit, Edit::Remove(object) if P::is_kept(object)));
+        let (edits, rejected) = known.split::<P>(self.family, edits);
         Ok(Difference {
             edits: edits.len(),
+            rejected,
             script: match edits.is_empty() {
                 true => String::new(),
                 false => P::script(self.family, edits, self.desired_objects()),
@@ -342,11 +445,15 @@ where
     }
 
     fn take_contested(&mut self) -> Vec<Contested> {
-        mem::take(&mut self.newly_contested)
+        self.newly_contested()
+    }
+
+    fn take_lost(&mut self) -> Vec<LostAddresses> {
+        self.newly_lost()
     }
 
     fn contested(&self) -> usize {
-        self.contested.len()
+        self.contests.len()
     }
 }
 
@@ -371,7 +478,7 @@ impl<T: Keyed> Kernel for Absent<T> {
         Err(Error::NoKernel)
     }
 
-    fn commit(&mut self, _edits: &[Edit<T>]) -> Result<(), Error> {
+    fn commit(&mut self, _edits: &[Edit<T>]) -> Result<Vec<Rejection>, Error> {
         Err(Error::NoKernel)
     }
 }

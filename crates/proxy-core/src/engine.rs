@@ -1,18 +1,26 @@
 //! Events in, kernels programmed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use vipline_reconcile::Kernel;
-use vipline_service_model::{self as service_model, Event, Family, PortName, Store, Warning};
+use vipline_service_model::{
+    self as service_model, Event, Family, Hazard, NodePortAddresses, ObjectName, PortName, Store,
+    Warning,
+};
 
 use crate::conntrack_cleanup::{self, Cleanup};
 use crate::driver::{Drive, Replan, driver};
 use crate::report::Done;
 use crate::watch::Watch;
-use crate::{Config, Context, Difference, Drift, Due, Error, Planner, Report, Schedule};
+use crate::{
+    Config, Context, Difference, Drift, Due, Error, KnownRejections, LostAddresses, Planner,
+    RejectedObject, Report, Schedule,
+};
 
 /// Takes in what happens to Services and keeps the kernel's rules in step.
 ///
@@ -189,11 +197,23 @@ impl Engine {
         warnings
     }
 
-    /// Takes in the addresses of the node's interfaces.
+    /// Sets the addresses of the node's interfaces.
     ///
-    /// Mode iptables names those that node ports are served on, unless these
-    /// are all; other modes have no use for them.
+    /// The search for stale flows needs them: flows to a node port count at each of
+    /// these addresses that node ports are served on. Without them only the addresses
+    /// of the Node object count. Rules of modes iptables and ipvs name them, too.
+    ///
+    /// IPv6 link-local addresses change with every container of the node. They count
+    /// only if [`Config::node_port_addresses`] has a network for them.
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
+        let networks = match &self.config.node_port_addresses {
+            NodePortAddresses::Within(networks) => &networks[..],
+            NodePortAddresses::All | NodePortAddresses::Primary => &[],
+        };
+        let is_named = |addr: &IpAddr| networks.iter().any(|network| network.contains(addr));
+        addresses.retain(|addr| {
+            Hazard::of(*addr) != Some(Hazard::LinkLocal) || addr.is_ipv4() || is_named(addr)
+        });
         addresses.sort_unstable();
         addresses.dedup();
         if addresses != self.addresses {
@@ -211,42 +231,72 @@ impl Engine {
         if !self.store.is_synced() {
             return None;
         }
-        let due = self.schedule.poll(now)?;
+        if self.next_retry().is_some_and(|at| at <= now) {
+            self.schedule.request();
+        }
+        let is_before_pause = self.schedule.is_before_pause();
+        let Some(due) = self.schedule.poll(now) else {
+            return match is_before_pause {
+                true => None,
+                false => self.remove_unused(now),
+            };
+        };
         if due == Due::Timer && !self.is_watching() {
             self.forget(|_| true);
         }
         let ports = self.plan();
-        let drivers = self.drivers.iter_mut();
-        let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
-        let cleanup = &mut self.cleanup;
-        let families = self.drivers.iter_mut().map(|driver| {
-            let family = driver.family();
-            let was_known = driver.is_known();
-            let outcome = driver.reconcile();
-            let cleanup = cleanup.as_mut().filter(|_| outcome.is_ok());
-            Done {
-                family,
-                drift: self.drift.remove(&family),
-                was_known,
-                outcome,
-                cleaned: cleanup.and_then(|cleanup| cleanup.run(family)),
-            }
-        });
-        let families = families.collect();
-        let watch = self.watch.as_mut();
-        let report = Report {
-            due,
-            ports,
-            families,
-            contested,
-            missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
-        };
+        let report = self.reconcile(due, ports, now);
         if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::is_due) {
             self.schedule.succeeded();
         } else {
             self.schedule.failed();
         }
         Some(report)
+    }
+
+    /// Removes objects that have been unused for long enough, between two syncs.
+    ///
+    /// The pause after a sync is for changes. It may be minutes long, so the removal
+    /// does not wait for it, plans no change and begins no pause.
+    fn remove_unused(&mut self, now: Duration) -> Option<Report> {
+        self.expires().filter(|&at| at <= now)?;
+        let report = self.reconcile(Due::Unused, 0, now);
+        if !report.is_success() {
+            self.schedule.failed();
+        }
+        Some(report)
+    }
+
+    /// Makes the kernel equal to the plan in each family.
+    fn reconcile(&mut self, due: Due, ports: usize, now: Duration) -> Report {
+        let drivers = self.drivers.iter_mut();
+        let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
+        let lost = self.take_lost();
+        let cleanup = &mut self.cleanup;
+        let families = self.drivers.iter_mut().map(|driver| {
+            let family = driver.family();
+            let was_known = driver.is_known();
+            let outcome = driver.reconcile(now);
+            let cleanup = cleanup.as_mut().filter(|_| outcome.is_ok());
+            Done {
+                family,
+                drift: self.drift.remove(&family),
+                was_known,
+                outcome,
+                rejected: driver.take_rejected(),
+                cleaned: cleanup.and_then(|cleanup| cleanup.run(family)),
+            }
+        });
+        let families = families.collect();
+        let watch = self.watch.as_mut();
+        Report {
+            due,
+            ports,
+            families,
+            contested,
+            lost,
+            missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
+        }
     }
 
     /// Returns the time of the next poll that matters; it may have passed.
@@ -257,7 +307,10 @@ impl Engine {
             return None;
         }
         let look = self.watch.as_ref().and_then(|watch| watch.next_look());
-        [self.schedule.next_deadline(), look]
+        // A sync that was asked for retries rejected objects.
+        let retry = self.next_retry();
+        let retry = retry.filter(|_| !self.schedule.is_requested());
+        [self.schedule.next_deadline(), look, retry, self.expires()]
             .into_iter()
             .flatten()
             .min()
@@ -271,6 +324,28 @@ impl Engine {
     /// Returns how many addresses are claimed by several Services.
     pub fn contested(&self) -> usize {
         self.drivers.iter().map(|driver| driver.contested()).sum()
+    }
+
+    /// Returns how many objects of a family the kernel rejects.
+    pub fn rejected(&self, family: Family) -> usize {
+        let drivers = self.drivers.iter().filter(|it| it.family() == family);
+        drivers.map(|driver| driver.rejected()).sum()
+    }
+
+    /// Returns the objects that the kernel rejects, each with its family, in no order.
+    pub fn rejected_objects(&self) -> Vec<(Family, Arc<RejectedObject>)> {
+        let drivers = self.drivers.iter();
+        let rejected = drivers.flat_map(|driver| {
+            let objects = driver.rejected_objects().into_iter();
+            objects.map(|object| (driver.family(), object))
+        });
+        rejected.collect()
+    }
+
+    /// Returns when the next rejected object is due.
+    fn next_retry(&self) -> Option<Duration> {
+        let drivers = self.drivers.iter();
+        drivers.filter_map(|driver| driver.next_retry()).min()
     }
 
     /// Asks for a sync that compares the kernel with the plan.
@@ -288,11 +363,22 @@ impl Engine {
     ///
     /// What the kernel says to being dumped.
     pub fn difference(&mut self) -> Result<Difference, Error> {
+        self.difference_except(&KnownRejections::default())
+    }
+
+    /// Returns what a sync would change now, except for objects that another process
+    /// reports as rejected; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`difference`](Self::difference).
+    pub fn difference_except(&mut self, known: &KnownRejections) -> Result<Difference, Error> {
         self.plan();
         let mut sum = Difference::default();
         for driver in &mut self.drivers {
-            let difference = driver.difference()?;
+            let difference = driver.difference(known)?;
             sum.edits += difference.edits;
+            sum.rejected += difference.rejected;
             sum.script += &difference.script;
             if let Some(cleanup) = &mut self.cleanup {
                 sum.stale_flows.extend(cleanup.find(driver.family())?);
@@ -314,6 +400,16 @@ impl Engine {
         &self.store
     }
 
+    /// Returns when the next unused object expires.
+    ///
+    /// `None` if the kernel's state is unknown in any family: the next sync compares
+    /// it with the plan, and removes unused objects as well.
+    fn expires(&self) -> Option<Duration> {
+        let is_known = self.drivers.iter().all(|driver| driver.is_known());
+        let deadlines = self.drivers.iter().filter_map(|it| it.deadline());
+        deadlines.min().filter(|_| is_known)
+    }
+
     /// Takes in what somebody else did.
     fn listen(&mut self, now: Duration) {
         let heard = self.watch.as_mut().map(|watch| {
@@ -326,6 +422,20 @@ impl Engine {
             self.drift.entry(family).or_default().add(drift);
             self.schedule.urge();
         }
+    }
+
+    /// Removes and returns what Services lost since the last call, in all families.
+    fn take_lost(&mut self) -> Vec<LostAddresses> {
+        let drivers = self.drivers.iter_mut();
+        let lost = drivers.flat_map(|driver| driver.take_lost());
+        let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();
+        for lost in lost {
+            match by_service.entry(lost.service.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(lost)),
+                Entry::Occupied(entry) => entry.into_mut().others += 1 + lost.others,
+            }
+        }
+        by_service.into_values().collect()
     }
 
     /// Declares the kernel's state unknown in some families.
@@ -356,11 +466,15 @@ impl Engine {
             let replan = driver.enter(cx);
             let planned = changes.iter().filter(|each| each.family == family);
             driver.reserve(planned.filter(|each| each.port.is_some()).count());
-            for change in changes.iter().filter(|each| each.family == family) {
-                match &change.port {
+            for ports in changes.chunk_by(|one, next| one.name.is_of_service(&next.name)) {
+                let mut ports = ports.iter().filter(|each| each.family == family).peekable();
+                if let Some(first) = ports.peek() {
+                    driver.retry(&first.name);
+                }
+                ports.for_each(|change| match &change.port {
                     Some(port) => driver.plan(port),
                     None => driver.unplan(&change.name),
-                }
+                });
             }
             if replan == Replan::All {
                 for port in self.store.ports().filter(|port| port.family == family) {

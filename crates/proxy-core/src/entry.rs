@@ -28,14 +28,6 @@ impl<T> Entry<T> {
             Self::Address(_, objects) => objects,
         }
     }
-
-    /// Returns the address that it is all about.
-    pub(crate) fn address(&self) -> Option<Address> {
-        match self {
-            Self::Object(_) => None,
-            Self::Address(address, _) => Some(*address),
-        }
-    }
 }
 
 impl<T: Keyed> Keyed for Entry<T> {

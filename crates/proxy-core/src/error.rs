@@ -1,6 +1,6 @@
 //! What can go wrong between the engine and the kernel.
 
-use vipline_reconcile::Refused;
+use vipline_reconcile::{Reason, Refused};
 
 use crate::Mode;
 
@@ -20,6 +20,14 @@ pub enum Error {
     /// There is no mode of that name, or it is not built in.
     #[error("no proxy mode {0:?}; built in: {names}", names = built_in())]
     NoSuchMode(Box<str>),
+    /// The kernel rejected an object that the rules of all Services need.
+    #[error("{object}: {reason}")]
+    Rejected {
+        /// The object, as the tool of the mode names it.
+        object: String,
+        /// Why the kernel rejected it.
+        reason: Reason,
+    },
     /// Connection tracking could not be talked to, or refused.
     #[error(transparent)]
     Conntrack(#[from] vipline_conntrack::Error),

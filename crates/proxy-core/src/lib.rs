@@ -62,6 +62,8 @@ mod error;
 
 mod claim;
 
+mod rejected;
+
 mod driver;
 
 mod entry;
@@ -71,12 +73,13 @@ mod conntrack_cleanup;
 pub mod backend;
 
 pub use backend::{Mode, Planner};
-pub use claim::{Address, Claim, Contested, Wants};
+pub use claim::{Address, AddressKind, Claim, Contested, LostAddresses, Wants};
 pub use config::{Config, Iptables, Ipvs, Mark};
 pub use conntrack_cleanup::Cleaned;
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
+pub use rejected::{KnownRejections, RejectedObject};
 pub use report::{Difference, Done, Drift, Outcome, Report, Rules};
 pub use schedule::{Due, Intervals, Schedule};
 pub use vipline_service_model::{Event, Family, Warning};

@@ -1,11 +1,12 @@
 //! What a sync did.
 
 use std::fmt;
+use std::sync::Arc;
 
 use vipline_conntrack::Flow;
 use vipline_service_model::Family;
 
-use crate::{Cleaned, Contested, Due, Error};
+use crate::{Cleaned, Contested, Due, Error, LostAddresses, RejectedObject};
 
 /// What a sync did; displays as one line per family.
 #[derive(Debug)]
@@ -17,8 +18,11 @@ pub struct Report {
     pub ports: usize,
     /// What was done in each family, in the order of the configuration.
     pub families: Vec<Done>,
-    /// Which addresses are found to be claimed by several Services.
+    /// Contested addresses that were not contested at the last sync or had another
+    /// winner.
     pub contested: Vec<Contested>,
+    /// Services that lost an address since the last sync, each once.
+    pub lost: Vec<LostAddresses>,
     /// Which schedulers the kernel is found not to have: Services that ask for
     /// one get the usual one. Each is told of once.
     pub missing_schedulers: Vec<Box<str>>,
@@ -37,6 +41,11 @@ pub struct Done {
     pub was_known: bool,
     /// What was done; after an error it will be tried again.
     pub outcome: Result<Outcome, Error>,
+    /// Objects that the kernel rejected for the first time.
+    ///
+    /// All others are in the kernel.
+    /// A rejected object is tried again with a backoff, and when its Service changes.
+    pub rejected: Vec<Arc<RejectedObject>>,
     /// What the search for stale flows did that followed; `None`: there was none,
     /// for nothing had changed or the sync failed.
     ///
@@ -66,6 +75,8 @@ pub struct Outcome {
     pub dumped: bool,
     /// How many objects the kernel now holds for us.
     pub objects: usize,
+    /// How many objects the kernel rejected and has not taken since.
+    pub rejected: usize,
     /// Whether all edits were one commit that replaced what somebody else made.
     ///
     /// That commit alone may keep others waiting for more than a moment.
@@ -92,12 +103,16 @@ pub struct Difference {
     pub edits: usize,
     /// The edits as text that the mode's native tool applies.
     pub script: String,
+    /// How many edits the script lacks, because their objects are
+    /// [known](crate::KnownRejections) to be rejected.
+    pub rejected: usize,
     /// The flows that lead where nobody serves any more.
     pub stale_flows: Vec<Flow>,
 }
 
 impl Report {
-    /// Tells whether the kernel now equals the plan in all families.
+    /// Tells whether the kernel now equals the plan in all families, except for
+    /// rejected objects.
     pub fn is_success(&self) -> bool {
         self.families.iter().all(|done| done.outcome.is_ok())
     }
@@ -156,6 +171,9 @@ impl fmt::Display for Outcome {
         let how = if self.dumped { "after a dump" } else { "known" };
         let (edits, objects) = (self.edits, self.objects);
         write!(f, "{edits} edits, {objects} objects, {how}")?;
+        if self.rejected > 0 {
+            write!(f, ", {} rejected", self.rejected)?;
+        }
         if self.took_over {
             f.write_str(", in place of what somebody else made")?;
         }

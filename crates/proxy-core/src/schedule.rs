@@ -40,6 +40,9 @@ pub enum Due {
     Retry,
     /// The maximal interval is over.
     Timer,
+    /// Objects have been unused for long enough. Changes keep waiting for the pause
+    /// to end.
+    Unused,
 }
 
 /// Decides when to sync; times are counted from any fixed point.
@@ -99,6 +102,12 @@ impl Schedule {
     /// Tells whether a sync was asked for that has not begun.
     pub fn is_requested(&self) -> bool {
         self.requested || self.urged
+    }
+
+    /// Returns whether the pause after the last sync has not begun: the next poll
+    /// begins it.
+    pub(crate) fn is_before_pause(&self) -> bool {
+        matches!(self.state, State::Ended { .. })
     }
 
     /// Tells whether a sync is due now, and why.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use fixtures::{apply, config, web, with_endpoints};
 use proxy_core::{Engine, Event, Report};
+use testkit::generate::Plan;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_service_model::api;
@@ -60,34 +61,42 @@ fn sticky(endpoints: &[u8]) -> Vec<Event> {
     [Event::from(object)].into_iter().chain(slices).collect()
 }
 
-/// Remembers clients for endpoints 1 and 2, by address and by node port.
-fn remember() {
-    let mut script = String::new();
-    for (family, client, vip, endpoint) in [
-        ("ip", "192.0.2.", "10.96.0.10", "10.1.0."),
-        ("ip6", "2001:db8::", "fd00:96::10", "fd00:1::"),
-    ] {
-        for last in [1, 2] {
-            let to = format!("timeout 1h : {endpoint}{last} . 8080");
-            script += &format!(
-                "add element {family} kube-proxy affinity \
-                 {{ {client}{last} . {vip} . tcp . 80 {to} }}\n\
-                 add element {family} kube-proxy affinity-nodeports \
-                 {{ {client}{last} . tcp . 30080 {to} }}\n"
-            );
-        }
-    }
-    let output = nft::run(&["-f", "-"], &script);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}\n{script}");
+/// Returns the names of the maps of clients in a family.
+fn maps_of_clients(family: &str) -> Vec<String> {
+    let list = nft::run(&["list", "maps", family], "").stdout;
+    let list = String::from_utf8(list).expect("nft writes text");
+    let names = list.lines().filter_map(|line| {
+        let name = line.trim().strip_prefix("map ")?.strip_suffix(" {")?;
+        name.starts_with("clients-").then(|| name.to_owned())
+    });
+    names.collect()
 }
 
-/// Returns how many clients are remembered: all, and those of endpoint 1.
+/// Records clients of endpoints 1 and 2 in both families.
+fn remember() {
+    for (family, client, endpoint) in [
+        ("ip", "192.0.2.", "10.1.0."),
+        ("ip6", "2001:db8::", "fd00:1::"),
+    ] {
+        let maps = maps_of_clients(family);
+        let [map] = &*maps else {
+            panic!("one service port has one map: {maps:?}");
+        };
+        for last in [1, 2] {
+            let element = format!("{{ {client}{last} timeout 1h : {endpoint}{last} . 8080 }}");
+            nft::succeeds(&["add", "element", family, "kube-proxy", map, &element], "");
+        }
+    }
+}
+
+/// Returns how many clients are recorded: all, and those of endpoint 1.
 fn remembered() -> (usize, usize) {
-    let list = |family, map| nft::run(&["list", "map", family, "kube-proxy", map], "").stdout;
+    let list =
+        |family, map: &String| nft::run(&["list", "map", family, "kube-proxy", map], "").stdout;
     let lists = ["ip", "ip6"].map(|family| {
-        let maps = ["affinity", "affinity-nodeports"];
-        maps.map(|map| list(family, map)).concat()
+        let maps = maps_of_clients(family);
+        let lists: Vec<_> = maps.iter().map(|map| list(family, map)).collect();
+        lists.concat()
     });
     let text = String::from_utf8(lists.concat()).expect("nft writes text");
     let count = |what| text.matches(what).count();
@@ -100,11 +109,11 @@ fn clients_of_an_endpoint_that_leaves_are_forgotten() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
         remember();
-        assert_eq!(remembered(), (8, 4));
+        assert_eq!(remembered(), (4, 2));
         proxy.change(sticky(&[1, 2, 3]));
-        assert_eq!(remembered(), (8, 4), "nobody left");
+        assert_eq!(remembered(), (4, 2), "nobody left");
         proxy.change(sticky(&[1, 3]));
-        assert_eq!(remembered(), (4, 4));
+        assert_eq!(remembered(), (2, 2));
         let nothing = proxy.engine.difference().unwrap();
         assert_eq!(nothing.script, "", "clients are no difference");
     });
@@ -142,7 +151,7 @@ fn clients_of_an_endpoint_that_left_while_nobody_ran_are_forgotten() {
         drop(Proxy::start(sticky(&[1, 2])));
         remember();
         Proxy::start(sticky(&[1]));
-        assert_eq!(remembered(), (4, 4));
+        assert_eq!(remembered(), (2, 2));
     });
 }
 
@@ -152,10 +161,10 @@ fn clients_that_a_crash_left_behind_are_forgotten_by_the_first_change() {
         let mut proxy = Proxy::start(sticky(&[1]));
         remember();
         proxy.change(sticky(&[1, 3]));
-        assert_eq!(remembered(), (8, 4), "nobody left, so nobody looked");
+        assert_eq!(remembered(), (4, 2), "nobody left, so nobody looked");
         drop(proxy);
         Proxy::start(sticky(&[1, 3, 4]));
-        assert_eq!(remembered(), (4, 4));
+        assert_eq!(remembered(), (2, 2));
     });
 }
 
@@ -167,10 +176,77 @@ fn forgetting_clients_is_no_drift() {
         proxy.engine.watch().unwrap();
         let report = proxy.change(sticky(&[1]));
         assert!(report.families.iter().all(|done| done.drift.is_none()));
-        assert_eq!(remembered(), (4, 4));
+        assert_eq!(remembered(), (2, 2));
         for _ in 0..3 {
             assert!(proxy.engine.poll(proxy.now).is_none());
             proxy.now += Duration::from_secs(5);
         }
+    });
+}
+
+/// Services with a timeout of their own, or all with the same.
+fn with_timeouts(timeout: impl Fn(u32) -> u32) -> Vec<Event> {
+    let service = |number: u32| {
+        let address = format!("10.96.{}.{}", 1 + number / 200, 1 + number % 200);
+        let plan = Plan::new(format!("sticky-{number}")).at(address.parse().expect("an address"));
+        let plan = plan.port(api::Protocol::Tcp, 80, 8080);
+        let plan = with_endpoints(plan, &["10.1.0.1", "10.1.0.2"]);
+        let mut object = plan.service();
+        object.spec.session_affinity = api::Affinity::ClientIp;
+        object.spec.session_affinity_config = Some(api::SessionAffinityConfig {
+            client_ip: Some(api::ClientIpConfig {
+                timeout_seconds: Some(timeout(number)),
+            }),
+        });
+        let slices = plan.slices().into_iter().map(Event::from);
+        [Event::from(object)].into_iter().chain(slices)
+    };
+    (0..300).flat_map(service).collect()
+}
+
+/// Returns the chains of both families whose names begin so.
+fn chains(prefix: &str) -> usize {
+    let lists = ["ip", "ip6"].map(|family| nft::succeeds(&["list", "chains", family], ""));
+    lists.concat().matches(&format!("chain {prefix}")).count()
+}
+
+/// Returns how many edits a new process finds, as `kube-proxy diff` does.
+fn difference(events: Vec<Event>) -> (usize, String) {
+    let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    let difference = engine.difference().expect("a dump");
+    (difference.edits, difference.script)
+}
+
+#[test]
+fn unused_chains_are_few_and_no_difference_and_removed_within_a_minute() {
+    Netns::new().unwrap().run(|| {
+        let mut proxy = Proxy::start(with_timeouts(|number| 1_000 + number));
+        proxy.engine.watch().unwrap();
+        assert_eq!(chains("learn-"), 300);
+        let same = || with_timeouts(|_| 10_800);
+        proxy.change(same());
+        assert_eq!(chains("learn-"), 300 + 64);
+        assert_eq!(difference(same()), (0, String::new()));
+        nft::succeeds(&["add chain ip kube-proxy lb-77 { drop; }"], "");
+        assert_eq!(difference(same()).0, 1, "this chain is not ours");
+        nft::succeeds(&["delete chain ip kube-proxy lb-77"], "");
+        assert!(proxy.engine.poll(proxy.now).is_none(), "the pause begins");
+        proxy.now += Duration::from_secs(5);
+        let report = proxy.engine.poll(proxy.now).expect("the chain was drift");
+        assert_eq!(report.families[0].outcome.as_ref().unwrap().edits, 0);
+        assert!(proxy.engine.poll(proxy.now).is_none());
+        let deadline = proxy.engine.next_deadline().expect("unused chains");
+        assert!(deadline <= proxy.now + Duration::from_secs(55));
+        proxy.now = deadline;
+        let report = proxy.engine.poll(proxy.now).expect("a sync is due");
+        assert!(report.is_success(), "{report}");
+        assert_eq!(report.families[0].outcome.as_ref().unwrap().edits, 64);
+        assert_eq!(chains("learn-"), 300);
+        assert!(proxy.engine.poll(deadline).is_none());
+        let report = proxy.engine.poll(deadline + Duration::from_secs(30));
+        assert!(report.is_none(), "what the engine removes is no drift");
+        assert_eq!(difference(same()), (0, String::new()));
     });
 }

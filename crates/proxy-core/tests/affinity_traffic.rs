@@ -53,9 +53,9 @@ rules::tests_of_rules! {
         a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted
         a_client_chooses_anew_each_time_without_affinity
         a_connection_that_got_stuck_is_led_elsewhere_as_others_are
+        a_client_has_the_same_endpoint_by_each_address_of_a_service
     }
     iptables {
-        a_client_has_the_same_endpoint_by_each_address_of_a_service
     }
 }
 
@@ -197,6 +197,50 @@ fn a_connection_that_got_stuck_is_led_elsewhere_as_others_are(rules: Rules) {
         assert!(stuck.is_ok(), "{ask:?}: {stuck:?}");
         assert_ne!(stays(&stage.lab.client, ask, 5), gone, "{ask:?}");
     }
+}
+
+/// Adds clients to all maps of clients in IPv4 until these are full.
+fn fill() {
+    let maps = nft::succeeds(&["list", "maps", "ip"], "");
+    let maps = maps.lines().filter_map(|line| {
+        let name = line.trim().strip_prefix("map ")?.strip_suffix(" {")?;
+        name.starts_with("clients-").then_some(name)
+    });
+    for map in maps {
+        let client = |number: u32| {
+            let [_, _, third, last] = number.to_be_bytes();
+            format!("198.18.{third}.{last} timeout 1h : 192.0.2.1 . 1")
+        };
+        let clients: Vec<_> = (0..65_500).map(client).collect();
+        let elements = format!("{{ {} }}", clients.join(", "));
+        nft::succeeds(
+            &["-f", "-"],
+            &format!("add element ip kube-proxy {map} {elements}"),
+        );
+        let fits = |number: u32| {
+            let element = format!("{{ {} }}", client(number));
+            let args = ["add", "element", "ip", "kube-proxy", map, &element];
+            nft::run(&args, "").status.success()
+        };
+        assert!(
+            (65_500..65_536).any(|number| !fits(number)),
+            "{map} is full"
+        );
+    }
+}
+
+#[test]
+fn clients_of_one_service_take_no_room_from_those_of_another() {
+    let mut stage = stage(Rules::Nftables);
+    stage.lab.node.netns.run(fill);
+    let backends = stage.lab.backends.iter().map(|host| (host, NODE));
+    let other = remembering(Web::new(NUMBER + 1, backends), TIMEOUT);
+    stage.sync(other.events());
+    let ask = |number| stage.ask(External, ClusterIp, number, WAYS[0]);
+    stays(&stage.lab.client, ask(NUMBER + 1), 50);
+    let first = answer(&stage.lab.client, ask(NUMBER));
+    let all = ask(NUMBER).times(&stage.lab.client.netns, 50);
+    assert!(all.by(&first) < 50, "this Service has no room: {all}");
 }
 
 /// Lets a backend answer no more, and a client connect to it in vain.

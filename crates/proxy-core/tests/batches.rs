@@ -105,7 +105,9 @@ fn frontend(element: &Element) -> Option<String> {
     let (key, _) = text.split_once(" : ").unwrap_or((&text, ""));
     let fields: Vec<_> = key.split(" . ").collect();
     match (element.set().name.as_str(), &*fields) {
-        ("hairpin-connections" | "service-cidrs" | "nodeport-ips", _) => None,
+        // Endpoints that may be recorded for clients of a Service.
+        (set, _) if set.starts_with("endpoints-") => None,
+        ("hairpin-endpoints" | "service-cidrs" | "nodeport-networks", _) => None,
         (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
         (_, [address, ..]) => Some((*address).to_owned()),
         _ => None,
@@ -135,7 +137,7 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
     let edits = edits(events.clone());
     let end = frontends(edits.iter().map(Edit::object));
     let services = |installed: &Frontends| {
-        let is_cluster_ip = |words: &String| words.starts_with("cluster-ips ");
+        let is_cluster_ip = |words: &String| words.starts_with("active-cluster-ips ");
         let frontends = installed.values();
         frontends
             .filter(|words| words.iter().any(is_cluster_ip))
@@ -155,7 +157,8 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
             }
             // A quarter has no other address than the cluster IP.
             let services = services(&installed);
-            assert!(services > before);
+            // The first transactions have sets and chains of service ports alone.
+            assert!(services > before || before == 0);
             assert_eq!(
                 installed.len() - services,
                 services - services / 4,
@@ -163,6 +166,7 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
             );
             before = services;
         }
+        assert!(before > 0);
         assert!(start(events.clone()) > 0);
         assert_eq!(start(events), 0);
     });

@@ -196,13 +196,13 @@ fn a_flushed_chain_has_its_rules_back_within_100_milliseconds() {
 
 #[test]
 fn a_removed_element_is_back_within_100_milliseconds() {
-    let script = "delete element ip kube-proxy cluster-ips { 10.96.0.1 }";
+    let script = "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }";
     assert_mended(script, &[Family::V4]);
 }
 
 #[test]
 fn an_added_element_is_gone_within_100_milliseconds() {
-    let script = "add element ip kube-proxy cluster-ips { 10.96.77.77 }";
+    let script = "add element ip kube-proxy active-cluster-ips { 10.96.77.77 }";
     assert_mended(script, &[Family::V4]);
 }
 
@@ -216,8 +216,8 @@ fn what_was_changed_is_counted() {
     let netns = Netns::new().unwrap();
     netns.run(|| {
         let mut proxy = Proxy::start(small_cluster());
-        let script = "delete element ip kube-proxy cluster-ips { 10.96.0.1 }\n\
-                      add element ip kube-proxy cluster-ips { 10.96.77.1, 10.96.77.2 }";
+        let script = "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }\n\
+                      add element ip kube-proxy active-cluster-ips { 10.96.77.1, 10.96.77.2 }";
         let (report, _) = proxy.mend(&netns, script);
         let done = done(&report, Family::V4);
         assert_eq!(outcome(done), (3, true));
@@ -293,7 +293,9 @@ fn what_is_too_much_to_hear_is_found_by_a_dump() {
             numbers.join(", ")
         );
         foreign(&noise);
-        foreign("delete element ip kube-proxy cluster-ips { 10.96.0.1 }\ndelete table ip other");
+        foreign(
+            "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }\ndelete table ip other",
+        );
         let report = proxy.next(PATIENCE).expect("something was lost");
         for (family, edits) in [(Family::V4, 1), (Family::V6, 0)] {
             let done = done(&report, family);
@@ -328,7 +330,7 @@ fn what_happened_between_the_first_sync_and_the_listener_is_mended() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::deaf(small_cluster(), Duration::from_secs(3600));
         let rules = tables();
-        foreign("delete element ip kube-proxy cluster-ips { 10.96.0.1 }");
+        foreign("delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }");
         proxy.assert_quiet();
         proxy.engine.watch().unwrap();
         let report = proxy.next(PATIENCE).expect("a generation is missing");

@@ -3,6 +3,7 @@
 
 mod fixtures;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
@@ -10,7 +11,7 @@ use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report, W
 use testkit::generate::Plan;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
-use vipline_service_model::{ObjectName, ServicePort, api};
+use vipline_service_model::{NodePortAddresses, ObjectName, ServicePort, api};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -37,7 +38,7 @@ fn synced(kernels: &Kernels) -> Engine {
 fn interfere(kernels: &Kernels) {
     let mut told = kernels.v4.get();
     let is_cluster_ip = |object: &&Object| match object {
-        Object::Element(element) => element.set().name.as_str() == "cluster-ips",
+        Object::Element(element) => element.set().name.as_str() == "active-cluster-ips",
         _ => false,
     };
     let victim = told.memory.objects().find(is_cluster_ip).cloned();
@@ -91,7 +92,7 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert_eq!(errors, [Family::V4]);
     assert_eq!(
         report.to_string(),
-        "IPv4: the kernel in memory failed as told\nIPv6: 3 edits, 67 objects, known"
+        "IPv4: the kernel in memory failed as told\nIPv6: 3 edits, 62 objects, known"
     );
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));
@@ -179,8 +180,8 @@ fn nothing_happens_before_the_first_listing_is_complete() {
     let report = engine.poll(secs(100)).unwrap();
     assert_eq!((report.due, report.ports), (Due::Change, 1));
     let lines = [
-        "IPv4: 67 edits, 67 objects, after a dump",
-        "IPv6: 64 edits, 64 objects, after a dump",
+        "IPv4: 62 edits, 62 objects, after a dump",
+        "IPv6: 59 edits, 59 objects, after a dump",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
 }
@@ -200,6 +201,35 @@ fn what_waits_for_a_sync_is_known() {
     assert!(!engine.is_queued(), "that was known");
     apply(&mut engine, web("10.96.0.11").events());
     assert!(engine.is_queued());
+}
+
+#[test]
+fn link_local_addresses_of_interfaces_ask_for_a_sync_only_if_a_network_names_them() {
+    fn parsed(texts: &[&str]) -> Vec<IpAddr> {
+        let texts = texts.iter();
+        texts
+            .map(|text| text.parse().expect("an address"))
+            .collect()
+    }
+    let network = "fe80::/64".parse().expect("a network");
+    for (node_port_addresses, expected) in [
+        (NodePortAddresses::All, false),
+        (NodePortAddresses::Within(vec![network]), true),
+    ] {
+        let mut engine = Kernels::default().engine(Config {
+            node_port_addresses,
+            ..config()
+        });
+        engine.set_addresses(parsed(&["192.0.2.1", "2001:db8::1"]));
+        engine.apply(Event::Synced);
+        engine.poll(secs(100));
+        let with_link = ["fe80::1", "192.0.2.1", "2001:db8::1"];
+        engine.set_addresses(parsed(&with_link));
+        assert_eq!(engine.is_queued(), expected);
+        // In IPv4 such an address is the node's like any other.
+        engine.set_addresses(parsed(&["169.254.20.10"]));
+        assert!(engine.is_queued());
+    }
 }
 
 #[test]

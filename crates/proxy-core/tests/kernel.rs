@@ -19,7 +19,7 @@ use testkit::netns::Netns;
 use testkit::nft;
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object};
-use vipline_reconcile::{Edit, Kernel};
+use vipline_reconcile::{Edit, Kernel, Rejection};
 use vipline_service_model::arbitrary::Dice;
 
 /// A kernel that can be looked at while an engine has it.
@@ -48,7 +48,7 @@ impl Kernel for Shared {
         self.0.lock().expect("no test goes on after a panic").dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         self.0
             .lock()
             .expect("no test goes on after a panic")
@@ -145,9 +145,10 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
         }
         rendered.run(|| {
             nft::succeeds(&["-f", "-"], &plan);
+            let loaded = nft::succeeds(&["list", "ruleset"], "");
             assert_eq!(
-                nft::succeeds(&["list", "ruleset"], ""),
-                listing,
+                nft::blocks(&loaded),
+                nft::blocks(&listing),
                 "{}",
                 fixture.name
             );
@@ -175,7 +176,7 @@ fn a_difference_is_a_script_that_nft_applies() {
                 "element",
                 "ip",
                 "kube-proxy",
-                "cluster-ips",
+                "active-cluster-ips",
                 "{",
                 "10.96.0.10",
                 "}",
@@ -210,7 +211,7 @@ fn a_set_with_other_properties_is_exchanged_though_rules_use_it() {
     Netns::new().unwrap().run(|| {
         let events = small_cluster();
         let mut proxy = Proxy::start(config(), events.iter().cloned());
-        let set = "set cluster-ips {\n\t\ttype ipv4_addr\n";
+        let set = "set active-cluster-ips {\n\t\ttype ipv4_addr\n";
         let plan = proxy.engine.desired();
         assert!(plan.contains(set), "{plan}");
         let sized = plan.replace(set, &format!("{set}\t\tsize 70\n"));
@@ -281,20 +282,20 @@ const STATES: &[&str] = &[
     "flush map ip kube-proxy backends",
     "flush set ip kube-proxy slots-2",
     "add element ip kube-proxy slots-3 { 10.96.0.10 . tcp . 80 }",
-    "flush set ip kube-proxy cluster-ips",
+    "flush set ip kube-proxy active-cluster-ips",
     "delete element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 1 }",
     "add element ip kube-proxy backends { 10.96.0.99 . tcp . 80 . 0 : 10.1.0.1 . 80 }",
-    "add element ip kube-proxy cluster-ips { 10.96.0.99 }",
+    "add element ip kube-proxy active-cluster-ips { 10.96.0.99 }",
     "add element ip kube-proxy no-endpoints { 10.96.0.10 . tcp . 80 }",
     "add element ip kube-proxy service-cidrs { 10.200.0.0/16 }",
     "delete element ip kube-proxy service-cidrs { 10.96.0.0/16 }",
     "add set ip kube-proxy stray { type ipv4_addr; elements = { 10.0.0.1 }; }",
     "delete element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }; \
      add chain ip kube-proxy other; \
-     add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto other }",
-    "add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : drop }",
-    "delete chain ip kube-proxy filter-postrouting; \
-     add chain ip kube-proxy filter-postrouting { type filter hook postrouting priority 7; }",
+     add element ip kube-proxy dispatch-ips { 10.96.0.10 . tcp . 80 : goto other }",
+    "add element ip kube-proxy dispatch-ips { 10.96.0.10 . tcp . 80 : drop }",
+    "delete chain ip kube-proxy filter-forward; \
+     add chain ip kube-proxy filter-forward { type filter hook forward priority 7; }",
 ];
 
 fn small_cluster() -> Vec<Event> {

@@ -9,8 +9,9 @@
 
 mod fixtures;
 
-use std::fmt::{Display, Write as _};
-use std::net::{IpAddr, SocketAddr};
+mod upstream;
+
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fixtures::{apply, config, service_cidr};
@@ -20,63 +21,9 @@ use testkit::lab::Lab;
 use testkit::netns::Netns;
 use testkit::nft;
 use testkit::traffic::{Ask, Conversation, Protocol, Server};
+use upstream::{BASE_CHAINS, NodePorts, Upstream, reachable};
 use vipline_nftables::Client;
 use vipline_service_model::api;
-
-/// What upstream 1.36 has whatever Services there are.
-///
-/// `FAMILY` stands for the family, `ADDR` for the type of its addresses, and
-/// `CIDR` for the network of cluster IPs, and `GATEWAY` for the node.
-const BASE: &str = r#"
-table FAMILY kube-proxy {
-    comment "rules for kube-proxy"
-    set hairpin-connections { type ADDR . ADDR . inet_proto . inet_service; comment "service hairpin connections"; }
-    set cluster-ips { type ADDR; comment "Active ClusterIPs"; }
-    set nodeport-ips { type ADDR; comment "IPs that accept NodePort traffic"; elements = { GATEWAY }; }
-    map no-endpoint-services { type ADDR . inet_proto . inet_service : verdict; comment "vmap to drop or reject packets to services with no endpoints"; }
-    map no-endpoint-nodeports { type inet_proto . inet_service : verdict; comment "vmap to drop or reject packets to service nodeports with no endpoints"; }
-    map firewall-ips { type ADDR . inet_proto . inet_service : verdict; comment "destinations that are subject to LoadBalancerSourceRanges"; }
-    map service-ips { type ADDR . inet_proto . inet_service : verdict; comment "ClusterIP, ExternalIP and LoadBalancer IP traffic"; }
-    map service-nodeports { type inet_proto . inet_service : verdict; comment "NodePort traffic"; }
-    chain masquerading {
-        meta mark & 0x00004000 != 0 meta mark set meta mark ^ 0x00004000 masquerade fully-random
-        ct status dnat FAMILY saddr . FAMILY daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
-    }
-    chain cluster-ips-check {
-        FAMILY daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
-        FAMILY daddr { CIDR } drop comment "Drop traffic to unallocated ClusterIPs"
-    }
-    chain reject-chain { comment "helper for @no-endpoint-services / @no-endpoint-nodeports"; reject; }
-    chain service-endpoints-check { FAMILY daddr . meta l4proto . th dport vmap @no-endpoint-services; }
-    chain nodeport-endpoints-check { FAMILY daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports; }
-    chain firewall-check { FAMILY daddr . meta l4proto . th dport vmap @firewall-ips; }
-    chain services {
-        FAMILY daddr @cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
-        FAMILY daddr . meta l4proto . th dport vmap @service-ips
-        FAMILY daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
-    }
-    chain filter-prerouting-pre-dnat { type filter hook prerouting priority -110; ct state new jump firewall-check; }
-    chain filter-output-pre-dnat { type filter hook output priority -110; ct state new jump firewall-check; }
-    chain filter-input {
-        type filter hook input priority 0;
-        ct state new jump nodeport-endpoints-check
-        ct state new jump service-endpoints-check
-    }
-    chain filter-forward {
-        type filter hook forward priority 0;
-        ct state new jump service-endpoints-check
-        ct state new jump cluster-ips-check
-    }
-    chain filter-output {
-        type filter hook output priority 0;
-        ct state new jump service-endpoints-check
-        ct state new jump cluster-ips-check
-    }
-    chain nat-output { type nat hook output priority -100; jump services; }
-    chain nat-prerouting { type nat hook prerouting priority -100; jump services; }
-    chain nat-postrouting { type nat hook postrouting priority 100; jump masquerading; }
-}
-"#;
 
 /// What other programs may have beside upstream's table.
 const OTHERS: &str = "
@@ -92,150 +39,13 @@ table ip6 kube-proxy {
 }
 ";
 
-/// The script that makes upstream's table of a family.
-struct Upstream {
-    family: &'static str,
-    addr: &'static str,
-    script: String,
-}
-
-impl Upstream {
-    fn new(family: Family) -> Self {
-        let (family, addr, cidr, node) = match family {
-            Family::V4 => ("ip", "ipv4_addr", "10.96.0.0/12", "192.0.2.1"),
-            Family::V6 => ("ip6", "ipv6_addr", "fd00:10:96::/112", "2001:db8::1"),
-        };
-        let words = [
-            ("FAMILY", family),
-            ("ADDR", addr),
-            ("CIDR", cidr),
-            ("GATEWAY", node),
-        ];
-        let script = words
-            .iter()
-            .fold(BASE.to_owned(), |script, (word, meaning)| {
-                script.replace(word, meaning)
-            });
-        Self {
-            family,
-            addr,
-            script,
-        }
-    }
-
-    fn add(&mut self, what: &str, words: impl Display) {
-        let family = self.family;
-        writeln!(self.script, "add {what} {family} kube-proxy {words}").expect("it is text");
-    }
-
-    /// Adds a Service at port 80 with endpoints at port 8080.
-    ///
-    /// Its `number` decides what else it has: affinity, a node port with or
-    /// without endpoints, or source ranges.
-    fn service(&mut self, number: usize, vip: IpAddr, endpoints: &[IpAddr]) {
-        let name = format!("{number:08}-default/service-{number}/tcp/http");
-        let [service, external] = ["service", "external"].map(|kind| format!("{kind}-{name}"));
-        let at = format!("{vip} . tcp . 80");
-        self.add("element", format!("cluster-ips {{ {vip} }}"));
-        let Some(first) = endpoints.first() else {
-            let element = format!("{{ {at} comment \"default/web\" : goto reject-chain }}");
-            return self.add("element", format!("no-endpoint-services {element}"));
-        };
-        self.add(
-            "element",
-            format!("hairpin-connections {{ {first} . {first} . tcp . 8080 }}"),
-        );
-        self.add("chain", &service);
-        match number % 8 {
-            1 => self.balance_with_affinity(&name, &service, endpoints),
-            _ => self.balance(&service, endpoints),
-        }
-        self.add(
-            "element",
-            format!("service-ips {{ {at} : goto {service} }}"),
-        );
-        self.add("chain", &external);
-        self.add(
-            "rule",
-            format!("{external} meta mark set meta mark | 0x00004000"),
-        );
-        self.add("rule", format!("{external} goto {service}"));
-        let node_port = format!("tcp . {}", 30_000 + number % 2_768);
-        match number % 8 {
-            2 => self.add(
-                "element",
-                format!("service-nodeports {{ {node_port} : goto {external} }}"),
-            ),
-            3 => self.add(
-                "element",
-                format!("no-endpoint-nodeports {{ {node_port} : drop }}"),
-            ),
-            4 => {
-                let (family, firewall) = (self.family, format!("firewall-{name}"));
-                self.add("chain", &firewall);
-                self.add(
-                    "rule",
-                    format!("{firewall} {family} saddr != {{ {vip} }} drop"),
-                );
-                self.add(
-                    "element",
-                    format!("firewall-ips {{ {at} : goto {firewall} }}"),
-                );
-            }
-            _ => {}
-        }
-    }
-
-    fn balance(&mut self, service: &str, endpoints: &[IpAddr]) {
-        let slots = endpoints.iter().enumerate();
-        let slots: Vec<_> = slots
-            .map(|(slot, addr)| format!("{slot} : {addr} . 8080"))
-            .collect();
-        let (family, count) = (self.family, endpoints.len());
-        let map = format!("numgen random mod {count} map {{ {} }}", slots.join(", "));
-        let rule = format!("meta l4proto tcp dnat {family} addr . port to {map}");
-        self.add("rule", format!("{service} {rule}"));
-    }
-
-    fn balance_with_affinity(&mut self, name: &str, service: &str, endpoints: &[IpAddr]) {
-        let (family, addr, count) = (self.family, self.addr, endpoints.len());
-        let mut slots = Vec::new();
-        for (slot, endpoint) in endpoints.iter().enumerate() {
-            let endpoint_name = format!("{name}__{endpoint}/8080").replace(':', ".");
-            let [chain, set] =
-                ["endpoint", "affinity"].map(|kind| format!("{kind}-{endpoint_name}"));
-            let schema = format!("{{ type {addr}; flags dynamic,timeout; timeout 10800s; }}");
-            self.add("set", format!("{set} {schema}"));
-            self.add("chain", &chain);
-            self.add(
-                "rule",
-                format!("{chain} update @{set} {{ {family} saddr }}"),
-            );
-            let to = SocketAddr::new(*endpoint, 8080);
-            self.add("rule", format!("{chain} meta l4proto tcp dnat to {to}"));
-            self.add(
-                "rule",
-                format!("{service} {family} saddr @{set} goto {chain}"),
-            );
-            slots.push(format!("{slot} : goto {chain}"));
-        }
-        let map = format!("vmap {{ {} }}", slots.join(", "));
-        self.add("rule", format!("{service} numgen random mod {count} {map}"));
-    }
-
-    /// Loads it in the namespace of the calling thread.
-    fn load(&self) {
-        nft::succeeds(&["-f", "-"], &self.script);
-    }
-}
-
 /// Returns what upstream makes of a cluster, and the events of the cluster.
 fn upstream_and_events(services: usize, family: Family) -> (Upstream, Vec<Event>) {
     let stack = match family {
         Family::V4 => Stack::V4,
         Family::V6 => Stack::Dual,
     };
-    let mut upstream = Upstream::new(family);
+    let mut upstream = Upstream::new(family, NodePorts::Primary);
     let mut events = vec![service_cidr(&["10.96.0.0/12", "fd00:10:96::/112"])];
     for (number, plan) in cluster(services, 5, stack).enumerate() {
         let vips = of_family(plan.service().spec.cluster_ips, family);
@@ -355,7 +165,7 @@ fn established_connections_live_on() {
             let server = Server::start(&host.netns, Protocol::Tcp, (addr, 8080).into(), &host.name);
             (addr, server.expect("a server"))
         });
-        let mut upstream = Upstream::new(family);
+        let mut upstream = Upstream::new(family, NodePorts::Primary);
         upstream.service(0, vip, &[one.0]);
         lab.node.netns.run(|| upstream.load());
         let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
@@ -369,5 +179,146 @@ fn established_connections_live_on() {
         talk.say("after").expect("an echo");
         assert_eq!(ask.times(&lab.client.netns, 10).by("backend-2"), 10);
         talk.say("still").expect("an echo");
+    }
+}
+
+/// The listing of the overall fixture in the layout of the version before this.
+const PREVIOUS_LAYOUT: &str = include_str!("upstream/previous-layout.nft");
+
+/// Returns an engine over a table, after the first sync, with some more Services.
+fn synced(family: Family) -> Engine {
+    let (_, events) = upstream_and_events(16, family);
+    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let overall = fixture.expect("there is such a fixture").events;
+    let sticky = sticky_with(&[1, 2]);
+    let mut engine = engine(family, events.into_iter().chain(overall).chain(sticky));
+    let report = engine.poll(Duration::ZERO).expect("a start is due");
+    assert!(report.is_success(), "{report}");
+    engine
+}
+
+/// Returns a Service of both families with affinity and many endpoints.
+fn sticky_with(hundreds: &[u8]) -> Vec<Event> {
+    let addresses = hundreds.iter().flat_map(|hundred| {
+        (1..=20).flat_map(move |n| {
+            [
+                format!("10.9.{hundred}.{n}"),
+                format!("fd00:9:{hundred}::{n}"),
+            ]
+        })
+    });
+    let addresses: Vec<_> = addresses.collect();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let plan = fixtures::web("10.96.0.200").at("fd00:10:96::200".parse().expect("an address"));
+    let plan = fixtures::with_endpoints(plan, &addresses);
+    let mut service = plan.service();
+    service.spec.session_affinity = api::Affinity::ClientIp;
+    service.spec.kind = api::ServiceType::NodePort;
+    service.spec.ports[0].node_port = 31_999;
+    let slices = plan.slices().into_iter().map(Event::from);
+    [Event::from(service)].into_iter().chain(slices).collect()
+}
+
+fn list(family: &str) -> String {
+    let output = nft::run(&["list", "table", family, "kube-proxy"], "");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("nft writes text")
+}
+
+#[test]
+fn upstream_takes_over_with_its_first_transaction_and_no_rule_of_ours_is_reachable() {
+    for family in [Family::V4, Family::V6] {
+        for node_ports in [NodePorts::Primary, NodePorts::All] {
+            let (alone, family_name) = Netns::new().unwrap().run(|| {
+                let upstream = Upstream::new(family, node_ports);
+                upstream.load();
+                (list(upstream.family), upstream.family)
+            });
+            Netns::new().unwrap().run(|| {
+                synced(family);
+                Upstream::new(family, node_ports).take_over();
+                let both = list(family_name);
+                assert_eq!(reachable(&both), reachable(&alone), "{both}");
+            });
+        }
+    }
+}
+
+#[test]
+fn base_chains_are_those_of_upstream() {
+    Netns::new().unwrap().run(|| {
+        synced(Family::V4);
+        let listing = list("ip");
+        let is_base = |text: &&&str| text.contains(" hook ");
+        let count = reachable(&listing).values().filter(is_base).count();
+        assert!(count <= BASE_CHAINS.len(), "{listing}");
+        for (name, kind, hook, priority) in BASE_CHAINS {
+            let listing = nft::succeeds(&["-n", "list", "chain", "ip", "kube-proxy", name], "");
+            let base = format!("type {kind} hook {hook} priority {priority};");
+            assert!(listing.contains(&base), "{base}: {listing}");
+        }
+    });
+}
+
+#[test]
+fn a_table_that_upstream_took_from_us_is_replaced_in_one_transaction() {
+    for family in [Family::V4, Family::V6] {
+        let (mut upstream, events) = upstream_and_events(100, family);
+        let table = [upstream.family, "kube-proxy"];
+        let fresh = Netns::new().unwrap().run(|| {
+            start(family, events.clone());
+            parts(table)
+        });
+        Netns::new().unwrap().run(|| {
+            synced(family);
+            upstream.take_over();
+            let (outcome, transactions) = start(family, events.clone());
+            assert!(outcome.took_over, "{outcome}");
+            assert_eq!(transactions, 1);
+            assert_eq!(parts(table), fresh);
+            assert_restart_writes_nothing(family, events);
+        });
+    }
+}
+
+#[test]
+fn the_previous_layout_is_replaced_in_one_transaction() {
+    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let events = fixture.expect("there is such a fixture").events;
+    let fresh = Netns::new().unwrap().run(|| {
+        start(Family::V4, events.clone());
+        parts(["ip", "kube-proxy"])
+    });
+    Netns::new().unwrap().run(|| {
+        nft::succeeds(&["-f", "-"], PREVIOUS_LAYOUT);
+        let (outcome, transactions) = start(Family::V4, events.clone());
+        assert!(outcome.took_over, "{outcome}");
+        assert_eq!(transactions, 1);
+        assert_eq!(parts(["ip", "kube-proxy"]), fresh);
+        assert_restart_writes_nothing(Family::V4, events);
+    });
+}
+
+#[test]
+fn connections_live_on_when_upstream_takes_over() {
+    let lab = Lab::new().expect("a lab");
+    for (family, vip) in [(Family::V4, "10.96.0.10"), (Family::V6, "fd00:10:96::10")] {
+        let vip: IpAddr = vip.parse().expect("an address");
+        let [one, other] = [&lab.backends[0], &lab.backends[1]].map(|host| {
+            let addr = host.addresses()[usize::from(family == Family::V6)];
+            let server = Server::start(&host.netns, Protocol::Tcp, (addr, 8080).into(), &host.name);
+            (addr, server.expect("a server"))
+        });
+        let plan = Plan::new("web").at(vip).port(api::Protocol::Tcp, 80, 8080);
+        let plan = plan.endpoint(one.0, "node-2");
+        lab.node.netns.run(|| start(family, plan.events()));
+        let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
+        let mut talk = Conversation::open(&lab.client.netns, ask).expect("we serve");
+        assert_eq!(talk.server(), "backend-1");
+        let mut upstream = Upstream::new(family, NodePorts::Primary);
+        upstream.service(0, vip, &[other.0]);
+        lab.node.netns.run(|| upstream.take_over());
+        talk.say("after").expect("an echo");
+        assert_eq!(ask.times(&lab.client.netns, 10).by("backend-2"), 10);
     }
 }

@@ -19,6 +19,14 @@ mod flows;
 
 mod tools;
 
+mod upstream_tools;
+
+mod upstream_sets;
+
+mod upstream_ipvs;
+
+mod ipvs_takeover;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -31,7 +39,7 @@ use flows::{
     flows_stay_with_an_endpoint_while_it_serves_on_its_way_out,
     flows_that_are_not_stale_are_left_alone,
 };
-use proxy_core::{Config, Due, Engine, Event, Mode};
+use proxy_core::{Config, Due, Engine, Event, Family, Mode, Report};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
 use testkit::generate::Plan;
@@ -340,6 +348,20 @@ fn ipvsadm(arguments: &str) {
     assert_eq!(lines("ipvsadm", &words), BTreeSet::new());
 }
 
+/// Asserts that a sync succeeds except for the virtual server of another program
+/// at the address of a Service.
+#[track_caller]
+fn rejects_a_virtual_server_that_exists(report: &Report) {
+    const EEXIST: i32 = 17;
+    assert!(report.is_success(), "{report}");
+    let rejected = &report.families[0].rejected;
+    let server = rejected
+        .iter()
+        .find(|it| it.object.contains("-A -t 10.96.0.10:80"));
+    let server = server.unwrap_or_else(|| panic!("{rejected:?}"));
+    assert_eq!(server.reason.errno, Some(EEXIST), "{server}");
+}
+
 #[test]
 fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
     Netns::new().unwrap().run(|| {
@@ -359,10 +381,10 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         apply(&mut engine, fixtures::web_with("10.96.0.10", 2).events());
         engine.apply(Event::Synced);
         // The first sync finds one in its place, the second takes it over.
-        let refused = sync(&mut engine, &mut now);
-        let (_, error) = refused.errors().next().expect("the server exists");
-        assert!(error.to_string().contains("10.96.0.10:80"), "{error}");
-        assert!(sync(&mut engine, &mut now).is_success());
+        rejects_a_virtual_server_that_exists(&sync(&mut engine, &mut now));
+        let report = sync(&mut engine, &mut now);
+        assert!(report.is_success(), "{report}");
+        assert_eq!(engine.rejected(Family::V4), 0);
         let servers = || lines("ipvsadm", &["-Sn"]);
         let wanted: BTreeSet<_> = [
             "-A -t 10.96.0.10:80 -s rr",
@@ -436,7 +458,7 @@ fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
         apply(&mut engine, services[0].iter().cloned());
         engine.apply(Event::Synced);
         // It finds one in its place, and takes it over.
-        assert!(!sync(&mut engine, &mut now).is_success());
+        rejects_a_virtual_server_that_exists(&sync(&mut engine, &mut now));
         for _ in 0..2 {
             let report = sync(&mut engine, &mut now);
             assert!(report.is_success(), "{report}");
@@ -503,10 +525,10 @@ fn an_address_that_somebody_removes_is_back_at_once() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_named_and_mended_when_it_is_gone() {
+fn a_change_that_contradicts_the_kernel_is_resolved_by_a_dump_at_once() {
     Netns::new().unwrap().run(|| {
         let (mut engine, mut now) = begin(&fixtures::config());
-        // Somebody removes what is to be changed, and adds what is to be added.
+        // Another program removes what is to be changed, and adds what is to be added.
         ipvsadm("-d -t 10.96.0.10:80 -r 10.1.0.2:8080");
         ipvsadm("-a -t 10.96.0.10:80 -r 10.1.0.3:8080 -m");
         let plan = fixtures::with_endpoints(fixtures::web("10.96.0.10"), &["10.1.0.1", "10.1.0.3"]);
@@ -517,16 +539,81 @@ fn what_the_kernel_refuses_is_named_and_mended_when_it_is_gone() {
             engine.poll(now)
         });
         let report = report.expect("a change is due");
-        let words: Vec<_> = report
-            .errors()
-            .map(|(_, error)| error.to_string())
-            .collect();
-        let words = words.concat();
-        for word in ["10.1.0.2:8080", "10.1.0.3:8080"] {
-            assert!(words.contains(word), "{words}");
-        }
-        assert!(sync(&mut engine, &mut now).is_success());
+        assert!(report.is_success(), "{report}");
+        let outcome = report.families[0].outcome.as_ref().unwrap();
+        assert!(outcome.dumped && outcome.rejected == 0, "{report}");
         assert_eq!(engine.difference().unwrap().script, "");
+    });
+}
+
+#[test]
+fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
+    Netns::new().unwrap().run(|| {
+        for line in [
+            "link add eth9 type dummy",
+            "link set eth9 up",
+            "address add 192.168.55.1/24 broadcast 192.168.55.255 dev eth9",
+        ] {
+            lines("ip", &line.split(' ').collect::<Vec<_>>());
+        }
+        let bad = "192.168.55.255";
+        let web =
+            |addresses: &[&str]| fixtures::with_endpoints(fixtures::web("10.96.0.10"), addresses);
+        let mut engine = open(&fixtures::config());
+        let mut now = Duration::ZERO;
+        apply(&mut engine, web(&["10.1.0.1", bad]).events());
+        engine.apply(Event::Synced);
+        let report = engine.poll(now).expect("the first sync is due");
+        assert!(report.is_success(), "{report}");
+        let [rejected] = &*report.families[0].rejected else {
+            panic!("one endpoint: {report:?}");
+        };
+        let owner = rejected.owner.as_ref().expect("a Service wants it");
+        assert_eq!((&*owner.service, rejected.reason.errno), ("web", Some(22)));
+        assert!(rejected.object.contains(bad), "{rejected}");
+        // Addresses, sets and the other real server are there.
+        let servers = lines("ipvsadm", &["-Sn"]);
+        assert!(
+            servers.iter().any(|line| line.contains("10.1.0.1:8080")),
+            "{servers:?}"
+        );
+        let addresses = lines("ip", &["-o", "address", "show", "dev", "kube-ipvs0"]);
+        assert!(
+            addresses.iter().any(|line| line.contains("10.96.0.10/32")),
+            "{addresses:?}"
+        );
+        let set = lines("ipset", &["save", "KUBE-CLUSTER-IP"]);
+        assert!(
+            set.iter().any(|line| line.contains("10.96.0.10,tcp:80")),
+            "{set:?}"
+        );
+        assert_eq!(engine.difference().unwrap().edits, 1);
+
+        // Other Services go on, and the endpoint is not sent again with them.
+        for last in 1..4 {
+            let other = Plan::new(format!("other-{last}"))
+                .at([10, 96, 1, last].into())
+                .port(api::Protocol::Tcp, 80, 8080)
+                .endpoint([10, 1, 1, last].into(), ELSEWHERE);
+            apply(&mut engine, other.events());
+            let report = sync(&mut engine, &mut now);
+            assert!(report.is_success() && report.families[0].rejected.is_empty());
+            assert_eq!(engine.difference().unwrap().edits, 1);
+        }
+        // It serves as soon as its address does.
+        lines(
+            "ip",
+            &["address", "delete", "192.168.55.1/24", "dev", "eth9"],
+        );
+        apply(&mut engine, web(&["10.1.0.1", "10.1.0.2", bad]).events());
+        assert!(sync(&mut engine, &mut now).is_success());
+        assert_eq!(
+            (
+                engine.rejected(Family::V4),
+                engine.difference().unwrap().edits
+            ),
+            (0, 0)
+        );
     });
 }
 

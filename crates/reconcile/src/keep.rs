@@ -1,5 +1,7 @@
 //! Objects to be found by their keys.
 
+use std::hash::Hash;
+
 use crate::Keyed;
 use crate::index::Index;
 use crate::slots::Slots;
@@ -35,6 +37,22 @@ impl<T: Keyed> Keep<T> {
         Some(&self.objects[place])
     }
 
+    /// Returns the object with the key of another thing, which hashes and compares
+    /// as the keys do.
+    pub(crate) fn get_by(&self, key: &impl Hash, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+        let is_it = |place: usize| is_it(&self.objects[place]);
+        let place = self.keys.find(self.keys.hash(key), is_it)?;
+        Some(&self.objects[place])
+    }
+
+    /// Takes out what [`get_by`](Self::get_by) returns.
+    pub(crate) fn take_by(&mut self, key: &impl Hash, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let hash = self.keys.hash(key);
+        let place = self.keys.find(hash, |place| is_it(&self.objects[place]))?;
+        self.keys.remove(hash, place);
+        Some(self.objects.take(place))
+    }
+
     /// Takes out the object with the key of this one.
     pub(crate) fn take_like(&mut self, object: &T) -> Option<T> {
         let hash = self.keys.hash(&object.key());
@@ -46,6 +64,16 @@ impl<T: Keyed> Keep<T> {
     /// Tells whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.len() == 0
+    }
+
+    /// Returns the number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Returns the objects to be changed in all but their keys.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.objects.iter_mut()
     }
 
     /// Returns the objects.

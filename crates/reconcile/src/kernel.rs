@@ -1,6 +1,6 @@
-//! Something with a keyed state that can be dumped and edited.
+//! A keyed state that can be dumped and edited.
 
-use crate::{Edit, Keyed};
+use crate::{Edit, Keyed, Rejection};
 
 /// A keyed state outside of this process.
 pub trait Kernel {
@@ -12,8 +12,14 @@ pub trait Kernel {
     /// Reads the whole state.
     fn dump(&mut self) -> Result<Vec<Self::Object>, Self::Error>;
 
-    /// Applies edits, all or, after an error, an unknown part of them.
-    fn commit(&mut self, edits: &[Edit<Self::Object>]) -> Result<(), Self::Error>;
+    /// Applies edits, and returns those that were rejected.
+    ///
+    /// A rejected edit leaves its object as it was; all other edits are applied.
+    ///
+    /// # Errors
+    ///
+    /// An unknown part of the edits is applied.
+    fn commit(&mut self, edits: &[Edit<Self::Object>]) -> Result<Vec<Rejection>, Self::Error>;
 
     /// Tells whether the last commit replaced a state that somebody else made.
     ///

@@ -1,9 +1,9 @@
 //! Who wants which objects, and what follows for the whole.
 
-use std::cmp::Ordering;
 use std::hash::Hash;
 use std::mem;
 
+use crate::claims::Claims;
 use crate::index::Index;
 use crate::slots::Slots;
 use crate::{Edit, Keyed, Pending};
@@ -17,7 +17,7 @@ use crate::{Edit, Keyed, Pending};
 pub struct Ledger<O, T> {
     fragments: Slots<Fragment<O>>,
     owners: Index,
-    slots: Slots<Slot<T>>,
+    slots: Slots<Slot<O, T>>,
     keys: Index,
     /// How often something was replaced.
     round: u64,
@@ -25,29 +25,19 @@ pub struct Ledger<O, T> {
 
 /// What an owner wants.
 #[derive(Clone, Debug)]
-struct Fragment<O> {
-    owner: O,
+pub(crate) struct Fragment<O> {
+    pub(crate) owner: O,
     /// Invariant: lists exactly the slots whose [`Claims`] name the owner, and
     /// there is one.
-    places: Vec<usize>,
+    pub(crate) places: Vec<usize>,
 }
 
 /// A key that is claimed.
 #[derive(Clone, Debug)]
-struct Slot<T> {
-    claims: Claims<T>,
+struct Slot<O, T> {
+    claims: Claims<O, T>,
     /// The round in which it was claimed last.
     round: u64,
-}
-
-/// Who claims a key, by the places of the owners' fragments.
-///
-/// Almost all keys are claimed once, so that is cheap.
-#[derive(Clone, Debug)]
-enum Claims<T> {
-    One(usize, T),
-    /// Invariant: at least two, sorted by owner.
-    Many(Vec<(usize, T)>),
 }
 
 impl<O, T> Default for Ledger<O, T> {
@@ -62,7 +52,7 @@ impl<O, T> Default for Ledger<O, T> {
     }
 }
 
-impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
+impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns a ledger in which nobody wants anything.
     pub fn new() -> Self {
         Self::default()
@@ -79,8 +69,16 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns the desired state: the object that holds each key.
     ///
     /// Equal histories give an equal order.
-    pub fn objects(&self) -> impl Iterator<Item = &T> {
+    pub fn objects(&self) -> impl Iterator<Item = &T> + Clone {
         self.slots.iter().map(|slot| slot.claims.holder())
+    }
+
+    /// Returns the desired state with the owner of each object.
+    pub fn holders(&self) -> impl Iterator<Item = (&O, &T)> {
+        self.slots.iter().filter_map(|slot| {
+            let owner = slot.claims.owners(&self.fragments).next()?;
+            Some((owner, slot.claims.holder()))
+        })
     }
 
     /// Returns the number of keys in the desired state.
@@ -102,11 +100,21 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns what an owner wants.
     pub fn wanted(&self, owner: &O) -> impl Iterator<Item = &T> {
         let at = self.find_owner(self.owners.hash(owner), owner);
-        let fragment = at.map(|at| (at, &self.fragments[at].places));
-        fragment.into_iter().flat_map(move |(at, places)| {
-            let of_owner = move |place: &usize| self.slots[*place].claims.of(at);
-            places.iter().filter_map(of_owner)
+        let fragment = at.map(|at| (at, &self.fragments[at]));
+        fragment.into_iter().flat_map(move |(at, fragment)| {
+            let of_owner = move |place: &usize| self.slots[*place].claims.of(at, &self.fragments);
+            fragment.places.iter().filter_map(of_owner)
         })
+    }
+
+    /// Returns the keys that an owner wants.
+    ///
+    /// A key costs the same regardless of the number of its claimants.
+    pub fn keys_of(&self, owner: &O) -> impl Iterator<Item = T::Key<'_>> {
+        let at = self.find_owner(self.owners.hash(owner), owner);
+        let places = at.map_or(&[][..], |at| &self.fragments[at].places);
+        let keys = places.iter();
+        keys.map(|&place| self.slots[place].claims.holder().key())
     }
 
     /// Tells whether an owner wants anything.
@@ -117,9 +125,14 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     /// Returns all who want a key, the one that holds it first.
     pub fn claimants<'a>(&'a self, key: &T::Key<'a>) -> impl Iterator<Item = &'a O> {
         let place = self.find(self.keys.hash(key), key);
-        let claims = place.map(|place| self.slots[place].claims.all());
-        let owners = claims.into_iter().flatten();
-        owners.map(|owner| &self.fragments[owner].owner)
+        let claims = place.map(|place| self.slots[place].claims.owners(&self.fragments));
+        claims.into_iter().flatten()
+    }
+
+    /// Returns the number of owners that want a key.
+    pub fn claim_count<'a>(&'a self, key: &T::Key<'a>) -> usize {
+        let place = self.find(self.keys.hash(key), key);
+        place.map_or(0, |place| self.slots[place].claims.len())
     }
 
     /// Replaces all that an owner wants.
@@ -147,7 +160,7 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         let owner = known.unwrap_or_else(|| self.enter(hash, owner));
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
-                is_shared |= matches!(self.slots[place].claims, Claims::Many(_));
+                is_shared |= self.slots[place].claims.is_shared();
                 places.push(place);
             }
         }
@@ -201,9 +214,7 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
         } else {
             object
         };
-        let owners = &self.fragments;
-        let by_owner = |other: usize| owners[other].owner.cmp(&owners[owner].owner);
-        slot.claims.insert(owner, object, by_owner);
+        slot.claims.insert(owner, object, &self.fragments);
         passes(before, slot.claims.holder(), pending);
         Some(place)
     }
@@ -213,7 +224,7 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
     fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) -> bool {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
-        if claims.remove(owner) {
+        if claims.remove(owner, &self.fragments) {
             passes(before, claims.holder(), pending);
             return true;
         }
@@ -240,72 +251,5 @@ impl<O: Hash + Ord, T: Keyed> Ledger<O, T> {
 fn passes<T: Keyed>(before: T, after: &T, pending: Option<&mut Pending<T>>) {
     if let Some(pending) = pending {
         pending.extend(Edit::between(Some(before), Some(after.clone())));
-    }
-}
-
-impl<T> Claims<T> {
-    fn holder(&self) -> &T {
-        match self {
-            Self::One(_, object) => object,
-            Self::Many(claims) => &claims.first().expect("many are at least two").1,
-        }
-    }
-
-    /// Returns what an owner wants there.
-    fn of(&self, owner: usize) -> Option<&T> {
-        match self {
-            Self::One(_, object) => Some(object),
-            Self::Many(claims) => {
-                let mut claims = claims.iter();
-                claims
-                    .find(|(other, _)| *other == owner)
-                    .map(|(_, object)| object)
-            }
-        }
-    }
-
-    /// Returns the places of those who claim, the holder's first.
-    fn all(&self) -> impl Iterator<Item = usize> {
-        let (one, many) = match self {
-            Self::One(owner, _) => (Some(*owner), &[][..]),
-            Self::Many(claims) => (None, &claims[..]),
-        };
-        one.into_iter().chain(many.iter().map(|(owner, _)| *owner))
-    }
-
-    /// Enters an owner's claim in place of the one it had.
-    ///
-    /// `by_owner` tells how another owner compares to this one.
-    fn insert(&mut self, owner: usize, object: T, by_owner: impl Fn(usize) -> Ordering)
-    where
-        T: Clone,
-    {
-        match self {
-            Self::One(first, held) if *first == owner => *held = object,
-            Self::One(first, held) => {
-                let mut both = vec![(*first, held.clone()), (owner, object)];
-                if by_owner(*first).is_gt() {
-                    both.reverse();
-                }
-                *self = Self::Many(both);
-            }
-            Self::Many(claims) => match claims.binary_search_by(|(other, _)| by_owner(*other)) {
-                Ok(at) => claims[at].1 = object,
-                Err(at) => claims.insert(at, (owner, object)),
-            },
-        }
-    }
-
-    /// Removes an owner's claim; tells whether somebody else's is left.
-    fn remove(&mut self, owner: usize) -> bool {
-        let Self::Many(claims) = self else {
-            return false;
-        };
-        claims.retain(|(other, _)| *other != owner);
-        if claims.len() == 1 {
-            let (owner, object) = claims.pop().expect("there is one");
-            *self = Self::One(owner, object);
-        }
-        true
     }
 }

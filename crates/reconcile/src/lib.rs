@@ -13,12 +13,17 @@
 //! - [`Kernel`]: something that can be dumped and edited.
 //! - [`Reconciler`]: brings a kernel to the wanted state; any failure makes it
 //!   forget what it knew, and not knowing means dump and diff.
+//! - [`Rejection`]: an edit that the kernel refused while it took all others; the
+//!   reconciler tries it again with a backoff.
+//! - [`isolate`]: finds what a kernel refuses that takes or leaves whole batches.
 //! - [`Memory`]: a kernel in memory, for tests.
 //!
 //! The crate does no IO, reads no clock, has no dependency and knows nothing
 //! about networks.
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use vipline_reconcile::{Edit, Keyed, Ledger, Memory, Reconciler};
 //!
 //! #[derive(Clone, Debug, PartialEq)]
@@ -32,11 +37,11 @@
 //!
 //! let mut ledger = Ledger::new();
 //! let mut reconciler = Reconciler::new(Memory::new());
-//! reconciler.reconcile(ledger.objects())?;
+//! reconciler.reconcile(ledger.objects(), Duration::ZERO)?;
 //!
 //! let wanted = vec![Route { prefix: "10.0.0.0/8", via: "eth0" }];
 //! ledger.replace("alice", wanted.clone(), reconciler.pending());
-//! reconciler.reconcile(ledger.objects())?;
+//! reconciler.reconcile(ledger.objects(), Duration::ZERO)?;
 //! assert_eq!(reconciler.kernel().objects().cloned().collect::<Vec<_>>(), wanted);
 //! # Ok::<(), vipline_reconcile::Refused>(())
 //! ```
@@ -54,18 +59,29 @@ mod index;
 
 mod keep;
 
+mod claims;
+
 mod ledger;
 
 mod kernel;
+
+mod rejection;
+
+mod isolate;
+
+mod isolated;
 
 mod reconciler;
 
 mod memory;
 
 pub use edit::{Edit, diff};
+pub use isolate::{Atomic, Attempt, REFUSALS, isolate};
+pub use isolated::Rejected;
 pub use kernel::Kernel;
 pub use keyed::Keyed;
 pub use ledger::Ledger;
-pub use memory::{Memory, Refused};
+pub use memory::{Atomicity, Memory, Refused};
 pub use pending::Pending;
 pub use reconciler::{Outcome, Reconciler, Step};
+pub use rejection::{Cause, Reason, Rejection};

@@ -51,8 +51,13 @@ impl<V> Slots<V> {
     }
 
     /// Returns the values, by their places.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &V> + Clone {
         self.slots.iter().flatten()
+    }
+
+    /// Returns the values to be changed, by their places.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.slots.iter_mut().flatten()
     }
 
     /// Returns the values, by their places.

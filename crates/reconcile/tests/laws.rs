@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -182,6 +183,38 @@ proptest! {
     }
 
     #[test]
+    fn a_key_with_many_claims_is_held_by_the_least_owner(
+        steps in vec((0..40u8, vec(entry(), 0..3)), 0..200),
+    ) {
+        let mut ledger = Ledger::new();
+        let mut wants: BTreeMap<u8, Vec<Entry>> = BTreeMap::new();
+        for (owner, mut objects) in steps {
+            objects.iter_mut().for_each(|entry| entry.key %= 2);
+            let shares = ledger.replace(owner, objects.clone(), None);
+            let before = wants.insert(owner, objects).unwrap_or_default();
+            let mut shares_by_definition = false;
+            for key in [0, 1] {
+                let wanting = wants.iter().filter(|(_, of)| of.iter().any(|e| e.key == key));
+                let owners: Vec<_> = wanting.map(|(owner, _)| owner).collect();
+                prop_assert_eq!(ledger.claim_count(&Key(key)), owners.len());
+                let is_concerned = owners.contains(&&owner) || before.iter().any(|e| e.key == key);
+                let others = owners.iter().filter(|other| ***other != owner).count();
+                shares_by_definition |= is_concerned && others > 0;
+                prop_assert_eq!(ledger.claimants(&Key(key)).collect::<Vec<_>>(), owners);
+            }
+            prop_assert_eq!(shares, shares_by_definition);
+            prop_assert_eq!(state(ledger.objects()), sum(&wants));
+            for (owner, objects) in &wants {
+                let mut first: State = State::new();
+                for entry in objects {
+                    first.entry(entry.key).or_insert(entry.value);
+                }
+                prop_assert_eq!(state(ledger.wanted(owner)), first);
+            }
+        }
+    }
+
+    #[test]
     fn any_history_ends_in_the_desired_state(steps in vec(step(), 0..60)) {
         let mut ledger = Ledger::new();
         let mut wants = BTreeMap::new();
@@ -200,21 +233,21 @@ proptest! {
                     }
                 }
                 Step::Reconcile => {
-                    let failed = reconciler.reconcile(ledger.objects()).is_err();
+                    let failed = reconciler.reconcile(ledger.objects(), Duration::ZERO).is_err();
                     prop_assert_eq!(reconciler.is_known(), !failed);
                 }
             }
         }
         // Each failure that was ordered spoils one commit; then it must work.
         for _ in 0..=60 {
-            if reconciler.reconcile(ledger.objects()).is_ok() {
+            if reconciler.reconcile(ledger.objects(), Duration::ZERO).is_ok() {
                 break;
             }
         }
         prop_assert_eq!(state(reconciler.kernel().objects()), sum(&wants));
         let commits = reconciler.kernel().commits();
         reconciler.forget();
-        let outcome = reconciler.reconcile(ledger.objects()).expect("nothing to commit");
+        let outcome = reconciler.reconcile(ledger.objects(), Duration::ZERO).expect("nothing to commit");
         prop_assert_eq!((outcome.edits, outcome.dumped), (0, true));
         prop_assert_eq!(reconciler.kernel().commits(), commits, "nothing drifted, nothing is written");
     }
@@ -233,7 +266,7 @@ fn a_known_state_is_never_dumped_again() {
         };
         ledger.replace(round % 3, vec![entry], reconciler.pending());
         reconciler
-            .reconcile(ledger.objects())
+            .reconcile(ledger.objects(), Duration::ZERO)
             .expect("the edits fit");
     }
     assert_eq!(reconciler.kernel().dumps(), 1);

@@ -141,7 +141,7 @@ pub struct Refused {
 
 impl Refused {
     /// Returns the refusal of a command.
-    pub(crate) fn new(command: Command, refusal: Refusal) -> Self {
+    pub fn new(command: Command, refusal: Refusal) -> Self {
         Self {
             command,
             errno: refusal.errno,

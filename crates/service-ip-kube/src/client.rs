@@ -17,6 +17,7 @@ use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::Kubeconfig;
+use kube::core::{ObjectList, Request as Resource};
 use kube::{Config, ResourceExt};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -63,6 +64,45 @@ impl Object for ServiceCIDR {
 
 impl Object for ServiceObject {
     const MANY: &'static str = "Services";
+}
+
+/// Objects of a list, each read on its own.
+pub(crate) struct Listed<T> {
+    /// Objects that can be read.
+    pub(crate) objects: Vec<T>,
+    /// Errors of the other objects.
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+/// An object that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    /// The name of the object.
+    pub(crate) name: Box<str>,
+    /// Why, with the kind and name of the object.
+    pub(crate) error: Error,
+}
+
+impl<T> Listed<T> {
+    fn push<K: Object>(&mut self, object: Value, read: &impl Fn(K) -> Result<T, Box<str>>) {
+        let text = |field| {
+            object["metadata"][field]
+                .as_str()
+                .unwrap_or_default()
+                .into()
+        };
+        let (namespace, name): (Box<str>, Box<str>) = (text("namespace"), text("name"));
+        let parsed = serde_json::from_value(object).map_err(|error| words(&error));
+        match parsed.and_then(read) {
+            Ok(object) => self.objects.push(object),
+            Err(why) => {
+                let slash = if namespace.is_empty() { "" } else { "/" };
+                let object = format!("{} {namespace}{slash}{name}", K::KIND);
+                let error = unreadable(object, why);
+                self.unreadable.push(Unreadable { name, error });
+            }
+        }
+    }
 }
 
 /// A client of the API server.
@@ -120,24 +160,39 @@ impl Client {
         self
     }
 
-    /// Returns all IPAddresses, or those that are not labelled with another
+    /// Returns the IPAddresses that can be read, or those that are not labelled with another
     /// family: who makes one may forget the label.
-    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Vec<Address>, Error> {
+    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Listed<Address>, Error> {
         let label =
             |family: Family| format!("{}!={}", address::FAMILY_LABEL, family.other().label());
         let read = |object| Address::read(object).map_err(|error| words(&error));
         self.list(family.map(label).as_deref(), read)
     }
 
-    /// Returns all ServiceCIDRs.
-    pub(crate) fn service_cidrs(&self) -> Result<Vec<ServiceCidr>, Error> {
-        self.list(None, ServiceCidr::read)
+    /// Returns the ServiceCIDRs that can be read, at least in part.
+    pub(crate) fn service_cidrs(&self) -> Result<Listed<ServiceCidr>, Error> {
+        let mut listed = self.list(None, ServiceCidr::read)?;
+        for cidr in &listed.objects {
+            let errors = cidr.unreadable.iter().map(|error| Unreadable {
+                name: cidr.name.clone(),
+                error: unreadable(named_cidr(&cidr.name), words(error)),
+            });
+            listed.unreadable.extend(errors);
+        }
+        Ok(listed)
     }
 
     /// Returns all Services.
+    ///
+    /// One that cannot be read is an error: addresses must not be freed as long
+    /// as it is unknown whose they are.
     pub(crate) fn services(&self) -> Result<Vec<Service>, Error> {
         let read = |object| Service::read(object).map_err(|error| words(&error));
-        self.list::<ServiceObject, _>(None, read)
+        let listed = self.list::<ServiceObject, _>(None, read)?;
+        match listed.unreadable.into_iter().next() {
+            Some(unreadable) => Err(unreadable.error),
+            None => Ok(listed.objects),
+        }
     }
 
     /// Makes the IPAddress that gives an address to a Service, and returns
@@ -204,12 +259,12 @@ impl Client {
         Ok(())
     }
 
-    /// Returns all objects of a kind, or those with a label.
+    /// Returns the objects of a kind that can be read, or those with a label.
     fn list<K, T>(
         &self,
         labels: Option<&str>,
         read: impl Fn(K) -> Result<T, Box<str>>,
-    ) -> Result<Vec<T>, Error>
+    ) -> Result<Listed<T>, Error>
     where
         K: Object,
     {
@@ -226,28 +281,29 @@ impl Client {
         &self,
         labels: Option<&str>,
         read: &impl Fn(K) -> Result<T, Box<str>>,
-    ) -> Result<Vec<T>, Error>
+    ) -> Result<Listed<T>, Error>
     where
         K: Object,
     {
-        let (api, kind) = (self.all::<K>(), K::KIND);
+        let resource = Resource::new(K::url_path(&(), None));
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = labels.map(Into::into);
-        let mut objects = Vec::new();
+        let mut listed = Listed {
+            objects: Vec::new(),
+            unreadable: Vec::new(),
+        };
         loop {
-            let page = self.ask("list", K::MANY, api.list(&params))?;
+            let page = async {
+                let request = resource.list(&params).map_err(kube::Error::BuildRequest)?;
+                self.kube.request::<ObjectList<Value>>(request).await
+            };
+            let page = self.ask("list", K::MANY, page)?;
             for object in page.items {
-                let place = object
-                    .namespace()
-                    .map_or_else(String::new, |name| name + "/");
-                let name = format!("{kind} {place}{}", object.name_any());
-                let object = read(object);
-                objects
-                    .push(object.map_err(|why| Error::new("read", name, Cause::Unreadable(why)))?);
+                listed.push::<K>(object, read);
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
-                return Ok(objects);
+                return Ok(listed);
             }
         }
     }
@@ -318,6 +374,10 @@ fn config(kubeconfig: Option<&Path>) -> Result<Config, Box<str>> {
         config.proxy_url = None;
     }
     Ok(config)
+}
+
+fn unreadable(object: String, why: Box<str>) -> Error {
+    Error::new("read", object, Cause::Unreadable(why))
 }
 
 fn named_address(ip: IpAddr) -> String {

@@ -1,14 +1,16 @@
 //! Plans carried out: what was read may be old, and then all is planned anew.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::SystemTime;
 
-use vipline_service_ip::AddressRange;
+use vipline_service_ip::{AddressRange, parse_address};
 
+use crate::client::Unreadable;
 use crate::default_cidr::{self, Odd};
 use crate::finding::Finding;
 use crate::repair::{self, Action};
-use crate::{Cause, Client, Error, lifecycle};
+use crate::{Cause, Client, Error, Service, lifecycle};
 
 /// How often a plan is made anew when others are faster.
 const ATTEMPTS: usize = 4;
@@ -39,8 +41,15 @@ impl Client {
         // What is done one after the other counts as well: made, or given a
         // second range, and said to be ready.
         for _ in 0..2 + ATTEMPTS {
-            let cidrs = self.service_cidrs()?;
-            let existing = cidrs.iter().find(|cidr| *cidr.name == *default_cidr::NAME);
+            let listed = self.service_cidrs()?;
+            let mut cidrs = listed.objects.iter();
+            let existing = cidrs.find(|cidr| *cidr.name == *default_cidr::NAME);
+            let mut unreadable = listed.unreadable.into_iter();
+            if existing.is_none()
+                && let Some(object) = unreadable.find(|one| *one.name == *default_cidr::NAME)
+            {
+                return Err(object.error);
+            }
             let made = match default_cidr::plan(existing, ranges, now) {
                 default_cidr::Plan::Nothing => return Ok(None),
                 default_cidr::Plan::Leave(odd) => return Ok(Some(odd)),
@@ -57,25 +66,34 @@ impl Client {
     ///
     /// It is called when a ServiceCIDR or an IPAddress has changed, and at the
     /// time that it returned; see [`lifecycle`].
+    /// `tell` receives a finding for each object that cannot be read; the others
+    /// are kept all the same.
     ///
     /// # Errors
     ///
     /// [`Error`]; what was done stays done.
-    pub fn keep_cidrs(&self, now: SystemTime) -> Result<Option<SystemTime>, Error> {
+    /// After a change that the server refuses, the others are made, and the first
+    /// refusal is returned.
+    pub fn keep_cidrs(
+        &self,
+        now: SystemTime,
+        tell: &mut dyn FnMut(&Finding),
+    ) -> Result<Option<SystemTime>, Error> {
+        let mut told = Told::new(tell);
         for _ in 0..ATTEMPTS {
             let cidrs = self.service_cidrs()?;
+            told.unreadable(&cidrs.unreadable);
+            let cidrs = cidrs.objects;
             // What is said of one that stays depends on no address.
-            let addresses = if cidrs.iter().any(|cidr| cidr.deleted.is_some()) {
-                self.addresses(None)?
-            } else {
-                Vec::new()
-            };
-            let plan = lifecycle::plan(&cidrs, &addresses, now);
-            let mut carried = Carried::Out;
-            for edit in &plan.edits {
-                carried = carried.and(won(self.edit(edit))?);
+            let mut addresses = Vec::new();
+            if cidrs.iter().any(|cidr| cidr.deleted.is_some()) {
+                let listed = self.addresses(None)?;
+                told.unreadable(&listed.unreadable);
+                addresses = listed.objects;
             }
-            if carried == Carried::Out {
+            let plan = lifecycle::plan(&cidrs, &addresses, now);
+            let done = plan.edits.iter().map(|edit| self.edit(edit));
+            if carried(done)? == Carried::Out {
                 return Ok(plan.again);
             }
         }
@@ -88,33 +106,37 @@ impl Client {
     /// It is called when a Service or an IPAddress has changed, at the time that
     /// it returned, and now and then; see [`repair`](mod@repair).
     /// What is told stays true if an error follows.
+    /// An IPAddress that cannot be read is reported and stays; a ServiceCIDR that
+    /// cannot be read is reported and left out.
     ///
     /// # Errors
     ///
     /// [`Error`]; what was done stays done.
+    /// After a change that the server refuses, the others are made, and the first
+    /// refusal is returned.
+    /// A Service that cannot be read is [`Cause::Unreadable`], and nothing
+    /// changes: its addresses would look as if they had leaked.
     pub fn repair(
         &self,
         now: SystemTime,
         tell: &mut dyn FnMut(&Finding),
     ) -> Result<Option<SystemTime>, Error> {
-        let mut told = BTreeSet::new();
+        let mut told = Told::new(tell);
         for _ in 0..ATTEMPTS {
             // In this order: an address is made before its Service.
             let addresses = self.addresses(None)?;
-            let services = self.services()?;
+            let mut services = self.services()?;
             let cidrs = self.service_cidrs()?;
-            let plan = repair::plan(&services, &addresses, &cidrs, now);
+            told.unreadable(&addresses.unreadable);
+            told.unreadable(&cidrs.unreadable);
+            let names = addresses.unreadable.iter().map(|one| &*one.name);
+            leave_alone(&mut services, &names.filter_map(parse_address).collect());
+            let plan = repair::plan(&services, &addresses.objects, &cidrs.objects, now);
             for finding in plan.findings {
-                if !told.contains(&finding) {
-                    tell(&finding);
-                    told.insert(finding);
-                }
+                told.tell(finding);
             }
-            let mut carried = Carried::Out;
-            for action in &plan.actions {
-                carried = carried.and(won(self.carry_out(action))?);
-            }
-            if carried == Carried::Out {
+            let done = plan.actions.iter().map(|action| self.carry_out(action));
+            if carried(done)? == Carried::Out {
                 return Ok(plan.again);
             }
         }
@@ -139,13 +161,56 @@ impl Client {
     }
 }
 
-impl Carried {
-    const fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Out, Self::Out) => Self::Out,
-            _ => Self::InPart,
+/// Findings, each of which is reported once.
+struct Told<'a> {
+    tell: &'a mut dyn FnMut(&Finding),
+    told: BTreeSet<Finding>,
+}
+
+impl<'a> Told<'a> {
+    fn new(tell: &'a mut dyn FnMut(&Finding)) -> Self {
+        let told = BTreeSet::new();
+        Self { tell, told }
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        if !self.told.contains(&finding) {
+            (self.tell)(&finding);
+            self.told.insert(finding);
         }
     }
+
+    fn unreadable(&mut self, objects: &[Unreadable]) {
+        for object in objects {
+            self.tell(Finding::unreadable(&object.error));
+        }
+    }
+}
+
+/// Removes addresses from Services: it is unknown whose they are.
+fn leave_alone(services: &mut [Service], unknown: &BTreeSet<IpAddr>) {
+    let is_known = |text: &str| parse_address(text).is_none_or(|ip| !unknown.contains(&ip));
+    for service in services {
+        service.cluster_ips.retain(|text| is_known(text));
+    }
+}
+
+/// Returns whether all was done, or another process was faster with a part.
+///
+/// After a change that the server refuses, the others are made.
+fn carried(done: impl Iterator<Item = Result<(), Error>>) -> Result<Carried, Error> {
+    let (mut carried, mut refused) = (Carried::Out, None);
+    for done in done {
+        match won(done) {
+            Ok(Carried::Out) => {}
+            Ok(Carried::InPart) => carried = Carried::InPart,
+            Err(error) if error.is_refused() => {
+                refused.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    refused.map_or(Ok(carried), Err)
 }
 
 /// Tells whether something was done, or somebody else was faster.

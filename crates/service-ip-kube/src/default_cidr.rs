@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use vipline_service_ip::AddressRange;
+use vipline_service_ip::{AddressRange, RangeError};
 
 use crate::service_cidr::{Edit, ServiceCidr};
 
@@ -36,6 +36,11 @@ pub enum Odd {
         /// Those that it should have.
         wanted: Vec<AddressRange>,
     },
+    /// It has a range that cannot be read.
+    Unreadable {
+        /// Why.
+        error: RangeError,
+    },
     /// Somebody says that it is not ready.
     NotReady {
         /// Why, in one word.
@@ -50,7 +55,9 @@ impl Odd {
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
-            Self::Inconsistent { .. } => "KubernetesDefaultServiceCIDRInconsistent",
+            Self::Inconsistent { .. } | Self::Unreadable { .. } => {
+                "KubernetesDefaultServiceCIDRInconsistent"
+            }
             Self::NotReady { reason, .. } => reason,
         }
     }
@@ -66,6 +73,7 @@ impl fmt::Display for Odd {
                     "ServiceCIDR {NAME} has {found}, and should have {wanted}"
                 )
             }
+            Self::Unreadable { error } => write!(f, "ServiceCIDR {NAME} has a range: {error}"),
             Self::NotReady { message, .. } => {
                 write!(f, "ServiceCIDR {NAME} is not ready: {message}")
             }
@@ -85,6 +93,7 @@ pub fn plan(existing: Option<&ServiceCidr>, ranges: &[AddressRange], now: System
     };
     if let ([first, _], [only]) = (ranges, &*cidr.ranges)
         && first == only
+        && cidr.unreadable.is_empty()
     {
         return Plan::Edit(Edit {
             ranges: Some(ranges.to_vec()),
@@ -93,6 +102,10 @@ pub fn plan(existing: Option<&ServiceCidr>, ranges: &[AddressRange], now: System
     }
     if cidr.deleted.is_some() {
         return Plan::Nothing;
+    }
+    if let Some(error) = cidr.unreadable.first() {
+        let error = error.clone();
+        return Plan::Leave(Odd::Unreadable { error });
     }
     if cidr.ranges != ranges {
         return Plan::Leave(Odd::Inconsistent {
@@ -133,6 +146,7 @@ mod tests {
             name: NAME.into(),
             version: "7".into(),
             ranges: ranges(texts),
+            unreadable: Vec::new(),
             finalizers: Vec::new(),
             conditions: Vec::new(),
             deleted: None,
@@ -212,6 +226,22 @@ mod tests {
             odd.to_string(),
             "ServiceCIDR kubernetes is not ready: words"
         );
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_read_is_told_and_left() {
+        let mut odd = cidr(&["10.0.0.0/24"]);
+        odd.unreadable = vec!["fd00::/200".parse::<AddressRange>().unwrap_err()];
+        for wanted in [&["10.0.0.0/24"][..], &["10.0.0.0/24", "fd00::/108"]] {
+            let Plan::Leave(odd) = plan(Some(&odd), &ranges(wanted), NOW) else {
+                panic!("{odd:?}")
+            };
+            assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
+            assert_eq!(
+                odd.to_string(),
+                r#"ServiceCIDR kubernetes has a range: "fd00::/200" is no network in CIDR notation"#
+            );
+        }
     }
 
     #[test]

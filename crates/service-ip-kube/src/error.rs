@@ -108,6 +108,17 @@ impl Error {
         )
     }
 
+    /// Returns whether the server refuses this object, but may accept others.
+    pub(crate) const fn is_refused(&self) -> bool {
+        matches!(
+            self.cause,
+            Cause::Refused {
+                code: 400 | 403 | 422,
+                ..
+            }
+        )
+    }
+
     /// Tells whether the server has forgotten the time that a list is of.
     pub(crate) const fn is_expired(&self) -> bool {
         matches!(self.cause, Cause::Refused { code: 410, .. })

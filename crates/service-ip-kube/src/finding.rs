@@ -1,8 +1,11 @@
 //! What is wrong with a Service or an address, in words for its people.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use vipline_service_ip::Owner;
+
+use crate::Error;
 
 /// Something that is wrong with a Service or an IPAddress.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -11,10 +14,11 @@ pub struct Finding {
     pub reason: Reason,
     /// The Service, if it is about one.
     pub service: Option<Owner>,
-    /// The address, as the Service or the IPAddress has it.
+    /// The address, as the Service or the IPAddress has it; of an object that
+    /// cannot be read, its kind and name.
     pub address: Box<str>,
     /// What is wrong with it, and what becomes of it.
-    pub words: &'static str,
+    pub words: Cow<'static, str>,
 }
 
 /// What is wrong, in the words of Kubernetes.
@@ -32,6 +36,20 @@ pub enum Reason {
     IpAddressNotAllocated,
     /// An address is allocated to a Service that does not have it.
     IpAddressWrongReference,
+    /// An IPAddress or ServiceCIDR cannot be read, and is left out.
+    Unreadable,
+}
+
+impl Finding {
+    /// Returns the finding of an object that cannot be read.
+    pub(crate) fn unreadable(error: &Error) -> Self {
+        Self {
+            reason: Reason::Unreadable,
+            service: None,
+            address: error.object.clone(),
+            words: format!("cannot be read: {}; it is left out", error.cause).into(),
+        }
+    }
 }
 
 impl Reason {
@@ -45,6 +63,7 @@ impl Reason {
             Self::ClusterIpOutOfRange => "ClusterIPOutOfRange",
             Self::IpAddressNotAllocated => "IPAddressNotAllocated",
             Self::IpAddressWrongReference => "IPAddressWrongReference",
+            Self::Unreadable => "Unreadable",
         }
     }
 }

@@ -124,6 +124,7 @@ mod tests {
             name: name.into(),
             version: "7".into(),
             ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+            unreadable: Vec::new(),
             finalizers: vec![FINALIZER.into()],
             conditions: Vec::new(),
             deleted: None,

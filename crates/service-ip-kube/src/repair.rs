@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use vipline_service_ip::{Owner, Range};
+use vipline_service_ip::{Owner, Range, parse_address};
 
 use crate::finding::{Finding, Reason};
 use crate::{Address, Parent, Service, ServiceCidr};
@@ -117,7 +117,7 @@ pub fn plan(
 impl<'a> Planner<'a> {
     /// Looks whether a Service has an address that it says it has.
     fn look_at_service(&mut self, owner: &'a Owner, text: &str) {
-        let Ok(ip) = text.parse::<IpAddr>() else {
+        let Some(ip) = parse_address(text) else {
             return self.find(
                 Reason::ClusterIpNotValid,
                 Some(owner),
@@ -212,7 +212,7 @@ impl<'a> Planner<'a> {
             reason,
             service: owner.cloned(),
             address: text.into(),
-            words,
+            words: words.into(),
         });
     }
 
@@ -245,7 +245,7 @@ impl<'a> Planner<'a> {
 /// Tells whether a Service says that it has an address.
 fn has(service: &Service, ip: IpAddr) -> bool {
     let mut ips = service.cluster_ips.iter();
-    ips.any(|text| text.parse() == Ok(ip))
+    ips.any(|text| parse_address(text) == Some(ip))
 }
 
 #[cfg(test)]

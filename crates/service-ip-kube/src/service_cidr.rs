@@ -6,7 +6,7 @@ use k8s_openapi::api::networking::v1::{ServiceCIDR, ServiceCIDRSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use vipline_service_ip::AddressRange;
+use vipline_service_ip::{AddressRange, RangeError};
 
 use crate::error::words;
 use crate::metadata::required;
@@ -26,6 +26,8 @@ pub struct ServiceCidr {
     pub version: Box<str>,
     /// One range, or one of each family.
     pub ranges: Vec<AddressRange>,
+    /// Errors of the ranges that cannot be read, which give no addresses.
+    pub unreadable: Vec<RangeError>,
     /// Those who want to do something before it goes.
     pub finalizers: Vec<Box<str>>,
     /// What is said of it.
@@ -117,16 +119,24 @@ impl ServiceCidr {
         let metadata = object.metadata;
         let lacks = |error| words(&error);
         let networks = object.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
-        let range = |text: &String| text.parse().map_err(|error| words(&error));
         let status = object.status.and_then(|status| status.conditions);
         let finalizers = metadata.finalizers.unwrap_or_default();
         let deleted = metadata.deletion_timestamp;
+        let mut ranges = Vec::new();
+        let mut unreadable = Vec::new();
+        for text in &networks {
+            match AddressRange::parse_stored(text) {
+                Ok(range) => ranges.push(range),
+                Err(error) => unreadable.push(error),
+            }
+        }
         Ok(Self {
             name: required(metadata.name, "name").map_err(lacks)?.into(),
             version: required(metadata.resource_version, "resourceVersion")
                 .map_err(lacks)?
                 .into(),
-            ranges: networks.iter().map(range).collect::<Result<_, _>>()?,
+            ranges,
+            unreadable,
             finalizers: finalizers.into_iter().map(Into::into).collect(),
             conditions: status.into_iter().flatten().map(Condition::read).collect(),
             deleted: deleted.map(|time| time.0.into()),

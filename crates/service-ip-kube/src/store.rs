@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use vipline_service_ip::{
     AddressRange, Change, Cidrs, CommitError, Family, Owner, Pool, Snapshot, Store, StoreError,
-    Version,
+    Version, parse_address,
 };
 
 use crate::error::words;
@@ -31,13 +31,23 @@ pub struct Kube {
     known: BTreeMap<IpAddr, Known>,
     /// How many addresses in a row were another's.
     misses: usize,
+    /// Errors of the objects that the last load could not read.
+    unreadable: Vec<Error>,
 }
 
 /// An IPAddress that is known.
 #[derive(Debug)]
 struct Known {
     uid: Box<str>,
-    is_managed: bool,
+    state: State,
+}
+
+/// Whether an IPAddress may be deleted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Managed,
+    Foreign,
+    Unreadable,
 }
 
 /// A part of a change that is made.
@@ -78,7 +88,19 @@ impl Kube {
             version: 0,
             known: BTreeMap::new(),
             misses: 0,
+            unreadable: Vec::new(),
         }
+    }
+
+    /// Returns the objects that could not be read the last time that all were
+    /// read, and why.
+    ///
+    /// A ServiceCIDR gives no addresses of a range that cannot be read.
+    /// An IPAddress that cannot be read is taken if its name is an address; its
+    /// Service is unknown.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Error] {
+        &self.unreadable
     }
 
     /// Makes a change, and says which parts of it are made.
@@ -127,9 +149,19 @@ impl Kube {
                 Failure::Error(error)
             }
         })?;
-        let is_managed = true;
-        self.known.insert(ip, Known { uid, is_managed });
+        let state = State::Managed;
+        self.known.insert(ip, Known { uid, state });
         Ok(())
+    }
+
+    /// Returns why an address must not be deleted, if that is so.
+    fn reason_to_keep(&self, ip: IpAddr) -> Option<Error> {
+        let cause = match self.known.get(&ip)?.state {
+            State::Managed => return None,
+            State::Foreign => Cause::Foreign,
+            State::Unreadable => Cause::Unreadable("it is unknown whose it is".into()),
+        };
+        Some(Error::new("delete", format!("IPAddress {ip}"), cause))
     }
 
     fn delete(&mut self, ip: IpAddr) -> Result<(), Failure> {
@@ -171,7 +203,8 @@ impl Store<Cidrs> for Kube {
         let cidrs = self.client.service_cidrs()?;
         let addresses = self.client.addresses(Some(self.family))?;
         let mut pool = Cidrs::of(self.family);
-        for cidr in &cidrs {
+        let mut unreadable = cidrs.unreadable;
+        for cidr in &cidrs.objects {
             let mut ranges = cidr.ranges.iter();
             let is_ours = |range: &&AddressRange| Family::of(range.network().addr()) == self.family;
             if let Some(range) = ranges.find(is_ours) {
@@ -184,7 +217,7 @@ impl Store<Cidrs> for Kube {
         }
         let mut owners = BTreeMap::new();
         self.known.clear();
-        for address in addresses {
+        for address in addresses.objects {
             // What is labelled with the wrong family is of no range.
             if pool.occupy(address.ip).is_err() {
                 continue;
@@ -194,12 +227,22 @@ impl Store<Cidrs> for Kube {
             }
             self.known.insert(address.ip, Known::new(address));
         }
+        for address in &addresses.unreadable {
+            if let Some(ip) = parse_address(&address.name)
+                && pool.occupy(ip).is_ok()
+            {
+                self.known.insert(ip, Known::unreadable());
+            }
+        }
+        unreadable.extend(addresses.unreadable);
+        self.unreadable = unreadable.into_iter().map(|object| object.error).collect();
         self.version += 1;
         self.misses = 0;
         Ok(Snapshot {
             pool,
             owners,
             version: Version(self.version),
+            repair: None,
         })
     }
 
@@ -212,9 +255,11 @@ impl Store<Cidrs> for Kube {
         if base != Version(self.version) {
             return Err(CommitError::Conflict { now: None });
         }
-        let is_foreign = |ip: &&IpAddr| self.known.get(*ip).is_some_and(|known| !known.is_managed);
-        if let Some(ip) = change.freed.keys().find(is_foreign) {
-            let error = Error::new("delete", format!("IPAddress {ip}"), Cause::Foreign);
+        let mut kept = change
+            .freed
+            .keys()
+            .filter_map(|ip| self.reason_to_keep(*ip));
+        if let Some(error) = kept.next() {
             return Err(CommitError::Failed(error.into()));
         }
         let mut made = Vec::new();
@@ -233,8 +278,18 @@ impl Store<Cidrs> for Kube {
 impl Known {
     fn new(address: Address) -> Self {
         Self {
-            is_managed: address.is_managed(),
+            state: match address.is_managed() {
+                true => State::Managed,
+                false => State::Foreign,
+            },
             uid: address.uid,
+        }
+    }
+
+    fn unreadable() -> Self {
+        Self {
+            uid: "".into(),
+            state: State::Unreadable,
         }
     }
 }

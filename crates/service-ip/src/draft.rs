@@ -3,7 +3,7 @@
 use std::mem;
 
 use crate::counters::Asked;
-use crate::{Change, Owner, Pool, Random, Refusal, Scope, Snapshot};
+use crate::{Change, Owner, Pool, Random, Refusal, RepairReason, Scope, Snapshot};
 
 /// A change in the making, on top of what a store had.
 #[derive(Debug)]
@@ -42,6 +42,12 @@ impl<'a, P: Pool> Draft<'a, P> {
     #[must_use]
     pub fn owner(&self, item: P::Item) -> Option<&Owner> {
         self.snapshot.owners.get(&item)
+    }
+
+    /// Returns why the store has to be repaired before anything else, if it has.
+    #[must_use]
+    pub const fn repair_reason(&self) -> Option<&RepairReason> {
+        self.snapshot.repair.as_ref()
     }
 
     /// Takes a certain item for a Service.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
+use crate::ServiceType;
+
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
@@ -60,38 +62,34 @@ pub enum FamilyPolicy {
     RequireDualStack,
 }
 
-/// What a Service says about its addresses.
+/// Address fields of a Service, as submitted or as stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AddressSpec {
-    /// Whether it has addresses at all.
-    pub kind: AddressKind,
-    /// Whether it selects Pods.
+    /// `type`.
+    pub service_type: ServiceType,
+    /// Whether `clusterIP` is `None`.
+    pub is_headless: bool,
+    /// Whether the Service selects Pods.
     pub has_selector: bool,
-    /// Its `ipFamilyPolicy`.
+    /// `ipFamilyPolicy`.
     pub policy: Option<FamilyPolicy>,
-    /// Its `ipFamilies`.
+    /// `ipFamilies`.
     pub families: Vec<Family>,
-    /// Its `clusterIPs`.
+    /// `clusterIPs`; empty if the Service is headless.
+    ///
+    /// [`parse_address`](crate::parse_address) reads an address in the form that
+    /// the API stores.
     pub addresses: Vec<IpAddr>,
-}
-
-/// Whether a Service has addresses.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AddressKind {
-    /// It has: `ClusterIP`, `NodePort` and `LoadBalancer`.
-    Virtual,
-    /// Its `clusterIP` is `None`.
-    Headless,
-    /// It is an `ExternalName`.
-    ExternalName,
 }
 
 /// What follows from what a Service says.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressPlan {
+    /// Whether the Service is headless, also if an update omits `clusterIP`.
+    pub is_headless: bool,
     /// The `ipFamilyPolicy`; none of an `ExternalName`.
     pub policy: Option<FamilyPolicy>,
-    /// The `ipFamilies`, the first of which never changes.
+    /// The `ipFamilies`.
     pub families: Vec<Family>,
     /// What address there is to be of each family; none of a headless Service.
     pub addresses: Vec<Wanted>,
@@ -172,9 +170,23 @@ pub enum AddressError {
         /// The family.
         family: Family,
     },
-    /// The first entry is another than before.
-    #[error("{field}: the first entry may not change once set")]
+    /// An entry differs from the stored one.
+    #[error("{field}[{index}] may not change once set")]
     Immutable {
+        /// The field of the Service.
+        field: &'static str,
+        /// The position of the entry.
+        index: usize,
+    },
+    /// `clusterIP: None` with a type that needs an address.
+    #[error("spec.clusterIPs[0] may not be None for a Service of type {service_type}")]
+    Headless {
+        /// The type.
+        service_type: ServiceType,
+    },
+    /// A field that an `ExternalName` cannot have.
+    #[error("{field} may not be set for a Service of type ExternalName")]
+    ExternalName {
         /// The field of the Service.
         field: &'static str,
     },
@@ -182,12 +194,17 @@ pub enum AddressError {
 
 const ADDRESSES: &str = "spec.clusterIPs";
 const FAMILIES: &str = "spec.ipFamilies";
+const POLICY: &str = "spec.ipFamilyPolicy";
 
 impl AddressSpec {
-    /// Returns what follows from this in a cluster with addresses of one family
-    /// or two, the first of which is the usual one.
+    /// Plans the addresses of a Service in a cluster with one or two families,
+    /// the default family first.
     ///
-    /// `before` is what the Service said and got before.
+    /// `before` is the stored Service of an update.
+    /// An update that omits `clusterIPs` keeps them, and a headless Service stays
+    /// headless.
+    /// `ipFamilies` are not kept: without them a Service has the families of its
+    /// addresses, and a headless one those of a new Service.
     ///
     /// # Errors
     ///
@@ -197,32 +214,29 @@ impl AddressSpec {
         cluster: &[Family],
         before: Option<&Self>,
     ) -> Result<AddressPlan, AddressError> {
-        let had = before.filter(|before| before.kind == AddressKind::Virtual);
-        if self.kind == AddressKind::ExternalName {
-            let released = had.map_or_else(Vec::new, |before| before.addresses.clone());
-            return Ok(AddressPlan {
-                released,
-                ..AddressPlan::default()
-            });
+        let before = before.filter(|before| !before.is_external_name());
+        if self.is_external_name() {
+            return self.plan_external_name(before);
         }
         let mut spec = self.clone();
         spec.keep(before);
-        spec.check()?;
-        spec.check_first(before)?;
         let policy = spec.policy_after(before);
-        // That the cluster has changed is no reason to give or take addresses.
-        if !spec.is_settled(policy, before) {
+        // A cluster that becomes dual-stack is no reason to add an address.
+        if !spec.is_settled(before) {
+            spec.check()?;
+            spec.check_unchanged(before)?;
             spec.reduce(policy, before)?;
             spec.complete(policy, cluster)?;
         }
-        let addresses = match spec.kind {
-            AddressKind::Virtual => spec.wanted(had),
-            _ => Vec::new(),
+        let had = before.map_or(&[][..], |before| &before.addresses);
+        let addresses = match spec.is_headless {
+            true => Vec::new(),
+            false => spec.wanted(had),
         };
-        let is_kept = |address: &IpAddr| spec.addresses.contains(address);
-        let released = had.map_or(&[][..], |before| &before.addresses);
-        let released = released.iter().copied().filter(|address| !is_kept(address));
+        let released = had.iter().copied();
+        let released = released.filter(|address| !spec.addresses.contains(address));
         Ok(AddressPlan {
+            is_headless: spec.is_headless,
             released: released.collect(),
             policy: Some(policy),
             families: spec.families,
@@ -230,21 +244,63 @@ impl AddressSpec {
         })
     }
 
-    /// Takes over what an update leaves out.
+    /// Plans an `ExternalName`, which releases what the Service had.
+    ///
+    /// A field with the value from before is dropped; another value is an error.
+    fn plan_external_name(&self, before: Option<&Self>) -> Result<AddressPlan, AddressError> {
+        let is_kept =
+            |is_same: fn(&Self, &Self) -> bool| before.is_some_and(|one| is_same(self, one));
+        let forbidden = [
+            (
+                ADDRESSES,
+                (self.is_headless || !self.addresses.is_empty())
+                    && !is_kept(|now, before| {
+                        now.is_headless == before.is_headless && now.addresses == before.addresses
+                    }),
+            ),
+            (
+                FAMILIES,
+                !self.families.is_empty()
+                    && !is_kept(|now, before| now.families == before.families),
+            ),
+            (
+                POLICY,
+                self.policy.is_some() && !is_kept(|now, before| now.policy == before.policy),
+            ),
+        ];
+        if let Some((field, _)) = forbidden
+            .into_iter()
+            .find(|(_, is_forbidden)| *is_forbidden)
+        {
+            return Err(AddressError::ExternalName { field });
+        }
+        Ok(AddressPlan {
+            released: before.map_or_else(Vec::new, |before| before.addresses.clone()),
+            ..AddressPlan::default()
+        })
+    }
+
+    fn is_external_name(&self) -> bool {
+        self.service_type == ServiceType::ExternalName
+    }
+
+    /// Takes over the addresses that an update omits, or their absence.
     fn keep(&mut self, before: Option<&Self>) {
-        let Some(before) = before.filter(|before| before.kind == self.kind) else {
-            return;
-        };
-        if self.addresses.is_empty() {
+        if let Some(before) = before
+            && self.addresses.is_empty()
+            && !self.is_headless
+        {
+            self.is_headless = before.is_headless;
             self.addresses.clone_from(&before.addresses);
-            if self.families.is_empty() {
-                self.families.clone_from(&before.families);
-            }
         }
     }
 
-    /// Checks that addresses and families fit each other.
+    /// Checks that type, addresses and families fit each other.
     fn check(&self) -> Result<(), AddressError> {
+        if self.is_headless && self.service_type != ServiceType::ClusterIp {
+            let service_type = self.service_type;
+            return Err(AddressError::Headless { service_type });
+        }
         let families: Vec<Family> = self.addresses.iter().copied().map(Family::of).collect();
         for (field, families) in [(ADDRESSES, &families), (FAMILIES, &self.families)] {
             if families.len() > 2 || matches!(families[..], [first, second] if first == second) {
@@ -260,18 +316,26 @@ impl AddressSpec {
         Ok(())
     }
 
-    /// Checks that the first family and address are those from before.
-    fn check_first(&self, before: Option<&Self>) -> Result<(), AddressError> {
-        let Some(before) = before.filter(|before| before.kind == self.kind) else {
+    /// Checks that no address or family is replaced; a second one may come or go.
+    ///
+    /// A headless Service may change its families, but stays headless.
+    fn check_unchanged(&self, before: Option<&Self>) -> Result<(), AddressError> {
+        let Some(before) = before else {
             return Ok(());
         };
-        if changes(before.addresses.first(), self.addresses.first()) {
-            return Err(AddressError::Immutable { field: ADDRESSES });
+        if self.is_headless != before.is_headless {
+            let (field, index) = (ADDRESSES, 0);
+            return Err(AddressError::Immutable { field, index });
         }
-        if changes(before.families.first(), self.families.first()) {
-            return Err(AddressError::Immutable { field: FAMILIES });
+        if self.is_headless {
+            return Ok(());
         }
-        Ok(())
+        let address = replaced(&before.addresses, &self.addresses).map(|index| (ADDRESSES, index));
+        let family = replaced(&before.families, &self.families).map(|index| (FAMILIES, index));
+        match address.or(family) {
+            Some((field, index)) => Err(AddressError::Immutable { field, index }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the policy: that from before, if none is said.
@@ -288,16 +352,22 @@ impl AddressSpec {
 
     /// Tells whether its addresses are only what its endpoints say.
     fn is_free(&self) -> bool {
-        self.kind == AddressKind::Headless && !self.has_selector
+        self.is_headless && !self.has_selector
     }
 
-    /// Tells whether a Service that prefers both families is as it was.
-    fn is_settled(&self, policy: FamilyPolicy, before: Option<&Self>) -> bool {
-        policy == FamilyPolicy::PreferDualStack
+    /// Returns whether an update repeats `PreferDualStack`, type, addresses and
+    /// families of the stored Service.
+    ///
+    /// Such a Service keeps its families when the cluster changes.
+    /// An update that omits one of the fields asks for the families that the
+    /// cluster has now.
+    fn is_settled(&self, before: Option<&Self>) -> bool {
+        let prefers = Some(FamilyPolicy::PreferDualStack);
+        self.policy == prefers
             && before.is_some_and(|before| {
-                before.kind == self.kind
-                    && before.policy == Some(policy)
-                    && !before.families.is_empty()
+                (before.policy.is_none() || before.policy == prefers)
+                    && before.service_type == self.service_type
+                    && before.is_headless == self.is_headless
                     && before.families == self.families
                     && before.addresses == self.addresses
             })
@@ -306,7 +376,7 @@ impl AddressSpec {
     /// Leaves the first entries only, if that is asked for.
     fn reduce(&mut self, policy: FamilyPolicy, before: Option<&Self>) -> Result<(), AddressError> {
         let is_single = policy == FamilyPolicy::SingleStack;
-        if let Some(before) = before.filter(|before| before.kind == self.kind) {
+        if let Some(before) = before {
             if is_single {
                 // To say nothing else is to mean it.
                 if self.addresses == before.addresses {
@@ -355,13 +425,11 @@ impl AddressSpec {
     }
 
     /// Returns what address there is to be of each family.
-    fn wanted(&self, had: Option<&Self>) -> Vec<Wanted> {
+    fn wanted(&self, had: &[IpAddr]) -> Vec<Wanted> {
         let places = self.families.iter().enumerate();
         places
             .map(|(place, family)| match self.addresses.get(place) {
-                Some(address) if had.is_some_and(|had| had.addresses.contains(address)) => {
-                    Wanted::Kept(*address)
-                }
+                Some(address) if had.contains(address) => Wanted::Kept(*address),
                 Some(address) => Wanted::Static(*address),
                 None => Wanted::Dynamic(*family),
             })
@@ -369,9 +437,12 @@ impl AddressSpec {
     }
 }
 
-/// Tells whether what there was is another now.
-fn changes<T: PartialEq>(before: Option<&T>, now: Option<&T>) -> bool {
-    matches!((before, now), (Some(before), Some(now)) if before != now)
+/// Returns the position of the first entry that is not the one from before.
+fn replaced<T: PartialEq>(before: &[T], now: &[T]) -> Option<usize> {
+    before
+        .iter()
+        .zip(now)
+        .position(|(before, now)| before != now)
 }
 
 #[cfg(test)]

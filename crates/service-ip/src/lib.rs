@@ -5,6 +5,7 @@
 //! This crate gives them out: from memory in one process, or from a store that
 //! many change.
 //!
+//! - [`parse_address`]: addresses in every form that Services have them in.
 //! - [`Range`], [`AddressRange`], [`PortRange`]: what is allocated from, and its
 //!   two bands.
 //! - [`Allocator`]: a range, and what of it is taken.
@@ -22,6 +23,8 @@
 #![forbid(unsafe_code)]
 
 mod bitmap;
+
+mod legacy;
 
 mod range;
 
@@ -62,9 +65,8 @@ pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
 pub use counters::{Counters, Durations, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
-pub use families::{
-    AddressError, AddressKind, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted,
-};
+pub use families::{AddressError, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted};
+pub use legacy::parse_address;
 pub use node_ports::{AssignedPorts, NodePorts};
 pub use pool::{Owner, Pool, Random};
 pub use ports::PortRange;
@@ -75,7 +77,7 @@ pub use repair::{Claims, Finding, Repair, RepairError};
 pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
 pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
-pub use store::{Change, CommitError, Snapshot, Store, StoreError, Version};
+pub use store::{Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version};
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};

@@ -1,6 +1,6 @@
 //! The node ports of a Service.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Claims, Draft, Owner, Pool, Protocol, Random, Refusal, ServicePort, ServiceType};
 
@@ -52,13 +52,25 @@ impl NodePorts {
     /// Gives a Service its node ports.
     ///
     /// Ports of the same number share a node port, for each has a protocol of
-    /// its own. A port that asks for none has that of the port of its name
-    /// before, unless another one asks for it. What the Service had before stays
-    /// its own until it is stored.
+    /// its own.
+    /// A port that asks for no node port keeps that of the stored port of its
+    /// name, unless another port asks for it; several ports may keep one.
+    /// The Service keeps its former node ports until the new ones are stored.
     ///
     /// # Errors
     ///
     /// A [`Refusal`]; the draft is good for nothing then.
+    /// Besides those of [`Draft::reserve`] and [`Draft::allocate`]:
+    ///
+    /// - [`Refusal::Duplicate`]: a node port has two uses of one protocol, is
+    ///   also the health check port, or is on ports of different numbers of a new
+    ///   Service. An update may put it there.
+    /// - [`Refusal::Immutable`]: `healthCheckNodePort` changes.
+    /// - [`Refusal::NotUsed`]: `nodePort` of a `ClusterIP` or `ExternalName`, or
+    ///   `healthCheckNodePort` of a Service that needs none. A value from before
+    ///   is dropped instead. kube-apiserver stores a `nodePort` of an
+    ///   `ExternalName` unallocated, and frees the port with the Service even if
+    ///   another Service has it.
     pub fn assign<P: Pool<Item = u16>>(
         &self,
         former: Option<&Self>,
@@ -66,17 +78,10 @@ impl NodePorts {
         draft: &mut Draft<'_, P>,
         random: &mut Random<'_>,
     ) -> Result<AssignedPorts, Refusal> {
-        let held = former.map(Self::numbers).unwrap_or_default();
-        let mut assigned = self.cleared(former);
-        let mut used = BTreeSet::new();
-        for (protocol, number) in assigned.uses() {
-            if !used.insert((protocol, number)) {
-                return Err(Refusal::Duplicate {
-                    item: format!("{number}/{protocol}").into(),
-                    owner: owner.clone(),
-                });
-            }
-        }
+        let held = former.map(Self::held).unwrap_or_default();
+        let mut assigned = self.cleared(former, owner)?;
+        assigned.check_shared(former.is_none(), owner)?;
+        let mut used: BTreeSet<(Protocol, u16)> = assigned.uses().collect();
         // What is asked for comes first, lest it is given to another port.
         for number in assigned.numbers().difference(&held) {
             draft.reserve(*number, owner)?;
@@ -115,7 +120,7 @@ impl NodePorts {
 
     /// Frees the node ports of a Service that is deleted.
     pub fn release<P: Pool<Item = u16>>(&self, owner: &Owner, draft: &mut Draft<'_, P>) {
-        free(&self.numbers(), owner, draft);
+        free(&self.held(), owner, draft);
     }
 
     /// Returns what a Service has, for repair.
@@ -138,11 +143,17 @@ impl NodePorts {
         }
     }
 
-    /// Returns it without what its type has not, and with what it had before
-    /// and does not say.
-    fn cleared(&self, former: Option<&Self>) -> Self {
+    /// Returns the Service without what its type does not have, and with what an
+    /// update omits.
+    fn cleared(&self, former: Option<&Self>, owner: &Owner) -> Result<Self, Refusal> {
         let mut cleared = self.clone();
-        if !matches!(self.kind, ServiceType::LoadBalancer | ServiceType::NodePort) {
+        if !self.has_node_ports() {
+            let before = former.map(Self::node_ports).unwrap_or_default();
+            let mut new = self.node_ports().into_iter();
+            if let Some(number) = new.find(|number| !before.contains(number)) {
+                let requires = "type NodePort or LoadBalancer";
+                return Err(not_used("nodePort", number, requires, owner));
+            }
             for port in &mut cleared.ports {
                 port.node_port = None;
             }
@@ -150,27 +161,100 @@ impl NodePorts {
         if let Some(former) = former.filter(|one| one.is_given_ports() && self.is_given_ports()) {
             cleared.keep(former);
         }
-        let before = former.and_then(|former| former.health_check);
-        cleared.health_check = match self.is_checked() {
-            true => self.health_check.or(before),
-            false => None,
-        };
-        cleared
+        cleared.health_check = self.kept_health_check(former, owner)?;
+        Ok(cleared)
     }
 
-    /// Has ports that ask for no node port keep that of the port of their name.
+    /// Returns the health check port that is asked for, or the one from before.
+    fn kept_health_check(
+        &self,
+        former: Option<&Self>,
+        owner: &Owner,
+    ) -> Result<Option<u16>, Refusal> {
+        const FIELD: &str = "healthCheckNodePort";
+        let before = former.and_then(|former| former.health_check);
+        let was_checked = former.is_some_and(Self::is_checked);
+        match (self.health_check, before) {
+            (Some(number), Some(before))
+                if self.is_checked() && was_checked && number != before =>
+            {
+                let (field, owner) = (FIELD, owner.clone());
+                Err(Refusal::Immutable { field, owner })
+            }
+            (number, before) if self.is_checked() => Ok(number.or(before)),
+            (Some(number), before) if before != Some(number) => {
+                let requires = "type LoadBalancer with externalTrafficPolicy Local";
+                Err(not_used(FIELD, number, requires, owner))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Lets ports that ask for no node port keep that of the port of their name.
+    ///
+    /// Ports that shared one before share it again:
+    ///
+    /// ```text
+    /// stored:  dns UDP 53 → 31803, dns-tcp TCP 53 → 31803
+    /// update:  dns UDP 53,         dns-tcp TCP 53
+    /// ```
     fn keep(&mut self, former: &Self) {
-        let mut used = self.numbers();
+        let asked = self.node_ports();
         for port in &mut self.ports {
             let same = former.ports.iter().find(|same| same.name == port.name);
             let before = same.and_then(|same| same.node_port);
-            if port.node_port.is_none()
-                && let Some(number) = before
-                && used.insert(number)
-            {
-                port.node_port = Some(number);
+            if port.node_port.is_none() {
+                port.node_port = before.filter(|number| !asked.contains(number));
             }
         }
+    }
+
+    /// Checks that no node port is shared by uses that exclude each other.
+    fn check_shared(&self, is_new: bool, owner: &Owner) -> Result<(), Refusal> {
+        let duplicate = |item: String| Refusal::Duplicate {
+            item: item.into(),
+            owner: owner.clone(),
+        };
+        let mut used = BTreeSet::new();
+        for (protocol, number) in self.port_uses() {
+            if !used.insert((protocol, number)) {
+                return Err(duplicate(format!("{number}/{protocol}")));
+            }
+        }
+        if let Some(number) = self.spread().filter(|_| is_new) {
+            return Err(duplicate(number.to_string()));
+        }
+        match self.health_check {
+            Some(number) if self.node_ports().contains(&number) => {
+                Err(duplicate(number.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a node port that ports of different numbers ask for.
+    ///
+    /// Ports of a number share the first node port asked for; each other node port
+    /// is for one port alone.
+    fn spread(&self) -> Option<u16> {
+        let mut first = BTreeMap::new();
+        let mut asked = BTreeSet::new();
+        for port in &self.ports {
+            let Some(number) = port.node_port else {
+                continue;
+            };
+            let is_shared = first.get(&port.port) == Some(&number);
+            first.entry(port.port).or_insert(number);
+            if !is_shared && !asked.insert(number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Returns whether the type has node ports.
+    const fn has_node_ports(&self) -> bool {
+        matches!(self.kind, ServiceType::LoadBalancer | ServiceType::NodePort)
     }
 
     /// Tells whether ports get node ports that they do not ask for.
@@ -187,17 +271,45 @@ impl NodePorts {
         self.is_local && matches!(self.kind, ServiceType::LoadBalancer)
     }
 
-    /// Returns what its node ports are used for; health is asked for by TCP.
+    /// Returns the uses of its node ports; health checks use TCP.
     fn uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
-        let ports = self.ports.iter();
-        let ports = ports.filter_map(|port| Some((port.protocol, port.node_port?)));
         let health_check = self.health_check.map(|number| (Protocol::Tcp, number));
-        ports.chain(health_check)
+        self.port_uses().chain(health_check)
     }
 
-    /// Returns its node ports.
+    /// Returns the node ports of its ports, with the protocol of each.
+    fn port_uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
+        let ports = self.ports.iter();
+        ports.filter_map(|port| Some((port.protocol, port.node_port?)))
+    }
+
+    /// Returns the node ports of its ports.
+    fn node_ports(&self) -> BTreeSet<u16> {
+        self.port_uses().map(|(_, number)| number).collect()
+    }
+
+    /// Returns the node ports that are allocated to it as a stored Service.
+    ///
+    /// kube-apiserver stores node ports of an `ExternalName` unallocated.
+    fn held(&self) -> BTreeSet<u16> {
+        match self.has_node_ports() {
+            true => self.numbers(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Returns its node ports, with the health check port.
     fn numbers(&self) -> BTreeSet<u16> {
         self.uses().map(|(_, number)| number).collect()
+    }
+}
+
+fn not_used(field: &'static str, number: u16, requires: &'static str, owner: &Owner) -> Refusal {
+    Refusal::NotUsed {
+        field,
+        item: number.to_string().into(),
+        requires,
+        owner: owner.clone(),
     }
 }
 

@@ -7,14 +7,14 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::Refusal;
+use crate::{Refusal, parse_address};
 
 /// Items in a row, numbered from 0.
 ///
 /// Those below [`Range::lower`] are the lower band: dynamic allocation takes
 /// of it only when the upper band is full, so that who asks for a certain item
 /// there is likely to get it.
-pub trait Range: Clone + Eq + fmt::Debug + fmt::Display {
+pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeError> {
     /// An address, or a port.
     type Item: Copy + Ord + fmt::Debug + fmt::Display;
 
@@ -39,6 +39,17 @@ pub trait Range: Clone + Eq + fmt::Debug + fmt::Display {
 
     /// Returns the item of a number.
     fn item(&self, number: u128) -> Option<Self::Item>;
+
+    /// Returns the part of the range that a bitmap of Kubernetes holds.
+    ///
+    /// A [`RangeAllocation`](crate::RangeAllocation) has no room for more.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError::TooLarge`] if Kubernetes keeps no bitmap of such a range.
+    fn bitmap_range(&self) -> Result<Self, RangeError> {
+        Ok(self.clone())
+    }
 }
 
 /// The addresses of a network that Services can have.
@@ -156,6 +167,28 @@ impl AddressRange {
         Ok(Self { len, ..range })
     }
 
+    /// Parses a network in any form that kube-apiserver has ever stored.
+    ///
+    /// ```text
+    /// 010.0.0.1/24 → 10.0.0.0/24    leading zeros, and bits beyond the prefix
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError::Syntax`] if it is no network.
+    pub fn parse_stored(text: &str) -> Result<Self, RangeError> {
+        let syntax = || RangeError::Syntax {
+            text: text.into(),
+            what: "network in CIDR notation",
+        };
+        let (address, prefix) = text.split_once('/').ok_or_else(syntax)?;
+        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+        let prefix = prefix.parse().ok().filter(|_| is_number);
+        let network = parse_address(address).zip(prefix);
+        let network = network.and_then(|(address, prefix)| IpNet::new(address, prefix).ok());
+        Self::new(network.ok_or_else(syntax)?.trunc())
+    }
+
     /// Returns the network.
     #[must_use]
     pub const fn network(&self) -> IpNet {
@@ -209,6 +242,11 @@ impl Range for AddressRange {
             IpAddr::V4(first) => Ipv4Addr::from(first.to_bits() + offset as u32).into(),
             IpAddr::V6(first) => Ipv6Addr::from(first.to_bits() + offset).into(),
         })
+    }
+
+    /// Returns the first 65,535 addresses of IPv6, and all of IPv4.
+    fn bitmap_range(&self) -> Result<Self, RangeError> {
+        Self::classic(self.network)
     }
 }
 
@@ -325,6 +363,33 @@ mod tests {
         for (large, longest) in [("10.0.0.0/8", "/12"), ("fd00::/64", "/108")] {
             let error = classic(large).unwrap_err().to_string();
             assert!(error.contains(longest), "{error}");
+        }
+    }
+
+    #[test]
+    fn stored_networks_are_read_in_every_form() {
+        for (text, network) in [
+            ("10.0.0.0/24", "10.0.0.0/24"),
+            ("10.0.0.1/24", "10.0.0.0/24"),
+            ("010.0.0.0/024", "10.0.0.0/24"),
+            ("FD00:0::1/64", "fd00::/64"),
+        ] {
+            assert_eq!(
+                AddressRange::parse_stored(text),
+                Ok(range(network)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "a/8",
+            "::ffff:10.0.0.0/120",
+        ] {
+            let error = AddressRange::parse_stored(text);
+            assert!(matches!(error, Err(RangeError::Syntax { .. })), "{text}");
         }
     }
 

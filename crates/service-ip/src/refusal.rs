@@ -52,11 +52,31 @@ pub enum Refusal {
         /// Whose it is.
         owner: Owner,
     },
-    /// A Service asks for the same port, with the same protocol, twice.
+    /// A Service uses a port twice where the port cannot be shared.
     #[error("{owner} asks for {item} twice")]
     Duplicate {
-        /// The port and the protocol.
+        /// The port, with its protocol if that is the reason.
         item: Box<str>,
+        /// The Service.
+        owner: Owner,
+    },
+    /// An update changes a field that cannot change.
+    #[error("{owner}: {field} may not change once set")]
+    Immutable {
+        /// The field of the Service.
+        field: &'static str,
+        /// The Service.
+        owner: Owner,
+    },
+    /// The type of the Service, or its traffic policy, does not have the field.
+    #[error("{owner}: {field} {item} requires {requires}")]
+    NotUsed {
+        /// The field of the Service.
+        field: &'static str,
+        /// The value.
+        item: Box<str>,
+        /// The type and policy that have the field.
+        requires: &'static str,
         /// The Service.
         owner: Owner,
     },

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::counters::End;
 use crate::{
-    CommitError, Counters, Draft, Owner, Pool, Random, Refusal, Snapshot, Store, StoreError,
+    CommitError, Counters, Draft, Owner, Pool, Random, Refusal, RepairReason, Snapshot, Store,
+    StoreError,
 };
 
 /// How often a change is planned anew when others are faster.
@@ -35,6 +36,11 @@ pub enum Error {
     /// The store failed; nothing has changed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store allocates and releases nothing before a [`Repair`] pass.
+    ///
+    /// [`Repair`]: crate::Repair
+    #[error("{0}: a repair pass must come first")]
+    RepairRequired(RepairReason),
     /// Others changed the store before every attempt; nothing has changed.
     #[error("others were faster in each of {attempts} attempts")]
     Contended {
@@ -60,6 +66,12 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             counters: BTreeMap::new(),
             pause: None,
         }
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
     }
 
     /// Lets a change wait before it is planned anew because others were faster.
@@ -139,6 +151,22 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// [`Error`].
     pub fn change<T>(
         &mut self,
+        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        self.change_as(By::Anyone, plan)
+    }
+
+    /// Makes several changes, also to a store that must be repaired first.
+    pub(crate) fn repair<T>(
+        &mut self,
+        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        self.change_as(By::Repair, plan)
+    }
+
+    fn change_as<T>(
+        &mut self,
+        by: By,
         mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
         // What was read since the change was asked for.
@@ -151,13 +179,21 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     self.store.load()?
                 }
             };
+            if let Some(reason) = refused_before_repair(by, &snapshot) {
+                // Another process may have repaired it since it was read.
+                if is_fresh {
+                    return Err(Error::RepairRequired(reason));
+                }
+                continue;
+            }
             let mut draft = Draft::new(&mut snapshot);
             let planned = plan(&mut draft);
             if planned.is_err() {
                 draft.undo();
             }
             let (change, asked) = draft.into_change();
-            if planned.is_err() || change.is_empty() {
+            let is_unchanged = change.is_empty() && snapshot.repair.is_none();
+            if planned.is_err() || is_unchanged {
                 // What was seen last may be old: others have freed, or taken.
                 if is_fresh {
                     let end = if planned.is_ok() {
@@ -181,6 +217,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             match committed {
                 Ok(version) => {
                     snapshot.version = version;
+                    snapshot.repair = None;
                     self.last = Some(snapshot);
                     return Ok(planned?);
                 }
@@ -206,18 +243,33 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] and [`Error::Store`].
+    /// [`Error::Refused`], [`Error::RepairRequired`] and [`Error::Store`].
     pub fn dry_run<T>(
         &mut self,
         plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
         self.refresh()?;
         let snapshot = self.last.as_mut().expect("it was just read");
+        if let Some(reason) = &snapshot.repair {
+            return Err(Error::RepairRequired(reason.clone()));
+        }
         let mut draft = Draft::new(snapshot);
         let planned = plan(&mut draft);
         draft.undo();
         Ok(planned?)
     }
+}
+
+/// The caller of a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum By {
+    Anyone,
+    Repair,
+}
+
+/// Returns why a store refuses a change until it is repaired.
+fn refused_before_repair<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
+    snapshot.repair.clone().filter(|_| by != By::Repair)
 }
 
 impl fmt::Debug for Pause {

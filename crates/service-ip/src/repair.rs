@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
+use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::{Draft, Error, Owner, Pool, Refusal, Registry, RepairCounters, Store};
+use crate::{
+    Draft, Error, Owner, Pool, Refusal, Registry, RepairCounters, RepairReason, Store,
+    parse_address,
+};
 
 /// In how many passes in a row nobody has an item that is freed then.
 ///
@@ -28,8 +31,9 @@ pub struct Claims<I> {
     pub invalid: Vec<Box<str>>,
 }
 
-impl<I: FromStr> Claims<I> {
-    /// Returns what a Service has, as texts of which some may be no items.
+impl Claims<IpAddr> {
+    /// Reads the addresses of a Service, in any form that
+    /// [`parse_address`] reads.
     #[must_use]
     pub fn parse<'a>(owner: Owner, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut claims = Self {
@@ -38,9 +42,9 @@ impl<I: FromStr> Claims<I> {
             invalid: Vec::new(),
         };
         for text in texts {
-            match text.parse() {
-                Ok(item) => claims.items.push(item),
-                Err(_) => claims.invalid.push(text.into()),
+            match parse_address(text) {
+                Some(item) => claims.items.push(item),
+                None => claims.invalid.push(text.into()),
             }
         }
         claims
@@ -103,6 +107,11 @@ pub enum Finding<I> {
         /// How many passes in a row have found so.
         passes: u8,
     },
+    /// The store allocated nothing before this pass, which has rewritten the range.
+    Rewritten {
+        /// Why it had to be repaired.
+        reason: RepairReason,
+    },
     /// No Service had what was taken, for long: it is free now.
     Leaked {
         /// What was taken.
@@ -127,7 +136,7 @@ impl<I> Finding<I> {
             },
             Self::Duplicate { .. } => "duplicate",
             Self::Missing { .. } | Self::WrongOwner { .. } => "repair",
-            Self::Unclaimed { .. } => return None,
+            Self::Unclaimed { .. } | Self::Rewritten { .. } => return None,
             Self::Leaked { .. } => "leak",
         })
     }
@@ -141,7 +150,7 @@ impl<I> Finding<I> {
             | Self::Duplicate { owner, .. }
             | Self::Missing { owner, .. }
             | Self::WrongOwner { owner, .. } => Some(owner),
-            Self::Unclaimed { .. } | Self::Leaked { .. } => None,
+            Self::Unclaimed { .. } | Self::Leaked { .. } | Self::Rewritten { .. } => None,
         }
     }
 }
@@ -172,6 +181,7 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
                 write!(f, "{item}{} may have leaked: ", Recorded(recorded.as_ref()))?;
                 write!(f, "no Service has it, in {passes} of {PASSES} passes")
             }
+            Self::Rewritten { reason } => write!(f, "{reason}: repair writes it"),
             Self::Leaked { item, recorded } => {
                 write!(f, "{item}{} has leaked: ", Recorded(recorded.as_ref()))?;
                 write!(f, "no Service has it, and it is free now")
@@ -254,6 +264,11 @@ impl<I: Copy + Ord> Repair<I> {
     /// older than that.
     /// Only a pass that is made counts for what no Service has.
     ///
+    /// The first pass writes the range of a store that is not initialized, or is of
+    /// another range.
+    /// It takes the items of all Services, and keeps the items taken before that
+    /// the range has.
+    ///
     /// # Errors
     ///
     /// [`RepairError`].
@@ -267,7 +282,7 @@ impl<I: Copy + Ord> Repair<I> {
         S: Store<P>,
     {
         let planned =
-            registry.change(|draft| Ok(services().map(|services| self.plan(&services, draft))));
+            registry.repair(|draft| Ok(services().map(|services| self.plan(&services, draft))));
         if !matches!(planned, Ok(Ok(_))) {
             self.counters.failures += 1;
         }
@@ -293,7 +308,10 @@ impl<I: Copy + Ord> Repair<I> {
     /// Plans a pass; nothing is counted yet, for it may have to be planned
     /// anew.
     fn plan<P: Pool<Item = I>>(&self, services: &[Claims<I>], draft: &mut Draft<'_, P>) -> Pass<I> {
-        let mut findings = Vec::new();
+        let rewritten = draft.repair_reason().map(|reason| Finding::Rewritten {
+            reason: reason.clone(),
+        });
+        let mut findings: Vec<_> = rewritten.into_iter().collect();
         let mut claimed: BTreeMap<I, Vec<&Owner>> = BTreeMap::new();
         for Claims {
             owner,

@@ -37,6 +37,17 @@ pub enum ServiceType {
     NodePort,
 }
 
+impl fmt::Display for ServiceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::ExternalName => "ExternalName",
+            Self::LoadBalancer => "LoadBalancer",
+            Self::NodePort => "NodePort",
+        })
+    }
+}
+
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

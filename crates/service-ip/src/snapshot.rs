@@ -4,10 +4,6 @@ use thiserror::Error;
 
 use crate::{Allocator, Pool, Range};
 
-/// How many items a bitmap has room for: as many as the largest range of
-/// Kubernetes has.
-const MOST: u128 = 1 << 20;
-
 /// Bits of a byte.
 const BITS: u128 = u8::BITS as u128;
 
@@ -84,6 +80,38 @@ impl RangeAllocation {
         Ok(Self { range, data })
     }
 
+    /// Returns whether the object is not initialized: it has neither a range nor an
+    /// item.
+    #[must_use]
+    pub fn is_uninitialized(&self) -> bool {
+        self.range.is_empty() && self.data.iter().all(|byte| *byte == 0)
+    }
+
+    /// Returns the items taken that another range has as well.
+    ///
+    /// ```text
+    /// 30000-32767 {30007, 32700} → 30000-31000 {30007}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A [`SnapshotError`] if the object cannot be read as that of its own range.
+    pub fn migrate<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
+        let other_range = |_| SnapshotError::OtherRange {
+            found: self.range.clone(),
+            expected: range.to_string().into(),
+        };
+        let former: R = self.range.parse().map_err(other_range)?;
+        let former = former.bitmap_range().map_err(other_range)?;
+        let former = self.allocator(former)?;
+        let mut allocator = Allocator::new(range);
+        for item in former.items() {
+            // An item that the range does not have is refused, and left out.
+            let _ = allocator.reserve(item);
+        }
+        Ok(allocator)
+    }
+
     /// Returns what is taken, of the range that it should be of.
     ///
     /// Zeros at the front do not matter. If nobody has written the object yet,
@@ -94,8 +122,7 @@ impl RangeAllocation {
     /// A [`SnapshotError`] that names what is wrong.
     pub fn allocator<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
         let expected = fitting(&range)?;
-        let is_new = self.range.is_empty() && self.data.iter().all(|byte| *byte == 0);
-        if self.range != expected && !is_new {
+        if self.range != expected && !self.is_uninitialized() {
             return Err(SnapshotError::OtherRange {
                 found: self.range.clone(),
                 expected,
@@ -124,7 +151,8 @@ impl RangeAllocation {
 /// Returns the text of a range that a bitmap has room for.
 fn fitting<R: Range>(range: &R) -> Result<Box<str>, SnapshotError> {
     let (text, len) = (range.to_string().into(), range.len());
-    if len > MOST {
+    let most = range.bitmap_range().map_or(0, |bitmap| bitmap.len());
+    if len > most {
         return Err(SnapshotError::TooLarge { range: text, len });
     }
     Ok(text)
@@ -230,12 +258,57 @@ mod tests {
     }
 
     #[test]
+    fn the_items_of_another_range_are_kept_if_the_new_one_has_them() {
+        let stored = allocator("10.0.0.0/24", &["10.0.0.1", "10.0.0.200"]);
+        let stored = RangeAllocation::of(&stored).unwrap();
+        for (range, expected) in [
+            ("10.0.0.0/16", &["10.0.0.1", "10.0.0.200"][..]),
+            ("10.0.0.0/25", &["10.0.0.1"]),
+            ("10.0.0.128/25", &["10.0.0.200"]),
+            ("10.1.0.0/16", &[]),
+            ("fd00::/112", &[]),
+        ] {
+            let range: AddressRange = range.parse().unwrap();
+            let migrated = stored.migrate(range).unwrap();
+            let found: Vec<String> = items(&migrated).iter().map(ToString::to_string).collect();
+            assert_eq!(
+                (migrated.range(), &*found),
+                (
+                    &range,
+                    &*expected
+                        .iter()
+                        .map(|text| (*text).to_owned())
+                        .collect::<Vec<_>>()
+                )
+            );
+        }
+        for range in ["", "30000-32767", "fd00::/64", "10.0.0.1/24"] {
+            let unknown = RangeAllocation {
+                range: range.into(),
+                data: vec![1],
+            };
+            let error = unknown.migrate::<AddressRange>("10.0.0.0/24".parse().unwrap());
+            assert!(
+                matches!(error, Err(SnapshotError::OtherRange { .. })),
+                "{range}"
+            );
+        }
+    }
+
+    #[test]
     fn a_large_range_has_no_bitmap() {
         let large = allocator("fd00::/64", &["fd00::ffff:ffff:ffff:ffff"]);
         let error = RangeAllocation::of(&large).unwrap_err();
         assert!(matches!(error, SnapshotError::TooLarge { .. }), "{error}");
         let read = RangeAllocation::default().allocator(*large.range());
         assert_eq!(read.unwrap_err(), error);
+        // An API server keeps the first 65,535 addresses of a /108.
+        let wide = allocator("fd00::/108", &["fd00::1"]);
+        let error = RangeAllocation::of(&wide).unwrap_err();
+        assert!(matches!(error, SnapshotError::TooLarge { .. }), "{error}");
+        let bitmap = wide.range().bitmap_range().unwrap();
+        assert_eq!(bitmap.to_string(), "fd00::/108");
+        assert!(RangeAllocation::of(&Allocator::new(bitmap)).is_ok());
         let largest = allocator("10.0.0.0/12", &["10.15.255.254"]);
         let snapshot = RangeAllocation::of(&largest).unwrap();
         assert_eq!(snapshot.data.len(), 1 << 17);

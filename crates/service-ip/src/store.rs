@@ -41,6 +41,35 @@ pub struct Snapshot<P: Pool> {
     pub owners: BTreeMap<P::Item, Owner>,
     /// The time, in the store's own count.
     pub version: Version,
+    /// Why nothing is allocated or released before a repair pass, if that is so.
+    pub repair: Option<RepairReason>,
+}
+
+/// Reason why a store gives and frees nothing before a [`Repair`] pass.
+///
+/// The items of existing Services are unknown until then: an allocation might
+/// take such an item.
+///
+/// [`Repair`]: crate::Repair
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum RepairReason {
+    /// The object does not exist, or has no range yet.
+    #[error("{object} is not initialized")]
+    Uninitialized {
+        /// A key, or an object's name.
+        object: Box<str>,
+    },
+    /// The object is of another range: that of the store has changed.
+    #[error("{object} is of the range {found}, not of {expected}")]
+    OtherRange {
+        /// A key, or an object's name.
+        object: Box<str>,
+        /// The range of the object.
+        found: Box<str>,
+        /// The range of the store.
+        expected: Box<str>,
+    },
 }
 
 impl<P: Pool> Snapshot<P> {
@@ -51,6 +80,7 @@ impl<P: Pool> Snapshot<P> {
             pool,
             owners: BTreeMap::new(),
             version,
+            repair: None,
         }
     }
 }

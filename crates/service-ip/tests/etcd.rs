@@ -15,6 +15,9 @@ mod server;
 #[path = "etcd/values.rs"]
 mod values;
 
+#[path = "etcd/migration.rs"]
+mod migration;
+
 #[path = "etcd/lost.rs"]
 mod lost;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use vipline_service_ip::{
     AddressRange, Allocator, Cidrs, Claims, Error, Finding, Owner, Pool, Registry, Repair,
-    RepairError,
+    RepairError, RepairReason,
 };
 
 use faulty::{Fault, Faulty};
@@ -75,6 +75,78 @@ fn what_is_right_is_left_alone() {
     }
     assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.9"]);
     assert_eq!(cluster.store.commits(), 0);
+}
+
+#[test]
+fn an_address_that_its_service_has_in_another_form_stays_allocated() {
+    let taken = ["10.0.0.10", "10.0.0.11", "10.0.0.12"];
+    let mut cluster = Cluster::new(&taken);
+    let services = [
+        service("a", &["010.0.0.10"]),
+        service("b", &["::ffff:10.0.0.11"]),
+        service("c", &["::FFFF:a00:c"]),
+    ];
+    for _ in 0..4 {
+        assert_eq!(cluster.pass(&services), [""; 0]);
+    }
+    assert_eq!(cluster.taken(), taken);
+    let said = "Service default/d has 10.0.0.10, which belongs to default/a; recreate it";
+    let duplicate = service("d", &["10.0.0.10"]);
+    assert_eq!(
+        cluster.pass(&[&services[..], &[duplicate]].concat()),
+        [said]
+    );
+}
+
+#[test]
+fn a_store_that_must_be_repaired_allocates_nothing_before() {
+    let mut cluster = Cluster::new(&["10.0.0.9"]);
+    let mut other = Registry::new(cluster.store.clone());
+    let owner = Owner::new("default", "new");
+    other.refresh().unwrap();
+    let reason = RepairReason::Uninitialized {
+        object: "the key".into(),
+    };
+    let lost = reason.clone();
+    // The key is lost when a registry knows it already.
+    cluster.store.meanwhile(move |snapshot| {
+        snapshot.pool.release(ip("10.0.0.9"));
+        snapshot.repair = Some(lost);
+    });
+    let error = other.allocate(&owner, &mut || 0).unwrap_err();
+    assert!(matches!(&error, Error::RepairRequired(found) if *found == reason));
+    let said = "the key is not initialized: a repair pass must come first";
+    assert_eq!(error.to_string(), said);
+    let error = other.release(ip("10.0.0.9"), &owner).unwrap_err();
+    assert!(matches!(error, Error::RepairRequired(_)), "{error}");
+    let error = other.dry_run(|draft| draft.reserve(ip("10.0.0.7"), &owner));
+    assert!(matches!(error, Err(Error::RepairRequired(_))), "{error:?}");
+    assert_eq!(cluster.store.commits(), 0);
+    let services = [service("a", &["10.0.0.9"])];
+    assert_eq!(
+        cluster.pass(&services),
+        [
+            "the key is not initialized: repair writes it",
+            "Service default/a has 10.0.0.9, which was not allocated: it is now",
+        ]
+    );
+    let refused = other.reserve(ip("10.0.0.9"), &owner).unwrap_err();
+    assert_eq!(refused.to_string(), "10.0.0.9 is already allocated");
+    assert!(cluster.pass(&services).is_empty());
+}
+
+#[test]
+fn a_store_without_a_service_is_written_by_the_first_pass() {
+    let mut cluster = Cluster::new(&[]);
+    let object = "the key".into();
+    let lost = Some(RepairReason::Uninitialized { object });
+    cluster.store.meanwhile(|snapshot| snapshot.repair = lost);
+    let mut other = Registry::new(cluster.store.clone());
+    let owner = Owner::new("default", "new");
+    other.allocate(&owner, &mut || 0).unwrap_err();
+    assert_eq!(cluster.pass(&[]).len(), 1);
+    assert_eq!(cluster.store.commits(), 1, "although nothing is taken");
+    other.allocate(&owner, &mut || 0).unwrap();
 }
 
 #[test]

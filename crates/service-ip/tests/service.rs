@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressKind, AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory,
-    Owner, Pool, Registry, ServiceAddresses,
+    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, Owner, Pool,
+    Registry, ServiceAddresses, ServiceType,
 };
 
 type Addresses = Allocator<AddressRange>;
@@ -27,7 +27,8 @@ fn cluster() -> ServiceAddresses<Addresses, Memory<Addresses>> {
 /// Returns a Service that wants both families.
 fn dual(addresses: &[&str]) -> AddressSpec {
     AddressSpec {
-        kind: AddressKind::Virtual,
+        service_type: ServiceType::ClusterIp,
+        is_headless: false,
         has_selector: true,
         policy: Some(FamilyPolicy::RequireDualStack),
         families: DUAL.to_vec(),

@@ -210,7 +210,15 @@ impl Dice {
             slice.ports.push(api::EndpointPort {
                 name: (!self.once_in(8)).then(|| self.port_name()),
                 protocol: self.protocol(),
-                port: self.pick(&[Some(8080), Some(8081), Some(53), Some(0), None]),
+                port: self.pick(&[
+                    Some(8080),
+                    Some(8081),
+                    Some(53),
+                    Some(0),
+                    Some(70_000),
+                    Some(-1),
+                    None,
+                ]),
             });
         }
         // Hints count only where many have them.

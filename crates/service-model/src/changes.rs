@@ -1,5 +1,7 @@
 //! What a store tells about itself, besides the service ports.
 
+use std::sync::Arc;
+
 use crate::{Family, ObjectName, Route, ServicePort, Timestamp};
 
 /// What load balancers want to know about a Service.
@@ -17,7 +19,8 @@ impl HealthCheck {
     }
 }
 
-/// How many service ports have endpoints, but none that their policy allows.
+/// Number of service ports, or of Services, that have endpoints, but none that their
+/// policy allows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WithoutLocal {
     /// Those whose policy for internal traffic is Local.
@@ -27,6 +30,23 @@ pub struct WithoutLocal {
 }
 
 impl WithoutLocal {
+    /// Counts the Service with these ports, at most once per policy and family.
+    pub(crate) fn of_service(ports: &[Arc<ServicePort>]) -> BothFamilies<Self> {
+        let mut counts: BothFamilies<Self> = BothFamilies::default();
+        for port in ports {
+            let count = counts.of_mut(port.family);
+            count.internal |= usize::from(port.internal == Route::Drop);
+            count.external |= usize::from(port.external == Route::Drop);
+        }
+        counts
+    }
+
+    /// Replaces one count by another.
+    pub(crate) fn exchange(&mut self, old: Self, new: Self) {
+        self.internal = self.internal + new.internal - old.internal;
+        self.external = self.external + new.external - old.external;
+    }
+
     /// Counts a service port that takes the place of another.
     pub(crate) fn replace(&mut self, old: Option<&ServicePort>, new: Option<&ServicePort>) {
         let drops = |port: Option<&ServicePort>, route: fn(&ServicePort) -> Route| {

@@ -1,23 +1,18 @@
 //! What a Service object says, read once: everything but its endpoints.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::api::MetadataKey;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
     Family, Hazard, ObjectName, PortName, Protocol, Scheduler, Timestamp, api, parse_address,
     parse_network,
 };
-
-/// The label of Services that another proxy serves.
-const OTHER_PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
-
-/// The annotation of Services that names how a connection chooses among endpoints.
-const SCHEDULER_ANNOTATION: &str = "service.kubernetes.io/ipvs-scheduler";
 
 /// How long affinity lasts when the object does not say, in seconds.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
@@ -75,7 +70,10 @@ impl Frontend {
         warnings: &mut Warnings<'_>,
     ) -> Option<Self> {
         let spec = &service.spec;
-        if service.metadata.labels.contains_key(OTHER_PROXY_LABEL)
+        if service
+            .metadata
+            .label(MetadataKey::ServiceProxyName)
+            .is_some()
             || matches!(&*spec.cluster_ip, "" | "None")
             || spec.kind == api::ServiceType::ExternalName
         {
@@ -114,11 +112,11 @@ impl Frontend {
 /// Returns how the Service wants connections to choose; a name that is unknown
 /// counts as none.
 fn scheduler(metadata: &api::ObjectMeta, warnings: &mut Warnings<'_>) -> Option<Scheduler> {
-    let name = metadata.annotations.get(SCHEDULER_ANNOTATION)?;
+    let name = metadata.annotation(MetadataKey::IpvsScheduler)?;
     let known = Scheduler::from_name(name);
     if known.is_none() {
         let field = Field::plain("metadata.annotations[service.kubernetes.io/ipvs-scheduler]");
-        warnings.push(field, Problem::Unknown(name.as_str().into()));
+        warnings.push(field, Problem::Unknown(name.into()));
     }
     known
 }
@@ -279,7 +277,7 @@ fn source_ranges(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<Ip
 /// Returns the ports, sorted; of ports with equal names the last counts.
 fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>) -> Box<[Port]> {
     let created = created(service, warnings);
-    let mut ports: Vec<Port> = Vec::with_capacity(service.spec.ports.len());
+    let mut ports = BTreeMap::new();
     for (index, port) in service.spec.ports.iter().enumerate() {
         let Some(protocol) = protocol(&port.protocol) else {
             let word = port.protocol.as_str().into();
@@ -293,30 +291,23 @@ fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>)
             warnings.push(Field::member("spec.ports[].port", index), Problem::Zero);
             continue;
         }
-        let name = PortName {
+        let name = Arc::new(PortName {
             namespace: Arc::clone(&name.namespace),
             service: Arc::clone(&name.name),
             port: port_name(&port.name),
             protocol,
             created,
-        };
-        let node_port = (port.node_port != 0).then_some(port.node_port);
+        });
         let port = Port {
-            name: Arc::new(name),
+            name: Arc::clone(&name),
             port: port.port,
-            node_port,
+            node_port: (port.node_port != 0).then_some(port.node_port),
         };
-        match ports.binary_search_by(|held| held.name.cmp(&port.name)) {
-            Err(place) => ports.insert(place, port),
-            Ok(place) => {
-                warnings.push(Field::member("spec.ports[]", index), Problem::Duplicate);
-                if let Some(held) = ports.get_mut(place) {
-                    *held = port;
-                }
-            }
+        if ports.insert(name, port).is_some() {
+            warnings.push(Field::member("spec.ports[]", index), Problem::Duplicate);
         }
     }
-    ports.into()
+    ports.into_values().collect()
 }
 
 /// Returns a port's name; most ports have none, and that one is free.

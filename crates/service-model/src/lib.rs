@@ -82,6 +82,8 @@ mod frontend;
 
 mod slices;
 
+mod slice_ports;
+
 mod topology;
 
 mod policy;

@@ -92,6 +92,11 @@ impl PortName {
         }
     }
 
+    /// Returns whether another port is of the Service of that name.
+    pub fn is_of_service(&self, other: &Self) -> bool {
+        self.service == other.service && self.namespace == other.namespace
+    }
+
     fn age_key(&self) -> (bool, Option<Timestamp>) {
         (self.created.is_none(), self.created)
     }

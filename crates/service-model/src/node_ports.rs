@@ -12,7 +12,7 @@ pub enum NodePortAddresses {
     /// On all addresses.
     #[default]
     All,
-    /// On the node's own addresses, at most one per family.
+    /// On the node's primary addresses: the first of each family.
     Primary,
     /// On addresses within these networks; an empty list means all addresses.
     Within(Vec<IpNet>),
@@ -38,15 +38,18 @@ pub enum NodePortMatch {
 impl NodePortAddresses {
     /// Returns the filter of a family.
     ///
-    /// `primary` are the node's own addresses as far as they are known.
-    /// A family that no network is given for gets all its addresses, and so
-    /// do both when none of the node's own addresses is known.
-    pub fn filter(&self, family: Family, primary: &[IpAddr]) -> NodePortFilter {
+    /// `node` are the node's addresses in order of preference, as in
+    /// [`NodeView::addresses`](crate::NodeView::addresses).
+    /// As in upstream kube-proxy, a family without a network serves node ports on
+    /// all addresses, and so does a family whose first address is unknown or a
+    /// loopback address.
+    pub fn filter(&self, family: Family, node: &[IpAddr]) -> NodePortFilter {
         let within: Vec<IpNet> = match self {
             Self::All => Vec::new(),
             Self::Primary => {
-                let known = primary.iter().filter(|addr| !addr.is_loopback());
-                known.map(|&addr| IpNet::from(addr)).collect()
+                let mut own = node.iter().filter(|&&addr| Family::of(addr) == family);
+                let primary = own.next().filter(|addr| !addr.is_loopback());
+                primary.map(|&addr| IpNet::from(addr)).into_iter().collect()
             }
             Self::Within(networks) => networks.clone(),
         };
@@ -146,6 +149,18 @@ mod tests {
             (All, &known, NodePortMatch::All, NodePortMatch::All),
             (Primary, &known, only(&["10.0.0.7"]), only(&["fd00::7"])),
             (Primary, &one, only(&["10.0.0.7"]), NodePortMatch::All),
+            (
+                Primary,
+                &addresses(&["fd00::7", "10.0.0.7", "192.168.0.2", "::1"]),
+                only(&["10.0.0.7"]),
+                only(&["fd00::7"]),
+            ),
+            (
+                Primary,
+                &addresses(&["127.0.0.1", "10.0.0.7"]),
+                NodePortMatch::All,
+                NodePortMatch::All,
+            ),
             (
                 Primary,
                 &addresses(&["127.0.0.1"]),

@@ -44,11 +44,7 @@ impl NodeView {
         let mut warnings = Warnings::about(Kind::Node, &name);
         let view = Self {
             name: Arc::clone(&name.name),
-            zone: node
-                .metadata
-                .labels
-                .get(api::Node::ZONE_LABEL)
-                .map(|zone| zone.as_str().into()),
+            zone: node.metadata.label(api::MetadataKey::Zone).map(Into::into),
             addresses: addresses(node, &mut warnings),
             pod_cidrs: pod_cidrs(node, &mut warnings),
             eligible: node.metadata.deletion_timestamp.is_none()

@@ -11,28 +11,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::frontend::protocol;
+use crate::api::MetadataKey;
+use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{Endpoint, Family, Hazard, NodeView, ObjectName, Protocol, api, parse_address};
-
-/// The label of slices of headless Services.
-const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
 /// An EndpointSlice, as little of it as is needed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Slice {
     pub(crate) name: Arc<str>,
     pub(crate) family: Family,
-    /// Invariant: sorted by name and protocol.
-    ports: Box<[SlicePort]>,
+    ports: SlicePorts,
     endpoints: Box<[Entry]>,
-}
-
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct SlicePort {
-    name: Box<str>,
-    protocol: Protocol,
-    port: u16,
 }
 
 /// An endpoint without its port.
@@ -74,11 +64,11 @@ impl Slice {
         name: &ObjectName,
         warnings: &mut Warnings<'_>,
     ) -> Option<(ObjectName, Self)> {
-        let labels = &slice.metadata.labels;
-        if labels.contains_key(HEADLESS_LABEL) {
+        let metadata = &slice.metadata;
+        if metadata.label(MetadataKey::Headless).is_some() {
             return None;
         }
-        let service = labels.get(api::EndpointSlice::SERVICE_NAME_LABEL)?.as_str();
+        let service = metadata.label(MetadataKey::ServiceName)?;
         if service.is_empty() || name.namespace.is_empty() || name.name.is_empty() {
             return None;
         }
@@ -98,7 +88,7 @@ impl Slice {
         let slice = Self {
             name: Arc::clone(&name.name),
             family,
-            ports: ports(slice.ports, warnings),
+            ports: SlicePorts::read(slice.ports, warnings),
             endpoints: entries(slice.endpoints, family, warnings),
         };
         Some((service, slice))
@@ -106,19 +96,15 @@ impl Slice {
 
     /// Tells whether a UDP port has endpoints here.
     pub(crate) fn has_udp(&self) -> bool {
-        !self.endpoints.is_empty() && self.ports.iter().any(|port| port.protocol == Protocol::Udp)
+        !self.endpoints.is_empty() && self.ports.has_udp()
     }
 
-    fn ports_named(&self, name: &str, protocol: Protocol) -> impl Iterator<Item = u16> {
-        let wanted = (name, protocol);
-        let start = self
-            .ports
-            .partition_point(|port| (&*port.name, port.protocol) < wanted);
-        self.ports
-            .iter()
-            .skip(start)
-            .take_while(move |port| (&*port.name, port.protocol) == wanted)
-            .map(|port| port.port)
+    /// Returns the addresses on this node that are ready.
+    fn local_ready(&self, node: &NodeView) -> impl Iterator<Item = IpAddr> {
+        let ready = self.endpoints.iter().filter(|entry| entry.condition.ready);
+        ready
+            .filter(|entry| entry.is_local(node))
+            .map(|entry| entry.addr)
     }
 }
 
@@ -134,7 +120,7 @@ pub(crate) fn gather<'a>(
 ) -> Vec<Candidate<'a>> {
     let mut found = Vec::with_capacity(slices.iter().map(|slice| slice.endpoints.len()).sum());
     for slice in slices.iter().filter(|slice| slice.family == family) {
-        for port in slice.ports_named(name, protocol) {
+        for port in slice.ports.named(name, protocol) {
             found.extend(
                 slice
                     .endpoints
@@ -156,68 +142,36 @@ pub(crate) fn gather<'a>(
 }
 
 /// Returns the number of addresses on this node that are ready on some port.
+///
+/// All ports of a slice have the same endpoints, so the cost is that of the
+/// endpoints, however many ports there are.
 pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> usize {
-    let of_family = || slices.iter().filter(|slice| slice.family == family);
-    let mut ports: Vec<_> = of_family()
-        .flat_map(|slice| slice.ports.iter().map(|port| (&*port.name, port.protocol)))
+    let of_family = slices.iter().filter(|slice| slice.family == family);
+    let mut addresses: Vec<_> = of_family
+        .filter(|slice| !slice.ports.is_empty())
+        .flat_map(|slice| slice.local_ready(node))
         .collect();
-    ports.sort_unstable();
-    ports.dedup();
-    let mut addresses = Vec::new();
-    for (name, protocol) in ports {
-        let candidates = gather(slices, family, name, protocol, node);
-        let ready = candidates
-            .iter()
-            .filter(|c| c.condition.ready && c.endpoint.is_local);
-        addresses.extend(ready.map(|candidate| candidate.endpoint.addr));
-    }
     addresses.sort_unstable();
     addresses.dedup();
     addresses.len()
 }
 
 impl Entry {
+    fn is_local(&self, node: &NodeView) -> bool {
+        !node.name.is_empty() && self.node.as_deref() == Some(&*node.name)
+    }
+
     fn candidate(&self, port: u16, node: &NodeView) -> Candidate<'_> {
-        let is_local = !node.name.is_empty() && self.node.as_deref() == Some(&*node.name);
         Candidate {
             endpoint: Endpoint {
                 addr: self.addr,
                 port,
-                is_local,
+                is_local: self.is_local(node),
             },
             condition: self.condition,
             hints: self.hints.as_deref(),
         }
     }
-}
-
-fn ports(ports: Vec<api::EndpointPort>, warnings: &mut Warnings<'_>) -> Box<[SlicePort]> {
-    let mut read = Vec::with_capacity(ports.len());
-    for (index, port) in ports.into_iter().enumerate() {
-        let Some(name) = port.name else {
-            warnings.push(Field::member("ports[].name", index), Problem::Missing);
-            continue;
-        };
-        let Some(protocol) = protocol(&port.protocol) else {
-            let word = port.protocol.as_str().into();
-            warnings.push(
-                Field::member("ports[].protocol", index),
-                Problem::Unknown(word),
-            );
-            continue;
-        };
-        match port.port {
-            None => warnings.push(Field::member("ports[].port", index), Problem::Missing),
-            Some(0) => warnings.push(Field::member("ports[].port", index), Problem::Zero),
-            Some(port) => read.push(SlicePort {
-                name: name.into(),
-                protocol,
-                port,
-            }),
-        }
-    }
-    read.sort_unstable();
-    read.into()
 }
 
 fn entries(

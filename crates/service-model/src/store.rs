@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::api::MetadataKey;
 use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, WithoutLocal};
 use crate::entries::{Entries, Entry, Place, Put};
 use crate::frontend::{ExternalIps, Frontend};
@@ -15,9 +16,6 @@ use crate::{
     Event, Family, NodeView, ObjectName, Resolved, ServicePort, Timestamp, Warning, api,
     parse_network, policy,
 };
-
-/// The annotation of slices that says when their cause happened.
-const TRIGGER_ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// How many trigger times are kept for one Service between two resolves.
 const MAX_TRIGGERS: usize = 64;
@@ -64,6 +62,7 @@ pub struct Store {
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     health_checks: BTreeMap<ObjectName, HealthCheck>,
     without_local: BothFamilies<WithoutLocal>,
+    services_without_local: BothFamilies<WithoutLocal>,
     endpoints: BothFamilies<usize>,
     counts: Counts,
     pending_udp: BothFamilies<bool>,
@@ -193,6 +192,12 @@ impl Store {
         *self.without_local.of(family)
     }
 
+    /// Returns the number of Services with a port that lacks a local endpoint, as last
+    /// resolved.
+    pub fn services_without_local(&self, family: Family) -> WithoutLocal {
+        *self.services_without_local.of(family)
+    }
+
     /// Returns how many endpoints the service ports have, ready or not, as last
     /// resolved: one that two ports share counts twice.
     pub fn endpoints(&self, family: Family) -> usize {
@@ -245,8 +250,10 @@ impl Store {
 
     fn apply_slice(&mut self, slice: api::EndpointSlice) -> Vec<Warning> {
         let name = slice.metadata.object_name();
-        let trigger = slice.metadata.annotations.get(TRIGGER_ANNOTATION);
-        let trigger = trigger.and_then(|text| Timestamp::parse(text));
+        let trigger = slice
+            .metadata
+            .annotation(MetadataKey::LastChangeTriggerTime);
+        let trigger = trigger.and_then(Timestamp::parse);
         let trigger = trigger.filter(|&at| self.config.started.is_none_or(|start| at > start));
         let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
         let read = Slice::read(slice, &name, &mut warnings);
@@ -335,6 +342,7 @@ impl Store {
             Some(frontend) => policy::ports(frontend, &entry.slices, node),
             None => Vec::new(),
         };
+        let before = WithoutLocal::of_service(&entry.ports);
         entry.replace_ports(wanted, |old, new| {
             let Some(port) = new.or(old) else { return };
             let count = self.without_local.of_mut(port.family);
@@ -348,6 +356,11 @@ impl Store {
                 None => Resolved::gone(port),
             });
         });
+        let now = WithoutLocal::of_service(&entry.ports);
+        for family in Family::ALL {
+            let count = self.services_without_local.of_mut(family);
+            count.exchange(*before.of(family), *now.of(family));
+        }
         let triggers = mem::take(&mut entry.triggers);
         if !triggers.is_empty() {
             self.changes.triggers.push((entry.name().clone(), triggers));

@@ -46,6 +46,8 @@ pub struct Field {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
+    /// The number is not from 1 to 65535.
+    BadPort(i32),
     /// The text is no IP address.
     BadAddress(Box<str>),
     /// The text is no network in CIDR notation.
@@ -64,6 +66,8 @@ pub enum Problem {
     WrongFamily(IpAddr, Family),
     /// The number must not be zero.
     Zero,
+    /// So many further problems of the object have no warning of their own.
+    Omitted(usize),
 }
 
 impl Field {
@@ -114,6 +118,7 @@ impl fmt::Display for Field {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::BadPort(number) => write!(f, "not a port number: {number}"),
             Self::BadAddress(text) => write!(f, "not an IP address: {text:?}"),
             Self::BadNetwork(text) => write!(f, "not a network: {text:?}"),
             Self::BadTime(text) => write!(f, "not a time: {text:?}"),
@@ -123,15 +128,23 @@ impl fmt::Display for Problem {
             Self::Unknown(word) => write!(f, "unknown: {word:?}"),
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),
             Self::Zero => f.write_str("must not be zero"),
+            Self::Omitted(count) => write!(f, "{count} further problems of the object"),
         }
     }
 }
+
+/// The maximum number of warnings about one object.
+///
+/// An EndpointSlice may have 20,000 ports, each with a problem.
+const MAX_WARNINGS: usize = 16;
 
 /// Collects the warnings about one object.
 pub(crate) struct Warnings<'a> {
     kind: Kind,
     name: &'a ObjectName,
     found: Vec<Warning>,
+    /// The field of the first problem without a warning of its own, and their number.
+    omitted: Option<(&'static str, usize)>,
 }
 
 impl<'a> Warnings<'a> {
@@ -140,20 +153,32 @@ impl<'a> Warnings<'a> {
             kind,
             name,
             found: Vec::new(),
+            omitted: None,
         }
     }
 
     pub(crate) fn push(&mut self, field: Field, problem: Problem) {
+        if self.found.len() == MAX_WARNINGS {
+            self.omitted.get_or_insert((field.path, 0)).1 += 1;
+            return;
+        }
+        self.add(field, problem);
+    }
+
+    pub(crate) fn into_found(mut self) -> Vec<Warning> {
+        if let Some((path, count)) = self.omitted.take() {
+            self.add(Field::plain(path), Problem::Omitted(count));
+        }
+        self.found
+    }
+
+    fn add(&mut self, field: Field, problem: Problem) {
         self.found.push(Warning {
             kind: self.kind,
             name: self.name.clone(),
             field,
             problem,
         });
-    }
-
-    pub(crate) fn into_found(self) -> Vec<Warning> {
-        self.found
     }
 }
 
@@ -182,5 +207,19 @@ mod tests {
             "Service default/web: spec.clusterIP: missing",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn an_object_has_a_bounded_number_of_warnings() {
+        let name = ObjectName::new("default", "web-1");
+        let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
+        for index in 0..20_000 {
+            warnings.push(Field::member("ports[].port", index), Problem::BadPort(-1));
+        }
+        let found = warnings.into_found();
+        assert_eq!(found.len(), MAX_WARNINGS + 1);
+        let last = found.last().unwrap().to_string();
+        let expected = "EndpointSlice default/web-1: ports[].port: 19984 further problems";
+        assert!(last.starts_with(expected), "{last}");
     }
 }

@@ -2,6 +2,8 @@
 
 mod objects;
 
+use std::time::{Duration, Instant};
+
 use objects::{
     HERE, endpoint, endpoint_port, in_zone, lines, only_port, port, resolve, slice, synced, web,
 };
@@ -298,6 +300,29 @@ fn health_checks_count_addresses_here_that_are_ready() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the test measures time")]
+fn resolving_costs_what_the_service_uses_however_many_ports_its_slices_have() {
+    let time = |extra_ports: u32| {
+        let hosts = (0..1000).map(|host| format!("10.0.{}.{} here", host / 250, host % 250 + 1));
+        let hosts: Vec<_> = hosts.collect();
+        let words: Vec<_> = hosts.iter().map(String::as_str).collect();
+        let mut slice = slice_of("web-1", &words);
+        let extra = (0..extra_ports).map(|port| endpoint_port(&format!("p{port}"), "TCP", 1));
+        slice.ports.extend(extra);
+        let mut store = synced([checked().into(), slice.into()]);
+        let start = Instant::now();
+        resolve(&mut store);
+        let (_, check) = store.health_checks().next().unwrap();
+        assert_eq!(check.local_ready(Family::V4), 1000);
+        start.elapsed()
+    };
+    let (few, many) = (time(0), time(20_000));
+    println!("one port: {few:?}, 20,001 ports: {many:?}");
+    let bound = few * 20 + Duration::from_millis(100);
+    assert!(many < bound, "{many:?}, but {few:?} with one port");
+}
+
+#[test]
 fn a_slice_without_usable_ports_makes_no_address_ready() {
     let mut slice = slice_of("web-1", &["10.0.0.1 here"]);
     slice.ports.clear();
@@ -457,6 +482,11 @@ fn counts_of_missing_local_endpoints_follow_every_change() {
     let mut internal = |event: Option<Event>| {
         event.map(|event| store.apply(event));
         resolve(&mut store);
+        for family in Family::ALL {
+            // The Service has one port, and counts as often.
+            let counts = store.services_without_local(family);
+            assert_eq!(counts, store.without_local(family));
+        }
         assert_eq!(store.without_local(Family::V6), WithoutLocal::default());
         store.without_local(Family::V4).internal
     };

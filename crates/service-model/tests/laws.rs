@@ -40,7 +40,12 @@ fn told(store: &Store) -> Told {
             .collect(),
         without_local: Family::ALL
             .iter()
-            .map(|&family| store.without_local(family))
+            .flat_map(|&family| {
+                [
+                    store.without_local(family),
+                    store.services_without_local(family),
+                ]
+            })
             .collect(),
         endpoints: Family::ALL
             .iter()
@@ -341,7 +346,10 @@ fn gather(
             p.name.as_deref() == Some(&port.name.port)
                 && p.protocol.as_str() == port.protocol.to_string()
         });
-        let mut numbers: Vec<_> = ports.filter_map(|p| p.port).filter(|&p| p != 0).collect();
+        let mut numbers: Vec<_> = ports
+            .filter_map(|p| u16::try_from(p.port?).ok())
+            .filter(|&p| p != 0)
+            .collect();
         numbers.sort_unstable();
         for number in numbers {
             for endpoint in &slice.endpoints {

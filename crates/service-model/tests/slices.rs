@@ -144,6 +144,24 @@ fn ports_without_name_number_or_known_protocol_are_left_out() {
 }
 
 #[test]
+fn port_numbers_that_do_not_exist_leave_the_other_ports() {
+    let mut slice = slice_of("web-1", &["10.0.0.1"]);
+    slice.ports = vec![
+        endpoint_port("a", "TCP", 70_000),
+        endpoint_port("b", "TCP", -1),
+        endpoint_port("c", "TCP", 65_536),
+        endpoint_port("", "TCP", 65_535),
+    ];
+    assert_eq!(cluster(vec![slice.clone()]), "10.0.0.1:65535");
+    let expected = [
+        "EndpointSlice default/web-1: ports[0].port: not a port number: 70000",
+        "EndpointSlice default/web-1: ports[1].port: not a port number: -1",
+        "EndpointSlice default/web-1: ports[2].port: not a port number: 65536",
+    ];
+    assert_eq!(warnings(slice), expected);
+}
+
+#[test]
 fn only_the_first_address_of_an_endpoint_counts() {
     let mut slice = slice_of("web-1", &["010.0.0.1", "10.0.0.3"]);
     slice.endpoints[0].addresses.push("10.0.0.2".into());

@@ -107,7 +107,7 @@ impl Plan {
             api::EndpointPort {
                 name,
                 protocol,
-                port: Some(*target),
+                port: Some((*target).into()),
             }
         });
         let endpoints = self.endpoints.iter().map(|(address, node)| api::Endpoint {

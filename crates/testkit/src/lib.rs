@@ -10,6 +10,8 @@
 //! - [`nft`]: what an independent reader says of a ruleset.
 //! - [`iptables`]: its programs, with a lock of their own, and made-up ones.
 //! - [`program`]: scripts and copies of programs that can be run at once.
+//! - [`allocation`]: how many bytes a piece of work allocates.
+//! - [`processor`]: how much time of a processor a piece of work takes.
 //! - [`golden`]: comparison with texts that were reviewed and kept.
 //!
 //! Nothing outside of the namespaces made here is changed, and nothing is left
@@ -46,3 +48,7 @@ pub mod program;
 pub mod iptables;
 
 pub mod golden;
+
+pub mod allocation;
+
+pub mod processor;

@@ -39,3 +39,23 @@ pub fn succeeds(args: &[&str], script: &str) -> String {
     );
     String::from_utf8(output.stdout).expect("nft writes text")
 }
+
+/// Returns the sets and chains of a listing, each with its table, sorted.
+///
+/// `nft` lists them in the order of their creation, which means nothing.
+pub fn blocks(listing: &str) -> Vec<String> {
+    let (mut table, mut block, mut blocks) = ("", String::new(), Vec::new());
+    for line in listing.lines() {
+        if line.starts_with("table") {
+            table = line;
+        }
+        block.push_str(line);
+        block.push('\n');
+        if line == "\t}" || line == "}" {
+            blocks.push(format!("{table}\n{}", block.trim_start()));
+            block.clear();
+        }
+    }
+    blocks.sort();
+    blocks
+}

@@ -22,6 +22,8 @@ pub struct Options {
     pub source: (&'static str, PathBuf),
     /// Further flags.
     pub flags: Vec<String>,
+    /// A program with arguments that runs the proxy; empty for none.
+    pub runner: Vec<String>,
 }
 
 /// A kube-proxy on the node of a lab, killed when dropped.
@@ -99,6 +101,7 @@ impl Options {
             mode,
             source: ("--manifests", manifests.to_owned()),
             flags: Vec::new(),
+            runner: Vec::new(),
         }
     }
 
@@ -112,7 +115,14 @@ impl Options {
 
     /// Returns the program with its flags, such as it runs on the node.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match self.runner.split_first() {
+            Some((runner, args)) => {
+                let mut command = Command::new(runner);
+                command.args(args).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
         command
             .args(["--proxy-mode", self.mode])
             .args(["--hostname-override", Proxy::NODE])

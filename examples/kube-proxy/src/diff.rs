@@ -1,28 +1,42 @@
-//! `diff`: what the kernel lacks, and which flows are stale.
+//! `diff`: the edits between the kernel and the plan, rejected objects and stale flows.
 
 use std::process::ExitCode;
 
 use crate::failure::{Failure, chain};
 use crate::flows;
 use crate::output::print;
+use crate::rejectedz::Page;
 use crate::settings::Settings;
-use crate::setup::{Reading, Setup};
+use crate::setup::Setup;
 
-/// Prints the flows that would be deleted, and the edits between the kernel and the
-/// plan: 0 for none, 1 for some.
+/// Exit code if the kernel differs from the plan in rejected objects alone.
+const REJECTED: u8 = 3;
+
+/// Prints the flows that would be deleted, the objects that the running proxy reports
+/// as rejected, and the other edits between the kernel and the plan.
+///
+/// The exit code is 0 without a difference, 3 if rejected objects are the only
+/// difference, otherwise 1.
 ///
 /// # Errors
 ///
 /// The manifests are wrong, or the kernel does not tell.
 pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
-    let mut setup = Setup::open(settings, Reading::Once)?;
+    let page = Page::request(&settings);
+    let mut setup = Setup::compare(settings)?;
+    let known = page.as_ref().map(Page::known).unwrap_or_default();
     let difference = setup
         .engine
-        .difference()
+        .difference_except(&known)
         .map_err(|error| Failure::machine(chain(&error)))?;
     // In front of all documents they are in none: not all programs know comments.
-    let comments = flows::comments(&difference);
+    let mut comments = flows::comments(&difference);
+    comments += &page.as_ref().map(Page::comments).unwrap_or_default();
     print(&(comments + &difference.script))?;
-    let is_some = difference.edits > 0 || !difference.stale_flows.is_empty();
-    Ok(ExitCode::from(u8::from(is_some)))
+    let is_drift = difference.edits > 0 || !difference.stale_flows.is_empty();
+    Ok(ExitCode::from(match difference.rejected {
+        _ if is_drift => 1,
+        0 => 0,
+        _ => REJECTED,
+    }))
 }

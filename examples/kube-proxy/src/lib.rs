@@ -29,9 +29,15 @@ pub mod tasks;
 
 pub mod interfaces;
 
+pub mod families;
+
 pub mod addresses;
 
 pub mod node;
+
+pub mod refused;
+
+pub mod rejectedz;
 
 pub mod setup;
 
@@ -55,6 +61,8 @@ pub mod diff;
 
 pub mod process;
 
+pub mod rejections;
+
 pub mod sysctl;
 
 pub mod cleanup;
@@ -62,6 +70,8 @@ pub mod cleanup;
 pub mod output;
 
 pub mod logging;
+
+pub mod version;
 
 pub mod failure;
 
@@ -76,6 +86,12 @@ use settings::Settings;
 
 /// Does what the command line says.
 pub fn start(cli: &Cli) -> ExitCode {
+    if let Some(text) = cli.version.apply() {
+        return match output::print(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.code(),
+        };
+    }
     let effective = Effective::new(&cli.flags);
     logging::start(&match &effective {
         Ok(effective) => effective.configuration.logging.clone(),

@@ -1,14 +1,30 @@
 //! The log: to stderr, as text or JSON.
 
 use std::io;
+use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt, registry};
+use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use crate::config::Logging;
+
+/// The filter of the log, which can be replaced.
+static FILTER: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
+
+/// Sets the verbosity of the log.
+///
+/// # Errors
+///
+/// The log was not started.
+pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
+    let filter = FILTER.get().ok_or("the log was not started")?;
+    let replaced = filter.reload(wanted(verbosity));
+    replaced.map_err(|error| error.to_string())
+}
 
 /// Begins to log to stderr.
 pub fn start(logging: &Logging) {
@@ -20,9 +36,12 @@ pub fn start(logging: &Logging) {
         "json" => log.json().flatten_event(true).boxed(),
         _ => log.boxed(),
     };
-    let log = registry().with(log.with_filter(wanted(logging.verbosity)));
+    let (filter, handle) = reload::Layer::new(wanted(logging.verbosity));
+    let log = registry().with(log.with_filter(filter));
     // A second start, in a test, keeps the first log.
-    let _ = log.try_init();
+    if log.try_init().is_ok() {
+        let _ = FILTER.set(handle);
+    }
 }
 
 /// Returns what is logged at a verbosity.

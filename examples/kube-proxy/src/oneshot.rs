@@ -46,6 +46,9 @@ pub struct FamilySummary {
     pub edits: usize,
     /// How many objects there are.
     pub objects: usize,
+    /// Objects that the kernel rejected, each with its Service and the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<String>,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -61,8 +64,8 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
         settings.config.mode.to_string(),
         settings.config.node_name.to_string(),
     );
-    let mut setup = Setup::open(settings.clone(), Reading::Once)?;
-    process::prepare(&settings)?;
+    let mut setup = Setup::open(settings, Reading::Once)?;
+    process::prepare_mode(setup.settings())?;
     let start = Instant::now();
     let report = setup.engine.poll(Duration::ZERO);
     let seconds = start.elapsed().as_secs_f64();
@@ -118,17 +121,20 @@ fn equals(setup: &mut Setup, families: &mut [FamilySummary]) -> bool {
 impl FamilySummary {
     fn new(done: &Done) -> Self {
         let family = done.family.to_string();
+        let rejected = done.rejected.iter().map(ToString::to_string).collect();
         match &done.outcome {
             Ok(outcome) => Self {
                 family,
                 edits: outcome.edits,
                 objects: outcome.objects,
+                rejected,
                 error: None,
             },
             Err(error) => Self {
                 family,
                 edits: 0,
                 objects: 0,
+                rejected,
                 error: Some(chain(error)),
             },
         }
@@ -161,6 +167,7 @@ impl Summary {
             family,
             edits,
             objects,
+            rejected,
             error,
         } in &self.families
         {
@@ -168,6 +175,9 @@ impl Summary {
                 Some(error) => format!("{family}: {error}\n"),
                 None => format!("{family}: {edits} edits, {objects} objects\n"),
             };
+            for rejected in rejected {
+                text += &format!("{family}: rejected: {rejected}\n");
+            }
         }
         let state = if self.in_sync {
             "in sync"
@@ -188,6 +198,7 @@ mod tests {
             family: family.into(),
             edits,
             objects: 30,
+            rejected: Vec::new(),
             error: error.map(Into::into),
         };
         let mut summary = Summary {
@@ -204,6 +215,13 @@ mod tests {
         let text = "mode nftables, node n1: 1 services, 2 ports, 3 endpoints\n\
                     IPv4: 4 edits, 30 objects\nIPv6: 0 edits, 30 objects\nin sync after 0.250 s\n";
         assert_eq!(summary.show(Output::Text).unwrap(), text);
+        let rejected = "shop/web:http: -a -t 10.96.0.1:80: invalid argument";
+        summary.families[1].rejected.push(rejected.into());
+        let text = summary.show(Output::Text).unwrap();
+        assert!(
+            text.contains(&format!("IPv6: rejected: {rejected}\n")),
+            "{text}"
+        );
         summary.families = vec![family("IPv4", 0, Some("refused"))];
         summary.in_sync = false;
         let text = summary.show(Output::Text).unwrap();

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{Context, Family, Mode, Planner as _};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 use vipline_ipset as ipset;
 use vipline_ipvs::{self as ipvs, Timeouts};
@@ -45,6 +46,23 @@ fn write_oom_score(score: i32) -> Result<()> {
     Ok(())
 }
 
+/// Raises the soft limit of open files to the hard limit, as Go does for every program.
+///
+/// Returns the limit that is in force.
+pub fn raise_descriptor_limit() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit = raised,
+        Err(error) => warn!("RLIMIT_NOFILE stays at {:?}: {error}", limit.current),
+    }
+    let current = limit.current.and_then(|limit| usize::try_from(limit).ok());
+    current.unwrap_or(usize::MAX)
+}
+
 /// Returns the settings as they are, or those of mode iptables where the kernel
 /// cannot do mode ipvs.
 pub fn choose(mut settings: Settings) -> Settings {
@@ -75,14 +93,13 @@ fn lack_of_ipvs() -> Option<String> {
     }
 }
 
-/// Asks the kernel for what the mode needs besides rules, before it has any.
+/// Sets the sysctls and timeouts that the mode needs, before the first rule.
 ///
 /// # Errors
 ///
-/// The kernel refuses.
-pub fn prepare(settings: &Settings) -> Result<(), Failure> {
+/// A sysctl cannot be written.
+pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
     let config = &settings.config;
-    sysctl::conntrack::set(&settings.configuration.conntrack);
     match config.mode {
         Mode::Iptables if config.families.contains(&Family::V4) && config.serves_localhost() => {
             sysctl::set(&[sysctl::ROUTE_LOCALNET])
@@ -132,7 +149,8 @@ fn set_timeouts(timeouts: &Timeouts) {
 /// The kernel cannot do the mode, or may not be asked.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
-    prepare(settings)?;
+    sysctl::conntrack::set(&settings.configuration.conntrack);
+    prepare_mode(settings)?;
     if mode != Mode::Nftables {
         info!(%mode, "the kernel is prepared for it");
         return Ok(());

@@ -14,7 +14,8 @@ use crate::failure::{Failure, chain, hopeless};
 use crate::flows;
 use crate::kubernetes::events::{Note, NoteKind, Regarding};
 use crate::process;
-use crate::server::{self, Trouble};
+use crate::rejections;
+use crate::server::{self, Servers, Trouble};
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup};
 use crate::signals::Signals;
@@ -32,6 +33,7 @@ use crate::wait;
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     settings.config.started = Some(telemetry::clock());
     let signals = Signals::listen().map_err(Failure::machine)?;
+    Signals::limit_shutdown().map_err(Failure::machine)?;
     process::adjust_oom_score(settings.oom_score_adj);
     let mut config = match &settings.config_file {
         Some(path) => Some(ConfigWatch::open(path).map_err(|error| {
@@ -42,10 +44,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     };
     let (mode, node) = (settings.config.mode, settings.config.node_name.clone());
     let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
-    process::prepare(&settings)?;
+    process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
     flows::warn_of_untracked(&setup.engine);
-    serve(&setup, &settings);
+    let _servers = serve(&setup, &settings)?;
     setup.recorder.note(Note {
         regarding: Regarding::Node,
         kind: NoteKind::Normal,
@@ -91,8 +93,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
 }
 
 /// Begins to serve health and metrics beside the engine.
-fn serve(setup: &Setup, settings: &Settings) {
-    let Some(tasks) = &setup.tasks else { return };
+fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure> {
+    let Some(tasks) = &setup.tasks else {
+        return Ok(None);
+    };
     let (recorder, sender) = (setup.recorder.clone(), tasks.sender().clone());
     let is_hard = settings.bind_address_hard_fail;
     let tell = move |trouble: Trouble| {
@@ -114,7 +118,10 @@ fn serve(setup: &Setup, settings: &Settings) {
             sender.fatal(trouble.text());
         }
     };
-    server::start(tasks.handle(), settings, &setup.telemetry, Arc::new(tell));
+    let descriptors = process::raise_descriptor_limit();
+    let tell = Arc::new(tell);
+    let servers = server::start(settings, &setup.telemetry, descriptors, tell);
+    servers.map(Some).map_err(Failure::machine)
 }
 
 /// Gives up when the first sync meets what no retry will mend.
@@ -136,18 +143,26 @@ fn listen(setup: &mut Setup) {
 fn tell(setup: &Setup, report: &Report, took: Duration) {
     for contested in &report.contested {
         warn!("{contested}");
+    }
+    for lost in &report.lost {
+        // The only trace of the loss if there are too many Events or no API.
+        info!("{lost}");
         setup.recorder.note(Note {
-            regarding: Regarding::Service(contested.loser.service_name()),
+            regarding: Regarding::Service(lost.service.clone()),
             kind: NoteKind::Warning,
             reason: "AddressContested",
             action: "ClaimAddress",
-            text: contested.to_string(),
+            text: lost.to_string(),
         });
     }
     for scheduler in &report.missing_schedulers {
         warn!(%scheduler, "the kernel lacks a scheduler: Services that ask for it get the usual one");
     }
     for done in &report.families {
+        rejections::log(done);
+        let exists = |name: &_| !setup.engine.store().ports_of(name).is_empty();
+        let notes = rejections::notes(done, exists).into_iter();
+        notes.for_each(|note| setup.recorder.note(note));
         match &done.outcome {
             Ok(outcome) => {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);

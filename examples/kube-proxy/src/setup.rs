@@ -3,12 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use proxy_core::{Config, Engine, Event, Mode};
+use proxy_core::{Config, Engine, Event};
 use tracing::{debug, error, info, warn};
-use vipline_service_model::{DetectLocal, Kind, NodePortAddresses, api};
+use vipline_service_model::{DetectLocal, Kind, api};
 
 use crate::addresses::Addresses;
+use crate::config::check_families;
 use crate::failure::{Failure, chain};
+use crate::families;
 use crate::interfaces;
 use crate::kubernetes::Api;
 use crate::kubernetes::events::Recorder;
@@ -18,6 +20,7 @@ use crate::manifests::Manifests;
 use crate::manifests::fault::Key;
 use crate::manifests::source::Update;
 use crate::node::ThisNode;
+use crate::refused::RefusedAddresses;
 use crate::settings::{Access, Settings, Source};
 use crate::sysctl;
 use crate::tasks::Tasks;
@@ -33,6 +36,17 @@ pub enum Reading {
     Watched,
 }
 
+/// Purpose of an engine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// Planning without a kernel.
+    Plan,
+    /// Comparing the kernel with the plan.
+    Compare,
+    /// Programming the kernel.
+    Program,
+}
+
 /// An engine, and what keeps telling it of objects.
 pub struct Setup {
     /// The engine.
@@ -43,9 +57,12 @@ pub struct Setup {
     pub recorder: Recorder,
     /// What happens beside the engine, if anything does.
     pub tasks: Option<Tasks>,
+    purpose: Purpose,
+    settings: Settings,
     objects: Objects,
     node: ThisNode,
-    /// The addresses of the interfaces, if rules depend on them.
+    refused: RefusedAddresses,
+    /// The addresses of the interfaces, unless the engine only plans.
     addresses: Option<Addresses>,
     start: Instant,
 }
@@ -63,25 +80,48 @@ enum Objects {
 }
 
 impl Setup {
-    /// Returns an engine that programs the kernel.
+    /// Returns an engine that programs the kernel in the families that this node
+    /// supports.
     ///
-    /// Of the families those that the kernel has are programmed.
+    /// The sysctls of connection tracking are set before, because one of them
+    /// decides on a rule.
     /// Objects from files have all been read then, and so have those from an
     /// API if they are read once.
     ///
     /// # Errors
     ///
-    /// What is wrong with the manifests or the credentials, before the kernel
-    /// is spoken to; what the kernel lacks; or what the API refuses.
-    pub fn open(mut settings: Settings, reading: Reading) -> Result<Self, Failure> {
-        let config = &mut settings.config;
-        config.families = interfaces::families();
-        config.iptables.drop_invalid = !sysctl::is_liberal();
-        let mut setup = Self::new(&settings, reading, |config| {
+    /// What is wrong with the manifests or the credentials, before anything is
+    /// written; what the kernel lacks; or what the API refuses.
+    pub fn open(settings: Settings, reading: Reading) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Program, reading)
+    }
+
+    /// Returns an engine that only compares the kernel with the plan.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn compare(settings: Settings) -> Result<Self, Failure> {
+        Self::with_kernel(settings, Purpose::Compare, Reading::Once)
+    }
+
+    fn with_kernel(
+        mut settings: Settings,
+        purpose: Purpose,
+        reading: Reading,
+    ) -> Result<Self, Failure> {
+        settings.config.families = families::supported(settings.config.mode)?;
+        let conntrack = &settings.configuration.conntrack;
+        let mut setup = Self::new(&settings, purpose, reading, |mut config| {
+            if purpose == Purpose::Program {
+                sysctl::conntrack::set(conntrack);
+            }
+            let will_be_liberal = purpose == Purpose::Compare && conntrack.tcp_be_liberal;
+            config.iptables.drop_invalid = !(will_be_liberal || sysctl::is_liberal());
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
         setup.engine.time_searches(stopwatch);
-        setup.addresses = names_addresses(&settings.config).then(Addresses::default);
+        setup.addresses = Some(Addresses::default());
         setup.look_at_addresses();
         Ok(setup)
     }
@@ -92,13 +132,14 @@ impl Setup {
     ///
     /// What is wrong with the objects.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
-        Self::new(settings, Reading::Once, |config| {
+        Self::new(settings, Purpose::Plan, Reading::Once, |config| {
             Engine::plan_only(config).map_err(Failure::input)
         })
     }
 
     fn new(
         settings: &Settings,
+        purpose: Purpose,
         reading: Reading,
         open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
@@ -120,16 +161,18 @@ impl Setup {
                 };
                 let engine = open(settings.config.clone())?;
                 let objects = Objects::Manifests(manifests);
-                Self::with(engine, objects, tasks, settings, telemetry(settings))
-                    .read_all(update, settings)
+                let mut setup = Self::with(engine, objects, tasks, settings, telemetry(settings));
+                setup.purpose = purpose;
+                setup.read_all(update)
             }
-            Source::Api(access) => Self::from_api(settings, access, reading, open),
+            Source::Api(access) => Self::from_api(settings, access, purpose, reading, open),
         }
     }
 
     fn from_api(
         settings: &Settings,
         access: &Access,
+        purpose: Purpose,
         reading: Reading,
         open: impl FnOnce(Config) -> Result<Engine, Failure>,
     ) -> Result<Self, Failure> {
@@ -147,6 +190,7 @@ impl Setup {
         };
         api.watch(reading, tasks.sender(), &telemetry);
         let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
+        setup.purpose = purpose;
         match reading {
             Reading::Watched => setup.recorder = api.recorder(),
             Reading::Once => setup.wait()?,
@@ -166,18 +210,21 @@ impl Setup {
             telemetry,
             recorder: Recorder::silent(),
             tasks,
+            purpose: Purpose::Plan,
+            settings: settings.clone(),
             objects,
             node: ThisNode {
                 name: settings.config.node_name.to_string(),
                 bind_address: settings.bind_address,
             },
+            refused: RefusedAddresses::default(),
             addresses: None,
             start: Instant::now(),
         }
     }
 
     /// Takes in all manifests, for the first time.
-    fn read_all(mut self, update: Update, settings: &Settings) -> Result<Self, Failure> {
+    fn read_all(mut self, update: Update) -> Result<Self, Failure> {
         let name = &self.node.name;
         let holds_node = match &self.objects {
             Objects::Manifests(manifests) => manifests.holds(&Key::new(Kind::Node, "", name)),
@@ -192,16 +239,44 @@ impl Setup {
         }
         self.take(update);
         let node = self.engine.store().node();
-        if settings.config.detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
+        let detect_local = &self.settings.config.detect_local;
+        if *detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
             let needs = "--detect-local-mode=NodeCIDR needs the podCIDRs of this node";
             return Err(Failure::input(format_args!(
                 "{needs}, but no Node {} has any",
                 self.node.name
             )));
         }
+        self.check_families()?;
         self.apply(Event::Synced);
         self.telemetry.applied(&self.engine, Instant::now());
         Ok(self)
+    }
+
+    /// Checks the configuration on this node, before the first sync.
+    fn check_families(&self) -> Result<(), Failure> {
+        if self.purpose == Purpose::Plan {
+            return Ok(());
+        }
+        let (config, node) = (&self.settings.config, self.engine.store().node());
+        let problems = check_families(
+            &self.settings.configuration,
+            &config.node_port_addresses,
+            &node,
+            &config.families,
+        );
+        if self.purpose == Purpose::Program {
+            problems.warnings.iter().for_each(|it| warn!("{it}"));
+        }
+        match problems.errors.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::machine(problems.errors.join("; "))),
+        }
+    }
+
+    /// Returns the settings, with the families that this node supports.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Waits until an API has told all.
@@ -346,6 +421,7 @@ impl Setup {
                 }
             }
         }
+        self.check_families()?;
         self.apply(Event::Synced);
         Ok(())
     }
@@ -364,8 +440,14 @@ impl Setup {
     }
 
     fn apply(&mut self, event: Event) {
-        for warning in self.engine.apply(event) {
+        let object = self.refused.object(&event);
+        let warnings = self.engine.apply(event);
+        for warning in &warnings {
             warn!("{warning}");
+            self.telemetry.object_problems(warning.kind, 1);
+        }
+        if let Some(note) = self.refused.note(object, &warnings) {
+            self.recorder.note(note);
         }
     }
 
@@ -393,22 +475,6 @@ pub struct Counts {
     pub ports: usize,
     /// The endpoints of the ports.
     pub endpoints: usize,
-}
-
-/// Tells whether addresses of interfaces matter: in mode ipvs, whose virtual
-/// servers name them, and in mode iptables, where node ports are not served on all
-/// of them.
-fn names_addresses(config: &Config) -> bool {
-    let mut families = config.families.iter();
-    match (config.mode, &config.node_port_addresses) {
-        (Mode::Ipvs, _) => true,
-        // What they are is not known yet.
-        (Mode::Iptables, NodePortAddresses::Primary) => true,
-        (Mode::Iptables, all_or_within) => {
-            families.any(|&one| !all_or_within.filter(one, &[]).matches_all())
-        }
-        _ => false,
-    }
 }
 
 fn telemetry(settings: &Settings) -> Telemetry {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::failure::Failure;
+use crate::kubernetes::exec_plugin;
 use crate::kubernetes::feed::{Item, Receiver, Sender, feed};
 
 /// How many threads the tasks share: they wait, most of the time.
@@ -74,6 +75,7 @@ impl Drop for Tasks {
         if let Some(runtime) = self.runtime.take() {
             // Nobody waits for a server that does not answer.
             runtime.shutdown_background();
+            exec_plugin::kill_running();
         }
     }
 }

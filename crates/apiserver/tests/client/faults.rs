@@ -383,7 +383,7 @@ async fn a_list_of_the_past_is_caught_up_by_its_watch() {
     server.faults(|faults| faults.stale = 2);
     let listed = services(&server)
         .await
-        .list(&ListParams::default())
+        .list(&ListParams::default().at("0"))
         .await
         .unwrap();
     assert_eq!(listed.items[0].metadata.name.as_deref(), Some("old"));

@@ -1,7 +1,8 @@
 //! One object over HTTP.
 
 use apiserver::ApiServer;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -149,9 +150,17 @@ async fn an_address_is_deleted_only_if_it_is_the_one_that_is_meant() {
         .patch("fd00::1", &PatchParams::default(), &Patch::Merge(other))
         .await;
     assert_eq!(code(moved), (422, "Invalid".into()));
-    for name in ["fd00:0::1", "10.0.0.01", "web"] {
-        let refused = addresses.create(&params, &address(name, "web")).await;
-        assert_eq!(code(refused), (422, "Invalid".into()), "{name}");
+    for (name, service) in [
+        ("fd00:0::1", "web"),
+        ("FD00::1", "web"),
+        ("10.0.0.01", "web"),
+        ("::ffff:10.0.0.1", "web"),
+        ("web", "web"),
+        ("10.0.0.1", "a/b"),
+        ("10.0.0.1", ""),
+    ] {
+        let refused = addresses.create(&params, &address(name, service)).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{name} {service}");
     }
     let only = |uid: Option<String>, resource_version: Option<String>| {
         DeleteParams::default().preconditions(Preconditions {
@@ -259,4 +268,138 @@ async fn a_change_conflicts_or_is_made_and_not_answered() {
     assert!(!matches!(lost, Error::Api(_)), "{lost}");
     assert_eq!(server.objects("IPAddress").len(), 1);
     create("10.0.0.3").await.unwrap();
+}
+
+#[tokio::test]
+async fn networks_of_service_cidrs_are_in_canonical_form() {
+    let server = ApiServer::start();
+    let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
+    let parse = |networks: &[&str]| serde_json::from_value::<ServiceCIDR>(cidr(networks)).unwrap();
+    let params = PostParams::default();
+    // kube-apiserver 1.36.2 refuses the first ones and accepts the others.
+    for network in [
+        "a",
+        "10.0.0.0",
+        "10.0.0.1/24",
+        "10.0.0.0/33",
+        "10.0.0.0/024",
+        "010.0.0.0/24",
+        "::ffff:10.0.0.0/120",
+        "fd00:0::/64",
+        "FD00::/64",
+        "fd00::1/64",
+    ] {
+        let refused = cidrs.create(&params, &parse(&[network])).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{network}");
+    }
+    for network in [
+        "10.0.0.0/31",
+        "10.0.0.1/32",
+        "0.0.0.0/0",
+        "fd00::/32",
+        "::/0",
+    ] {
+        cidrs.create(&params, &parse(&[network])).await.unwrap();
+        server.delete("ServiceCIDR", "", "kubernetes");
+    }
+}
+
+#[tokio::test]
+async fn services_slices_and_nodes_are_judged_as_the_real_server_judges_them() {
+    let server = ApiServer::start();
+    let client = client(&server.kubeconfig()).await;
+    let params = PostParams::default();
+    let service = |spec: Value| {
+        let value = json!({ "metadata": { "name": "odd" }, "spec": spec });
+        serde_json::from_value::<Service>(value).unwrap()
+    };
+    let services = Api::<Service>::namespaced(client.clone(), "default");
+    let port = json!([{ "port": 80 }]);
+    // kube-apiserver 1.36.2 refuses the first ones and accepts the others.
+    for spec in [
+        json!({ "ports": [] }),
+        json!({ "ports": [{ "port": 0 }] }),
+        json!({ "ports": [{ "port": 80 }, { "port": 81 }] }),
+        json!({ "ports": [{ "port": 80, "nodePort": 30_080 }] }),
+        json!({ "ports": port, "type": "LoadBalancer", "clusterIP": "None" }),
+        json!({ "ports": port, "loadBalancerClass": "lb" }),
+        json!({ "ports": port, "internalTrafficPolicy": "" }),
+        json!({ "ports": port, "externalTrafficPolicy": "Local" }),
+        json!({ "ports": port, "externalIPs": ["010.0.0.10"] }),
+        json!({ "ports": port, "loadBalancerSourceRanges": ["10.0.0.0/8"] }),
+        json!({ "ports": port, "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": { "clientIP": { "timeoutSeconds": 86_401 } } }),
+    ] {
+        let refused = services.create(&params, &service(spec.clone())).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{spec}");
+    }
+    for spec in [
+        json!({ "ports": port, "type": "LoadBalancer", "externalTrafficPolicy": "Local",
+                "loadBalancerSourceRanges": [" 10.0.0.0/8\t"] }),
+        json!({ "ports": port, "externalIPs": ["255.255.255.255", "FD00::1"] }),
+        json!({ "clusterIP": "None" }),
+        json!({ "type": "ExternalName", "externalName": "a.example." }),
+    ] {
+        services.create(&params, &service(spec)).await.unwrap();
+        server.delete("Service", "default", "odd");
+    }
+    let nodes = Api::<Node>::all(client.clone());
+    let taint = json!({ "key": "a", "effect": "NoSchedule" });
+    let node = json!({ "metadata": { "name": "odd" }, "spec": { "taints": [taint, taint] } });
+    let refused = nodes
+        .create(&params, &serde_json::from_value(node).unwrap())
+        .await;
+    assert_eq!(code(refused), (422, "Invalid".into()));
+
+    let slices = Api::<EndpointSlice>::namespaced(client, "default");
+    let slice = |address: &str, port: i32| {
+        serde_json::from_value::<EndpointSlice>(json!({
+            "metadata": { "name": "odd" }, "addressType": "IPv4",
+            "endpoints": [{ "addresses": [address] }], "ports": [{ "port": port }],
+        }))
+        .unwrap()
+    };
+    for address in ["127.0.0.1", "224.0.0.1", "fd00::1", "010.0.0.1"] {
+        let refused = slices.create(&params, &slice(address, 80)).await;
+        assert_eq!(code(refused), (422, "Invalid".into()), "{address}");
+    }
+    slices
+        .create(&params, &slice("255.255.255.255", 70_000))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_status_of_a_service_is_written_on_its_own() {
+    let server = ApiServer::start();
+    let services = Api::<Service>::namespaced(client(&server.kubeconfig()).await, "default");
+    let params = PostParams::default();
+    let status =
+        json!({ "loadBalancer": { "ingress": [{ "ip": "203.0.113.1", "ipMode": "VIP" }] } });
+    let mut web: Service = serde_json::from_value(json!({
+        "metadata": { "name": "web" },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
+        "status": status,
+    }))
+    .unwrap();
+    let ingress = |service: &Service| {
+        let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
+        balancer.ingress.clone()
+    };
+    let created = services.create(&params, &web).await.unwrap();
+    assert_eq!(ingress(&created), None);
+    let replaced = services.replace("web", &params, &web).await.unwrap();
+    assert_eq!(ingress(&replaced), None);
+    let patch = Patch::Merge(json!({ "status": status }));
+    let merge = PatchParams::default();
+    let patched = services.patch_status("web", &merge, &patch).await.unwrap();
+    assert!(ingress(&patched).is_some());
+    web.status = None;
+    let replaced = services.replace("web", &params, &web).await.unwrap();
+    assert!(ingress(&replaced).is_some());
+    let odd = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "010.0.0.1", "ipMode": "VIP" }] } } });
+    let refused = services
+        .patch_status("web", &merge, &Patch::Merge(odd))
+        .await;
+    assert_eq!(code(refused), (422, "Invalid".into()));
 }

@@ -142,7 +142,7 @@ fn no_section_jumps_to_what_is_not_there_yet_or_any_more() {
                     jumps.remove(name);
                 } else if let Some(rule) = line.strip_prefix("-A ") {
                     let (name, rule) = rule.split_once(' ').unwrap();
-                    let target = target(rule).unwrap();
+                    let target = jump_target(rule).unwrap();
                     assert!(target == "ACCEPT" || there.contains(target), "{restore}");
                     jumps.insert(name.to_owned(), target.to_owned());
                 } else if let Some(name) = line.strip_prefix("-X ") {
@@ -180,6 +180,6 @@ fn a_target_is_the_word_after_the_jump() {
         ("-p tcp -j DNAT --to-destination 10.0.0.1", None),
         ("-m comment --comment x", None),
     ] {
-        assert_eq!(target(rule), expected, "{rule}");
+        assert_eq!(jump_target(rule), expected, "{rule}");
     }
 }

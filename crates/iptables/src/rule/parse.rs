@@ -191,6 +191,10 @@ impl<'a> Parser<'a> {
         }
         // It is printed before the target, where its last option has a word behind.
         self.mixed |= self.rule.target.is_some();
+        // Before a target that is kept as text, the match would take its options.
+        if matches!(self.rule.target, Some(Target::Other(_))) {
+            return Err(Stop::Odd);
+        }
         if self.rule.matches.capacity() == 0 {
             self.rule.matches.reserve_exact(MATCHES);
         }

@@ -195,6 +195,13 @@ fn is_stable(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+#[test]
+fn a_match_behind_a_target_with_unknown_options_keeps_the_rule_as_text() {
+    let text = "-j multiport ! --dports 0 -m multiport --dports 0 -m unknown";
+    is_stable(text).unwrap();
+    assert_eq!(Rule::parse(text).unwrap().to_string(), text);
+}
+
 proptest! {
     #[test]
     fn a_rule_is_read_as_it_was_made(rule in rule()) {

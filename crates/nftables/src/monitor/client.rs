@@ -88,7 +88,7 @@ impl Monitor {
         let (mut heard, notices) = (Heard::default(), &mut self.notices);
         self.listener.read(|event| {
             let taken = match event {
-                Event::Message(message) => notices.take(message.ty, message.payload),
+                Event::Message(message) => notices.take(message),
                 _ => {
                     notices.forget();
                     heard.is_lost = true;

@@ -5,6 +5,7 @@ mod client;
 use std::fmt;
 
 use vipline_netlink::DecodeError;
+use vipline_netlink::message::Message;
 
 use crate::wire::{self, Kind, SUBSYSTEM};
 use crate::{Generation, TableId, element};
@@ -17,8 +18,13 @@ pub use client::{Heard, Monitor};
 pub struct Commit {
     /// The state that it made.
     pub generation: Generation,
-    /// Who made it.
+    /// Process that made it.
     pub process: Process,
+    /// Port ID of the netlink socket that made it.
+    ///
+    /// By default a socket gets the process ID as the process itself sees it, so
+    /// this number is comparable across PID namespaces where [`Process::id`] is not.
+    pub port_id: u32,
     /// What it changed in each table, in no order.
     pub changes: Vec<(TableId, Changes)>,
 }
@@ -27,7 +33,9 @@ pub struct Commit {
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its number, as the program's own namespace counts.
+    /// Process ID in the initial PID namespace.
+    ///
+    /// A program in another PID namespace has another number for the same process.
     pub id: u32,
     /// Its name, at most 15 bytes.
     pub name: Box<str>,
@@ -110,24 +118,19 @@ impl Notices {
         self
     }
 
-    /// Takes a message, by its type and what follows the netlink header.
-    ///
-    /// The commit is returned with the last message about it.
+    /// Takes a message. Returns the commit with the last message about it.
     ///
     /// # Errors
     ///
     /// The message has not the form of a notice.
-    pub fn take(
-        &mut self,
-        message_type: u16,
-        payload: &[u8],
-    ) -> Result<Option<Commit>, DecodeError> {
+    pub fn take(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
+        let (message_type, payload) = (message.ty, message.payload);
         let [kind, subsystem] = message_type.to_le_bytes();
         if subsystem != SUBSYSTEM {
             return Ok(None);
         }
         if message_type == Kind::NewGen.message_type() {
-            return self.end(payload);
+            return self.end(message);
         }
         let (family, attrs) = wire::split_header(payload)?;
         let mut attrs = attrs;
@@ -189,7 +192,8 @@ impl Notices {
     }
 
     /// Takes the message that ends a commit.
-    fn end(&mut self, payload: &[u8]) -> Result<Option<Commit>, DecodeError> {
+    fn end(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
+        let payload = message.payload;
         let changes = std::mem::take(&mut self.changes);
         if changes.is_empty() {
             return Ok(None);
@@ -201,6 +205,7 @@ impl Notices {
                 id,
                 name: name.into(),
             },
+            port_id: message.port,
             changes,
         }))
     }
@@ -238,6 +243,17 @@ mod tests {
         TableId::new(Family::Ip, Name::new(name).unwrap())
     }
 
+    /// A message of the socket with port ID 7.
+    fn message(ty: u16, payload: &[u8]) -> Message<'_> {
+        Message {
+            ty,
+            flags: 0,
+            seq: 0,
+            port: 7,
+            payload,
+        }
+    }
+
     /// A message about something in a table of family `ip`.
     fn notice(kind: u8, table: &str) -> (u16, Vec<u8>) {
         let mut payload = Vec::new();
@@ -258,7 +274,7 @@ mod tests {
 
     fn commits(messages: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<Commit> {
         let mut notices = Notices::new(&[table("ours"), table("too")]);
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(ty, &payload).unwrap();
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(message(ty, &payload)).unwrap();
         messages.into_iter().filter_map(take).collect()
     }
 
@@ -288,7 +304,7 @@ mod tests {
             notice(Kind::DelTable as u8, "ours"),
             end(2),
         ];
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(ty, &payload).unwrap();
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(message(ty, &payload)).unwrap();
         let told: Vec<_> = messages.into_iter().filter_map(take).collect();
         let [commit] = &*told else { panic!("{told:?}") };
         let (_, changes) = &commit.changes[0];
@@ -318,6 +334,7 @@ mod tests {
         let [commit] = &*told else { panic!("{told:?}") };
         assert_eq!(commit.generation, Generation(9));
         assert_eq!(commit.process.to_string(), "nft (42)");
+        assert_eq!(commit.port_id, 7);
         let changes = Changes {
             tables: 1,
             chains: 1,
@@ -364,17 +381,17 @@ mod tests {
     fn what_is_forgotten_is_not_told() {
         let mut notices = Notices::new(&[table("ours")]);
         let (ty, payload) = notice(0, "ours");
-        notices.take(ty, &payload).unwrap();
+        notices.take(message(ty, &payload)).unwrap();
         notices.forget();
         let (ty, payload) = end(9);
-        assert_eq!(notices.take(ty, &payload), Ok(None));
+        assert_eq!(notices.take(message(ty, &payload)), Ok(None));
     }
 
     #[test]
     fn a_message_cut_off_is_an_error() {
         let (ty, payload) = notice(0, "ours");
         let mut notices = Notices::new(&[table("ours")]);
-        assert!(notices.take(ty, &payload[..3]).is_err());
-        assert!(notices.take(ty, &payload[..7]).is_err());
+        assert!(notices.take(message(ty, &payload[..3])).is_err());
+        assert!(notices.take(message(ty, &payload[..7])).is_err());
     }
 }

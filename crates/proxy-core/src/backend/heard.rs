@@ -1,6 +1,6 @@
 //! What is heard of others by a monitor of nf_tables.
 
-use vipline_nftables::{Commit, Heard, Monitor, TableId};
+use vipline_nftables::{Heard, Monitor, TableId};
 
 use crate::Drift;
 
@@ -19,17 +19,13 @@ pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Heard> {
     }
 }
 
-/// Returns what was done to some tables by some commits, if anything was.
-pub(crate) fn drift(
-    heard: &Heard,
-    counts: impl Fn(&Commit) -> bool,
-    is_watched: impl Fn(&TableId) -> bool,
-) -> Option<Drift> {
+/// Returns what was done to some tables, if anything was.
+pub(crate) fn drift(heard: &Heard, is_watched: impl Fn(&TableId) -> bool) -> Option<Drift> {
     let mut drift = Drift {
         is_lost: heard.is_lost,
         ..Drift::default()
     };
-    for commit in heard.commits.iter().filter(|commit| counts(commit)) {
+    for commit in &heard.commits {
         let changes = commit.changes.iter();
         for (_, changes) in changes.filter(|(table, _)| is_watched(table)) {
             drift.add(Drift {

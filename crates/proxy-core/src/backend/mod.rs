@@ -46,11 +46,17 @@ pub trait Planner {
     /// Returns the objects that one service port wants.
     fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object>;
 
-    /// Tells whether an object, once made, stays until the next start.
+    /// Returns whether an object stays for a while after its last use.
     ///
-    /// Such objects are shared, few, and harmless when nothing uses them; those
-    /// with equal keys are equal.
+    /// Several service ports may use such an object. It is harmless while unused,
+    /// and objects with equal keys are equal.
     fn lingers(_object: &Self::Object) -> bool {
+        false
+    }
+
+    /// Returns whether an installed object that no service port uses is no
+    /// difference to the plan: a proxy keeps it for a while.
+    fn is_kept(_object: &Self::Object) -> bool {
         false
     }
 
@@ -58,6 +64,11 @@ pub trait Planner {
     /// with rules per Service.
     fn rules(_object: &Self::Object) -> Option<(&'static str, usize)> {
         None
+    }
+
+    /// Returns an object as the mode's native tool names it.
+    fn text(object: &Self::Object) -> String {
+        format!("{:?}", object.key())
     }
 
     /// Returns edits as text that the mode's native tool applies.

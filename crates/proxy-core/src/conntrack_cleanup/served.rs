@@ -5,30 +5,58 @@
 //! an endpoint long gone. So after a sync each flow is compared with what is
 //! served *now*; what was missed once is found the next time.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::slice;
 use std::sync::Arc;
 
 use vipline_conntrack::{Flow, Protocol, Status};
+use vipline_reconcile::{Edit, Keyed, Ledger, Pending};
 use vipline_service_model::{self as service_model, Endpoint, Family, PortName, ServicePort};
+
+use crate::AddressKind;
 
 /// What is served, as far as it tells which flows are stale.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    /// Who serves where. Nobody does where the last one who did has gone: flows
-    /// to it are stale.
-    ///
-    /// Where several do, flows to the endpoints of any of them are left alone.
-    frontends: HashMap<Frontend, Vec<Arc<ServicePort>>>,
-    /// Those where nobody serves any more.
+    /// The service port that gets each frontend, by the precedence that applies to
+    /// its rules. Flows of a frontend to endpoints of other service ports are stale.
+    frontends: Ledger<Claimant, Claim>,
+    /// Edits of the frontends while a service port is replaced.
+    edits: Pending<Claim>,
+    /// Frontends that lost their last service port: all their flows are stale.
     gone: HashMap<Family, HashSet<Frontend>>,
-    /// How many there are in each protocol.
+    /// Number of frontends by family and protocol, including those that are gone.
     counts: HashMap<(Family, Protocol), usize>,
-    /// What serves.
-    ports: HashMap<(Family, Arc<PortName>), Arc<ServicePort>>,
     /// The node's addresses that node ports are served on.
     node: HashMap<Family, HashSet<IpAddr>>,
+}
+
+/// Owner of claims in the ledger, in order of precedence.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+struct Claimant {
+    kind: AddressKind,
+    name: Arc<PortName>,
+    family: Family,
+}
+
+/// Claim of a service port to a frontend.
+#[derive(Clone, Debug)]
+struct Claim {
+    frontend: Frontend,
+    port: Arc<ServicePort>,
+}
+
+impl Keyed for Claim {
+    type Key<'a> = Frontend;
+
+    fn key(&self) -> Frontend {
+        self.frontend
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.port, &other.port)
+    }
 }
 
 /// Where clients send to.
@@ -42,33 +70,41 @@ enum Frontend {
 impl Served {
     /// Takes in a service port as it is now.
     pub(super) fn set(&mut self, port: &Arc<ServicePort>) {
-        self.remove(&port.name, port.family);
-        for frontend in frontends(port) {
-            self.gone.entry(port.family).or_default().remove(&frontend);
-            match self.frontends.entry(frontend) {
-                Entry::Occupied(mut entry) => entry.get_mut().push(Arc::clone(port)),
-                Entry::Vacant(entry) => {
-                    // There is seldom another.
-                    entry.insert(Vec::from([Arc::clone(port)]));
-                    *self.counts.entry(frontend.kind()).or_default() += 1;
-                }
-            }
+        let mut by_kind: [Vec<Claim>; AddressKind::ALL.len()] = Default::default();
+        for (kind, frontend) in frontends(port) {
+            let port = Arc::clone(port);
+            by_kind[kind as usize].push(Claim { frontend, port });
         }
-        let key = (port.family, Arc::clone(&port.name));
-        self.ports.insert(key, Arc::clone(port));
+        self.replace(&port.name, port.family, by_kind);
     }
 
     /// Takes in that a service port is gone.
     pub(super) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
-        let Some(gone) = self.ports.remove(&(family, Arc::clone(name))) else {
-            return;
-        };
-        for frontend in frontends(&gone) {
-            if let Some(ports) = self.frontends.get_mut(&frontend) {
-                ports.retain(|port| !Arc::ptr_eq(port, &gone));
-                if ports.is_empty() {
-                    self.gone.entry(family).or_default().insert(frontend);
+        self.replace(name, family, Default::default());
+    }
+
+    fn replace(
+        &mut self,
+        name: &Arc<PortName>,
+        family: Family,
+        by_kind: [Vec<Claim>; AddressKind::ALL.len()],
+    ) {
+        for (kind, claims) in AddressKind::ALL.into_iter().zip(by_kind) {
+            let name = Arc::clone(name);
+            let owner = Claimant { kind, name, family };
+            let edits = Some(&mut self.edits);
+            self.frontends.replace(owner, claims, edits);
+        }
+        let gone = self.gone.entry(family).or_default();
+        for edit in self.edits.take() {
+            match edit {
+                Edit::Add(Claim { frontend, .. }) => {
+                    if !gone.remove(&frontend) {
+                        *self.counts.entry(frontend.kind()).or_default() += 1;
+                    }
                 }
+                Edit::Remove(Claim { frontend, .. }) => drop(gone.insert(frontend)),
+                Edit::Change { .. } => {}
             }
         }
     }
@@ -96,7 +132,6 @@ impl Served {
     /// Forgets in a family where nobody serves any more: no flow is left there.
     pub(super) fn forget_gone(&mut self, family: Family) {
         for frontend in self.gone.remove(&family).unwrap_or_default() {
-            self.frontends.remove(&frontend);
             if let Some(count) = self.counts.get_mut(&frontend.kind()) {
                 *count -= 1;
             }
@@ -124,18 +159,27 @@ impl Served {
         };
         let (address, server) = (flow.original.destination, flow.reply.source);
         let server = SocketAddr::new(server, server_port);
-        let own = Frontend::Address(protocol, address, port);
-        let ports = self.frontends.get(&own);
-        // What asks a node port of loopback may mean somebody else there, unless
-        // it was led elsewhere.
-        let is_node = || match address.is_loopback() {
+        let own = self.serving(Frontend::Address(protocol, address, port));
+        // Another program may serve the number at an address of one link. A flow that
+        // was translated is to the node port: such addresses are never forwarded to.
+        let is_node = || match is_of_one_link(address) {
             true => flow.is_translated(),
             false => self.is_node(address),
         };
         let node_port = Frontend::NodePort(protocol, Family::of(address), port);
-        let node_port = || self.frontends.get(&node_port).filter(|_| is_node());
-        let ports = ports.or_else(node_port);
-        ports.is_some_and(|ports| !ports.iter().any(|port| is_served(port, server)))
+        let node_port = || self.serving(node_port).filter(|_| is_node());
+        let serving = own.or_else(node_port);
+        serving.is_some_and(|port| !port.is_some_and(|port| is_served(port, server)))
+    }
+
+    /// Returns the service port that gets a frontend, or `Some(None)` if the frontend
+    /// is gone; `None`: it is not ours.
+    fn serving(&self, frontend: Frontend) -> Option<Option<&ServicePort>> {
+        let claim = self.frontends.get(&frontend);
+        let port = claim.map(|claim| Some(&*claim.port));
+        let gone = self.gone.get(&frontend.kind().0);
+        let is_gone = || gone.is_some_and(|gone| gone.contains(&frontend));
+        port.or_else(|| is_gone().then_some(None))
     }
 
     /// Tells whether node ports are served on an address.
@@ -155,6 +199,14 @@ impl Frontend {
     }
 }
 
+/// Returns whether an address means this node on one link, loopback included.
+fn is_of_one_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local(),
+    }
+}
+
 /// Tells whether a service port is served by an endpoint at an address.
 fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
     let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
@@ -162,19 +214,23 @@ fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
     port.serving.binary_search_by_key(&wanted, place).is_ok()
 }
 
-/// Returns where clients reach a service port.
-fn frontends(port: &ServicePort) -> Vec<Frontend> {
+/// Returns the frontends of a service port, with their kinds.
+fn frontends(port: &ServicePort) -> impl Iterator<Item = (AddressKind, Frontend)> {
     let protocol = protocol(port.protocol);
-    let own = [port.cluster_ip].into_iter();
-    let addresses = own
-        .chain(port.external_ips.iter().copied())
-        .chain(port.load_balancer_ips.iter().copied());
-    let mut frontends: Vec<_> = addresses
-        .map(|address| Frontend::Address(protocol, address, port.port))
-        .collect();
+    let ips = [
+        (AddressKind::ClusterIp, slice::from_ref(&port.cluster_ip)),
+        (AddressKind::LoadBalancerIp, &port.load_balancer_ips),
+        (AddressKind::ExternalIp, &port.external_ips),
+    ];
+    let ips = ips.into_iter().flat_map(move |(kind, ips)| {
+        let frontend = move |&ip| (kind, Frontend::Address(protocol, ip, port.port));
+        ips.iter().map(frontend)
+    });
     let node_port = port.node_port.into_iter();
-    frontends.extend(node_port.map(|number| Frontend::NodePort(protocol, port.family, number)));
-    frontends
+    ips.chain(node_port.map(move |number| {
+        let frontend = Frontend::NodePort(protocol, port.family, number);
+        (AddressKind::NodePort, frontend)
+    }))
 }
 
 fn protocol(protocol: service_model::Protocol) -> Protocol {
@@ -188,7 +244,7 @@ fn protocol(protocol: service_model::Protocol) -> Protocol {
 #[cfg(test)]
 mod tests {
     use vipline_conntrack::Tuple;
-    use vipline_service_model::{Protocol as ServiceProtocol, Route};
+    use vipline_service_model::{Protocol as ServiceProtocol, Route, Timestamp};
 
     use super::*;
 
@@ -293,6 +349,15 @@ mod tests {
         let localhost = "127.0.0.1:30053";
         assert!(!is_stale(&served, localhost, localhost));
         assert!(is_stale(&served, localhost, "10.1.0.3:5353"));
+        let port = ServicePort {
+            family: Family::V6,
+            ..dns("dns", &[])
+        };
+        let mut v6 = Served::default();
+        v6.set(&port.into());
+        let link_local = "[fe80::1]:30053";
+        assert!(!is_stale(&v6, link_local, link_local));
+        assert!(is_stale(&v6, link_local, "[fd00::1]:5353"));
         let mut zoned = flow(Protocol::UDP, CLUSTER_IP, "10.1.0.3:5353", Status::empty());
         assert!(served.is_stale(&zoned));
         zoned.zone = Some(7);
@@ -351,22 +416,64 @@ mod tests {
         assert!(is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
         served.forget_gone(Family::V4);
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
-        assert!(served.frontends.is_empty() && served.ports.is_empty());
+        assert!(served.frontends.is_empty() && served.protocols(Family::V4).is_empty());
+    }
+
+    /// A Service at the addresses of `dns` that was created on a day of 2026.
+    fn created(service: &str, day: u8, serving: &[u8]) -> ServicePort {
+        let port = dns(service, serving);
+        let created = Timestamp::parse(&format!("2026-01-{day:02}T00:00:00Z"));
+        let name = PortName::clone(&port.name);
+        let name = Arc::new(PortName { created, ..name });
+        ServicePort { name, ..port }
     }
 
     #[test]
-    fn where_two_services_claim_an_address_flows_to_both_are_left_alone() {
-        let mut served = served(&[1]);
-        served.set(&dns("other", &[2]).into());
-        for (server, expected) in [
-            ("10.1.0.1:5353", false),
-            ("10.1.0.2:5353", false),
-            ("10.1.0.3:5353", true),
-        ] {
-            assert_eq!(is_stale(&served, CLUSTER_IP, server), expected);
+    fn flows_of_a_contested_address_are_stale_unless_they_lead_to_its_winner() {
+        let older = Arc::new(created("older", 1, &[1]));
+        let younger = Arc::new(created("younger", 2, &[2]));
+        for ports in [[&older, &younger], [&younger, &older]] {
+            let mut served = Served::default();
+            ports.into_iter().for_each(|port| served.set(port));
+            for (server, expected) in [
+                ("10.1.0.1:5353", false),
+                ("10.1.0.2:5353", true),
+                ("10.1.0.3:5353", true),
+            ] {
+                assert_eq!(is_stale(&served, CLUSTER_IP, server), expected);
+            }
+            served.remove(&older.name, Family::V4);
+            assert!(is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
+            assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.2:5353"));
         }
-        served.remove(&name("dns"), Family::V4);
-        assert!(is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
-        assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.2:5353"));
+    }
+
+    #[test]
+    fn flows_to_a_cluster_ip_that_an_older_service_has_as_its_external_ip_are_stale() {
+        let webhook = Arc::new(created("webhook", 2, &[2]));
+        let mut evil = created("evil", 1, &[1]);
+        evil.cluster_ip = [10, 96, 0, 99].into();
+        evil.external_ips = Arc::new([webhook.cluster_ip]);
+        let evil = Arc::new(evil);
+        for ports in [[&webhook, &evil], [&evil, &webhook]] {
+            let mut served = Served::default();
+            ports.into_iter().for_each(|port| served.set(port));
+            assert!(is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
+            assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.2:5353"));
+        }
+    }
+
+    #[test]
+    fn an_address_costs_the_same_however_many_a_service_has() {
+        let growth = testkit::processor::growth_per_item(250, 16_000, |count| {
+            let address = |number: u32| IpAddr::V4((0x0b00_0000 + number).into());
+            let mut port = dns("dns", &[1]);
+            port.external_ips = (0..count).map(address).collect();
+            port.load_balancer_ips = (count / 2..count + count / 2).map(address).collect();
+            let mut served = Served::default();
+            served.set(&Arc::new(port));
+            assert_eq!(served.frontends.len(), 2 + (count + count / 2) as usize);
+        });
+        assert!(growth < 3.0, "{growth:.2} times as much per address");
     }
 }

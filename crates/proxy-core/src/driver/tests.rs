@@ -6,7 +6,7 @@ use vipline_reconcile::Memory;
 use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
 
 use super::*;
-use crate::{Claim, Config};
+use crate::{Address, Claim, Config};
 
 /// A planner that wants the numbers up to the port's, odd ones for long.
 enum Numbers {}
@@ -43,7 +43,11 @@ impl Planner for Numbers {
         let of_node = |number| {
             let address = Address::NodePort(port.protocol, number);
             let objects = vec![Number(1000 + 2 * port.port)];
-            Claim { address, objects }
+            Claim {
+                address,
+                kind: AddressKind::NodePort,
+                objects,
+            }
         };
         let claims = port.node_port.map(of_node).into_iter().collect();
         Wants { own, claims }
@@ -114,15 +118,62 @@ fn what_lingers_stays_when_nobody_wants_it_any_more() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
     driver.enter(context(false));
     driver.plan(&port("a", 4));
-    assert_eq!(driver.reconcile().unwrap().edits, 5);
+    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 5);
     driver.plan(&port("a", 1));
     assert_eq!(driver.desired(), "[1, 3, 100]");
-    assert_eq!(driver.reconcile().unwrap().edits, 2);
+    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 2);
     driver.unplan(&port("a", 1).name);
     assert_eq!(driver.desired(), "[1, 3, 100]");
-    assert_eq!(driver.reconcile().unwrap().edits, 0);
+    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 0);
     driver.plan(&port("b", 3));
-    assert_eq!(driver.reconcile().unwrap().edits, 1);
+    assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 1);
+}
+
+#[test]
+fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
+    let secs = Duration::from_secs;
+    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    driver.enter(context(false));
+    driver.plan(&port("a", 5));
+    driver.plan(&port("b", 3));
+    driver.reconcile(secs(100)).unwrap();
+    assert_eq!(driver.deadline(), None);
+    driver.plan(&port("a", 1));
+    driver.reconcile(secs(200)).unwrap();
+    assert_eq!(driver.desired(), "[1, 2, 3, 5, 100]");
+    assert_eq!(driver.deadline(), Some(secs(230)));
+    driver.unplan(&port("b", 3).name);
+    driver.reconcile(secs(210)).unwrap();
+    assert_eq!(driver.desired(), "[1, 3, 5, 100]");
+    driver.plan(&port("b", 5));
+    driver.plan(&port("b", 3));
+    assert_eq!(
+        driver.reconcile(secs(230)).unwrap().edits,
+        1,
+        "5 is unused again"
+    );
+    assert_eq!(driver.deadline(), Some(secs(260)));
+    assert_eq!(driver.reconcile(secs(259)).unwrap().edits, 0);
+    assert_eq!(driver.reconcile(secs(260)).unwrap().edits, 1);
+    assert_eq!(driver.desired(), "[1, 2, 3, 100]");
+    assert_eq!(driver.deadline(), None);
+}
+
+#[test]
+fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
+    let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
+    driver.enter(context(false));
+    driver.plan(&port("a", 1000));
+    driver.reconcile(Duration::ZERO).unwrap();
+    driver.unplan(&port("a", 1000).name);
+    let done = driver.reconcile(Duration::ZERO).unwrap();
+    // Number 100 is of the base, too.
+    assert_eq!((done.objects, done.edits), (1 + 64, 1000 - 64 - 1));
+    driver.forget();
+    let done = driver.reconcile(Duration::from_secs(29)).unwrap();
+    assert_eq!((done.dumped, done.edits), (true, 0));
+    driver.reconcile(Duration::from_secs(30)).unwrap();
+    assert_eq!(driver.desired(), "[100]");
 }
 
 #[test]
@@ -147,15 +198,24 @@ fn an_address_goes_to_the_older_and_from_it_to_the_next() {
     let texts: Vec<_> = contested.iter().map(Contested::to_string).collect();
     assert_eq!(
         texts,
-        ["default/young does not get node port 30080/TCP: the older default/old has it"]
+        ["node port 30080/TCP: 2 service ports claim this address; \
+          default/old gets it as its node port"]
+    );
+    let lost = driver.take_lost();
+    let texts: Vec<_> = lost.iter().map(LostAddresses::to_string).collect();
+    assert_eq!(
+        texts,
+        ["default/young does not get node port 30080/TCP: default/old has it as its node port"]
     );
     driver.plan(&young);
     assert_eq!(driver.take_contested(), [], "that is known");
+    assert_eq!(driver.take_lost(), []);
     assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
     driver.unplan(&old.name);
     assert_eq!(driver.desired(), "[1, 3, 100, 1002]");
     driver.plan(&old);
     assert_eq!(driver.take_contested().len(), 1);
+    assert_eq!(driver.take_lost().len(), 1);
 }
 
 #[test]
@@ -174,10 +234,13 @@ fn a_failure_is_forgotten_and_the_next_sync_dumps() {
     let mut driver = driver::<Numbers, _>(Family::V4, memory);
     driver.enter(context(false));
     driver.plan(&port("a", 2));
-    assert!(matches!(driver.reconcile(), Err(Error::Memory(_))));
-    let done = driver.reconcile().unwrap();
+    assert!(matches!(
+        driver.reconcile(Duration::ZERO),
+        Err(Error::Memory(_))
+    ));
+    let done = driver.reconcile(Duration::ZERO).unwrap();
     assert_eq!((done.edits, done.dumped, done.objects), (2, true, 3));
-    let difference = driver.difference().unwrap();
+    let difference = driver.difference(&KnownRejections::default()).unwrap();
     assert_eq!((difference.edits, &*difference.script), (0, ""));
 }
 
@@ -186,6 +249,12 @@ fn without_a_kernel_there_is_a_plan_and_nothing_else() {
     let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
     driver.enter(context(false));
     assert_eq!(driver.desired(), "[100]");
-    assert!(matches!(driver.reconcile(), Err(Error::NoKernel)));
-    assert!(matches!(driver.difference(), Err(Error::NoKernel)));
+    assert!(matches!(
+        driver.reconcile(Duration::ZERO),
+        Err(Error::NoKernel)
+    ));
+    assert!(matches!(
+        driver.difference(&KnownRejections::default()),
+        Err(Error::NoKernel)
+    ));
 }

@@ -50,6 +50,7 @@ fn planned_at(services: &[Service], addresses: &[Address], now: SystemTime) -> P
         name: name.into(),
         version: "7".into(),
         ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+        unreadable: Vec::new(),
         finalizers: Vec::new(),
         conditions: Vec::new(),
         deleted: None,

@@ -294,19 +294,63 @@ fn only_service_cidrs_that_are_ready_give_addresses() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_named() {
-    let cluster = Cluster::with(&["10.0.0.1/28"]);
+fn an_object_that_cannot_be_read_stops_no_allocation() {
+    let cluster = Cluster::with(&["10.0.0.0/28", "fd00::/200"]);
+    let mut shapeless = cidr("shapeless", &[]);
+    shapeless["spec"] = json!({ "cidrs": 7 });
+    let mut broken = address("10.0.0.2", "web");
+    broken["spec"] = json!({ "parentRef": "web" });
+    cluster.server.apply_all([
+        cidr("wrong", &["10.0.0"]),
+        // The form of an API server before 1.36.
+        cidr("old", &["010.1.0.7/28"]),
+        shapeless,
+        address("web", "web"),
+        broken,
+    ]);
     let mut allocator = cluster.allocator();
-    let error = allocator.refresh().map(drop).unwrap_err();
-    assert_eq!(
-        words(&error),
-        "read ServiceCIDR kubernetes: 10.0.0.1/28 has host bits set; the network is 10.0.0.0/28"
+    let web = owner("web");
+    for taken in ["10.0.0.1", "10.1.0.1"] {
+        allocator.reserve(ip(taken), &web).unwrap();
+    }
+    let mut found: Vec<String> = allocator
+        .store()
+        .unreadable()
+        .iter()
+        .map(|e| words(e))
+        .collect();
+    found.sort();
+    let [broken, web_name, v6, shapeless, wrong] = &*found else {
+        panic!("{found:#?}")
+    };
+    assert!(
+        broken.starts_with("read IPAddress 10.0.0.2: invalid type"),
+        "{broken}"
     );
-    cluster.server.apply(cidr("kubernetes", &["10.0.0.0/28"]));
-    cluster.server.apply(address("web", "web"));
-    let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
     assert_eq!(
-        words(&error),
+        web_name,
         "read IPAddress web: it has not an address for a name"
     );
+    let network = "is no network in CIDR notation";
+    assert_eq!(
+        *v6,
+        format!("read ServiceCIDR kubernetes: \"fd00::/200\" {network}")
+    );
+    assert!(
+        shapeless.starts_with("read ServiceCIDR shapeless: "),
+        "{shapeless}"
+    );
+    assert_eq!(
+        *wrong,
+        format!("read ServiceCIDR wrong: \"10.0.0\" {network}")
+    );
+    // The name of an IPAddress is enough to know that the address is taken.
+    let refused = allocator.reserve(ip("10.0.0.2"), &owner("db")).unwrap_err();
+    assert_eq!(refused.to_string(), "10.0.0.2 is already allocated");
+    let refused = allocator.release(ip("10.0.0.2"), &web).unwrap_err();
+    assert_eq!(
+        words(&refused),
+        "delete IPAddress 10.0.0.2: it is unknown whose it is"
+    );
+    assert_eq!(cluster.server.count("delete", "ipaddresses"), 0);
 }

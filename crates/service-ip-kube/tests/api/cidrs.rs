@@ -2,9 +2,14 @@
 
 use serde_json::{Value, json};
 use vipline_service_ip::AddressRange;
-use vipline_service_ip_kube::Cause;
+use vipline_service_ip_kube::{Cause, Finding};
 
 use crate::cluster::{Cluster, address, cidr, second};
+
+/// Fails if an object cannot be read.
+fn silent(finding: &Finding) {
+    panic!("{finding}");
+}
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 
@@ -85,17 +90,17 @@ fn one_lives_until_no_address_needs_it() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     cluster.server.apply(address("10.0.0.9", "web"));
-    assert_eq!(client.keep_cidrs(second(0)).unwrap(), None);
+    assert_eq!(client.keep_cidrs(second(0), &mut silent).unwrap(), None);
     let settled = cluster.cidr("kubernetes").unwrap();
     assert_eq!(settled["metadata"]["finalizers"], json!([FINALIZER]));
     let is_ready = ["True", "", "Kubernetes Service CIDR is ready"].map(Into::into);
     assert_eq!(cluster.ready("kubernetes"), Some(is_ready));
-    let (_, asked) = cluster.asked(|| client.keep_cidrs(second(1)).unwrap());
+    let (_, asked) = cluster.asked(|| client.keep_cidrs(second(1), &mut silent).unwrap());
     assert_eq!(asked, ["list servicecidrs"], "all is well");
 
     cluster.delete_later("kubernetes", second(10));
     for now in [11, 1000] {
-        assert_eq!(client.keep_cidrs(second(now)).unwrap(), None);
+        assert_eq!(client.keep_cidrs(second(now), &mut silent).unwrap(), None);
         let [status, reason, message] = cluster.ready("kubernetes").unwrap();
         assert_eq!((&*status, &*reason), ("False", "Terminating"));
         assert!(message.contains("still IPAddresses"), "{message}");
@@ -104,9 +109,12 @@ fn one_lives_until_no_address_needs_it() {
     assert_eq!(since["lastTransitionTime"], "2027-01-01T00:00:11Z");
 
     cluster.server.delete("IPAddress", "", "10.0.0.9");
-    assert_eq!(client.keep_cidrs(second(19)).unwrap(), Some(second(20)));
+    assert_eq!(
+        client.keep_cidrs(second(19), &mut silent).unwrap(),
+        Some(second(20))
+    );
     assert!(cluster.cidr("kubernetes").is_some());
-    assert_eq!(client.keep_cidrs(second(20)).unwrap(), None);
+    assert_eq!(client.keep_cidrs(second(20), &mut silent).unwrap(), None);
     assert_eq!(cluster.cidr("kubernetes"), None);
 }
 
@@ -117,11 +125,11 @@ fn one_whose_addresses_another_one_has_goes() {
     cluster.server.apply(address("10.0.0.9", "web"));
     cluster.server.apply(cidr("part", &["10.0.0.0/28"]));
     cluster.server.apply(cidr("all", &["10.0.0.0/16"]));
-    client.keep_cidrs(second(0)).unwrap();
+    client.keep_cidrs(second(0), &mut silent).unwrap();
     for name in ["all", "kubernetes"] {
         cluster.delete_later(name, second(0));
     }
-    assert_eq!(client.keep_cidrs(second(10)).unwrap(), None);
+    assert_eq!(client.keep_cidrs(second(10), &mut silent).unwrap(), None);
     let left = cluster.server.objects("ServiceCIDR");
     assert_eq!(left.len(), 1);
     assert_eq!(left[0]["metadata"]["name"], "part");
@@ -134,9 +142,9 @@ fn a_finalizer_of_others_stays() {
     let mut object = cidr("kubernetes", &["10.0.0.0/24"]);
     object["metadata"]["finalizers"] = json!(["example.com/wait"]);
     cluster.server.apply(object);
-    client.keep_cidrs(second(0)).unwrap();
+    client.keep_cidrs(second(0), &mut silent).unwrap();
     cluster.delete_later("kubernetes", second(0));
-    client.keep_cidrs(second(10)).unwrap();
+    client.keep_cidrs(second(10), &mut silent).unwrap();
     let left = cluster.cidr("kubernetes").unwrap();
     assert_eq!(left["metadata"]["finalizers"], json!(["example.com/wait"]));
 }
@@ -147,7 +155,7 @@ fn a_change_that_somebody_was_faster_with_is_planned_anew() {
     let client = cluster.client();
     let conflicts = |conflicts| cluster.server.faults(|faults| faults.conflicts = conflicts);
     conflicts(1);
-    client.keep_cidrs(second(0)).unwrap();
+    client.keep_cidrs(second(0), &mut silent).unwrap();
     let made = cluster.cidr("kubernetes").unwrap();
     assert_eq!(made["metadata"]["finalizers"], json!([FINALIZER]));
     cluster.server.delete("ServiceCIDR", "", "kubernetes");
@@ -157,9 +165,51 @@ fn a_change_that_somebody_was_faster_with_is_planned_anew() {
     conflicts(usize::MAX);
     cluster.delete_later("kubernetes", second(0));
     cluster.server.apply(cidr("more", &["10.1.0.0/24"]));
-    let error = client.keep_cidrs(second(1)).unwrap_err();
+    let error = client.keep_cidrs(second(1), &mut silent).unwrap_err();
     assert_eq!(
         error.to_string(),
         "change ServiceCIDRs: others were faster in each of 4 attempts"
     );
+}
+
+#[test]
+fn a_service_cidr_that_cannot_be_read_is_told_and_the_others_are_kept() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let mut shapeless = cidr("shapeless", &[]);
+    shapeless["spec"] = json!({ "cidrs": 7 });
+    cluster
+        .server
+        .apply_all([cidr("wrong", &["10.0.0"]), shapeless, address("web", "web")]);
+    let client = cluster.client();
+    client.keep_cidrs(second(0), &mut |_| ()).unwrap();
+    cluster.delete_later("kubernetes", second(0));
+    let mut told = Vec::new();
+    let mut tell = |finding: &Finding| told.push(finding.address.to_string());
+    client.keep_cidrs(second(10), &mut tell).unwrap();
+    told.sort();
+    let expected = [
+        "IPAddress web",
+        "ServiceCIDR shapeless",
+        "ServiceCIDR wrong",
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(
+        cluster.cidr("wrong").unwrap()["metadata"]["finalizers"],
+        json!([FINALIZER])
+    );
+    assert_eq!(cluster.cidr("kubernetes"), None, "no address needs it");
+}
+
+#[test]
+fn a_default_service_cidr_that_cannot_be_read_is_named() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let mut shapeless = cidr("kubernetes", &[]);
+    shapeless["spec"] = json!({ "cidrs": 7 });
+    cluster.server.apply(shapeless);
+    let client = cluster.client();
+    let wanted = ranges(&["10.0.0.0/24"]);
+    let error = client.keep_default(&wanted, second(0)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("read ServiceCIDR kubernetes: "), "{text}");
+    assert_eq!(cluster.server.count("create", "servicecidrs"), 0);
 }

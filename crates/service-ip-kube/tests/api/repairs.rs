@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use vipline_service_ip_kube::{Client, Reason};
 
-use crate::cluster::{Cluster, address, later, service};
+use crate::cluster::{Cluster, address, cidr, later, service};
 
 /// Repairs, and returns what was found.
 fn repair(client: &Client) -> Vec<(Reason, String)> {
@@ -149,7 +149,7 @@ fn a_repair_of_what_is_long_past_changes_nothing() {
     // The list is of the time when the first one was there.
     cluster.server.faults(|faults| {
         faults.only = Some("ipaddresses".into());
-        faults.stale = 2;
+        faults.outdated = 2;
     });
     let error = cluster.client().repair(later(), &mut |_| ());
     assert_eq!(
@@ -173,4 +173,90 @@ fn an_answer_that_is_lost_is_an_error_and_the_next_repair_goes_on() {
     assert_eq!(cluster.addresses().len(), 1);
     assert_eq!(repair(&client).len(), 1);
     assert_eq!(cluster.addresses().len(), 2);
+}
+
+#[test]
+fn an_address_that_its_service_has_in_another_form_is_left_alone() {
+    let cluster = Cluster::with(&["10.0.0.0/24", "fd00::/112"]);
+    cluster.server.apply_all([
+        service("a", &["010.0.0.1"]),
+        service("b", &["::ffff:10.0.0.2"]),
+        service("c", &["fd00:0::3"]),
+        address("10.0.0.1", "a"),
+        address("10.0.0.2", "b"),
+        address("fd00::3", "c"),
+    ]);
+    let before = cluster.server.objects("IPAddress");
+    assert_eq!(repair(&cluster.client()), []);
+    assert_eq!(cluster.server.objects("IPAddress"), before);
+}
+
+#[test]
+fn an_object_that_cannot_be_read_stops_no_repair() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let mut broken = address("10.0.0.2", "kept");
+    broken["spec"] = json!({ "parentRef": "kept" });
+    cluster.server.apply_all([
+        cidr("wrong", &["10.0.0"]),
+        address("web", "web"),
+        broken,
+        service("kept", &["10.0.0.2"]),
+        service("web", &["10.0.0.1"]),
+        address("10.0.0.3", "leaked"),
+    ]);
+    let client = cluster.client();
+    let mut found = Vec::new();
+    let told = client.repair(later(), &mut |finding| found.push(finding.to_string()));
+    told.unwrap();
+    let known = found.split_off(3);
+    assert!(
+        found[0].starts_with("Unreadable: IPAddress 10.0.0.2 cannot be read: "),
+        "{found:?}"
+    );
+    assert_eq!(
+        found[1..],
+        [
+            "Unreadable: IPAddress web cannot be read: it has not an address for a name; it is left out",
+            "Unreadable: ServiceCIDR wrong cannot be read: \"10.0.0\" is no network in CIDR notation; it is left out",
+        ]
+    );
+    assert_eq!(known.len(), 2, "{known:?}");
+    let left = cluster.server.objects("IPAddress");
+    let names = left
+        .iter()
+        .map(|object| object["metadata"]["name"].as_str());
+    let names: Vec<&str> = names.map(Option::unwrap).collect();
+    assert_eq!(names, ["10.0.0.1", "10.0.0.2", "web"]);
+}
+
+#[test]
+fn a_service_that_cannot_be_read_loses_no_address() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    let mut broken = service("broken", &["10.0.0.1"]);
+    broken["spec"]["clusterIPs"] = 7.into();
+    cluster
+        .server
+        .apply_all([broken, address("10.0.0.1", "broken")]);
+    let error = cluster.client().repair(later(), &mut |_| ()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("read Service default/broken: "), "{text}");
+    assert_eq!(cluster.addresses().len(), 1);
+}
+
+#[test]
+fn what_the_server_refuses_for_one_address_is_done_for_the_others() {
+    let cluster = Cluster::with(&["10.0.0.0/24"]);
+    // No IPAddress can refer to the first one.
+    cluster.server.apply_all([
+        service("a/b", &["10.0.0.1"]),
+        service("b", &["10.0.0.2"]),
+        service("c", &["10.0.0.3"]),
+    ]);
+    let error = cluster.client().repair(later(), &mut |_| ()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("create IPAddress 10.0.0.1: "), "{text}");
+    assert_eq!(
+        cluster.addresses(),
+        pairs(&[("10.0.0.2", "b"), ("10.0.0.3", "c")])
+    );
 }

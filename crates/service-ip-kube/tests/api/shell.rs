@@ -73,9 +73,13 @@ fn what_is_repaired_is_printed() {
     );
     assert_eq!(error, "");
     cluster.server.apply(address("web", "web"));
-    let (_, error) = cluster.ipam("show");
+    let (printed, error) = cluster.ipam("repair");
+    assert_eq!(error, "");
     assert_eq!(
-        error,
-        "read IPAddress web: it has not an address for a name"
+        printed,
+        "Unreadable: IPAddress web cannot be read: it has not an address for a name; it is left out\n"
     );
+    let (printed, error) = cluster.ipam("show");
+    assert_eq!(error, "");
+    assert!(printed.ends_with("10.0.0.1  default/web\n"), "{printed}");
 }

@@ -10,7 +10,8 @@ const DUAL: &[Family] = &[V4, V6];
 
 fn spec(policy: Option<FamilyPolicy>, families: &[Family], addresses: &[&str]) -> AddressSpec {
     AddressSpec {
-        kind: AddressKind::Virtual,
+        service_type: ServiceType::ClusterIp,
+        is_headless: false,
         has_selector: true,
         policy,
         families: families.to_vec(),
@@ -20,7 +21,7 @@ fn spec(policy: Option<FamilyPolicy>, families: &[Family], addresses: &[&str]) -
 
 fn headless(policy: Option<FamilyPolicy>, families: &[Family]) -> AddressSpec {
     AddressSpec {
-        kind: AddressKind::Headless,
+        is_headless: true,
         ..spec(policy, families, &[])
     }
 }
@@ -157,42 +158,158 @@ fn an_update_adds_and_releases_the_second_address() {
 }
 
 #[test]
-fn the_first_address_and_family_never_change() {
-    let before = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
-    for other in [
-        spec(None, &[], &["10.0.0.6"]),
-        spec(None, &[V6], &["fd00::5"]),
+fn no_address_or_family_is_replaced() {
+    let one = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
+    let two = spec(Some(RequireDualStack), DUAL, &["10.0.0.5", "fd00::5"]);
+    for (before, update, place) in [
+        (&one, spec(None, &[], &["10.0.0.6"]), "spec.clusterIPs[0]"),
+        (&one, spec(None, &[V6], &["fd00::5"]), "spec.clusterIPs[0]"),
+        (
+            &one,
+            spec(Some(RequireDualStack), &[], &["10.0.0.6", "fd00::5"]),
+            "spec.clusterIPs[0]",
+        ),
+        (
+            &two,
+            spec(None, DUAL, &["10.0.0.5", "fd00::6"]),
+            "spec.clusterIPs[1]",
+        ),
+        (
+            &two,
+            spec(None, &[], &["10.0.0.5", "fd00::6"]),
+            "spec.clusterIPs[1]",
+        ),
+        (&one, headless(None, &[]), "spec.clusterIPs[0]"),
+        (
+            &two,
+            headless(Some(SingleStack), &[V4]),
+            "spec.clusterIPs[0]",
+        ),
     ] {
-        let error = refusal(&other, DUAL, Some(&before));
-        assert!(
-            error.contains("spec.clusterIPs: the first entry"),
-            "{error}"
+        assert_eq!(
+            refusal(&update, DUAL, Some(before)),
+            format!("{place} may not change once set")
         );
     }
-    let headless_before = headless(Some(SingleStack), &[V4]);
-    let error = refusal(&headless(None, &[V6]), DUAL, Some(&headless_before));
-    assert!(
-        error.contains("spec.ipFamilies: the first entry"),
-        "{error}"
-    );
 }
 
 #[test]
-fn a_preference_is_not_followed_when_only_the_cluster_has_changed() {
+fn a_headless_service_stays_headless() {
+    let before = headless(Some(SingleStack), &[V4]);
+    // An update that omits clusterIP.
+    let plan = spec(None, &[], &[]).plan(DUAL, Some(&before)).unwrap();
+    assert!(plan.is_headless);
+    assert_eq!((plan.families, plan.addresses), (vec![V4], vec![]));
+    assert_eq!(
+        refusal(&spec(None, &[], &["10.0.0.5"]), DUAL, Some(&before)),
+        "spec.clusterIPs[0] may not change once set"
+    );
+    for before in [Some(&before), None] {
+        for service_type in [ServiceType::NodePort, ServiceType::LoadBalancer] {
+            let update = AddressSpec {
+                service_type,
+                ..headless(None, &[])
+            };
+            let expected =
+                format!("spec.clusterIPs[0] may not be None for a Service of type {service_type}");
+            assert_eq!(refusal(&update, DUAL, before), expected);
+        }
+    }
+}
+
+#[test]
+fn a_headless_service_may_change_its_families() {
+    let one = headless(Some(SingleStack), &[V4]);
+    let two = headless(Some(RequireDualStack), &[V4, V6]);
+    for (before, update, families) in [
+        (&one, headless(None, &[V6]), &[V6][..]),
+        (&two, headless(None, &[V6, V4]), &[V6, V4]),
+        (&two, headless(Some(SingleStack), &[V6]), &[V6]),
+        (&one, headless(Some(PreferDualStack), &[V6]), &[V6, V4]),
+        // Families that an update omits are those of a new Service.
+        (
+            &headless(Some(SingleStack), &[V6]),
+            headless(None, &[]),
+            &[V4],
+        ),
+        (
+            &headless(Some(PreferDualStack), &[V6, V4]),
+            headless(Some(PreferDualStack), &[]),
+            DUAL,
+        ),
+    ] {
+        let plan = update.plan(DUAL, Some(before)).unwrap();
+        assert!(plan.is_headless);
+        assert_eq!((&*plan.families, plan.addresses), (families, vec![]));
+    }
+    let reduced = refusal(&headless(None, &[V6]), DUAL, Some(&two));
+    assert!(reduced.contains("must be SingleStack"), "{reduced}");
+}
+
+#[test]
+fn prefer_dual_stack_follows_the_cluster_unless_an_update_repeats_every_field() {
     let one = spec(Some(PreferDualStack), &[V4], &["10.0.0.5"]);
+    let first = Kept(ip("10.0.0.5"));
     assert_eq!(
         check(&one, DUAL, Some(&one)),
-        (vec![V4], vec![Kept(ip("10.0.0.5"))], vec![])
+        (vec![V4], vec![first], vec![])
     );
     let two = spec(Some(PreferDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-    let kept = vec![Kept(ip("10.0.0.5")), Kept(ip("fd00::5"))];
+    let kept = vec![first, Kept(ip("fd00::5"))];
     assert_eq!(check(&two, &[V4], Some(&two)), (vec![V4, V6], kept, vec![]));
+    let is_new_type = AddressSpec {
+        service_type: ServiceType::NodePort,
+        ..one.clone()
+    };
+    for update in [
+        spec(None, &[V4], &["10.0.0.5"]),
+        spec(None, &[], &[]),
+        spec(Some(PreferDualStack), &[], &["10.0.0.5"]),
+        is_new_type,
+    ] {
+        let expected = (vec![V4, V6], vec![first, Dynamic(V6)], vec![]);
+        assert_eq!(check(&update, DUAL, Some(&one)), expected, "{update:?}");
+    }
+    let headless_one = headless(Some(PreferDualStack), &[V4]);
+    let repeated = check(&headless_one, DUAL, Some(&headless_one));
+    assert_eq!(repeated, (vec![V4], vec![], vec![]));
+    let without_policy = check(&headless(None, &[V4]), DUAL, Some(&headless_one));
+    assert_eq!(without_policy, (vec![V4, V6], vec![], vec![]));
+}
+
+#[test]
+fn an_external_name_has_no_address_field_of_its_own() {
+    let external = |spec: AddressSpec| AddressSpec {
+        service_type: ServiceType::ExternalName,
+        ..spec
+    };
+    let served = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
+    // The fields that an update repeats are dropped with the addresses.
+    let plan = external(served.clone()).plan(DUAL, Some(&served)).unwrap();
+    assert_eq!(
+        (plan.released, plan.families),
+        (vec![ip("10.0.0.5")], vec![])
+    );
+    for (update, field) in [
+        (spec(None, &[], &["10.0.0.6"]), "spec.clusterIPs"),
+        (headless(None, &[]), "spec.clusterIPs"),
+        (spec(None, &[V6], &[]), "spec.ipFamilies"),
+        (spec(Some(PreferDualStack), &[], &[]), "spec.ipFamilyPolicy"),
+    ] {
+        let update = external(update);
+        for before in [Some(&served), None] {
+            assert_eq!(
+                refusal(&update, DUAL, before),
+                format!("{field} may not be set for a Service of type ExternalName")
+            );
+        }
+    }
 }
 
 #[test]
 fn addresses_come_and_go_with_the_type() {
     let external = AddressSpec {
-        kind: AddressKind::ExternalName,
+        service_type: ServiceType::ExternalName,
         ..spec(None, &[], &[])
     };
     let served = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);

@@ -19,6 +19,7 @@ impl Ports {
             pool: Allocator::new(range),
             owners: BTreeMap::new(),
             version: Version(1),
+            repair: None,
         })
     }
 
@@ -108,12 +109,6 @@ fn ports_get_what_they_ask_for_and_share_by_number() {
             &[30_017, 30_016],
             &[30_016, 30_017],
         ),
-        // The number is used by UDP for another port.
-        (
-            &[(UDP, 53, 0), (TCP, 53, 30_003), (UDP, 80, 30_003)],
-            &[30_016, 30_003, 30_003],
-            &[30_003, 30_016],
-        ),
     ] {
         for kind in [ServiceType::NodePort, ServiceType::LoadBalancer] {
             let mut pool = Ports::new();
@@ -146,6 +141,20 @@ fn what_is_refused_changes_nothing() {
         (
             &[(TCP, 80, 30_002), (TCP, 81, 30_002)],
             "default/a asks for 30002/TCP twice",
+        ),
+        // Only ports of the same number share a node port from the start.
+        (
+            &[(TCP, 80, 30_002), (UDP, 81, 30_002)],
+            "default/a asks for 30002 twice",
+        ),
+        // Only the first node port of a number is shared.
+        (
+            &[
+                (TCP, 80, 30_002),
+                (UDP, 80, 30_003),
+                (Protocol::Sctp, 80, 30_003),
+            ],
+            "default/a asks for 30003 twice",
         ),
     ] {
         let wanted = service(ServiceType::NodePort, ports);
@@ -226,6 +235,7 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
             &[("web", TCP, 8080, 0), ("dns", UDP, 54, 0)],
             &[30_017, 30_016],
         ),
+        (&[("dns-tcp", TCP, 53, 0)], &[30_016]),
         // Who asks for it gets it.
         (
             &[("dns", UDP, 53, 0), ("other", TCP, 81, 30_016)],
@@ -238,6 +248,11 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
         let assigned = pool.assign("a", Some(&former), &wanted).unwrap();
         assert_eq!(numbers(&assigned), expected, "{ports:?}");
     }
+    // The shared port would have two uses of TCP.
+    let clash = [("dns", TCP, 53, 0), ("dns-tcp", TCP, 54, 0)];
+    let refusal = pool.assign("a", Some(&former), &named(ServiceType::NodePort, &clash));
+    let said = refusal.unwrap_err().to_string();
+    assert_eq!(said, "default/a asks for 30016/TCP twice");
     let without = NodePorts {
         allocate: false,
         ..named(ServiceType::LoadBalancer, &dns)
@@ -280,6 +295,15 @@ fn health_is_checked_at_a_port_of_its_own() {
     };
     assert_eq!(pool.assign("a", Some(&given), &kept), Ok(given.clone()));
     assert_eq!(pool.taken(), [30_016, 30_017]);
+    // It never changes.
+    let other = NodePorts {
+        health_check: Some(30_020),
+        ..given.clone()
+    };
+    let refusal = pool.assign("a", Some(&given), &other).unwrap_err();
+    let said = "default/a: healthCheckNodePort may not change once set";
+    assert_eq!(refusal.to_string(), said);
+    assert_eq!(pool.taken(), [30_016, 30_017]);
     // It is freed when nobody asks any more.
     for (kind, is_local) in [
         (ServiceType::LoadBalancer, false),
@@ -301,16 +325,82 @@ fn health_is_checked_at_a_port_of_its_own() {
         Some(30_005)
     );
     assert!(pool.assign("c", None, &wanted).unwrap_err().is_allocated());
+    // No other port shares it, of whatever protocol.
     wanted.health_check = Some(30_006);
     wanted.ports[0].node_port = Some(30_006);
-    let refusal = pool.assign("c", None, &wanted).unwrap_err();
-    assert_eq!(refusal.to_string(), "default/c asks for 30006/TCP twice");
-    wanted.kind = ServiceType::NodePort;
-    let assigned = pool.assign("c", None, &wanted).unwrap();
+    for protocol in [TCP, UDP] {
+        wanted.ports[0].protocol = protocol;
+        let refusal = pool.assign("c", None, &wanted).unwrap_err();
+        assert_eq!(refusal.to_string(), "default/c asks for 30006 twice");
+    }
+    let stolen = NodePorts {
+        ports: service(ServiceType::LoadBalancer, &[(UDP, 80, 30_017)]).ports,
+        ..given.clone()
+    };
+    let refusal = pool.assign("a", Some(&given), &stolen).unwrap_err();
+    assert_eq!(refusal.to_string(), "default/a asks for 30017 twice");
+}
+
+#[test]
+fn a_field_that_the_type_does_not_have_is_refused() {
+    let mut pool = Ports::new();
+    let asks = |kind| service(kind, &[(TCP, 80, 30_005)]);
+    let before = pool
+        .assign("a", None, &asks(ServiceType::NodePort))
+        .unwrap();
+    let silent = service(ServiceType::ClusterIp, &[(TCP, 80, 0)]);
+    for kind in [ServiceType::ClusterIp, ServiceType::ExternalName] {
+        let other = service(kind, &[(TCP, 80, 30_005), (UDP, 80, 30_006)]);
+        for (former, wanted, number) in [
+            (None, asks(kind), 30_005),
+            (Some(&silent), asks(kind), 30_005),
+            (Some(&before), other, 30_006),
+        ] {
+            let refusal = pool.assign("a", former, &wanted).unwrap_err();
+            assert_eq!(
+                refusal.to_string(),
+                format!("default/a: nodePort {number} requires type NodePort or LoadBalancer")
+            );
+            assert_eq!(pool.taken(), [30_005]);
+        }
+        // A node port from before is dropped, on whichever port it stands.
+        let mut pool = Ports(pool.0.clone());
+        let moved = service(kind, &[(UDP, 81, 30_005)]);
+        let assigned = pool.assign("a", Some(&before), &moved).unwrap();
+        assert_eq!((numbers(&assigned), pool.taken()), (vec![0], vec![]));
+    }
+    let checked = NodePorts {
+        health_check: Some(30_006),
+        ..asks(ServiceType::LoadBalancer)
+    };
+    let refusal = pool.assign("b", None, &checked).unwrap_err();
     assert_eq!(
-        (numbers(&assigned), assigned.health_check),
-        (vec![30_006], None)
+        refusal.to_string(),
+        "default/b: healthCheckNodePort 30006 requires type LoadBalancer \
+         with externalTrafficPolicy Local"
     );
+}
+
+#[test]
+fn a_node_port_that_an_external_name_merely_names_is_not_freed() {
+    let mut pool = Ports::new();
+    let other = service(ServiceType::NodePort, &[(TCP, 80, 30_005)]);
+    pool.assign("other", None, &other).unwrap();
+    pool.0.owners.clear();
+    // kube-apiserver stores it without asking the allocator.
+    let stored = service(ServiceType::ExternalName, &[(TCP, 80, 30_005)]);
+    let owner = Owner::new("default", "a");
+    let released = pool.change(|draft| {
+        stored.release(&owner, draft);
+        Ok(())
+    });
+    assert_eq!((released, pool.taken()), (Ok(()), vec![30_005]));
+    let unnamed = service(ServiceType::ExternalName, &[(TCP, 80, 0)]);
+    let assigned = pool.assign("a", Some(&stored), &unnamed).unwrap();
+    assert_eq!((numbers(&assigned), pool.taken()), (vec![0], vec![30_005]));
+    let wanted = service(ServiceType::NodePort, &[(TCP, 80, 30_005)]);
+    let refusal = pool.assign("a", Some(&stored), &wanted).unwrap_err();
+    assert!(refusal.is_allocated(), "{refusal}");
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn a_change_whose_answer_is_lost_is_not_made_twice() {
             assert!(taken.contains(&next));
         });
         server.put(KEY, None);
+        server.initialize();
     }
 }
 

@@ -1,5 +1,6 @@
 //! An etcd of one member, gone when dropped.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 use vipline_service_ip::{
-    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Owner, Registry, Store,
+    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Owner, Registry, Repair, Store,
 };
 
 /// What tests allocate by.
@@ -66,7 +67,16 @@ impl Server {
             access,
         };
         server.run();
+        server.initialize();
         server
+    }
+
+    /// Writes [`KEY`] if it is missing, with nothing taken.
+    pub(crate) fn initialize(&self) {
+        let mut registry = self.registry();
+        let no_services = || Ok::<_, Infallible>(Vec::new());
+        self.inside(|| Repair::new().pass(&mut registry, no_services).map(drop))
+            .unwrap();
     }
 
     /// Kills it at once.

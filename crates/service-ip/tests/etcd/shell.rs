@@ -51,6 +51,13 @@ fn what_one_allocates_in_etcd_the_next_one_sees() {
          30000-32767  lower  30000  30085  86     0     86    0.0\n\
          30000-32767  upper  30086  32767  2682   0     2682  0.0\n";
     assert_eq!(ports("show"), (is_empty.into(), String::new()));
+    let key = "/registry/ranges/servicenodeports";
+    let refused = format!("{key} is not initialized: a repair pass must come first");
+    assert_eq!(ports("reserve 30001 --for default/web").1, refused);
+    let written = format!("{key} is not initialized: repair writes it\n");
+    assert_eq!(ports("initialize"), (written, String::new()));
+    let error = ports("initialize").1;
+    assert_eq!(error, "30000-32767 is initialized already");
     let reserved = ports("reserve 30001 --for default/web");
     assert_eq!(reserved, ("30001\n".into(), String::new()));
     let (allocated, error) = ports("allocate --for default/web --count 2");
@@ -66,6 +73,9 @@ fn what_one_allocates_in_etcd_the_next_one_sees() {
     );
     assert_eq!(ports("release 30001 --for default/web").1, "");
     assert_eq!(ports("release 30001").1, "30001 is not allocated");
+    let line = format!("--etcd http://{ADDRESS} --range 30000-30999 --key {key} initialize");
+    let (_, error) = server.inside(|| ipam(&line));
+    assert!(error.contains("is of the range 30000-32767"), "{error}");
     let error = ports("--key /registry/ranges/servicenodeports --range 30000-30999 show").1;
     assert_eq!(error, "a key of etcd has one range");
 }
@@ -85,6 +95,7 @@ fn what_is_wrong_is_told() {
         ),
         ("release 10.0.0.1", "10.0.0.1 is not allocated"),
         ("repair", "only a cluster of Kubernetes"),
+        ("initialize", "10.0.0.0/24 is initialized already"),
         (
             "--kubernetes --range 10.0.0.0/24 show",
             "cannot be used with",

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::word::words;
-use super::{ObjectMeta, Protocol};
+use super::{MetadataKey, ObjectMeta, Protocol};
 
 /// An EndpointSlice: some of the endpoints of a Service, of one family.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -38,7 +38,7 @@ impl EndpointSlice {
     /// The name of the kind.
     pub const KIND: &'static str = "EndpointSlice";
     /// The label that names the Service.
-    pub const SERVICE_NAME_LABEL: &'static str = "kubernetes.io/service-name";
+    pub const SERVICE_NAME_LABEL: &'static str = MetadataKey::ServiceName.as_str();
 }
 
 words! {
@@ -60,8 +60,10 @@ pub struct EndpointPort {
     )]
     pub protocol: Protocol,
     /// The port number; absent means all ports, which no Service can use.
+    ///
+    /// The API server does not validate it: any `int32` occurs.
     #[cfg_attr(feature = "serde", serde(default))]
-    pub port: Option<u16>,
+    pub port: Option<i32>,
 }
 
 fn unnamed() -> Option<String> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
+use super::MetadataKey;
 use crate::ObjectName;
 
 /// Name, labels and history of an object.
@@ -65,5 +66,15 @@ impl ObjectMeta {
     /// Returns the object's name.
     pub fn object_name(&self) -> ObjectName {
         ObjectName::new(&*self.namespace, &*self.name)
+    }
+
+    /// Returns the value of a label.
+    pub fn label(&self, key: MetadataKey) -> Option<&str> {
+        self.labels.get(key.as_str()).map(String::as_str)
+    }
+
+    /// Returns the value of an annotation.
+    pub fn annotation(&self, key: MetadataKey) -> Option<&str> {
+        self.annotations.get(key.as_str()).map(String::as_str)
     }
 }

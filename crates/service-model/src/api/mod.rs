@@ -8,6 +8,8 @@
 
 mod metadata;
 
+mod metadata_key;
+
 mod word;
 
 mod service;
@@ -22,6 +24,7 @@ pub use endpoint_slice::{
     AddressType, Conditions, Endpoint, EndpointPort, EndpointSlice, Hints, NamedHint,
 };
 pub use metadata::ObjectMeta;
+pub use metadata_key::MetadataKey;
 pub use node::{Node, NodeAddress, NodeSpec, NodeStatus, Taint};
 pub use service::{
     Affinity, ClientIpConfig, Ingress, IpFamily, IpMode, LoadBalancerStatus, Protocol, Service,

@@ -3,7 +3,7 @@
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::ObjectMeta;
+use super::{MetadataKey, ObjectMeta};
 
 /// A Node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -31,7 +31,7 @@ impl Node {
     /// The name of the kind.
     pub const KIND: &'static str = "Node";
     /// The label that names the zone.
-    pub const ZONE_LABEL: &'static str = "topology.kubernetes.io/zone";
+    pub const ZONE_LABEL: &'static str = MetadataKey::Zone.as_str();
 }
 
 /// What is wanted of a Node.

@@ -88,7 +88,7 @@ fn trigger_times_of_a_service_are_bounded() {
     slice
         .metadata
         .annotations
-        .insert(TRIGGER_ANNOTATION.into(), time);
+        .insert(MetadataKey::LastChangeTriggerTime.as_str().into(), time);
     for number in 0..1_000 {
         slice.endpoints = vec![api::Endpoint {
             addresses: vec![format!("10.0.{}.{}", number / 256, number % 256)],

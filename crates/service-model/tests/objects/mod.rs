@@ -45,7 +45,7 @@ pub(crate) fn slice(name: &str, endpoints: Vec<api::Endpoint>) -> api::EndpointS
     slice
 }
 
-pub(crate) fn endpoint_port(name: &str, protocol: &str, port: u16) -> api::EndpointPort {
+pub(crate) fn endpoint_port(name: &str, protocol: &str, port: i32) -> api::EndpointPort {
     api::EndpointPort {
         name: Some(name.into()),
         protocol: protocol.into(),

@@ -237,6 +237,7 @@ impl Objects {
                 target.name.as_deref() == Some(&port.name) && target.protocol == port.protocol
             });
             for target in targets.filter_map(|target| target.port) {
+                let target = u16::try_from(target).context("a port number")?;
                 for endpoint in &slice.endpoints {
                     let ready = endpoint.conditions.ready != Some(false);
                     let of: IpAddr = endpoint.addresses.first().context("an endpoint")?.parse()?;

@@ -55,6 +55,8 @@ const SUITES: &[(&str, &str, &[&str])] = &[
         "kernel",
         &["a_difference", "a_set_with", "both_families", "chains_that"],
     ),
+    ("crates/proxy-core", "affinity", &["unused_chains"]),
+    ("crates/proxy-core", "unused", &["few_unused"]),
     (
         "crates/proxy-core",
         "traffic",

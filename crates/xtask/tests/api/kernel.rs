@@ -123,7 +123,7 @@ impl Told {
     fn facts(&self) -> BTreeSet<Fact> {
         let elements = self.elements.iter();
         let facts = elements.filter_map(|((_, set, key), value)| {
-            if set == "cluster-ips" {
+            if set == "active-cluster-ips" {
                 return Some(Fact {
                     service: key.clone(),
                     endpoint: String::new(),
@@ -138,7 +138,7 @@ impl Told {
         facts.collect()
     }
 
-    /// Takes a line such as `add element ip kube-proxy cluster-ips { 10.96.0.10 }`.
+    /// Takes a line such as `add element ip kube-proxy active-cluster-ips { 10.96.0.10 }`.
     fn take(&mut self, line: &str) {
         if line.starts_with("# new generation") {
             return self.end();

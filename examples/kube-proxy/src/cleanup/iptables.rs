@@ -4,9 +4,11 @@
 //! at: the legacy tables of xtables, and those that live in nf_tables.
 
 use std::collections::HashSet;
+use std::env;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use vipline_iptables::matches::{Conntrack, CtState};
@@ -18,7 +20,7 @@ use vipline_iptables::{
 use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
 
-use super::{Scope, names, tool};
+use super::{Scope, names};
 
 /// The tables that upstream has chains in.
 const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
@@ -269,10 +271,18 @@ fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>
 
 /// Opens the programs whose names begin like that, if there are any.
 fn open(name: &str) -> Result<Option<Client>, Error> {
-    let find = |end| tool::find(&format!("{name}-{end}"));
+    let find = |end| find_program(&format!("{name}-{end}"));
     let programs = find("save").zip(find("restore"));
     let client = programs.map(|(save, restore)| Client::at(save, restore));
     client.transpose()
+}
+
+/// Finds a program in the folders of `PATH`.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// Asks the kernel which legacy tables there are.

@@ -28,8 +28,6 @@ pub mod sets;
 
 pub mod module;
 
-pub mod tool;
-
 use std::fmt;
 use std::process::ExitCode;
 

@@ -78,7 +78,7 @@ pub struct Flags {
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub bind_address_hard_fail: Option<bool>,
-    /// Serve profiles of Go's runtime; read, and without effect
+    /// Serve /debug/flags/v with the metrics, to change the verbosity; there are no profiles
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub profiling: Option<bool>,

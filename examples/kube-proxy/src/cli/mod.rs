@@ -11,11 +11,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub use flags::{Flags, LogFlags, UnusedFlags};
 pub(crate) use value::split_port;
 
+use crate::version::Version;
+
 /// Programs the kernel so that Services are reached.
 #[derive(Debug, Parser)]
 #[command(
     name = "kube-proxy",
-    version,
     args_override_self = true,
     disable_help_subcommand = true
 )]
@@ -61,6 +62,14 @@ pub struct Cli {
     /// The format of the report
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
+    /// Print the version, and end; raw: all that is known of the build; vX.Y.Z...: report this one
+    #[arg(short = 'V', long, value_parser = value::version, num_args = 0..=1, require_equals = true)]
+    #[arg(
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true
+    )]
+    pub version: Version,
 }
 
 /// What to do instead of running.
@@ -140,6 +149,7 @@ mod tests {
             (None, false, Output::Text)
         );
         assert!(!cli.cleanup && !cli.dry_run && !cli.init_only);
+        assert_eq!(cli.version, Version::Off);
         let flags = cli.flags;
         assert_eq!((flags.proxy_mode, flags.masquerade_all), (None, None));
         assert!(flags.nodeport_addresses.is_empty());
@@ -177,6 +187,8 @@ mod tests {
             "--healthz-bind-address 1.2.3.4:http",
             "--feature-gates A",
             "--dry-run",
+            "--version=1.36.2",
+            "--version=v1.35.0",
             "words",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -3,6 +3,7 @@
 use vipline_service_model::parse_address;
 
 use crate::config::Vmodule;
+use crate::version::Version;
 
 /// Reads a switch as Go does.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -10,6 +11,18 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("neither true nor false".to_owned()),
+    }
+}
+
+/// Reads the value of `--version`.
+pub(super) fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "raw" => Ok(Version::Raw),
+        _ if text.starts_with('v') => Version::report(text),
+        _ => Ok(match switch(text)? {
+            true => Version::Print,
+            false => Version::Off,
+        }),
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`defaults`]: what is not configured;
 //! - [`Gates`]: features that can be turned off;
 //! - [`Effective`]: all of it brought together;
+//! - [`check_families`]: checks of it against the IP families of the node;
 //! - [`ConfigWatch`]: whether the file was changed.
 
 mod configuration;
@@ -22,12 +23,15 @@ mod others;
 
 mod validate;
 
+mod check_families;
+
 mod effective;
 
 mod write;
 
 pub mod watch;
 
+pub use check_families::{Problems, check_families};
 pub use configuration::{
     API_VERSION, ClientConnection, Configuration, Conntrack, DetectLocal, FormatOptions, Iptables,
     Ipvs, KIND, Logging, Nftables, OutputRouting, Vmodule, Winkernel,

@@ -1,17 +1,19 @@
 //! One question to the API server: a page of a list, or a watch.
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, str};
 
-use futures_util::{Stream, StreamExt};
+use futures_util::stream::unfold;
+use futures_util::{AsyncBufRead, AsyncBufReadExt, Stream};
 use kube::Client;
 use kube::api::{ListParams, PostParams, WatchParams};
-use kube::core::{Request, Status, WatchEvent};
+use kube::core::{Request, Status};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::access::words;
-use super::objects::{Object, Page};
+use super::change::Change;
+use super::objects::Object;
 
 /// How long an answer may take to begin, or a page to be complete.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -54,6 +56,22 @@ impl Error {
     /// Tells whether the server does not understand the question.
     pub fn is_misunderstood(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 400)
+    }
+
+    /// Returns whether the server rejects parameters that it knows.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 422)
+    }
+
+    /// Returns whether a list on its own may succeed where a list within a
+    /// watch failed with this error.
+    ///
+    /// An API server with an etcd older than 3.4.25 answers 500.
+    pub fn is_failed_watch_list(&self) -> bool {
+        let Self::Refused(status) = self else {
+            return false;
+        };
+        !matches!(status.code, 401 | 403 | 404 | 429) && !self.is_history_lost()
     }
 
     /// Tells whether the server does not know any more, or not yet, what came
@@ -108,52 +126,101 @@ impl From<Box<Status>> for Error {
     }
 }
 
+/// How recent a list must be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Freshness {
+    /// As the server's cache has it: `resourceVersion=0`. It costs etcd nothing.
+    Cached,
+    /// Not older than the request.
+    Newest,
+}
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a> {
+    /// After this version.
+    After(&'a str),
+    /// With all objects that exist, as of the request: `sendInitialEvents=true`.
+    /// A bookmark ends them.
+    List,
+}
+
 /// Asks for a page of a list: the first one, or the next one.
 ///
 /// # Errors
 ///
-/// There is none.
+/// The server refuses, or does not answer in time.
 pub async fn page<O: Object>(
     client: &Client,
     fields: Option<&str>,
+    freshness: Freshness,
     next: Option<String>,
-) -> Result<Page<O>, Error> {
+) -> Result<String, Error> {
+    // A server forbids a version beside the token of a page.
+    let is_cached = freshness == Freshness::Cached && next.is_none();
     let question = ListParams {
         label_selector: O::LABELS.map(Into::into),
         field_selector: fields.map(Into::into),
-        limit: Some(PAGE),
+        // A cache has no pages.
+        limit: (!is_cached).then_some(PAGE),
         continue_token: next,
+        resource_version: is_cached.then(|| "0".to_owned()),
         ..ListParams::default()
     };
     let request = Request::new(O::PATH).list(&question);
     let request = request.map_err(kube::Error::BuildRequest)?;
     let asked = timeout(ANSWER, client.request_text(request)).await;
-    let text = asked.map_err(|_| Error::Silent)??;
-    Ok(Page::read(&text)?)
+    Ok(asked.map_err(|_| Error::Silent)??)
 }
 
-/// Asks for all changes after a point in the server's history, for so many seconds.
+/// Starts a watch from a point in the server's history on, for so many seconds.
 ///
 /// # Errors
 ///
-/// The server does not tell.
+/// The server refuses, or does not answer in time.
 pub async fn watch<O: Object>(
     client: &Client,
     fields: Option<&str>,
-    version: &str,
+    start: Start<'_>,
     seconds: u32,
-) -> Result<impl Stream<Item = Result<WatchEvent<O>, Error>> + Send + use<O>, Error> {
+) -> Result<impl Stream<Item = Result<Change<O>, Error>> + Send + use<O>, Error> {
+    let (version, send_initial_events) = match start {
+        Start::After(version) => (version, false),
+        Start::List => ("", true),
+    };
     let question = WatchParams {
         label_selector: O::LABELS.map(Into::into),
         field_selector: fields.map(Into::into),
         timeout: Some(seconds),
+        send_initial_events,
         ..WatchParams::default()
     };
     let request = Request::new(O::PATH).watch(&question, version);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let asked = timeout(ANSWER, client.request_events(request)).await;
-    let events = asked.map_err(|_| Error::Silent)??;
-    Ok(events.map(|event| event.map_err(Error::from)))
+    let asked = timeout(ANSWER, client.request_stream(request)).await;
+    let lines = Box::pin(asked.map_err(|_| Error::Silent)??);
+    Ok(unfold((lines, Vec::new()), |(mut lines, mut line)| async {
+        let change = next_change(&mut lines, &mut line).await.transpose()?;
+        Some((change, (lines, line)))
+    }))
+}
+
+/// Reads the next line of a watch; `None` at its end.
+async fn next_change<O: Object>(
+    lines: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> Result<Option<Change<O>>, Error> {
+    line.clear();
+    match lines.read_until(b'\n', line).await {
+        // The connection ended within a line.
+        Ok(_) if line.last() != Some(&b'\n') => Ok(None),
+        Ok(_) => {
+            let text = str::from_utf8(line);
+            let text = text.map_err(|error| Error::Unreadable(error.to_string()))?;
+            Change::parse(text).map(Some)
+        }
+        Err(error) => Err(Error::Unreachable(words(&error))),
+    }
 }
 
 /// Makes an object.

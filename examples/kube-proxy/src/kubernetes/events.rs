@@ -54,6 +54,8 @@ pub enum Regarding {
     Node,
     /// A Service.
     Service(ObjectName),
+    /// An EndpointSlice.
+    EndpointSlice(ObjectName),
 }
 
 /// How bad something is.
@@ -123,8 +125,11 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     backoff.reset();
     let mut attempt = 1;
     loop {
-        let client = connection.client(&Method::POST).await;
-        match asking::create(&client, &path, event).await {
+        let created = match connection.client(&Method::POST).await {
+            Ok(client) => asking::create(&client, &path, event).await,
+            Err(error) => Err(error),
+        };
+        match created {
             Err(Error::Silent | Error::Unreachable(_)) if attempt < ATTEMPTS => {
                 attempt += 1;
                 tokio::time::sleep(backoff.wait()).await;
@@ -141,13 +146,8 @@ fn event(note: Note, node: &str, now: Timestamp) -> Event {
             name: Some(node.to_owned()),
             ..ObjectReference::default()
         },
-        Regarding::Service(name) => ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Service".to_owned()),
-            name: Some(name.name.to_string()),
-            namespace: Some(name.namespace.to_string()),
-            ..ObjectReference::default()
-        },
+        Regarding::Service(name) => reference("v1", "Service", &name),
+        Regarding::EndpointSlice(name) => reference("discovery.k8s.io/v1", "EndpointSlice", &name),
     };
     let mut text = note.text;
     let end = (0..=LONGEST).rfind(|&end| text.is_char_boundary(end));
@@ -172,6 +172,17 @@ fn event(note: Note, node: &str, now: Timestamp) -> Event {
     event.metadata.namespace = Some(namespace.unwrap_or_else(|| "default".to_owned()));
     event.regarding = Some(regarding);
     event
+}
+
+/// Returns a reference to an object in a namespace.
+fn reference(version: &str, kind: &str, name: &ObjectName) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(version.to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.name.to_string()),
+        namespace: Some(name.namespace.to_string()),
+        ..ObjectReference::default()
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::event::{EventfdFlags, eventfd};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use vipline_service_model::{Event, Kind};
 
 /// How many items may wait; whoever has more waits, too.
 const CAPACITY: usize = 512;
+
+/// The maximum size of all waiting items, in KiB of JSON.
+///
+/// One slice may have 2 MiB, so a number of items alone bounds no memory.
+const ROOM: u32 = 4096;
 
 /// How many items are taken at a time, so that other things get their turn.
 const AT_ONCE: usize = CAPACITY;
@@ -33,6 +38,7 @@ pub enum Item {
 /// The system has no room for another descriptor.
 pub fn feed() -> io::Result<(Sender, Receiver)> {
     let (sender, receiver) = mpsc::channel(CAPACITY);
+    let room = Arc::new(Semaphore::new(ROOM as usize));
     let shared = Arc::new(Shared {
         bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         has_rung: AtomicBool::new(false),
@@ -40,6 +46,7 @@ pub fn feed() -> io::Result<(Sender, Receiver)> {
     });
     let sender = Sender {
         items: sender,
+        room,
         shared: Arc::clone(&shared),
     };
     let receiver = Receiver {
@@ -69,7 +76,9 @@ impl Shared {
 /// The end of the tasks; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    items: mpsc::Sender<Item>,
+    items: mpsc::Sender<(Item, Option<OwnedSemaphorePermit>)>,
+    /// The free part of the [room](ROOM).
+    room: Arc<Semaphore>,
     shared: Arc<Shared>,
 }
 
@@ -79,7 +88,18 @@ impl Sender {
     /// After the receiver is gone nothing matters any more, so this never ends
     /// then.
     pub async fn send(&self, item: Item) {
-        match self.items.send(item).await {
+        self.send_sized(item, 0).await;
+    }
+
+    /// Hands on an item that was so many bytes of JSON, once there is room.
+    pub async fn send_sized(&self, item: Item, bytes: usize) {
+        let room = u32::try_from(bytes / 1024).unwrap_or(ROOM).min(ROOM);
+        // Nobody closes the semaphore.
+        let permit = match room {
+            0 => None,
+            room => Arc::clone(&self.room).acquire_many_owned(room).await.ok(),
+        };
+        match self.items.send((item, permit)).await {
             Ok(()) => self.shared.ring(),
             Err(_) => std::future::pending().await,
         }
@@ -97,7 +117,7 @@ impl Sender {
 /// It becomes readable when there is something to take.
 #[derive(Debug)]
 pub struct Receiver {
-    items: mpsc::Receiver<Item>,
+    items: mpsc::Receiver<(Item, Option<OwnedSemaphorePermit>)>,
     shared: Arc<Shared>,
 }
 
@@ -118,7 +138,7 @@ impl Receiver {
         let mut items = Vec::new();
         while items.len() < AT_ONCE {
             match self.items.try_recv() {
-                Ok(item) => items.push(item),
+                Ok((item, _room)) => items.push(item),
                 Err(_) => return Ok(items),
             }
         }
@@ -158,6 +178,7 @@ mod tests {
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread()
+            .enable_time()
             .build()
             .unwrap()
     }
@@ -201,6 +222,24 @@ mod tests {
         }
         task.join().unwrap();
         assert!((0..count).map(|number| number.to_string()).eq(all));
+    }
+
+    #[test]
+    fn large_items_wait_for_room() {
+        let (sender, mut receiver) = feed().unwrap();
+        let half = ROOM as usize * 512;
+        runtime().block_on(async {
+            for bytes in [half, half] {
+                sender.send_sized(gone("large"), bytes).await;
+            }
+            let mut third = Box::pin(sender.send_sized(gone("third"), 100 * half));
+            let wait = Duration::from_millis(20);
+            assert!(tokio::time::timeout(wait, &mut third).await.is_err());
+            assert_eq!(receiver.take().unwrap().len(), 2);
+            third.await;
+            sender.send(gone("small")).await;
+        });
+        assert_eq!(names(receiver.take().unwrap()), ["third", "small"]);
     }
 
     #[test]

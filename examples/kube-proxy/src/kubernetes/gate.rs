@@ -11,10 +11,16 @@ const ADDRESSES: Duration = Duration::from_secs(30);
 /// How long it is waited for the networks of the Node's pods, where they matter.
 const POD_CIDRS: Duration = Duration::from_secs(300);
 
+/// How long the first sync waits for ServiceCIDRs when all other kinds are listed.
+///
+/// Upstream does not wait at all. A short wait spares a restarted proxy from
+/// removing rules about ServiceCIDRs and adding them again.
+const SERVICE_CIDRS: Duration = Duration::from_secs(2);
+
 /// What must be known before the first sync.
 ///
-/// All objects must have been listed once; then it is waited for what the Node
-/// does not say yet, for some time.
+/// All objects must have been listed once, ServiceCIDRs within a short time;
+/// then it is waited for what the Node does not say yet, for some time.
 #[derive(Debug)]
 pub struct Gate {
     node: Arc<str>,
@@ -25,6 +31,8 @@ pub struct Gate {
     missing: Vec<Kind>,
     /// When the Node was first asked for.
     asked: Option<Duration>,
+    /// When all kinds but ServiceCIDRs were listed.
+    others_listed: Option<Duration>,
     known: Option<NodeView>,
     is_open: bool,
 }
@@ -67,6 +75,7 @@ impl Gate {
                 Kind::Node,
             ],
             asked: None,
+            others_listed: None,
             known: None,
             is_open: false,
         }
@@ -77,6 +86,9 @@ impl Gate {
         self.missing.retain(|&missing| missing != kind);
         if kind == Kind::Node {
             self.asked.get_or_insert(now);
+        }
+        if self.missing.iter().all(|&kind| kind == Kind::ServiceCidr) {
+            self.others_listed.get_or_insert(now);
         }
     }
 
@@ -109,7 +121,7 @@ impl Gate {
     ///
     /// What the Node does not say though it was waited for it.
     pub fn poll(&mut self, now: Duration) -> Result<Verdict, String> {
-        if self.is_open || !self.missing.is_empty() {
+        if self.is_open || self.lacks_list(now) {
             return Ok(Verdict::Wait);
         }
         if self.lacks_pod_cidrs() {
@@ -131,8 +143,11 @@ impl Gate {
 
     /// Returns when to poll although nothing came.
     pub fn next_deadline(&self) -> Option<Duration> {
-        if self.is_open || !self.missing.is_empty() {
+        if self.is_open {
             return None;
+        }
+        if !self.missing.is_empty() {
+            return self.service_cidrs_deadline();
         }
         let patience = if self.lacks_pod_cidrs() {
             POD_CIDRS
@@ -145,6 +160,19 @@ impl Gate {
     /// Tells whether the Node is known.
     pub fn has_node(&self) -> bool {
         self.known.is_some()
+    }
+
+    /// Returns whether something must be listed before the first sync.
+    fn lacks_list(&self, now: Duration) -> bool {
+        let is_over = self.service_cidrs_deadline().is_some_and(|at| at <= now);
+        !self.missing.is_empty() && !is_over
+    }
+
+    /// Returns when ServiceCIDRs are no longer waited for, if they are all that
+    /// is missing. A command, which has no patience, needs them.
+    fn service_cidrs_deadline(&self) -> Option<Duration> {
+        let since = self.others_listed.filter(|_| self.is_patient)?;
+        since.checked_add(SERVICE_CIDRS)
     }
 
     fn lacks_addresses(&self) -> bool {
@@ -220,6 +248,25 @@ mod tests {
         assert_eq!(gate.poll(secs(11)), Ok(Verdict::Wait));
         gate.listed(Kind::Service, secs(12));
         assert!(gate.has_node() && gate.next_deadline().is_none());
+    }
+
+    #[test]
+    fn it_waits_two_seconds_for_service_cidrs() {
+        for is_patient in [true, false] {
+            let mut gate = Gate::new("n1".into(), &anywhere(), is_patient);
+            gate.node(&node(&["10.0.0.1"], &[]));
+            for kind in [Kind::Node, Kind::EndpointSlice, Kind::Service] {
+                assert_eq!(gate.poll(secs(1000)), Ok(Verdict::Wait));
+                gate.listed(kind, secs(10));
+            }
+            assert_eq!(gate.poll(secs(11)), Ok(Verdict::Wait));
+            assert_eq!(gate.next_deadline(), is_patient.then_some(secs(12)));
+            let verdict = match is_patient {
+                true => Verdict::Open,
+                false => Verdict::Wait,
+            };
+            assert_eq!(gate.poll(secs(12)), Ok(verdict));
+        }
     }
 
     #[test]

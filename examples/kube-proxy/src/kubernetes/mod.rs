@@ -1,6 +1,7 @@
 //! Objects from a Kubernetes API server: listed, watched, handed to the engine.
 //!
-//! - [`access`]: credentials and the client; [`counting`]: what it asks, counted;
+//! - [`access`]: credentials and the client, with [`http_proxy`],
+//!   [`exec_plugin`] and [`connector`]; [`counting`]: what it asks, counted;
 //! - [`objects`]: what is read of each object; [`asking`]: one question;
 //! - [`watch`]: all objects of a kind, with [`known`] to miss those that vanish;
 //! - [`feed`]: the way to the engine's thread; [`gate`]: when it may begin;
@@ -9,9 +10,23 @@
 
 pub mod access;
 
+pub mod http_proxy;
+
+pub mod exec_plugin;
+
+pub mod connector;
+
+pub mod socks;
+
 pub mod counting;
 
 pub mod objects;
+
+pub mod parsed;
+
+pub mod page;
+
+pub mod change;
 
 pub mod asking;
 

@@ -8,17 +8,7 @@ use std::fmt;
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use vipline_service_model::{Event, Kind, ObjectName, api};
-
-/// The labels and annotations that the model looks at.
-const KEPT: [&str; 5] = [
-    api::EndpointSlice::SERVICE_NAME_LABEL,
-    api::Node::ZONE_LABEL,
-    "service.kubernetes.io/headless",
-    "service.kubernetes.io/service-proxy-name",
-    "endpoints.kubernetes.io/last-change-trigger-time",
-];
 
 /// A kind of objects that is listed and watched.
 pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
@@ -84,7 +74,7 @@ impl From<Metadata> for api::ObjectMeta {
     }
 }
 
-/// Those of the labels or annotations that are [kept](KEPT).
+/// The labels or annotations that the [model reads](api::MetadataKey).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Kept(BTreeMap<String, String>);
 
@@ -102,7 +92,7 @@ impl<'de> Deserialize<'de> for Kept {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kept, A::Error> {
                 let mut kept = Kept::default();
                 while let Some(key) = map.next_key::<String>()? {
-                    if KEPT.contains(&&*key) {
+                    if api::MetadataKey::from_name(&key).is_some() {
                         kept.0.insert(key, map.next_value()?);
                     } else {
                         map.next_value::<IgnoredAny>()?;
@@ -255,63 +245,6 @@ impl Object for ServiceCidr {
     }
 }
 
-/// A part of a list, as long as one answer of the server is.
-#[derive(Debug, Deserialize)]
-#[serde(bound = "O: for<'a> Deserialize<'a>")]
-pub struct Page<O> {
-    /// Where the list stands.
-    #[serde(default)]
-    pub metadata: PageMetadata,
-    /// The objects.
-    #[serde(default = "Vec::new", deserialize_with = "nullable")]
-    pub items: Vec<O>,
-    /// The names of objects that cannot be read, and why.
-    #[serde(skip)]
-    pub unreadable: Vec<(ObjectName, String)>,
-}
-
-impl<O: Object> Page<O> {
-    /// Reads a page, all but those objects that cannot be read.
-    ///
-    /// # Errors
-    ///
-    /// The text is no page.
-    pub fn read(text: &str) -> serde_json::Result<Self> {
-        if let Ok(page) = serde_json::from_str(text) {
-            return Ok(page);
-        }
-        let Page {
-            metadata, items, ..
-        } = serde_json::from_str::<Page<Value>>(text)?;
-        let mut page = Self {
-            metadata,
-            items: Vec::new(),
-            unreadable: Vec::new(),
-        };
-        for item in items {
-            let text = |field| item["metadata"][field].as_str().unwrap_or_default();
-            let name = ObjectName::new(text("namespace"), text("name"));
-            match O::deserialize(item) {
-                Ok(object) => page.items.push(object),
-                Err(error) => page.unreadable.push((name, error.to_string())),
-            }
-        }
-        Ok(page)
-    }
-}
-
-/// Where a list stands.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PageMetadata {
-    /// The point in the API's history that the list shows.
-    #[serde(deserialize_with = "nullable")]
-    pub resource_version: String,
-    /// How to ask for the next part; empty at the end.
-    #[serde(deserialize_with = "nullable", rename = "continue")]
-    pub next: String,
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -351,36 +284,5 @@ mod tests {
         assert_eq!(slice.metadata.annotations.len(), 1);
         assert_eq!(slice.endpoints[0].addresses, ["10.0.0.1"]);
         assert!(slice.ports.is_empty());
-    }
-
-    #[test]
-    fn a_page_tells_where_the_list_goes_on() {
-        let text = r#"{"kind": "ServiceList", "metadata": {"resourceVersion": "5", "continue": "c",
-            "remainingItemCount": 3}, "items": [{"metadata": {"name": "web", "labels": null},
-            "spec": {"clusterIP": "10.96.0.1"}, "status": {"loadBalancer": {}}}]}"#;
-        let page = Page::<Service>::read(text).unwrap();
-        assert_eq!(
-            (&*page.metadata.resource_version, &*page.metadata.next),
-            ("5", "c")
-        );
-        assert_eq!(page.items[0].spec.cluster_ip, "10.96.0.1");
-        let empty = Page::<Service>::read(r#"{"metadata": {}, "items": null}"#).unwrap();
-        assert!(empty.items.is_empty());
-    }
-
-    #[test]
-    fn of_a_page_with_an_odd_object_the_others_are_read() {
-        let text = r#"{"metadata": {"resourceVersion": "5"}, "items": [
-            {"metadata": {"name": "odd", "namespace": "shop"}, "spec": {"ports": [{"port": "x"}]}},
-            {"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}]}"#;
-        let page = Page::<Service>::read(text).unwrap();
-        assert_eq!(page.metadata.resource_version, "5");
-        assert_eq!(page.items[0].name(), ObjectName::new("shop", "web"));
-        let [(name, reason)] = &page.unreadable[..] else {
-            panic!("{:?}", page.unreadable)
-        };
-        assert_eq!(*name, ObjectName::new("shop", "odd"));
-        assert!(reason.contains("expected u16"), "{reason}");
-        assert!(Page::<Service>::read("[").is_err());
     }
 }

@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use hyper::Method;
-use kube::core::WatchEvent;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 use vipline_service_model::Kind;
 
 use super::access::{Connection, seed};
-use super::asking::{self, Error};
+use super::asking::{self, Error, Freshness, Start};
 use super::backoff::{Chance, Patience};
+use super::change::Change;
 use super::feed::{Item, Sender};
 use super::known::Known;
 use super::objects::Object;
+use super::page::Page;
+use super::parsed::{Parsed, Unreadable};
 use crate::setup::Reading;
 use crate::telemetry::{Contact, Telemetry};
 
@@ -31,6 +33,9 @@ const LASTS: (f64, f64) = (240.0, 290.0);
 /// How long a watch may be silent before it counts as dead; a server with
 /// nothing to tell says that once a minute.
 const SILENCE: Duration = Duration::from_secs(100);
+
+/// How long a watch may be silent before the list at its beginning is complete.
+const LISTING: Duration = Duration::from_secs(60);
 
 /// A watch that ends before this without a word was none.
 const BRIEF: Duration = Duration::from_secs(5);
@@ -55,7 +60,36 @@ pub struct Watcher<O> {
     is_in_step: bool,
     /// What was last said to be wrong.
     trouble: Option<String>,
+    /// The version up to which all changes are known; none if everything has
+    /// to be listed.
+    version: Option<String>,
+    watch_lists: WatchLists,
+    /// How recent the next list must be.
+    freshness: Freshness,
     kind: PhantomData<O>,
+}
+
+/// Whether everything is listed at the beginning of a watch
+/// (`sendInitialEvents=true`), which servers do by default since 1.32.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum WatchLists {
+    /// It is, if the server does not fail.
+    Supported,
+    /// Not the next time: the server failed to.
+    Failed,
+    /// It is not.
+    Unsupported,
+}
+
+/// How a watch ended without an error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ended {
+    /// After a notification, or after some time.
+    Well,
+    /// At once and without a notification.
+    AtOnce,
+    /// Without the bookmark that ends a list.
+    WithoutList,
 }
 
 impl<O: Object> Watcher<O> {
@@ -80,6 +114,16 @@ impl<O: Object> Watcher<O> {
             heard: Instant::now(),
             is_in_step: false,
             trouble: None,
+            version: None,
+            watch_lists: match reading {
+                Reading::Once => WatchLists::Unsupported,
+                Reading::Watched => WatchLists::Supported,
+            },
+            // A command runs on one node and shows the newest state.
+            freshness: match reading {
+                Reading::Once => Freshness::Newest,
+                Reading::Watched => Freshness::Cached,
+            },
             kind: PhantomData,
         }
     }
@@ -89,30 +133,64 @@ impl<O: Object> Watcher<O> {
         let never = Contact::LostSince(self.heard);
         self.telemetry.source_contact(O::KIND, never);
         loop {
-            match self.list().await {
-                Ok(version) => {
-                    self.feed.send(Item::Listed(O::KIND)).await;
-                    if self.reading == Reading::Once {
-                        return;
-                    }
-                    self.follow(version).await;
+            let done = match self.version.clone() {
+                Some(version) => self.watch(Some(version)).await,
+                None if self.watch_lists == WatchLists::Supported => self.watch(None).await,
+                None => self.list().await.map(|()| Ended::Well),
+            };
+            match done {
+                Ok(Ended::Well) if self.reading == Reading::Once => return,
+                Ok(Ended::Well) => {}
+                Ok(Ended::AtOnce) => {
+                    let reason = "the watch ended before it told anything";
+                    self.pause(&Error::Unreachable(reason.to_owned())).await;
                 }
-                Err(error) if O::KIND == Kind::ServiceCidr && error.is_absent() => {
-                    self.do_without(&error).await;
+                Ok(Ended::WithoutList) => {
+                    debug!("{}: a list within a watch has no end", plural(O::KIND));
+                    self.watch_lists = WatchLists::Unsupported;
                 }
-                // An older server that cannot choose by them: who reads does it, too.
-                Err(error) if error.is_misunderstood() && self.is_choosy() => {
-                    debug!("{}: {error}; asked for without that", plural(O::KIND));
-                    self.fields = None;
-                }
-                Err(error) if self.reading == Reading::Once => {
+                Err(error) if self.reading == Reading::Once && !self.can_recover(&error) => {
                     return self
                         .feed
                         .fatal(format!("list {}: {error}", plural(O::KIND)));
                 }
-                Err(error) => self.pause(&error).await,
+                Err(error) => self.recover(&error).await,
             }
         }
+    }
+
+    /// Returns whether a command continues after an error.
+    fn can_recover(&self, error: &Error) -> bool {
+        let is_optional = O::KIND == Kind::ServiceCidr && error.is_absent();
+        is_optional || (error.is_misunderstood() && self.is_choosy())
+    }
+
+    /// Prepares another attempt after an error.
+    async fn recover(&mut self, error: &Error) {
+        let is_listing = self.version.is_none();
+        if is_listing && O::KIND == Kind::ServiceCidr && error.is_absent() {
+            return self.do_without(error).await;
+        }
+        // An older server that cannot choose by them: who reads does it, too.
+        if is_listing && error.is_misunderstood() && self.is_choosy() {
+            debug!("{}: {error}; asked for without that", plural(O::KIND));
+            self.fields = None;
+            return;
+        }
+        if is_listing && self.watch_lists == WatchLists::Supported && error.is_failed_watch_list() {
+            debug!("{}: no list within a watch: {error}", plural(O::KIND));
+            self.watch_lists = match error.is_invalid() {
+                true => WatchLists::Unsupported,
+                false => WatchLists::Failed,
+            };
+            return;
+        }
+        if error.is_history_lost() || matches!(error, Error::Unreadable(_)) {
+            // A lagging cache must not take back newer objects.
+            self.version = None;
+            self.freshness = Freshness::Newest;
+        }
+        self.pause(error).await;
     }
 
     /// Tells whether fields are asked for that the kind itself says.
@@ -120,112 +198,148 @@ impl<O: Object> Watcher<O> {
         O::FIELDS.is_some() && self.fields.is_some()
     }
 
-    /// Tells of all objects there are and takes back those that are no more;
-    /// returns the point in the server's history at which that was so.
-    async fn list(&mut self) -> Result<String, Error> {
-        let client = self.connection.client(&Method::GET).await;
+    /// Tells of all objects there are and takes back those that are no more.
+    async fn list(&mut self) -> Result<(), Error> {
+        let client = self.connection.client(&Method::GET).await?;
         self.known.begin();
         let mut next = None;
         let version = loop {
-            let page = asking::page::<O>(&client, self.fields.as_deref(), next).await?;
-            for (name, reason) in page.unreadable {
-                warn!("{} {name} cannot be read: {reason}", O::KIND);
-                self.known.see(&name);
+            let (fields, freshness) = (self.fields.as_deref(), self.freshness);
+            let text = asking::page::<O>(&client, fields, freshness, next).await?;
+            let page = Page::parse(&text)?;
+            for item in page.items() {
+                match item {
+                    Ok(parsed) => self.apply(parsed).await,
+                    Err(unreadable) => self.skip(&unreadable),
+                }
             }
-            for object in page.items {
-                self.known.see(&object.name());
-                self.feed.send(Item::Event(object.applied())).await;
+            let metadata = page.metadata;
+            next = metadata.next.filter(|next| !next.is_empty());
+            if next.is_none() {
+                break metadata.resource_version.unwrap_or_default();
             }
-            if page.metadata.next.is_empty() {
-                break page.metadata.resource_version;
-            }
-            next = Some(page.metadata.next);
         };
+        self.listed(version).await;
+        Ok(())
+    }
+
+    /// Takes back the objects that a complete list lacks.
+    async fn listed(&mut self, version: String) {
         for name in self.known.end() {
             self.feed.send(Item::Event(O::deleted(name))).await;
         }
         self.patience.listed();
-        Ok(version)
-    }
-
-    /// Tells of all changes until the server has forgotten some of them.
-    async fn follow(&mut self, mut version: String) {
-        loop {
-            let began = Instant::now();
-            match self.watch(&mut version).await {
-                Ok(true) => {}
-                Ok(false) if began.elapsed() > BRIEF => {}
-                Ok(false) => {
-                    let reason = "the watch ended before it told anything";
-                    self.pause(&Error::Unreachable(reason.to_owned())).await;
-                }
-                Err(error) if error.is_history_lost() => return self.pause(&error).await,
-                Err(error) => self.pause(&error).await,
-            }
+        self.version = Some(version);
+        if self.watch_lists == WatchLists::Failed {
+            self.watch_lists = WatchLists::Supported;
         }
+        self.feed.send(Item::Listed(O::KIND)).await;
     }
 
-    /// Watches once, from a version on, which it moves; tells whether anything
-    /// was heard.
-    async fn watch(&mut self, version: &mut String) -> Result<bool, Error> {
-        let client = self.connection.client(&Method::GET).await;
-        let (least, most) = LASTS;
-        let seconds = least + self.chance.fraction() * (most - least);
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is less than 300"
-        )]
-        let seconds = seconds as u32;
-        let fields = self.fields.as_deref();
-        let events = asking::watch::<O>(&client, fields, version, seconds).await?;
+    /// Watches once: after a version, or with a list at the beginning.
+    async fn watch(&mut self, after: Option<String>) -> Result<Ended, Error> {
+        let client = self.connection.client(&Method::GET).await?;
+        let (fields, seconds) = (self.fields.as_deref(), lasts(&mut self.chance));
+        let start = after.as_deref().map_or(Start::List, Start::After);
+        let is_list = after.is_none();
+        let began = Instant::now();
+        let events = asking::watch::<O>(&client, fields, start, seconds).await?;
         let mut events = pin!(events);
-        self.is_heard();
-        let mut anything = false;
+        if is_list {
+            self.known.begin();
+        } else {
+            self.is_heard();
+        }
+        let mut ended = Ended::AtOnce;
         loop {
-            let Ok(event) = timeout(self.silence, events.next()).await else {
+            let silence = self.longest_silence();
+            let Ok(event) = timeout(silence, events.next()).await else {
                 debug!(
                     "{}: the watch is silent, it is begun again",
                     plural(O::KIND)
                 );
                 self.is_lost();
-                return Ok(true);
+                return Ok(match self.version {
+                    Some(_) => Ended::Well,
+                    None => Ended::WithoutList,
+                });
             };
-            let next = match event {
-                None => return Ok(anything),
-                Some(Err(Error::Unreadable(reason))) => {
-                    warn!("{}: a change cannot be read: {reason}", plural(O::KIND));
-                    continue;
+            match event {
+                Some(event) => self.take(event?).await,
+                None if self.version.is_none() => {
+                    let reason = "the watch ended before its list was complete";
+                    return Err(Error::Unreachable(reason.to_owned()));
                 }
-                Some(event) => self.take(event?).await?,
-            };
-            self.is_heard();
-            self.patience.told();
-            anything = true;
-            if !next.is_empty() {
-                *version = next;
+                None if began.elapsed() > BRIEF => return Ok(Ended::Well),
+                None => return Ok(ended),
+            }
+            ended = Ended::Well;
+            if self.version.is_some() {
+                self.is_heard();
+                self.patience.told();
             }
         }
     }
 
-    /// Hands on what a watch tells, and returns the version that it leads to.
-    async fn take(&mut self, event: WatchEvent<O>) -> Result<String, Error> {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                let version = object.version().to_owned();
-                self.known.see(&object.name());
-                self.feed.send(Item::Event(object.applied())).await;
-                Ok(version)
+    /// Returns how long a watch may be silent now.
+    fn longest_silence(&self) -> Duration {
+        match self.version {
+            Some(_) => self.silence,
+            None => self.silence.min(LISTING),
+        }
+    }
+
+    /// Hands on what a watch tells.
+    async fn take(&mut self, change: Change<O>) {
+        let version = match change {
+            Change::Applied(parsed) => {
+                let version = parsed.object.version().to_owned();
+                self.apply(parsed).await;
+                version
             }
-            WatchEvent::Deleted(object) => {
-                let name = object.name();
+            Change::Unreadable(unreadable) => {
+                self.skip(&unreadable);
+                unreadable.identity.version().to_owned()
+            }
+            Change::Deleted(identity) => {
+                let name = identity.name();
                 self.known.miss(&name);
                 self.feed.send(Item::Event(O::deleted(name))).await;
-                Ok(object.version().to_owned())
+                identity.version().to_owned()
             }
-            WatchEvent::Bookmark(bookmark) => Ok(bookmark.metadata.resource_version),
-            WatchEvent::Error(status) => Err(status.into()),
+            Change::Bookmark {
+                version,
+                is_list_complete,
+            } => {
+                if is_list_complete && self.version.is_none() {
+                    self.listed(version.clone()).await;
+                }
+                version
+            }
+        };
+        if !version.is_empty() && self.version.is_some() {
+            self.version = Some(version);
         }
+    }
+
+    /// Hands on an object, without the parts that cannot be read.
+    async fn apply(&mut self, parsed: Parsed<O>) {
+        let name = parsed.object.name();
+        if let Some(dropped) = parsed.dropped {
+            warn!("{} {name}: {dropped}; the rest of it counts", O::KIND);
+            self.telemetry.object_problems(O::KIND, 1);
+        }
+        self.known.see(&name);
+        let item = Item::Event(parsed.object.applied());
+        self.feed.send_sized(item, parsed.size).await;
+    }
+
+    /// Skips an object without a readable part.
+    fn skip(&mut self, unreadable: &Unreadable) {
+        let (name, reason) = (unreadable.identity.name(), &unreadable.reason);
+        warn!("{} {name} cannot be read: {reason}", O::KIND);
+        self.telemetry.object_problems(O::KIND, 1);
+        self.known.see(&name);
     }
 
     /// Goes on as if there were no objects of the kind, and looks again later.
@@ -274,6 +388,19 @@ impl<O: Object> Watcher<O> {
             self.telemetry.source_contact(O::KIND, contact);
         }
     }
+}
+
+/// Returns how many seconds a watch is to last.
+fn lasts(chance: &mut Chance) -> u32 {
+    let (least, most) = LASTS;
+    let seconds = least + chance.fraction() * (most - least);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is less than 300"
+    )]
+    let seconds = seconds as u32;
+    seconds
 }
 
 /// Returns what several objects of a kind are called.

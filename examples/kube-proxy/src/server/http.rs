@@ -1,49 +1,60 @@
-//! HTTP on one listener, within bounds.
+//! HTTP on one listener, within limits.
 //!
-//! A client that is slow, silent or one of too many holds neither memory nor
-//! sockets for long: the size of a request, the time it may take, the time that
-//! a connection lasts and the number of connections are limited.
+//! A slow, silent or numerous client holds neither memory nor sockets for long.
+//! [`Connections`] limits their number; [`Timeouts`] and sizes limit each one.
+//! Accepting a connection never waits for another one to end.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::Method;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use proxy_core::health::Answer;
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{oneshot, watch};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
-/// A request; its body is of no interest.
-pub(super) type Request = hyper::Request<Incoming>;
+pub(super) use pool::Connections;
+use pool::{Place, Pool};
+use stream::Stream;
+
+mod pool;
+
+mod stream;
+
+/// A request; its body is read only if the method is PUT.
+pub(super) type Request = hyper::Request<Bytes>;
 
 /// What is sent back.
 pub(super) type Response = hyper::Response<Full<Bytes>>;
 
-/// How bounds are set; tests have tighter ones.
+/// Timeouts of a connection; tests have shorter ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Connections of a listener at a time; further ones wait for their turn.
-    pub(super) connections: usize,
-    /// How long the next request may take to come.
+pub(super) struct Timeouts {
+    /// Time from the start of a connection to the end of its first request.
+    pub(super) first: Duration,
+    /// Time to the end of each further request, and for the client to read a response.
     pub(super) request: Duration,
-    /// How long a connection may last: what is then being answered has as long
-    /// again as a request.
+    /// Duration of a connection. The last response gets another `request`.
     pub(super) connection: Duration,
 }
 
-impl Bounds {
-    /// Enough for load balancers, tight enough for a node.
+impl Timeouts {
+    /// The timeouts of all servers.
     pub(super) const USUAL: Self = Self {
-        connections: 128,
+        first: Duration::from_secs(2),
         request: Duration::from_secs(10),
         connection: Duration::from_secs(60),
     };
@@ -52,104 +63,218 @@ impl Bounds {
 /// Bytes of a request before its body.
 const MAX_HEADERS: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted.
-const BACKLOG: u32 = 256;
+/// Bytes of a body.
+const MAX_BODY: usize = 1024;
 
-/// How long nothing is accepted when the system has no more descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes that the kernel receives for a connection before they are read; it doubles the number.
+const RECEIVE_BUFFER: u32 = 16 * 1024;
 
-/// Whether an IPv6 wildcard is one of IPv4, too.
+/// Connections that may wait to be accepted; the kernel limits them by
+/// `net.core.somaxconn`, 4096 by default.
+const BACKLOG: u32 = 4096;
+
+/// Pause after a connection could not be accepted, such as without a free descriptor.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Connections that a listener accepts before other tasks run: those that it evicted close then.
+const SERIES: usize = 8;
+
+/// Families of a listener on a wildcard address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wildcard {
-    /// It is.
+    /// IPv4 and IPv6, whichever of the two wildcards it is, as Go listens on `tcp`.
     BothFamilies,
-    /// It is not.
-    Ipv6Only,
+    /// The family of the address.
+    OwnFamily,
 }
 
-/// Returns a listener.
+/// Opens a listener.
 ///
 /// # Errors
 ///
-/// What the system says to it.
+/// The error of the system call that failed.
 pub(super) fn listen(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
+    let is_v4_wildcard = address.is_ipv4() && address.ip().is_unspecified();
+    if is_v4_wildcard && wildcard == Wildcard::BothFamilies {
+        let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        match bind(both, wildcard) {
+            // The kernel has no IPv6.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {}
+            listener_or_error => return listener_or_error,
+        }
+    }
+    bind(address, wildcard)
+}
+
+fn bind(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => {
             let socket = TcpSocket::new_v6()?;
-            let only_v6 = wildcard == Wildcard::Ipv6Only;
+            let only_v6 = wildcard == Wildcard::OwnFamily;
             rustix::net::sockopt::set_ipv6_v6only(&socket, only_v6)?;
             socket
         }
     };
     socket.set_reuseaddr(true)?;
+    // Connections inherit it.
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Answers requests until whoever holds the other end of `open` drops it.
+/// Answers requests until the other end of `open` is dropped.
 ///
-/// Then nothing is accepted any more, and what is being answered is finished.
+/// Then it accepts no connection any more, and finishes the responses that it sends.
 pub(super) async fn serve<F>(
     listener: TcpListener,
-    bounds: Bounds,
+    connections: Connections,
+    timeouts: Timeouts,
     answer: F,
     mut open: watch::Receiver<()>,
 ) where
     F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
 {
-    let room = Arc::new(Semaphore::new(bounds.connections));
+    let mut accepted: usize = 0;
     loop {
-        let next = async {
-            let permit = Arc::clone(&room).acquire_owned().await;
-            let permit = permit.expect("nobody closes the semaphore");
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            next = next => next,
+        let next = tokio::select! {
+            next = listener.accept() => next,
             _ = open.changed() => return,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let connection = converse(stream, bounds, answer.clone(), open.clone());
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
+        match next {
+            Ok((stream, peer)) => {
+                let idle = connections.idle.admit(peer.ip());
+                let active = Arc::clone(&connections.active);
+                let connection = Connection {
+                    stream,
+                    peer: peer.ip(),
+                    timeouts,
+                    answer: answer.clone(),
+                    open: open.clone(),
+                };
+                tokio::spawn(connection.serve(idle, active));
+                accepted = accepted.wrapping_add(1);
+                if accepted.is_multiple_of(SERIES) {
+                    yield_now().await;
+                }
             }
             Err(error) => {
                 debug!("a connection was not accepted: {error}");
-                sleep(PAUSE).await;
+                connections.shed();
+                tokio::select! {
+                    () = sleep(PAUSE) => {}
+                    _ = open.changed() => return,
+                }
             }
         }
     }
 }
 
-/// Answers the requests of one connection.
-async fn converse<F>(stream: TcpStream, bounds: Bounds, answer: F, mut open: watch::Receiver<()>)
+/// A connection that was accepted.
+struct Connection<F> {
+    stream: TcpStream,
+    peer: IpAddr,
+    timeouts: Timeouts,
+    answer: F,
+    open: watch::Receiver<()>,
+}
+
+impl<F> Connection<F>
 where
     F: Fn(&Request) -> Response + Send + Sync + 'static,
 {
-    let answer = Arc::new(answer);
-    let service = service_fn(move |request| {
-        let answer = Arc::clone(&answer);
-        async move { Ok::<_, Infallible>(answer(&request)) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(bounds.request)
-        .max_buf_size(MAX_HEADERS)
-        .title_case_headers(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = sleep(bounds.connection) => {}
-        _ = open.changed() => {}
+    /// Serves the connection until its pool evicts it.
+    async fn serve(
+        mut self,
+        (idle, mut evicted): (Place, oneshot::Receiver<Infallible>),
+        active: Arc<Pool>,
+    ) {
+        let deadline = Instant::now() + self.timeouts.first;
+        let mut first = [0];
+        tokio::select! {
+            sent = self.stream.peek(&mut first) => if !matches!(sent, Ok(1..)) { return },
+            _ = &mut evicted => return,
+            () = sleep_until(deadline) => return,
+            _ = self.open.changed() => return,
+        }
+        drop(idle);
+        let (place, evicted) = active.admit(self.peer);
+        let rest = Box::pin(self.answer_requests(place, deadline));
+        tokio::select! {
+            () = rest => {}
+            _ = evicted => {}
+        }
     }
-    connection.as_mut().graceful_shutdown();
-    // Who takes no answer gets none.
-    let _ = timeout(bounds.request, connection).await;
+
+    /// Answers requests; the first one must be complete at `deadline`.
+    async fn answer_requests(self, place: Place, deadline: Instant) {
+        let Self {
+            stream,
+            timeouts,
+            answer,
+            mut open,
+            ..
+        } = self;
+        let shared = Arc::new((answer, place, AtomicBool::new(false)));
+        let of_requests = Arc::clone(&shared);
+        let service = service_fn(move |request| {
+            let shared = Arc::clone(&of_requests);
+            async move {
+                let (answer, place, is_asked) = &*shared;
+                is_asked.store(true, Ordering::Relaxed);
+                place.touch();
+                let response = match read(request, timeouts.first).await {
+                    Ok(request) => answer(&request),
+                    Err(refusal) => refusal,
+                };
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(timeouts.request)
+            .max_buf_size(MAX_HEADERS)
+            .title_case_headers(true)
+            .serve_connection(Stream::new(stream, timeouts.request), service);
+        let mut connection = pin!(connection);
+        let (_, _, is_asked) = &*shared;
+        let silence = async {
+            sleep_until(deadline).await;
+            if is_asked.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = silence => return,
+            () = sleep(timeouts.connection) => {}
+            _ = open.changed() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        // The connection closes even if the client does not read the response.
+        let _ = timeout(timeouts.request, connection).await;
+    }
+}
+
+/// Reads the body of a PUT request.
+///
+/// # Errors
+///
+/// The response to a body that is too long or too slow.
+async fn read(request: hyper::Request<Incoming>, patience: Duration) -> Result<Request, Response> {
+    let (head, body) = request.into_parts();
+    if head.method != Method::PUT {
+        return Ok(Request::from_parts(head, Bytes::new()));
+    }
+    match timeout(patience, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes())),
+        Ok(Err(error)) => Err(text(
+            400,
+            PLAIN,
+            format!("error reading request body: {error}\n"),
+        )),
+        Err(_) => Err(text(408, PLAIN, "request body timed out\n")),
+    }
 }
 
 /// Returns a response that is a text.

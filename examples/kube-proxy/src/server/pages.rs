@@ -1,5 +1,6 @@
 //! What is at which path.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::CommandFactory;
@@ -8,8 +9,11 @@ use hyper::Method;
 use super::http::{PLAIN, Request, Response, not_found, response, text};
 use crate::cli::Cli;
 use crate::config::{Gate, Gates};
+use crate::logging;
+use crate::rejectedz;
 use crate::settings::Settings;
 use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
+use crate::version;
 
 /// Answers on the port for health.
 pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
@@ -25,9 +29,12 @@ pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
 pub(super) struct Pages {
     telemetry: Telemetry,
     mode: &'static str,
+    node: Arc<str>,
     /// The configuration as JSON.
     configuration: String,
     gates: Gates,
+    /// Whether `--profiling` is set, which upstream makes a condition of `/debug`.
+    serves_debug: bool,
     start: Instant,
 }
 
@@ -37,8 +44,10 @@ impl Pages {
         Self {
             telemetry,
             mode: settings.config.mode.name(),
+            node: settings.config.node_name.as_ref().into(),
             configuration: settings.configuration.to_configz(),
             gates: settings.feature_gates.clone(),
+            serves_debug: settings.configuration.enable_profiling,
             start: Instant::now(),
         }
     }
@@ -54,17 +63,23 @@ impl Pages {
             }
             "/metrics/slis" => text(200, CONTENT_TYPE, ""),
             "/proxyMode" => text(200, PLAIN, self.mode),
+            rejectedz::PATH => text(200, "application/json", self.rejected()),
             "/configz" => text(200, "application/json", &*self.configuration),
             "/flagz" if self.gates.is_open(Gate::ComponentFlagz) => text(200, PLAIN, flags()),
             "/statusz" if self.gates.is_open(Gate::ComponentStatusz) => {
                 text(200, PLAIN, self.status())
             }
+            path if self.serves_debug => debug(path, request),
             _ => not_found(),
         }
     }
 
+    fn rejected(&self) -> String {
+        rejectedz::Page::new(self.mode, &self.node, &self.telemetry.rejected()).to_json()
+    }
+
     fn status(&self) -> String {
-        let version = env!("CARGO_PKG_VERSION");
+        let version = version::reported();
         let up = self.start.elapsed().as_secs();
         let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
         format!(
@@ -73,10 +88,53 @@ impl Pages {
              Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
              Binary version: {version}\n\
              Mode: {}\n\
-             Paths: /configz /flagz /healthz /metrics /metrics/slis /proxyMode\n",
+             Paths: /configz /flagz /healthz /metrics /metrics/slis /proxyMode /rejectedz\n",
             self.mode
         )
     }
+}
+
+/// Answers at `/debug/flags`: flags that can be changed while the program runs.
+fn debug(path: &str, request: &Request) -> Response {
+    let plain = |code, result: String| text(code, "text/plain", result + "\n");
+    match path {
+        "/debug/flags/v" if request.method() != Method::PUT => {
+            plain(406, "unsupported http method".to_owned())
+        }
+        "/debug/flags/v" => match set_verbosity(&String::from_utf8_lossy(request.body())) {
+            Ok(done) => plain(200, done),
+            Err(reason) => plain(400, reason),
+        },
+        _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
+            text(200, "text/html; charset=utf-8", FLAGS)
+        }
+        _ => not_found(),
+    }
+}
+
+/// The page that lists flags, in upstream's words.
+const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n\
+    /debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\n\
+    full flags configurable<br>\n</body>\n</html>\n";
+
+/// Sets the verbosity of the log; the result and the errors are in upstream's words.
+fn set_verbosity(text: &str) -> Result<String, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = |what, why| format!("strconv.{what}: parsing {text:?}: {why}");
+    if !is_number {
+        return Err(wrong("ParseUint", "invalid syntax"));
+    }
+    let verbosity: u32 = text
+        .parse()
+        .map_err(|_| wrong("ParseUint", "value out of range"))?;
+    if i32::try_from(verbosity).is_err() {
+        let reason = wrong("ParseInt", "value out of range");
+        return Err(format!(
+            "failed set klog.logging.verbosity {text}: {reason}"
+        ));
+    }
+    logging::set_verbosity(verbosity)?;
+    Ok(format!("successfully set klog.logging.verbosity to {text}"))
 }
 
 /// Returns the flags that were given, and those that have a default of their

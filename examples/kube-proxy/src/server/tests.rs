@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use vipline_service_model::NodePortAddresses;
 
-use super::http::tests::{ANY, ask};
+use super::http::tests::{ANY, ask, ask_if_open, ask_on, connect};
 use super::*;
 use crate::cli::Cli;
 use crate::config::Effective;
@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// When what failed in a test is tried again.
 const SOON: Duration = Duration::from_millis(20);
+
+/// How many listeners the ports of Services may have.
+const MAX_LISTENERS: usize = 5;
 
 /// The node of the stage.
 const HERE: &str = "node-1";
@@ -59,7 +62,14 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let server = async move {
             let (_open, watched) = watch::channel(());
-            serve(listener, Bounds::USUAL, answer, watched).await;
+            serve(
+                listener,
+                Connections::new(8, 8),
+                Timeouts::USUAL,
+                answer,
+                watched,
+            )
+            .await;
         };
         self.runtime.spawn(server);
         address
@@ -81,12 +91,18 @@ impl Served {
 
     /// Opens the ports of Services on addresses within a network.
     fn serve_services(&self, within: &str) {
+        self.serve_services_with(within, SOON);
+    }
+
+    fn serve_services_with(&self, within: &str, retry: Duration) {
         let ports = Ports {
             telemetry: self.stage.telemetry.clone(),
             judged: Judged::Really,
             addresses: NodePortAddresses::Within(vec![within.parse().unwrap()]),
             interfaces: || Ok(vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?]),
-            retry: SOON,
+            retry,
+            connections: Connections::new(64, 64),
+            max_listeners: MAX_LISTENERS,
             tell: self.tell(),
         };
         self.runtime.spawn(ports.run());
@@ -210,6 +226,7 @@ fn a_server_waits_for_its_address_and_tells_that_once() {
     let server = Server {
         what: "health",
         address,
+        connections: Connections::new(8, 8),
         trouble: Trouble::Health,
         retry: SOON,
         tell: served.tell(),
@@ -306,4 +323,115 @@ fn where_no_address_matches_there_is_no_port() {
     assert!(!syncs.has_changed().unwrap());
     assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
     assert_eq!(served.told(), []);
+}
+
+/// Returns the Service that an answer at a port of this machine is about.
+fn service_at(port: u16) -> Option<String> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let answer = ask_if_open(address, "GET /")?;
+    let body: serde_json::Value = serde_json::from_str(parts(&answer).2).ok()?;
+    Some(body["service"]["name"].as_str()?.to_owned())
+}
+
+fn is_about(port: u16, service: &str) -> bool {
+    service_at(port).as_deref() == Some(service)
+}
+
+/// A retry that does not come while a test waits.
+const NEVER: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_port_moves_between_services_without_a_retry() {
+    let mut served = Served::new(Duration::from_secs(30));
+    served.serve_services_with("127.0.0.0/8", NEVER);
+    let [one, other] = [port().1, port().1];
+    let stage = &mut served.stage;
+    stage.service("a", one, HERE);
+    stage.sync();
+    until("the port", || is_about(one, "a"));
+    let mut kept = connect(SocketAddr::from(([127, 0, 0, 1], one)));
+    ask_on(&mut kept, "\"name\": \"a\"");
+    // In one sync, to the Service that is first by name and back.
+    for (from, to) in [("a", "b"), ("b", "a")] {
+        stage.service(from, 0, HERE);
+        stage.service(to, one, HERE);
+        stage.sync();
+        until("the move", || is_about(one, to));
+    }
+    ask_on(&mut kept, "\"name\": \"a\"");
+    // Removed in a sync, added in the next one.
+    stage.service("a", 0, HERE);
+    stage.sync();
+    stage.service("b", one, HERE);
+    stage.sync();
+    until("the second Service", || is_about(one, "b"));
+    // Added in a sync, removed in the next one.
+    stage.service("a", one, HERE);
+    stage.sync();
+    stage.service("b", 0, HERE);
+    stage.sync();
+    until("the first Service", || is_about(one, "a"));
+    // Two Services swap their ports.
+    stage.service("b", other, HERE);
+    stage.sync();
+    until("another port", || is_about(other, "b"));
+    stage.service("a", other, HERE);
+    stage.service("b", one, HERE);
+    stage.sync();
+    until("the swap", || is_about(one, "b") && is_about(other, "a"));
+    assert_eq!(served.told(), []);
+}
+
+#[test]
+fn a_port_that_two_services_keep_is_reported_once() {
+    let mut served = Served::new(Duration::from_secs(30));
+    served.serve_services("127.0.0.0/8");
+    let number = port().1;
+    served.stage.service("b", number, HERE);
+    served.stage.sync();
+    until("the port", || is_about(number, "b"));
+    served.stage.service("a", number, HERE);
+    served.stage.sync();
+    until("the conflict", || !served.told().is_empty());
+    for _ in 0..3 {
+        served.stage.node(serde_json::json!({}));
+        served.stage.sync();
+    }
+    assert!(is_about(number, "b"));
+    let name = ObjectName::new("shop", "a");
+    let text = format!("health check port {number} of shop/a: Service shop/b has it");
+    assert_eq!(served.told(), [Trouble::Service { name, text }]);
+    served.stage.service("b", 0, HERE);
+    served.stage.sync();
+    until("the other Service", || is_about(number, "a"));
+}
+
+#[test]
+fn listeners_leave_descriptors_for_the_rest_of_the_process() {
+    let mut served = Served::new(Duration::from_secs(30));
+    served.serve_services("127.0.0.0/8");
+    let ports = [port().1, port().1, port().1];
+    for (name, port) in [("a", ports[0]), ("b", ports[1])] {
+        served.stage.service(name, port, HERE);
+        served.stage.sync();
+        until("a port", || is_about(port, name));
+    }
+    served.stage.service("c", ports[2], HERE);
+    served.stage.sync();
+    until("the trouble", || !served.told().is_empty());
+    let name = ObjectName::new("shop", "c");
+    let text = format!(
+        "health check port {} of shop/c: all 5 listeners that RLIMIT_NOFILE has room for are in use",
+        ports[2]
+    );
+    assert_eq!(served.told(), [Trouble::Service { name, text }]);
+    assert!(is_about(ports[0], "a") && is_about(ports[1], "b"));
+    served.stage.service("a", 0, HERE);
+    served.stage.sync();
+    until("the third port", || is_about(ports[2], "c"));
+    let limits = Limits::new(1024);
+    let active = limits.health + limits.metrics + limits.services;
+    let all = 3 * limits.idle + active + limits.listeners;
+    assert!(all < 1024, "{limits:?}");
+    assert_eq!(Limits::new(1 << 20).services, SERVICE_CONNECTIONS);
 }

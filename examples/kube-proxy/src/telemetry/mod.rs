@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proxy_core::health::{Answer, Health, LocalEndpoints};
-use proxy_core::{Engine, Family, Mode, Report};
+use proxy_core::{Due, Engine, Family, Mode, RejectedObject, Report};
 use tokio::sync::watch;
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
@@ -51,6 +51,7 @@ struct State {
     metrics: Metrics,
     contacts: BTreeMap<Kind, Contact>,
     node: Arc<NodeView>,
+    rejected: Vec<(Family, Arc<RejectedObject>)>,
 }
 
 /// Whether all changes of a kind of object are heard of.
@@ -93,6 +94,7 @@ impl Telemetry {
             metrics: Metrics::new(mode, families, clock),
             contacts: BTreeMap::new(),
             node: Arc::default(),
+            rejected: Vec::new(),
         };
         Self(Arc::new(Shared {
             start: Instant::now(),
@@ -132,21 +134,27 @@ impl Telemetry {
     pub fn synced(&self, engine: &Engine, report: &Report, began: Instant, ended: Instant) {
         let (began, ended) = (self.since_start(began), self.since_start(ended));
         let clock = clock();
+        let rejected = engine.rejected_objects();
         let mut state = self.state();
         state.see_node(engine);
+        state.rejected = rejected;
         let State {
             health, metrics, ..
         } = &mut *state;
+        // The removal of unused objects commits no change that waits.
+        let still_waits = report.due == Due::Unused && engine.is_queued();
         for done in &report.families {
             let family = done.family;
+            let waited = health.waits_since(family).filter(|_| !still_waits);
             let sync = Sync {
                 took: ended.saturating_sub(began),
-                waited: health
-                    .waits_since(family)
-                    .map(|since| ended.saturating_sub(since)),
+                waited: waited.map(|since| ended.saturating_sub(since)),
                 ended: clock,
             };
             metrics.synced(engine.store(), done, sync);
+            if done.outcome.is_ok() && still_waits {
+                continue;
+            }
             if done.outcome.is_ok() {
                 health.updated(family, clock);
                 health.set_services(family, services(engine, family));
@@ -163,6 +171,13 @@ impl Telemetry {
     /// Takes note of whether changes of a kind of object are heard of.
     pub fn source_contact(&self, kind: Kind, contact: Contact) {
         self.state().contacts.insert(kind, contact);
+    }
+
+    /// Counts parts of objects of a kind that were left out.
+    pub fn object_problems(&self, kind: Kind, count: usize) {
+        let mut state = self.state();
+        let problems = state.metrics.object_problems.entry(kind).or_default();
+        *problems = problems.saturating_add(count);
     }
 
     /// Takes note of what happened to a request with this method to the API
@@ -211,6 +226,11 @@ impl Telemetry {
     /// Returns this node, as far as it is known.
     pub fn node(&self) -> Arc<NodeView> {
         Arc::clone(&self.state().node)
+    }
+
+    /// Returns the objects that the kernel rejected at the last sync.
+    pub fn rejected(&self) -> Vec<(Family, Arc<RejectedObject>)> {
+        self.state().rejected.clone()
     }
 
     /// Returns the page that Prometheus reads; `gates` are shown on it.

@@ -6,9 +6,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::exposition::{Page, Type, float};
 use crate::config::Gates;
-
-/// The version of Kubernetes that the program is a kube-proxy of.
-const KUBERNETES: (&str, &str) = ("1", "36");
+use crate::version;
 
 /// Adds what the kernel tells of this process, and what was built.
 pub(super) fn add_to(page: &mut Page) {
@@ -71,9 +69,8 @@ pub(super) fn add_to(page: &mut Page) {
 }
 
 fn add_build(page: &mut Page) {
-    let (major, minor) = KUBERNETES;
-    let version = format!("v{major}.{minor}.0+vipline.{}", env!("CARGO_PKG_VERSION"));
-    let platform = format!("{}/{}", std::env::consts::OS, architecture());
+    let (major, minor) = version::kubernetes();
+    let (version, platform) = (version::reported(), version::platform());
     let labels = [
         ("compiler", "rustc"),
         ("git_version", &*version),
@@ -92,15 +89,6 @@ pub(super) fn add_gates(page: &mut Page, gates: &Gates) {
     let mut metric = page.add("kubernetes_feature_enabled", Type::Gauge, help);
     for (name, stage, is_open) in gates.states() {
         metric.value(&[("name", name), ("stage", stage)], f64::from(is_open));
-    }
-}
-
-/// Returns the machine's architecture as container images name it.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
     }
 }
 

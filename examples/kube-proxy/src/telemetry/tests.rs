@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proxy_core::{Config, Event, Planner, backend};
 use serde_json::{Value, json};
-use vipline_reconcile::{Edit, Kernel, Keyed, Memory, Refused};
+use vipline_reconcile::{Edit, Kernel, Keyed, Memory, Refused, Rejection};
 use vipline_service_model::api;
 
 use super::*;
@@ -20,6 +20,8 @@ mod ipvs;
 mod services;
 
 mod strict;
+
+mod unused;
 
 /// The node that the engine runs on.
 const NODE: &str = "node-1";
@@ -46,7 +48,7 @@ impl<T: Keyed> Kernel for Refusing<T> {
         self.memory.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<T>]) -> Result<(), Refused> {
+    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, Refused> {
         if self.refuses.load(Ordering::Relaxed) {
             self.memory.fail_after(0);
         }
@@ -222,6 +224,38 @@ fn shape(page: &str) -> String {
 }
 
 #[test]
+fn rejected_objects_are_counted_and_leave_health_good() {
+    let mut stage = Stage::in_mode::<backend::ipvs::Planner>(Mode::Ipvs, Duration::ZERO);
+    stage.service("web", 0, NODE);
+    let service =
+        vipline_ipvs::Service::new(vipline_ipvs::Protocol::Tcp, [10, 96, 0, 10].into(), 80);
+    let real = vipline_ipvs::RealServer::new([10, 1, 0, 1].into(), 8080);
+    let object: backend::ipvs::Object = vipline_ipvs::Object::Real(service, real).into();
+    let mut memory = Memory::new();
+    memory.reject(object, 22);
+    let config = Config {
+        mode: Mode::Ipvs,
+        node_name: NODE.into(),
+        ..Config::default()
+    };
+    let mut engine = Engine::with_kernels::<backend::ipvs::Planner, _>(config, |_| memory.clone());
+    std::mem::swap(&mut stage.engine, &mut engine);
+    stage.node(json!({}));
+    stage.service("web", 0, NODE);
+    stage.apply(Event::Synced);
+    stage.sync();
+    let sample = "sync_rejected_objects{ip_family=\"IPv4\",mode=\"ipvs\"}";
+    stage.expect(&[(sample, 1.0)]);
+    assert_eq!(stage.codes(), (200, 200));
+    // Another address in its place is taken.
+    let name = ObjectName::new("shop", "web");
+    stage.apply(Event::ServiceDeleted(name));
+    stage.sync();
+    stage.expect(&[(sample, 0.0)]);
+    assert_eq!(stage.codes(), (200, 200));
+}
+
+#[test]
 fn the_page_has_what_dashboards_read() {
     let stage = Stage::new(Duration::from_secs(30));
     compare_with_golden(stage, "metrics.txt");
@@ -296,7 +330,7 @@ fn changes_and_syncs_are_counted() {
     stage.sync();
     stage.expect(&[
         ("sync_proxy_rules_service_changes_pending", 0.0),
-        ("sync_proxy_rules_service_changes_total", 1.0),
+        ("sync_proxy_rules_service_changes_total", 2.0),
         ("sync_proxy_rules_endpoint_changes_pending", 0.0),
         ("sync_proxy_rules_endpoint_changes_total", 4.0),
         (

@@ -58,6 +58,21 @@ fn the_kernel_is_as_the_api_wants_it() {
 }
 
 #[test]
+fn the_scheduler_annotation_reaches_the_virtual_server() {
+    let mut maglev = service("maglev", "10.96.0.10");
+    maglev["metadata"]["annotations"] = json!({
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "service.kubernetes.io/ipvs-scheduler": "mh",
+    });
+    let cluster = Cluster::with([maglev, service("plain", "10.96.0.11")]);
+    let said = cluster.say("render --proxy-mode ipvs");
+    assert_eq!(said.code, 0, "{said:?}");
+    for server in ["-A -t 10.96.0.10:80 -s mh", "-A -t 10.96.0.11:80 -s rr"] {
+        assert!(said.stdout.contains(server), "{server}: {}", said.stdout);
+    }
+}
+
+#[test]
 fn changes_and_deletions_are_in_the_kernel_within_a_second() {
     let cluster = Cluster::with(web());
     let proxy = cluster.start();
@@ -158,10 +173,17 @@ fn watches_that_expire_are_begun_again_with_a_list() {
     let cluster = Cluster::with(web());
     let proxy = cluster.start();
     let rules = cluster.ruleset();
-    let lists = cluster.server.count("list", "services");
+    let lists = || {
+        let requests = cluster.server.requests();
+        let lists = requests
+            .iter()
+            .filter(|request| request.resource == "services" && request.send_initial_events);
+        lists.count()
+    };
+    let before = lists();
     cluster.server.expire_watches();
     until("another list", || {
-        cluster.server.count("list", "services") > lists && cluster.watches() == 4
+        lists() > before && cluster.watches() == 4
     });
     assert_eq!(cluster.ruleset(), rules);
     cluster.server.apply(slice("web", 1, 3));
@@ -346,6 +368,27 @@ fn users_are_told_by_events() {
     assert_eq!(contested["type"], "Warning");
     let note = contested["note"].as_str().unwrap();
     assert!(note.contains("10.96.0.10:80"), "{note}");
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_service_with_a_refused_address_gets_an_event() {
+    let mut hazard = service("hazard", "10.96.0.10");
+    hazard["spec"]["externalIPs"] = json!(["224.0.1.1"]);
+    let cluster = Cluster::with([hazard]);
+    let proxy = cluster.start();
+    let refused = || {
+        let events = cluster.server.events();
+        events
+            .into_iter()
+            .find(|event| event["reason"] == "AddressRefused")
+    };
+    until("the event", || refused().is_some());
+    let event = refused().unwrap();
+    assert_eq!(event["regarding"]["name"], "hazard");
+    assert_eq!(event["type"], "Warning");
+    let note = "spec.externalIPs[0]: multicast address refused: 224.0.1.1";
+    assert_eq!(event["note"], note);
     assert!(proxy.terminate().unwrap().success());
 }
 

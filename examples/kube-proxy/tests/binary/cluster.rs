@@ -76,8 +76,14 @@ impl Cluster {
     }
 
     pub(crate) fn start_unsynced(&self, line: &str) -> Process {
+        Process::start(&self.netns, &mut self.command(line)).unwrap()
+    }
+
+    /// Returns a command that starts the binary.
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(BINARY);
-        Process::start(&self.netns, command.args(self.arguments(line))).unwrap()
+        command.args(self.arguments(line));
+        command
     }
 
     /// Returns how many kinds are watched.

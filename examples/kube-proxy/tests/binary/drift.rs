@@ -28,7 +28,7 @@ fn what_somebody_else_does_is_mended_within_100_milliseconds() {
         ("delete table ip kube-proxy", None),
         ("flush chain ip kube-proxy nat-prerouting", Some(1)),
         (
-            "delete element ip kube-proxy cluster-ips { 10.96.0.10 }",
+            "delete element ip kube-proxy active-cluster-ips { 10.96.0.10 }",
             Some(1),
         ),
         ("flush ruleset", None),
@@ -65,4 +65,24 @@ fn what_somebody_else_does_elsewhere_is_not_told() {
     commits.last(Instant::now() + QUIET, QUIET).unwrap();
     assert_eq!(proxy.output(), before);
     assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn own_commits_cause_no_dump_in_a_pid_namespace() {
+    let stage = stage();
+    let proxy = stage.start_in_pid_namespace("");
+    let lines = || proxy.output().matches(" synced ").count();
+    until("both families", || lines() == 2);
+    for count in [4, 7, 2] {
+        let before = lines();
+        let web = service("web", "10.96.0.10") + &slice("web", 1, count);
+        stage.write("web.yaml", &web);
+        until("the change", || lines() > before);
+    }
+    let output = proxy.output();
+    assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
+    assert!(!output.contains("mended"), "{output}");
+    assert_eq!(stage.nft(&["flush chain ip kube-proxy services"]).code, 0);
+    let told = "mended what somebody else did: ";
+    until(told, || proxy.output().contains(told));
 }

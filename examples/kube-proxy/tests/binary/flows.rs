@@ -5,6 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::netns::Netns;
+
 use crate::health::metric_in;
 use crate::iptables::ip;
 use crate::stage::{Stage, service, slice, until};
@@ -27,8 +29,9 @@ fn dns(net: u8) -> String {
     udp(service("dns", "10.96.0.10"), "80").replace("80", "53") + &udp(slice("dns", net, 1), "8080")
 }
 
-/// A client with a port of its own, and two servers.
+/// A client of a Service with a port of its own, and two servers.
 struct Site {
+    service: SocketAddr,
     client: UdpSocket,
     /// Those at 10.244.1.1 and 10.244.2.1.
     servers: [UdpSocket; 2],
@@ -41,16 +44,24 @@ impl Site {
             ip(netns, &format!("address add {address}/32 dev lo"));
         }
         ip(netns, "route add 10.96.0.0/16 dev lo");
-        let bind = |address: &str| {
-            let socket = netns.run(|| UdpSocket::bind(address)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        };
-        let client = bind(&format!("{CLIENT}:0"));
-        netns.run(|| client.connect(SERVICE)).unwrap();
+        let servers = ["10.244.1.1:8080", "10.244.2.1:8080"];
+        let servers = servers.map(|address| bind(netns, address));
+        let service = SERVICE.parse().unwrap();
         Self {
-            client,
-            servers: [bind("10.244.1.1:8080"), bind("10.244.2.1:8080")],
+            service,
+            client: connect(netns, service),
+            servers,
+        }
+    }
+
+    /// Returns the site with another client, of the Service at another address.
+    fn at(&self, netns: &Netns, service: SocketAddr) -> Self {
+        let again = |server: &UdpSocket| server.try_clone().unwrap();
+        let [first, second] = &self.servers;
+        Self {
+            service,
+            client: connect(netns, service),
+            servers: [again(first), again(second)],
         }
     }
 
@@ -70,9 +81,23 @@ impl Site {
         let server = &self.servers[usize::from(net) - 1];
         server.send_to(b"answer", from).unwrap();
         let from = wait("the answer", || receive(&self.client));
-        assert_eq!(from, SERVICE.parse().unwrap());
+        assert_eq!(from, self.service);
         net
     }
+}
+
+/// Returns a socket that never waits.
+fn bind(netns: &Netns, address: &str) -> UdpSocket {
+    let socket = netns.run(|| UdpSocket::bind(address)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// Returns the socket of a client with a port of its own.
+fn connect(netns: &Netns, service: SocketAddr) -> UdpSocket {
+    let client = bind(netns, &format!("{CLIENT}:0"));
+    netns.run(|| client.connect(service)).unwrap();
+    client
 }
 
 fn receive(socket: &UdpSocket) -> Option<SocketAddr> {
@@ -154,4 +179,67 @@ pub(crate) fn follow_endpoints(stage: &Stage, apply: impl FnOnce(&str)) {
 fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
     let stage = Stage::new();
     follow_endpoints(&stage, |difference| stage.load(difference));
+}
+
+/// Addresses of the node. The Node object has the first, and the proxy starts before
+/// the last is there.
+const OF_NODE: [&str; 4] = ["192.0.2.1", "192.0.2.2", "198.51.100.7", "198.51.100.8"];
+
+/// The manifest of the node, which has one of its addresses.
+const NODE: &str = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n\
+                    status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n";
+
+/// Replaces the endpoint of a Service with a node port, and asks at each address of
+/// the node before and after that.
+pub(crate) fn follow_endpoints_at_all_node_addresses(stage: &Stage, flags: &str) {
+    let netns = &stage.netns;
+    let site = Site::new(stage);
+    let add = |address| ip(netns, &format!("address add {address}/32 dev lo"));
+    let (last, first) = OF_NODE.split_last().unwrap();
+    first.iter().for_each(add);
+    let node_port = |net| {
+        let ports = "  ports:\n  - {port: 53, protocol: UDP";
+        dns(net).replace(
+            &format!("{ports}}}"),
+            &format!("  type: NodePort\n{ports}, nodePort: 30053}}"),
+        )
+    };
+    assert!(node_port(1).contains("nodePort"));
+    stage.write("node.yaml", NODE);
+    stage.write("dns.yaml", &node_port(1));
+    let proxy = stage.start_with(&format!("{FLAGS} {flags}"));
+    // A sync follows an address that comes later.
+    let syncs = || proxy.output().matches("synced family=IPv4").count();
+    let before = syncs();
+    add(last);
+    until("the sync with the last address", || syncs() > before);
+    let at = |address| site.at(netns, format!("{address}:30053").parse().unwrap());
+    let sites = OF_NODE.map(at);
+    for site in &sites {
+        assert_eq!((site.ask(), site.ask()), (1, 1), "{}", site.service);
+    }
+    stage.write("dns.yaml", &node_port(2));
+    let name = "kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv4\"}";
+    until("the deletion of each flow", || {
+        metric_in(netns, name) == Some(4.0)
+    });
+    for site in &sites {
+        assert_eq!((site.ask(), site.ask()), (2, 2), "{}", site.service);
+    }
+    assert!(proxy.terminate().unwrap().success());
+}
+
+/// Networks of all addresses of the node.
+pub(crate) const NETWORKS: &str = "--nodeport-addresses 192.0.2.0/24,198.51.100.0/24";
+
+#[test]
+fn flows_to_a_node_port_follow_the_endpoints_at_every_address_of_the_node() {
+    // Without the flag this mode serves node ports at the first address alone.
+    let all = "--nodeport-addresses 0.0.0.0/0";
+    follow_endpoints_at_all_node_addresses(&Stage::new(), all);
+}
+
+#[test]
+fn flows_to_a_node_port_follow_the_endpoints_at_every_address_in_the_networks() {
+    follow_endpoints_at_all_node_addresses(&Stage::new(), NETWORKS);
 }

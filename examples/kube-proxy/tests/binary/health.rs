@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use apiserver::{Answer as Refusal, ApiServer, Ending};
+use apiserver::{Answer as Refusal, ApiServer, Ending, NoWatchLists};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
@@ -17,9 +17,9 @@ use crate::stage::{Stage, service, slice, until};
 const HASTY: &str = "--iptables-sync-period 500ms";
 
 /// The usual port of health, that of metrics, and one for a Service.
-const HEALTH: u16 = 10256;
+pub(crate) const HEALTH: u16 = 10256;
 pub(crate) const METRICS: u16 = 10249;
-const ASKED: u16 = 31_000;
+pub(crate) const ASKED: u16 = 31_000;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,13 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// An answer: its code, its header lines and its body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Answer {
-    code: u16,
+    pub(crate) code: u16,
     head: String,
     pub(crate) body: String,
 }
 
 /// Asks a port of the namespace; no answer has code 0.
-fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
+pub(crate) fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
     ask_in(&stage.netns, port, path)
 }
 
@@ -155,7 +155,7 @@ fn a_node_that_goes_away_is_told_to_load_balancers() {
 }
 
 /// A Service that load balancers ask about, with an endpoint on a node.
-fn asked(node: &str) -> String {
+pub(crate) fn asked(node: &str) -> String {
     format!(
         "{}  type: LoadBalancer\n  externalTrafficPolicy: Local\n  \
          healthCheckNodePort: {ASKED}\n{}  nodeName: {node}\n",
@@ -219,6 +219,39 @@ fn a_port_that_is_taken_is_opened_when_it_is_free() {
 }
 
 #[test]
+fn a_health_check_port_moves_to_another_service_without_a_failure() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let proxy = stage.start();
+    // One sync removes the Service that has the port and adds the next one.
+    for name in ["web", "other", "web", "third"] {
+        stage.write("web.yaml", &asked("node-1").replace("web", name));
+        let expected = format!("\"name\": \"{name}\"");
+        until(name, || ask(&stage, ASKED, "/").body.contains(&expected));
+    }
+    let output = proxy.output();
+    assert!(!output.contains("Address already in use"), "{output}");
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn wildcards_serve_health_and_metrics_on_both_families() {
+    for wildcard in ["0.0.0.0", "[::]"] {
+        let stage = Stage::with(&[("web.yaml", &web())]);
+        let proxy = stage.start_with(&format!(
+            "--healthz-bind-address {wildcard}:{HEALTH} --metrics-bind-address {wildcard}:{METRICS}"
+        ));
+        let connect = |host, port| stage.netns.run(|| TcpStream::connect((host, port)).is_ok());
+        for host in ["127.0.0.1", "::1"] {
+            for port in [HEALTH, METRICS] {
+                let what = format!("{wildcard} at {host} port {port}");
+                until(&what, || connect(host, port));
+            }
+        }
+        assert!(proxy.terminate().unwrap().success());
+    }
+}
+
+#[test]
 fn who_insists_on_serving_ends_without() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     let held = stage
@@ -251,7 +284,7 @@ fn metrics_are_read_where_upstream_has_them() {
     );
     for sample in [
         "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"} 1\n",
-        "kubeproxy_sync_proxy_rules_service_changes_total 1\n",
+        "kubeproxy_sync_proxy_rules_service_changes_total 2\n",
         "vipline_event_to_kernel_seconds_count{ip_family=\"IPv4\"} 1\n",
         "# TYPE vipline_source_staleness_seconds gauge\n",
     ] {
@@ -259,6 +292,60 @@ fn metrics_are_read_where_upstream_has_them() {
     }
     assert_eq!(metric(&stage, "vipline_contested_addresses"), Some(0.0));
     assert!(metric(&stage, "process_resident_memory_bytes") > Some(1e6));
+    assert!(proxy.terminate().unwrap().success());
+}
+
+/// Sends a request with a body; returns the code and the body of the answer.
+fn send(stage: &Stage, method: &str, path: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let words = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    let answer = stage.netns.run(|| say(METRICS, &words)).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let code = head.split(' ').nth(1).unwrap();
+    (code.parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn the_verbosity_of_the_log_changes_at_run_time() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let path = "/debug/flags/v";
+    let proxy = stage.start();
+    until("metrics", || ask(&stage, METRICS, "/healthz").code == 200);
+    assert_eq!(send(&stage, "PUT", path, "4").0, 404);
+    assert!(proxy.terminate().unwrap().success());
+    let proxy = stage.start_with("--profiling");
+    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    let put = |value| send(&stage, "PUT", path, value);
+    let done = "successfully set klog.logging.verbosity to 4\n".to_owned();
+    assert_eq!(put("4"), (200, done));
+    stage.write("web.yaml", &web());
+    let words = "health check port closed";
+    until("a line of verbosity 4", || proxy.output().contains(words));
+    for (value, error) in [
+        (
+            "high",
+            "strconv.ParseUint: parsing \"high\": invalid syntax\n",
+        ),
+        ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax\n"),
+        (
+            "4294967296",
+            "strconv.ParseUint: parsing \"4294967296\": value out of range\n",
+        ),
+        (
+            "2147483648",
+            "failed set klog.logging.verbosity 2147483648: \
+             strconv.ParseInt: parsing \"2147483648\": value out of range\n",
+        ),
+    ] {
+        assert_eq!(put(value), (400, error.to_owned()));
+    }
+    let refused = (406, "unsupported http method\n".to_owned());
+    assert_eq!(send(&stage, "GET", path, ""), refused);
+    let (code, page) = send(&stage, "GET", "/debug/flags", "");
+    assert!(code == 200 && page.contains("<tr>v<br>\n"), "{page}");
     assert!(proxy.terminate().unwrap().success());
 }
 
@@ -328,9 +415,14 @@ fn requests_to_the_api_are_counted_as_its_server_counts_them() {
         gets >= least && answered(&cluster, "GET", "200") == gets
     };
     until("an event", || answered(&cluster, "POST", "201") == 1.0);
-    until("four lists and watches", || are_equal(8.0));
+    until("four watches", || are_equal(4.0));
     server.cut_connections(Ending::Close);
-    until("four more watches", || are_equal(12.0));
+    until("four more watches", || are_equal(8.0));
+    server.faults(|faults| faults.no_watch_lists = Some(NoWatchLists::Error));
+    server.expire_watches();
+    until("four lists", || {
+        got(server, &["list"]) >= 4.0 && are_equal(12.0)
+    });
     until("the times of lists", || {
         count("request", "GET") == Some(got(server, &["list"]))
     });
@@ -346,9 +438,7 @@ fn requests_that_fail_are_counted_by_their_code() {
     let forbidden = vec!["servicecidrs".to_owned()];
     cluster.server.faults(|faults| faults.forbidden = forbidden);
     let proxy = cluster.start_unsynced("");
-    until("three lists and watches", || {
-        answered(&cluster, "GET", "200") == 6.0
-    });
+    until("three watches", || answered(&cluster, "GET", "200") == 3.0);
     assert_eq!(answered(&cluster, "GET", "403"), 1.0);
     let gone = Refusal {
         code: 410,

@@ -13,6 +13,10 @@ mod render;
 
 mod diff;
 
+mod node_ports;
+
+mod ip_families;
+
 mod oneshot;
 
 mod live;
@@ -37,7 +41,17 @@ mod cluster;
 
 mod api;
 
+mod unreadable;
+
+mod lists;
+
+mod connection;
+
+mod proxies;
+
 mod health;
+
+mod flood;
 
 mod chaos;
 

@@ -118,6 +118,14 @@ impl Stage {
         process
     }
 
+    /// Starts the binary with more flags as the first process of a PID namespace.
+    pub(crate) fn start_in_pid_namespace(&self, line: &str) -> Process {
+        let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc", BINARY];
+        let mut command = self.command("unshare");
+        command.args(unshare).args(self.arguments(line));
+        Process::start(&self.netns, &mut command).unwrap()
+    }
+
     pub(crate) fn start_unsynced(&self) -> Process {
         let arguments = self.arguments("");
         Process::start(&self.netns, self.command(BINARY).args(arguments)).unwrap()

@@ -1,6 +1,6 @@
 //! The program while it runs, and what it leaves when it is killed or ends.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::traffic::{Conversation, Load, Protocol};
 
@@ -93,4 +93,38 @@ fn a_program_that_is_killed_and_started_again_disturbs_nobody() {
         assert!(answers.failures.is_empty(), "{answers}");
     }
     site.is_served_by(&[0, 1]);
+}
+
+#[test]
+fn an_endpoint_that_the_kernel_refuses_leaves_health_and_other_services_alone() {
+    let site = Site::new();
+    site.serve_by(&[0]);
+    site.add_refused_endpoint();
+    // What waits for four seconds makes the proxy unhealthy.
+    let flags = "--ipvs-sync-period 2s --ipvs-min-sync-period 0s \
+                 --healthz-bind-address 127.0.0.1:10256 --metrics-bind-address 127.0.0.1:10249";
+    let proxy = site.start("ipvs", flags);
+    let get = |port, path: &str| site.get(port, path);
+    let sample = "kubeproxy_sync_rejected_objects{ip_family=\"IPv4\",mode=\"ipvs\"}";
+    let is_rejected = |count: u8| has(get(10249, "/metrics"), &format!("{sample} {count}\n"));
+    until("the metric", || is_rejected(1));
+    let told = proxy.process().output();
+    let warning = "192.168.55.255:8080 -m -w 1: invalid argument";
+    assert!(has(told.clone(), warning).is_ok(), "{told}");
+    assert!(told.contains("default/refused:tcp"), "{told}");
+    let end = Instant::now() + Duration::from_secs(12);
+    let mut backends = [0, 1].into_iter().cycle();
+    while Instant::now() < end {
+        let livez = get(10256, "/livez");
+        assert!(livez.starts_with("HTTP/1.1 200 "), "{livez}");
+        let backend = backends.next().unwrap();
+        site.serve_by(&[backend]);
+        site.is_served_by(&[backend]);
+    }
+    // It was told of once, and goes with its Service.
+    let told = proxy.process().output();
+    assert_eq!(told.matches(warning).count(), 1, "{told}");
+    site.remove_refused_endpoint();
+    until("the metric", || is_rejected(0));
+    proxy.stop().unwrap();
 }

@@ -10,6 +10,21 @@ mod live;
 
 mod modes;
 
+mod pid_namespace;
+
+mod rejected;
+
+#[path = "../world/decode.rs"]
+mod decode;
+
+#[path = "../world/history.rs"]
+mod history;
+
+#[path = "../world/played.rs"]
+mod played;
+
+mod histories;
+
 use std::process::Command;
 
 use testkit::netns::Netns;

@@ -1,13 +1,15 @@
 //! A lab with pods that serve, manifests that say so, and the node as tools see
 //! it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::lab::Lab;
 use testkit::leftovers::Directory;
+use testkit::netns::Netns;
 use testkit::proxy::{Options, Proxy};
 use testkit::traffic::{Answers, Ask, Protocol, Server};
 
@@ -109,6 +111,43 @@ endpoints:
         self.folder.write("web.yaml", &text).unwrap();
     }
 
+    /// Writes a file of manifests.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        self.folder.write(name, text).unwrap();
+    }
+
+    /// Adds a Service with an endpoint at an address that the kernel refuses: the
+    /// broadcast address of a link.
+    pub(crate) fn add_refused_endpoint(&self) {
+        self.shell(
+            "ip link add eth9 type dummy; ip link set eth9 up
+             ip address add 192.168.55.1/24 broadcast 192.168.55.255 dev eth9",
+        );
+        let text = "apiVersion: v1
+kind: Service
+metadata: {name: refused}
+spec:
+  clusterIP: 10.96.0.66
+  ports:
+  - {name: tcp, port: 80}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: refused, labels: {kubernetes.io/service-name: refused}}
+addressType: IPv4
+ports:
+- {name: tcp, port: 8080}
+endpoints:
+- {addresses: ['192.168.55.255']}
+";
+        self.folder.write("refused.yaml", text).unwrap();
+    }
+
+    /// Removes that Service.
+    pub(crate) fn remove_refused_endpoint(&self) {
+        std::fs::remove_file(self.folder.path().join("refused.yaml")).unwrap();
+    }
+
     /// Returns the program in a mode with more flags.
     fn options(&self, mode: &'static str, flags: &str) -> Options {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_kube-proxy"));
@@ -121,7 +160,22 @@ endpoints:
     /// Starts the program in a mode, and waits until it serves.
     #[track_caller]
     pub(crate) fn start(&self, mode: &'static str, flags: &str) -> Proxy {
-        let mut proxy = Proxy::start(&self.lab, &self.options(mode, flags)).unwrap();
+        self.start_with(&self.options(mode, flags))
+    }
+
+    /// Starts the program in a mode in a PID namespace, and waits until it serves.
+    #[track_caller]
+    pub(crate) fn start_in_pid_namespace(&self, mode: &'static str, flags: &str) -> Proxy {
+        let runner = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+        self.start_with(&Options {
+            runner: runner.map(str::to_owned).into(),
+            ..self.options(mode, flags)
+        })
+    }
+
+    #[track_caller]
+    fn start_with(&self, options: &Options) -> Proxy {
+        let mut proxy = Proxy::start(&self.lab, options).unwrap();
         for ask in self.asks() {
             let answer = proxy.wait_for(&self.lab.client.netns, ask, PATIENCE);
             answer.unwrap();
@@ -141,6 +195,12 @@ endpoints:
     #[track_caller]
     pub(crate) fn shell(&self, line: &str) -> String {
         shell(&self.lab.node.netns, line)
+    }
+
+    /// Returns what a server on the node answers to a GET, with its status line.
+    #[track_caller]
+    pub(crate) fn get(&self, port: u16, path: &str) -> String {
+        get(&self.lab.node.netns, port, path)
     }
 
     /// Returns how a client asks the Service by its cluster IPs and by the
@@ -215,6 +275,19 @@ fn shown<'a>(tool: &str, line: &'a str) -> Option<&'a str> {
     };
     let line = line.split(" initval ").next()?.split(" [").next()?;
     is_shown.then(|| line.trim_end())
+}
+
+/// Returns the response of a server in a namespace to a GET, with its status line.
+#[track_caller]
+pub(crate) fn get(netns: &Netns, port: u16, path: &str) -> String {
+    let stream = netns.run(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
+    let mut stream = stream.unwrap();
+    stream.set_read_timeout(Some(ANSWER)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Waits until something holds; fails with what was there in its place.

@@ -5,17 +5,16 @@
     reason = "IO file"
 )]
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use vipline_iptables::{Client, Error, Object, Restore, Variant, nfacct};
-use vipline_nftables as nftables;
-use vipline_reconcile::{self as reconcile, Edit};
+use vipline_nftables::{self as nftables, Generation};
+use vipline_reconcile::{self as reconcile, Atomic, Attempt, Edit, Rejection, isolate};
 use vipline_service_model::Family;
 
 use super::installed::Installed;
 use super::layout::Layout;
 use super::names;
+use super::own_commits::{OwnCommits, Run};
+use super::refusals::{self, Groups};
 use super::rules::iptables_family;
 use crate::backend::tally::Tally;
 
@@ -23,8 +22,8 @@ use crate::backend::tally::Tally;
 /// program takes longer for each the more there are.
 const SECTION: usize = 150;
 
-/// How many processes of ours are remembered.
-const PROCESSES: usize = 64;
+/// How many documents a commit sends at most that are refused.
+const RESTORES: usize = 24;
 
 /// Our chains of one family, in the tables that iptables shares with others.
 #[derive(Debug)]
@@ -40,12 +39,11 @@ pub struct Kernel {
     is_doubted: bool,
 }
 
-/// What tells our commits from those of others, where the kernel tells of them.
+/// The commits of this process, for the nft variant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     pub(super) tally: Tally,
-    /// The last processes that wrote for us.
-    processes: Arc<Mutex<VecDeque<u32>>>,
+    pub(super) own: OwnCommits,
 }
 
 impl Trace {
@@ -53,24 +51,8 @@ impl Trace {
     pub(super) fn of_another(&self) -> Self {
         Self {
             tally: self.tally.of_another(),
-            processes: Arc::clone(&self.processes),
+            own: self.own.clone(),
         }
-    }
-
-    /// Tells whether a process wrote for us.
-    pub(super) fn is_ours(&self, process: u32) -> bool {
-        let processes = self.processes.lock();
-        let processes = processes.unwrap_or_else(PoisonError::into_inner);
-        processes.contains(&process)
-    }
-
-    fn wrote(&self, process: u32) {
-        let processes = self.processes.lock();
-        let mut processes = processes.unwrap_or_else(PoisonError::into_inner);
-        if processes.len() == PROCESSES {
-            processes.pop_front();
-        }
-        processes.push_back(process);
     }
 }
 
@@ -120,14 +102,16 @@ impl Kernel {
         }
     }
 
-    /// Returns how many commits of others there were, where the kernel counts.
-    fn others(&self) -> Option<u32> {
+    /// Returns the generation of nf_tables; `None` for the legacy variant, which
+    /// has none.
+    ///
+    /// A failure is `None` too: its only consequence is one more dump.
+    fn generation(&self) -> Option<Generation> {
         if self.client.variant() != Variant::Nft {
             return None;
         }
         let generation = nftables::Client::open().and_then(|mut client| client.generation());
-        // Who cannot be told of commits dumps once more.
-        generation.ok().map(|it| self.trace.tally.others_at(it))
+        generation.ok()
     }
 }
 
@@ -136,14 +120,15 @@ impl reconcile::Kernel for Kernel {
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        let others = self.others();
+        let generation = self.generation();
         let mut installed = Installed::new(self.family, self.layout);
         for table in self.layout.tables.iter().map(|name| names::table(name)) {
             self.client
                 .save_lines(table, |line| installed.take::<Error>(table, line))?;
         }
-        if let Some(others) = others {
-            self.trace.tally.dumped(others);
+        if let Some(generation) = generation {
+            let tally = &self.trace.tally;
+            tally.dumped(tally.others_at(generation));
         }
         self.is_fresh = true;
         Ok(match self.is_doubted {
@@ -152,18 +137,115 @@ impl reconcile::Kernel for Kernel {
         })
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        let restore = Restore::in_sections(edits, self.section());
-        let done = self.client.restore(&restore);
-        if let Some(process) = self.client.last_pid() {
-            self.trace.wrote(process);
-        }
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let was_fresh = std::mem::take(&mut self.is_fresh);
+        let done = self.commit_most(edits);
         self.is_doubted = done.is_err() && was_fresh;
-        done?;
+        done
+    }
+}
+
+impl Kernel {
+    /// Commits edits, and looks for those that are refused if any is.
+    fn commit_most(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        let mut all: Vec<_> = (0..edits.len()).collect();
+        let first = self.attempt(edits, edits, &all)?;
+        if matches!(first, Attempt::Applied) {
+            return Ok(Vec::new());
+        }
+        let groups = Groups::new(edits);
+        groups.sort(&mut all);
+        let mut restorer = Restorer {
+            kernel: self,
+            edits,
+            groups,
+            first: Some(first),
+        };
+        let mut budget = RESTORES;
+        isolate(&mut restorer, all, &mut budget)
+    }
+
+    /// Restores a document of the `part` of edits that a batch is.
+    fn attempt(
+        &mut self,
+        edits: &[Edit<Object>],
+        part: &[Edit<Object>],
+        batch: &[usize],
+    ) -> Result<Attempt, Error> {
+        let restore = Restore::in_sections(part, self.section());
         let sections = u32::try_from(restore.sections()).unwrap_or(u32::MAX);
-        self.trace.tally.committed(sections);
-        Ok(())
+        let before = self.generation();
+        let done = self.client.restore(&restore);
+        let program = (before, self.generation(), self.client.last_pid());
+        if let (Some(before), Some(after), Some(process)) = program {
+            self.trace.own.record(Run {
+                before,
+                after,
+                process,
+                commits: sections,
+            });
+        }
+        let (commits, attempt) = match done {
+            Ok(()) => (restore.sections(), Ok(Attempt::Applied)),
+            Err(error) => refused(edits, batch, &restore, error),
+        };
+        let commits = u32::try_from(commits).unwrap_or(u32::MAX);
+        self.trace.tally.committed(commits);
+        attempt
+    }
+}
+
+/// Returns how many sections of a document are committed, and which edits were
+/// refused.
+fn refused(
+    edits: &[Edit<Object>],
+    batch: &[usize],
+    restore: &Restore<'_>,
+    error: Error,
+) -> (usize, Result<Attempt, Error>) {
+    let Error::Refused {
+        line: Some(line),
+        message,
+        ..
+    } = &error
+    else {
+        return (0, Err(error));
+    };
+    let applied = refusals::applied(edits, batch, restore.objects_of(line.commits));
+    let (text, reason) = (line.text.as_deref(), refusals::reason(message));
+    let attempt = refusals::attempt(edits, batch, applied, text, reason);
+    (line.commits, attempt.ok_or(error))
+}
+
+/// Restores edits without those that are refused.
+struct Restorer<'a> {
+    kernel: &'a mut Kernel,
+    edits: &'a [Edit<Object>],
+    groups: Groups<'a>,
+    /// The result of the first attempt.
+    first: Option<Attempt>,
+}
+
+impl Atomic for Restorer<'_> {
+    type Error = Error;
+
+    fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Error> {
+        if let Some(first) = self.first.take() {
+            return Ok(first);
+        }
+        let part: Vec<_> = batch
+            .iter()
+            .map(|&index| self.edits[index].clone())
+            .collect();
+        self.kernel.attempt(self.edits, &part, batch)
+    }
+
+    fn dependents(&self, rejected: &[usize]) -> Vec<usize> {
+        self.groups.dependents(rejected)
+    }
+
+    fn split(&self, part: &[usize]) -> usize {
+        self.groups.split(part)
     }
 }
 

@@ -54,6 +54,10 @@ mod installed;
 
 mod kernel;
 
+mod own_commits;
+
+mod refusals;
+
 mod watch;
 
 #[cfg(test)]
@@ -112,6 +116,15 @@ impl backend::Planner for Planner {
         let counted = [names::FILTER, names::NAT].into_iter();
         let name = counted.into_iter().find(|name| *name == table.as_str());
         name.map(|name| (name, count))
+    }
+
+    fn text(object: &Object) -> String {
+        match object {
+            Object::Chain(chain) => format!("-t {} -N {}", chain.table, chain.name),
+            Object::Entry(entry) => {
+                format!("-t {} -A {} {}", entry.table, entry.chain, entry.rule)
+            }
+        }
     }
 
     fn script<'a>(

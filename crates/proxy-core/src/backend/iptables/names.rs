@@ -142,6 +142,11 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
+/// Tells whether a chain is one that a service port or an endpoint has.
+pub(super) fn is_of_service(chain: &str) -> bool {
+    PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
+}
+
 /// What a chain is to us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::backend) enum Kind {
@@ -164,7 +169,7 @@ pub(super) fn kind(table: &str, chain: &str) -> Kind {
         (FILTER, SERVICES | EXTERNAL_SERVICES | NODEPORTS | PROXY_FIREWALL)
         | (NAT, SERVICES | NODEPORTS) => Kind::Shared,
         (FILTER, KUBE_FORWARD | FIREWALL) | (NAT, KUBE_POSTROUTING | MARK_MASQ) => Kind::Whole,
-        (NAT, name) if PREFIXES.iter().any(|prefix| name.starts_with(prefix)) => Kind::Whole,
+        (NAT, name) if is_of_service(name) => Kind::Whole,
         (FILTER, INPUT | FORWARD | OUTPUT) | (NAT, PREROUTING | OUTPUT | POSTROUTING) => {
             Kind::System
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vipline_iptables::{Client, Error, Variant};
 use vipline_nftables as nftables;
-use vipline_nftables::{Commit, Monitor, Name, Notices, TableId};
+use vipline_nftables::{Monitor, Name, Notices, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::{Kernel, Trace};
@@ -86,7 +86,9 @@ impl Watch {
 
 impl watch::Watch for Watch {
     fn begin(&mut self) -> Result<Vec<Family>, crate::Error> {
-        self.next = Some(Duration::ZERO);
+        // The engine asks again after each sync if nobody listens: a look that is
+        // planned already stays where it is.
+        self.next.get_or_insert(Duration::ZERO);
         if !self.can_listen() {
             return Ok(Vec::new());
         }
@@ -111,16 +113,16 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(heard) = heard::read(&mut self.monitor) else {
+        let Some(mut heard) = heard::read(&mut self.monitor) else {
             return Vec::new();
         };
         if self.monitor.is_none() {
             self.next = Some(Duration::ZERO);
         }
+        self.trace.own.remove_from(&mut heard.commits);
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let counts = |commit: &Commit| !each.trace.is_ours(commit.process.id);
-            let drift = heard::drift(&heard, counts, |table| is_of(table, each.family))?;
+            let drift = heard::drift(&heard, |table| is_of(table, each.family))?;
             Some((each.family, drift))
         });
         drift.collect()
@@ -194,6 +196,7 @@ fn is_of(table: &TableId, family: Family) -> bool {
 mod tests {
     use testkit::netns::Netns;
     use vipline_iptables::{Object, Restore};
+    use vipline_netlink::message::Message;
     use vipline_reconcile::{Edit, Kernel as _};
 
     use super::*;
@@ -202,6 +205,16 @@ mod tests {
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    fn message(ty: u16, payload: &[u8]) -> Message<'_> {
+        Message {
+            ty,
+            flags: 0,
+            seq: 0,
+            port: 7,
+            payload,
+        }
     }
 
     /// Returns what watches the legacy variant, which nobody hears of.
@@ -267,10 +280,10 @@ mod tests {
             let mut payload = vec![2, 0, 0, 0];
             vipline_netlink::attr::put_str(&mut payload, 1, NAT);
             vipline_netlink::attr::put_str(&mut payload, 2, chain);
-            notices.take(10 << 8 | kind, &payload).unwrap();
+            notices.take(message(10 << 8 | kind, &payload)).unwrap();
             let mut end = vec![0; 4];
             vipline_netlink::attr::put_be32(&mut end, 1, 7);
-            notices.take(10 << 8 | 15, &end).unwrap().is_some()
+            notices.take(message(10 << 8 | 15, &end)).unwrap().is_some()
         };
         for (chain, made, removed) in [
             ("KUBE-SERVICES", true, true),

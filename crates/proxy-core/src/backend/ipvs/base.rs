@@ -8,14 +8,11 @@ use vipline_rtnl::{self as rtnl, Link};
 use vipline_service_model::Family;
 
 use super::Object;
+use super::capacity;
 use super::names::{self, FILTER, NAT, Set};
 use crate::Context;
 use crate::backend::iptables::base::{forwarding, loopback, mark_for_masquerading, masquerading};
 use crate::backend::iptables::rules::{chain, entry, not_from_pods, shared};
-
-/// How many entries a set has room for; upstream's 65,536 are few where there
-/// are tens of thousands of Services.
-const ROOM: u32 = 1 << 20;
 
 /// How large a set is made for a start.
 const HASH_SIZE: u32 = 1024;
@@ -50,7 +47,7 @@ fn set(of: &Set, family: Family) -> ipset::Set {
     let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
     match of.kind {
         SetKind::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
-        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(ROOM)),
+        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(capacity::USUAL)),
     }
     set
 }

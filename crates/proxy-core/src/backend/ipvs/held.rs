@@ -56,6 +56,17 @@ impl Fingerprint {
     }
 }
 
+/// Returns whether a set is exchanged for one that may not take all its entries.
+fn loses_entries(edit: &Edit<ipset::Object>) -> bool {
+    match edit {
+        Edit::Change {
+            old: ipset::Object::Set(old),
+            new: ipset::Object::Set(new),
+        } => old.kind != new.kind || old.family != new.family,
+        _ => false,
+    }
+}
+
 fn hash(object: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.hash(&mut hasher);
@@ -85,16 +96,7 @@ impl Held {
 
     /// Takes in what was done to sets.
     pub(super) fn wrote_sets(&mut self, edits: &[Edit<ipset::Object>]) {
-        let is_exchanged = |edit: &Edit<ipset::Object>| {
-            matches!(
-                edit,
-                Edit::Change {
-                    new: ipset::Object::Set(_),
-                    ..
-                }
-            )
-        };
-        if edits.iter().any(is_exchanged) {
+        if edits.iter().any(loses_entries) {
             self.forget();
         }
         let Some(state) = &mut self.state else {
@@ -267,8 +269,17 @@ mod tests {
         let sizes = [("a", 1), ("c", 1), ("d", 0)];
         assert_eq!(held.changed_sets(&headers(&sizes)), 0);
         assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
-        // What is exchanged is not known before it is read.
-        let (old, new) = (set("a").into(), set("a").into());
+        // A larger set has the same entries.
+        let mut larger = set("a");
+        larger.maxelem = Some(1 << 20);
+        let (old, new) = (set("a").into(), larger.into());
+        held.wrote_sets(&[Edit::Change { old, new }]);
+        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
+        assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
+        // The entries of a set of another type are unknown until the next dump.
+        let mut other = set("a");
+        other.kind = Kind::HashIp;
+        let (old, new) = (set("a").into(), other.into());
         held.wrote_sets(&[Edit::Change { old, new }]);
         assert_eq!(held.changed_sets(&Sets::default()), 0);
     }

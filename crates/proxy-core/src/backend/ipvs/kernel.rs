@@ -10,28 +10,31 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
+use vipline_iptables as iptables;
 use vipline_ipvs::{self as ipvs, Command, Scheduler, Service, VirtualServer};
 use vipline_netlink::Counters;
-use vipline_reconcile::{Edit, Kernel as _};
+use vipline_reconcile::{Edit, Kernel as _, Rejection};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
+use super::capacity::Capacities;
 use super::drain::Drain;
 use super::held::Held;
 use super::links::Removed;
 use super::mutex::Shared;
 use super::port::scheduler;
+use super::refusals::Refusals;
 use super::schedulers::{Missing, Schedulers};
 use super::watch::LAYOUT;
 use super::{Object, Steps, names};
-use crate::backend::iptables;
+use crate::backend::iptables as rules;
 use crate::{Error, Ipvs};
 
 /// What mode ipvs has in the kernel for one family.
 #[derive(Debug)]
 pub struct Kernel {
     family: Family,
-    rules: iptables::Kernel,
+    rules: rules::Kernel,
     sets: ipset::Client,
     servers: ipvs::Client,
     links: rtnl::Client,
@@ -45,6 +48,7 @@ pub struct Kernel {
     held: Shared<Held>,
     removed: Shared<Removed>,
     schedulers: Schedulers,
+    capacities: Capacities,
 }
 
 impl Kernel {
@@ -55,14 +59,14 @@ impl Kernel {
     /// The kernel has no IPVS, not the usual scheduler or no sets, or does not let
     /// us have them.
     pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
-        let rules = iptables::Kernel::open(family)?.of_layout(LAYOUT);
+        let rules = rules::Kernel::open(family)?.of_layout(LAYOUT);
         Self::with(family, rules, config, Shared::default(), Shared::default())
     }
 
     /// Opens clients beside rules, and tells others what it removes and misses.
     pub(super) fn with(
         family: Family,
-        rules: iptables::Kernel,
+        rules: rules::Kernel,
         config: &Ipvs,
         removed: Shared<Removed>,
         missing: Shared<Missing>,
@@ -82,6 +86,7 @@ impl Kernel {
             held: Shared::default(),
             removed,
             schedulers: Schedulers::new(usual, missing),
+            capacities: Capacities::default(),
         })
     }
 
@@ -138,19 +143,44 @@ impl Kernel {
         }
     }
 
-    fn commit_sets(&mut self, edits: &[Edit<ipset::Object>]) -> Result<(), Error> {
-        match edits {
-            [] => {}
-            edits => self.sets.commit(&ipset::Commands::from_edits(edits))?,
+    fn commit_sets(
+        &mut self,
+        edits: &[Edit<ipset::Object>],
+        to: &mut Refusals,
+    ) -> Result<(), Error> {
+        if edits.is_empty() {
+            return Ok(());
         }
-        self.held.lock().wrote_sets(edits);
+        let refused = self.sets.commit_each(&ipset::Commands::from_edits(edits))?;
+        to.add_sets(refused)?;
+        let accepted = to.accepted(edits);
+        self.held.lock().wrote_sets(&accepted);
+        self.capacities.wrote(&accepted);
         Ok(())
     }
 
-    fn commit_addresses(&mut self, edits: &[Edit<rtnl::Object>]) -> Result<(), Error> {
-        match edits {
-            [] => Ok(()),
-            edits => Ok(self.links.commit(&rtnl::Commands::from_edits(edits))?),
+    fn commit_rules(
+        &mut self,
+        edits: &[Edit<iptables::Object>],
+        to: &mut Refusals,
+    ) -> Result<(), Error> {
+        if !edits.is_empty() {
+            to.add_rules(edits, self.rules.commit(edits)?);
+        }
+        Ok(())
+    }
+
+    fn commit_addresses(
+        &mut self,
+        edits: &[Edit<rtnl::Object>],
+        to: &mut Refusals,
+    ) -> Result<(), Error> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        match self.links.commit(&rtnl::Commands::from_edits(edits)) {
+            Err(rtnl::Error::Refused { refused }) => Ok(to.add_addresses(refused)?),
+            done => Ok(done?),
         }
     }
 
@@ -166,7 +196,11 @@ impl Kernel {
         self.removed.lock().extend(lost);
     }
 
-    fn commit_servers(&mut self, mut edits: Vec<Edit<ipvs::Object>>) -> Result<(), Error> {
+    fn commit_servers(
+        &mut self,
+        mut edits: Vec<Edit<ipvs::Object>>,
+        to: &mut Refusals,
+    ) -> Result<(), Error> {
         let servers = &mut self.servers;
         self.schedulers
             .admit(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
@@ -175,13 +209,17 @@ impl Kernel {
             _ => None,
         });
         self.claimed.extend(added);
-        self.held.lock().wrote_servers(&edits);
-        let edits = self.drain.lock().begin(edits);
-        let commands = ipvs::Commands::from_edits(&edits);
+        let drained = self.drain.lock().begin(edits.clone());
+        let commands = ipvs::Commands::from_edits(&drained);
         if !commands.is_empty() {
-            self.servers.commit(&commands)?;
+            match self.servers.commit(&commands) {
+                Err(ipvs::Error::Refused { refused }) => to.add_servers(refused),
+                done => done?,
+            }
         }
-        for edit in &edits {
+        let accepted = to.accepted(&edits);
+        self.held.lock().wrote_servers(&accepted);
+        for edit in &accepted {
             if let Edit::Remove(ipvs::Object::Virtual(server)) = edit {
                 self.claimed.remove(&server.service);
             }
@@ -189,16 +227,15 @@ impl Kernel {
         Ok(())
     }
 
-    fn commit_steps(&mut self, steps: Steps) -> Result<(), Error> {
-        self.commit_sets(&steps.sets)?;
-        if !steps.rules.is_empty() {
-            self.rules.commit(&steps.rules)?;
-        }
+    fn commit_steps(&mut self, mut steps: Steps, to: &mut Refusals) -> Result<(), Error> {
+        self.capacities.fit(&mut steps.sets);
+        self.commit_sets(&steps.sets, to)?;
+        self.commit_rules(&steps.rules, to)?;
         self.note_removed(&steps.lost_addresses);
-        self.commit_addresses(&steps.lost_addresses)?;
-        self.commit_servers(steps.servers)?;
-        self.commit_addresses(&steps.addresses)?;
-        self.commit_sets(&steps.lost_sets)
+        self.commit_addresses(&steps.lost_addresses, to)?;
+        self.commit_servers(steps.servers, to)?;
+        self.commit_addresses(&steps.addresses, to)?;
+        self.commit_sets(&steps.lost_sets, to)
     }
 }
 
@@ -253,18 +290,20 @@ impl vipline_reconcile::Kernel for Kernel {
             real => real,
         });
         let mut objects: Vec<_> = servers.map(Object::from).collect();
+        let sets = self.capacities.dumped(sets);
         objects.extend(sets.into_objects().map(Object::from));
         objects.extend(addresses.into_iter().map(Object::from));
         objects.extend(self.rules.dump()?.into_iter().map(Object::from));
         Ok(objects)
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
-        let done = self.commit_steps(Steps::of(edits.iter().cloned()));
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        let mut refusals = Refusals::default();
+        let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut refusals);
         if done.is_err() {
             self.held.lock().forget();
         }
-        done
+        done.map(|()| refusals.into_rejections(edits))
     }
 }
 

@@ -39,7 +39,11 @@ mod port;
 
 mod endpoint;
 
+mod capacity;
+
 mod steps;
+
+mod refusals;
 
 mod schedulers;
 
@@ -93,6 +97,10 @@ impl backend::Planner for Planner {
 
     fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
         port::wants(cx, port)
+    }
+
+    fn text(object: &Object) -> String {
+        object.to_string()
     }
 
     fn script<'a>(

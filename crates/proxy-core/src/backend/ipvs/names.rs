@@ -1,5 +1,7 @@
 //! Every string that becomes a name in the kernel, and every comment there.
 
+use std::sync::OnceLock;
+
 use vipline_ipset::{self as ipset, Kind as SetKind};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
@@ -29,6 +31,8 @@ pub(super) fn link() -> rtnl::Name {
 pub(super) struct Set {
     /// What the set of IPv4 is called.
     name: &'static str,
+    /// The names of both families once they are made, for all entries to share.
+    names: [OnceLock<ipset::Name>; 2],
     pub(super) kind: SetKind,
     /// What rules that look into the set say of it.
     pub(super) comment: &'static str,
@@ -38,6 +42,7 @@ impl Set {
     const fn new(name: &'static str, kind: SetKind, comment: &'static str) -> Self {
         Self {
             name,
+            names: [const { OnceLock::new() }; 2],
             kind,
             comment,
         }
@@ -45,15 +50,17 @@ impl Set {
 
     /// Returns the name of a family's set.
     pub(super) fn name(&self, family: Family) -> ipset::Name {
+        let [v4, v6] = &self.names;
+        let new = |name: &str| ipset::Name::new(name).expect("the names of sets are written here");
         let name = match family {
-            Family::V4 => self.name.to_owned(),
-            Family::V6 => {
+            Family::V4 => v4.get_or_init(|| new(self.name)),
+            Family::V6 => v6.get_or_init(|| {
                 let mut name = self.name.replacen("KUBE-", "KUBE-6-", 1);
                 name.truncate(MAX_SET_NAME);
-                name
-            }
+                new(&name)
+            }),
         };
-        ipset::Name::new(&name).expect("the names of sets are written here")
+        name.clone()
     }
 }
 

@@ -15,7 +15,8 @@ use super::Object;
 use super::endpoint::{hairpin, real_server};
 use super::names::{self, FILTER, Set};
 use crate::backend::iptables::rules::entry;
-use crate::{Address, Claim, Context, Wants};
+use crate::claim::Claims;
+use crate::{Address, AddressKind, Context, Wants};
 
 /// Returns the objects that a service port wants.
 pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
@@ -23,16 +24,18 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
         cx,
         of,
         own: Vec::new(),
-        claims: Vec::new(),
+        claims: Claims::default(),
     };
     for endpoint in of.reachable_here() {
         port.own.push(hairpin(of, &endpoint));
     }
     port.cluster_ip();
-    for &addr in &*of.external_ips {
+    // An address that is the cluster IP, too, is a cluster IP.
+    let is_other = |addr: &&IpAddr| **addr != of.cluster_ip;
+    for &addr in of.external_ips.iter().filter(is_other) {
         port.external_ip(addr);
     }
-    for &addr in &*of.load_balancer_ips {
+    for &addr in of.load_balancer_ips.iter().filter(is_other) {
         port.load_balancer_ip(addr);
     }
     if let Some(number) = of.node_port {
@@ -43,6 +46,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
         port.own.push(entry);
     }
     let Port { own, claims, .. } = port;
+    let claims = claims.into_vec();
     Wants { own, claims }
 }
 
@@ -51,7 +55,7 @@ struct Port<'a> {
     cx: &'a Context,
     of: &'a ServicePort,
     own: Vec<Object>,
-    claims: Vec<Claim<Object>>,
+    claims: Claims<Object>,
 }
 
 impl Port<'_> {
@@ -68,9 +72,10 @@ impl Port<'_> {
             Route::Local => &of.local,
             Route::Drop | Route::Reject => &[],
         };
-        self.virtual_server(of.cluster_ip, of.port, endpoints);
+        let kind = AddressKind::ClusterIp;
+        self.virtual_server(kind, of.cluster_ip, of.port, endpoints);
         self.bind(of.cluster_ip);
-        self.list(&[&names::CLUSTER_IP], of.cluster_ip);
+        self.list(kind, &names::CLUSTER_IP, of.cluster_ip);
     }
 
     /// ```ipset
@@ -85,9 +90,11 @@ impl Port<'_> {
             true => &names::EXTERNAL_IP_LOCAL,
             false => &names::EXTERNAL_IP,
         };
-        self.external_server(addr, self.of.port);
-        self.bind_elsewhere(addr);
-        self.list(&[set], addr);
+        let kind = AddressKind::ExternalIp;
+        if self.external_server(kind, addr, self.of.port) {
+            self.bind_elsewhere(addr);
+        }
+        self.list(kind, set, addr);
     }
 
     /// ```ipset
@@ -98,11 +105,13 @@ impl Port<'_> {
     ///
     /// The address of a load balancer, as its policy and its source ranges are.
     fn load_balancer_ip(&mut self, addr: IpAddr) {
-        self.external_server(addr, self.of.port);
-        self.bind_elsewhere(addr);
-        self.list(&[&names::LOAD_BALANCER], addr);
+        let kind = AddressKind::LoadBalancerIp;
+        if self.external_server(kind, addr, self.of.port) {
+            self.bind_elsewhere(addr);
+        }
+        self.list(kind, &names::LOAD_BALANCER, addr);
         if self.of.external_policy_local {
-            self.list(&[&names::LOAD_BALANCER_LOCAL], addr);
+            self.list(kind, &names::LOAD_BALANCER_LOCAL, addr);
         }
         if !self.of.source_ranges.is_empty() {
             self.source_ranges(addr);
@@ -118,13 +127,13 @@ impl Port<'_> {
     /// Only these networks may use the address. The node itself has it for its
     /// source then: it may if a network holds the node's own.
     fn source_ranges(&mut self, addr: IpAddr) {
-        let of = self.of;
-        self.list(&[&names::LOAD_BALANCER_FW], addr);
+        let (of, kind) = (self.of, AddressKind::LoadBalancerIp);
+        self.list(kind, &names::LOAD_BALANCER_FW, addr);
         let at = set_port(of.protocol, of.port);
         for range in &*of.source_ranges {
             let member = Member::IpPortNet(addr, at, *range);
             let entry = self.entry(&names::LOAD_BALANCER_SOURCE_CIDR, member);
-            self.claim(self.address(addr, of.port), entry);
+            self.claim(kind, self.address(addr, of.port), entry);
         }
         let holds = |node: IpAddr| of.source_ranges.iter().any(|range| range.contains(&node));
         let object = if self.cx.node_address.is_some_and(holds) {
@@ -133,7 +142,7 @@ impl Port<'_> {
         } else {
             self.keep_node_out(addr)
         };
-        self.claim(self.address(addr, of.port), object);
+        self.claim(kind, self.address(addr, of.port), object);
     }
 
     /// ```iptables
@@ -170,19 +179,20 @@ impl Port<'_> {
         };
         let kept = of.external_policy_local.then_some(local);
         let sets = || [all].into_iter().chain(kept);
+        let kind = AddressKind::NodePort;
         for addr in self.cx.node_port_ips() {
-            self.external_server(addr, number);
+            self.external_server(kind, addr, number);
             if of.protocol == Protocol::Sctp {
                 for set in sets() {
                     let member = Member::IpPort(addr, set_port(of.protocol, number));
-                    self.claim(self.address(addr, number), self.entry(set, member));
+                    self.claim(kind, self.address(addr, number), self.entry(set, member));
                 }
             }
         }
         if of.protocol != Protocol::Sctp {
             for set in sets() {
                 let address = Address::NodePort(of.protocol, number);
-                self.claim(address, self.entry(set, Member::Port(number)));
+                self.claim(kind, address, self.entry(set, Member::Port(number)));
             }
         }
     }
@@ -191,13 +201,13 @@ impl Port<'_> {
     ///
     /// It cannot tell from where traffic comes: where policy Local leaves nobody,
     /// it is the endpoints of the cluster, for pods and processes of this node.
-    fn external_server(&mut self, addr: IpAddr, number: u16) {
+    fn external_server(&mut self, kind: AddressKind, addr: IpAddr, number: u16) -> bool {
         let of = self.of;
         let endpoints = match of.external {
             Route::Local => &of.local,
             Route::Cluster | Route::Drop | Route::Reject => &of.cluster,
         };
-        self.virtual_server(addr, number, endpoints);
+        self.virtual_server(kind, addr, number, endpoints)
     }
 
     /// ```ipvsadm
@@ -205,9 +215,20 @@ impl Port<'_> {
     /// -A -t 10.96.0.20:80 -s mh -p 10800 -b mh-port
     /// ```
     ///
-    /// With affinity a client stays with its endpoint.
-    fn virtual_server(&mut self, addr: IpAddr, number: u16, endpoints: &[Endpoint]) {
+    /// With affinity a client stays with its endpoint. An address of several kinds
+    /// has one virtual server. Returns whether it is new.
+    fn virtual_server(
+        &mut self,
+        kind: AddressKind,
+        addr: IpAddr,
+        number: u16,
+        endpoints: &[Endpoint],
+    ) -> bool {
         let of = self.of;
+        let objects = self.claims.at(kind, self.address(addr, number));
+        if !objects.is_empty() {
+            return false;
+        }
         let service = Service::new(ipvs_protocol(of.protocol), addr, number);
         let mut server = VirtualServer::new(
             service,
@@ -217,19 +238,15 @@ impl Port<'_> {
         server.persistence = of
             .affinity
             .map(|seconds| Persistence::of_clients(service.family(), seconds));
-        let address = self.address(addr, number);
-        self.claim(address, ipvs::Object::from(server).into());
-        for endpoint in endpoints {
-            self.claim(address, real_server(service, endpoint, 1));
-        }
+        objects.push(ipvs::Object::from(server).into());
+        objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
         // Flows of UDP have no end: they may go on for as long as somebody serves.
         if of.protocol == Protocol::Udp {
-            for endpoint in of.leaving.iter() {
-                if endpoints.binary_search(endpoint).is_err() {
-                    self.claim(address, real_server(service, endpoint, 0));
-                }
-            }
+            let leaving = of.leaving.iter();
+            let leaving = leaving.filter(|it| endpoints.binary_search(it).is_err());
+            objects.extend(leaving.map(|it| real_server(service, it, 0)));
         }
+        true
     }
 
     /// ```sh
@@ -240,31 +257,23 @@ impl Port<'_> {
     /// The address is the node's own, so that packets to it come by IPVS.
     fn bind(&mut self, addr: IpAddr) {
         let address = rtnl::Address::new(names::link(), IpNet::from(addr));
-        let objects = [
-            rtnl::Object::from(address).into(),
-            self.entry(&names::IPVS_IPS, Member::Ip(addr)),
-        ];
-        for object in objects {
-            if !self.own.contains(&object) {
-                self.own.push(object);
-            }
-        }
+        self.own.push(rtnl::Object::from(address).into());
+        self.own
+            .push(self.entry(&names::IPVS_IPS, Member::Ip(addr)));
     }
 
     /// Binds an address, unless another interface of the node has it.
     fn bind_elsewhere(&mut self, addr: IpAddr) {
-        if !self.cx.addresses.contains(&addr) {
+        if self.cx.addresses.binary_search(&addr).is_err() {
             self.bind(addr);
         }
     }
 
-    /// Adds an address with the port to sets.
-    fn list(&mut self, sets: &[&'static Set], addr: IpAddr) {
+    /// Adds an address with the port to a set.
+    fn list(&mut self, kind: AddressKind, set: &Set, addr: IpAddr) {
         let of = self.of;
-        for set in sets {
-            let member = Member::IpPort(addr, set_port(of.protocol, of.port));
-            self.claim(self.address(addr, of.port), self.entry(set, member));
-        }
+        let member = Member::IpPort(addr, set_port(of.protocol, of.port));
+        self.claim(kind, self.address(addr, of.port), self.entry(set, member));
     }
 
     fn entry(&self, set: &Set, member: Member) -> Object {
@@ -276,18 +285,9 @@ impl Port<'_> {
         Address::Ip(addr, self.of.protocol, number)
     }
 
-    /// Adds an object that the port has only if it gets an address, once.
-    fn claim(&mut self, address: Address, object: Object) {
-        let at = self.claims.iter().position(|it| it.address == address);
-        let at = at.unwrap_or_else(|| {
-            let objects = Vec::new();
-            self.claims.push(Claim { address, objects });
-            self.claims.len() - 1
-        });
-        let claimed = &mut self.claims[at].objects;
-        if !claimed.contains(&object) {
-            claimed.push(object);
-        }
+    /// Adds an object that the port has only if it gets an address.
+    fn claim(&mut self, kind: AddressKind, address: Address, object: Object) {
+        self.claims.at(kind, address).push(object);
     }
 }
 

@@ -222,6 +222,24 @@ fn an_address_that_is_named_twice_has_one_server() {
 }
 
 #[test]
+fn an_external_ip_that_is_the_cluster_ip_is_a_cluster_ip() {
+    let config = config();
+    let mut port = web();
+    // Policy Local for internal traffic leaves nobody; the other policy uses endpoints
+    // that terminate.
+    port.protocol = Protocol::Udp;
+    port.internal = Route::Drop;
+    port.external = Route::Cluster;
+    port.leaving = Arc::clone(&port.cluster);
+    port.load_balancer_ips = Arc::default();
+    port.external_ips = Arc::default();
+    let plain = planned(&context(&config), &port);
+    port.external_ips = [port.cluster_ip].into();
+    port.load_balancer_ips = [port.cluster_ip].into();
+    assert_eq!(planned(&context(&config), &port), plain);
+}
+
+#[test]
 fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
     let cx = context(&config());
     let plain = |last: u8| ServicePort {

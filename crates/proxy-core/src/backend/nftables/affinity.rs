@@ -1,40 +1,71 @@
-//! Which clients are remembered for an endpoint that is not there any more.
+//! The clients of a service port that stay with its endpoints.
 
 use std::collections::HashSet;
 
-use vipline_nftables::{Element, Mapped, Object, Set};
+use vipline_nftables::{Datatype, Element, Mapped, Name, Object, Set, SetFlags, TableId};
 use vipline_reconcile::Edit;
 
-/// Registers hold each field of a concatenation in so many bytes, or a multiple.
-const REGISTER: usize = 4;
+use super::names::{self, comment};
+use super::table::{Table, fields};
 
-/// Tells whether an edit takes an endpoint out of those that are remembered.
-pub(super) fn is_removal(edit: &Edit<Object>, endpoints: &Set) -> bool {
-    match edit {
-        Edit::Remove(Object::Element(element)) => element.set().name == endpoints.name,
-        _ => false,
+/// The clients of a service port that share a list of endpoints, in the kernel.
+///
+/// All addresses and the node port of a service port share the pool, and no other
+/// service port does. The kernel allows 65,535 clients in a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    /// The address of a client, to the endpoint that it stays with.
+    pub(super) clients: Set,
+    /// The endpoints that may be recorded.
+    pub(super) endpoints: Set,
+}
+
+impl Pool {
+    pub(super) fn new(table: &Table, pool: names::Pool<'_>) -> Self {
+        let addr = table.addr();
+        let endpoint = fields(&[addr, Datatype::InetService]);
+        let clients = Set::map(
+            table.id.clone(),
+            pool.clients(),
+            fields(&[addr]),
+            endpoint.clone(),
+        );
+        Self {
+            clients: clients
+                .with_flags(SetFlags::DYNAMIC | SetFlags::TIMEOUT)
+                .with_comment(comment("endpoints that clients stay with")),
+            endpoints: Set::set(table.id.clone(), pool.endpoints(), endpoint)
+                .with_comment(comment("endpoints that may be recorded")),
+        }
     }
 }
 
-/// Returns the clients that are remembered for none of the `endpoints`.
-///
-/// Clients are elements whose key is the address of the client and what it
-/// asked for, mapped to an endpoint; the key of `endpoints` is what was asked
-/// for and the endpoint.
+/// Returns the set that exists on demand under a name.
+pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
+    let table = Table::of_id(id)?;
+    match names::Pool::of_clients(name) {
+        Some(pool) => Some(Pool::new(table, pool).clients),
+        None => Some(Pool::new(table, names::Pool::of_endpoints(name)?).endpoints),
+    }
+}
+
+/// Returns the pool that an edit removes an endpoint from.
+pub(super) fn shrunk(edit: &Edit<Object>) -> Option<names::Pool<'_>> {
+    match edit {
+        Edit::Remove(Object::Element(element)) => names::Pool::of_endpoints(&element.set().name),
+        _ => None,
+    }
+}
+
+/// Returns the clients that are recorded for none of the `endpoints`.
 pub(super) fn stale(clients: Vec<Element>, endpoints: &[Element]) -> impl Iterator<Item = Element> {
     let current: HashSet<&[u8]> = endpoints.iter().map(Element::key_bytes).collect();
-    let mut key = Vec::new();
-    clients.into_iter().filter(move |client| {
-        let address = client.set().key.first();
-        let address = address.map_or(0, |field| usize::from(field.bytes));
-        let asked = client.key_bytes().get(address.next_multiple_of(REGISTER)..);
-        key.clear();
-        key.extend_from_slice(asked.unwrap_or_default());
-        if let Some(Mapped::Value(endpoint)) = client.data() {
-            key.extend_from_slice(endpoint);
-        }
-        !current.contains(&*key)
-    })
+    clients
+        .into_iter()
+        .filter(move |client| match client.data() {
+            Some(Mapped::Value(endpoint)) => !current.contains(endpoint),
+            _ => true,
+        })
 }
 
 #[cfg(test)]
@@ -44,10 +75,7 @@ mod tests {
     use vipline_nftables::Value;
     use vipline_service_model::Family;
 
-    use super::super::table::{Affinity, Table};
     use super::*;
-
-    const TCP: u8 = 6;
 
     fn value(address: &str) -> Value {
         match address.parse().expect("an address") {
@@ -56,62 +84,43 @@ mod tests {
         }
     }
 
-    /// What clients asked for: an address and a port, or a node port.
-    fn asked(vip: Option<&str>, port: u16) -> Vec<Value> {
-        let vip = vip.map(value).into_iter();
-        vip.chain([TCP.into(), port.into()]).collect()
-    }
-
-    fn client(of: &Affinity, client: &str, asked: &[Value], endpoint: &str) -> Element {
-        let key = [&[value(client)], asked].concat();
-        let element = of.clients.element(&key).unwrap();
-        element
-            .with_data(&[value(endpoint), 8080_u16.into()])
-            .unwrap()
-    }
-
-    fn endpoint(of: &Affinity, asked: &[Value], endpoint: &str) -> Element {
-        let endpoint = [value(endpoint), 8080_u16.into()];
-        of.endpoints.element(&[asked, &endpoint].concat()).unwrap()
-    }
-
     #[test]
     fn clients_of_endpoints_that_left_are_found() {
-        let v4 = [
-            "192.0.2.1",
-            "10.96.0.10",
-            "10.96.0.11",
-            "10.1.0.1",
-            "10.1.0.2",
-        ];
-        let v6 = [
-            "2001:db8::1",
-            "fd00:96::10",
-            "fd00:96::11",
-            "fd00:1::1",
-            "fd00:1::2",
-        ];
-        for (family, [who, vip, other, stays, left]) in [(Family::V4, v4), (Family::V6, v6)] {
-            let of = &Table::of(family).ips.affinity;
-            let [vip, other] = [vip, other].map(|vip| asked(Some(vip), 80));
-            let good = client(of, who, &vip, stays);
-            let bad = [client(of, who, &vip, left), client(of, who, &other, stays)];
-            let clients = [&[good], &bad[..]].concat();
-            let endpoints = [endpoint(of, &vip, stays), endpoint(of, &other, left)];
+        let v4 = ["192.0.2.1", "192.0.2.2", "10.1.0.1", "10.1.0.2"];
+        let v6 = ["2001:db8::1", "2001:db8::2", "fd00:1::1", "fd00:1::2"];
+        for (family, [one, other, stays, left]) in [(Family::V4, v4), (Family::V6, v6)] {
+            let pool = names::Pool {
+                id: "ID",
+                is_local: false,
+            };
+            let pool = Pool::new(Table::of(family), pool);
+            let client = |client: &str, endpoint: &str| {
+                let element = pool.clients.element(&[value(client)]).unwrap();
+                let endpoint = [value(endpoint), 8080_u16.into()];
+                element.with_data(&endpoint).unwrap()
+            };
+            let endpoint = |addr: &str, port: u16| {
+                pool.endpoints.element(&[value(addr), port.into()]).unwrap()
+            };
+            let clients = vec![client(one, stays), client(other, left)];
+            let endpoints = [endpoint(stays, 8080), endpoint(left, 8081)];
             let found: Vec<_> = stale(clients.clone(), &endpoints).collect();
-            assert_eq!(found, bad);
-            assert_eq!(stale(clients, &[]).count(), 3);
+            assert_eq!(found, clients[1..]);
+            assert_eq!(stale(clients, &[]).count(), 2);
         }
     }
 
     #[test]
-    fn clients_of_node_ports_are_found_without_an_address() {
-        let of = &Table::of(Family::V4).nodeports.affinity;
-        let [port, other] = [30_080, 30_081].map(|port| asked(None, port));
-        let good = client(of, "192.0.2.1", &port, "10.1.0.1");
-        let bad = client(of, "192.0.2.1", &other, "10.1.0.1");
-        let endpoints = [endpoint(of, &port, "10.1.0.1")];
-        let found: Vec<_> = stale(vec![good, bad.clone()], &endpoints).collect();
-        assert_eq!(found, [bad]);
+    fn a_pool_shrinks_when_an_endpoint_is_removed() {
+        let name = names::Pool {
+            id: "ID",
+            is_local: true,
+        };
+        let pool = Pool::new(Table::of(Family::V4), name);
+        let endpoint = [value("10.1.0.1"), 8080_u16.into()];
+        let endpoint = Object::from(pool.endpoints.element(&endpoint).unwrap());
+        assert_eq!(shrunk(&Edit::Remove(endpoint.clone())), Some(name));
+        assert_eq!(shrunk(&Edit::Add(endpoint)), None);
+        assert_eq!(shrunk(&Edit::Remove(pool.endpoints.into())), None);
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn backends(
 const FIT: &str = "addresses of a service port are of one family";
 
 /// ```nft
-/// add element ip kube-proxy hairpin-connections { 10.1.0.1 . 10.1.0.1 . tcp . 8080 }
+/// add element ip kube-proxy hairpin-endpoints { 10.1.0.1 . 10.1.0.1 . tcp . 8080 }
 /// ```
 ///
 /// Only endpoints on this node can reach themselves by way of it.
@@ -40,7 +40,7 @@ pub(super) fn hairpin(table: &Table, port: &ServicePort, out: &mut Vec<Object>) 
     let here = port.reachable_here().into_iter();
     out.extend(here.map(|Endpoint { addr, port, .. }| {
         let key = [addr.into(), addr.into(), proto.into(), port.into()];
-        element(&table.hairpin_connections, &key)
+        element(&table.hairpin_endpoints, &key)
     }));
 }
 
@@ -60,7 +60,7 @@ mod tests {
             include_str!("endpoint.rs"),
             &[
                 ("backends", first(names::BACKENDS)),
-                ("hairpin", first(names::HAIRPIN_CONNECTIONS)),
+                ("hairpin", first(names::HAIRPIN_ENDPOINTS)),
             ],
         );
     }
@@ -77,7 +77,7 @@ mod tests {
             })
             .collect();
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        assert_eq!(commands(&planned, names::HAIRPIN_CONNECTIONS).len(), 0);
+        assert_eq!(commands(&planned, names::HAIRPIN_ENDPOINTS).len(), 0);
         assert_eq!(commands(&planned, names::BACKENDS).len(), 2);
     }
 }

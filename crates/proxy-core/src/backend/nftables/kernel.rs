@@ -6,18 +6,26 @@
 )]
 
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 
 use vipline_netlink::{Counters, Errno};
-use vipline_nftables::{Client, Encoder, Error, Monitor, Object, TableId, Transaction};
-use vipline_reconcile::{self as reconcile, Edit};
+use vipline_nftables::{
+    Action, Client, Encoder, Error, Monitor, Name, Object, Operation, Refused, Subject, TableId,
+    Transaction,
+};
+use vipline_reconcile::{
+    self as reconcile, Atomic, Attempt, Edit, REFUSALS, Reason, Rejection, isolate,
+};
 use vipline_service_model::Family;
 
-use super::affinity;
-use super::batches::transactions;
-use super::table::{Affinity, Table};
+use super::affinity::{self, Pool};
+use super::batches::parts_of;
+use super::names;
+use super::refusals;
+use super::table::Table;
 use super::takeover::{are_incomplete, completed, is_take_over};
 use crate::backend::heard;
 use crate::backend::tally::Tally;
@@ -36,9 +44,9 @@ pub struct Kernel {
     client: Client,
     table: &'static Table,
     tally: Tally,
-    /// Whether clients may be remembered for endpoints that left before the
-    /// last dump: by addresses, by node ports.
-    is_unchecked: [bool; 2],
+    /// Maps of clients that the last dump found: they may name endpoints that
+    /// left before.
+    unchecked: Vec<Name>,
     took_over: bool,
 }
 
@@ -63,7 +71,7 @@ impl Kernel {
             client: Client::open_with(ENCODER)?,
             table: Table::of(family),
             tally,
-            is_unchecked: [false; 2],
+            unchecked: Vec::new(),
             took_over: false,
         })
     }
@@ -73,22 +81,35 @@ impl Kernel {
         self.client.counters()
     }
 
-    /// Returns what clients are remembered by: addresses, node ports.
-    fn affinities(&self) -> [&'static Affinity; 2] {
-        [&self.table.ips.affinity, &self.table.nodeports.affinity]
-    }
-
-    /// Forgets the clients that were sent to endpoints which left.
-    fn purge(&mut self, affinity: &Affinity) -> Result<(), Error> {
-        let clients = self.client.elements(&affinity.clients)?;
+    /// Forgets the clients of a pool that were sent to endpoints which left.
+    fn purge(&mut self, pool: &Pool) -> Result<(), Error> {
+        let clients = self.client.elements(&pool.clients)?;
         if clients.is_empty() {
             return Ok(());
         }
-        let endpoints = self.client.elements(&affinity.endpoints)?;
+        let endpoints = self.client.elements(&pool.endpoints)?;
         let stale = affinity::stale(clients, &endpoints);
         let edits: Vec<_> = stale.map(|client| Edit::Remove(client.into())).collect();
         for part in edits.chunks(CLIENTS) {
             self.remove(part)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets clients of the pools that were not checked after a dump, and of
+    /// those that edits took endpoints from.
+    fn purge_after(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+        let unchecked = mem::take(&mut self.unchecked);
+        let unchecked = unchecked.iter().filter_map(names::Pool::of_clients);
+        let pools: BTreeSet<_> = unchecked
+            .chain(edits.iter().filter_map(affinity::shrunk))
+            .collect();
+        for pool in pools {
+            match self.purge(&Pool::new(self.table, pool)) {
+                // The pool is gone with all its clients.
+                Err(error) if error.is_not_found() => {}
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -135,14 +156,18 @@ impl reconcile::Kernel for Kernel {
         let others = self.tally.others_at(self.client.generation()?);
         let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
         self.tally.dumped(others);
-        self.is_unchecked = self.affinities().map(|affinity| {
-            let endpoints = ruleset.set(&self.table.id, affinity.endpoints.name.as_str());
-            endpoints.is_some_and(|(_, elements)| !elements.is_empty())
+        let objects: Vec<_> = ruleset.into_objects().collect();
+        let sets = objects.iter().filter_map(|object| match object {
+            Object::Set(set) => Some(&set.name),
+            _ => None,
         });
-        Ok(ruleset.into_objects().collect())
+        let pools = sets.filter(|name| names::Pool::of_clients(name).is_some());
+        self.unchecked = pools.cloned().collect();
+        Ok(objects)
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
+    fn commit(&mut self, all: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
+        let edits = all;
         self.took_over = is_take_over(edits);
         let edits = match are_incomplete(edits) {
             true => {
@@ -153,21 +178,79 @@ impl reconcile::Kernel for Kernel {
             }
             false => Cow::Borrowed(edits),
         };
-        for transaction in transactions(&edits) {
-            self.transact(&transaction)?;
+        let (mut rejected, mut budget) = (Vec::new(), REFUSALS);
+        for part in parts_of(&edits) {
+            let all = (0..part.len()).collect();
+            let mut sender = Sender::new(self, &part);
+            let rejections = isolate(&mut sender, all, &mut budget)?;
+            rejected.extend(rejections.into_iter().map(|it| (part[it.index], it.reason)));
         }
-        let unchecked = mem::take(&mut self.is_unchecked);
-        for (affinity, is_unchecked) in self.affinities().into_iter().zip(unchecked) {
-            let left = |edit| affinity::is_removal(edit, &affinity.endpoints);
-            if is_unchecked || edits.iter().any(left) {
-                self.purge(affinity)?;
-            }
-        }
-        Ok(())
+        self.purge_after(&edits)?;
+        rejections(all, rejected)
     }
 
     fn took_over(&self) -> bool {
         self.took_over
+    }
+}
+
+/// Sends a part of the edits, without those that the kernel refuses.
+struct Sender<'a> {
+    kernel: &'a mut Kernel,
+    edits: &'a [&'a Edit<Object>],
+}
+
+impl<'a> Sender<'a> {
+    fn new(kernel: &'a mut Kernel, edits: &'a [&'a Edit<Object>]) -> Self {
+        Self { kernel, edits }
+    }
+}
+
+impl Atomic for Sender<'_> {
+    type Error = Error;
+
+    fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Error> {
+        let edits = batch.iter().map(|&index| self.edits[index]);
+        match self.kernel.transact(&Transaction::from_edits(edits)) {
+            Ok(()) => Ok(Attempt::Applied),
+            Err(Error::Refused { refused, more }) => refusals::attempt(self.edits, batch, &refused)
+                .ok_or(Error::Refused { refused, more }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn dependents(&self, rejected: &[usize]) -> Vec<usize> {
+        refusals::dependents(self.edits, rejected)
+    }
+}
+
+/// Returns the rejections by their places among `all` edits of a commit.
+///
+/// An edit that was added to them, to replace the table of another program, cannot
+/// be rejected alone.
+fn rejections(
+    all: &[Edit<Object>],
+    rejected: Vec<(&Edit<Object>, Reason)>,
+) -> Result<Vec<Rejection>, Error> {
+    if rejected.is_empty() {
+        return Ok(Vec::new());
+    }
+    let places: HashMap<_, _> = all.iter().map(Edit::key).zip(0..).collect();
+    let place = |(edit, reason): (&Edit<Object>, Reason)| match places.get(&edit.key()) {
+        Some(&index) => Ok(Rejection { index, reason }),
+        None => Err(lost(edit, &reason)),
+    };
+    rejected.into_iter().map(place).collect()
+}
+
+/// Returns the error that a part of a table that is replaced was refused.
+fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
+    let subject = Subject::Object(Box::new(edit.object().clone()));
+    let errno = Errno(reason.errno.unwrap_or_default());
+    let refused = Refused::new(Operation::new(Action::Add, subject), errno, None);
+    Error::Refused {
+        refused: vec![refused],
+        more: 0,
     }
 }
 
@@ -232,7 +315,7 @@ impl watch::Watch for Watch {
         };
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = heard::drift(&heard, |_| true, |table| *table == each.table)?;
+            let drift = heard::drift(&heard, |table| *table == each.table)?;
             Some((each.family, drift))
         });
         drift.collect()
@@ -252,15 +335,18 @@ mod tests {
     fn clients_that_are_gone_already_do_not_keep_the_others() {
         let netns = Netns::new().unwrap();
         let mut kernel = netns.run(|| Kernel::open(Family::V4)).unwrap();
-        let [clients, _] = kernel.affinities().map(|affinity| affinity.clients.clone());
+        let pool = names::Pool {
+            id: "ID",
+            is_local: false,
+        };
+        let clients = Pool::new(kernel.table, pool).clients;
         let table = vipline_nftables::Table::new(clients.table.clone());
         let add = [Object::from(table), clients.clone().into()].map(Edit::Add);
         kernel.transact(&Transaction::from_edits(&add)).unwrap();
         let client = |last: u8| -> Element {
             let vip = Value::from(Ipv4Addr::from([10, 96, 0, 1]));
             let who = Value::from(Ipv4Addr::from([192, 0, 2, last]));
-            let key = [who, vip.clone(), 6_u8.into(), 80_u16.into()];
-            let client = clients.element(&key).unwrap();
+            let client = clients.element(&[who]).unwrap();
             client.with_data(&[vip, 80_u16.into()]).unwrap()
         };
         let there: Vec<_> = (0..5).map(|last| Edit::Add(client(last).into())).collect();

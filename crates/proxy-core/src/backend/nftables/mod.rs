@@ -9,7 +9,7 @@
 //! ```text
 //! from outside ─► filter-prerouting-pre-dnat     filter-output-pre-dnat ◄─ from a process of this node
 //!                   └────────► firewall-check ◄────────┘                        new connections only
-//!                                @firewall-ips … != @source-ranges drop        source_ranges
+//!                                @restricted-ips … != @source-ranges drop      source_ranges
 //!                 nat-prerouting ─┐                    ┌─ nat-output
 //!                                 ▼                    ▼
 //!                              services
@@ -18,13 +18,13 @@
 //!                                 │     from pods: vmap @short-ips               short_circuit
 //!                                 │     from the node: mark, vmap @short-ips ──► lb-short-N
 //!                                 │ @slots-N goto lb-N, for N up to 8           few_slots
-//!                                 │ vmap @service-ips                            dispatch
+//!                                 │ vmap @dispatch-ips                           dispatch
 //!                                 └─► nodeports, of addresses of the node        to_nodeports
 //!                                       the same, by port alone ──► lb-nodeport-N, lb-short-nodeport-N
 //!                                 ▼
 //!                               lb-N      one per number of slots in use
 //!                                 │ dnat to … numgen random mod N map @backends      lb
-//!                                 │ (lb-N-affinity: first dnat to … map @affinity    sticky)
+//!                                 │ (sticky-S-N: first dnat to … map @clients-S     sticky)
 //!                                 ▼
 //!                    routing, with the endpoint as destination
 //!                                 │
@@ -39,16 +39,15 @@
 //!              @no-local-endpoints drop            no_local_endpoints
 //!                                 │
 //!                 cluster-ips-check (forward and output)
-//!                   @cluster-ips reject            unused_ports
+//!                   @active-cluster-ips reject     unused_ports
 //!                   @service-cidrs drop            unused_cluster_ips
 //!                                 │
-//!                 filter-postrouting, and filter-input for endpoints here
-//!                   affinity-learning              learners
-//!                     learn-T: update @affinity    learn
+//!                 affinity-learning (input, forward and output)   learners
+//!                   learn-S-T: update @clients-S                  learn
 //!                                 ▼
 //!                    nat-postrouting ─► masquerading
 //!                                         marked: masquerade          masquerade_marked
-//!                                         @hairpin-connections        hairpin
+//!                                         @hairpin-endpoints          hairpin
 //! ```
 //!
 //! What a Service adds, as elements; V is `VIP . proto . port`, and a port of
@@ -56,33 +55,42 @@
 //!
 //! | Of | Element | Function |
 //! |---|---|---|
-//! | the cluster IP | `cluster-ips { VIP }` | `active` |
+//! | the cluster IP | `active-cluster-ips { VIP }` | `active` |
 //! | | the route of the policy for internal traffic | `cluster_ip` |
 //! | an external IP or that of a load balancer | as the cluster IP, with the route of outsiders | `external_ip` |
-//! | the node port | `service-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
+//! | the node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
 //! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
-//! | the number of endpoints | `slots-N { V }`, or `service-ips { V : goto lb-N }` | `balance` |
+//! | the number of endpoints | `slots-N { V }`, or `dispatch-ips { V : goto lb-N }` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
-//! | source ranges | `firewall-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
-//! | session affinity | `service-ips { V : goto lb-N-affinity }` | `balance` |
-//! | | `affinity-endpoints { V . endpoint . port }` | `may_be_remembered` |
-//! | | `affinity-ips { V : goto learn-T }` | `remember` |
-//! | each endpoint of this node | `hairpin-connections { ip . ip . proto . port }` | `hairpin` |
+//! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
+//! | session affinity | `dispatch-ips { V : goto sticky-S-N }` | `balance` |
+//! | | `endpoints-S { endpoint . port }` | `may_be_recorded` |
+//! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
+//! | each endpoint of this node | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
 //! | a lack of endpoints | `no-endpoints { V }` | `no_endpoints` |
 //! | a lack of endpoints here | `no-local-endpoints { V }` | `no_local_endpoints` |
+//!
+//! S identifies a service port with session affinity. All its addresses and its
+//! node port share the clients in `clients-S`, and those that get local endpoints
+//! alone share `clients-S-local`. No other service port uses these maps.
 //!
 //! `goto` elements are costly, for the kernel validates their whole map: what
 //! most Services have is in plain sets instead.
 //!
 //! Of Services that claim one address the older has it, with all its elements.
 //!
-//! Chains `lb-N` and `learn-T` stay until the next start once they are made:
-//! kernels before 6.2 notice late that nothing refers to a chain any more.
-//! The start removes those that are not in use, after its first commit.
+//! Upstream kube-proxy takes the table over without a manual step. Its first
+//! transaction deletes all base chains of ours, and no set of ours has a name
+//! that upstream declares. Packets reach none of our remaining objects.
+//!
+//! Chains `lb-N` and all that is about one S exist while Services use them and for half a
+//! minute after that, up to 64 unused ones: kernels before 6.2 release references
+//! to a chain late. A start removes unused chains after its first commit.
 //!
 //! Many edits are committed in batches, in an order in which each batch leaves
-//! rules that make sense.
+//! rules that make sense. The kernel goes through all sets of a table for each set that
+//! is added or named, so sets about one S come after the others, in small batches.
 
 mod names;
 
@@ -104,14 +112,16 @@ mod batches;
 
 mod takeover;
 
+mod refusals;
+
 mod script;
 
 #[cfg(test)]
 mod tests;
 
-use vipline_nftables::Object;
-use vipline_reconcile::Edit;
-use vipline_service_model::{Family, ServicePort};
+use vipline_nftables::{Action, Object, Operation, Subject};
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::{Family, Protocol, ServicePort};
 
 use crate::{Context, Wants, backend};
 
@@ -141,7 +151,34 @@ impl backend::Planner for Planner {
     }
 
     fn lingers(object: &Object) -> bool {
-        matches!(object, Object::Chain(chain) if names::is_on_demand(&chain.name))
+        match object {
+            Object::Chain(chain) => names::is_chain_on_demand(&chain.name),
+            Object::Set(set) => names::is_set_on_demand(&set.name),
+            _ => false,
+        }
+    }
+
+    fn text(object: &Object) -> String {
+        let operation = Operation::new(Action::Add, Subject::Object(Box::new(object.clone())));
+        let text = operation.to_string();
+        text.trim_start_matches("add ").to_owned()
+    }
+
+    /// A chain or set on demand is what its name says, or is not ours.
+    fn is_kept(object: &Object) -> bool {
+        let table = object.table();
+        let is_made = |made: Option<Object>| made.is_some_and(|made| made.same(object));
+        match object {
+            // The name does not tell the protocol of a service port.
+            Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {
+                let made = port::chain_on_demand(table, &chain.name, of_port);
+                is_made(made.map(Object::from))
+            }),
+            Object::Set(set) => {
+                is_made(affinity::set_on_demand(table, &set.name).map(Object::from))
+            }
+            _ => false,
+        }
     }
 
     fn script<'a>(

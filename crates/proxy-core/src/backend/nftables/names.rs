@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use data_encoding::BASE32;
+use sha2::{Digest, Sha256};
 use vipline_nftables::{Comment, Name};
+use vipline_service_model::PortName;
 
 /// The table, one per family; the name that upstream uses.
 pub const TABLE: &str = "kube-proxy";
@@ -14,20 +17,20 @@ pub(super) const NODEPORT_BACKENDS: &str = "nodeport-backends";
 pub(super) const SHORT_NODEPORT_BACKENDS: &str = "short-nodeport-backends";
 
 // Maps that send traffic to the chains for so many slots.
-pub(super) const SERVICE_IPS: &str = "service-ips";
+pub(super) const DISPATCH_IPS: &str = "dispatch-ips";
 pub(super) const SHORT_IPS: &str = "short-ips";
-pub(super) const SERVICE_NODEPORTS: &str = "service-nodeports";
+pub(super) const DISPATCH_NODEPORTS: &str = "dispatch-nodeports";
 pub(super) const SHORT_NODEPORTS: &str = "short-nodeports";
 
 // Sets of addresses and ports of which something is to be known.
-pub(super) const CLUSTER_IPS: &str = "cluster-ips";
-pub(super) const FIREWALL_IPS: &str = "firewall-ips";
-pub(super) const HAIRPIN_CONNECTIONS: &str = "hairpin-connections";
+pub(super) const ACTIVE_CLUSTER_IPS: &str = "active-cluster-ips";
+pub(super) const RESTRICTED_IPS: &str = "restricted-ips";
+pub(super) const HAIRPIN_ENDPOINTS: &str = "hairpin-endpoints";
 pub(super) const LOCAL_POLICY_IPS: &str = "local-policy-ips";
 pub(super) const LOCAL_POLICY_NODEPORTS: &str = "local-policy-nodeports";
 pub(super) const MASQUERADE_IPS: &str = "masquerade-ips";
 pub(super) const MASQUERADE_NODEPORTS: &str = "masquerade-nodeports";
-pub(super) const NODEPORT_IPS: &str = "nodeport-ips";
+pub(super) const NODEPORT_NETWORKS: &str = "nodeport-networks";
 pub(super) const NO_ENDPOINTS: &str = "no-endpoints";
 pub(super) const NO_ENDPOINTS_NODEPORTS: &str = "no-endpoints-nodeports";
 pub(super) const NO_LOCAL_ENDPOINTS: &str = "no-local-endpoints";
@@ -35,21 +38,16 @@ pub(super) const NO_LOCAL_ENDPOINTS_NODEPORTS: &str = "no-local-endpoints-nodepo
 pub(super) const SERVICE_CIDRS: &str = "service-cidrs";
 pub(super) const SOURCE_RANGES: &str = "source-ranges";
 
-// What clients that stay with their endpoints need.
-pub(super) const AFFINITY: &str = "affinity";
-pub(super) const AFFINITY_ENDPOINTS: &str = "affinity-endpoints";
-pub(super) const AFFINITY_IPS: &str = "affinity-ips";
-pub(super) const AFFINITY_NODEPORTS: &str = "affinity-nodeports";
-pub(super) const AFFINITY_NODEPORT_ENDPOINTS: &str = "affinity-nodeport-endpoints";
-pub(super) const AFFINITY_NODEPORT_PORTS: &str = "affinity-nodeport-ports";
+// Maps of addresses that keep clients with their endpoints.
+pub(super) const STICKY_IPS: &str = "sticky-ips";
+pub(super) const STICKY_NODEPORTS: &str = "sticky-nodeports";
 
-// Base chains, named after type and hook.
+// Base chains, named after type and hook: a subset of upstream's, see `UPSTREAM`.
 pub(super) const FILTER_PREROUTING_PRE_DNAT: &str = "filter-prerouting-pre-dnat";
 pub(super) const FILTER_OUTPUT_PRE_DNAT: &str = "filter-output-pre-dnat";
 pub(super) const FILTER_INPUT: &str = "filter-input";
 pub(super) const FILTER_FORWARD: &str = "filter-forward";
 pub(super) const FILTER_OUTPUT: &str = "filter-output";
-pub(super) const FILTER_POSTROUTING: &str = "filter-postrouting";
 pub(super) const NAT_PREROUTING: &str = "nat-prerouting";
 pub(super) const NAT_OUTPUT: &str = "nat-output";
 pub(super) const NAT_POSTROUTING: &str = "nat-postrouting";
@@ -66,39 +64,243 @@ pub(super) const SERVICE_ENDPOINTS_CHECK: &str = "service-endpoints-check";
 pub(super) const SHORT_CIRCUIT: &str = "short-circuit";
 pub(super) const SHORT_CIRCUIT_NODEPORTS: &str = "short-circuit-nodeports";
 
+/// Names of upstream's sets and maps. The first layout of this crate used some
+/// of these names for sets of other types.
+///
+/// No set or map of ours has such a name: upstream's `add set` or `add map`
+/// over a set of another type fails, and then no sync of upstream succeeds.
+pub(super) const UPSTREAM: [&str; 8] = [
+    "cluster-ips",
+    "firewall-ips",
+    "hairpin-connections",
+    "no-endpoint-nodeports",
+    "no-endpoint-services",
+    "nodeport-ips",
+    "service-ips",
+    "service-nodeports",
+];
+
+/// Returns whether upstream declares a set or map of this name, or deletes it as
+/// an affinity set of an endpoint.
+pub(super) fn is_upstream(name: &Name) -> bool {
+    let name = name.as_str();
+    UPSTREAM.contains(&name) || name.starts_with("affinity-")
+}
+
 /// How the names of the sets begin that hold the addresses with so many slots.
 const SLOTS: &str = "slots-";
 /// How the names of the chains begin that choose among so many slots.
 const LB: &str = "lb-";
-/// How the names of the chains begin that keep clients with their endpoints for
-/// so many seconds.
+/// Prefix of chains that record the endpoints of clients.
 const LEARN: &str = "learn-";
-/// How chains end that ask first whether the client was here before.
-const STICKY: &str = "-affinity";
+/// Prefix of chains that send clients to their recorded endpoints.
+const STICKY: &str = "sticky-";
+/// Prefix of maps of clients to their recorded endpoints.
+const CLIENTS: &str = "clients-";
+/// Prefix of sets of endpoints that may be recorded.
+const ENDPOINTS: &str = "endpoints-";
+/// Names what is about local endpoints alone.
+const LOCAL: &str = "local";
+/// Names a chain that records clients of all endpoints and of local ones.
+const BOTH: &str = "both";
+
+/// Bytes of the hash in names about one service port: a multiple of five, so that
+/// base32 needs no padding.
+const HASH: usize = 10;
+
+/// Returns the part of names that identifies a service port: `2PJ2ZLJC6L4IFV3Z`.
+///
+/// Names of Services are not bounded here, so this is a part of a SHA-256 hash.
+pub(super) fn port_id(port: &PortName) -> Box<str> {
+    let PortName {
+        namespace,
+        service,
+        port,
+        protocol,
+        ..
+    } = port;
+    let hash = Sha256::digest(format!("{namespace}/{service}/{protocol}/{port}"));
+    let hash = hash.get(..HASH).expect("a hash has 32 bytes");
+    BASE32.encode(hash).into()
+}
+
+/// The clients of a service port that share a list of endpoints.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Pool<'a> {
+    /// Identifies the service port.
+    pub(super) id: &'a str,
+    /// Whether the endpoints are those of the node.
+    pub(super) is_local: bool,
+}
+
+impl<'a> Pool<'a> {
+    /// Returns the name of the map of clients: `clients-2PJ2ZLJC6L4IFV3Z-local`.
+    pub(super) fn clients(self) -> Name {
+        self.named(CLIENTS)
+    }
+
+    /// Returns the name of the set of endpoints: `endpoints-2PJ2ZLJC6L4IFV3Z`.
+    pub(super) fn endpoints(self) -> Name {
+        self.named(ENDPOINTS)
+    }
+
+    fn named(self, prefix: &str) -> Name {
+        let (id, dash, local) = match self.is_local {
+            true => (self.id, "-", LOCAL),
+            false => (self.id, "", ""),
+        };
+        numbered(format_args!("{prefix}{id}{dash}{local}"))
+    }
+
+    /// Parses the name of a map of clients.
+    pub(super) fn of_clients(name: &'a Name) -> Option<Self> {
+        Self::parse(name.as_str().strip_prefix(CLIENTS)?)
+    }
+
+    /// Parses the name of a set of endpoints.
+    pub(super) fn of_endpoints(name: &'a Name) -> Option<Self> {
+        Self::parse(name.as_str().strip_prefix(ENDPOINTS)?)
+    }
+
+    fn parse(text: &'a str) -> Option<Self> {
+        let (id, local) = match text.split_once('-') {
+            Some((id, LOCAL)) => (id, true),
+            Some(_) => return None,
+            None => (text, false),
+        };
+        let is_local = local;
+        Some(Self { id, is_local })
+    }
+}
+
+/// The lists of endpoints that clients of a service port are recorded for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Lists {
+    Cluster,
+    Local,
+    Both,
+}
+
+impl Lists {
+    /// Returns the pools of a service port.
+    pub(super) fn pools(self, id: &str) -> impl Iterator<Item = Pool<'_>> {
+        let lists: &[bool] = match self {
+            Self::Cluster => &[false],
+            Self::Local => &[true],
+            Self::Both => &[false, true],
+        };
+        lists.iter().map(move |&is_local| Pool { id, is_local })
+    }
+}
 
 /// Returns the name of the set of addresses with so many slots: `slots-3`.
 pub(super) fn slots(slots: u32) -> Name {
     numbered(format_args!("{SLOTS}{slots}"))
 }
 
-/// Returns the name of a chain that chooses among slots: `lb-short-3-affinity`.
+/// Returns the name of a chain that chooses among slots: `lb-short-3`.
 ///
-/// `way` tells by which map: `""`, `"short-"`, `"nodeport-"`, `"short-nodeport-"`.
-pub(super) fn lb(way: &str, slots: u32, sticky: bool) -> Name {
-    let end = if sticky { STICKY } else { "" };
-    numbered(format_args!("{LB}{way}{slots}{end}"))
+/// `way` names the map: `""`, `"short-"`, `"nodeport-"`, `"short-nodeport-"`.
+pub(super) fn lb(way: &str, slots: u32) -> Name {
+    numbered(format_args!("{LB}{way}{slots}"))
 }
 
-/// Returns the name of the chain that notes whom a client was sent to, for so
-/// many seconds: `learn-10800`, `learn-nodeport-10800`.
-pub(super) fn learn(way: &str, seconds: u32) -> Name {
-    numbered(format_args!("{LEARN}{way}{seconds}"))
+/// Returns the name of a chain that sends clients to their recorded endpoints,
+/// and others to [`lb`]: `sticky-2PJ2ZLJC6L4IFV3Z-local-nodeport-3`.
+pub(super) fn sticky(pool: Pool<'_>, way: &str, slots: u32) -> Name {
+    let id = pool.id;
+    match pool.is_local {
+        true => numbered(format_args!("{STICKY}{id}-{LOCAL}-{way}{slots}")),
+        false => numbered(format_args!("{STICKY}{id}-{way}{slots}")),
+    }
 }
 
-/// Tells whether chains of this name exist only when something goes to them.
-pub(super) fn is_on_demand(name: &Name) -> bool {
+/// Returns the name of the chain that records the endpoints of clients for so
+/// many seconds: `learn-2PJ2ZLJC6L4IFV3Z-10800`.
+pub(super) fn learn(id: &str, lists: Lists, seconds: u32) -> Name {
+    match lists {
+        Lists::Cluster => numbered(format_args!("{LEARN}{id}-{seconds}")),
+        Lists::Local => numbered(format_args!("{LEARN}{id}-{LOCAL}-{seconds}")),
+        Lists::Both => numbered(format_args!("{LEARN}{id}-{BOTH}-{seconds}")),
+    }
+}
+
+/// The purpose of a chain on demand, by its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OnDemand<'a> {
+    /// [`lb`].
+    Lb { way: &'a str, slots: u32 },
+    /// [`sticky`].
+    Sticky {
+        pool: Pool<'a>,
+        way: &'a str,
+        slots: u32,
+    },
+    /// [`learn`].
+    Learn {
+        id: &'a str,
+        lists: Lists,
+        seconds: u32,
+    },
+}
+
+impl<'a> OnDemand<'a> {
+    /// Parses the name of a chain.
+    pub(super) fn parse(name: &'a Name) -> Option<Self> {
+        let name = name.as_str();
+        if let Some(text) = name.strip_prefix(LB) {
+            let (way, slots) = way_and_number(text)?;
+            return Some(Self::Lb { way, slots });
+        }
+        if let Some(text) = name.strip_prefix(STICKY) {
+            let (id, text) = text.split_once('-')?;
+            let (way, slots) = way_and_number(text)?;
+            let local = way.strip_prefix(LOCAL).and_then(|it| it.strip_prefix('-'));
+            let pool = Pool {
+                id,
+                is_local: local.is_some(),
+            };
+            let way = local.unwrap_or(way);
+            return Some(Self::Sticky { pool, way, slots });
+        }
+        let (id, text) = name.strip_prefix(LEARN)?.split_once('-')?;
+        let (lists, seconds) = match text.split_once('-') {
+            Some((LOCAL, seconds)) => (Lists::Local, seconds),
+            Some((BOTH, seconds)) => (Lists::Both, seconds),
+            Some(_) => return None,
+            None => (Lists::Cluster, text),
+        };
+        let seconds = seconds.parse().ok()?;
+        Some(Self::Learn { id, lists, seconds })
+    }
+}
+
+/// Splits `short-nodeport-3` into `short-nodeport-` and the number.
+fn way_and_number(text: &str) -> Option<(&str, u32)> {
+    let at = text.rfind('-').map_or(0, |dash| dash + 1);
+    let (way, number) = text.split_at(at);
+    Some((way, number.parse().ok()?))
+}
+
+/// Returns whether chains of this name exist only while service ports use them.
+pub(super) fn is_chain_on_demand(name: &Name) -> bool {
     let name = name.as_str();
-    name.starts_with(LB) || name.starts_with(LEARN)
+    [LB, LEARN, STICKY]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns whether one service port alone uses chains of this name.
+pub(super) fn is_chain_of_port(name: &Name) -> bool {
+    is_chain_on_demand(name) && !name.as_str().starts_with(LB)
+}
+
+/// Returns whether sets of this name exist only while service ports use them.
+pub(super) fn is_set_on_demand(name: &Name) -> bool {
+    let name = name.as_str();
+    [CLIENTS, ENDPOINTS]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 fn numbered(text: fmt::Arguments<'_>) -> Name {
@@ -117,17 +319,89 @@ pub(super) fn comment(text: &'static str) -> Comment {
 
 #[cfg(test)]
 mod tests {
+    use vipline_service_model::Protocol;
+
     use super::*;
 
+    const ID: &str = "2PJ2ZLJC6L4IFV3Z";
+
     #[test]
-    fn chains_that_exist_on_demand_are_known_by_their_names() {
-        let [plain, sticky] = [lb("", 300, false), lb("short-nodeport-", 2, true)];
-        assert_eq!(plain.as_str(), "lb-300");
-        assert_eq!(sticky.as_str(), "lb-short-nodeport-2-affinity");
-        assert_eq!(learn("nodeport-", 10_800).as_str(), "learn-nodeport-10800");
-        assert!([plain, sticky, learn("", 1)].iter().all(is_on_demand));
+    fn a_service_port_is_identified_by_all_parts_of_its_name() {
+        let name = |service: &str, port: &str, protocol| {
+            port_id(&PortName {
+                namespace: "default".into(),
+                service: service.into(),
+                port: port.into(),
+                protocol,
+                created: None,
+            })
+        };
+        let id = name("web", "http", Protocol::Tcp);
+        assert_eq!(id, name("web", "http", Protocol::Tcp));
+        assert_eq!((id.len(), id.contains('-')), (16, false));
+        for other in [
+            name("web", "", Protocol::Tcp),
+            name("web2", "http", Protocol::Tcp),
+            name("web", "http", Protocol::Udp),
+        ] {
+            assert_ne!(id, other);
+        }
+        let long = "x".repeat(10_000);
+        assert_eq!(name(&long, &long, Protocol::Tcp).len(), 16);
+    }
+
+    #[test]
+    fn names_of_chains_on_demand_are_parsed() {
+        let pools = [false, true].map(|is_local| Pool { id: ID, is_local });
+        for (way, slots) in [
+            ("", 300),
+            ("short-", 1),
+            ("nodeport-", 2),
+            ("short-nodeport-", 9),
+        ] {
+            let name = lb(way, slots);
+            assert_eq!(OnDemand::parse(&name), Some(OnDemand::Lb { way, slots }));
+            for pool in pools {
+                let name = sticky(pool, way, slots);
+                let expected = OnDemand::Sticky { pool, way, slots };
+                assert_eq!(OnDemand::parse(&name), Some(expected));
+                assert!(is_chain_on_demand(&name));
+            }
+        }
+        for lists in [Lists::Cluster, Lists::Local, Lists::Both] {
+            let (id, seconds) = (ID, 10_800);
+            let name = learn(id, lists, seconds);
+            let expected = OnDemand::Learn { id, lists, seconds };
+            assert_eq!(OnDemand::parse(&name), Some(expected));
+            assert!(is_chain_on_demand(&name));
+        }
+        for other in [
+            "lb-",
+            "lb-x",
+            "learn-A",
+            "learn-A-short-3",
+            "sticky-3",
+            "sticky-ips",
+        ] {
+            assert_eq!(OnDemand::parse(&name(other)), None, "{other}");
+        }
         for other in [SERVICES, AFFINITY_LEARNING, SHORT_CIRCUIT] {
-            assert!(!is_on_demand(&name(other)), "{other}");
+            assert!(!is_chain_on_demand(&name(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_sets_on_demand_are_parsed() {
+        for is_local in [false, true] {
+            let pool = Pool { id: ID, is_local };
+            let [clients, endpoints] = [pool.clients(), pool.endpoints()];
+            assert_eq!(Pool::of_clients(&clients), Some(pool));
+            assert_eq!(Pool::of_endpoints(&endpoints), Some(pool));
+            assert_eq!(Pool::of_endpoints(&clients), None);
+            assert!(is_set_on_demand(&clients) && is_set_on_demand(&endpoints));
+        }
+        for other in [BACKENDS, NO_ENDPOINTS, STICKY_IPS] {
+            assert!(!is_set_on_demand(&name(other)), "{other}");
         }
     }
 }

@@ -26,8 +26,11 @@ impl<'a> Subject<'a> {
             let datatype = field.datatype;
             matches!(datatype, Datatype::Ipv4Addr | Datatype::Ipv6Addr)
         };
+        if names::is_set_on_demand(&set.name) {
+            return Self::Endpoint;
+        }
         let bytes = match &*set.key {
-            [_] if set.name.as_str() == names::CLUSTER_IPS => return Self::Frontend(key),
+            [_] if set.name.as_str() == names::ACTIVE_CLUSTER_IPS => return Self::Frontend(key),
             [addr, other, ..] if is_addr(addr) && is_addr(other) => return Self::Endpoint,
             [addr, _, ..] if is_addr(addr) => room(addr),
             [protocol, port, ..] => room(protocol) + room(port),

@@ -18,9 +18,6 @@ use super::port;
 /// Addresses with more slots are few.
 pub(super) const FEW_SLOTS: u32 = 8;
 
-/// How many clients are remembered at most, in all Services.
-const CLIENTS: u32 = 1 << 20;
-
 /// The table of a family and the sets in it, made once and shared.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -54,11 +51,11 @@ pub(super) struct Table {
     /// The networks that cluster IPs are taken from.
     pub(super) service_cidrs: Set,
     /// The networks of the addresses that node ports are served on.
-    pub(super) nodeport_ips: Set,
+    pub(super) nodeport_networks: Set,
     /// `endpoint . endpoint . protocol . port` of the endpoints on this node.
-    pub(super) hairpin_connections: Set,
+    pub(super) hairpin_endpoints: Set,
     /// `VIP . protocol . port` that not everybody may use.
-    pub(super) firewall_ips: Set,
+    pub(super) restricted_ips: Set,
     /// `VIP . protocol . port . network`: who may.
     pub(super) source_ranges: Set,
 }
@@ -79,25 +76,10 @@ pub(super) struct Way {
     /// The keys of addresses with one slot, with two, and so on, which are not
     /// in the map.
     pub(super) few: Vec<Set>,
-    /// What clients that stay with their endpoints need.
-    pub(super) affinity: Affinity,
+    /// The key, to the chain that records the endpoints of clients.
+    pub(super) learners: Set,
     /// The chains for few slots, by their number, once they are asked for.
     lbs: [OnceLock<Chain>; 128],
-}
-
-/// What clients that stay with their endpoints need.
-#[derive(Clone, Debug)]
-pub(super) struct Affinity {
-    /// What tells the way from others in the names of chains.
-    pub(super) word: &'static str,
-    /// Whether the key begins with an address.
-    pub(super) of_ips: bool,
-    /// The client and the key, to the endpoint it was sent to.
-    pub(super) clients: Set,
-    /// The key and an endpoint: only these are remembered.
-    pub(super) endpoints: Set,
-    /// The key, to the chain that remembers for so long.
-    pub(super) learners: Set,
 }
 
 impl Table {
@@ -109,6 +91,12 @@ impl Table {
             service_model::Family::V4 => &V4,
             service_model::Family::V6 => &V6,
         }
+    }
+
+    /// Returns the table with that ID.
+    pub(super) fn of_id(id: &TableId) -> Option<&'static Self> {
+        let families = [service_model::Family::V4, service_model::Family::V6];
+        families.map(Self::of).into_iter().find(|it| it.id == *id)
     }
 
     fn new(family: Family, addr: Datatype) -> Self {
@@ -124,12 +112,12 @@ impl Table {
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";
         let local = "traffic from outside that stays on the node";
-        let of_ips = Affinity::of_ips(&id, addr);
-        let of_nodeports = Affinity::of_nodeports(&id, addr);
+        let of_ips = learners(&id, names::STICKY_IPS, &vip);
+        let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
         Self {
             ips: Way {
                 few: few.collect(),
-                ..Way::of_ips(&id, "", [names::BACKENDS, names::SERVICE_IPS], &of_ips)
+                ..Way::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
             },
             short_ips: Way::of_ips(
                 &id,
@@ -140,7 +128,7 @@ impl Table {
             nodeports: Way::of_nodeports(
                 &id,
                 "nodeport-",
-                [names::NODEPORT_BACKENDS, names::SERVICE_NODEPORTS],
+                [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS],
                 &of_nodeports,
             ),
             short_nodeports: Way::of_nodeports(
@@ -161,22 +149,22 @@ impl Table {
             masquerade_nodeports: set(names::MASQUERADE_NODEPORTS, &nodeport, masquerade),
             local_policy_ips: set(names::LOCAL_POLICY_IPS, &vip, local),
             local_policy_nodeports: set(names::LOCAL_POLICY_NODEPORTS, &nodeport, local),
-            cluster_ips: set(names::CLUSTER_IPS, &[addr], "Active ClusterIPs"),
+            cluster_ips: set(names::ACTIVE_CLUSTER_IPS, &[addr], "Active ClusterIPs"),
             service_cidrs: set(names::SERVICE_CIDRS, &[addr], "networks of ClusterIPs")
                 .with_flags(SetFlags::INTERVAL),
-            nodeport_ips: set(
-                names::NODEPORT_IPS,
+            nodeport_networks: set(
+                names::NODEPORT_NETWORKS,
                 &[addr],
                 "IPs that accept NodePort traffic",
             )
             .with_flags(SetFlags::INTERVAL),
-            hairpin_connections: set(
-                names::HAIRPIN_CONNECTIONS,
+            hairpin_endpoints: set(
+                names::HAIRPIN_ENDPOINTS,
                 &[addr, addr, Datatype::InetProto, Datatype::InetService],
                 "service hairpin connections",
             ),
-            firewall_ips: set(
-                names::FIREWALL_IPS,
+            restricted_ips: set(
+                names::RESTRICTED_IPS,
                 &vip,
                 "destinations that are subject to LoadBalancerSourceRanges",
             ),
@@ -210,7 +198,7 @@ impl Table {
             .ways()
             .into_iter()
             .flat_map(|way| [&way.backends, &way.dispatch]);
-        let of_affinity = [&self.ips.affinity, &self.nodeports.affinity].map(Affinity::sets);
+        let learners = [&self.ips.learners, &self.nodeports.learners];
         let plain = [
             &self.no_endpoints,
             &self.no_local_endpoints,
@@ -222,13 +210,13 @@ impl Table {
             &self.local_policy_nodeports,
             &self.cluster_ips,
             &self.service_cidrs,
-            &self.nodeport_ips,
-            &self.hairpin_connections,
-            &self.firewall_ips,
+            &self.nodeport_networks,
+            &self.hairpin_endpoints,
+            &self.restricted_ips,
             &self.source_ranges,
         ];
         let sets = self.ips.few.iter().chain(of_ways);
-        let sets = sets.chain(of_affinity.into_iter().flatten()).chain(plain);
+        let sets = sets.chain(learners).chain(plain);
         let sets: Vec<_> = sets.cloned().map(Object::from).collect();
         [Object::from(table)].into_iter().chain(sets)
     }
@@ -236,19 +224,22 @@ impl Table {
     pub(super) fn family(&self) -> Family {
         self.id.family
     }
+
+    /// Returns the type of addresses.
+    pub(super) fn addr(&self) -> Datatype {
+        match self.id.family {
+            Family::Ip6 => Datatype::Ipv6Addr,
+            _ => Datatype::Ipv4Addr,
+        }
+    }
 }
 
 impl Way {
-    fn of_ips(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Affinity) -> Self {
+    fn of_ips(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
         Self::new(id, word, vip_port(id.family).to_vec(), maps, of)
     }
 
-    fn of_nodeports(
-        id: &TableId,
-        word: &'static str,
-        maps: [&'static str; 2],
-        of: &Affinity,
-    ) -> Self {
+    fn of_nodeports(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
         Self::new(id, word, nodeport().to_vec(), maps, of)
     }
 
@@ -263,7 +254,7 @@ impl Way {
         word: &'static str,
         key: Vec<Selector>,
         [backends, dispatch]: [&'static str; 2],
-        affinity: &Affinity,
+        learners: &Set,
     ) -> Self {
         let types: Vec<_> = key.iter().map(Selector::datatype).collect();
         let slot = key.iter().cloned().chain([numgen_random(2)]);
@@ -276,7 +267,7 @@ impl Way {
                 .with_comment(comment("endpoints by slot")),
             dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
                 .with_comment(comment("how to choose among so many endpoints")),
-            affinity: affinity.clone(),
+            learners: learners.clone(),
             few: Vec::new(),
             lbs: [const { OnceLock::new() }; 128],
             key,
@@ -287,6 +278,11 @@ impl Way {
     pub(super) fn few_slots(&self, slots: u32) -> Option<&Set> {
         let place = slots.checked_sub(1)?;
         self.few.get(usize::try_from(place).ok()?)
+    }
+
+    /// Returns the table of the way.
+    pub(super) fn table(&self) -> &'static Table {
+        Table::of_id(&self.id).expect("ways are in one of the two tables")
     }
 
     /// Returns the chain that chooses among so many slots.
@@ -315,67 +311,14 @@ impl Way {
     }
 }
 
-impl Affinity {
-    fn of_ips(id: &TableId, addr: Datatype) -> Self {
-        let key = [addr, Datatype::InetProto, Datatype::InetService];
-        let names = [
-            names::AFFINITY,
-            names::AFFINITY_ENDPOINTS,
-            names::AFFINITY_IPS,
-        ];
-        Self::new(id, "", addr, &key, names)
-    }
-
-    fn of_nodeports(id: &TableId, addr: Datatype) -> Self {
-        let key = [Datatype::InetProto, Datatype::InetService];
-        let names = [
-            names::AFFINITY_NODEPORTS,
-            names::AFFINITY_NODEPORT_ENDPOINTS,
-            names::AFFINITY_NODEPORT_PORTS,
-        ];
-        Self::new(id, "nodeport-", addr, &key, names)
-    }
-
-    fn new(
-        id: &TableId,
-        word: &'static str,
-        addr: Datatype,
-        key: &[Datatype],
-        [clients, endpoints, learners]: [&'static str; 3],
-    ) -> Self {
-        let endpoint = [addr, Datatype::InetService];
-        let client = [&[addr][..], key].concat();
-        let flags = SetFlags::DYNAMIC | SetFlags::TIMEOUT;
-        Self {
-            word,
-            of_ips: key.len() > 2,
-            clients: Set::map(
-                id.clone(),
-                name(clients),
-                fields(&client),
-                fields(&endpoint),
-            )
-            .with_flags(flags)
-            .with_size(CLIENTS)
-            .with_comment(comment("endpoints that clients stay with")),
-            endpoints: Set::set(
-                id.clone(),
-                name(endpoints),
-                fields(&[key, &endpoint].concat()),
-            )
-            .with_comment(comment("endpoints that may be remembered")),
-            learners: Set::verdict_map(id.clone(), name(learners), fields(key))
-                .with_comment(comment("for how long clients stay with their endpoints")),
-        }
-    }
-
-    fn sets(&self) -> [&Set; 3] {
-        [&self.clients, &self.endpoints, &self.learners]
-    }
+pub(super) fn fields(types: &[Datatype]) -> Vec<Field> {
+    types.iter().map(|&datatype| datatype.into()).collect()
 }
 
-fn fields(types: &[Datatype]) -> Vec<Field> {
-    types.iter().map(|&datatype| datatype.into()).collect()
+/// Returns the map of addresses whose clients are recorded.
+fn learners(id: &TableId, text: &'static str, key: &[Datatype]) -> Set {
+    Set::verdict_map(id.clone(), name(text), fields(key))
+        .with_comment(comment("for how long clients stay with their endpoints"))
 }
 
 /// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.

@@ -28,13 +28,26 @@ pub(super) fn completed(
     }
 }
 
-/// Tells whether edits make the table ours that somebody else has made.
+/// Returns whether the installed table is not of this layout: it is upstream's,
+/// or was made by an earlier version of this crate.
 ///
-/// Ours has the map of endpoints from its first transaction on.
+/// Upstream's table may hold what is left of ours, as upstream removes little of
+/// what it does not declare. So upstream's sets identify its table.
+/// A table of ours has the map of endpoints from its first transaction on.
 pub(super) fn is_take_over(edits: &[Edit<Object>]) -> bool {
     let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
     let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
-    edits.iter().any(adds_backends) && !edits.iter().any(makes_table) && !edits.iter().all(is_tidy)
+    let is_incomplete = || {
+        edits.iter().any(adds_backends)
+            && !edits.iter().any(makes_table)
+            && !edits.iter().all(is_tidy)
+    };
+    edits.iter().any(removes_upstream) || is_incomplete()
+}
+
+/// Returns whether an edit removes a set or map that upstream declares.
+fn removes_upstream(edit: &Edit<Object>) -> bool {
+    matches!(edit, Edit::Remove(Object::Set(set)) if names::is_upstream(&set.name))
 }
 
 /// Tells whether an edit makes the map of endpoints.
@@ -75,9 +88,11 @@ fn as_new_table(
     let frame: Vec<_> = table.objects().collect();
     let sets: HashSet<_> = frame.iter().map(Object::key).collect();
     let rest = wanted.filter(|object| match object {
-        Object::Table(_) | Object::Set(_) => false,
+        Object::Table(_) => false,
+        Object::Set(set) => names::is_set_on_demand(&set.name),
         Object::Element(element) => {
-            sets.contains(&Key::Set(&element.set().table, &element.set().name))
+            let set = element.set();
+            names::is_set_on_demand(&set.name) || sets.contains(&Key::Set(&set.table, &set.name))
         }
         _ => true,
     });
@@ -136,8 +151,8 @@ mod tests {
         let rules = [Rule::new(table.family, [drop()])];
         let chain = Chain::new(table.clone(), Name::new("service-x").unwrap());
         let is_cluster_ip = |object: &&Object| match object {
-            Object::Set(set) => set.name.as_str() == names::CLUSTER_IPS,
-            Object::Element(element) => element.set().name.as_str() == names::CLUSTER_IPS,
+            Object::Set(set) => set.name.as_str() == names::ACTIVE_CLUSTER_IPS,
+            Object::Element(element) => element.set().name.as_str() == names::ACTIVE_CLUSTER_IPS,
             _ => false,
         };
         let mut objects = vec![
@@ -173,6 +188,20 @@ mod tests {
             lines
         };
         assert_eq!(sorted(rest), sorted(&added));
+    }
+
+    #[test]
+    fn no_set_of_ours_has_a_name_that_upstream_declares() {
+        let objects = plan().into_iter();
+        let sets = objects.filter_map(|object| match object {
+            Object::Set(set) => Some(set.name.clone()),
+            _ => None,
+        });
+        let sets: Vec<_> = sets.collect();
+        assert!(sets.len() > 20, "{sets:?}");
+        let shared = sets.iter().find(|name| names::is_upstream(name));
+        assert_eq!(shared, None);
+        assert!(names::is_upstream(&Name::new("affinity-x").unwrap()));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! writes, or else reads what is there instead.
 
 use crate::{
-    Allocator, Change, CommitError, Range, RangeAllocation, Snapshot, SnapshotError, Store,
-    StoreError, Version,
+    Allocator, Change, CommitError, Range, RangeAllocation, RepairReason, Snapshot, SnapshotError,
+    Store, StoreError, Version,
 };
 
 mod setup;
@@ -27,9 +27,14 @@ pub use setup::{EtcdCluster, EtcdSetupError, EtcdTls};
 /// Etcd is asked over HTTP, by the JSON gateway that each member has at its
 /// client address (etcd 3.4 and later); who asks is known by a certificate, and
 /// not by a name and a password.
-/// A key that is not there is a range of which nothing is taken; a value is
-/// written in the form that was read, JSON or protobuf.
+/// A value is written in the form that was read, JSON or protobuf.
 /// The store does not know who has an item.
+///
+/// Without the key, or with a value of another range, nothing is allocated or
+/// released before a [`Repair`](crate::Repair) pass has written the key:
+/// [`Error::RepairRequired`](crate::Error::RepairRequired).
+///
+/// [`EtcdCluster`] says which versions of Kubernetes use which key.
 ///
 /// An endpoint that cannot be reached is followed by the next one.
 /// A change whose answer was lost may have been made, and is never made again:
@@ -37,11 +42,11 @@ pub use setup::{EtcdCluster, EtcdSetupError, EtcdTls};
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// use vipline_service_ip::{AddressRange, Etcd, EtcdCluster, Registry};
+/// use vipline_service_ip::{Etcd, EtcdCluster, PortRange, Registry};
 ///
 /// let cluster = EtcdCluster::new(&["http://127.0.0.1:2379"], Duration::from_secs(5));
-/// let range = AddressRange::classic("10.96.0.0/12".parse()?)?;
-/// let store = Etcd::new(&cluster, EtcdCluster::SERVICE_IPS, range)?;
+/// let range = PortRange::new(30_000, 32_767)?;
+/// let store = Etcd::new(&cluster, EtcdCluster::SERVICE_NODE_PORTS, range)?;
 /// let mut registry = Registry::new(store);
 /// # registry.refresh()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -59,14 +64,19 @@ impl<R: Range> Etcd<R> {
     /// Returns the store of a range at a key of a cluster, that is not asked
     /// yet.
     ///
+    /// Of a range of IPv6 that is larger, it allocates the first 65,535
+    /// addresses, as API servers do: [`Range::bitmap_range`].
+    ///
     /// # Errors
     ///
-    /// [`EtcdSetupError`] if the cluster cannot be asked that way.
+    /// [`EtcdSetupError::Range`] of a range that API servers keep in no bitmap,
+    /// beyond /12 and /108; any other [`EtcdSetupError`] if the cluster cannot be
+    /// asked that way.
     pub fn new(cluster: &EtcdCluster, key: &str, range: R) -> Result<Self, EtcdSetupError> {
         Ok(Self {
             client: Client::new(cluster)?,
             key: key.into(),
-            range,
+            range: range.bitmap_range()?,
             last: (Version::default(), Envelope::new()),
         })
     }
@@ -81,11 +91,34 @@ impl<R: Range> Etcd<R> {
                 (stored.version, envelope, allocation)
             }
         };
-        let allocator = allocation
-            .allocator(self.range.clone())
-            .map_err(|error| self.corrupt(error))?;
+        let repair = self.repair_reason(&allocation);
+        let allocator = match repair {
+            Some(RepairReason::OtherRange { .. }) => allocation.migrate(self.range.clone()),
+            _ => allocation.allocator(self.range.clone()),
+        };
+        let allocator = allocator.map_err(|error| self.corrupt(error))?;
         self.last = (version, envelope);
-        Ok(Snapshot::new(allocator, version))
+        Ok(Snapshot {
+            repair,
+            ..Snapshot::new(allocator, version)
+        })
+    }
+
+    /// Returns why a value has to be repaired first, if it has.
+    fn repair_reason(&self, allocation: &RangeAllocation) -> Option<RepairReason> {
+        let (object, expected) = (self.key.clone(), self.range.to_string().into());
+        if allocation.is_uninitialized() {
+            Some(RepairReason::Uninitialized { object })
+        } else if allocation.range != expected {
+            let found = allocation.range.clone();
+            Some(RepairReason::OtherRange {
+                object,
+                found,
+                expected,
+            })
+        } else {
+            None
+        }
     }
 
     /// Returns what is around the value of a version, or what is there instead.

@@ -15,7 +15,27 @@ use ureq::http::Uri;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use ureq::{Agent, config::Config};
 
+use crate::RangeError;
+
 /// A cluster of etcd, and how it is spoken to.
+///
+/// Its constants are keys of API servers with the default `--etcd-prefix`:
+///
+/// | Kubernetes | Addresses of Services | Node ports |
+/// |---|---|---|
+/// | up to 1.32 | [`SERVICE_IPS`], [`SECONDARY_SERVICE_IPS`] | [`SERVICE_NODE_PORTS`] |
+/// | 1.33 | these keys and IPAddress objects: both are written | [`SERVICE_NODE_PORTS`] |
+/// | 1.34 and later | IPAddress objects; these keys are absent, or old and unused | [`SERVICE_NODE_PORTS`] |
+///
+/// Allocate addresses of 1.34 and later by IPAddress objects
+/// (`vipline-service-ip-kube`): API servers give away what only these keys have.
+/// API servers of 1.33 draw addresses from these keys, and fail to create a
+/// Service if the address is allocated as an IPAddress object only.
+/// With the feature gate `DisableAllocatorDualWrite` they are like those of 1.34.
+///
+/// [`SERVICE_IPS`]: Self::SERVICE_IPS
+/// [`SECONDARY_SERVICE_IPS`]: Self::SECONDARY_SERVICE_IPS
+/// [`SERVICE_NODE_PORTS`]: Self::SERVICE_NODE_PORTS
 #[derive(Clone, Debug)]
 pub struct EtcdCluster {
     /// Where its members are, such as `https://10.0.0.1:2379`; each one is
@@ -55,6 +75,9 @@ pub enum EtcdSetupError {
         /// The endpoint.
         endpoint: Box<str>,
     },
+    /// API servers keep no bitmap of the range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// It is no certificate or no key, or they do not belong together.
     #[error("{what}")]
     Certificate {
@@ -66,13 +89,13 @@ pub enum EtcdSetupError {
 }
 
 impl EtcdCluster {
-    /// Where Kubernetes keeps the addresses of Services.
+    /// Key of the addresses of Services, up to Kubernetes 1.32.
     pub const SERVICE_IPS: &str = "/registry/ranges/serviceips";
 
-    /// Where Kubernetes keeps their addresses of the second family.
+    /// Key of their addresses of the second family, up to Kubernetes 1.32.
     pub const SECONDARY_SERVICE_IPS: &str = "/registry/ranges/secondaryserviceips";
 
-    /// Where Kubernetes keeps the ports of nodes.
+    /// Key of the node ports, in all versions of Kubernetes.
     pub const SERVICE_NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
     /// Returns a cluster that speaks plain `http`.

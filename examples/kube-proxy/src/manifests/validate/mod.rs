@@ -92,9 +92,10 @@ impl Checks<'_> {
     }
 
     /// Checks that a number can be that of a port.
-    fn port(&mut self, path: impl fmt::Display, port: u16) {
-        if port == 0 {
-            self.fault(path, "not a port: 0");
+    fn port(&mut self, path: impl fmt::Display, port: impl Into<i32>) {
+        let port = port.into();
+        if !(1..=65_535).contains(&port) {
+            self.fault(path, format_args!("not a port: {port}"));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Clients that are impatient, silent or too many.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
 use std::time::Instant;
 
 use testkit::netns::Netns;
@@ -13,12 +14,15 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An address of this machine with a port that is free.
-pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What is short for a test of one bound, all others being long.
+/// Connections of a server that has room for many of one client.
+const ROOM: usize = 1024;
+
+/// The timeout that a test is about; all others are long.
 const SHORT: Duration = Duration::from_secs(1);
-const LONG: Bounds = Bounds {
-    connections: 2,
+const LONG: Timeouts = Timeouts {
+    first: Duration::from_secs(30),
     request: Duration::from_secs(30),
     connection: Duration::from_secs(30),
 };
@@ -31,15 +35,28 @@ struct Hello {
 }
 
 impl Hello {
-    fn start(bounds: Bounds) -> Self {
+    fn start(timeouts: Timeouts) -> Self {
+        let answer =
+            |request: &Request| text(200, PLAIN, format!("hello {}", request.uri().path()));
+        Self::with(ROOM, timeouts, answer)
+    }
+
+    fn with<F>(room: usize, timeouts: Timeouts, answer: F) -> Self
+    where
+        F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
+    {
         let runtime = Runtime::new().unwrap();
         let _guard = runtime.enter();
         let listener = listen(ANY, Wildcard::BothFamilies).unwrap();
         let address = listener.local_addr().unwrap();
         let (open, watched) = watch::channel(());
-        let answer =
-            |request: &Request| text(200, PLAIN, format!("hello {}", request.uri().path()));
-        runtime.spawn(serve(listener, bounds, answer, watched));
+        runtime.spawn(serve(
+            listener,
+            Connections::new(room, room),
+            timeouts,
+            answer,
+            watched,
+        ));
         drop(_guard);
         let open = Some(open);
         Self {
@@ -65,13 +82,19 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 /// Asks and returns all that is answered.
 pub(crate) fn ask(address: SocketAddr, words: &str) -> String {
-    let mut stream = connect(address);
+    ask_if_open(address, words).unwrap()
+}
+
+/// Asks if the address accepts connections, and returns all that is answered.
+pub(crate) fn ask_if_open(address: SocketAddr, words: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
         stream,
         "{words} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
-    rest(&mut stream)
+    Some(rest(&mut stream))
 }
 
 /// Reads until the other side ends, which it must do in time.
@@ -86,11 +109,11 @@ fn rest(stream: &mut TcpStream) -> String {
     answer
 }
 
-/// Asks once and leaves the connection open.
-fn ask_on(stream: &mut TcpStream) -> String {
+/// Asks, reads until some words and leaves the connection open.
+pub(crate) fn ask_on(stream: &mut TcpStream, words: &str) -> String {
     write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
-    while !answer.ends_with("hello /") {
+    while !answer.contains(words) {
         let mut bytes = [0; 256];
         let length = stream.read(&mut bytes).unwrap();
         assert_ne!(length, 0, "{answer:?}");
@@ -101,7 +124,7 @@ fn ask_on(stream: &mut TcpStream) -> String {
 
 #[test]
 fn an_answer_has_the_headers_that_go_programs_send() {
-    let server = Hello::start(Bounds::USUAL);
+    let server = Hello::start(Timeouts::USUAL);
     let answer = ask(server.address, "GET /there?a=b");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<_> = head.split("\r\n").collect();
@@ -121,34 +144,111 @@ fn an_answer_has_the_headers_that_go_programs_send() {
 
 #[test]
 fn connections_may_be_used_again_but_not_for_ever() {
-    let server = Hello::start(Bounds {
+    let server = Hello::start(Timeouts {
         connection: SHORT,
         ..LONG
     });
     let mut stream = connect(server.address);
-    ask_on(&mut stream);
-    ask_on(&mut stream);
+    ask_on(&mut stream, "hello /");
+    ask_on(&mut stream, "hello /");
     assert_eq!(rest(&mut stream), "");
 }
 
 #[test]
-fn who_does_not_ask_is_let_go() {
-    let server = Hello::start(Bounds {
-        request: SHORT,
+fn a_connection_without_a_request_is_closed_in_time() {
+    let server = Hello::start(Timeouts {
+        first: SHORT,
         ..LONG
     });
     let start = Instant::now();
     let mut silent = connect(server.address);
     let mut slow = connect(server.address);
-    slow.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX: ").unwrap();
+    let mut byte_by_byte = slow.try_clone().unwrap();
+    let writer = thread::spawn(move || {
+        while start.elapsed() < PATIENCE && byte_by_byte.write_all(b"x").is_ok() {
+            thread::sleep(SHORT / 10);
+        }
+    });
     assert_eq!(rest(&mut silent), "");
     rest(&mut slow);
     assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    writer.join().unwrap();
+    assert!(start.elapsed() < PATIENCE, "bytes extended the timeout");
+}
+
+#[test]
+fn a_further_request_is_complete_in_time() {
+    let server = Hello::start(Timeouts {
+        request: SHORT,
+        ..LONG
+    });
+    let mut stream = connect(server.address);
+    ask_on(&mut stream, "hello /");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+    let start = Instant::now();
+    rest(&mut stream);
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+}
+
+/// More than a socket buffers.
+const LARGE: usize = 32 << 20;
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off() {
+    let large = |_: &Request| text(200, PLAIN, "x".repeat(LARGE));
+    let server = Hello::with(
+        ROOM,
+        Timeouts {
+            request: SHORT,
+            ..LONG
+        },
+        large,
+    );
+    let mut stream = connect(server.address);
+    write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    // The server closes the connection meanwhile, so it sends nothing more.
+    thread::sleep(SHORT * 3);
+    let received = rest(&mut stream).len();
+    assert!(received < LARGE, "{received}");
+}
+
+#[test]
+fn a_body_is_read_in_time_or_refused() {
+    let echo = |request: &Request| text(200, PLAIN, request.body().escape_ascii().to_string());
+    let server = Hello::with(
+        ROOM,
+        Timeouts {
+            first: SHORT,
+            ..LONG
+        },
+        echo,
+    );
+    let put = |length: usize, body: &str| {
+        let mut stream = connect(server.address);
+        let head = "Host: x\r\nConnection: close";
+        write!(
+            stream,
+            "PUT / HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        rest(&mut stream)
+    };
+    let answer = put(2, "hi");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nhi"),
+        "{answer}"
+    );
+    let answer = put(MAX_BODY + 1, &"x".repeat(MAX_BODY + 1));
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let answer = put(2, "h");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
 
 #[test]
 fn a_request_has_a_size() {
-    let server = Hello::start(Bounds::USUAL);
+    let server = Hello::start(Timeouts::USUAL);
     let mut stream = connect(server.address);
     write!(stream, "GET / HTTP/1.1\r\nHost: ").unwrap();
     // What is not read any more blocks or breaks, long before a megabyte.
@@ -164,32 +264,33 @@ fn a_request_has_a_size() {
 }
 
 #[test]
-fn who_is_one_too_many_waits_for_a_turn() {
-    let server = Hello::start(LONG);
+fn a_connection_beyond_the_limit_evicts_the_least_recently_used_one() {
+    let hello = |request: &Request| text(200, PLAIN, format!("hello {}", request.uri().path()));
+    // Two active connections for each client.
+    let server = Hello::with(8, LONG, hello);
     let mut first = connect(server.address);
-    ask_on(&mut first);
+    ask_on(&mut first, "hello /");
     let mut second = connect(server.address);
-    ask_on(&mut second);
+    ask_on(&mut second, "hello /");
+    ask_on(&mut first, "hello /");
     let mut third = connect(server.address);
-    write!(
-        third,
-        "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let short = Duration::from_millis(50);
-    third.set_read_timeout(Some(short)).unwrap();
-    let early = third.read(&mut [0; 1]).unwrap_err().kind();
-    assert_eq!(early, io::ErrorKind::WouldBlock, "there are two already");
-    third.set_read_timeout(Some(PATIENCE)).unwrap();
-    first.shutdown(Shutdown::Both).unwrap();
-    assert!(rest(&mut third).ends_with("hello /"));
+    ask_on(&mut third, "hello /");
+    assert_eq!(rest(&mut second), "");
+    ask_on(&mut first, "hello /");
+    ask_on(&mut third, "hello /");
+    // And four idle ones.
+    let mut idle: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
+    assert_eq!(rest(&mut idle[0]), "");
+    for stream in &mut idle[1..] {
+        ask_on(stream, "hello /");
+    }
 }
 
 #[test]
 fn when_a_port_is_closed_so_are_its_connections() {
-    let mut server = Hello::start(Bounds::USUAL);
+    let mut server = Hello::start(Timeouts::USUAL);
     let mut stream = connect(server.address);
-    ask_on(&mut stream);
+    ask_on(&mut stream, "hello /");
     drop(server.open.take());
     assert_eq!(rest(&mut stream), "");
     let deadline = Instant::now() + PATIENCE;
@@ -205,11 +306,37 @@ fn both_families_may_have_a_port_each() {
         let _guard = runtime.enter();
         let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 0], 0_u16));
         let v4 = |port| SocketAddr::from(([0, 0, 0, 0], port));
-        let first = listen(v6, Wildcard::Ipv6Only).unwrap();
+        let first = listen(v6, Wildcard::OwnFamily).unwrap();
         let port = first.local_addr().unwrap().port();
-        listen(v4(port), Wildcard::Ipv6Only).unwrap();
+        listen(v4(port), Wildcard::OwnFamily).unwrap();
         let both = listen(v6, Wildcard::BothFamilies).unwrap();
         let port = both.local_addr().unwrap().port();
-        listen(v4(port), Wildcard::Ipv6Only).unwrap_err();
+        listen(v4(port), Wildcard::OwnFamily).unwrap_err();
+    });
+}
+
+#[test]
+fn a_wildcard_of_either_family_serves_both_as_in_go() {
+    Netns::new().unwrap().run(|| {
+        let runtime = Runtime::new().unwrap();
+        let _guard = runtime.enter();
+        let is_served = |port: u16| {
+            ["127.0.0.1", "::1"].map(|host| {
+                let address = SocketAddr::new(host.parse().unwrap(), port);
+                TcpStream::connect(address).is_ok()
+            })
+        };
+        for (address, wildcard, expected) in [
+            ("0.0.0.0:0", Wildcard::BothFamilies, [true, true]),
+            ("[::]:0", Wildcard::BothFamilies, [true, true]),
+            ("0.0.0.0:0", Wildcard::OwnFamily, [true, false]),
+            ("[::]:0", Wildcard::OwnFamily, [false, true]),
+            ("127.0.0.1:0", Wildcard::BothFamilies, [true, false]),
+            ("[::1]:0", Wildcard::BothFamilies, [false, true]),
+        ] {
+            let listener = listen(address.parse().unwrap(), wildcard).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(is_served(port), expected, "{address} {wildcard:?}");
+        }
     });
 }

@@ -33,6 +33,14 @@ const EDITS: [f64; 11] = [
 /// Upstream's for the time from the cause of a change to the rule.
 const PROGRAMMING: [f64; 80] = programming();
 
+/// The kinds of objects that the proxy reads.
+const KINDS: [Kind; 4] = [
+    Kind::EndpointSlice,
+    Kind::Node,
+    Kind::Service,
+    Kind::ServiceCidr,
+];
+
 /// How many causes of changes are remembered while syncs fail.
 const MAX_TRIGGERS: usize = 4096;
 
@@ -44,6 +52,8 @@ pub(super) struct Metrics {
     pub(super) counts: Counts,
     /// Addresses that several Services claim.
     pub(super) contested: usize,
+    /// The number of fields and parts of objects that were left out.
+    pub(super) object_problems: BTreeMap<Kind, usize>,
     pub(super) requests: Requests,
     healthz: Answers,
     livez: Answers,
@@ -62,6 +72,8 @@ pub(super) struct OfFamily {
     edits: Histogram,
     without_local: Option<WithoutLocal>,
     objects: Option<usize>,
+    /// How many objects the kernel rejects.
+    rejected: usize,
     /// How many rules each table holds, in modes with rules per Service.
     rules: Vec<Rules>,
     failures: u64,
@@ -107,6 +119,7 @@ impl Metrics {
                 .collect(),
             counts: Counts::default(),
             contested: 0,
+            object_problems: KINDS.map(|kind| (kind, 0)).into(),
             requests: Requests::default(),
             healthz: Answers::default(),
             livez: Answers::default(),
@@ -125,7 +138,11 @@ impl Metrics {
         family.triggers.extend(causes.map(|&(_, at)| at).take(room));
         family.synced(done, sync);
         if done.outcome.is_ok() {
-            family.without_local = Some(store.without_local(done.family));
+            family.without_local = Some(match self.mode {
+                // Upstream counts Services in this mode, and ports in the others.
+                Mode::Ipvs => store.services_without_local(done.family),
+                _ => store.without_local(done.family),
+            });
         }
     }
 
@@ -147,6 +164,7 @@ impl Metrics {
         let mut page = Page::default();
         self.add_to(&mut page);
         page::add_staleness(&mut page, staleness);
+        page::add_object_problems(&mut page, &self.object_problems);
         page
     }
 }
@@ -164,6 +182,7 @@ impl OfFamily {
             edits: Histogram::new(&EDITS),
             without_local: None,
             objects: None,
+            rejected: 0,
             rules: Vec::new(),
             failures: 0,
             partial_failures: 0,
@@ -193,6 +212,7 @@ impl OfFamily {
         };
         self.last_synced = Some(sync.ended);
         self.objects = Some(outcome.objects);
+        self.rejected = outcome.rejected;
         self.rules.clone_from(&outcome.rules);
         self.edits.observe(float(outcome.edits));
         if let Some(waited) = sync.waited {

@@ -1,5 +1,6 @@
 //! Which value is shown under which name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proxy_core::{Family, Mode, Rules};
@@ -82,6 +83,8 @@ impl Metrics {
 
     fn add_changes(&self, page: &mut Page) {
         let counts = &self.counts;
+        // Upstream has one proxy per family, and each counts every Service.
+        let service_changes = float(counts.service_changes) * float(self.families.len());
         for (name, kind, help, value) in [
             (
                 "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
@@ -104,8 +107,8 @@ impl Metrics {
             (
                 "kubeproxy_sync_proxy_rules_service_changes_total",
                 Type::Counter,
-                "[ALPHA] Changes of Services up to now",
-                float(counts.service_changes),
+                "[ALPHA] Changes of Services up to now, in dual stack once per family",
+                service_changes,
             ),
         ] {
             page.add(name, kind, help).value(&[], value);
@@ -239,6 +242,12 @@ impl Metrics {
             "Objects that the kernel holds for the proxy",
             |family| family.objects.map(float),
         );
+        let help = "Objects that the kernel rejected and has not taken since";
+        let mut metric = page.add("kubeproxy_sync_rejected_objects", Type::Gauge, help);
+        for (family, values) in self.shown() {
+            let labels = [("ip_family", &*family), ("mode", self.mode.name())];
+            metric.value(&labels, float(values.rejected));
+        }
         let help = "Addresses with a port that several Services claim";
         let mut metric = page.add("vipline_contested_addresses", Type::Gauge, help);
         metric.value(&[], float(self.contested));
@@ -297,6 +306,18 @@ pub(super) fn add_staleness(page: &mut Page, staleness: impl Iterator<Item = (Ki
     );
     for (kind, time) in staleness {
         metric.value(&[("kind", &kind.to_string())], time.as_secs_f64());
+    }
+}
+
+/// Adds the number of fields and parts of objects that were left out.
+pub(super) fn add_object_problems(page: &mut Page, problems: &BTreeMap<Kind, usize>) {
+    let mut metric = page.add(
+        "vipline_object_problems_total",
+        Type::Counter,
+        "Fields and parts of API objects that were left out because they are unusable",
+    );
+    for (kind, &count) in problems {
+        metric.value(&[("kind", &kind.to_string())], float(count));
     }
 }
 

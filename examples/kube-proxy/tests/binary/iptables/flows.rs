@@ -1,7 +1,7 @@
 //! Clients that keep their port.
 
 use super::Node;
-use crate::flows::follow_endpoints;
+use crate::flows::{NETWORKS, follow_endpoints, follow_endpoints_at_all_node_addresses};
 
 #[test]
 fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
@@ -12,4 +12,16 @@ fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
         let (flags, text) = document.split_once('\n').unwrap();
         node.shell(&format!("iptables-restore {flags} <<'END'\n{text}END"));
     });
+}
+
+#[test]
+fn flows_to_a_node_port_follow_the_endpoints_at_every_address_of_the_node() {
+    let node = Node::with("nft", &[]);
+    follow_endpoints_at_all_node_addresses(&node.stage, "");
+}
+
+#[test]
+fn flows_to_a_node_port_follow_the_endpoints_at_every_address_in_the_networks() {
+    let node = Node::with("nft", &[]);
+    follow_endpoints_at_all_node_addresses(&node.stage, NETWORKS);
 }

@@ -1,12 +1,20 @@
 //! Mode iptables, with the programs of both variants.
 
+mod children;
+
 mod deploy;
 
 mod failures;
 
+mod families;
+
 mod flows;
 
 mod node;
+
+mod pid_namespace;
+
+mod rejected;
 
 mod rules;
 

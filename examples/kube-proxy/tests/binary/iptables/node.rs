@@ -83,6 +83,25 @@ fn packets_are_dropped_unless_conntrack_is_liberal() {
 }
 
 #[test]
+fn conntrack_that_is_configured_as_liberal_takes_effect_at_the_first_sync() {
+    let liberal = "--conntrack-tcp-be-liberal";
+    let node = Node::web("nft");
+    let is_liberal = || {
+        let value = node.shell("cat /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal");
+        value.trim() != "0"
+    };
+    let said = node.stage.say(&format!("diff {liberal}"));
+    assert!(said.stdout.contains("-A KUBE-FORWARD"), "{said:?}");
+    assert!(!said.stdout.contains("INVALID"), "{said:?}");
+    assert!(!is_liberal(), "a difference changes nothing");
+    let said = node.stage.say(&format!("--oneshot {liberal}"));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(is_liberal());
+    assert!(!node.rules().contains("INVALID"), "{}", node.rules());
+    assert_eq!(node.stage.say(&format!("diff {liberal}")).code, 0);
+}
+
+#[test]
 fn node_ports_are_served_on_addresses_that_come_and_go() {
     for variant in VARIANTS {
         let node = Node::web(variant);

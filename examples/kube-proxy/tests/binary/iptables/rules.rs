@@ -31,7 +31,8 @@ fn it_follows_changes_and_leaves_its_rules() {
 fn a_restart_writes_nothing_and_a_change_is_written_once() {
     for variant in VARIANTS {
         let node = Node::web(variant);
-        let script = "case \"$*\" in *--noflush*) echo >> $folder/restores;; esac\n\
+        // A start also has the programs test a section, which writes nothing.
+        let script = "case \"$*\" in *--test*) ;; *--noflush*) echo >> $folder/restores;; esac\n\
                       exec $real \"$@\"\n";
         for family in ["iptables", "ip6tables"] {
             node.script(&format!("{family}-restore"), script);

@@ -8,10 +8,10 @@ use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Family;
 
 use super::{Fragment, Port, verdict};
-use crate::Address;
 use crate::backend::iptables::base::loopback;
 use crate::backend::iptables::names::{self, FILTER, NAT};
 use crate::backend::iptables::rules::from_pods;
+use crate::{Address, AddressKind};
 
 /// Adds what a service port wants for its addresses outside the cluster.
 pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
@@ -47,13 +47,14 @@ fn is_guarded(port: &Port<'_>) -> bool {
 ///
 /// An external IP takes the route of the policy for external traffic.
 fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+    let kind = AddressKind::ExternalIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
     if port.has_endpoints() {
         let rule = port.at(addr, port.says("external IP"));
         let rule = rule.jump(port.names.external());
-        out.claim(address, port.entry(NAT, names::SERVICES, rule));
+        out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
     }
-    out.refuse(port, address, |comment| port.at(addr, comment));
+    out.refuse(port, kind, address, |comment| port.at(addr, comment));
 }
 
 /// ```iptables
@@ -64,6 +65,7 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 /// So does that of a load balancer, for clients in the networks that may use it.
 /// Others keep it as their destination, and are dropped for that.
 fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
+    let kind = AddressKind::LoadBalancerIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
     if port.has_endpoints() {
         let to = match is_guarded(port) {
@@ -71,14 +73,18 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
             false => port.names.external(),
         };
         let rule = port.at(addr, port.says("loadbalancer IP")).jump(to);
-        out.claim(address, port.entry(NAT, names::SERVICES, rule));
+        out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
         if is_guarded(port) {
             let comment = port.says(&format!("traffic not accepted by {to}"));
             let rule = port.at(addr, comment).target(Target::Drop);
-            out.claim(address, port.entry(FILTER, names::PROXY_FIREWALL, rule));
+            out.claim(
+                kind,
+                address,
+                port.entry(FILTER, names::PROXY_FIREWALL, rule),
+            );
         }
     }
-    out.refuse(port, address, |comment| port.at(addr, comment));
+    out.refuse(port, kind, address, |comment| port.at(addr, comment));
 }
 
 /// ```iptables
@@ -89,6 +95,7 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 /// A port of the node takes the route of the policy for external traffic. Who
 /// uses it by a loopback address is counted, for that is to end one day.
 fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
+    let kind = AddressKind::NodePort;
     let address = Address::NodePort(port.of.protocol, number);
     if port.has_endpoints() {
         let rule = || {
@@ -102,14 +109,19 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
             let counted = rule()
                 .destination(loopback(Family::V4))
                 .matching(Nfacct::new(names::LOCALHOST_ACCEPTED));
-            out.claim(address, port.entry(NAT, names::NODEPORTS, counted.jump(to)));
+            out.claim(
+                kind,
+                address,
+                port.entry(NAT, names::NODEPORTS, counted.jump(to)),
+            );
         }
         out.claim(
+            kind,
             address,
             port.last_entry(NAT, names::NODEPORTS, rule().jump(to)),
         );
     }
-    out.refuse(port, address, |comment| {
+    out.refuse(port, kind, address, |comment| {
         Rule::new()
             .protocol(port.transport())
             .comment(comment)
@@ -129,12 +141,17 @@ impl Fragment {
     fn refuse(
         &mut self,
         port: &Port<'_>,
+        kind: AddressKind,
         address: Address,
         rule: impl FnOnce(String) -> Rule<'static>,
     ) {
         if let Some((words, target)) = verdict(port.of.external) {
             let rule = rule(port.says(words)).target(target);
-            self.claim(address, port.entry(FILTER, names::EXTERNAL_SERVICES, rule));
+            self.claim(
+                kind,
+                address,
+                port.entry(FILTER, names::EXTERNAL_SERVICES, rule),
+            );
         }
     }
 }

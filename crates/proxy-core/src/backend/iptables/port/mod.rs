@@ -13,7 +13,8 @@ use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 use super::endpoint::{self, Way};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::{chain, entry, not_from_pods};
-use crate::{Address, Claim, Context, Wants};
+use crate::claim::Claims;
+use crate::{Address, AddressKind, Context, Wants};
 
 /// Returns the objects that a service port wants.
 pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
@@ -115,19 +116,13 @@ impl Port<'_> {
 #[derive(Debug, Default)]
 struct Fragment {
     own: Vec<Object>,
-    claims: Vec<Claim<Object>>,
+    claims: Claims<Object>,
 }
 
 impl Fragment {
     /// Adds a rule that the port has only if it gets an address.
-    fn claim(&mut self, address: Address, mut object: Object) {
-        let at = self.claims.iter().position(|it| it.address == address);
-        let at = at.unwrap_or_else(|| {
-            let objects = Vec::new();
-            self.claims.push(Claim { address, objects });
-            self.claims.len() - 1
-        });
-        let claimed = &mut self.claims[at].objects;
+    fn claim(&mut self, kind: AddressKind, address: Address, mut object: Object) {
+        let claimed = self.claims.at(kind, address);
         if let Object::Entry(entry) = &mut object {
             // An external IP may be that of a load balancer, too.
             let is_copy = |held: &&Object| {
@@ -144,6 +139,7 @@ impl Fragment {
 impl From<Fragment> for Wants<Object> {
     fn from(fragment: Fragment) -> Self {
         let Fragment { own, claims } = fragment;
+        let claims = claims.into_vec();
         Self { own, claims }
     }
 }
@@ -168,7 +164,7 @@ fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
         }
     };
     let address = Address::Ip(of.cluster_ip, of.protocol, of.port);
-    out.claim(address, object);
+    out.claim(AddressKind::ClusterIp, address, object);
 }
 
 /// ```iptables

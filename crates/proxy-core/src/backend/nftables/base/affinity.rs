@@ -16,29 +16,31 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 }
 
 /// ```nft
-/// meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst vmap @affinity-ips
-/// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @affinity-nodeport-ports
+/// meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst vmap @sticky-ips
+/// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @sticky-nodeports
 /// ```
 ///
 /// The client asked for an address that keeps it with its endpoint.
 fn learners(table: &Table) -> [Rule; 2] {
-    let (ips, nodeports) = (&table.ips.affinity, &table.nodeports.affinity);
     let vip = [ct_original_daddr(table.family())];
     [
-        table.rule([has_ports(), asked_for(vip.into()).vmap(&ips.learners)]),
-        table.rule([has_ports(), asked_for(Vec::new()).vmap(&nodeports.learners)]),
+        table.rule([has_ports(), asked_for(vip.into()).vmap(&table.ips.learners)]),
+        table.rule([
+            has_ports(),
+            asked_for(Vec::new()).vmap(&table.nodeports.learners),
+        ]),
     ]
 }
 
 /// Returns what the client asked for, after other things:
 /// `… . meta l4proto . ct original proto-dst`.
-pub(crate) fn asked_for(first: Vec<Selector>) -> Selector {
+fn asked_for(first: Vec<Selector>) -> Selector {
     let port = [l4proto(), ct_original(CtKey::ProtoDst)];
     concat(first.into_iter().chain(port))
 }
 
 /// Returns the test without which nft does not know what `proto-dst` is.
-pub(crate) fn has_ports() -> Statement {
+fn has_ports() -> Statement {
     let protocols = Protocol::ALL.map(|it| [Value::from(protocol(it))]);
     l4proto()
         .is_one_of(protocols)

@@ -34,13 +34,13 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 }
 
 /// ```nft
-/// ip daddr . meta l4proto . th dport @firewall-ips ip daddr . meta l4proto . th dport . ip saddr != @source-ranges drop
+/// ip daddr . meta l4proto . th dport @restricted-ips ip daddr . meta l4proto . th dport . ip saddr != @source-ranges drop
 /// ```
 ///
 /// The address is for some clients only.
 fn source_ranges(table: &Table) -> Rule {
     table.rule([
-        table.ips.key().in_set(&table.firewall_ips),
+        table.ips.key().in_set(&table.restricted_ips),
         table
             .ips
             .key_and(saddr(table.family()))
@@ -71,7 +71,7 @@ fn no_local_endpoints(table: &Table, way: &Way, set: &Set) -> Rule {
 }
 
 /// ```nft
-/// ip daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
+/// ip daddr @active-cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
 /// ```
 ///
 /// What is still addressed to a cluster IP was sent to a port it does not have.

@@ -138,15 +138,15 @@ fn few_slots(table: &Table) -> Vec<Rule> {
     let rule = |(slots, set): (u32, &Set)| {
         table.rule([
             table.ips.key().in_set(set),
-            goto(&names::lb(table.ips.word, slots, false)),
+            goto(&names::lb(table.ips.word, slots)),
         ])
     };
     (1..).zip(&table.ips.few).map(rule).collect()
 }
 
 /// ```nft
-/// ip daddr . meta l4proto . th dport vmap @service-ips
-/// meta l4proto . th dport vmap @service-nodeports
+/// ip daddr . meta l4proto . th dport vmap @dispatch-ips
+/// meta l4proto . th dport vmap @dispatch-nodeports
 /// ```
 ///
 /// One lookup finds the Service among all, and the chain that balances it.
@@ -156,7 +156,7 @@ fn dispatch(table: &Table, way: &Way) -> Rule {
 
 /// ```nft
 /// fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
-/// ip daddr @nodeport-ips fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
+/// ip daddr @nodeport-networks fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
 /// ```
 ///
 /// What is sent to localhost must be refused there, not routed in vain.
@@ -170,7 +170,7 @@ pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
     let family = table.family();
     let limited = cx.nodeport_networks.as_ref();
     let mut tests: Vec<_> = limited
-        .map(|_| daddr(family).in_set(&table.nodeport_ips))
+        .map(|_| daddr(family).in_set(&table.nodeport_networks))
         .into_iter()
         .collect();
     tests.push(fib_daddr_type().is(AddrType::Local));

@@ -17,10 +17,10 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 }
 
 /// ```nft
-/// ip daddr @cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
-/// ip daddr @cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
-/// ip daddr @cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
-/// ip daddr @cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @active-cluster-ips meta mark set meta mark | 0x00004000 comment "masquerade all clusterIP traffic"
+/// ip daddr @active-cluster-ips ip saddr != 10.0.0.0/8 meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @active-cluster-ips iifname != "cni0" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
+/// ip daddr @active-cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
 /// ```
 ///
 /// Who is no pod, or with masquerade-all anybody, gets the answer by way of
@@ -52,17 +52,14 @@ fn masquerade_marked(cx: &Context, table: &Table) -> Rule {
 }
 
 /// ```nft
-/// ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
+/// ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-endpoints masquerade fully-random
 /// ```
 ///
 /// An endpoint that reached itself by a Service would drop its own answers.
 fn hairpin(table: &Table) -> Rule {
     table.rule([
         ct_status().is(CtStatus::DNAT),
-        table
-            .ips
-            .client_and_key()
-            .in_set(&table.hairpin_connections),
+        table.ips.client_and_key().in_set(&table.hairpin_endpoints),
         masquerade(NatFlags::FULLY_RANDOM),
     ])
 }

@@ -34,7 +34,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     ];
     objects.extend(parts.into_iter().flatten().map(Object::from));
     objects.extend(service_cidrs(cx, table));
-    objects.extend(nodeport_ips(cx, table));
+    objects.extend(nodeport_networks(cx, table));
     objects
 }
 
@@ -48,13 +48,13 @@ fn service_cidrs(cx: &Context, table: &Table) -> Vec<Object> {
 }
 
 /// ```nft
-/// add element ip kube-proxy nodeport-ips { 192.168.0.0/24 }
+/// add element ip kube-proxy nodeport-networks { 192.168.0.0/24 }
 /// ```
 ///
 /// Node ports are served on the node's addresses in this network.
-fn nodeport_ips(cx: &Context, table: &Table) -> Vec<Object> {
+fn nodeport_networks(cx: &Context, table: &Table) -> Vec<Object> {
     networks(
-        &table.nodeport_ips,
+        &table.nodeport_networks,
         cx.nodeport_networks.as_deref().unwrap_or_default(),
     )
 }
@@ -64,8 +64,11 @@ fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
     networks.iter().map(element).collect()
 }
 
-/// Returns the chains that packets enter: those of upstream, and one more.
-fn base_chains(cx: &Context, table: &Table) -> [Chain; 9] {
+/// Returns the base chains: upstream's, by name, type, hook and priority.
+///
+/// Upstream deletes and creates its base chains when it starts. A base chain
+/// that it does not declare would keep our rules alive beside upstream's.
+fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
     use ChainKind::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     let before_dnat = -110;
@@ -95,13 +98,13 @@ fn base_chains(cx: &Context, table: &Table) -> [Chain; 9] {
         chain(names::FILTER_FORWARD, Filter, Forward, filter).with_rules([
             to_service_endpoints_check(table),
             to_cluster_ips_check(table),
+            to_affinity_learning(table),
         ]),
         chain(names::FILTER_OUTPUT, Filter, Output, filter).with_rules([
             to_service_endpoints_check(table),
             to_cluster_ips_check(table),
+            to_affinity_learning(table),
         ]),
-        chain(names::FILTER_POSTROUTING, Filter, Postrouting, filter)
-            .with_rules([to_affinity_learning(table)]),
         chain(names::NAT_POSTROUTING, Nat, Postrouting, snat).with_rules([to_masquerading(table)]),
     ]
 }
@@ -176,8 +179,8 @@ fn to_cluster_ips_check(table: &Table) -> Rule {
 /// ct state new ct direction original ct status dnat jump affinity-learning
 /// ```
 ///
-/// Where a client was sent to is seen once the destination is changed: on the
-/// way out, or on the way in if the endpoint is the node itself.
+/// Records the endpoint of a client after DNAT: in `forward`, in `output` for a
+/// client on the node, and in `input` for an endpoint on the node.
 fn to_affinity_learning(table: &Table) -> Rule {
     table.rule([
         ct_state().is(CtState::NEW),
@@ -215,7 +218,7 @@ mod tests {
             include_str!("mod.rs"),
             &[
                 ("service_cidrs", elements(service_cidrs(&cx, table))),
-                ("nodeport_ips", elements(nodeport_ips(&cx, table))),
+                ("nodeport_networks", elements(nodeport_networks(&cx, table))),
                 ("to_firewall_check", one(to_firewall_check(table))),
                 ("to_services", one(to_services(table))),
                 ("to_masquerading", one(to_masquerading(table))),

@@ -2,131 +2,228 @@
 
 use std::time::Duration;
 
-use vipline_nftables::selector::{concat, ct_original_daddr, ct_original_saddr, daddr, th_dport};
+use vipline_nftables::selector::{concat, ct_original_saddr, daddr, l4proto, saddr, th_dport};
 use vipline_nftables::statement::{dnat, goto, update_map};
-use vipline_nftables::{Chain, Object, Rule, Value, Verdict};
-use vipline_service_model::Endpoint;
+use vipline_nftables::{Chain, Name, Object, Rule, Value, Verdict};
+use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
-use super::{Front, element};
-use crate::backend::nftables::base::affinity::{asked_for, has_ports};
-use crate::backend::nftables::names;
-use crate::backend::nftables::table::{Affinity, Way};
+use super::{Front, allowed, element, protocol};
+use crate::backend::nftables::affinity::Pool;
+use crate::backend::nftables::names::{self, Lists};
+use crate::backend::nftables::table::{Table, Way};
 
-/// Adds what it takes to remember who was sent to which of the endpoints.
-///
-/// Several ways may lead from an address to endpoints, some of them the same.
-pub(super) fn memory(
-    way: &Way,
-    front: &Front<'_>,
-    endpoints: &[&[Endpoint]],
-    out: &mut Vec<Object>,
-) {
-    let Some(seconds) = front.port.affinity else {
-        return;
-    };
-    let mut endpoints = endpoints.concat();
-    endpoints.sort_unstable();
-    endpoints.dedup();
-    if endpoints.is_empty() {
-        return;
+/// The session affinity of a service port.
+#[derive(Clone, Debug)]
+pub(super) struct Affinity {
+    /// Identifies the service port in names.
+    id: Box<str>,
+    protocol: Protocol,
+    lists: Lists,
+    /// Seconds for which a client without new connections is recorded.
+    seconds: u32,
+}
+
+impl Affinity {
+    /// Returns the affinity of a service port that has endpoints to stay with.
+    pub(super) fn of(port: &ServicePort) -> Option<Self> {
+        let seconds = port.affinity?;
+        let leads = |route| port.internal == route || port.external == route;
+        let has_short_circuit = port.external_policy_local && !port.cluster.is_empty();
+        let lists = match (
+            leads(Route::Cluster) || has_short_circuit,
+            leads(Route::Local),
+        ) {
+            (true, true) => Lists::Both,
+            (true, false) => Lists::Cluster,
+            (false, true) => Lists::Local,
+            (false, false) => return None,
+        };
+        let id = names::port_id(&port.name);
+        Some(Self {
+            id,
+            protocol: port.protocol,
+            lists,
+            seconds,
+        })
     }
-    let endpoints = endpoints.iter();
-    out.extend(endpoints.map(|endpoint| may_be_remembered(&way.affinity, front, endpoint)));
-    out.push(learn(way, seconds).into());
-    out.push(remember(&way.affinity, front, seconds));
+
+    /// Returns the name of the pool of clients whose endpoints a route leads to.
+    fn pool(&self, route: Route) -> names::Pool<'_> {
+        names::Pool {
+            id: &self.id,
+            is_local: route == Route::Local,
+        }
+    }
+
+    /// Adds the pools of clients, and the endpoints that may be recorded.
+    pub(super) fn pools(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
+        for name in self.lists.pools(&self.id) {
+            let pool = Pool::new(table, name);
+            out.push(pool.clients.clone().into());
+            out.push(pool.endpoints.clone().into());
+            let route = if name.is_local {
+                Route::Local
+            } else {
+                Route::Cluster
+            };
+            let endpoints = allowed(route, port).iter();
+            out.extend(endpoints.map(|endpoint| may_be_recorded(&pool, endpoint)));
+        }
+    }
+
+    /// Adds the chain for so many slots that prefers recorded endpoints, and
+    /// returns its name.
+    pub(super) fn balance(
+        &self,
+        way: &Way,
+        route: Route,
+        slots: u32,
+        out: &mut Vec<Object>,
+    ) -> Name {
+        let chain = sticky(way, self.pool(route), self.protocol, slots);
+        let name = chain.name.clone();
+        out.push(chain.into());
+        name
+    }
+
+    /// Adds what records the endpoints of clients of an address or node port.
+    pub(super) fn record(&self, way: &Way, front: &Front<'_>, out: &mut Vec<Object>) {
+        out.push(learn(way, &self.id, self.lists, self.seconds).into());
+        out.push(learner(self, way, front));
+    }
 }
 
 /// ```nft
-/// add element ip kube-proxy affinity-endpoints { 10.96.0.10 . tcp . 80 . 10.1.0.1 . 8080 }
+/// add element ip kube-proxy sticky-ips { 10.96.0.10 . tcp . 80 : goto learn-NEN34NKV7KVWB727-10800 }
 /// ```
 ///
-/// A stuck connection tries its endpoint again when that is gone: it must not
-/// be remembered for that.
-fn may_be_remembered(affinity: &Affinity, front: &Front<'_>, endpoint: &Endpoint) -> Object {
-    let endpoint: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
-    element(&affinity.endpoints, &front.key_and(endpoint))
-}
-
-/// ```nft
-/// add element ip kube-proxy affinity-ips { 10.96.0.10 . tcp . 80 : goto learn-10800 }
-/// ```
-///
-/// Connections to the address are remembered for so long.
-fn remember(affinity: &Affinity, front: &Front<'_>, seconds: u32) -> Object {
-    let goto = Verdict::Goto(names::learn(affinity.word, seconds));
-    let element = affinity.learners.element(&front.key);
+/// Connections to the address are recorded for so long.
+fn learner(affinity: &Affinity, way: &Way, front: &Front<'_>) -> Object {
+    let chain = names::learn(&affinity.id, affinity.lists, affinity.seconds);
+    let element = way.learners.element(&front.key);
     element
-        .and_then(|it| it.with_verdict(goto))
+        .and_then(|it| it.with_verdict(Verdict::Goto(chain)))
         .expect("the verdict of an address fits the map")
         .into()
 }
 
 /// ```nft
-/// dnat ip to ip saddr . ip daddr . meta l4proto . th dport map @affinity
-/// goto lb-2
+/// add element ip kube-proxy endpoints-NEN34NKV7KVWB727 { 10.1.0.1 . 8080 }
 /// ```
 ///
-/// The client is sent where it was before, or else as all others.
-pub(super) fn sticky(way: &Way, slots: u32) -> Chain {
-    let family = way.id.family;
-    let rules = [
-        dnat(way.client_and_key().map(&way.affinity.clients)),
-        goto(&names::lb(way.word, slots, false)),
-    ];
-    Chain::new(way.id.clone(), names::lb(way.word, slots, true))
-        .with_rules(rules.map(|rule| Rule::new(family, [rule])))
+/// A stuck connection sends its first packet again when the endpoint is removed.
+/// Such an endpoint must not be recorded.
+fn may_be_recorded(pool: &Pool, endpoint: &Endpoint) -> Object {
+    let endpoint: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
+    element(&pool.endpoints, &endpoint)
 }
 
 /// ```nft
-/// meta l4proto { tcp, udp, sctp } ct original ip daddr . meta l4proto . ct original proto-dst . ip daddr . th dport @affinity-endpoints update @affinity { ct original ip saddr . ct original ip daddr . meta l4proto . ct original proto-dst timeout 3h : ip daddr . th dport }
-/// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst . ip daddr . th dport @affinity-nodeport-endpoints update @affinity-nodeports { ct original ip saddr . meta l4proto . ct original proto-dst timeout 3h : ip daddr . th dport }
+/// meta l4proto tcp dnat ip to ip saddr map @clients-NEN34NKV7KVWB727
+/// goto lb-2
 /// ```
 ///
-/// The time counts from the last connection, and the kernel keeps it.
-fn learn(way: &Way, seconds: u32) -> Chain {
-    let (family, affinity) = (way.id.family, &way.affinity);
-    let vip = affinity.of_ips.then(|| ct_original_daddr(family));
-    let endpoint = concat([daddr(family), th_dport()]);
-    let client = [ct_original_saddr(family)].into_iter().chain(vip.clone());
-    let remembered = update_map(
-        &affinity.clients,
-        &asked_for(client.collect()),
-        Some(Duration::from_secs(seconds.into())),
-        &endpoint,
-    );
-    let chosen = asked_for(vip.into_iter().collect());
-    let chosen = concat([chosen, endpoint]).in_set(&affinity.endpoints);
-    let rule = Rule::new(family, [has_ports(), chosen, remembered]);
-    Chain::new(way.id.clone(), names::learn(affinity.word, seconds)).with_rules([rule])
+/// A recorded client gets its endpoint, another client any endpoint. A test of
+/// several protocols would be one more set of the table, and the kernel goes through
+/// all of them for each that is added.
+pub(super) fn sticky(way: &Way, name: names::Pool<'_>, of_port: Protocol, slots: u32) -> Chain {
+    let family = way.id.family;
+    let pool = Pool::new(way.table(), name);
+    let rules = [
+        // nft loads a map of ports only after a test of the protocol.
+        vec![
+            l4proto().is(protocol(of_port)),
+            dnat(saddr(family).map(&pool.clients)),
+        ],
+        vec![goto(&names::lb(way.word, slots))],
+    ];
+    Chain::new(way.id.clone(), names::sticky(name, way.word, slots))
+        .with_rules(rules.map(|rule| Rule::new(family, rule)))
+}
+
+/// ```nft
+/// ip daddr . th dport @endpoints-NEN34NKV7KVWB727 update @clients-NEN34NKV7KVWB727 { ct original ip saddr timeout 3h : ip daddr . th dport }
+/// ip daddr . th dport @endpoints-NEN34NKV7KVWB727-local update @clients-NEN34NKV7KVWB727-local { ct original ip saddr timeout 3h : ip daddr . th dport }
+/// ```
+///
+/// The kernel counts the time from the last new connection. A client keeps the
+/// first endpoint of each list.
+pub(super) fn learn(way: &Way, id: &str, lists: Lists, seconds: u32) -> Chain {
+    let family = way.id.family;
+    let timeout = Duration::from_secs(seconds.into());
+    let endpoint = || concat([daddr(family), th_dport()]);
+    let rules = lists.pools(id).map(|name| {
+        let pool = Pool::new(way.table(), name);
+        let client = ct_original_saddr(family);
+        let chosen = endpoint().in_set(&pool.endpoints);
+        let update = update_map(&pool.clients, &client, Some(timeout), &endpoint());
+        Rule::new(family, [chosen, update])
+    });
+    Chain::new(way.id.clone(), names::learn(id, lists, seconds)).with_rules(rules)
 }
 
 #[cfg(test)]
 mod tests {
-    use vipline_service_model::{DetectLocal, Family, Route};
+    use vipline_service_model::{DetectLocal, Family};
 
     use super::*;
-    use crate::backend::nftables::table::Table;
     use crate::backend::nftables::tests::{assert_documented, commands, cx, planned, service_port};
+
+    fn text(chain: &Chain) -> Vec<String> {
+        chain.rules.iter().map(Rule::to_string).collect()
+    }
 
     #[test]
     fn elements_and_rules_read_as_their_functions_say() {
         let mut port = service_port(Route::Cluster);
         port.affinity = Some(10_800);
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let table = Table::of(Family::V4);
-        let rules = |chain: Chain| chain.rules.iter().map(Rule::to_string).collect::<Vec<_>>();
-        let learned = [&table.ips, &table.nodeports].map(|way| rules(learn(way, 10_800)));
-        let first = |set| commands(&planned, set).into_iter().take(1).collect();
+        let way = &Table::of(Family::V4).ips;
+        let affinity = Affinity::of(&port).unwrap();
+        let id = &*affinity.id;
+        let endpoints = commands(&planned, affinity.pool(Route::Cluster).endpoints().as_str());
         assert_documented(
             include_str!("affinity.rs"),
             &[
-                ("may_be_remembered", first(names::AFFINITY_ENDPOINTS)),
-                ("remember", commands(&planned, names::AFFINITY_IPS)),
-                ("sticky", rules(sticky(&table.ips, 2))),
-                ("learn", learned.concat()),
+                ("learner", commands(&planned, names::STICKY_IPS)),
+                ("may_be_recorded", endpoints[..1].to_vec()),
+                (
+                    "sticky",
+                    text(&sticky(
+                        way,
+                        affinity.pool(Route::Cluster),
+                        Protocol::Tcp,
+                        2,
+                    )),
+                ),
+                ("learn", text(&learn(way, id, Lists::Both, 10_800))),
             ],
         );
-        assert_eq!(commands(&planned, names::AFFINITY_ENDPOINTS).len(), 2);
+        assert_eq!(endpoints.len(), 2);
         assert_eq!(commands(&planned, "slots-2").len(), 0);
+        assert_eq!(text(&learn(way, id, Lists::Local, 1)).len(), 1);
+    }
+
+    #[test]
+    fn clients_are_recorded_for_the_lists_that_routes_lead_to() {
+        use Route::{Cluster, Drop, Local, Reject};
+        for (internal, external, policy_local, expected) in [
+            (Cluster, Cluster, false, Some(Lists::Cluster)),
+            (Cluster, Local, true, Some(Lists::Both)),
+            (Local, Cluster, false, Some(Lists::Both)),
+            (Drop, Drop, true, Some(Lists::Cluster)),
+            (Drop, Drop, false, None),
+            (Reject, Reject, false, None),
+        ] {
+            let mut port = service_port(Cluster);
+            port.affinity = Some(10_800);
+            (port.internal, port.external) = (internal, external);
+            port.external_policy_local = policy_local;
+            let lists = Affinity::of(&port).map(|affinity| affinity.lists);
+            assert_eq!(lists, expected, "{internal:?} {external:?}");
+        }
+        let mut port = service_port(Local);
+        (port.affinity, port.external) = (Some(10_800), Local);
+        assert_eq!(Affinity::of(&port).unwrap().lists, Lists::Local);
     }
 }

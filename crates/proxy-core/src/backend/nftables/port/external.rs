@@ -4,33 +4,41 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use vipline_nftables::{Object, Set, Value};
-use vipline_service_model::{Endpoint, Route, ServicePort};
+use vipline_service_model::{Route, ServicePort};
 
-use super::{Front, affinity, allowed, balance, element, no_endpoints, no_local_endpoints};
+use super::affinity::Affinity;
+use super::{Front, balance, element, no_endpoints, no_local_endpoints};
 use crate::backend::nftables::table::{Table, Way};
-use crate::{Address, Claim, Context};
+use crate::{Address, AddressKind, Claim, Context};
 
 /// Adds what a service port wants for its addresses outside the cluster.
 pub(super) fn claims(
     cx: &Context,
     table: &Table,
     port: &ServicePort,
+    affinity: Option<&Affinity>,
     claims: &mut Vec<Claim<Object>>,
 ) {
-    let mut ips: Vec<_> = port.external_ips.iter().collect();
-    ips.extend(&*port.load_balancer_ips);
+    let of_kind = |ips, kind| <[IpAddr]>::iter(ips).map(move |&addr| (addr, kind));
+    let mut ips: Vec<_> = of_kind(&port.load_balancer_ips, AddressKind::LoadBalancerIp)
+        .chain(of_kind(&port.external_ips, AddressKind::ExternalIp))
+        // An own external IP may be the cluster IP, which comes first.
+        .filter(|(addr, _)| *addr != port.cluster_ip)
+        .collect();
     ips.sort_unstable();
-    ips.dedup();
-    claims.extend(
-        ips.into_iter()
-            .map(|&addr| external_ip(cx, table, port, addr)),
-    );
-    claims.extend(port.node_port.map(|number| node_port(table, port, number)));
+    ips.dedup_by_key(|(addr, _)| *addr);
+    claims.extend(ips.into_iter().map(|(addr, kind)| {
+        let front = Front::ip(addr, port, affinity);
+        external_ip(cx, table, &front, addr, kind)
+    }));
+    let front = |number| (number, Front::nodeport(number, port, affinity));
+    let node_ports = port.node_port.map(front).into_iter();
+    claims.extend(node_ports.map(|(number, front)| node_port(table, &front, number)));
 }
 
 /// The sets and maps of one kind of external address.
 #[derive(Clone, Copy, Debug)]
-struct Kind<'a> {
+struct Sets<'a> {
     way: &'a Way,
     short: &'a Way,
     masquerade: &'a Set,
@@ -45,8 +53,15 @@ struct Kind<'a> {
 ///
 /// An external IP or that of a load balancer takes the route of the policy for
 /// external traffic.
-fn external_ip(cx: &Context, table: &Table, port: &ServicePort, addr: IpAddr) -> Claim<Object> {
-    let kind = Kind {
+fn external_ip(
+    cx: &Context,
+    table: &Table,
+    front: &Front<'_>,
+    addr: IpAddr,
+    kind: AddressKind,
+) -> Claim<Object> {
+    let port = front.port;
+    let sets = Sets {
         way: &table.ips,
         short: &table.short_ips,
         masquerade: &table.masquerade_ips,
@@ -54,23 +69,26 @@ fn external_ip(cx: &Context, table: &Table, port: &ServicePort, addr: IpAddr) ->
         no_endpoints: &table.no_endpoints,
         no_local_endpoints: &table.no_local_endpoints,
     };
-    let front = Front::ip(addr, port);
     let mut objects = Vec::new();
-    if port.load_balancer_ips.contains(&addr) {
-        source_ranges(cx, table, &front, addr, &mut objects);
+    if kind == AddressKind::LoadBalancerIp {
+        source_ranges(cx, table, front, addr, &mut objects);
     }
-    route(kind, &front, &mut objects);
+    route(sets, front, &mut objects);
     let address = Address::Ip(addr, port.protocol, port.port);
-    Claim { address, objects }
+    Claim {
+        address,
+        kind,
+        objects,
+    }
 }
 
 /// ```nft
-/// add element ip kube-proxy service-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
 /// ```
 ///
 /// A port of the node takes the route of the policy for external traffic.
-fn node_port(table: &Table, port: &ServicePort, number: u16) -> Claim<Object> {
-    let kind = Kind {
+fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
+    let sets = Sets {
         way: &table.nodeports,
         short: &table.short_nodeports,
         masquerade: &table.masquerade_nodeports,
@@ -79,31 +97,36 @@ fn node_port(table: &Table, port: &ServicePort, number: u16) -> Claim<Object> {
         no_local_endpoints: &table.no_local_endpoints_nodeports,
     };
     let mut objects = Vec::new();
-    route(kind, &Front::nodeport(number, port), &mut objects);
-    let address = Address::NodePort(port.protocol, number);
-    Claim { address, objects }
+    route(sets, front, &mut objects);
+    let address = Address::NodePort(front.port.protocol, number);
+    Claim {
+        address,
+        kind: AddressKind::NodePort,
+        objects,
+    }
 }
 
 /// Sends traffic where the policy for external traffic says.
-fn route(kind: Kind<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
+fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     let port = front.port;
-    let outside = allowed(port.external, port);
     match port.external {
         Route::Cluster => {
-            balance(kind.way, front, outside, out);
-            out.push(masquerade(kind.masquerade, front));
+            balance(sets.way, front, Route::Cluster, out);
+            out.push(masquerade(sets.masquerade, front));
         }
-        Route::Local => balance(kind.way, front, outside, out),
-        Route::Drop => out.push(no_local_endpoints(kind.no_local_endpoints, front)),
-        Route::Reject => out.push(no_endpoints(kind.no_endpoints, front)),
+        Route::Local => balance(sets.way, front, Route::Local, out),
+        Route::Drop => out.push(no_local_endpoints(sets.no_local_endpoints, front)),
+        Route::Reject => out.push(no_endpoints(sets.no_endpoints, front)),
     }
-    let mut inside: &[Endpoint] = &[];
-    if port.external_policy_local && !port.cluster.is_empty() {
-        inside = &port.cluster;
-        balance(kind.short, front, inside, out);
-        out.push(short_circuit(kind.local_policy, front));
+    let is_short = port.external_policy_local && !port.cluster.is_empty();
+    if is_short {
+        balance(sets.short, front, Route::Cluster, out);
+        out.push(short_circuit(sets.local_policy, front));
     }
-    affinity::memory(kind.way, front, &[outside, inside], out);
+    let leads = is_short || matches!(port.external, Route::Cluster | Route::Local);
+    if let Some(affinity) = front.affinity.filter(|_| leads) {
+        affinity.record(sets.way, front, out);
+    }
 }
 
 /// ```nft
@@ -125,7 +148,7 @@ fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
 }
 
 /// ```nft
-/// add element ip kube-proxy firewall-ips { 203.0.113.9 . tcp . 80 }
+/// add element ip kube-proxy restricted-ips { 203.0.113.9 . tcp . 80 }
 /// add element ip kube-proxy source-ranges { 203.0.113.9 . tcp . 80 . 192.168.0.0/16 }
 /// add element ip kube-proxy source-ranges { 203.0.113.9 . tcp . 80 . 203.0.113.9 }
 /// ```
@@ -143,7 +166,7 @@ fn source_ranges(
     if ranges.is_empty() {
         return;
     }
-    out.push(element(&table.firewall_ips, &front.key));
+    out.push(element(&table.restricted_ips, &front.key));
     let mut allowed = ranges.to_vec();
     let node = cx.node_address;
     if node.is_some_and(|node| ranges.iter().any(|range| range.contains(&node))) {
@@ -195,11 +218,11 @@ mod tests {
                 .collect()
         };
         let ips = commands(&of_cluster, "slots-2");
-        let node_ports = commands(&of_cluster, names::SERVICE_NODEPORTS);
+        let node_ports = commands(&of_cluster, names::DISPATCH_NODEPORTS);
         let marked = commands(&of_cluster, names::MASQUERADE_IPS);
         open.source_ranges = Arc::new(["192.168.0.0/16".parse().unwrap()]);
         let guarded = planned(&context(), &open);
-        let ranges = [names::FIREWALL_IPS, names::SOURCE_RANGES];
+        let ranges = [names::RESTRICTED_IPS, names::SOURCE_RANGES];
         let local = planned(&context(), &external(Route::Local));
         assert_documented(
             include_str!("external.rs"),
@@ -226,7 +249,7 @@ mod tests {
             assert_eq!(count(names::SHORT_BACKENDS), 2);
             assert_eq!(count(names::SHORT_NODEPORTS), 1);
             assert_eq!(count(names::LOCAL_POLICY_NODEPORTS), 1);
-            assert_eq!(count(names::SERVICE_NODEPORTS), local);
+            assert_eq!(count(names::DISPATCH_NODEPORTS), local);
             assert_eq!(count(names::NO_LOCAL_ENDPOINTS), 1 - local);
             assert_eq!(count(names::NO_LOCAL_ENDPOINTS_NODEPORTS), 1 - local);
             assert_eq!(count(names::MASQUERADE_IPS), 0);

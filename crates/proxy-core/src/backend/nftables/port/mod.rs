@@ -8,12 +8,14 @@ use std::net::IpAddr;
 
 use vipline_nftables::selector::numgen_random;
 use vipline_nftables::statement::dnat;
-use vipline_nftables::{Chain, Object, Rule, Set, Value, Verdict};
+use vipline_nftables::{Chain, Name, Object, Rule, Set, TableId, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
+use self::affinity::Affinity;
+use super::names::OnDemand;
 use super::table::{Table, Way};
 use super::{endpoint, names};
-use crate::{Address, Claim, Context, Wants};
+use crate::{Address, AddressKind, Claim, Context, Wants};
 
 /// Returns the objects that a service port wants.
 pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
@@ -21,8 +23,13 @@ pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
     // Comes first, for batches know by it where a Service begins.
     let mut own = vec![active(table, port)];
     endpoint::hairpin(table, port, &mut own);
-    let mut claims = vec![cluster_ip(table, port)];
-    external::claims(cx, table, port, &mut claims);
+    let affinity = Affinity::of(port);
+    if let Some(affinity) = &affinity {
+        affinity.pools(table, port, &mut own);
+    }
+    let affinity = affinity.as_ref();
+    let mut claims = vec![cluster_ip(table, port, affinity)];
+    external::claims(cx, table, port, affinity, &mut claims);
     Wants { own, claims }
 }
 
@@ -32,18 +39,27 @@ pub(super) struct Front<'a> {
     /// The fields of its key: `10.96.0.10 . tcp . 80`, `tcp . 30080`.
     pub(super) key: Vec<Value>,
     pub(super) port: &'a ServicePort,
+    affinity: Option<&'a Affinity>,
 }
 
 impl<'a> Front<'a> {
-    fn ip(addr: IpAddr, port: &'a ServicePort) -> Self {
+    fn ip(addr: IpAddr, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
         let protocol = protocol(port.protocol);
         let key = vec![addr.into(), protocol.into(), port.port.into()];
-        Self { key, port }
+        Self {
+            key,
+            port,
+            affinity,
+        }
     }
 
-    fn nodeport(number: u16, port: &'a ServicePort) -> Self {
+    fn nodeport(number: u16, port: &'a ServicePort, affinity: Option<&'a Affinity>) -> Self {
         let key = vec![protocol(port.protocol).into(), number.into()];
-        Self { key, port }
+        Self {
+            key,
+            port,
+            affinity,
+        }
     }
 
     /// Returns the key, and other fields after it.
@@ -53,7 +69,7 @@ impl<'a> Front<'a> {
 }
 
 /// ```nft
-/// add element ip kube-proxy cluster-ips { 10.96.0.10 }
+/// add element ip kube-proxy active-cluster-ips { 10.96.0.10 }
 /// ```
 ///
 /// The cluster IP is one of those in use, by this and other ports.
@@ -66,20 +82,25 @@ fn active(table: &Table, port: &ServicePort) -> Object {
 /// ```
 ///
 /// Traffic to the cluster IP takes the route of the policy for internal traffic.
-fn cluster_ip(table: &Table, port: &ServicePort) -> Claim<Object> {
-    let front = Front::ip(port.cluster_ip, port);
+fn cluster_ip(table: &Table, port: &ServicePort, affinity: Option<&Affinity>) -> Claim<Object> {
+    let front = Front::ip(port.cluster_ip, port, affinity);
     let mut objects = Vec::with_capacity(1 + port.cluster.len());
     match port.internal {
         Route::Cluster | Route::Local => {
-            let endpoints = allowed(port.internal, port);
-            balance(&table.ips, &front, endpoints, &mut objects);
-            affinity::memory(&table.ips, &front, &[endpoints], &mut objects);
+            balance(&table.ips, &front, port.internal, &mut objects);
+            if let Some(affinity) = affinity {
+                affinity.record(&table.ips, &front, &mut objects);
+            }
         }
         Route::Drop => objects.push(no_local_endpoints(&table.no_local_endpoints, &front)),
         Route::Reject => objects.push(no_endpoints(&table.no_endpoints, &front)),
     }
     let address = Address::Ip(port.cluster_ip, port.protocol, port.port);
-    Claim { address, objects }
+    Claim {
+        address,
+        kind: AddressKind::ClusterIp,
+        objects,
+    }
 }
 
 /// Returns the endpoints that a route leads to.
@@ -93,34 +114,34 @@ fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
 
 /// ```nft
 /// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
-/// add element ip kube-proxy service-nodeports { tcp . 30080 : goto lb-nodeport-2 }
-/// add element ip kube-proxy service-ips { 10.96.0.11 . tcp . 80 : goto lb-2-affinity }
+/// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
+/// add element ip kube-proxy dispatch-ips { 10.96.0.11 . tcp . 80 : goto sticky-NEN34NKV7KVWB727-2 }
 /// ```
 ///
-/// Sends the address to the chain for as many slots as there are endpoints, or
-/// who was there before to the chain that knows where.
-fn balance(way: &Way, front: &Front<'_>, endpoints: &[Endpoint], out: &mut Vec<Object>) {
+/// Sends the address to the chain for as many slots as the route has endpoints, or
+/// with affinity to a chain that prefers the recorded endpoint of the client.
+fn balance(way: &Way, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
+    let endpoints = allowed(route, front.port);
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
     endpoint::backends(way, front, endpoints, out);
     let few = way.few_slots(slots);
     if few.is_none() {
         out.push(way.lb(slots).into());
     }
-    match (front.port.affinity, few) {
-        (Some(_), _) => {
-            out.push(affinity::sticky(way, slots).into());
-            out.push(dispatch(way, front, slots, true));
+    match (front.affinity, few) {
+        (Some(affinity), _) => {
+            let chain = affinity.balance(way, route, slots, out);
+            out.push(dispatch(way, front, chain));
         }
         (None, Some(set)) => out.push(element(set, &front.key)),
-        (None, None) => out.push(dispatch(way, front, slots, false)),
+        (None, None) => out.push(dispatch(way, front, names::lb(way.word, slots))),
     }
 }
 
-/// Returns the element that sends an address to the chain for so many slots.
-fn dispatch(way: &Way, front: &Front<'_>, slots: u32, sticky: bool) -> Object {
-    let goto = Verdict::Goto(names::lb(way.word, slots, sticky));
+/// Returns the element that sends an address to a chain.
+fn dispatch(way: &Way, front: &Front<'_>, chain: Name) -> Object {
     let element = way.dispatch.element(&front.key);
-    let element = element.and_then(|it| it.with_verdict(goto));
+    let element = element.and_then(|it| it.with_verdict(Verdict::Goto(chain)));
     element
         .expect("the verdict of an address fits the map")
         .into()
@@ -135,7 +156,22 @@ fn dispatch(way: &Way, front: &Front<'_>, slots: u32, sticky: bool) -> Object {
 pub(super) fn lb(way: &Way, slots: u32) -> Chain {
     let slot = way.key_and(numgen_random(slots));
     let rule = Rule::new(way.id.family, [dnat(slot.map(&way.backends))]);
-    Chain::new(way.id.clone(), names::lb(way.word, slots, false)).with_rules([rule])
+    Chain::new(way.id.clone(), names::lb(way.word, slots)).with_rules([rule])
+}
+
+/// Returns the chain that exists on demand under a name.
+pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> Option<Chain> {
+    let table = Table::of_id(id)?;
+    let way_of = |word| table.ways().into_iter().find(|way| way.word == word);
+    let chain = match OnDemand::parse(name)? {
+        OnDemand::Lb { slots: 0, .. } | OnDemand::Learn { seconds: 0, .. } => return None,
+        OnDemand::Lb { way, slots } => way_of(way)?.lb(slots),
+        OnDemand::Sticky { pool, way, slots } => {
+            affinity::sticky(way_of(way)?, pool, of_port, slots)
+        }
+        OnDemand::Learn { id, lists, seconds } => affinity::learn(&table.ips, id, lists, seconds),
+    };
+    (chain.name == *name).then_some(chain)
 }
 
 /// ```nft
@@ -190,19 +226,19 @@ mod tests {
         port.node_port = Some(30080);
         port.external = Route::Cluster;
         let served = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let dispatched = [names::slots(2).as_str(), names::SERVICE_NODEPORTS]
+        let dispatched = [names::slots(2).as_str(), names::DISPATCH_NODEPORTS]
             .map(|set| commands(&served, set))
             .concat();
         port.affinity = Some(10_800);
         port.cluster_ip = [10, 96, 0, 11].into();
         port.node_port = None;
         let sticky = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let dispatched = [dispatched, commands(&sticky, names::SERVICE_IPS)].concat();
+        let dispatched = [dispatched, commands(&sticky, names::DISPATCH_IPS)].concat();
         let lb = lb(&Table::of(Family::V4).ips, 2);
         assert_documented(
             include_str!("mod.rs"),
             &[
-                ("active", commands(&served, names::CLUSTER_IPS)),
+                ("active", commands(&served, names::ACTIVE_CLUSTER_IPS)),
                 ("cluster_ip", commands(&served, names::slots(2).as_str())),
                 ("balance", dispatched),
                 ("lb", lb.rules.iter().map(Rule::to_string).collect()),
@@ -231,7 +267,7 @@ mod tests {
             };
             assert_eq!(counts, expected, "{route:?}");
             assert_eq!(commands(&planned, names::BACKENDS).len(), 2 * counts[0]);
-            assert_eq!(commands(&planned, names::CLUSTER_IPS).len(), 1);
+            assert_eq!(commands(&planned, names::ACTIVE_CLUSTER_IPS).len(), 1);
         }
     }
 
@@ -246,8 +282,8 @@ mod tests {
         port.cluster = many.collect();
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
         assert_eq!(
-            commands(&planned, names::SERVICE_IPS),
-            ["add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto lb-9 }"]
+            commands(&planned, names::DISPATCH_IPS),
+            ["add element ip kube-proxy dispatch-ips { 10.96.0.10 . tcp . 80 : goto lb-9 }"]
         );
         let chains = planned.iter().filter_map(|object| match object {
             Object::Chain(chain) => Some(chain.name.as_str()),

@@ -1,0 +1,214 @@
+//! Every kind of refusal, for a line of one of several Services.
+
+use vipline_iptables::{ChainName, End, TableName};
+use vipline_reconcile::{Atomic, Rejection, isolate};
+
+use super::*;
+
+/// Messages of the programs, and the error number of each.
+const MESSAGES: [(&str, i32); 8] = [
+    (
+        "RULE_APPEND failed (No such file or directory): rule in chain KUBE-SVC-B",
+        2,
+    ),
+    (
+        "RULE_APPEND failed (Argument list too long): rule in chain KUBE-SVC-B",
+        7,
+    ),
+    (
+        "RULE_APPEND failed (Cannot allocate memory): rule in chain KUBE-SVC-B",
+        12,
+    ),
+    (
+        "CHAIN_DEL failed (Device or resource busy): chain KUBE-SVC-B",
+        16,
+    ),
+    ("CHAIN_ADD failed (File exists): chain KUBE-SVC-B", 17),
+    (
+        "RULE_APPEND failed (Invalid argument): rule in chain KUBE-SVC-B",
+        22,
+    ),
+    (
+        "RULE_APPEND failed (No space left on device): rule in chain KUBE-SVC-B",
+        28,
+    ),
+    ("Bad rule (does a matching rule exist in that chain?).", 2),
+];
+
+fn nat() -> TableName {
+    TableName::new("nat").unwrap()
+}
+
+fn chain(name: &str, rules: &[&str]) -> Object {
+    let name = ChainName::new(name).unwrap();
+    Chain::new(nat(), name, rules.iter().collect()).into()
+}
+
+fn entry(rule: &str) -> Object {
+    Object::from(Entry {
+        table: nat(),
+        chain: ChainName::new("KUBE-SERVICES").unwrap(),
+        end: End::Head,
+        copy: 0,
+        rule: rule.into(),
+    })
+}
+
+/// The objects of a Service: its chain, that of an endpoint, and a jump.
+fn service(letter: char) -> Vec<Object> {
+    vec![
+        chain(
+            &format!("KUBE-SVC-{letter}"),
+            &[&format!("-j KUBE-SEP-{letter}")],
+        ),
+        chain(&format!("KUBE-SEP-{letter}"), &["-j KUBE-MARK-MASQ"]),
+        entry(&format!("-d 10.96.0.1 -j KUBE-SVC-{letter}")),
+    ]
+}
+
+fn base() -> Vec<Object> {
+    vec![
+        chain("KUBE-MARK-MASQ", &["-j MARK"]),
+        Chain::with(
+            nat(),
+            ChainName::new("KUBE-SERVICES").unwrap(),
+            Contents::Entries,
+        )
+        .into(),
+    ]
+}
+
+/// A program that refuses a document with some line in it.
+struct Refusing<'a> {
+    edits: &'a [Edit<Object>],
+    groups: Groups<'a>,
+    line: &'a str,
+    /// The message about the line. Without a message only the `COMMIT` is named.
+    message: Option<&'a str>,
+    attempts: usize,
+}
+
+impl Atomic for Refusing<'_> {
+    type Error = ();
+
+    fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, ()> {
+        self.attempts += 1;
+        let part: Vec<_> = batch.iter().map(|&it| self.edits[it].clone()).collect();
+        let document = vipline_iptables::Restore::from_edits(&part).to_string();
+        if !document.lines().any(|line| line == self.line) {
+            return Ok(Attempt::Applied);
+        }
+        let (line, message) = match self.message {
+            Some(message) => (self.line, message),
+            None => ("COMMIT", "Invalid argument"),
+        };
+        attempt(self.edits, batch, Vec::new(), Some(line), reason(message)).ok_or(())
+    }
+
+    fn dependents(&self, rejected: &[usize]) -> Vec<usize> {
+        self.groups.dependents(rejected)
+    }
+
+    fn split(&self, part: &[usize]) -> usize {
+        self.groups.split(part)
+    }
+}
+
+/// Returns what is rejected, or nothing if the whole commit fails.
+fn rejections(
+    edits: &[Edit<Object>],
+    line: &str,
+    message: Option<&str>,
+) -> Option<(Vec<Rejection>, usize)> {
+    let groups = Groups::new(edits);
+    let mut all: Vec<_> = (0..edits.len()).collect();
+    groups.sort(&mut all);
+    let mut program = Refusing {
+        edits,
+        groups,
+        line,
+        message,
+        attempts: 0,
+    };
+    let rejections = isolate(&mut program, all, &mut 24).ok()?;
+    Some((rejections, program.attempts))
+}
+
+/// Returns what is added and rejected, or removed and rejected, as chains and rules.
+fn names(edits: &[Edit<Object>], rejections: &[Rejection]) -> Vec<String> {
+    let name = |rejection: &Rejection| match edits[rejection.index].object() {
+        Object::Chain(chain) => chain.name.to_string(),
+        Object::Entry(entry) => entry.rule.to_string(),
+    };
+    let mut names: Vec<_> = rejections.iter().map(name).collect();
+    names.sort();
+    names
+}
+
+const OF_B: [&str; 3] = ["-d 10.96.0.1 -j KUBE-SVC-B", "KUBE-SEP-B", "KUBE-SVC-B"];
+
+fn additions() -> Vec<Edit<Object>> {
+    let services = "ABCDEFGH".chars().flat_map(service);
+    services.chain(base()).map(Edit::Add).collect()
+}
+
+#[test]
+fn a_refused_line_is_the_rejection_of_its_service_whatever_the_errno() {
+    let edits = additions();
+    for (message, errno) in MESSAGES {
+        for line in [
+            "-A KUBE-SVC-B -j KUBE-SEP-B",
+            "-A KUBE-SEP-B -j KUBE-MARK-MASQ",
+            ":KUBE-SEP-B - [0:0]",
+            "-A KUBE-SERVICES -d 10.96.0.1 -j KUBE-SVC-B",
+        ] {
+            let (rejections, attempts) = rejections(&edits, line, Some(message)).unwrap();
+            assert_eq!(names(&edits, &rejections), OF_B, "{line}: {message}");
+            assert_eq!(attempts, 2);
+            let reasons = rejections.iter().map(|it| &it.reason);
+            let named: Vec<_> = reasons.filter(|it| it.cause != Cause::Dependent).collect();
+            assert_eq!(named.len(), 1, "{line}");
+            assert_eq!(named[0].errno, Some(errno), "{message}");
+            assert_eq!(named[0].cause == Cause::Conflict, matches!(errno, 2 | 17));
+        }
+    }
+}
+
+#[test]
+fn without_a_line_the_service_is_found_by_halving() {
+    let edits = additions();
+    let (rejections, attempts) = rejections(&edits, "-A KUBE-SVC-B -j KUBE-SEP-B", None).unwrap();
+    assert_eq!(names(&edits, &rejections), OF_B);
+    assert!(attempts <= 2 * 4 + 1, "{attempts}");
+}
+
+#[test]
+fn a_line_that_all_services_need_is_a_failure() {
+    let edits = additions();
+    for line in ["-A KUBE-MARK-MASQ -j MARK", ":KUBE-SERVICES - [0:0]"] {
+        assert!(
+            rejections(&edits, line, Some("Invalid argument")).is_none(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_chain_that_cannot_go_keeps_what_it_leads_to_and_nothing_else() {
+    let services = "ABCD".chars().flat_map(service);
+    let edits: Vec<_> = services.map(Edit::Remove).collect();
+    let line = "-X KUBE-SVC-B";
+    let (rejections, attempts) = rejections(&edits, line, Some("Device or resource busy")).unwrap();
+    assert_eq!(names(&edits, &rejections), ["KUBE-SEP-B", "KUBE-SVC-B"]);
+    assert_eq!(attempts, 2);
+}
+
+#[test]
+fn edits_of_committed_sections_are_applied() {
+    let edits = additions();
+    let restore = vipline_iptables::Restore::in_sections(&edits, 4);
+    let all: Vec<_> = (0..edits.len()).collect();
+    let of = |sections| applied(&edits, &all, restore.objects_of(sections)).len();
+    assert_eq!((of(0), of(1), of(2)), (0, 4, 8));
+    assert_eq!(of(restore.sections()), edits.len());
+}

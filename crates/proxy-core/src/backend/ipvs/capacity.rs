@@ -1,0 +1,140 @@
+//! Capacities of ipsets.
+//!
+//! `ipset create NAME … -exist` fails if the set exists with another `maxelem`.
+//! Upstream creates all its sets this way at each sync.
+//! So a set has the `maxelem` of upstream, and a larger one only while its
+//! entries need it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vipline_ipset::{Name, Object, Set, Sets};
+use vipline_reconcile::Edit;
+
+/// `maxelem` of the sets of upstream.
+pub(super) const USUAL: u32 = 1 << 16;
+
+/// `maxelem` of a set with more entries.
+const LARGE: u32 = 1 << 20;
+
+/// The installed sets with their entry counts.
+#[derive(Debug, Default)]
+pub(super) struct Capacities {
+    sets: BTreeMap<Name, (Set, usize)>,
+}
+
+impl Capacities {
+    /// Records dumped sets.
+    ///
+    /// A large set that has to be large is returned as the plan declares it.
+    pub(super) fn dumped(&mut self, sets: Sets) -> Sets {
+        self.sets.clear();
+        let mut planned = Sets::default();
+        for mut listed in sets {
+            let count = listed.entries.len();
+            let name = listed.set.name.clone();
+            self.sets.insert(name, (listed.set.clone(), count));
+            if is_large(&listed.set) && !is_usual(count) {
+                listed.set.maxelem = Some(USUAL);
+            }
+            planned.insert(listed);
+        }
+        planned
+    }
+
+    /// Makes sets large that get more entries than a usual set holds.
+    ///
+    /// All additions are counted before any removal, as they are committed first.
+    pub(super) fn fit(&self, edits: &mut Vec<Edit<Object>>) {
+        let mut counts: BTreeMap<Name, usize> = BTreeMap::new();
+        for edit in &*edits {
+            if let Edit::Add(Object::Entry(entry)) = edit {
+                *counts.entry(entry.set.clone()).or_default() += 1;
+            }
+        }
+        for (name, (_, count)) in &self.sets {
+            *counts.entry(name.clone()).or_default() += count;
+        }
+        counts.retain(|_, count| !is_usual(*count));
+        if counts.is_empty() {
+            return;
+        }
+        let mut edited = BTreeSet::new();
+        for edit in &mut *edits {
+            if let Edit::Add(Object::Set(set))
+            | Edit::Change {
+                new: Object::Set(set),
+                ..
+            } = edit
+                && counts.contains_key(&set.name)
+            {
+                set.maxelem = Some(LARGE);
+                edited.insert(set.name.clone());
+            }
+        }
+        edits.retain(|edit| !is_without_effect(edit));
+        let small = self.sets.values().filter(|(set, _)| {
+            counts.contains_key(&set.name) && !edited.contains(&set.name) && !is_large(set)
+        });
+        edits.extend(small.map(|(set, _)| enlarged(set)));
+    }
+
+    /// Records committed edits.
+    pub(super) fn wrote(&mut self, edits: &[Edit<Object>]) {
+        for edit in edits {
+            match edit {
+                Edit::Add(Object::Set(set)) => {
+                    self.sets.insert(set.name.clone(), ((**set).clone(), 0));
+                }
+                Edit::Change {
+                    new: Object::Set(set),
+                    ..
+                } => {
+                    let count = self.sets.get(&set.name).map_or(0, |(_, count)| *count);
+                    self.sets.insert(set.name.clone(), ((**set).clone(), count));
+                }
+                Edit::Remove(Object::Set(set)) => {
+                    self.sets.remove(&set.name);
+                }
+                Edit::Add(Object::Entry(entry)) => {
+                    if let Some((_, count)) = self.sets.get_mut(&entry.set) {
+                        *count += 1;
+                    }
+                }
+                Edit::Remove(Object::Entry(entry)) => {
+                    if let Some((_, count)) = self.sets.get_mut(&entry.set) {
+                        *count = count.saturating_sub(1);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_usual(count: usize) -> bool {
+    count <= USUAL as usize
+}
+
+fn is_large(set: &Set) -> bool {
+    set.maxelem.is_some_and(|maxelem| maxelem >= LARGE)
+}
+
+fn is_without_effect(edit: &Edit<Object>) -> bool {
+    matches!(
+        edit,
+        Edit::Change { old: Object::Set(old), new: Object::Set(new) } if old.is_like(new)
+    )
+}
+
+/// Returns the edit that exchanges a set for a large one with the same entries.
+fn enlarged(set: &Set) -> Edit<Object> {
+    let mut new = set.clone();
+    new.maxelem = Some(LARGE);
+    Edit::Change {
+        old: set.clone().into(),
+        new: new.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

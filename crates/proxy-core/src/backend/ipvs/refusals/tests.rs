@@ -1,0 +1,180 @@
+//! Every kind of refusal, for one of several objects.
+
+use std::net::IpAddr;
+
+use vipline_ipset::{Entry, Member, Name, Port};
+use vipline_ipvs::{Protocol, RealServer, Scheduler, Service, VirtualServer};
+
+use super::*;
+
+/// `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`, `EEXIST`, `EINVAL` and `ENOSPC`.
+const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
+
+fn service() -> Service {
+    Service::new(Protocol::Tcp, [10, 96, 0, 1].into(), 80)
+}
+
+fn server() -> VirtualServer {
+    VirtualServer::new(service(), Scheduler::RoundRobin)
+}
+
+fn real(last: u8) -> RealServer {
+    RealServer::new([10, 1, 0, last].into(), 8080)
+}
+
+fn real_object(last: u8) -> Object {
+    ipvs::Object::Real(service(), real(last)).into()
+}
+
+fn entry(last: u8) -> Entry {
+    let member = Member::IpPort(IpAddr::from([10, 96, 0, last]), Port::tcp(80));
+    Entry::new(Name::new("KUBE-CLUSTER-IP").unwrap(), member)
+}
+
+fn entry_object(last: u8) -> Object {
+    ipset::Object::from(entry(last)).into()
+}
+
+fn address(last: u8) -> rtnl::Address {
+    let name = rtnl::Name::new("kube-ipvs0").unwrap();
+    rtnl::Address::new(name, format!("10.96.0.{last}/32").parse().unwrap())
+}
+
+fn refusal(errno: i32) -> vipline_netlink::Refusal {
+    let answer = vipline_netlink::message::Answer::default();
+    vipline_netlink::Refusal::new(1, Errno(errno), answer)
+}
+
+/// Returns what is rejected of edits: places, causes and error numbers.
+fn rejected(refusals: Refusals, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Option<i32>)> {
+    let rejections = refusals.into_rejections(edits).into_iter();
+    let rejected = rejections.map(|it| (it.index, it.reason.cause, it.reason.errno));
+    rejected.collect()
+}
+
+#[test]
+fn one_refused_real_server_is_one_rejection_whatever_the_errno() {
+    let edits = [1, 2, 3].map(|last| Edit::Add(real_object(last)));
+    for errno in ERRNOS {
+        let mut refusals = Refusals::default();
+        let command = ipvs::Command::AddReal(service(), real(2));
+        refusals.add_servers(vec![ipvs::Refused::new(command, Errno(errno))]);
+        let accepted = refusals.accepted(&edits);
+        let accepted: Vec<_> = accepted.iter().map(Edit::key).collect();
+        assert_eq!(accepted, [edits[0].key(), edits[2].key()]);
+        let cause = match errno {
+            2 | 17 => Cause::Conflict,
+            _ => Cause::Refused,
+        };
+        assert_eq!(rejected(refusals, &edits), [(1, cause, Some(errno))]);
+    }
+}
+
+#[test]
+fn real_servers_depend_on_a_virtual_server_that_is_refused() {
+    let mut refusals = Refusals::default();
+    let refused = |command, errno| ipvs::Refused::new(command, errno);
+    refusals.add_servers(vec![
+        refused(ipvs::Command::Add(server()), Errno::INVAL),
+        refused(ipvs::Command::AddReal(service(), real(1)), Errno::SRCH),
+    ]);
+    let edits = [
+        Edit::Add(real_object(1)),
+        Edit::Add(ipvs::Object::from(server()).into()),
+    ];
+    let expected = [
+        (1, Cause::Refused, Some(22)),
+        (0, Cause::Dependent, Some(3)),
+    ];
+    assert_eq!(rejected(refusals, &edits), expected);
+}
+
+#[test]
+fn the_removal_of_what_is_gone_is_a_conflict() {
+    let mut refusals = Refusals::default();
+    let endpoint = real(1).endpoint();
+    refusals.add_servers(vec![
+        ipvs::Refused::new(ipvs::Command::RemoveReal(service(), endpoint), Errno::NOENT),
+        ipvs::Refused::new(ipvs::Command::Remove(service()), Errno::SRCH),
+    ]);
+    let edits = [
+        Edit::Remove(real_object(1)),
+        Edit::Remove(ipvs::Object::from(server()).into()),
+    ];
+    let causes = rejected(refusals, &edits)
+        .into_iter()
+        .map(|(_, cause, _)| cause);
+    assert_eq!(causes.collect::<Vec<_>>(), [Cause::Conflict; 2]);
+}
+
+#[test]
+fn one_refused_entry_of_a_set_is_one_rejection_whatever_the_reason() {
+    let edits = [1, 2, 3].map(|last| Edit::Add(entry_object(last)));
+    for (reason, cause) in [
+        (ipset::Reason::Full, Cause::Refused),
+        (ipset::Reason::Exists, Cause::Conflict),
+        (ipset::Reason::Missing, Cause::Conflict),
+        (ipset::Reason::Errno(Errno(12)), Cause::Refused),
+    ] {
+        let command = ipset::Command::Add(Box::new(entry(3)), ipset::Strictness::Strict);
+        let mut refusals = Refusals::default();
+        refusals
+            .add_sets(vec![ipset::Refused::new(2, command, reason)])
+            .unwrap();
+        let [(2, found, _)] = rejected(refusals, &edits)[..] else {
+            panic!("one rejection: {reason:?}");
+        };
+        assert_eq!(found, cause);
+    }
+}
+
+#[test]
+fn a_set_that_cannot_be_made_is_an_error() {
+    let name = Name::new("KUBE-CLUSTER-IP").unwrap();
+    let set = ipset::Set::new(name, ipset::Kind::HashIpPort, ipset::Family::V4);
+    let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
+    let refused = ipset::Refused::new(0, command, ipset::Reason::UnknownType);
+    let error = Refusals::default().add_sets(vec![refused]).unwrap_err();
+    assert!(error.to_string().contains("KUBE-CLUSTER-IP"), "{error}");
+}
+
+#[test]
+fn one_refused_address_is_one_rejection_and_a_refused_link_is_an_error() {
+    let object = |last| Object::from(rtnl::Object::from(address(last)));
+    let edits = [1, 2].map(|last| Edit::Add(object(last)));
+    for errno in ERRNOS {
+        let mut refusals = Refusals::default();
+        let command = rtnl::Command::AddAddress(address(1));
+        let refused = vec![rtnl::Refused::new(command, refusal(errno))];
+        refusals.add_addresses(refused).unwrap();
+        let [(0, cause, Some(found))] = rejected(refusals, &edits)[..] else {
+            panic!("one rejection: {errno}");
+        };
+        assert_eq!((cause == Cause::Conflict, found), (errno == 17, errno));
+    }
+    let name = rtnl::Name::new("kube-ipvs0").unwrap();
+    let command = rtnl::Command::AddLink(rtnl::Link::dummy(name));
+    let refused = vec![rtnl::Refused::new(command, refusal(95))];
+    assert!(Refusals::default().add_addresses(refused).is_err());
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test measures time")]
+fn thousands_of_refused_real_servers_cost_time_in_proportion_to_their_number() {
+    let at = |number: u16| RealServer::new([10, 1, 0, 255].into(), number);
+    let numbers = 1..=30_000;
+    let edits: Vec<_> = numbers
+        .clone()
+        .map(|number| Edit::Add(ipvs::Object::Real(service(), at(number))))
+        .collect();
+    let refused = numbers.map(|number| {
+        let command = ipvs::Command::AddReal(service(), at(number));
+        ipvs::Refused::new(command, Errno::INVAL)
+    });
+    let mut refusals = Refusals::default();
+    refusals.add_servers(refused.collect());
+    // Comparing each edit with each refusal takes minutes.
+    let start = std::time::Instant::now();
+    assert_eq!(refusals.accepted(&edits).len(), 0);
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+}

@@ -1,0 +1,163 @@
+//! Addresses that several service ports claim.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+
+use vipline_reconcile::Kernel;
+use vipline_service_model::{ObjectName, PortName};
+
+use super::{Driver, Owner};
+use crate::entry::Key;
+use crate::{Address, AddressKind, Contested, LostAddresses, Planner};
+
+/// The contested addresses of a family, and the news about them.
+///
+/// A change of a service port takes time for its own addresses, regardless
+/// of the number of claims to each.
+#[derive(Debug, Default)]
+pub(super) struct Contests {
+    /// Winners by contested address.
+    winners: BTreeMap<Address, Arc<PortName>>,
+    /// Addresses with a new winner since the last report.
+    changed: BTreeSet<Address>,
+    /// Service ports that lost an address since the last report.
+    losers: BTreeSet<Arc<PortName>>,
+}
+
+impl Contests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.winners.is_empty()
+    }
+
+    /// Returns the number of contested addresses.
+    pub(super) fn len(&self) -> usize {
+        self.winners.len()
+    }
+
+    /// Returns the former winner of an address if the address was contested.
+    fn set_winner(&mut self, address: Address, winner: &Arc<PortName>) -> Option<Arc<PortName>> {
+        let former = self.winners.insert(address, Arc::clone(winner));
+        if former.as_ref() != Some(winner) {
+            self.changed.insert(address);
+        }
+        former
+    }
+}
+
+impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
+    /// Returns the addresses that a service port claims, sorted.
+    pub(super) fn addresses(&self, name: &Arc<PortName>) -> Vec<Address> {
+        let mut addresses = Vec::new();
+        for kind in AddressKind::ALL {
+            let owner = Owner::Port(kind, Arc::clone(name));
+            let keys = self.ledger.keys_of(&owner);
+            addresses.extend(keys.filter_map(|key| match key {
+                Key::Address(address) => Some(address),
+                Key::Object(_) => None,
+            }));
+        }
+        addresses.sort_unstable();
+        addresses
+    }
+
+    /// Returns the first two claims to an address; the first wins.
+    fn claims(&self, address: Address) -> [Option<(AddressKind, Arc<PortName>)>; 2] {
+        let key = Key::Address(address);
+        let claimants = self.ledger.claimants(&key);
+        let mut claims = claimants.filter_map(|owner| match owner {
+            Owner::Port(kind, name) => Some((*kind, Arc::clone(name))),
+            Owner::Base | Owner::OnDemand(_) => None,
+        });
+        [claims.next(), claims.next()]
+    }
+
+    /// Updates the contests of the addresses that a service port claims or claimed
+    /// `before`, which are sorted.
+    pub(super) fn note_contests(&mut self, name: &Arc<PortName>, before: &[Address]) {
+        let now = self.addresses(name);
+        let mut has_lost = false;
+        for &address in &now {
+            let was_claimed = before.binary_search(&address).is_ok();
+            has_lost |= self.note_contest(name, address, was_claimed);
+        }
+        if has_lost {
+            self.contests.losers.insert(Arc::clone(name));
+        }
+        for &address in before {
+            if now.binary_search(&address).is_err() {
+                self.note_withdrawal(address);
+            }
+        }
+    }
+
+    /// Updates the contest of an address that a service port claims. Returns whether
+    /// the service port lost the address.
+    fn note_contest(&mut self, name: &Arc<PortName>, address: Address, was_claimed: bool) -> bool {
+        let [Some((_, winner)), Some((_, second))] = self.claims(address) else {
+            self.contests.winners.remove(&address);
+            return false;
+        };
+        let former = self.contests.set_winner(address, &winner);
+        if winner != *name {
+            let lost_before = was_claimed && former.is_some_and(|former| former != *name);
+            return !lost_before;
+        }
+        if former.as_ref() != Some(name) {
+            // Only this port changed, so the former winner is second now.
+            self.contests.losers.insert(second);
+        }
+        false
+    }
+
+    /// Updates the contest of an address that a service port does not claim anymore.
+    fn note_withdrawal(&mut self, address: Address) {
+        match self.claims(address) {
+            [Some((_, winner)), Some(_)] => drop(self.contests.set_winner(address, &winner)),
+            _ => drop(self.contests.winners.remove(&address)),
+        }
+    }
+
+    /// Removes and returns the contested addresses with news.
+    pub(super) fn newly_contested(&mut self) -> Vec<Contested> {
+        let changed = mem::take(&mut self.contests.changed);
+        let contested = changed.into_iter().filter_map(|address| {
+            let claims = self.ledger.claim_count(&Key::Address(address));
+            let [Some((kind, winner)), Some(_)] = self.claims(address) else {
+                return None;
+            };
+            Some(Contested {
+                address,
+                winner,
+                kind,
+                claims,
+            })
+        });
+        contested.collect()
+    }
+
+    /// Removes and returns what Services lost, each Service once.
+    pub(super) fn newly_lost(&mut self) -> Vec<LostAddresses> {
+        let losers = mem::take(&mut self.contests.losers);
+        let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();
+        for loser in losers {
+            for address in self.addresses(&loser) {
+                let [winner, _] = self.claims(address);
+                let Some((kind, winner)) = winner.filter(|(_, name)| *name != loser) else {
+                    continue;
+                };
+                let service = loser.service_name();
+                let others = |lost: &mut LostAddresses| lost.others += 1;
+                let entry = by_service.entry(service.clone());
+                entry.and_modify(others).or_insert_with(|| LostAddresses {
+                    service,
+                    first: address,
+                    winner,
+                    kind,
+                    others: 0,
+                });
+            }
+        }
+        by_service.into_values().collect()
+    }
+}

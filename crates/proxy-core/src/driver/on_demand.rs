@@ -1,0 +1,166 @@
+//! Objects that exist while service ports use them, and a while longer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use vipline_reconcile::Keyed;
+use vipline_service_model::PortName;
+
+/// Time for which an unused object stays installed.
+///
+/// A Service whose number of endpoints goes up and down uses the same objects
+/// again and again. Kernels before 6.2 release references to a chain late, and
+/// reject the removal of the chain until then.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// Maximum number of unused objects that stay installed.
+const MAX_UNUSED: usize = 64;
+
+/// Identifies an object; never used twice.
+pub(super) type Id = u64;
+
+/// Objects that several service ports use, each with its number of users.
+#[derive(Debug)]
+pub(super) struct OnDemand<T> {
+    objects: HashMap<Id, Counted<T>>,
+    /// Objects by the hash of the key.
+    ids: HashMap<u64, Vec<Id>>,
+    hasher: RandomState,
+    users: HashMap<Arc<PortName>, Vec<Id>>,
+    /// Unused objects, the longest unused first, since the sync at that time.
+    unused: BTreeMap<u64, (Id, Option<Duration>)>,
+    /// The next number of an object and of a place in `unused`.
+    next: u64,
+}
+
+/// An object and its users.
+#[derive(Debug)]
+struct Counted<T> {
+    object: T,
+    users: usize,
+    /// Place in `unused`.
+    unused: Option<u64>,
+}
+
+impl<T: Keyed> OnDemand<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            objects: HashMap::new(),
+            ids: HashMap::new(),
+            hasher: RandomState::new(),
+            users: HashMap::new(),
+            unused: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Replaces the objects that a service port uses.
+    ///
+    /// Returns the objects that did not exist.
+    pub(super) fn replace(&mut self, name: &Arc<PortName>, objects: Vec<T>) -> Vec<(Id, T)> {
+        let former = self.users.remove(name).unwrap_or_default();
+        let (mut used, mut created) = (Vec::with_capacity(objects.len()), Vec::new());
+        for object in objects {
+            let id = self.find(&object).unwrap_or_else(|| {
+                let id = self.insert(object.clone());
+                created.push((id, object));
+                id
+            });
+            if !used.contains(&id) {
+                self.acquire(id);
+                used.push(id);
+            }
+        }
+        // An object that uses another one comes after it, and expires before it.
+        former.into_iter().rev().for_each(|id| self.release(id));
+        if !used.is_empty() {
+            self.users.insert(Arc::clone(name), used);
+        }
+        created
+    }
+
+    /// Removes unused objects at a sync: those unused for [`LINGER`], and the
+    /// longest unused of more than [`MAX_UNUSED`].
+    pub(super) fn expire(&mut self, now: Duration) -> Vec<Id> {
+        let mut excess = self.unused.len().saturating_sub(MAX_UNUSED);
+        let mut expired = Vec::new();
+        self.unused.retain(|_, (id, since)| {
+            let since = *since.get_or_insert(now);
+            let stays = excess == 0 && now < since.saturating_add(LINGER);
+            excess = excess.saturating_sub(1);
+            if !stays {
+                expired.push(*id);
+            }
+            stays
+        });
+        expired.iter().for_each(|id| self.forget(*id));
+        expired
+    }
+
+    /// Returns when the next unused object expires.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let since = self.unused.values().find_map(|(_, since)| *since)?;
+        Some(since.saturating_add(LINGER))
+    }
+
+    fn find(&self, object: &T) -> Option<Id> {
+        let ids = self.ids.get(&self.hasher.hash_one(object.key()))?;
+        let has_key = |id: &&Id| self.objects[*id].object.key() == object.key();
+        ids.iter().find(has_key).copied()
+    }
+
+    fn insert(&mut self, object: T) -> Id {
+        let id = self.number();
+        let hash = self.hasher.hash_one(object.key());
+        self.ids.entry(hash).or_default().push(id);
+        let counted = Counted {
+            object,
+            users: 0,
+            unused: None,
+        };
+        self.objects.insert(id, counted);
+        id
+    }
+
+    fn forget(&mut self, id: Id) {
+        let Some(counted) = self.objects.remove(&id) else {
+            return;
+        };
+        let hash = self.hasher.hash_one(counted.object.key());
+        if let Some(ids) = self.ids.get_mut(&hash) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.ids.remove(&hash);
+            }
+        }
+    }
+
+    fn acquire(&mut self, id: Id) {
+        let Some(counted) = self.objects.get_mut(&id) else {
+            return;
+        };
+        counted.users += 1;
+        if let Some(place) = counted.unused.take() {
+            self.unused.remove(&place);
+        }
+    }
+
+    fn release(&mut self, id: Id) {
+        let place = self.number();
+        let Some(counted) = self.objects.get_mut(&id) else {
+            return;
+        };
+        counted.users -= 1;
+        if counted.users == 0 {
+            counted.unused = Some(place);
+            self.unused.insert(place, (id, None));
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}

@@ -1,0 +1,228 @@
+//! Objects that the kernel rejected, and the Services that want them.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use vipline_reconcile::{Cause, Edit, Kernel, Keyed, Ledger, Reason, Reconciler, Rejected};
+use vipline_service_model::{Family, ObjectName, PortName};
+
+use crate::driver::Owner;
+use crate::entry::{Entry, Key};
+use crate::{AddressKind, Planner};
+
+/// An object that the kernel rejected while it took all others.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct RejectedObject {
+    /// The service port that wants the object, or wanted it before its removal.
+    ///
+    /// `None`: many share the object, or an earlier process installed it.
+    pub owner: Option<Arc<PortName>>,
+    /// The object, as the tool of the mode names it.
+    pub object: String,
+    /// Whether the edit removes the object.
+    pub is_removal: bool,
+    /// Why the kernel rejected it.
+    pub reason: Reason,
+}
+
+/// Displays as `shop/web:http: -a -t 10.96.0.1:80 -r 10.1.0.255:80: invalid argument`.
+impl fmt::Display for RejectedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(owner) = &self.owner {
+            write!(f, "{owner}: ")?;
+        }
+        if self.is_removal {
+            f.write_str("removal of ")?;
+        }
+        let because = match self.reason.cause {
+            Cause::Refused | Cause::Conflict => "",
+            Cause::Dependent => "another object that it needs was rejected: ",
+            Cause::Untested => "left out, because too many other objects were rejected: ",
+        };
+        write!(f, "{}: {because}{}", self.object, self.reason)
+    }
+}
+
+/// The rejected objects of a kernel, by Service.
+#[derive(Debug)]
+pub(crate) struct Registry<T> {
+    hasher: RandomState,
+    /// For each Service its objects by the hashes of their keys.
+    objects: HashMap<Option<ObjectName>, HashMap<u64, Registered<T>>>,
+}
+
+/// A rejected object, and its description.
+#[derive(Debug)]
+struct Registered<T> {
+    object: T,
+    described: Arc<RejectedObject>,
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            objects: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Keyed> Registry<T> {
+    /// Adds or replaces a rejected object.
+    pub(crate) fn insert(&mut self, object: T, described: Arc<RejectedObject>) {
+        let service = described.owner.as_ref().map(|name| name.service_name());
+        let hash = self.hasher.hash_one(object.key());
+        let objects = self.objects.entry(service).or_default();
+        objects.insert(hash, Registered { object, described });
+    }
+
+    /// Returns the rejected objects of the Service that a port belongs to.
+    pub(crate) fn of_service(&self, name: &PortName) -> impl Iterator<Item = &T> {
+        let objects = match self.objects.is_empty() {
+            true => None,
+            false => self.objects.get(&Some(name.service_name())),
+        };
+        let registered = objects.into_iter().flat_map(HashMap::values);
+        registered.map(|it| &it.object)
+    }
+
+    /// Returns the descriptions of all rejected objects, in no order.
+    pub(crate) fn described(&self) -> impl Iterator<Item = &Arc<RejectedObject>> {
+        let registered = self.objects.values().flat_map(HashMap::values);
+        registered.map(|it| &it.described)
+    }
+
+    /// Removes the objects that are not rejected any more, and notes the last reason
+    /// of the others.
+    pub(crate) fn refresh<K: Kernel<Object = T>>(&mut self, reconciler: &Reconciler<K>) {
+        self.objects.retain(|_, objects| {
+            objects.retain(|_, it| {
+                let rejection = reconciler.rejection(&it.object);
+                if let Some(rejection) = rejection {
+                    it.describe_anew(&rejection.reason);
+                }
+                rejection.is_some_and(|rejection| rejection.is_removal == it.described.is_removal)
+            });
+            !objects.is_empty()
+        });
+    }
+}
+
+impl<T> Registered<T> {
+    fn describe_anew(&mut self, reason: &Reason) {
+        if self.described.reason != *reason {
+            let described = Arc::make_mut(&mut self.described);
+            described.reason = reason.clone();
+        }
+    }
+}
+
+/// The service ports that wanted objects which are removed, by the hashes of the keys.
+#[derive(Debug, Default)]
+pub(crate) struct FormerOwners {
+    hasher: RandomState,
+    ports: HashMap<u64, Arc<PortName>>,
+}
+
+impl FormerOwners {
+    /// Notes that a port wants an object no longer.
+    pub(crate) fn insert<T: Keyed>(&mut self, object: &T, port: &Arc<PortName>) {
+        let hash = self.hasher.hash_one(object.key());
+        self.ports.insert(hash, Arc::clone(port));
+    }
+
+    /// Returns the port that wanted an object.
+    pub(crate) fn get<T: Keyed>(&self, object: &T) -> Option<&Arc<PortName>> {
+        self.ports.get(&self.hasher.hash_one(object.key()))
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.ports = HashMap::new();
+    }
+}
+
+/// Rejected objects that another process reports: the kube-proxy that runs on the node.
+#[derive(Clone, Debug, Default)]
+pub struct KnownRejections(HashSet<(Family, bool, String)>);
+
+impl KnownRejections {
+    /// Adds an object by its [text](RejectedObject::object).
+    pub fn insert(&mut self, family: Family, is_removal: bool, object: String) {
+        self.0.insert((family, is_removal, object));
+    }
+
+    /// Splits edits of a family: edits of other objects, and edits of known ones.
+    pub(crate) fn split<P: Planner>(
+        &self,
+        family: Family,
+        edits: Vec<Edit<P::Object>>,
+    ) -> (Vec<Edit<P::Object>>, usize) {
+        if self.0.is_empty() {
+            return (edits, 0);
+        }
+        let is_known = |edit: &Edit<P::Object>| {
+            let is_removal = matches!(edit, Edit::Remove(_));
+            let text = P::text(edit.object());
+            self.0.contains(&(family, is_removal, text))
+        };
+        let count = edits.len();
+        let others: Vec<_> = edits.into_iter().filter(|edit| !is_known(edit)).collect();
+        let known = count - others.len();
+        (others, known)
+    }
+}
+
+/// Returns the owner of each rejected object.
+///
+/// The ports that `changed` since the last sync are searched first; `None`: all may
+/// have.
+/// The owner of a removed object is among the `former` ones.
+pub(crate) fn find_owners<T: Keyed>(
+    ledger: &Ledger<Owner, Entry<T>>,
+    former: &FormerOwners,
+    rejected: &[Rejected<T>],
+    changed: Option<&[Arc<PortName>]>,
+) -> Vec<Option<Owner>> {
+    let former_owner = |it: &Rejected<T>| {
+        let port = former.get(&it.object).filter(|_| it.is_removal)?;
+        Some(Owner::Port(AddressKind::ClusterIp, Arc::clone(port)))
+    };
+    let mut owners: Vec<Option<Owner>> = rejected.iter().map(former_owner).collect();
+    let mut unknown = HashMap::new();
+    for (index, it) in rejected.iter().enumerate().filter(|(_, it)| !it.is_removal) {
+        owners[index] = ledger
+            .claimants(&Key::Object(it.object.key()))
+            .next()
+            .cloned();
+        if owners[index].is_none() {
+            unknown.insert(it.object.key(), index);
+        }
+    }
+    let ports = changed.into_iter().flatten().flat_map(|name| {
+        let of_kind = |kind| Owner::Port(kind, Arc::clone(name));
+        AddressKind::ALL.map(of_kind)
+    });
+    for owner in ports {
+        for object in ledger.wanted(&owner).flat_map(Entry::objects) {
+            if let Some(&index) = unknown.get(&object.key()) {
+                owners[index] = Some(owner.clone());
+            }
+        }
+    }
+    if unknown.values().all(|&index| owners[index].is_some()) {
+        return owners;
+    }
+    for (owner, entry) in ledger.holders() {
+        for object in entry.objects() {
+            if let Some(&index) = unknown.get(&object.key()) {
+                owners[index] = Some(owner.clone());
+            }
+        }
+    }
+    owners
+}

@@ -1,0 +1,46 @@
+//! Services `good` and `bad`, with an engine that syncs soon.
+
+use std::time::Duration;
+
+use proxy_core::{Config, Event, Planner};
+use testkit::generate::Plan;
+use vipline_service_model::api;
+
+use crate::fixtures::{self, Both, apply};
+
+/// A pause that is longer than the shortest interval between syncs.
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+
+/// Returns a configuration with short pauses between syncs.
+pub(crate) fn config() -> Config {
+    let mut config = fixtures::config();
+    config.intervals.min = PAUSE / 2;
+    config.iptables.nfacct = false;
+    config
+}
+
+pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> Plan {
+    let address = format!("10.96.0.{last}").parse().unwrap();
+    let plan = Plan::new(name)
+        .at(address)
+        .port(api::Protocol::Tcp, 80, 8080);
+    (1..=endpoints).fold(plan, |plan, number| {
+        let address = format!("10.1.{last}.{number}").parse().unwrap();
+        plan.endpoint(address, fixtures::ELSEWHERE)
+    })
+}
+
+/// Returns the objects that a mode wants for events.
+pub(crate) fn plan<P>(events: impl IntoIterator<Item = Event>) -> Vec<P::Object>
+where
+    P: Planner + 'static,
+    P::Object: Send + Sync,
+{
+    let kernels = Both::<P::Object>::default();
+    let mut engine = kernels.engine_of::<P>(config());
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    assert!(engine.poll(Duration::ZERO).unwrap().is_success());
+    let kernel = kernels.v4.get();
+    kernel.memory.objects().cloned().collect()
+}

@@ -1,0 +1,64 @@
+//! The ipsets of mode ipvs beside those of upstream.
+#![cfg(feature = "ipvs")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test runs ipset as upstream does"
+)]
+
+mod fixtures;
+
+mod upstream_sets;
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use proxy_core::{Config, Engine, Event, Family, Mode};
+use testkit::netns::Netns;
+
+/// Creates the sets and entries of a plan.
+fn restore(plan: &str) {
+    let is_of_ipset = |line: &&str| line.starts_with("create ") || line.starts_with("add ");
+    let lines = plan.lines().filter(is_of_ipset);
+    let document: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let mut command = Command::new("ipset");
+    let command = command.arg("restore").stdin(Stdio::piped());
+    let mut child = command.spawn().expect("ipset is installed");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(document.as_bytes()).expect("it reads all");
+    drop(stdin);
+    assert!(child.wait().expect("it ends").success(), "{document}");
+}
+
+fn listed() -> String {
+    let output = Command::new("ipset").arg("list").arg("-t").output();
+    let output = output.expect("ipset is installed");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("names are text")
+}
+
+#[test]
+fn upstream_creates_its_sets_over_ours_and_changes_none() {
+    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let fixture = fixture.expect("there is one");
+    for family in Family::ALL {
+        let config = Config {
+            mode: Mode::Ipvs,
+            families: vec![family],
+            ..fixture.config.clone()
+        };
+        let mut engine = Engine::plan_only(config).expect("the mode is built in");
+        fixtures::apply(&mut engine, fixture.events.iter().cloned());
+        engine.apply(Event::Synced);
+        Netns::new().expect("root may make one").run(|| {
+            restore(&engine.desired());
+            let before = listed();
+            upstream_sets::create_all(family);
+            assert_eq!(listed(), before);
+            assert_eq!(
+                before.matches("Name: ").count(),
+                upstream_sets::names(family).len()
+            );
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! Takeovers between upstream and the engine in mode iptables, for both variants.
+#![cfg(feature = "iptables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test runs iptables as upstream does"
+)]
+
+mod fixtures;
+
+mod upstream_iptables;
+
+mod upstream_tools;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fixtures::{Fixture, apply, sync};
+use proxy_core::backend::iptables::{Kernel, Planner};
+use proxy_core::{Config, Engine, Event, Family};
+use testkit::netns::Netns;
+use upstream_iptables::{Service, Upstream};
+use vipline_iptables::{self as iptables, Client, Variant};
+
+const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
+
+fn upstream(family: Family, variant: Variant) -> Upstream {
+    let [vip, endpoints] = match family {
+        Family::V4 => ["10.96.0.77", "10.180.0.7 10.180.0.8"],
+        Family::V6 => ["fd00:10:96::77", "fd00:10:180::7 fd00:10:180::8"],
+    };
+    let endpoints = endpoints
+        .split(' ')
+        .map(|text| text.parse().expect("an address"));
+    let services = vec![
+        Service {
+            name: "upstream/web:http",
+            vip: vip.parse().expect("an address"),
+            endpoints: endpoints.collect(),
+        },
+        Service {
+            name: "upstream/idle:http",
+            vip: vip.replace("77", "78").parse().expect("an address"),
+            endpoints: Vec::new(),
+        },
+    ];
+    Upstream {
+        family,
+        variant,
+        services,
+    }
+}
+
+/// Returns an engine of one family after its first sync, with Services of all kinds.
+fn synced(family: Family, variant: Variant) -> Engine {
+    let (config, events) = overall(family);
+    let mut engine = Engine::with_kernels::<Planner, _>(config, |_| {
+        let named = match family {
+            Family::V4 => iptables::Family::V4,
+            Family::V6 => iptables::Family::V6,
+        };
+        let client = Client::open_variant(named, variant).expect("both are installed");
+        Kernel::with(client, family)
+    });
+    apply(&mut engine, events);
+    engine.apply(Event::Synced);
+    let mut now = Duration::ZERO;
+    let report = sync(&mut engine, &mut now);
+    assert!(report.is_success(), "{report}");
+    engine
+}
+
+fn overall(family: Family) -> (Config, Vec<Event>) {
+    let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
+    let Fixture { config, events, .. } = fixture.expect("there is one");
+    let mut config = Config {
+        families: vec![family],
+        ..config
+    };
+    // Upstream of the test has no counters either.
+    config.iptables.nfacct = false;
+    let dual_stack = fixtures::all()
+        .into_iter()
+        .find(|it| it.name == "dual-stack");
+    let more = dual_stack.expect("there is one").events;
+    (config, events.into_iter().chain(more).collect())
+}
+
+/// The rules of each chain of each table.
+type Chains = BTreeMap<(&'static str, String), Vec<String>>;
+
+/// Returns all chains that are no empty chains of the system.
+///
+/// The order of rules counts, except in chains that all Services share.
+fn chains(upstream: &Upstream) -> Chains {
+    let mut chains = Chains::new();
+    for table in upstream_iptables::TABLES {
+        for line in upstream.save(table).lines() {
+            if let Some(chain) = line.strip_prefix(':') {
+                let (name, _) = chain.split_once(' ').expect("a policy follows");
+                chains.entry((table, name.to_owned())).or_default();
+            } else if let Some((name, rule)) =
+                line.strip_prefix("-A ").and_then(|it| it.split_once(' '))
+            {
+                let rules = chains.entry((table, name.to_owned())).or_default();
+                rules.push(rule.to_owned());
+            }
+        }
+    }
+    let shared = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES"];
+    for ((_, name), rules) in &mut chains {
+        if shared.contains(&name.as_str()) {
+            rules.sort_unstable();
+        }
+    }
+    chains.retain(|(_, name), rules| name.starts_with("KUBE-") || !rules.is_empty());
+    chains
+}
+
+fn each(test: impl Fn(Upstream)) {
+    for variant in VARIANTS {
+        for family in Family::ALL {
+            test(upstream(family, variant));
+        }
+    }
+}
+
+#[test]
+fn upstream_takes_over_with_its_first_sync_and_no_rule_of_ours_is_left() {
+    each(|upstream| {
+        let alone = Netns::new().expect("root may make one").run(|| {
+            upstream.sync();
+            chains(&upstream)
+        });
+        Netns::new().expect("root may make one").run(|| {
+            synced(upstream.family, upstream.variant);
+            let ours = chains(&upstream);
+            assert!(ours.keys().any(|chain| !alone.contains_key(chain)));
+            upstream.sync();
+            assert_eq!(chains(&upstream), alone, "{}", upstream.variant);
+        });
+    });
+}
+
+#[test]
+fn the_first_sync_takes_over_from_upstream_and_no_rule_of_upstream_is_left() {
+    each(|upstream| {
+        let (family, variant) = (upstream.family, upstream.variant);
+        let alone = Netns::new().expect("root may make one").run(|| {
+            synced(family, variant);
+            chains(&upstream)
+        });
+        Netns::new().expect("root may make one").run(|| {
+            upstream.sync();
+            synced(family, variant);
+            assert_eq!(chains(&upstream), alone, "{variant}");
+            let mut again = synced(family, variant);
+            let difference = again.difference().expect("a dump");
+            assert_eq!(difference.edits, 0, "{variant}: {}", difference.script);
+        });
+    });
+}
+
+#[test]
+fn upstream_in_mode_nftables_removes_all_rules_but_those_of_the_kubelet() {
+    each(|upstream| {
+        Netns::new().expect("root may make one").run(|| {
+            synced(upstream.family, upstream.variant);
+            upstream.cleanup();
+            let mut left = chains(&upstream);
+            // Upstream leaves this chain and both jumps to it: the kubelet has the same.
+            left.remove(&("filter", "KUBE-FIREWALL".to_owned()));
+            let jumps = vec!["-j KUBE-FIREWALL".to_owned()];
+            let expected =
+                ["INPUT", "OUTPUT"].map(|chain| (("filter", chain.to_owned()), jumps.clone()));
+            assert_eq!(left, Chains::from(expected), "{}", upstream.variant);
+        });
+    });
+}

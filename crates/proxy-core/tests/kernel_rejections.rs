@@ -1,0 +1,285 @@
+//! Objects that a real kernel refuses: all others are programmed.
+#![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the kernel judges what was programmed"
+)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixtures;
+mod good_and_bad;
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use fixtures::apply;
+use good_and_bad::{config, plan, service};
+use proxy_core::backend::{iptables, nftables};
+use proxy_core::{Context, Engine, Event, Family, Planner, Wants};
+use testkit::generate::Plan;
+use testkit::netns::Netns;
+use vipline_iptables::{Chain, Client, Contents, Object as Rule, Variant};
+use vipline_nftables::{Mapped, Name, Object as Nft, Verdict};
+use vipline_reconcile::Edit;
+use vipline_service_model::ServicePort;
+
+/// A mode whose objects for Service `bad` are such that the kernel refuses them.
+trait Spoil {
+    type Mode: Planner;
+
+    fn spoil(object: &mut <Self::Mode as Planner>::Object);
+}
+
+/// A mode with what [`Spoil`] does to it.
+struct Spoiled<S>(PhantomData<S>);
+
+impl<S: Spoil> Planner for Spoiled<S> {
+    type Object = <S::Mode as Planner>::Object;
+
+    fn base(cx: &Context) -> Vec<Self::Object> {
+        S::Mode::base(cx)
+    }
+
+    fn concerns_ports(before: &Context, after: &Context) -> bool {
+        S::Mode::concerns_ports(before, after)
+    }
+
+    fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object> {
+        let mut wants = S::Mode::port(cx, port);
+        if &*port.name.service == "bad" {
+            let claimed = wants.claims.iter_mut().flat_map(|claim| &mut claim.objects);
+            wants.own.iter_mut().chain(claimed).for_each(S::spoil);
+        }
+        wants
+    }
+
+    fn lingers(object: &Self::Object) -> bool {
+        S::Mode::lingers(object)
+    }
+
+    fn text(object: &Self::Object) -> String {
+        S::Mode::text(object)
+    }
+
+    fn script<'a>(
+        family: Family,
+        edits: Vec<Edit<Self::Object>>,
+        desired: impl Iterator<Item = &'a Self::Object>,
+    ) -> String
+    where
+        Self::Object: 'a,
+    {
+        S::Mode::script(family, edits, desired)
+    }
+
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Self::Object>) -> String
+    where
+        Self::Object: 'a,
+    {
+        S::Mode::listing(family, objects)
+    }
+}
+
+/// The addresses go to a base chain.
+enum ToBaseChain {}
+
+impl Spoil for ToBaseChain {
+    type Mode = nftables::Planner;
+
+    fn spoil(object: &mut Nft) {
+        let Nft::Element(element) = object else {
+            return;
+        };
+        if matches!(element.data(), Some(Mapped::Verdict(_))) {
+            let base = Name::new("nat-prerouting").unwrap();
+            let misled = element.clone().with_verdict(Verdict::Goto(base));
+            *object = misled.unwrap().into();
+        }
+    }
+}
+
+#[test]
+fn the_kernel_takes_all_elements_but_those_that_it_refuses() {
+    let netns = Netns::new().unwrap();
+    netns.run(|| {
+        // More endpoints than have a set of their own: such addresses are in a map.
+        let events = [1, 2, 3, 4].map(|last| {
+            let name = if last == 3 {
+                "bad".into()
+            } else {
+                format!("good-{last}")
+            };
+            service(&name, last, 12).events()
+        });
+        let kernels = |family| nftables::Kernel::open(family).unwrap();
+        let mut engine = Engine::with_kernels::<Spoiled<ToBaseChain>, _>(config(), kernels);
+        apply(&mut engine, events.concat());
+        engine.apply(Event::Synced);
+        let report = engine.poll(Duration::ZERO).unwrap();
+        assert!(report.is_success(), "{report}");
+        let rejected = &report.families[0].rejected;
+        assert_eq!(rejected.len(), 1, "{rejected:?}");
+        assert_eq!(&*rejected[0].owner.as_ref().unwrap().service, "bad");
+        let text = rejected[0].to_string();
+        assert!(text.contains("10.96.0.3 . tcp . 80"), "{text}");
+        let edits = engine.difference().unwrap();
+        assert_eq!(edits.edits, 1, "{edits:#?}");
+        // It goes with its Service.
+        engine.apply(Event::ServiceDeleted(
+            service("bad", 3, 1).service().metadata.object_name(),
+        ));
+        engine.poll(Duration::ZERO);
+        let report = engine.poll(Duration::from_secs(30)).unwrap();
+        assert!(report.is_success(), "{report}");
+        assert_eq!(
+            (
+                engine.rejected(Family::V4),
+                engine.difference().unwrap().edits
+            ),
+            (0, 0)
+        );
+    });
+}
+
+/// Chains jump to themselves.
+enum InLoops {}
+
+impl Spoil for InLoops {
+    type Mode = iptables::Planner;
+
+    fn spoil(object: &mut Rule) {
+        let Rule::Chain(Chain { name, contents, .. }) = object else {
+            return;
+        };
+        if name.as_str().starts_with("KUBE-SVC-") {
+            *contents = Contents::Rules([format!("-j {name}")].into_iter().collect());
+        }
+    }
+}
+
+/// Programs good Services and a bad one with a variant of iptables.
+fn assert_only_the_bad_service_is_missing(variant: Variant) {
+    let netns = Netns::new().unwrap();
+    netns.run(|| {
+        let names = ["good-1", "bad", "good-3"];
+        let services: Vec<_> = (1..)
+            .zip(names)
+            .map(|(last, name)| service(name, last, 2))
+            .collect();
+        let kernel = |family| {
+            let named = match family {
+                Family::V4 => vipline_iptables::Family::V4,
+                Family::V6 => vipline_iptables::Family::V6,
+            };
+            iptables::Kernel::with(Client::open_variant(named, variant).unwrap(), family)
+        };
+        let mut engine = Engine::with_kernels::<Spoiled<InLoops>, _>(config(), kernel);
+        apply(&mut engine, services.iter().flat_map(Plan::events));
+        engine.apply(Event::Synced);
+        let report = engine.poll(Duration::ZERO).unwrap();
+        assert!(report.is_success(), "{variant}: {report}");
+        let rejected = &report.families[0].rejected;
+        assert!(!rejected.is_empty(), "{variant}");
+        for it in rejected {
+            assert_eq!(&*it.owner.as_ref().unwrap().service, "bad", "{it}");
+        }
+        let left = engine.difference().unwrap();
+        let is_missing = |name: &str| left.script.contains(&format!("default/{name}"));
+        assert_eq!(names.map(is_missing), [false, true, false], "{left}");
+        // It goes with its Service.
+        engine.apply(Event::ServiceDeleted(
+            services[1].service().metadata.object_name(),
+        ));
+        engine.poll(Duration::ZERO);
+        let report = engine.poll(Duration::from_secs(30)).unwrap();
+        assert!(report.is_success(), "{variant}: {report}");
+        assert_eq!(
+            (
+                engine.rejected(Family::V4),
+                engine.difference().unwrap().edits
+            ),
+            (0, 0)
+        );
+    });
+}
+
+#[test]
+fn iptables_takes_all_services_but_those_whose_rules_are_refused() {
+    for variant in [Variant::Nft, Variant::Legacy] {
+        assert_only_the_bad_service_is_missing(variant);
+    }
+}
+
+#[test]
+fn a_chain_that_a_foreign_rule_jumps_to_stays_and_all_else_goes() {
+    for (variant, program) in [
+        (Variant::Nft, "iptables-nft"),
+        (Variant::Legacy, "iptables-legacy"),
+    ] {
+        let netns = Netns::new().unwrap();
+        netns.run(|| {
+            let kernel = |family| {
+                let named = match family {
+                    Family::V4 => vipline_iptables::Family::V4,
+                    Family::V6 => vipline_iptables::Family::V6,
+                };
+                iptables::Kernel::with(Client::open_variant(named, variant).unwrap(), family)
+            };
+            let mut engine = Engine::with_kernels::<iptables::Planner, _>(config(), kernel);
+            let both = [
+                service("good", 1, 2).events(),
+                service("bad", 2, 2).events(),
+            ];
+            apply(&mut engine, both.concat());
+            engine.apply(Event::Synced);
+            assert!(engine.poll(Duration::ZERO).unwrap().is_success());
+            let objects = plan::<iptables::Planner>(service("bad", 2, 2).events());
+            let chain = objects.iter().find_map(|object| match object {
+                Rule::Chain(chain) if chain.name.as_str().starts_with("KUBE-SVC-") => {
+                    Some(chain.name.to_string())
+                }
+                _ => None,
+            });
+            let chain = chain.unwrap();
+            let run = |args: &[&str]| {
+                let done = std::process::Command::new(program)
+                    .args(args)
+                    .output()
+                    .unwrap();
+                assert!(done.status.success(), "{args:?}: {done:?}");
+            };
+            run(&["-t", "nat", "-N", "THEIRS"]);
+            run(&["-t", "nat", "-A", "THEIRS", "-j", &chain]);
+            engine.apply(Event::ServiceDeleted(
+                service("bad", 2, 1).service().metadata.object_name(),
+            ));
+            apply(&mut engine, service("other", 3, 2).events());
+            engine.poll(Duration::ZERO);
+            let now = Duration::from_secs(10);
+            let report = engine.poll(now).unwrap();
+            assert!(report.is_success(), "{variant}: {report}");
+            let rejected = &report.families[0].rejected;
+            assert!(rejected.iter().all(|it| it.is_removal), "{rejected:?}");
+            assert!(
+                rejected.iter().any(|it| it.object.contains(&chain)),
+                "{rejected:?}"
+            );
+            // No rule of ours leads there any more, and the new Service is served.
+            let script = engine.difference().unwrap().script;
+            assert!(!script.contains("-D KUBE-SERVICES"), "{script}");
+            assert!(!script.contains("default/other"), "{script}");
+            run(&["-t", "nat", "-F", "THEIRS"]);
+            engine.poll(now);
+            let report = engine.poll(Duration::from_secs(600)).unwrap();
+            assert!(report.is_success(), "{variant}: {report}");
+            assert_eq!(
+                (
+                    engine.rejected(Family::V4),
+                    engine.difference().unwrap().edits
+                ),
+                (0, 0)
+            );
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! Rejected objects with their Services, and differences without them.
+#![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixtures;
+
+use std::time::Duration;
+
+use fixtures::{Both, apply, web_with};
+use proxy_core::backend::{iptables, ipvs, nftables};
+use proxy_core::{Engine, Event, Family, KnownRejections, Planner, Report};
+use testkit::generate::Plan;
+use vipline_reconcile::{Edit, Keyed, diff};
+use vipline_service_model::api;
+
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+
+/// A pause after which a sync is due.
+const PAUSE: Duration = Duration::from_secs(60);
+
+fn other() -> Plan {
+    let plan = Plan::new("other")
+        .at([10, 96, 0, 20].into())
+        .port(api::Protocol::Tcp, 80, 8080);
+    plan.endpoint([10, 1, 7, 1].into(), fixtures::ELSEWHERE)
+}
+
+fn web() -> Plan {
+    web_with("10.96.0.10", 3)
+}
+
+/// Kernels in memory, and an engine over them that has synced once.
+struct Proxy<P: Planner> {
+    kernels: Both<P::Object>,
+    engine: Engine,
+    now: Duration,
+}
+
+impl<P> Proxy<P>
+where
+    P: Planner + 'static,
+    P::Object: Send + Sync,
+{
+    fn start(events: Vec<Event>) -> Self {
+        let kernels = Both::<P::Object>::default();
+        let engine = Self::engine(&kernels, events);
+        let now = Duration::ZERO;
+        let mut proxy = Self {
+            kernels,
+            engine,
+            now,
+        };
+        assert!(proxy.engine.poll(Duration::ZERO).unwrap().is_success());
+        proxy
+    }
+
+    fn engine(kernels: &Both<P::Object>, events: Vec<Event>) -> Engine {
+        let mut config = fixtures::config();
+        config.iptables.nfacct = false;
+        let mut engine = kernels.engine_of::<P>(config);
+        apply(&mut engine, events);
+        engine.apply(Event::Synced);
+        engine
+    }
+
+    /// Syncs after the pause.
+    fn sync(&mut self) -> Report {
+        // A sync may have to wait for the shortest interval.
+        let report = (0..3).find_map(|_| {
+            self.now += PAUSE;
+            self.engine.poll(self.now)
+        });
+        report.unwrap()
+    }
+
+    fn installed(&self) -> Vec<P::Object> {
+        let kernel = self.kernels.v4.get();
+        kernel.memory.objects().cloned().collect()
+    }
+}
+
+/// Fails unless each object that the kernel does not remove names its Service.
+fn assert_removals_are_owned<P>()
+where
+    P: Planner + 'static,
+    P::Object: Send + Sync + std::fmt::Debug,
+{
+    let both = || [web().events(), other().events()].concat();
+    let name = web().service().metadata.object_name();
+    let mut after = Proxy::<P>::start(both());
+    let before = after.installed();
+    after.engine.apply(Event::ServiceDeleted(name.clone()));
+    after.sync();
+    let removed = diff(before, &after.installed());
+    let removed: Vec<_> = removed
+        .iter()
+        .filter(|edit| matches!(edit, Edit::Remove(_)))
+        .map(Edit::object)
+        .collect();
+    assert!(!removed.is_empty());
+    for object in removed {
+        let mut proxy = Proxy::<P>::start(both());
+        proxy.kernels.v4.get().memory.reject(object.clone(), EBUSY);
+        proxy.engine.apply(Event::ServiceDeleted(name.clone()));
+        let report = proxy.sync();
+        assert!(report.is_success(), "{report}");
+        let [rejected] = &*report.families[0].rejected else {
+            panic!("one object: {report:?}");
+        };
+        assert!(rejected.is_removal);
+        let owner = rejected.owner.as_ref().map(|port| port.service_name());
+        assert_eq!(owner.as_ref(), Some(&name), "{rejected}");
+        let all = proxy.engine.rejected_objects();
+        assert_eq!(all, [(Family::V4, rejected.clone())]);
+        // It is reported until the kernel has removed the object.
+        proxy.kernels.v4.get().memory.accept(object);
+        proxy.sync();
+        assert_eq!(proxy.engine.rejected_objects(), []);
+    }
+}
+
+#[test]
+fn a_refused_removal_names_its_former_service_in_every_mode() {
+    assert_removals_are_owned::<nftables::Planner>();
+    assert_removals_are_owned::<iptables::Planner>();
+    assert_removals_are_owned::<ipvs::Planner>();
+}
+
+/// Fails unless a difference without rejected objects still shows drift.
+fn assert_difference_lacks_rejections<P>()
+where
+    P: Planner + 'static,
+    P::Object: Send + Sync + std::fmt::Debug,
+{
+    let both = || [web().events(), other().events()].concat();
+    let with_both = Proxy::<P>::start(both()).installed();
+    let without = Proxy::<P>::start(other().events()).installed();
+    let of_web = diff(without.clone(), &with_both);
+    let is_added = |edit: &&Edit<P::Object>| matches!(edit, Edit::Add(_));
+    let bad = of_web.iter().rfind(is_added).unwrap().object();
+    let kernels = Both::<P::Object>::default();
+    kernels.v4.get().memory.reject(bad.clone(), EINVAL);
+    let mut proxy = Proxy::<P> {
+        engine: Proxy::<P>::engine(&kernels, both()),
+        kernels,
+        now: Duration::ZERO,
+    };
+    assert!(proxy.engine.poll(Duration::ZERO).unwrap().is_success());
+    let mut known = KnownRejections::default();
+    for (family, rejected) in proxy.engine.rejected_objects() {
+        known.insert(family, rejected.is_removal, rejected.object.clone());
+    }
+    // Another process compares the kernel with the plan.
+    let mut other_engine = Proxy::<P>::engine(&proxy.kernels, both());
+    let all = other_engine.difference().unwrap();
+    assert_eq!((all.edits, all.rejected), (1, 0), "{all}");
+    let rest = other_engine.difference_except(&known).unwrap();
+    assert_eq!((rest.edits, rest.rejected), (0, 1), "{rest}");
+    assert_eq!(rest.script, "");
+    let lost = without.iter().find(|object| object.key() != bad.key());
+    let lost = Edit::Remove(lost.unwrap().clone());
+    proxy.kernels.v4.get().memory.interfere(lost).unwrap();
+    let drift = other_engine.difference_except(&known).unwrap();
+    assert_eq!((drift.edits, drift.rejected), (1, 1), "{drift}");
+    // The kernel lacks the object for another reason.
+    let removal = KnownRejections::default();
+    let drift = other_engine.difference_except(&removal).unwrap();
+    assert_eq!((drift.edits, drift.rejected), (2, 0), "{drift}");
+}
+
+#[test]
+fn a_difference_lacks_known_rejections_and_shows_drift_in_every_mode() {
+    assert_difference_lacks_rejections::<nftables::Planner>();
+    assert_difference_lacks_rejections::<iptables::Planner>();
+    assert_difference_lacks_rejections::<ipvs::Planner>();
+}

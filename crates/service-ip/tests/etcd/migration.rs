@@ -1,0 +1,172 @@
+//! A key that is missing, or of another range than the store.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use vipline_service_ip::{
+    AddressRange, Allocator, Claims, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts,
+    Owner, Pool, PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair,
+    RepairReason, ServicePort, ServiceType,
+};
+
+use crate::server::{KEY, Server, owner, random};
+
+/// The key of node ports.
+const PORTS: &str = EtcdCluster::SERVICE_NODE_PORTS;
+
+/// Stores the allocation of a range, in the form of an API server.
+fn store<R: Range>(server: &Server, key: &str, range: &str, taken: &[R::Item]) {
+    let range: R = range.parse().unwrap();
+    let mut allocator = Allocator::new(range);
+    for item in taken {
+        allocator.reserve(*item).unwrap();
+    }
+    let allocation = RangeAllocation::of(&allocator).unwrap();
+    server.put(key, Some(&Envelope::new().encode(&allocation)));
+}
+
+/// Returns what is stored: the range, and the items that are taken.
+fn stored<R: Range>(server: &Server, key: &str) -> (String, Vec<R::Item>) {
+    let (_, allocation) = Envelope::decode(&server.get(key).unwrap()).unwrap();
+    let range: R = allocation.range.parse().unwrap();
+    let allocator = allocation.allocator(range).unwrap();
+    (allocation.range.into(), allocator.items().collect())
+}
+
+fn ips(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn without_the_key_nothing_is_allocated_before_a_repair_pass() {
+    let server = Server::start();
+    let (mut one, mut other) = (server.registry(), server.registry());
+    let ip: IpAddr = "10.0.0.9".parse().unwrap();
+    server.inside(|| {
+        one.refresh().unwrap();
+        // A new range, or a restored etcd that lacks the key.
+        server.put(KEY, None);
+        for registry in [&mut one, &mut other] {
+            let errors = [
+                registry.allocate(&owner(), &mut random(1)).map(drop),
+                registry.reserve(ip, &owner()),
+                registry.release(ip, &owner()).map(drop),
+            ];
+            for error in errors {
+                let reason = RepairReason::Uninitialized { object: KEY.into() };
+                assert!(matches!(&error, Err(Error::RepairRequired(found)) if *found == reason));
+            }
+        }
+        assert_eq!(server.get(KEY), None);
+        let services = [Claims::parse(owner(), ["010.0.0.9"])];
+        let list = || Ok::<_, Infallible>(services.to_vec());
+        let found = Repair::new().pass(&mut other, list).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        let refused = one.reserve(ip, &owner()).unwrap_err();
+        assert!(matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()));
+        one.allocate(&owner(), &mut random(1)).unwrap();
+    });
+    assert_eq!(stored::<AddressRange>(&server, KEY).1.len(), 2);
+}
+
+#[test]
+fn repair_moves_addresses_to_a_larger_range() {
+    let server = Server::start();
+    let taken = ips(&["10.0.0.1", "10.0.0.200"]);
+    store::<AddressRange>(&server, KEY, "10.0.0.0/24", &taken);
+    let range = "10.0.0.0/16".parse::<AddressRange>().unwrap();
+    let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
+    let web = Owner::new("default", "web");
+    let services = [Claims::parse(web, ["10.0.0.1", "10.0.9.9"])];
+    let list = || Ok::<_, Infallible>(services.to_vec());
+    server.inside(|| {
+        let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{KEY} is of the range 10.0.0.0/24, not of 10.0.0.0/16: a repair pass must come first")
+        );
+        let found = Repair::new().pass(&mut registry, list).unwrap();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                format!("{KEY} is of the range 10.0.0.0/24, not of 10.0.0.0/16: repair writes it"),
+                "Service default/web has 10.0.9.9, which was not allocated: it is now".into(),
+                "10.0.0.200 may have leaked: no Service has it, in 1 of 3 passes".into(),
+            ]
+        );
+    });
+    let expected = ips(&["10.0.0.1", "10.0.0.200", "10.0.9.9"]);
+    assert_eq!(
+        stored::<AddressRange>(&server, KEY),
+        ("10.0.0.0/16".into(), expected)
+    );
+    server.inside(|| registry.allocate(&owner(), &mut random(1)).unwrap());
+}
+
+#[test]
+fn repair_moves_node_ports_to_a_smaller_range() {
+    let server = Server::start();
+    store::<PortRange>(&server, PORTS, "30000-32767", &[30_007, 32_700]);
+    let range = PortRange::new(30_000, 31_000).unwrap();
+    let mut registry = Registry::new(Etcd::new(&server.cluster(), PORTS, range).unwrap());
+    let port = |port, node_port| ServicePort {
+        name: format!("p{port}").into(),
+        protocol: Protocol::Tcp,
+        port,
+        node_port: Some(node_port),
+    };
+    let service = NodePorts {
+        kind: ServiceType::NodePort,
+        allocate: true,
+        is_local: false,
+        ports: vec![port(80, 30_007), port(81, 32_700)],
+        health_check: None,
+    };
+    let list = || Ok::<_, Infallible>(vec![service.claims(owner())]);
+    server.inside(|| {
+        let error = registry.reserve(30_008, &owner()).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::RepairRequired(RepairReason::OtherRange { .. })
+        ));
+        let found = Repair::new().pass(&mut registry, list).unwrap();
+        let labels: Vec<_> = found.iter().filter_map(|finding| finding.label()).collect();
+        assert_eq!(labels, ["outOfRange"], "{found:?}");
+        registry.reserve(30_008, &owner()).unwrap();
+    });
+    let expected = ("30000-31000".into(), vec![30_007, 30_008]);
+    assert_eq!(stored::<PortRange>(&server, PORTS), expected);
+}
+
+#[test]
+fn no_more_addresses_of_ipv6_are_given_than_an_api_server_has() {
+    let server = Server::start();
+    let large = "fd00::/64".parse::<AddressRange>().unwrap();
+    let refused = Etcd::new(&server.cluster(), KEY, large)
+        .map(drop)
+        .unwrap_err();
+    assert!(matches!(
+        refused,
+        EtcdSetupError::Range(RangeError::TooLarge { longest: 108, .. })
+    ));
+    let range = "fd00::/108".parse::<AddressRange>().unwrap();
+    assert_eq!(range.len(), (1 << 20) - 1);
+    let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
+    server.inside(|| {
+        server.put(KEY, None);
+        let no_services = || Ok::<_, Infallible>(Vec::new());
+        Repair::new().pass(&mut registry, no_services).unwrap();
+        let [last, beyond] = ["fd00::ffff", "fd00::1:0"].map(|text| text.parse().unwrap());
+        registry.reserve(last, &owner()).unwrap();
+        let refused = registry.reserve(beyond, &owner()).unwrap_err();
+        assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        assert_eq!(registry.refresh().unwrap().pool.free(), 65_534);
+    });
+    let stored = server.get(KEY).unwrap();
+    let (_, allocation) = Envelope::decode(&stored).unwrap();
+    assert_eq!(
+        (&*allocation.range, allocation.data.len()),
+        ("fd00::/108", 8192)
+    );
+}

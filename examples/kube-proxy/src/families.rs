@@ -1,0 +1,109 @@
+//! The IP families that a mode can program on this node.
+
+use proxy_core::{Family, Mode};
+use tracing::warn;
+use vipline_iptables::{Client, Error, Family as IptablesFamily};
+
+use crate::failure::{Failure, chain};
+use crate::interfaces;
+
+/// An empty section: the kernel must have the table, and nothing is changed.
+const NAT: &str = "*nat\nCOMMIT\n";
+
+/// Returns the IP families that a mode can program on this node.
+///
+/// A family that the kernel lacks is left out.
+/// Modes iptables and ipvs also leave out a family without programs of iptables or
+/// without its table `nat`, with a warning.
+///
+/// # Errors
+///
+/// No family is left; names the reason for the first.
+pub fn supported(mode: Mode) -> Result<Vec<Family>, Failure> {
+    let families = interfaces::families();
+    if mode == Mode::Nftables {
+        return Ok(families);
+    }
+    let checked = families.into_iter().map(|family| (family, check(family)));
+    choose(checked.collect())
+}
+
+/// Returns the families that passed, and warns of the others.
+fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Failure> {
+    let (mut supported, mut missing) = (Vec::new(), Vec::new());
+    for (family, result) in checked {
+        match result {
+            Err(error) if is_lasting(&error) => missing.push((family, error)),
+            _ => supported.push(family),
+        }
+    }
+    if let ([], Some((_, error))) = (&*supported, missing.first()) {
+        return Err(Failure::machine(chain(error)));
+    }
+    for (family, error) in &missing {
+        let error = chain(error);
+        warn!(%family, "the family is not served because iptables does not support it: {error}");
+    }
+    Ok(supported)
+}
+
+/// Finds the programs of iptables and has them open table `nat`.
+fn check(family: Family) -> Result<(), Error> {
+    let family = match family {
+        Family::V4 => IptablesFamily::V4,
+        Family::V6 => IptablesFamily::V6,
+    };
+    Client::open(family)?.test(&NAT)
+}
+
+/// Returns whether an error will occur again. After others the family is served,
+/// and syncs are retried.
+fn is_lasting(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NotFound { .. }
+            | Error::Outdated { .. }
+            | Error::Unsupported { .. }
+            | Error::Denied { .. }
+            | Error::Refused { .. }
+            | Error::Spawn { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(program: &str) -> Error {
+        Error::NotFound {
+            program: program.into(),
+        }
+    }
+
+    fn locked() -> Error {
+        Error::Locked {
+            wait: 5,
+            message: "held".into(),
+        }
+    }
+
+    #[test]
+    fn a_family_without_iptables_is_left_out_if_the_other_has_it() {
+        for (v4, v6, expected) in [
+            (Ok(()), Ok(()), Some(&Family::ALL[..])),
+            (Ok(()), Err(missing("ip6tables-save")), Some(&[Family::V4])),
+            (Err(missing("iptables-save")), Ok(()), Some(&[Family::V6])),
+            (Ok(()), Err(locked()), Some(&Family::ALL)),
+            (
+                Err(missing("iptables-save")),
+                Err(missing("ip6tables-save")),
+                None,
+            ),
+        ] {
+            let chosen = choose(vec![(Family::V4, v4), (Family::V6, v6)]);
+            assert_eq!(chosen.ok().as_deref(), expected);
+        }
+        let error = choose(vec![(Family::V4, Err(missing("iptables-save")))]).unwrap_err();
+        assert!(error.to_string().contains("iptables-save"), "{error}");
+    }
+}

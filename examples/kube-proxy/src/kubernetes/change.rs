@@ -1,0 +1,165 @@
+//! A line of a watch.
+
+use std::collections::BTreeMap;
+
+use kube::core::Status;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::asking::Error;
+use super::objects::Object;
+use super::parsed::{Identity, Parsed, Unreadable};
+
+/// The annotation of the bookmark that ends the list at the beginning of a watch.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// A notification of a watch.
+#[derive(Debug)]
+pub enum Change<O> {
+    /// An object was created or changed.
+    Applied(Parsed<O>),
+    /// An object was created or changed, and no part of the object can be read.
+    Unreadable(Unreadable),
+    /// An object was deleted. The proxy reads its metadata only.
+    Deleted(Identity),
+    /// The watch has reported every change up to a version.
+    Bookmark {
+        /// The version.
+        version: String,
+        /// Whether the list at the beginning of the watch ends here.
+        is_list_complete: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+impl<O: Object> Change<O> {
+    /// Reads a line of a watch.
+    ///
+    /// # Errors
+    ///
+    /// The server ends the watch ([`Error::Refused`]), or the line is of no
+    /// watch ([`Error::Unreadable`]).
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let line: Line<'_> = match serde_json::from_str(text) {
+            Ok(line) => line,
+            Err(error) => return Err(status(text).unwrap_or_else(|| error.into())),
+        };
+        let object = line.object.get();
+        match &*line.kind {
+            "ADDED" | "MODIFIED" => Ok(match Parsed::parse(object) {
+                Ok(parsed) => Self::Applied(parsed),
+                Err(unreadable) => Self::Unreadable(unreadable),
+            }),
+            "DELETED" => Ok(Self::Deleted(Identity::parse(object)?)),
+            "BOOKMARK" => Ok(bookmark(object)?),
+            "ERROR" => Err(status(object)
+                .unwrap_or_else(|| Error::Unreadable(format!("an error that is none: {object}")))),
+            other => Err(Error::Unreadable(format!("a change of type {other:?}"))),
+        }
+    }
+}
+
+fn bookmark<O>(text: &str) -> serde_json::Result<Change<O>> {
+    #[derive(Deserialize)]
+    struct Bookmark {
+        metadata: Metadata,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+
+    let Bookmark { metadata } = serde_json::from_str(text)?;
+    let annotations = metadata.annotations.unwrap_or_default();
+    let end = annotations.get(INITIAL_EVENTS_END);
+    Ok(Change::Bookmark {
+        version: metadata.resource_version,
+        is_list_complete: end.is_some_and(|value| value == "true"),
+    })
+}
+
+/// Reads a Status, which has a code unlike all other objects.
+fn status(text: &str) -> Option<Error> {
+    let status: Status = serde_json::from_str(text).ok()?;
+    (status.code != 0).then(|| Box::new(status).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use vipline_service_model::ObjectName;
+
+    use super::*;
+    use crate::kubernetes::objects::Slice;
+
+    fn parse(text: &str) -> Result<Change<Slice>, Error> {
+        Change::parse(text)
+    }
+
+    #[test]
+    fn of_a_deleted_object_only_the_metadata_is_read() {
+        let text = r#"{"type": "DELETED", "object": {"metadata": {"name": "web-1", "namespace":
+            "shop", "resourceVersion": "9", "labels": 7}, "ports": "none", "addressType": {}}}"#;
+        let Change::Deleted(identity) = parse(text).unwrap() else {
+            panic!("it is deleted");
+        };
+        assert_eq!(identity.name(), ObjectName::new("shop", "web-1"));
+        assert_eq!(identity.version(), "9");
+    }
+
+    #[test]
+    fn a_changed_object_that_cannot_be_read_whole_is_read_in_part() {
+        let text = r#"{"type": "MODIFIED", "object": {"metadata": {"name": "web-1"},
+            "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": "none"}}"#;
+        let Change::Applied(parsed) = parse(text).unwrap() else {
+            panic!("it is applied");
+        };
+        let dropped = parsed.dropped.unwrap().to_string();
+        assert!(dropped.starts_with("ports: "), "{dropped}");
+        let nameless = r#"{"type": "ADDED", "object": {"ports": []}}"#;
+        assert!(matches!(parse(nameless), Ok(Change::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_bookmark_may_end_the_list() {
+        for (annotations, expected) in [
+            (r#"{"k8s.io/initial-events-end": "true"}"#, true),
+            ("{}", false),
+            ("null", false),
+        ] {
+            let text = format!(
+                r#"{{"type": "BOOKMARK", "object": {{"kind": "EndpointSlice", "metadata":
+                {{"resourceVersion": "7", "annotations": {annotations}}}}}}}"#
+            );
+            let Change::Bookmark {
+                version,
+                is_list_complete,
+            } = parse(&text).unwrap()
+            else {
+                panic!("it is a bookmark");
+            };
+            assert_eq!((&*version, is_list_complete), ("7", expected));
+        }
+    }
+
+    #[test]
+    fn errors_and_nonsense_end_the_watch() {
+        let gone = r#"{"type": "ERROR", "object": {"kind": "Status", "code": 410,
+            "reason": "Expired", "message": "too old"}}"#;
+        assert!(parse(gone).unwrap_err().is_history_lost());
+        let bare = r#"{"kind": "Status", "code": 500, "message": "no"}"#;
+        assert!(matches!(parse(bare), Err(Error::Refused(_))));
+        for text in ["", "{", "{}", r#"{"type": "X", "object": {}}"#] {
+            assert!(matches!(parse(text), Err(Error::Unreadable(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The HTTP client of a configuration, directly or through a proxy.
+
+use std::error::Error as StdError;
+use std::str;
+
+use data_encoding::BASE64;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use hyper::rt::{Read, Write};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Builder;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::Client;
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use tower::{BoxError, Service, ServiceBuilder};
+
+use super::access::words;
+use super::counting::Counting;
+use super::socks::SocksConnector;
+
+/// Returns a client that reaches its server through `config.proxy_url`, if set.
+///
+/// HTTP and HTTPS proxies get a CONNECT request, whatever the scheme of the
+/// server is. It must be called within a runtime.
+///
+/// # Errors
+///
+/// The reason why TLS or the credentials cannot be set up.
+pub fn client(config: &kube::Config, counting: &Counting) -> Result<Client, String> {
+    let mut direct = HttpConnector::new();
+    direct.enforce_http(false);
+    let Some(proxy) = &config.proxy_url else {
+        return build(config, direct, counting);
+    };
+    let credentials = credentials(proxy);
+    match proxy.scheme_str() {
+        Some("socks5" | "socks5h") => {
+            let socks = SocksConnector::new(with_port(proxy, 1080), credentials, direct);
+            build(config, socks, counting)
+        }
+        Some("https") => {
+            let tls = config.rustls_https_connector_with_connector(direct);
+            let tls = tls.map_err(|error| words(&error))?;
+            build(config, tunnel(proxy, tls, credentials)?, counting)
+        }
+        _ => build(config, tunnel(proxy, direct, credentials)?, counting),
+    }
+}
+
+fn tunnel<C>(
+    proxy: &Uri,
+    connector: C,
+    credentials: Option<(String, String)>,
+) -> Result<Tunnel<C>, String> {
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let Some((user, password)) = credentials else {
+        return Ok(tunnel);
+    };
+    let text = BASE64.encode(format!("{user}:{password}").as_bytes());
+    let header = HeaderValue::try_from(format!("Basic {text}"));
+    Ok(tunnel.with_auth(header.map_err(|error| words(&error))?))
+}
+
+fn build<C>(config: &kube::Config, connector: C, counting: &Counting) -> Result<Client, String>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: StdError + Send + Sync + 'static,
+{
+    let wrong = |error: kube::Error| words(&error);
+    let tls = config.rustls_https_connector_with_connector(connector);
+    let mut connector = TimeoutConnector::new(tls.map_err(wrong)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let client = Builder::new(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(counting)
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(wrong)?)
+        .layer(config.extra_headers_layer().map_err(wrong)?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, &*config.default_namespace).build())
+}
+
+/// Returns a URL with a port, which is `port` if the URL has none.
+fn with_port(url: &Uri, port: u16) -> Uri {
+    let host = url.host().unwrap_or_default();
+    let Ok(authority) = format!("{host}:{port}").parse() else {
+        return url.clone();
+    };
+    let mut parts = url.clone().into_parts();
+    if url.port().is_none() {
+        parts.authority = Some(authority);
+    }
+    Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
+}
+
+/// Returns user and password of a URL.
+fn credentials(url: &Uri) -> Option<(String, String)> {
+    let (credentials, _) = url.authority()?.as_str().rsplit_once('@')?;
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    Some((decoded(user), decoded(password)))
+}
+
+/// Decodes `%40` and the like.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| first == b'%');
+        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_a_url_are_decoded() {
+        for (url, expected) in [
+            ("http://user:p%40ss@proxy:1", Some(("user", "p@ss"))),
+            ("http://user@proxy", Some(("user", ""))),
+            ("http://user:100%@proxy", Some(("user", "100%"))),
+            ("http://proxy:1", None),
+        ] {
+            let found = credentials(&url.parse().unwrap());
+            let expected = expected.map(|(user, password)| (user.into(), password.into()));
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_port_gets_one() {
+        for (url, expected) in [
+            ("socks5://proxy", "socks5://proxy:1080/"),
+            ("socks5://[fd00::1]", "socks5://[fd00::1]:1080/"),
+            ("socks5://proxy:9", "socks5://proxy:9/"),
+        ] {
+            assert_eq!(with_port(&url.parse().unwrap(), 1080).to_string(), expected);
+        }
+    }
+}

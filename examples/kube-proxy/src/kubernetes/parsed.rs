@@ -1,0 +1,294 @@
+//! Objects with parts that cannot be read: the rest of the object counts.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use vipline_service_model::ObjectName;
+
+use super::objects::Object;
+
+/// The maximum number of parts that are named.
+const MAX_PATHS: usize = 8;
+
+/// An object of the API without the parts that cannot be read.
+#[derive(Debug)]
+pub struct Parsed<O> {
+    /// The object.
+    pub object: O,
+    /// The parts that it lacks, if any.
+    pub dropped: Option<Dropped>,
+    /// The length of its JSON in bytes.
+    pub size: usize,
+}
+
+/// The parts of an object that cannot be read.
+///
+/// Displays as one line that names the parts and the first reason.
+#[derive(Debug)]
+pub struct Dropped {
+    paths: Vec<String>,
+    /// The number of parts, named or not.
+    count: usize,
+    reason: String,
+}
+
+/// An object of which nothing can be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The name, if at least that can be read.
+    pub identity: Identity,
+    /// Why the object cannot be read.
+    pub reason: String,
+}
+
+/// The name and version of an object.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Identity {
+    namespace: Option<String>,
+    name: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Identity {
+    /// Reads the metadata of an object and nothing else.
+    pub fn parse(text: &str) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            #[serde(default)]
+            metadata: Identity,
+        }
+        serde_json::from_str(text).map(|named: Named| named.metadata)
+    }
+
+    /// Returns the name; empty if it cannot be read.
+    pub fn name(&self) -> ObjectName {
+        let text = |part: &Option<String>| part.as_deref().unwrap_or_default().to_owned();
+        ObjectName::new(text(&self.namespace), text(&self.name))
+    }
+
+    /// Returns the version; empty if it cannot be read.
+    pub fn version(&self) -> &str {
+        self.resource_version.as_deref().unwrap_or_default()
+    }
+}
+
+impl<O: Object> Parsed<O> {
+    /// Reads an object from JSON.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON object, or has no name.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let parsed = serde_json::from_str(text).map_or_else(
+            |error| Self::salvage(text, &error),
+            |object| {
+                Ok(Self {
+                    object,
+                    dropped: None,
+                    size: text.len(),
+                })
+            },
+        );
+        let reason = match parsed {
+            Ok(parsed) if !parsed.object.name().name.is_empty() => return Ok(parsed),
+            Ok(_) => "it has no name".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let identity = Identity::parse(text).unwrap_or_default();
+        Err(Unreadable { identity, reason })
+    }
+
+    /// Reads an object without those parts that cannot be read.
+    fn salvage(text: &str, error: &serde_json::Error) -> serde_json::Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        let mut pruner = Pruner {
+            path: Vec::new(),
+            dropped: Dropped {
+                paths: Vec::new(),
+                count: 0,
+                reason: error.to_string(),
+            },
+        };
+        let value = pruner.prune::<O>(value).unwrap_or_default();
+        Ok(Self {
+            object: O::deserialize(value)?,
+            dropped: Some(pruner.dropped),
+            size: text.len(),
+        })
+    }
+}
+
+/// A place in an object.
+enum Step {
+    Field(String),
+    Item(usize),
+}
+
+/// Removes unreadable parts of an object.
+struct Pruner {
+    /// Where the value is within the object.
+    path: Vec<Step>,
+    dropped: Dropped,
+}
+
+impl Pruner {
+    /// Returns what can be read of a value.
+    ///
+    /// The cost is that of the value times its depth.
+    fn prune<O: Object>(&mut self, value: Value) -> Option<Value> {
+        if self.is_readable::<O>(value.clone()) {
+            return Some(value);
+        }
+        let rest = match value {
+            Value::Object(fields) => {
+                let fields = fields.into_iter().filter_map(|(name, value)| {
+                    let value = self.within::<O>(Step::Field(name.clone()), value)?;
+                    Some((name, value))
+                });
+                Some(Value::Object(fields.collect()))
+            }
+            Value::Array(items) => {
+                let items = items.into_iter().enumerate();
+                let items =
+                    items.filter_map(|(index, value)| self.within::<O>(Step::Item(index), value));
+                Some(Value::Array(items.collect()))
+            }
+            _ => None,
+        };
+        let rest = rest.filter(|rest| self.is_readable::<O>(rest.clone()));
+        if rest.is_none() {
+            self.dropped.add(&self.path);
+        }
+        rest
+    }
+
+    fn within<O: Object>(&mut self, step: Step, value: Value) -> Option<Value> {
+        self.path.push(step);
+        let value = self.prune::<O>(value);
+        self.path.pop();
+        value
+    }
+
+    /// Returns whether an object with this value alone can be read.
+    fn is_readable<O: Object>(&self, mut value: Value) -> bool {
+        for step in self.path.iter().rev() {
+            value = match step {
+                Step::Field(name) => Value::Object(Map::from_iter([(name.clone(), value)])),
+                Step::Item(_) => Value::Array(vec![value]),
+            };
+        }
+        O::deserialize(value).is_ok()
+    }
+}
+
+impl Dropped {
+    fn add(&mut self, path: &[Step]) {
+        self.count += 1;
+        if self.paths.len() == MAX_PATHS {
+            return;
+        }
+        let mut text = String::new();
+        for step in path {
+            match step {
+                Step::Field(name) if text.is_empty() => text.push_str(name),
+                Step::Field(name) => text.extend([".", name]),
+                Step::Item(index) => text.push_str(&format!("[{index}]")),
+            }
+        }
+        self.paths.push(text);
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (paths, more) = (self.paths.join(", "), self.count - self.paths.len());
+        match more {
+            0 => write!(f, "{paths}: cannot be read: {}", self.reason),
+            more => write!(
+                f,
+                "{paths} and {more} more: cannot be read: {}",
+                self.reason
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use vipline_service_model::Event;
+
+    use super::*;
+    use crate::kubernetes::objects::{Service, Slice};
+
+    fn parse<O: Object>(value: &Value) -> Parsed<O> {
+        Parsed::parse(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn an_object_is_read_without_the_parts_that_cannot_be() {
+        let parsed = parse::<Service>(&json!({
+            "metadata": {"name": "web", "namespace": "shop", "labels": {"app": 7}},
+            "spec": {
+                "clusterIP": "10.96.0.10",
+                "healthCheckNodePort": 70_000,
+                "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 70_000}],
+                "externalIPs": "none",
+            },
+        }));
+        let dropped = parsed.dropped.unwrap().to_string();
+        for path in [
+            "spec.healthCheckNodePort",
+            "spec.ports[1]",
+            "spec.externalIPs",
+        ] {
+            assert!(dropped.contains(path), "{dropped}");
+        }
+        assert!(dropped.contains("expected"), "{dropped}");
+        let Event::ServiceApplied(service) = parsed.object.applied() else {
+            panic!("a Service is one");
+        };
+        assert_eq!(service.spec.cluster_ip, "10.96.0.10");
+        let ports: Vec<_> = service.spec.ports.iter().map(|port| &*port.name).collect();
+        assert_eq!(ports, ["a"]);
+    }
+
+    #[test]
+    fn many_parts_that_cannot_be_read_cost_what_they_are_and_a_few_are_named() {
+        let endpoints: Vec<_> = (0..1000)
+            .map(|host| match host {
+                0 => json!({"addresses": ["10.0.0.1"]}),
+                _ => json!({"addresses": ["10.0.0.1"], "conditions": {"ready": "yes"}}),
+            })
+            .collect();
+        let parsed = parse::<Slice>(&json!({
+            "metadata": {"name": "web-1"}, "addressType": "IPv4", "endpoints": endpoints,
+        }));
+        let dropped = parsed.dropped.unwrap().to_string();
+        assert!(
+            dropped.contains("endpoints[1].conditions.ready"),
+            "{dropped}"
+        );
+        assert!(dropped.contains(" and 991 more: "), "{dropped}");
+        let Event::SliceApplied(slice) = parsed.object.applied() else {
+            panic!("a slice is one");
+        };
+        assert_eq!(slice.endpoints.len(), 1000);
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_unreadable() {
+        for text in ["7", "{}", "[", r#"{"metadata": {"name": 7}}"#] {
+            let unreadable = Parsed::<Service>::parse(text).unwrap_err();
+            assert_eq!(
+                unreadable.identity.name(),
+                ObjectName::new("", ""),
+                "{text}"
+            );
+        }
+        let broken = r#"{"metadata": {"name": "web", "namespace": "shop"}"#;
+        assert!(Parsed::<Service>::parse(broken).is_err());
+    }
+}

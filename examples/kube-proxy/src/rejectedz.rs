@@ -1,0 +1,181 @@
+//! `/rejectedz`: the rejected objects of a running proxy, which `diff` reads.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy_core::{Family, KnownRejections, RejectedObject};
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Settings;
+
+/// Path of the page, at the port for metrics.
+pub const PATH: &str = "/rejectedz";
+
+/// Time to connect, and time between two parts of the response.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum size of a response.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The rejected objects of a proxy.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page {
+    /// Mode of the proxy.
+    mode: String,
+    /// Node of the proxy.
+    node: String,
+    objects: Vec<Object>,
+}
+
+/// A rejected object.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object {
+    ip_family: String,
+    /// The service port that wants the object, or wanted it before its removal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_port: Option<String>,
+    /// The object, as the tool of the mode names it.
+    object: String,
+    /// Whether the kernel refuses to remove the object.
+    is_removal: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<i32>,
+    /// Message of the kernel.
+    reason: String,
+}
+
+impl Page {
+    /// Returns the page of a proxy, with its objects sorted.
+    pub fn new(mode: &str, node: &str, rejected: &[(Family, Arc<RejectedObject>)]) -> Self {
+        let objects = rejected.iter().map(|(family, rejected)| Object {
+            ip_family: family.to_string(),
+            service_port: rejected.owner.as_ref().map(ToString::to_string),
+            object: rejected.object.clone(),
+            is_removal: rejected.is_removal,
+            errno: rejected.reason.errno,
+            reason: rejected.reason.to_string(),
+        });
+        let mut objects: Vec<_> = objects.collect();
+        objects.sort_unstable();
+        Self {
+            mode: mode.to_owned(),
+            node: node.to_owned(),
+            objects,
+        }
+    }
+
+    /// Returns the page as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).map_or_else(|_| String::new(), |text| text + "\n")
+    }
+
+    /// Requests the page of the proxy that runs with the same settings.
+    ///
+    /// Returns `None` if no such proxy answers; another mode or node is another proxy.
+    pub fn request(settings: &Settings) -> Option<Self> {
+        let body = get(reachable(settings.metrics?)).ok()?;
+        let page: Self = serde_json::from_str(&body).ok()?;
+        let is_same =
+            page.mode == settings.config.mode.name() && *page.node == *settings.config.node_name;
+        is_same.then_some(page)
+    }
+
+    /// Returns the objects as the engine compares them.
+    pub fn known(&self) -> KnownRejections {
+        let mut known = KnownRejections::default();
+        for object in &self.objects {
+            let families = [Family::V4, Family::V6].into_iter();
+            let mut families = families.filter(|it| it.to_string() == object.ip_family);
+            if let Some(family) = families.next() {
+                known.insert(family, object.is_removal, object.object.clone());
+            }
+        }
+        known
+    }
+
+    /// Returns a line for each object, which is a comment.
+    pub fn comments(&self) -> String {
+        let mut text = String::new();
+        for it in &self.objects {
+            let port = it.service_port.iter().map(|port| format!("{port}: "));
+            let port: String = port.collect();
+            let removal = if it.is_removal { "removal of " } else { "" };
+            let (family, object, reason) = (&it.ip_family, &it.object, one_line(&it.reason));
+            let _ = writeln!(
+                text,
+                "# rejected by the kernel: {family}: {port}{removal}{object}: {reason}"
+            );
+        }
+        text
+    }
+}
+
+/// Returns a text without line breaks.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns an address at which a server that listens on this address can be reached.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Requests the page and returns the body of the response.
+fn get(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut response = String::new();
+    stream.take(MAX_BYTES).read_to_string(&mut response)?;
+    let body = response.strip_prefix("HTTP/1.1 200 ");
+    let body = body.and_then(|rest| rest.split_once("\r\n\r\n"));
+    body.map(|(_, body)| body.to_owned())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_core::Mode;
+
+    use super::*;
+
+    #[test]
+    fn comments_name_port_object_and_reason_in_one_line() {
+        let json = r#"{"mode": "ipvs", "node": "n1", "objects": [
+            {"ipFamily": "IPv4", "servicePort": "shop/web:http", "object": "-a -t 10.96.0.1:80",
+             "isRemoval": false, "errno": 22, "reason": "invalid\nargument"},
+            {"ipFamily": "IPv6", "object": "-D -t [::1]:80", "isRemoval": true, "reason": "busy"}]}"#;
+        let page: Page = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            page.comments(),
+            "# rejected by the kernel: IPv4: shop/web:http: -a -t 10.96.0.1:80: invalid argument\n\
+             # rejected by the kernel: IPv6: removal of -D -t [::1]:80: busy\n"
+        );
+        assert_eq!(serde_json::from_str::<Page>(&page.to_json()).unwrap(), page);
+        assert_eq!(Page::new(Mode::Ipvs.name(), "n1", &[]).objects, []);
+    }
+
+    #[test]
+    fn a_wildcard_is_reached_at_the_loopback_address_of_its_family() {
+        for (address, expected) in [
+            ("0.0.0.0:1", "127.0.0.1:1"),
+            ("[::]:1", "[::1]:1"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+        ] {
+            let expected: SocketAddr = expected.parse().unwrap();
+            assert_eq!(reachable(address.parse().unwrap()), expected);
+        }
+    }
+}

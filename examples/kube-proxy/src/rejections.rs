@@ -1,0 +1,83 @@
+//! Logs and Events about objects that the kernel rejected.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proxy_core::{Done, RejectedObject};
+use tracing::warn;
+use vipline_reconcile::Cause;
+use vipline_service_model::ObjectName;
+
+use crate::kubernetes::events::{Note, NoteKind, Regarding};
+
+/// Maximum number of warnings of a sync of one family.
+const WARNINGS: usize = 16;
+
+/// Logs a warning for each Service with objects that the kernel rejected for the first
+/// time, and one for the objects without a Service.
+///
+/// One Service with many rejected objects hides no other Service.
+pub fn log(done: &Done) {
+    let family = done.family;
+    let services = by_service(&done.rejected);
+    for objects in services.values().take(WARNINGS) {
+        let text = text(objects);
+        warn!(%family, "object rejected, it is tried again with a backoff: {text}");
+    }
+    let rest = services.values().skip(WARNINGS).map(Vec::len);
+    let more: usize = rest.sum();
+    if more > 0 {
+        warn!(%family, more, "more objects rejected, they are tried again with a backoff");
+    }
+}
+
+/// Returns one Event for each Service with objects that the kernel rejected for the
+/// first time.
+///
+/// A Service that does not exist any more gets none, and neither does a Service whose
+/// objects were left out untested.
+pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<Note> {
+    let services = by_service(&done.rejected).into_iter();
+    let notes = services.filter_map(|(service, objects)| {
+        let service = service.filter(&exists)?;
+        let is_tested = objects.first()?.reason.cause != Cause::Untested;
+        is_tested.then(|| Note {
+            regarding: Regarding::Service(service),
+            kind: NoteKind::Warning,
+            reason: "ObjectRejected",
+            action: "SyncProxyRules",
+            text: format!("the kernel rejected {}", text(&objects)),
+        })
+    });
+    notes.collect()
+}
+
+/// Sorts objects by Service; of each Service first those that the kernel itself refused.
+fn by_service(
+    rejected: &[Arc<RejectedObject>],
+) -> BTreeMap<Option<ObjectName>, Vec<&RejectedObject>> {
+    let mut services: BTreeMap<_, Vec<&RejectedObject>> = BTreeMap::new();
+    for rejected in rejected {
+        let service = rejected.owner.as_ref().map(|port| port.service_name());
+        services.entry(service).or_default().push(rejected);
+    }
+    for objects in services.values_mut() {
+        objects.sort_by_key(|it| match it.reason.cause {
+            Cause::Refused | Cause::Conflict => Reverse(2),
+            Cause::Dependent => Reverse(1),
+            Cause::Untested => Reverse(0),
+        });
+    }
+    services
+}
+
+fn text(objects: &[&RejectedObject]) -> String {
+    let Some(first) = objects.first() else {
+        return String::new();
+    };
+    match objects.len() - 1 {
+        0 => first.to_string(),
+        more => format!("{first}; and {more} more objects"),
+    }
+}

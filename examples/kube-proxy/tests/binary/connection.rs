@@ -1,0 +1,229 @@
+//! How the proxy reaches the API server: through HTTP proxies, and with
+//! credentials of plugins.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use apiserver::{ApiServer, Ending};
+use ipnet::IpNet;
+use testkit::leftovers::{Directory, Process};
+use testkit::netns::Netns;
+
+use crate::cluster::{Cluster, node, served};
+use crate::health::ask_in;
+use crate::stage::{Said, until};
+
+/// An address that is no loopback address, for which proxies are never used.
+pub(crate) const ADDRESS: [u8; 4] = [10, 9, 9, 9];
+
+const HEALTH: u16 = 10256;
+
+/// Returns a cluster whose API server listens on [`ADDRESS`].
+pub(crate) fn cluster() -> Cluster {
+    cluster_at(ADDRESS.into())
+}
+
+/// Returns a cluster whose API server listens on an address.
+pub(crate) fn cluster_at(address: IpAddr) -> Cluster {
+    let netns = Netns::new().unwrap();
+    let mut command = Command::new("ip");
+    let network = IpNet::from(address).to_string();
+    command.args(["addr", "add", &network, "dev", "lo"]);
+    let said = Said::of(netns.run(|| command.output()).unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    let server = netns.run(|| ApiServer::start_at((address, 0).into()));
+    let folder = Directory::new().unwrap();
+    let cluster = Cluster {
+        server,
+        netns,
+        folder,
+    };
+    fs::write(cluster.kubeconfig(), cluster.server.kubeconfig()).unwrap();
+    cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
+    cluster.server.apply_all(served("web", "10.96.0.10", 1));
+    cluster
+}
+
+/// An HTTP proxy that knows CONNECT alone.
+pub(crate) struct ConnectProxy {
+    pub(crate) address: SocketAddr,
+    /// The request lines and credentials of all requests.
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl ConnectProxy {
+    pub(crate) fn start(cluster: &Cluster) -> Self {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (listener, seen) = cluster.netns.run(|| {
+            let listener = TcpListener::bind(SocketAddr::from((ADDRESS, 0))).unwrap();
+            let (accepting, seen) = (listener.try_clone().unwrap(), Arc::clone(&requests));
+            // The thread ends with the process of the test.
+            thread::spawn(move || {
+                for stream in accepting.incoming().flatten() {
+                    let seen = Arc::clone(&seen);
+                    thread::spawn(move || tunnel(stream, &seen));
+                }
+            });
+            (listener, Arc::clone(&requests))
+        });
+        Self {
+            address: listener.local_addr().unwrap(),
+            requests: seen,
+        }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+/// Serves one connection.
+fn tunnel(client: TcpStream, requests: &Mutex<Vec<String>>) -> io::Result<()> {
+    let mut reader = BufReader::new(client.try_clone()?);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let target = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
+    head.retain(|line| {
+        line.starts_with("CONNECT") || line.to_lowercase().starts_with("proxy-authorization")
+    });
+    requests.lock().unwrap().push(head.join("; "));
+    let server = TcpStream::connect(target)?;
+    (&client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    let (mut from, mut to) = (server.try_clone()?, client.try_clone()?);
+    thread::spawn(move || io::copy(&mut from, &mut to));
+    io::copy(&mut reader, &mut &server)?;
+    Ok(())
+}
+
+pub(crate) fn start(cluster: &Cluster, environment: &[(&str, String)]) -> Process {
+    let mut command = cluster.command("");
+    for name in ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let process = Process::start(&cluster.netns, &mut command).unwrap();
+    until("the first sync", || process.output().contains("synced"));
+    until("four watches", || cluster.watches() == 4);
+    process
+}
+
+#[test]
+fn the_proxy_of_the_environment_is_used_for_the_api() {
+    let cluster = cluster();
+    let proxy = ConnectProxy::start(&cluster);
+    let connect = format!("CONNECT {} HTTP/1.1", cluster.server.address());
+    for (variable, url, authorization) in [
+        (
+            "HTTPS_PROXY",
+            "http://user:p%40ss@",
+            "; Proxy-Authorization: Basic dXNlcjpwQHNz",
+        ),
+        ("https_proxy", "", ""),
+    ] {
+        let before = proxy.requests().len();
+        let url = format!("{url}{}", proxy.address);
+        let process = start(&cluster, &[(variable, url)]);
+        let requests = proxy.requests().split_off(before);
+        assert!(!requests.is_empty(), "{variable}");
+        for request in requests {
+            assert_eq!(request, format!("{connect}{authorization}"));
+        }
+        assert!(process.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn servers_of_no_proxy_are_reached_directly() {
+    let cluster = cluster();
+    let proxy = ConnectProxy::start(&cluster);
+    for exceptions in ["*", "example.com,10.9.9.0/24,"] {
+        let process = start(
+            &cluster,
+            &[
+                ("HTTPS_PROXY", proxy.address.to_string()),
+                ("NO_PROXY", exceptions.to_owned()),
+            ],
+        );
+        assert_eq!(proxy.requests(), [""; 0], "{exceptions}");
+        assert!(process.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn the_proxy_of_the_kubeconfig_precedes_the_environment() {
+    let cluster = cluster();
+    let proxy = ConnectProxy::start(&cluster);
+    let line = format!("    proxy-url: http://{}\n    server: ", proxy.address);
+    let text = cluster.server.kubeconfig().replace("    server: ", &line);
+    fs::write(cluster.kubeconfig(), text).unwrap();
+    let environment = [
+        ("HTTPS_PROXY", "http://192.0.2.1:1".to_owned()),
+        ("NO_PROXY", "*".to_owned()),
+    ];
+    let process = start(&cluster, &environment);
+    assert!(!proxy.requests().is_empty());
+    assert!(process.terminate().unwrap().success());
+}
+
+#[test]
+fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
+    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+    let token = cluster.server.kubeconfig_with_token();
+    let token = token
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("token: "));
+    let folder = cluster.folder.path();
+    let (runs, plugin) = (folder.join("runs"), folder.join("plugin"));
+    let script = format!(
+        "#!/bin/sh\n[ -e {runs} ] && echo $$ >> {runs} && exec sleep 1000\ntouch {runs}\n\
+         echo '{{\"status\": {{\"token\": \"{token}\"}}}}'\n",
+        runs = runs.display(),
+        token = token.unwrap(),
+    );
+    fs::write(&plugin, script).unwrap();
+    let said = Command::new("chmod").arg("+x").arg(&plugin).status();
+    assert!(said.unwrap().success());
+    let user = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: {}, interactiveMode: Never}}",
+        plugin.display()
+    );
+    let text = cluster.server.kubeconfig_with_token();
+    let text = text.replace(&format!("token: {}", token.unwrap()), &user);
+    fs::write(cluster.kubeconfig(), text).unwrap();
+    let process = cluster.start();
+    // Credentials are read again five seconds after they were read at the soonest.
+    let hung = || fs::read_to_string(&runs).unwrap();
+    until("a plugin that hangs", || {
+        cluster.server.set_token("another");
+        cluster.server.cut_connections(Ending::Close);
+        hung().ends_with('\n')
+    });
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(8) {
+        let asked = Instant::now();
+        let answer = ask_in(&cluster.netns, HEALTH, "/livez");
+        assert!(answer.body.contains("lastUpdated"), "{answer:?}");
+        assert!(asked.elapsed() < Duration::from_secs(1), "{answer:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let hung = hung();
+    assert_eq!(hung.lines().count(), 1, "one plugin runs at a time");
+    assert!(process.terminate().unwrap().success());
+    let file = format!("/proc/{}/comm", hung.trim());
+    until("the end of the plugin", || {
+        fs::read_to_string(&file).is_ok_and(|name| name.trim() != "sleep")
+            || fs::metadata(&file).is_err()
+    });
+}

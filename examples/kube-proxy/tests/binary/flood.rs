@@ -1,0 +1,248 @@
+//! Health and metrics under more connections than they have room for.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use testkit::leftovers::Process;
+
+use crate::health::{ASKED, HEALTH, METRICS, ask, asked};
+use crate::stage::{Stage, until};
+
+/// Connections that a flood holds to a port.
+const CONNECTIONS: usize = 2000;
+
+/// Time for an answer.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Duration of a flood: connections are closed and opened again meanwhile.
+const FLOOD: Duration = Duration::from_secs(4);
+
+/// Time between two bytes of a connection.
+const BYTE: Duration = Duration::from_secs(1);
+
+/// Connections that a flood opens in a row, and its pause after them.
+const SERIES: usize = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Memory that a flood may take.
+const MEMORY: usize = 24 << 20;
+
+/// Descriptors that a flood may take: the limits of a server, and some that are closing.
+const DESCRIPTORS: usize = 2048 + 512 + 128;
+
+/// Connections that send nothing, or a byte from time to time.
+struct Flood {
+    /// Number of client addresses.
+    clients: usize,
+    port: u16,
+}
+
+impl Flood {
+    /// Opens connections until `is_over`, again and again as the server closes them.
+    fn run(&self, opened: &AtomicUsize, is_over: &AtomicBool) {
+        let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| None).collect();
+        while !is_over.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            for (number, stream) in streams.iter_mut().enumerate() {
+                let is_silent = number % 2 == 0;
+                let alive = stream
+                    .as_mut()
+                    .is_some_and(|stream| drip(stream, is_silent));
+                if number % SERIES == 0 {
+                    thread::sleep(PAUSE);
+                }
+                if !alive {
+                    *stream = self.open(number).ok();
+                    opened.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            thread::sleep(BYTE.saturating_sub(start.elapsed()));
+        }
+    }
+
+    /// Opens a connection without waiting for it to be established.
+    fn open(&self, number: usize) -> io::Result<TcpStream> {
+        let client = u32::try_from(number / 2 % self.clients).unwrap();
+        let source = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + client);
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        bind(&socket, &SocketAddrV4::new(source, 0))?;
+        match connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Sends a byte of a request unless the client is silent; returns whether the connection lives.
+fn drip(stream: &mut TcpStream, is_silent: bool) -> bool {
+    let blocks = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    let is_open = stream.read(&mut [0; 64]).is_err_and(blocks);
+    is_open && (is_silent || stream.write(b"G").is_ok())
+}
+
+/// Resident memory in bytes, and open descriptors.
+fn usage(proxy: &Process) -> (usize, usize) {
+    let status = fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes: usize = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    let open = fs::read_dir(format!("/proc/{}/fd", proxy.pid())).unwrap();
+    (kilobytes << 10, open.count())
+}
+
+/// Processor time of a thread, and the time it was ready to run but had to wait for a processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sched {
+    ran: Duration,
+    waited: Duration,
+}
+
+impl Sched {
+    /// Reads `/proc/PID/task/TID/schedstat`.
+    fn of(task: &Path) -> Self {
+        let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+        let mut next = || Duration::from_nanos(numbers.next().unwrap_or_default());
+        let (ran, waited) = (next(), next());
+        Self { ran, waited }
+    }
+
+    /// Sums up the threads that serve HTTP in a proxy.
+    fn of_servers(proxy: &Process) -> Self {
+        let tasks = fs::read_dir(format!("/proc/{}/task", proxy.pid())).unwrap();
+        let paths = tasks.map(|task| task.unwrap().path());
+        let is_server = |path: &PathBuf| {
+            let name = fs::read_to_string(path.join("comm"));
+            name.is_ok_and(|name| name.trim_end() == "http")
+        };
+        paths.filter(is_server).fold(Self::default(), |sum, path| {
+            let one = Self::of(&path);
+            Self {
+                ran: sum.ran + one.ran,
+                waited: sum.waited + one.waited,
+            }
+        })
+    }
+}
+
+/// Time of an answer, without the time that other processes had the processors of proxy
+/// and client.
+struct Stopwatch<'a> {
+    proxy: &'a Process,
+    start: Instant,
+    waited: Duration,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn start(proxy: &'a Process) -> Self {
+        let waited = Self::waited(proxy);
+        Self {
+            proxy,
+            start: Instant::now(),
+            waited,
+        }
+    }
+
+    fn waited(proxy: &Process) -> Duration {
+        let client = Sched::of(Path::new("/proc/thread-self"));
+        Sched::of_servers(proxy).waited + client.waited
+    }
+
+    /// Returns the time without and with the waits for a processor.
+    fn stop(self) -> (Duration, Duration) {
+        let elapsed = self.start.elapsed();
+        let waited = Self::waited(self.proxy).saturating_sub(self.waited);
+        (elapsed.saturating_sub(waited), elapsed)
+    }
+}
+
+/// Effect of a flood on a proxy.
+#[derive(Debug, Default)]
+struct Effect {
+    /// The longest time until an answer, without the waits for a processor.
+    slowest: Duration,
+    /// The longest time with these waits.
+    slowest_with_waits: Duration,
+    /// Processor time of the servers, and their waits for a processor.
+    servers: Sched,
+    answers: usize,
+    /// Requests without an answer.
+    missed: Vec<&'static str>,
+    /// Memory and descriptors at most.
+    usage: (usize, usize),
+}
+
+/// Asks every port in turn while a flood lasts.
+fn endure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
+    let (opened, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut effect = Effect::default();
+    thread::scope(|scope| {
+        scope.spawn(|| stage.netns.run(|| flood.run(&opened, &is_over)));
+        until("the flood", || {
+            opened.load(Ordering::Relaxed) >= CONNECTIONS
+        });
+        let start = Instant::now();
+        let before = Sched::of_servers(proxy);
+        while start.elapsed() < FLOOD {
+            for (port, path) in [
+                (HEALTH, "/healthz"),
+                (HEALTH, "/livez"),
+                (ASKED, "/"),
+                (METRICS, "/metrics"),
+            ] {
+                let stopwatch = Stopwatch::start(proxy);
+                match ask(stage, port, path).code {
+                    200 => effect.answers += 1,
+                    _ => effect.missed.push(path),
+                }
+                let (took, with_waits) = stopwatch.stop();
+                effect.slowest = effect.slowest.max(took);
+                effect.slowest_with_waits = effect.slowest_with_waits.max(with_waits);
+            }
+            let (memory, descriptors) = usage(proxy);
+            let (most_memory, most_descriptors) = effect.usage;
+            effect.usage = (memory.max(most_memory), descriptors.max(most_descriptors));
+        }
+        let after = Sched::of_servers(proxy);
+        effect.servers.ran = after.ran.saturating_sub(before.ran);
+        effect.servers.waited = after.waited.saturating_sub(before.waited);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    effect
+}
+
+#[test]
+fn health_is_answered_within_a_second_under_thousands_of_connections() {
+    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let proxy = stage.start();
+    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    let (memory, descriptors) = usage(&proxy);
+    for port in [HEALTH, ASKED, METRICS] {
+        for clients in [1, 500] {
+            let flood = Flood { clients, port };
+            let effect = endure(&stage, &proxy, &flood);
+            let flood =
+                format!("port {port}, {clients} clients, {memory} bytes before: {effect:?}");
+            println!("{flood}");
+            assert!(effect.missed.is_empty(), "{flood}");
+            assert!(effect.slowest < SOON, "{flood}");
+            assert!(effect.usage.0 < memory + MEMORY, "{flood}");
+            assert!(effect.usage.1 < descriptors + DESCRIPTORS, "{flood}");
+        }
+    }
+    let before = || usage(&proxy).1 <= descriptors + 8;
+    until("no connections", before);
+    assert!(proxy.terminate().unwrap().success());
+}

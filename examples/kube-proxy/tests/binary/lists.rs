@@ -1,0 +1,118 @@
+//! How the proxy lists objects, and that a list takes nothing back.
+
+use std::time::Duration;
+
+use apiserver::{Answer, Ending, NoWatchLists, Request};
+use serde_json::json;
+
+use crate::cluster::{Cluster, served, slice};
+use crate::stage::until;
+
+const KINDS: [&str; 4] = ["services", "endpointslices", "nodes", "servicecidrs"];
+
+fn requests(cluster: &Cluster, kind: &str, verb: &str) -> Vec<Request> {
+    let requests = cluster.server.requests().into_iter();
+    requests
+        .filter(|request| request.resource == kind && request.verb == verb)
+        .collect()
+}
+
+#[test]
+fn objects_are_listed_within_a_watch_which_goes_on_with_changes() {
+    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+    let proxy = cluster.start();
+    cluster.server.apply(slice("web", 1, 3));
+    until("the new endpoint", || {
+        cluster.ruleset().contains("10.244.1.3 ")
+    });
+    for kind in KINDS {
+        assert!(requests(&cluster, kind, "list").is_empty(), "{kind}");
+        let watches = requests(&cluster, kind, "watch");
+        let [watch] = &watches[..] else {
+            panic!("{kind}: {watches:?}");
+        };
+        assert!(watch.send_initial_events, "{kind}");
+        assert_eq!(watch.version, "", "{kind}");
+    }
+    assert!(proxy.terminate().unwrap().success());
+}
+
+#[test]
+fn a_server_without_lists_in_watches_is_listed_from_its_cache() {
+    for fault in [NoWatchLists::Forbidden, NoWatchLists::Error] {
+        let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+        cluster
+            .server
+            .faults(|faults| faults.no_watch_lists = Some(fault));
+        let proxy = cluster.start();
+        assert!(cluster.ruleset().contains("10.244.1.2"));
+        for kind in KINDS {
+            let versions: Vec<_> = requests(&cluster, kind, "list")
+                .into_iter()
+                .map(|list| list.version)
+                .collect();
+            assert_eq!(versions, ["0"], "{kind}: {fault:?}");
+        }
+        assert!(proxy.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn a_list_from_a_cache_that_lags_takes_nothing_back() {
+    for fault in [None, Some(NoWatchLists::Forbidden)] {
+        let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+        cluster
+            .server
+            .faults(|faults| faults.no_watch_lists = fault);
+        let proxy = cluster.start();
+        cluster.server.apply(slice("web", 1, 3));
+        until("the new endpoint", || {
+            cluster.ruleset().contains("10.244.1.3 ")
+        });
+        cluster.server.faults(|faults| {
+            faults.stale = 1;
+            faults.only = Some("endpointslices".into());
+            faults.answer = Some(Answer {
+                code: 410,
+                retry_after: None,
+                times: 1,
+            });
+        });
+        cluster.server.cut_connections(Ending::Close);
+        until("a lost history", || proxy.output().contains("(code 410)"));
+        until("four watches", || cluster.watches() == 4);
+        // The proxy programs changes in order: a stale list would be visible by now.
+        cluster.server.apply(slice("web", 2, 1));
+        until("another endpoint", || {
+            let rules = cluster.ruleset();
+            assert!(rules.contains("10.244.1.3 "), "it was taken back");
+            rules.contains("10.244.2.1 ")
+        });
+        assert!(proxy.terminate().unwrap().success());
+    }
+}
+
+#[test]
+fn the_first_sync_does_not_wait_for_service_cidrs() {
+    let cidr = json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": ["10.96.0.0/16"]},
+    });
+    let cluster = Cluster::with(served("web", "10.96.0.10", 1).into_iter().chain([cidr]));
+    cluster.server.faults(|faults| {
+        faults.only = Some("servicecidrs".into());
+        faults.delay = Duration::from_secs(3600);
+    });
+    let proxy = cluster.start_unsynced("");
+    until("the first sync", || proxy.output().contains("synced"));
+    let rules = cluster.ruleset();
+    assert!(rules.contains("10.244.1.2"), "{rules}");
+    assert!(!rules.contains("10.96.0.0/16"), "{rules}");
+    cluster.server.calm();
+    until("the ServiceCIDR", || {
+        cluster.ruleset().contains("10.96.0.0/16")
+    });
+    assert!(proxy.terminate().unwrap().success());
+}

@@ -1,0 +1,169 @@
+//! The cost of a change: commands and bytes that a sync sends.
+//!
+//! The cost is bounded by the size of the change, and other Services add nothing to it.
+
+use std::fmt::Write;
+use std::iter;
+
+use proxy_core::backend::{iptables, ipvs, nftables};
+use proxy_core::{Family, Planner};
+use serde_json::json;
+use testworld::{Change, Verb};
+use vipline_nftables::Transaction;
+use vipline_reconcile::Edit;
+use vipline_service_model::Kind;
+
+use crate::history::{Verdict, check, history};
+use crate::laws::Run;
+
+/// Number of other Services.
+const OTHERS: usize = 40;
+
+/// Commands for one endpoint of one service port at one address, at most.
+const COMMANDS: usize = 12;
+
+/// Bytes of a command, at most. A chain of mode iptables names all endpoints of a Service
+/// in as many commands.
+const BYTES: usize = 400;
+
+/// Bytes that rules of mode iptables may have more because their places have more digits.
+const SLACK: usize = 64;
+
+/// Messages of a sync for one family.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Cost {
+    /// Edited objects.
+    pub(crate) edits: usize,
+    /// Operations of the batch, or lines of the text that the native tool reads.
+    pub(crate) commands: usize,
+    /// Bytes of the batch or text.
+    pub(crate) bytes: usize,
+}
+
+/// A mode whose syncs are counted.
+pub(crate) trait Mode: Planner + 'static {
+    /// Returns the cost of edits.
+    fn cost(family: Family, edits: &[Edit<Self::Object>]) -> Cost {
+        let text = Self::script(family, edits.to_vec(), iter::empty());
+        Cost {
+            edits: edits.len(),
+            commands: text.lines().count(),
+            bytes: text.len(),
+        }
+    }
+}
+
+impl Mode for nftables::Planner {
+    fn cost(_: Family, edits: &[Edit<Self::Object>]) -> Cost {
+        let transaction = Transaction::from_edits(edits);
+        Cost {
+            edits: edits.len(),
+            commands: transaction.to_string().lines().count(),
+            bytes: transaction.encode(1, None).bytes().len(),
+        }
+    }
+}
+
+impl Mode for iptables::Planner {}
+
+impl Mode for ipvs::Planner {}
+
+impl Cost {
+    /// Fails if the cost is more than a change of a size may have: so many endpoints of
+    /// service ports, times their addresses.
+    pub(crate) fn is_within(self, size: usize) -> Verdict {
+        let commands = COMMANDS * (1 + size);
+        let is_within = self.edits <= commands
+            && self.commands <= 2 * commands
+            && self.bytes <= 2 * commands * BYTES;
+        match is_within {
+            true => Ok(()),
+            false => Err(format!("{self:?} for a change of size {size}")),
+        }
+    }
+}
+
+/// Returns Services that no history touches, each with two endpoints.
+fn others() -> Vec<Change> {
+    let other = |number: usize| {
+        let name = format!("other-{number}");
+        let metadata = |name: &str| {
+            json!({
+                "name": name, "namespace": "others", "creationTimestamp": "2025-01-01T00:00:00Z",
+                "labels": {"kubernetes.io/service-name": format!("other-{number}")},
+            })
+        };
+        let port = json!({
+            "name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080,
+            "nodePort": 32_000 + number,
+        });
+        let service = json!({
+            "metadata": metadata(&name),
+            "spec": {
+                "type": "NodePort", "clusterIP": format!("10.99.0.{}", number + 1),
+                "clusterIPs": [format!("10.99.0.{}", number + 1)], "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None",
+                "internalTrafficPolicy": "Cluster", "externalTrafficPolicy": "Cluster",
+                "ports": [port],
+            },
+        });
+        let addresses = [1, 2].map(|last| format!("10.250.{number}.{last}"));
+        let endpoints = addresses.map(|address| json!({"addresses": [address]}));
+        let slice = json!({
+            "metadata": metadata(&format!("{name}-1")),
+            "addressType": "IPv4", "endpoints": endpoints,
+            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
+        });
+        [(Kind::Service, service), (Kind::EndpointSlice, slice)]
+    };
+    let objects = (0..OTHERS).flat_map(other);
+    let added = objects.map(|(kind, object)| Change {
+        kind,
+        verb: Verb::Added,
+        object,
+    });
+    added.collect()
+}
+
+/// Plays a history alone and beside other Services, and compares the costs.
+fn costs_are_alike<P: Mode>(changes: &[Change]) -> Verdict
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut alone = Run::<P>::start_with(&[])?;
+    let mut beside = Run::<P>::start_with(&others())?;
+    for change in changes {
+        alone.step(change)?;
+        beside.step(change)?;
+        for (alone, beside) in alone.costs.into_iter().zip(beside.costs) {
+            // An address of the node is part of the objects of all node ports. Other
+            // Services may already use a shared object, so a change may cost less.
+            let ports = match change.kind {
+                Kind::Node => OTHERS,
+                Kind::Service | Kind::EndpointSlice | Kind::ServiceCidr => 0,
+            };
+            let is_alike = beside.edits <= alone.edits + COMMANDS * ports
+                && beside.commands <= alone.commands + 2 * COMMANDS * ports
+                && beside.bytes <= alone.bytes + SLACK + 2 * COMMANDS * ports * BYTES;
+            if !is_alike {
+                let mut text = format!("alone {alone:?}, beside others {beside:?}:");
+                write!(text, " {}", change.line()).map_err(|error| error.to_string())?;
+                return Err(text);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn other_services_add_nothing_to_the_cost_of_a_change() {
+    check(
+        300,
+        |seed| history((2 << 32) + seed, 12, u8::MAX),
+        |seed, changes| match seed % 3 {
+            0 => costs_are_alike::<nftables::Planner>(changes),
+            1 => costs_are_alike::<iptables::Planner>(changes),
+            _ => costs_are_alike::<ipvs::Planner>(changes),
+        },
+    );
+}

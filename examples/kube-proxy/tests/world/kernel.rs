@@ -1,0 +1,62 @@
+//! Histories on the real kernel of this machine.
+
+use proxy_core::backend::iptables::{self, Kernel};
+use proxy_core::{Engine, Family};
+use testworld::Change;
+use vipline_iptables::{self as tool, Client, Variant};
+
+use crate::history::{Verdict, check, history};
+use crate::played::{config, in_namespace, obey};
+
+/// These modes have no object that the kernel may refuse.
+fn nothing(_: &str) -> bool {
+    false
+}
+
+fn obey_in_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict {
+    // Only an engine that opens kernels makes the counters of nfacct.
+    let mut config = config();
+    config.iptables.nfacct = false;
+    in_namespace(|| {
+        let engine = Engine::with_kernels::<iptables::Planner, _>(config, |family| {
+            let family_of_tool = match family {
+                Family::V4 => tool::Family::V4,
+                Family::V6 => tool::Family::V6,
+            };
+            Kernel::with(
+                Client::open_variant(family_of_tool, variant).unwrap(),
+                family,
+            )
+        });
+        obey(engine, seed, changes, nothing)
+    })
+}
+
+#[test]
+fn nftables_equals_the_plan_after_each_change() {
+    check(
+        60,
+        |seed| history(seed, 12, u8::MAX),
+        |seed, changes| {
+            in_namespace(|| obey(Engine::open(config()).unwrap(), seed, changes, nothing))
+        },
+    );
+}
+
+#[test]
+fn iptables_nft_equals_the_plan_after_each_change() {
+    check(
+        30,
+        |seed| history(seed, 12, u8::MAX),
+        |seed, changes| obey_in_iptables(Variant::Nft, seed, changes),
+    );
+}
+
+#[test]
+fn iptables_legacy_equals_the_plan_after_each_change() {
+    check(
+        30,
+        |seed| history(seed, 12, u8::MAX),
+        |seed, changes| obey_in_iptables(Variant::Legacy, seed, changes),
+    );
+}

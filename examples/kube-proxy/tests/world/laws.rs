@@ -1,0 +1,244 @@
+//! The laws, with kernels in memory.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use proxy_core::backend::{iptables, ipvs, nftables};
+use proxy_core::{Engine, Event, Family, Planner};
+use testworld::{Change, Id, Verb};
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::Kind;
+
+use crate::costs::{Cost, Mode};
+use crate::decode::decode;
+use crate::history::{Verdict, check, deletions, history, shuffled};
+use crate::memory::Kernels;
+use crate::played::config;
+use crate::touched::{Plan, Touched, Tracker, is_other_size, size, strangers, unexplained};
+
+/// Number of histories. Each mode plays one third.
+const HISTORIES: u64 = 10_000;
+
+/// Least number of changes that these are, in all modes together.
+const CHANGES: usize = 75_000;
+
+/// An engine over kernels in memory.
+pub(crate) struct Run<P: Planner> {
+    pub(crate) kernels: Kernels<P::Object>,
+    pub(crate) engine: Engine,
+    tracker: Tracker,
+    pub(crate) now: Duration,
+    plan: Plan,
+    /// Costs of the last change, by family.
+    pub(crate) costs: [Cost; 2],
+}
+
+impl<P: Mode> Run<P>
+where
+    P::Object: Send + Sync + 'static,
+{
+    /// Starts with a cluster in which these changes have happened.
+    pub(crate) fn start_with(changes: &[Change]) -> Result<Self, String> {
+        let kernels = Kernels::default();
+        let mut engine = kernels.engine::<P>(config());
+        for event in changes.iter().filter_map(decode) {
+            engine.apply(event);
+        }
+        engine.apply(Event::Synced);
+        let plan = Plan::of(&engine, &config());
+        let mut run = Self {
+            kernels,
+            engine,
+            tracker: Tracker::default(),
+            now: Duration::ZERO,
+            plan,
+            costs: [Cost::default(); 2],
+        };
+        run.sync()?;
+        for family in Family::ALL {
+            run.kernels.of(family).get().edits.clear();
+        }
+        run.plan = Plan::of(&run.engine, &config());
+        Ok(run)
+    }
+
+    /// Syncs if that is due; fails if the sync does.
+    pub(crate) fn sync(&mut self) -> Verdict {
+        self.now += Duration::from_secs(1);
+        match self.engine.poll(self.now) {
+            Some(report) if !report.is_success() => Err(format!("a sync failed: {report}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies a change and syncs; checks the cost and the edited objects.
+    pub(crate) fn step(&mut self, change: &Change) -> Verdict {
+        self.costs = [Cost::default(); 2];
+        let Some(event) = decode(change) else {
+            return Ok(());
+        };
+        let touched = self.tracker.touched(&event);
+        let before = Family::ALL.map(|family| self.counts(family));
+        self.engine.apply(event);
+        self.sync()?;
+        let plan = Plan::of(&self.engine, &config());
+        for (family, (commits, dumps)) in Family::ALL.into_iter().zip(before) {
+            let edits = std::mem::take(&mut self.kernels.of(family).get().edits);
+            let (later_commits, later_dumps) = self.counts(family);
+            let expected = (commits + usize::from(!edits.is_empty()), dumps);
+            if (later_commits, later_dumps) != expected {
+                return Err(format!(
+                    "{family}: {later_commits} commits, {later_dumps} dumps"
+                ));
+            }
+            if edits.is_empty() {
+                continue;
+            }
+            is_minimal(family, &edits)?;
+            let plans = [&self.plan, &plan];
+            let cost = P::cost(family, &edits);
+            cost.is_within(size(family, plans, &touched))?;
+            self.costs[usize::from(family == Family::V6)] = cost;
+            let edited: Vec<_> = edits.iter().map(|edit| edit.object().clone()).collect();
+            let touched = match is_other_size(plans, family) {
+                true => &Touched::All,
+                false => &touched,
+            };
+            let strangers = match touched {
+                Touched::Cluster => unexplained::<P>(family, plans, &edits),
+                touched => strangers::<P>(family, plans, touched, &edited),
+            };
+            if !strangers.is_empty() {
+                return Err(format!("{family}: {touched:?} edited {strangers:#?}"));
+            }
+        }
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// Returns the objects of no Service, of both families, as of now.
+    pub(crate) fn base(&self) -> Vec<P::Object> {
+        let plan = Plan::of(&self.engine, &config());
+        let base = |family| plan.base::<P>(family);
+        Family::ALL.into_iter().flat_map(base).collect()
+    }
+
+    /// Returns how many commits and dumps there were.
+    fn counts(&self, family: Family) -> (usize, usize) {
+        let noted = self.kernels.of(family).get();
+        (noted.memory.commits(), noted.memory.dumps())
+    }
+
+    /// Checks that the kernels hold what the engine wants.
+    pub(crate) fn is_in_step(&mut self) -> Verdict {
+        let difference = self
+            .engine
+            .difference()
+            .map_err(|error| error.to_string())?;
+        match difference.edits {
+            0 => Ok(()),
+            _ => Err(format!("the kernel differs:\n{}", difference.script)),
+        }
+    }
+}
+
+/// Checks that a commit edits each object once, and changes what it edits.
+fn is_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
+    let mut keys = HashSet::new();
+    for edit in edits {
+        let is_idle = matches!(edit, Edit::Change { old, new } if old.same(new));
+        if is_idle || !keys.insert(edit.key()) {
+            return Err(format!("{family}: needless edit of {:?}", edit.key()));
+        }
+    }
+    Ok(())
+}
+
+/// Plays a history change by change, and checks all laws.
+fn obey<P: Mode>(seed: u64, changes: &[Change]) -> Verdict
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut run = Run::<P>::start_with(&[])?;
+    let empty = run.kernels.held::<P>();
+    for change in changes {
+        run.step(change)?;
+    }
+    run.is_in_step()?;
+    let shuffled = Run::<P>::start_with(&last_changes(changes, seed))?;
+    let (one, other) = (run.kernels.held::<P>(), shuffled.kernels.held::<P>());
+    if one != other {
+        let difference = first_difference(&one, &other);
+        return Err(format!("another order leads elsewhere: {difference}"));
+    }
+    for change in deletions(changes, seed) {
+        run.step(&change)?;
+    }
+    run.is_in_step()?;
+    // A proxy keeps the addresses and labels of a deleted Node.
+    let is_node = |change: &&Change| change.kind == Kind::Node && change.verb != Verb::Deleted;
+    let nodes: Vec<_> = changes.iter().filter(is_node).cloned().collect();
+    let expected = match nodes.is_empty() {
+        true => empty,
+        false => Run::<P>::start_with(&nodes)?.kernels.held::<P>(),
+    };
+    let left = run.kernels.held::<P>();
+    if left != expected {
+        let difference = first_difference(&left, &expected);
+        return Err(format!("deleted objects leave something: {difference}"));
+    }
+    Ok(())
+}
+
+/// Returns the last change of each object, in another order.
+///
+/// A proxy keeps the addresses and labels of a deleted Node, so the deletion of a Node
+/// does not count.
+fn last_changes(changes: &[Change], seed: u64) -> Vec<Change> {
+    let counts = |change: &&Change| change.kind != Kind::Node || change.verb != Verb::Deleted;
+    let counting = changes.iter().filter(counts);
+    let last: BTreeMap<Id, &Change> = counting.map(|each| (each.id(), each)).collect();
+    shuffled(last.into_values().cloned(), seed)
+}
+
+fn first_difference(one: &str, other: &str) -> String {
+    let only = |one: &str, other: &str| {
+        let known: HashSet<_> = other.lines().collect();
+        let lines = one.lines().filter(|line| !known.contains(line)).take(5);
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    format!(
+        "only here:\n{}\nonly there:\n{}",
+        only(one, other),
+        only(other, one)
+    )
+}
+
+/// Plays a history in the mode that its seed chooses.
+fn obey_in_some_mode(seed: u64, changes: &[Change]) -> Verdict {
+    match seed % 3 {
+        0 => obey::<nftables::Planner>(seed, changes),
+        1 => obey::<iptables::Planner>(seed, changes),
+        _ => obey::<ipvs::Planner>(seed, changes),
+    }
+}
+
+#[test]
+fn every_history_obeys_the_laws() {
+    let changes = AtomicUsize::new(0);
+    let law = |seed, history: &[Change]| {
+        let count = history.len() + deletions(history, seed).len();
+        changes.fetch_add(count, Ordering::Relaxed);
+        obey_in_some_mode(seed, history)
+    };
+    check(HISTORIES, |seed| history(seed, 12, u8::MAX), law);
+    let changes = changes.into_inner();
+    assert!(changes >= CHANGES, "{changes}");
+}
+
+#[test]
+fn histories_of_giants_obey_the_laws() {
+    let history = |seed| history((1 << 32) + seed, 3, 2);
+    check(30, history, obey_in_some_mode);
+}

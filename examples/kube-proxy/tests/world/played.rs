@@ -1,0 +1,79 @@
+//! Histories over a real kernel, each in a network namespace of its own.
+
+use std::time::Duration;
+
+use proxy_core::{Config, Engine, Event, Family, Intervals};
+use testkit::netns::Netns;
+use testworld::Change;
+use vipline_service_model::DetectLocal;
+use vipline_service_model::arbitrary::NODE;
+
+use crate::decode::decode;
+use crate::history::{Verdict, deletions};
+
+/// Returns the configuration of an engine that syncs whenever it is polled.
+pub(crate) fn config() -> Config {
+    let min = Duration::ZERO;
+    Config {
+        node_name: NODE.into(),
+        detect_local: DetectLocal::NodeCidr,
+        intervals: Intervals {
+            min,
+            ..Intervals::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// Plays a history and then deletes every object. After each sync a dump must equal the
+/// plan, except for objects that the kernel may refuse.
+pub(crate) fn obey(
+    mut engine: Engine,
+    seed: u64,
+    changes: &[Change],
+    may_refuse: fn(&str) -> bool,
+) -> Verdict {
+    let mut now = Duration::ZERO;
+    engine.apply(Event::Synced);
+    in_step(&mut engine, &mut now, may_refuse)?;
+    for change in changes.iter().chain(&deletions(changes, seed)) {
+        if let Some(event) = decode(change) {
+            engine.apply(event);
+            in_step(&mut engine, &mut now, may_refuse)?;
+        }
+    }
+    match rejected(&engine) {
+        0 => Ok(()),
+        count => Err(format!("{count} objects of nothing are refused")),
+    }
+}
+
+fn rejected(engine: &Engine) -> usize {
+    Family::ALL
+        .map(|family| engine.rejected(family))
+        .iter()
+        .sum()
+}
+
+fn in_step(engine: &mut Engine, now: &mut Duration, may_refuse: fn(&str) -> bool) -> Verdict {
+    *now += Duration::from_secs(1);
+    if let Some(report) = engine.poll(*now) {
+        if !report.is_success() {
+            return Err(format!("a sync failed: {report}"));
+        }
+        let mut refused = report.families.iter().flat_map(|done| &done.rejected);
+        if let Some(object) = refused.find(|object| !may_refuse(&object.object)) {
+            return Err(format!("the kernel refuses {object}"));
+        }
+    }
+    let difference = engine.difference().map_err(|error| error.to_string())?;
+    match difference.edits == rejected(engine) {
+        true => Ok(()),
+        false => Err(format!("the kernel differs:\n{}", difference.script)),
+    }
+}
+
+/// Runs a closure in a network namespace of its own, which has a loopback interface only.
+pub(crate) fn in_namespace(work: impl FnOnce() -> Verdict + Send) -> Verdict {
+    Netns::new().map_err(|error| error.to_string())?.run(work)
+}

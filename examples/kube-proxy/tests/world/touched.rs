@@ -1,0 +1,338 @@
+//! The objects that a change may edit.
+//!
+//! - A change of a Service or slice edits the objects of its Services, and the objects
+//!   of other Services at addresses that its Services claim.
+//! - A change of the Node edits objects of Services that contain an address or pod
+//!   network which the change added or removed. If the zone of the node changes, it also
+//!   edits the objects of service ports that have other endpoints then. If the address
+//!   of the node enters or leaves the source ranges of a Service, the node may or may not
+//!   use its load balancer addresses, and its objects change.
+//! - A change of a ServiceCIDR edits objects of Services that contain a network which the
+//!   change added or removed.
+//! - Both edit objects of no Service if they add or remove an address or network.
+//! - A change of another Node edits nothing.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use proxy_core::{Address, Config, Context, Engine, Event, Family, Planner};
+use vipline_reconcile::{Edit, Keyed};
+use vipline_service_model::{NodeView, ObjectName, ServicePort, api};
+
+/// Size of the objects of no Service.
+const BASE: usize = 4;
+
+/// The Services that an event is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Touched {
+    /// These.
+    Services(BTreeSet<ObjectName>),
+    /// None: the node or the networks of the cluster changed.
+    Cluster,
+    /// Any Service: the cluster grew or shrank, and comments come or go.
+    All,
+}
+
+/// Finds the Services that events are about.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    /// The Service of each slice.
+    owners: std::collections::BTreeMap<ObjectName, ObjectName>,
+}
+
+impl Tracker {
+    /// Returns the Services that an event is about.
+    pub(crate) fn touched(&mut self, event: &Event) -> Touched {
+        let services: Vec<ObjectName> = match event {
+            Event::ServiceApplied(service) => vec![service.metadata.object_name()],
+            Event::ServiceDeleted(name) => vec![name.clone()],
+            Event::SliceDeleted(name) => self.owners.remove(name).into_iter().collect(),
+            Event::SliceApplied(slice) => {
+                let name = slice.metadata.object_name();
+                let label = slice
+                    .metadata
+                    .labels
+                    .get(api::EndpointSlice::SERVICE_NAME_LABEL);
+                let owner = label.map(|service| ObjectName::new(&*name.namespace, &**service));
+                let former = match &owner {
+                    Some(owner) => self.owners.insert(name, owner.clone()),
+                    None => self.owners.remove(&name),
+                };
+                owner.into_iter().chain(former).collect()
+            }
+            _ => return Touched::Cluster,
+        };
+        Touched::Services(services.into_iter().collect())
+    }
+}
+
+/// The service ports of an engine, as last resolved, with what they depend on.
+pub(crate) struct Plan {
+    contexts: [Context; 2],
+    ports: Vec<Arc<ServicePort>>,
+    node: Arc<NodeView>,
+}
+
+impl Plan {
+    pub(crate) fn of(engine: &Engine, config: &Config) -> Self {
+        let store = engine.store();
+        let context = |family| {
+            Context::new(config, &store.node(), store.service_cidrs(family), family)
+                .with_addresses(config, &store.node(), &[])
+                .with_endpoints(store.endpoints(family))
+        };
+        Self {
+            contexts: Family::ALL.map(context),
+            ports: store.ports().cloned().collect(),
+            node: store.node(),
+        }
+    }
+
+    fn context(&self, family: Family) -> &Context {
+        let [v4, v6] = &self.contexts;
+        match family {
+            Family::V4 => v4,
+            Family::V6 => v6,
+        }
+    }
+
+    /// Returns the addresses and networks that the node and the ServiceCIDRs of a
+    /// family have, each with what it is. The first ones of a node count twice.
+    fn networks(&self, family: Family) -> HashSet<(&'static str, String)> {
+        let node = &self.node;
+        let hosts = |addresses: &[IpAddr]| addresses.iter().copied().map(IpNet::from).collect();
+        let listed: [(_, Vec<IpNet>); 5] = [
+            ("address", hosts(&node.addresses)),
+            ("first address", hosts(node.address(family).as_slice())),
+            ("pods", node.pod_cidrs.clone()),
+            ("first pods", node.pod_cidr(family).into_iter().collect()),
+            ("ServiceCIDR", self.context(family).service_cidrs.clone()),
+        ];
+        let listed = listed.into_iter().flat_map(|(what, networks)| {
+            let texts = networks
+                .into_iter()
+                .flat_map(|network| texts(network.trunc()));
+            texts.map(move |text| (what, text))
+        });
+        listed.collect()
+    }
+
+    /// Returns the objects of no Service.
+    pub(crate) fn base<P: Planner>(&self, family: Family) -> Vec<P::Object> {
+        P::base(self.context(family))
+    }
+
+    /// Returns the addresses of some Services.
+    fn claimed(&self, family: Family, names: &HashSet<&ObjectName>) -> Vec<IpAddr> {
+        let own = self.ports.iter().filter(|port| {
+            let name = ObjectName::new(&*port.name.namespace, &*port.name.service);
+            port.family == family && names.contains(&name)
+        });
+        own.flat_map(|port| addresses(port)).collect()
+    }
+
+    /// Returns what the ports of touched Services want, and at which addresses.
+    fn wanted<P: Planner>(
+        &self,
+        family: Family,
+        is_touched: impl Fn(&ObjectName) -> bool,
+    ) -> (Vec<P::Object>, HashSet<Address>) {
+        let (mut objects, mut addresses) = (Vec::new(), HashSet::new());
+        for port in self.ports.iter().filter(|port| port.family == family) {
+            if is_touched(&ObjectName::new(&*port.name.namespace, &*port.name.service)) {
+                let wants = P::port(self.context(family), port);
+                addresses.extend(wants.claims.iter().map(|claim| claim.address));
+                objects.extend(wants.into_objects());
+            }
+        }
+        (objects, addresses)
+    }
+
+    /// Returns what any port wants for one of the addresses.
+    fn wanted_at<P: Planner>(&self, family: Family, at: &HashSet<Address>) -> Vec<P::Object> {
+        let ports = self.ports.iter().filter(|port| port.family == family);
+        let wants = ports.map(|port| P::port(self.context(family), port));
+        let claims = wants.flat_map(|wants| wants.claims);
+        let contested = claims.filter(|claim| at.contains(&claim.address));
+        contested.flat_map(|claim| claim.objects).collect()
+    }
+}
+
+/// Returns the keys, as text, of edited objects that no touched Service wants.
+///
+/// With contested addresses an object of another Service may be edited: one
+/// that is of an address which a touched Service claims before or after.
+pub(crate) fn strangers<P: Planner>(
+    family: Family,
+    plans: [&Plan; 2],
+    touched: &Touched,
+    edited: &[P::Object],
+) -> Vec<String> {
+    let mut allowed = Vec::new();
+    let mut addresses = HashSet::new();
+    let mut concerned = resolved_again(family, plans);
+    concerned.extend(admits_the_node_differently(family, plans));
+    let is_touched = |name: &ObjectName| match touched {
+        Touched::Services(names) => names.contains(name),
+        Touched::Cluster => concerned.contains(name),
+        Touched::All => true,
+    };
+    for plan in plans {
+        let (objects, claimed) = plan.wanted::<P>(family, is_touched);
+        allowed.extend(objects);
+        addresses.extend(claimed);
+        if *touched == Touched::All {
+            allowed.extend(plan.base::<P>(family));
+        }
+    }
+    let unknown = unknown(edited, &allowed);
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let at = |plan: &Plan| plan.wanted_at::<P>(family, &addresses);
+    allowed.extend(plans.into_iter().flat_map(at));
+    let unknown = self::unknown(edited, &allowed).into_iter();
+    let lasting = unknown.filter(|object| !P::lingers(object));
+    lasting
+        .map(|object| format!("{:?}", object.key()))
+        .collect()
+}
+
+/// Returns the Services with a port that is another one in the second plan.
+fn resolved_again(family: Family, plans: [&Plan; 2]) -> HashSet<ObjectName> {
+    let [before, after] = plans.map(|plan| {
+        let own = plan.ports.iter().filter(|port| port.family == family);
+        own.map(|port| (Arc::clone(&port.name), port))
+            .collect::<HashMap<_, _>>()
+    });
+    let names = before.keys().chain(after.keys());
+    let differ = names.filter(|name| before.get(*name) != after.get(*name));
+    differ
+        .map(|name| ObjectName::new(&*name.namespace, &*name.service))
+        .collect()
+}
+
+/// Returns the size of a change: the number of endpoints of each service port, times the
+/// addresses and source ranges of the port. A change of the cluster is of all ports.
+pub(crate) fn size(family: Family, plans: [&Plan; 2], touched: &Touched) -> usize {
+    let mut names = HashSet::new();
+    if let Touched::Services(touched) = touched {
+        names.extend(touched);
+    }
+    let concerned: HashSet<_> = plans
+        .iter()
+        .flat_map(|plan| plan.claimed(family, &names))
+        .collect();
+    let ports = plans.into_iter().flat_map(|plan| &plan.ports);
+    let own = ports.filter(|port| {
+        let name = ObjectName::new(&*port.name.namespace, &*port.name.service);
+        let is_of_all = !matches!(touched, Touched::Services(_));
+        let is_contested = addresses(port).any(|address| concerned.contains(&address));
+        port.family == family && (is_of_all || names.contains(&name) || is_contested)
+    });
+    let sizes = own.map(|port| {
+        let addresses = addresses(port).count() + usize::from(port.node_port.is_some());
+        let endpoints = port.cluster.len() + port.local.len() + port.leaving.len();
+        (1 + addresses) * (1 + endpoints + port.source_ranges.len())
+    });
+    let of_cluster = match touched {
+        Touched::Services(_) => 0,
+        Touched::Cluster | Touched::All => BASE,
+    };
+    of_cluster + sizes.sum::<usize>()
+}
+
+/// Returns the addresses of a service port.
+fn addresses(port: &ServicePort) -> impl Iterator<Item = IpAddr> {
+    let external = port.external_ips.iter().chain(&*port.load_balancer_ips);
+    external.copied().chain([port.cluster_ip])
+}
+
+/// Returns the Services whose source ranges have the address of the node in one plan
+/// alone.
+fn admits_the_node_differently(
+    family: Family,
+    plans: [&Plan; 2],
+) -> impl Iterator<Item = ObjectName> {
+    let [before, after] = plans.map(|plan| plan.node.address(family));
+    let ports = plans.into_iter().flat_map(|plan| &plan.ports);
+    let differ = ports.filter(move |port| {
+        let admits = |address: Option<IpAddr>| {
+            let mut ranges = port.source_ranges.iter();
+            address.is_some_and(|address| ranges.any(|range| range.contains(&address)))
+        };
+        port.family == family && admits(before) != admits(after)
+    });
+    differ.map(|port| ObjectName::new(&*port.name.namespace, &*port.name.service))
+}
+
+/// Returns the edits of a change of a Node or ServiceCIDR that the change does not
+/// explain, as text.
+pub(crate) fn unexplained<P: Planner>(
+    family: Family,
+    plans: [&Plan; 2],
+    edits: &[Edit<P::Object>],
+) -> Vec<String> {
+    let [before, after] = plans;
+    let resolved_again = resolved_again(family, plans);
+    if !resolved_again.is_empty() && before.node.zone == after.node.zone {
+        return vec![format!("{resolved_again:?} in the same zone")];
+    }
+    let [networks, later] = plans.map(|plan| plan.networks(family));
+    let changed = networks.symmetric_difference(&later);
+    let changed: HashSet<_> = changed.map(|(_, text)| text.as_str()).collect();
+    let is_explained = |edit: &&Edit<P::Object>| {
+        let (old, new) = (*edit).clone().into_sides();
+        let sides = old.into_iter().chain(new);
+        let is_of_network = |text: String| words(&text).any(|word| changed.contains(word));
+        let text = |side| P::text(&side) + &P::listing(family, [&side].into_iter());
+        sides.map(text).any(is_of_network)
+    };
+    let rest = edits.iter().filter(|edit| !is_explained(edit));
+    let mut rest: Vec<_> = rest.map(|edit| edit.object().clone()).collect();
+    if !changed.is_empty() {
+        let base = plans.map(|plan| plan.base::<P>(family)).concat();
+        rest = unknown(&rest, &base).into_iter().cloned().collect();
+    }
+    strangers::<P>(family, plans, &Touched::Cluster, &rest)
+}
+
+/// Returns a network as tools write it: without a length if it is one address.
+fn texts(network: IpNet) -> [String; 2] {
+    let is_address = network.prefix_len() == network.max_prefix_len();
+    let alone = if is_address {
+        network.addr().to_string()
+    } else {
+        network.to_string()
+    };
+    [network.to_string(), alone]
+}
+
+/// Returns the words of a text that may be addresses or networks, without ports.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |byte: char| byte.is_ascii_hexdigit() || ".:/".contains(byte);
+    let words = text.split(move |byte| !is_part(byte));
+    words.flat_map(|word| {
+        let alone = word
+            .strip_suffix("/32")
+            .or_else(|| word.strip_suffix("/128"));
+        let v4 = word.split(':').next().filter(|part| part.contains('.'));
+        [Some(word), alone, v4].into_iter().flatten()
+    })
+}
+
+fn unknown<'a, T: Keyed>(edited: &'a [T], allowed: &'a [T]) -> Vec<&'a T> {
+    let keys: HashSet<_> = allowed.iter().map(Keyed::key).collect();
+    edited
+        .iter()
+        .filter(|object| !keys.contains(&object.key()))
+        .collect()
+}
+
+/// Checks whether comments come or go because the cluster grew or shrank.
+pub(crate) fn is_other_size(plans: [&Plan; 2], family: Family) -> bool {
+    let [before, after] = plans.map(|plan| plan.context(family).is_large);
+    before != after
+}
