@@ -12,7 +12,9 @@
 #[path = "lab/mod.rs"]
 mod lab;
 
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use lab::{Lab, address, name};
 use vipline_reconcile::{Edit, diff};
@@ -87,10 +89,29 @@ fn the_host_answers_to_addresses_on_a_dummy_link_that_is_down() {
             let ip: IpAddr = ip.parse().unwrap();
             let listener = TcpListener::bind((ip, 0)).unwrap();
             let target = listener.local_addr().unwrap();
-            let stream = TcpStream::connect(target).unwrap();
+            let stream = connect_when_routed(target).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), target);
         }
     });
+}
+
+/// Connects to a local address as soon as it has a route, within 5 s.
+///
+/// The kernel acknowledges an IPv6 address before its work queue adds the local route
+/// (`addrconf_dad_work`). Until then `connect` fails with `ENETUNREACH`.
+fn connect_when_routed(target: SocketAddr) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match TcpStream::connect(target) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NetworkUnreachable
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
 }
 
 #[test]
