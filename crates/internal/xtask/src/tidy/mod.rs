@@ -103,7 +103,7 @@ mod tests {
     fn the_files_of_the_workspace_are_seen_and_no_others() {
         let files = read(root()).unwrap();
         let seen = |path: &str| files.iter().any(|file| file.path == path);
-        assert!(seen("Cargo.toml") && seen("crates/xtask/src/tidy/mod.rs"));
+        assert!(seen("Cargo.toml") && seen("crates/internal/xtask/src/tidy/mod.rs"));
         assert!(!files.iter().any(|file| file.path.starts_with("target/")));
     }
 }

@@ -14,8 +14,8 @@ use crate::process::{display, execute};
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
-        .nth(2)
-        .expect("the crate is in crates/xtask")
+        .nth(3)
+        .expect("the crate is in crates/internal/xtask")
 }
 
 /// Makes a cargo command that runs in the workspace.

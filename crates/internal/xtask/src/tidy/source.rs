@@ -23,7 +23,7 @@ const IO_FILES: [&str; 7] = [
 const UNSAFE: [&str; 3] = [
     "crates/iptables/src/process.rs",
     "crates/nftables/src/nftnl.rs",
-    "crates/testkit/src/",
+    "crates/internal/testkit/src/",
 ];
 
 pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
@@ -84,7 +84,12 @@ pub(super) fn lines_without_tests(files: &[Text], path: &str) -> usize {
 
 fn may_do_io(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let folders = ["/stores/", "/tests/", "crates/testkit/", "crates/xtask/"];
+    let folders = [
+        "/stores/",
+        "/tests/",
+        "crates/internal/testkit/",
+        "crates/internal/xtask/",
+    ];
     IO_FILES.contains(&name)
         || folders.iter().any(|folder| path.contains(folder))
         || ["examples/", "benches/", "fuzz/"]
@@ -192,9 +197,9 @@ mod tests {
         let words = "//! W.\n// No unsafe here: `unsafe` is a word.\nconst A: &str = \"unsafe\";\n";
         for (path, text) in [
             ("crates/nftables/src/client.rs", &*io),
-            ("crates/testkit/src/netns.rs", code),
+            ("crates/internal/testkit/src/netns.rs", code),
             ("crates/nftables/src/rule.rs", words),
-            ("crates/testkit/src/lib.rs", "//! T.\n"),
+            ("crates/internal/testkit/src/lib.rs", "//! T.\n"),
         ] {
             assert_eq!(findings(path, text), Vec::<String>::new(), "{path}");
         }
