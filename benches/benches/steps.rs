@@ -12,7 +12,7 @@ use proxy_core::backend::nftables::Planner;
 use proxy_core::{Context, Engine, Event, Family, Planner as _};
 use vipline_nftables::{Error, Object, Transaction};
 use vipline_reconcile::{Edit, Kernel, Ledger, Rejection, diff};
-use vipline_service_model::{NodeView, Resolved, Store};
+use vipline_service_model::{NodeView, PortChange, Store};
 
 const SIZES: [Size; 3] = [
     Size::new(1_000, 5),
@@ -40,7 +40,7 @@ fn store(size: Size) -> Store {
     store
 }
 
-fn resolved(size: Size) -> Vec<Resolved> {
+fn resolved(size: Size) -> Vec<PortChange> {
     store(size).resolve(&NodeView::default())
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vipline_conntrack::Flow;
-use vipline_service_model::{Family, Resolved};
+use vipline_service_model::{Family, PortChange};
 
 use crate::{Context, Error};
 
@@ -74,7 +74,7 @@ impl Cleanup {
     }
 
     /// Takes in what changed of a service port.
-    pub(crate) fn plan(&mut self, change: &Resolved) {
+    pub(crate) fn plan(&mut self, change: &PortChange) {
         match &change.port {
             Some(port) => self.served.set(port),
             None => self.served.remove(&change.name, change.family),

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use vipline_reconcile::Kernel;
 use vipline_service_model::{
-    self as service_model, Event, Family, Hazard, NodePortAddresses, ObjectName, PortName, Store,
-    Warning,
+    self as service_model, Event, Family, NodePortAddresses, ObjectName, PortName, SpecialAddress,
+    Store, Warning,
 };
 
 use crate::conntrack_cleanup::{self, Cleanup};
@@ -94,7 +94,7 @@ impl Engine {
         let store = Store::new(service_model::Config {
             node_name: config.node_name.clone(),
             external_ips: config.external_ips,
-            started: config.started,
+            start_time: config.started,
         });
         Self {
             schedule: Schedule::new(config.intervals),
@@ -212,7 +212,9 @@ impl Engine {
         };
         let is_named = |addr: &IpAddr| networks.iter().any(|network| network.contains(addr));
         addresses.retain(|addr| {
-            Hazard::of(*addr) != Some(Hazard::LinkLocal) || addr.is_ipv4() || is_named(addr)
+            SpecialAddress::of(*addr) != Some(SpecialAddress::LinkLocal)
+                || addr.is_ipv4()
+                || is_named(addr)
         });
         addresses.sort_unstable();
         addresses.dedup();
@@ -466,7 +468,7 @@ impl Engine {
             let replan = driver.enter(cx);
             let planned = changes.iter().filter(|each| each.family == family);
             driver.reserve(planned.filter(|each| each.port.is_some()).count());
-            for ports in changes.chunk_by(|one, next| one.name.is_of_service(&next.name)) {
+            for ports in changes.chunk_by(|one, next| one.name.is_same_service(&next.name)) {
                 let mut ports = ports.iter().filter(|each| each.family == family).peekable();
                 if let Some(first) = ports.peek() {
                     driver.retry(&first.name);

@@ -102,7 +102,7 @@ fn decimal(text: &str) -> Option<u8> {
 /// node itself may reach (CVE-2021-25737).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Hazard {
+pub enum SpecialAddress {
     /// The address of everybody on a link.
     Broadcast,
     /// An address that means another host on each link.
@@ -115,7 +115,7 @@ pub enum Hazard {
     Unspecified,
 }
 
-impl Hazard {
+impl SpecialAddress {
     /// Returns what is wrong with an address, if anything.
     pub fn of(addr: IpAddr) -> Option<Self> {
         let link_local = match addr {
@@ -138,7 +138,7 @@ impl Hazard {
     }
 }
 
-impl fmt::Display for Hazard {
+impl fmt::Display for SpecialAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Broadcast => "broadcast",
@@ -204,23 +204,27 @@ mod tests {
     #[test]
     fn hazardous_addresses_are_named() {
         for (text, expected) in [
-            ("0.0.0.0", Some(Hazard::Unspecified)),
-            ("::", Some(Hazard::Unspecified)),
-            ("127.8.8.8", Some(Hazard::Loopback)),
-            ("::1", Some(Hazard::Loopback)),
-            ("::ffff:127.0.0.1", Some(Hazard::Loopback)),
-            ("169.254.169.254", Some(Hazard::LinkLocal)),
-            ("fe80::1", Some(Hazard::LinkLocal)),
-            ("febf::1", Some(Hazard::LinkLocal)),
-            ("224.0.0.1", Some(Hazard::Multicast)),
-            ("ff02::1", Some(Hazard::Multicast)),
-            ("255.255.255.255", Some(Hazard::Broadcast)),
+            ("0.0.0.0", Some(SpecialAddress::Unspecified)),
+            ("::", Some(SpecialAddress::Unspecified)),
+            ("127.8.8.8", Some(SpecialAddress::Loopback)),
+            ("::1", Some(SpecialAddress::Loopback)),
+            ("::ffff:127.0.0.1", Some(SpecialAddress::Loopback)),
+            ("169.254.169.254", Some(SpecialAddress::LinkLocal)),
+            ("fe80::1", Some(SpecialAddress::LinkLocal)),
+            ("febf::1", Some(SpecialAddress::LinkLocal)),
+            ("224.0.0.1", Some(SpecialAddress::Multicast)),
+            ("ff02::1", Some(SpecialAddress::Multicast)),
+            ("255.255.255.255", Some(SpecialAddress::Broadcast)),
             ("10.0.0.1", None),
             ("169.253.0.1", None),
             ("fec0::1", None),
             ("fd00::1", None),
         ] {
-            assert_eq!(Hazard::of(parse_address(text).unwrap()), expected, "{text}");
+            assert_eq!(
+                SpecialAddress::of(parse_address(text).unwrap()),
+                expected,
+                "{text}"
+            );
         }
     }
 }

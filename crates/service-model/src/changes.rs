@@ -22,14 +22,14 @@ impl HealthCheck {
 /// Number of service ports, or of Services, that have endpoints, but none that their
 /// policy allows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct WithoutLocal {
+pub struct NoLocalEndpoints {
     /// Those whose policy for internal traffic is Local.
     pub internal: usize,
     /// Those whose policy for external traffic is Local.
     pub external: usize,
 }
 
-impl WithoutLocal {
+impl NoLocalEndpoints {
     /// Counts the Service with these ports, at most once per policy and family.
     pub(crate) fn of_service(ports: &[Arc<ServicePort>]) -> BothFamilies<Self> {
         let mut counts: BothFamilies<Self> = BothFamilies::default();
@@ -77,14 +77,14 @@ pub struct Counts {
 pub struct Changes {
     pub(crate) udp: BothFamilies<bool>,
     /// When the causes of the changes happened, as the slices of a family say.
-    pub triggers: Vec<(ObjectName, Vec<(Family, Timestamp)>)>,
+    pub trigger_times: Vec<(ObjectName, Vec<(Family, Timestamp)>)>,
 }
 
 impl Changes {
     /// Tells whether the endpoints of a Service with UDP endpoints changed.
     ///
     /// Then flows to endpoints that are gone may be left in the kernel.
-    pub fn concern_udp(&self, family: Family) -> bool {
+    pub fn affects_udp(&self, family: Family) -> bool {
         *self.udp.of(family)
     }
 }

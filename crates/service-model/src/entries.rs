@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     pub(crate) slices: Vec<Slice>,
     /// The ports last handed out, sorted by family and name.
     pub(crate) ports: Vec<Arc<ServicePort>>,
-    pub(crate) triggers: Vec<(Family, Timestamp)>,
+    pub(crate) trigger_times: Vec<(Family, Timestamp)>,
 }
 
 impl Entries {

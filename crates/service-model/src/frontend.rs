@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use crate::api::MetadataKey;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{
-    Family, Hazard, ObjectName, PortName, Protocol, Scheduler, Timestamp, api, parse_address,
-    parse_network,
+    Family, ObjectName, PortName, Protocol, Scheduler, SpecialAddress, Timestamp, api,
+    parse_address, parse_network,
 };
 
 /// How long affinity lasts when the object does not say, in seconds.
@@ -253,8 +253,8 @@ fn vip(text: &str, field: Field, warnings: &mut Warnings<'_>) -> Option<IpAddr> 
         warnings.push(field, Problem::BadAddress(text.into()));
         return None;
     };
-    if let Some(hazard) = Hazard::of(addr) {
-        warnings.push(field, Problem::Hazardous(addr, hazard));
+    if let Some(hazard) = SpecialAddress::of(addr) {
+        warnings.push(field, Problem::SpecialAddress(addr, hazard));
         return None;
     }
     Some(addr)

@@ -95,8 +95,8 @@ mod node_ports;
 #[cfg(feature = "test-util")]
 pub mod arbitrary;
 
-pub use address::{Family, Hazard, parse_address, parse_network};
-pub use changes::{Changes, Counts, HealthCheck, WithoutLocal};
+pub use address::{Family, SpecialAddress, parse_address, parse_network};
+pub use changes::{Changes, Counts, HealthCheck, NoLocalEndpoints};
 pub use event::Event;
 pub use frontend::ExternalIps;
 pub use local_traffic::{DetectLocal, LocalTraffic};
@@ -104,7 +104,7 @@ pub use name::{ObjectName, PortName, Protocol};
 pub use node_ports::{NodePortAddresses, NodePortFilter, NodePortMatch};
 pub use node_view::NodeView;
 pub use scheduler::Scheduler;
-pub use service_port::{Endpoint, Resolved, Route, ServicePort};
+pub use service_port::{Endpoint, PortChange, Route, ServicePort};
 pub use store::{Config, Store};
 pub use timestamp::Timestamp;
 pub use warning::{Field, Kind, Problem, Warning};

@@ -93,7 +93,7 @@ impl PortName {
     }
 
     /// Returns whether another port is of the Service of that name.
-    pub fn is_of_service(&self, other: &Self) -> bool {
+    pub fn is_same_service(&self, other: &Self) -> bool {
         self.service == other.service && self.namespace == other.namespace
     }
 

@@ -64,8 +64,8 @@ fn resolve(
         health_check_node_port: frontend.health_check_node_port,
         local: share(chosen.local.iter().copied(), &[&cluster]),
         serving: share(serving, &[&cluster]),
-        leaving: share(those(is_leaving), &[&cluster]),
-        known: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
+        serving_terminating: share(those(is_serving_terminating), &[&cluster]),
+        endpoint_count: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
         cluster,
     }
 }
@@ -99,19 +99,19 @@ fn choose(candidates: &[Candidate<'_>], lists: Lists, node: &NodeView) -> Chosen
         let topology = Topology::of(candidates, node);
         chosen.cluster = usable(candidates, |candidate| topology.admits(candidate, node));
         if chosen.cluster.is_empty() {
-            chosen.cluster = leaving(candidates, |_| true);
+            chosen.cluster = serving_terminating(candidates, |_| true);
         }
     }
     if lists.local {
         chosen.local = usable(candidates, |candidate| candidate.endpoint.is_local);
         if chosen.local.is_empty() {
-            chosen.local = leaving(candidates, |candidate| candidate.endpoint.is_local);
+            chosen.local = serving_terminating(candidates, |candidate| candidate.endpoint.is_local);
         }
     }
     chosen.any = (lists.cluster || lists.local)
         && candidates
             .iter()
-            .any(|candidate| is_usable(candidate) || is_leaving(candidate));
+            .any(|candidate| is_usable(candidate) || is_serving_terminating(candidate));
     chosen
 }
 
@@ -119,7 +119,7 @@ fn is_usable(candidate: &Candidate<'_>) -> bool {
     candidate.condition.ready
 }
 
-fn is_leaving(candidate: &Candidate<'_>) -> bool {
+fn is_serving_terminating(candidate: &Candidate<'_>) -> bool {
     candidate.condition.serving && candidate.condition.terminating
 }
 
@@ -132,10 +132,13 @@ fn usable(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec
     usable
 }
 
-fn leaving(all: &[Candidate<'_>], admits: impl Fn(&Candidate<'_>) -> bool) -> Vec<Endpoint> {
+fn serving_terminating(
+    all: &[Candidate<'_>],
+    admits: impl Fn(&Candidate<'_>) -> bool,
+) -> Vec<Endpoint> {
     let chosen = all
         .iter()
-        .filter(|candidate| is_leaving(candidate) && admits(candidate));
+        .filter(|candidate| is_serving_terminating(candidate) && admits(candidate));
     chosen.map(|candidate| candidate.endpoint).collect()
 }
 

@@ -67,9 +67,9 @@ pub struct ServicePort {
     pub serving: Arc<[Endpoint]>,
     /// The endpoints that still serve on their way out, whatever policy and
     /// topology: new connections get there only where a list fell back to them.
-    pub leaving: Arc<[Endpoint]>,
+    pub serving_terminating: Arc<[Endpoint]>,
     /// How many endpoints there are, whether they are ready or not.
-    pub known: u32,
+    pub endpoint_count: u32,
 }
 
 /// What becomes of traffic to a service port.
@@ -100,7 +100,7 @@ pub struct Endpoint {
 
 /// A service port that changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Resolved {
+pub struct PortChange {
     /// The family that it changed in.
     pub family: Family,
     /// The name of the service port.
@@ -109,8 +109,8 @@ pub struct Resolved {
     pub port: Option<Arc<ServicePort>>,
 }
 
-impl Resolved {
-    pub(crate) fn now(port: &Arc<ServicePort>) -> Self {
+impl PortChange {
+    pub(crate) fn updated(port: &Arc<ServicePort>) -> Self {
         Self {
             family: port.family,
             name: Arc::clone(&port.name),
@@ -118,7 +118,7 @@ impl Resolved {
         }
     }
 
-    pub(crate) fn gone(port: &ServicePort) -> Self {
+    pub(crate) fn removed(port: &ServicePort) -> Self {
         Self {
             family: port.family,
             name: Arc::clone(&port.name),
@@ -141,7 +141,7 @@ impl ServicePort {
 
     /// Returns those of the [reachable](Self::reachable) endpoints that are on
     /// this node, sorted, each once.
-    pub fn reachable_here(&self) -> Vec<Endpoint> {
+    pub fn reachable_local(&self) -> Vec<Endpoint> {
         let all = self.cluster.iter().chain(&*self.local);
         let mut here: Vec<_> = all.filter(|each| each.is_local).copied().collect();
         here.sort_unstable();

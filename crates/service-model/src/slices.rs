@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::api::MetadataKey;
 use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
-use crate::{Endpoint, Family, Hazard, NodeView, ObjectName, Protocol, api, parse_address};
+use crate::{Endpoint, Family, NodeView, ObjectName, Protocol, SpecialAddress, api, parse_address};
 
 /// An EndpointSlice, as little of it as is needed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -187,8 +187,8 @@ fn entries(
         let problem = match parse_address(text) {
             None => Problem::BadAddress(text.as_str().into()),
             Some(addr) if Family::of(addr) != family => Problem::WrongFamily(addr, family),
-            Some(addr) => match Hazard::of(addr) {
-                Some(hazard) => Problem::Hazardous(addr, hazard),
+            Some(addr) => match SpecialAddress::of(addr) {
+                Some(hazard) => Problem::SpecialAddress(addr, hazard),
                 None => {
                     entries.push(Entry::read(addr, endpoint));
                     continue;

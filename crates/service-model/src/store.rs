@@ -7,13 +7,13 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use crate::api::MetadataKey;
-use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, WithoutLocal};
+use crate::changes::{BothFamilies, Changes, Counts, HealthCheck, NoLocalEndpoints};
 use crate::entries::{Entries, Entry, Place, Put};
 use crate::frontend::{ExternalIps, Frontend};
 use crate::slices::{self, Slice};
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{
-    Event, Family, NodeView, ObjectName, Resolved, ServicePort, Timestamp, Warning, api,
+    Event, Family, NodeView, ObjectName, PortChange, ServicePort, Timestamp, Warning, api,
     parse_network, policy,
 };
 
@@ -27,8 +27,8 @@ pub struct Config {
     pub node_name: Arc<str>,
     /// Whether external IPs are served.
     pub external_ips: ExternalIps,
-    /// When this process started: older trigger times do not count.
-    pub started: Option<Timestamp>,
+    /// Start time of this process. Earlier trigger times are ignored.
+    pub start_time: Option<Timestamp>,
 }
 
 impl Config {
@@ -61,8 +61,8 @@ pub struct Store {
     resolved_for: Option<NodeView>,
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     health_checks: BTreeMap<ObjectName, HealthCheck>,
-    without_local: BothFamilies<WithoutLocal>,
-    services_without_local: BothFamilies<WithoutLocal>,
+    ports_without_local_endpoints: BothFamilies<NoLocalEndpoints>,
+    services_without_local_endpoints: BothFamilies<NoLocalEndpoints>,
     endpoints: BothFamilies<usize>,
     counts: Counts,
     pending_udp: BothFamilies<bool>,
@@ -107,7 +107,7 @@ impl Store {
     /// What came and went in between is not mentioned.
     /// Before [`Event::Synced`] nothing has changed yet.
     /// When the node's name or zone is another one, all ports are looked at.
-    pub fn resolve(&mut self, node: &NodeView) -> Vec<Resolved> {
+    pub fn resolve(&mut self, node: &NodeView) -> Vec<PortChange> {
         if !self.synced {
             return Vec::new();
         }
@@ -121,7 +121,7 @@ impl Store {
         }
         self.changes = Changes {
             udp: mem::take(&mut self.pending_udp),
-            triggers: Vec::new(),
+            trigger_times: Vec::new(),
         };
         self.counts.service_changes_pending = 0;
         self.counts.slice_changes_pending = 0;
@@ -188,14 +188,14 @@ impl Store {
     }
 
     /// Returns how many service ports lack a local endpoint, as last resolved.
-    pub fn without_local(&self, family: Family) -> WithoutLocal {
-        *self.without_local.of(family)
+    pub fn ports_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
+        *self.ports_without_local_endpoints.of(family)
     }
 
     /// Returns the number of Services with a port that lacks a local endpoint, as last
     /// resolved.
-    pub fn services_without_local(&self, family: Family) -> WithoutLocal {
-        *self.services_without_local.of(family)
+    pub fn services_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
+        *self.services_without_local_endpoints.of(family)
     }
 
     /// Returns how many endpoints the service ports have, ready or not, as last
@@ -254,7 +254,7 @@ impl Store {
             .metadata
             .annotation(MetadataKey::LastChangeTriggerTime);
         let trigger = trigger.and_then(Timestamp::parse);
-        let trigger = trigger.filter(|&at| self.config.started.is_none_or(|start| at > start));
+        let trigger = trigger.filter(|&at| self.config.start_time.is_none_or(|start| at > start));
         let mut warnings = Warnings::about(Kind::EndpointSlice, &name);
         let read = Slice::read(slice, &name, &mut warnings);
         let warnings = warnings.into_found();
@@ -282,8 +282,8 @@ impl Store {
             Put::Replaced(former) => Some(former.family),
             Put::Same => return,
         };
-        if let Some(trigger) = trigger.filter(|_| entry.triggers.len() < MAX_TRIGGERS) {
-            entry.triggers.push((family, trigger));
+        if let Some(trigger) = trigger.filter(|_| entry.trigger_times.len() < MAX_TRIGGERS) {
+            entry.trigger_times.push((family, trigger));
         }
         let udp_after = entry.udp();
         for family in [Some(family), former].into_iter().flatten() {
@@ -302,7 +302,7 @@ impl Store {
         let slice = entry
             .take_slice(&name.name)
             .expect("an owner has its slices");
-        entry.triggers = Vec::new();
+        entry.trigger_times = Vec::new();
         *self.pending_udp.of_mut(slice.family) |= *udp.of(slice.family);
         self.counts.slice_changes_pending += 1;
         self.entries.mark(place);
@@ -335,35 +335,38 @@ impl Store {
         warnings
     }
 
-    fn resolve_service(&mut self, place: Place, node: &NodeView, out: &mut Vec<Resolved>) {
+    fn resolve_service(&mut self, place: Place, node: &NodeView, out: &mut Vec<PortChange>) {
         let entry = self.entries.at_mut(place);
         entry.former = None;
         let wanted = match &entry.frontend {
             Some(frontend) => policy::ports(frontend, &entry.slices, node),
             None => Vec::new(),
         };
-        let before = WithoutLocal::of_service(&entry.ports);
+        let before = NoLocalEndpoints::of_service(&entry.ports);
         entry.replace_ports(wanted, |old, new| {
             let Some(port) = new.or(old) else { return };
-            let count = self.without_local.of_mut(port.family);
+            let count = self.ports_without_local_endpoints.of_mut(port.family);
             count.replace(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
-            let known = |port: Option<&Arc<ServicePort>>| port.map_or(0, |it| it.known as usize);
+            let known =
+                |port: Option<&Arc<ServicePort>>| port.map_or(0, |it| it.endpoint_count as usize);
             let endpoints = self.endpoints.of_mut(port.family);
             *endpoints += known(new);
             *endpoints -= known(old);
             out.push(match new {
-                Some(port) => Resolved::now(port),
-                None => Resolved::gone(port),
+                Some(port) => PortChange::updated(port),
+                None => PortChange::removed(port),
             });
         });
-        let now = WithoutLocal::of_service(&entry.ports);
+        let now = NoLocalEndpoints::of_service(&entry.ports);
         for family in Family::ALL {
-            let count = self.services_without_local.of_mut(family);
+            let count = self.services_without_local_endpoints.of_mut(family);
             count.exchange(*before.of(family), *now.of(family));
         }
-        let triggers = mem::take(&mut entry.triggers);
-        if !triggers.is_empty() {
-            self.changes.triggers.push((entry.name().clone(), triggers));
+        let trigger_times = mem::take(&mut entry.trigger_times);
+        if !trigger_times.is_empty() {
+            self.changes
+                .trigger_times
+                .push((entry.name().clone(), trigger_times));
         }
         match health_check(entry, node) {
             Some(check) => drop(self.health_checks.insert(entry.name().clone(), check)),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Family, Hazard, ObjectName};
+use crate::{Family, ObjectName, SpecialAddress};
 
 /// Something odd in an object: what it is about was left out of the result.
 ///
@@ -57,7 +57,7 @@ pub enum Problem {
     /// Another port of the Service has this name and protocol; the last counts.
     Duplicate,
     /// Traffic to this address would leave the bounds of a Service.
-    Hazardous(IpAddr, Hazard),
+    SpecialAddress(IpAddr, SpecialAddress),
     /// What must be there is not.
     Missing,
     /// The word is none that the API has at this place.
@@ -123,7 +123,7 @@ impl fmt::Display for Problem {
             Self::BadNetwork(text) => write!(f, "not a network: {text:?}"),
             Self::BadTime(text) => write!(f, "not a time: {text:?}"),
             Self::Duplicate => f.write_str("name and protocol occur twice, the last counts"),
-            Self::Hazardous(addr, hazard) => write!(f, "{hazard} address refused: {addr}"),
+            Self::SpecialAddress(addr, hazard) => write!(f, "{hazard} address refused: {addr}"),
             Self::Missing => f.write_str("missing"),
             Self::Unknown(word) => write!(f, "unknown: {word:?}"),
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),

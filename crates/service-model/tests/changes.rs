@@ -8,7 +8,7 @@ use objects::{
     HERE, endpoint, endpoint_port, in_zone, lines, only_port, port, resolve, slice, synced, web,
 };
 use vipline_service_model::{
-    Config, Event, Family, NodeView, ObjectName, Store, Timestamp, WithoutLocal, api,
+    Config, Event, Family, NoLocalEndpoints, NodeView, ObjectName, Store, Timestamp, api,
 };
 
 fn name() -> ObjectName {
@@ -344,8 +344,8 @@ fn changes_of_endpoints_concern_udp_when_the_service_has_udp_endpoints() {
         store.apply(event);
         resolve(&mut store);
         (
-            store.changes().concern_udp(Family::V4),
-            store.changes().concern_udp(Family::V6),
+            store.changes().affects_udp(Family::V4),
+            store.changes().affects_udp(Family::V6),
         )
     };
     assert_eq!(
@@ -391,9 +391,9 @@ fn trigger_times_are_handed_on_once() {
         slice.metadata.annotations.insert(key, time.into());
         slice
     };
-    let started = Timestamp::parse("2026-01-01T00:00:00Z");
+    let start_time = Timestamp::parse("2026-01-01T00:00:00Z");
     let mut store = Store::new(Config {
-        started,
+        start_time,
         ..Config::new(HERE)
     });
     store.apply(web().into());
@@ -412,14 +412,14 @@ fn trigger_times_are_handed_on_once() {
         vec![(name(), times)]
     };
     let expected = times(&["2026-01-01T00:00:01.5Z", "2026-01-01T00:00:03Z"]);
-    assert_eq!(store.changes().triggers, expected);
+    assert_eq!(store.changes().trigger_times, expected);
     resolve(&mut store);
-    assert_eq!(store.changes().triggers, []);
+    assert_eq!(store.changes().trigger_times, []);
     // A slice that goes away takes the times of its Service with it.
     store.apply(triggered("10.0.0.5", "2026-01-01T00:00:04Z").into());
     store.apply(Event::SliceDeleted(slice_name("web-1")));
     resolve(&mut store);
-    assert_eq!(store.changes().triggers, []);
+    assert_eq!(store.changes().trigger_times, []);
 }
 
 #[test]
@@ -484,11 +484,14 @@ fn counts_of_missing_local_endpoints_follow_every_change() {
         resolve(&mut store);
         for family in Family::ALL {
             // The Service has one port, and counts as often.
-            let counts = store.services_without_local(family);
-            assert_eq!(counts, store.without_local(family));
+            let counts = store.services_without_local_endpoints(family);
+            assert_eq!(counts, store.ports_without_local_endpoints(family));
         }
-        assert_eq!(store.without_local(Family::V6), WithoutLocal::default());
-        store.without_local(Family::V4).internal
+        assert_eq!(
+            store.ports_without_local_endpoints(Family::V6),
+            NoLocalEndpoints::default()
+        );
+        store.ports_without_local_endpoints(Family::V4).internal
     };
     assert_eq!(internal(None), 1);
     assert_eq!(

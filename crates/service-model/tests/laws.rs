@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use proptest::prelude::*;
 use vipline_service_model::arbitrary::{Dice, NODE};
 use vipline_service_model::{
-    Config, Endpoint, Event, Family, Hazard, HealthCheck, NodeView, ObjectName, PortName, Resolved,
-    Route, ServicePort, Store, WithoutLocal, api, parse_address,
+    Config, Endpoint, Event, Family, HealthCheck, NoLocalEndpoints, NodeView, ObjectName,
+    PortChange, PortName, Route, ServicePort, SpecialAddress, Store, api, parse_address,
 };
 
 type Ports = BTreeMap<(Family, Arc<PortName>), Arc<ServicePort>>;
@@ -20,7 +20,7 @@ struct Told {
     ports: Ports,
     health_checks: Vec<(ObjectName, HealthCheck)>,
     service_cidrs: Vec<Vec<IpNet>>,
-    without_local: Vec<WithoutLocal>,
+    without_local: Vec<NoLocalEndpoints>,
     endpoints: Vec<usize>,
 }
 
@@ -42,8 +42,8 @@ fn told(store: &Store) -> Told {
             .iter()
             .flat_map(|&family| {
                 [
-                    store.without_local(family),
-                    store.services_without_local(family),
+                    store.ports_without_local_endpoints(family),
+                    store.services_without_local_endpoints(family),
                 ]
             })
             .collect(),
@@ -58,7 +58,7 @@ fn store() -> Store {
     Store::new(Config::new(NODE))
 }
 
-fn resolve(store: &mut Store) -> Vec<Resolved> {
+fn resolve(store: &mut Store) -> Vec<PortChange> {
     let node = store.node();
     store.resolve(&node)
 }
@@ -183,7 +183,7 @@ proptest! {
             prop_assert_eq!(&*port.cluster, &plain.cluster[..], "cluster of {}", port.name);
             prop_assert_eq!(&*port.local, &plain.local[..], "local of {}", port.name);
             prop_assert_eq!(&*port.serving, &plain.serving[..], "serving of {}", port.name);
-            prop_assert_eq!(&*port.leaving, &plain.leaving[..], "leaving of {}", port.name);
+            prop_assert_eq!(&*port.serving_terminating, &plain.serving_terminating[..], "serving_terminating of {}", port.name);
             prop_assert_eq!(port.internal, plain.internal, "internal of {}", port.name);
             prop_assert_eq!(port.external, plain.external, "external of {}", port.name);
         }
@@ -191,9 +191,9 @@ proptest! {
 }
 
 /// Keeps up with changes as a reader of them does.
-fn follow(ports: &mut Ports, changes: Vec<Resolved>) {
+fn follow(ports: &mut Ports, changes: Vec<PortChange>) {
     let mut seen = BTreeSet::new();
-    for Resolved { family, name, port } in changes {
+    for PortChange { family, name, port } in changes {
         assert!(
             seen.insert((family, Arc::clone(&name))),
             "{name} changed twice"
@@ -232,7 +232,7 @@ struct Plain {
     cluster: Vec<Endpoint>,
     local: Vec<Endpoint>,
     serving: Vec<Endpoint>,
-    leaving: Vec<Endpoint>,
+    serving_terminating: Vec<Endpoint>,
     internal: Route,
     external: Route,
 }
@@ -246,7 +246,8 @@ impl Plain {
         let is_local = |e: &api::Endpoint| e.node_name.as_deref() == Some(NODE);
         let ready = |e: &api::Endpoint| e.conditions.ready != Some(false);
         let serving = |e: &api::Endpoint| e.conditions.serving != Some(false);
-        let leaving = |e: &api::Endpoint| serving(e) && e.conditions.terminating == Some(true);
+        let serving_terminating =
+            |e: &api::Endpoint| serving(e) && e.conditions.terminating == Some(true);
         let select = |keep: &dyn Fn(&api::Endpoint) -> bool| -> Vec<Endpoint> {
             let kept = all.iter().filter(|(_, endpoint)| keep(endpoint));
             kept.map(|(&(addr, port), e)| Endpoint {
@@ -265,15 +266,15 @@ impl Plain {
             let ready_ones: Vec<_> = all.values().filter(|e| ready(e)).collect();
             let mode = mode(&ready_ones, node);
             let near = |e: &api::Endpoint| ready(e) && mode.iter().all(|(f, of)| has(e, *f, of));
-            cluster = or_else(select(&near), select(&leaving));
+            cluster = or_else(select(&near), select(&serving_terminating));
             any = !cluster.is_empty();
         }
         let mut local = Vec::new();
         if uses_local {
-            any |= all.values().any(|e| ready(e) || leaving(e));
+            any |= all.values().any(|e| ready(e) || serving_terminating(e));
             let (here, leaving_here) = (
                 select(&|e: &api::Endpoint| ready(e) && is_local(e)),
-                select(&|e: &api::Endpoint| leaving(e) && is_local(e)),
+                select(&|e: &api::Endpoint| serving_terminating(e) && is_local(e)),
             );
             local = or_else(here, leaving_here);
         }
@@ -290,7 +291,7 @@ impl Plain {
             internal: decide(port.internal_policy_local),
             external: decide(port.external_policy_local),
             serving: select(&serving),
-            leaving: select(&leaving),
+            serving_terminating: select(&serving_terminating),
             cluster,
             local,
         }
@@ -360,7 +361,7 @@ fn gather(
                 else {
                     continue;
                 };
-                if Hazard::of(addr).is_some() || Family::of(addr) != port.family {
+                if SpecialAddress::of(addr).is_some() || Family::of(addr) != port.family {
                     continue;
                 }
                 let key = (addr, number);

@@ -234,7 +234,7 @@ fn ports_without_local_endpoints_are_counted_by_policy() {
             endpoints,
             ..CASES[0]
         };
-        let counts = store(&case).without_local(vipline_service_model::Family::V4);
+        let counts = store(&case).ports_without_local_endpoints(vipline_service_model::Family::V4);
         (counts.internal, counts.external)
     };
     assert_eq!(count(BothLocal, REMOTE_ONLY), (1, 1));

@@ -44,7 +44,7 @@ fn endpoints_that_nothing_uses_are_known() {
     ]);
     let port = only_port(&mut store);
     assert_eq!(endpoints(&port.cluster), "10.0.0.1:8080");
-    assert_eq!(port.known, 3);
+    assert_eq!(port.endpoint_count, 3);
     assert_eq!(store.endpoints(Family::V4), 3);
     assert_eq!(store.endpoints(Family::V6), 0);
 }
@@ -230,9 +230,12 @@ fn ipv6_endpoints_are_kept_apart_and_made_safe() {
 
 #[test]
 fn an_endpoint_that_stays_wins_over_one_that_leaves() {
-    let leaving = "10.0.0.1 unready terminating";
+    let serving_terminating = "10.0.0.1 unready terminating";
     let staying = "10.0.0.1";
-    for (first, second) in [(leaving, staying), (staying, leaving)] {
+    for (first, second) in [
+        (serving_terminating, staying),
+        (staying, serving_terminating),
+    ] {
         let apart = vec![slice_of("web-1", &[first]), slice_of("web-2", &[second])];
         let together = vec![slice_of("web-1", &[first, second])];
         for slices in [apart, together] {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use vipline_netlink::attr::Attrs;
 use vipline_netlink::{DecodeError, Dump, Error, Protocol, Socket};
 use vipline_rtnl::Client;
-use vipline_service_model::{Family, Hazard};
+use vipline_service_model::{Family, SpecialAddress};
 
 use crate::cleanup::names;
 
@@ -106,12 +106,12 @@ struct Found {
 impl Found {
     /// Tells whether others may reach it.
     fn is_reached(&self) -> bool {
-        self.scope == EVERYWHERE && Hazard::of(self.address).is_none()
+        self.scope == EVERYWHERE && SpecialAddress::of(self.address).is_none()
     }
 
     /// Tells whether it is not of a link alone.
     fn is_unique(&self) -> bool {
-        Hazard::of(self.address) != Some(Hazard::LinkLocal)
+        SpecialAddress::of(self.address) != Some(SpecialAddress::LinkLocal)
     }
 }
 

@@ -38,7 +38,8 @@ impl RefusedAddresses {
         object: Option<(Kind, ObjectName)>,
         warnings: &[Warning],
     ) -> Option<Note> {
-        let is_refused = |warning: &&Warning| matches!(warning.problem, Problem::Hazardous(..));
+        let is_refused =
+            |warning: &&Warning| matches!(warning.problem, Problem::SpecialAddress(..));
         let mut refused = warnings.iter().filter(is_refused);
         let Some(first) = refused.next() else {
             self.noted.remove(&object?);

@@ -289,8 +289,8 @@ mod tests {
             cluster: Arc::default(),
             local: Arc::default(),
             serving: serving.iter().map(endpoint).collect(),
-            leaving: Arc::default(),
-            known: 0,
+            serving_terminating: Arc::default(),
+            endpoint_count: 0,
         }
     }
 

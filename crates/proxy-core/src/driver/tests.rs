@@ -108,8 +108,8 @@ fn port(service: &str, port: u16) -> ServicePort {
         cluster: Arc::new([]),
         local: Arc::new([]),
         serving: Arc::new([]),
-        leaving: Arc::new([]),
-        known: 0,
+        serving_terminating: Arc::new([]),
+        endpoint_count: 0,
     }
 }
 

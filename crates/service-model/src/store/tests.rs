@@ -11,7 +11,7 @@ fn assert_forgot_all(store: &Store) {
     assert_eq!(store.counts.service_changes_pending, 0);
     assert!(store.health_checks.is_empty(), "{:?}", store.health_checks);
     assert!(store.service_cidrs.is_empty(), "{:?}", store.service_cidrs);
-    assert_eq!(store.without_local, BothFamilies::default());
+    assert_eq!(store.ports_without_local_endpoints, BothFamilies::default());
     assert_eq!(store.endpoints, BothFamilies::default());
 }
 
@@ -97,5 +97,5 @@ fn trigger_times_of_a_service_are_bounded() {
         store.apply(slice.clone().into());
     }
     let entry = store.entries.iter().next().unwrap();
-    assert_eq!(entry.triggers.len(), MAX_TRIGGERS);
+    assert_eq!(entry.trigger_times.len(), MAX_TRIGGERS);
 }

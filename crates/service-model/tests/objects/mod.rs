@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use vipline_service_model::{
-    Config, Event, Family, NodeView, ObjectName, Resolved, ServicePort, Store, api,
+    Config, Event, Family, NodeView, ObjectName, PortChange, ServicePort, Store, api,
 };
 
 /// The node that endpoints are local to.
@@ -96,7 +96,7 @@ pub(crate) fn synced(events: impl IntoIterator<Item = Event>) -> Store {
 }
 
 /// Resolves for the node that the store knows.
-pub(crate) fn resolve(store: &mut Store) -> Vec<Resolved> {
+pub(crate) fn resolve(store: &mut Store) -> Vec<PortChange> {
     let node = store.node();
     store.resolve(&node)
 }
@@ -127,8 +127,8 @@ pub(crate) fn only_port(store: &mut Store) -> Arc<ServicePort> {
 }
 
 /// Shows changes as one line each.
-pub(crate) fn lines(resolved: &[Resolved]) -> Vec<String> {
-    let line = |change: &Resolved| match &change.port {
+pub(crate) fn lines(resolved: &[PortChange]) -> Vec<String> {
+    let line = |change: &PortChange| match &change.port {
         Some(port) => format!("{} {port} {}", change.name, endpoints(&port.cluster)),
         None => format!(
             "{} {} {} gone",

@@ -234,7 +234,7 @@ pub(crate) fn size(family: Family, plans: [&Plan; 2], touched: &Touched) -> usiz
     });
     let sizes = own.map(|port| {
         let addresses = addresses(port).count() + usize::from(port.node_port.is_some());
-        let endpoints = port.cluster.len() + port.local.len() + port.leaving.len();
+        let endpoints = port.cluster.len() + port.local.len() + port.serving_terminating.len();
         (1 + addresses) * (1 + endpoints + port.source_ranges.len())
     });
     let of_cluster = match touched {

@@ -120,8 +120,8 @@ fn web(route: Route) -> ServicePort {
             Arc::new([])
         },
         serving: Arc::new([]),
-        leaving: Arc::new([]),
-        known: 2,
+        serving_terminating: Arc::new([]),
+        endpoint_count: 2,
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
         own: Vec::new(),
         claims: Claims::default(),
     };
-    for endpoint in of.reachable_here() {
+    for endpoint in of.reachable_local() {
         port.own.push(hairpin(of, &endpoint));
     }
     port.cluster_ip();
@@ -242,7 +242,7 @@ impl Port<'_> {
         objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
         // Flows of UDP have no end: they may go on for as long as somebody serves.
         if of.protocol == Protocol::Udp {
-            let leaving = of.leaving.iter();
+            let leaving = of.serving_terminating.iter();
             let leaving = leaving.filter(|it| endpoints.binary_search(it).is_err());
             objects.extend(leaving.map(|it| real_server(service, it, 0)));
         }

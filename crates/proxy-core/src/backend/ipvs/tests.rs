@@ -101,8 +101,8 @@ fn web() -> ServicePort {
         cluster: Arc::new(both),
         local: Arc::new([both[0]]),
         serving: Arc::new([]),
-        leaving: Arc::new([]),
-        known: 2,
+        serving_terminating: Arc::new([]),
+        endpoint_count: 2,
     }
 }
 
@@ -230,7 +230,7 @@ fn an_external_ip_that_is_the_cluster_ip_is_a_cluster_ip() {
     port.protocol = Protocol::Udp;
     port.internal = Route::Drop;
     port.external = Route::Cluster;
-    port.leaving = Arc::clone(&port.cluster);
+    port.serving_terminating = Arc::clone(&port.cluster);
     port.load_balancer_ips = Arc::default();
     port.external_ips = Arc::default();
     let plain = planned(&context(&config), &port);
@@ -283,7 +283,7 @@ fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
     let reals = |cluster: &[Endpoint], leaving: &[Endpoint]| -> Vec<String> {
         let port = ServicePort {
             cluster: cluster.into(),
-            leaving: leaving.into(),
+            serving_terminating: leaving.into(),
             ..port.clone()
         };
         let planned = planned(&context(&config()), &port).into_iter();
@@ -303,7 +303,7 @@ fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
     assert_eq!(reals(&[other], &[other]), [line(&other, 1)]);
     let tcp = ServicePort {
         protocol: Protocol::Tcp,
-        leaving: Arc::new([other]),
+        serving_terminating: Arc::new([other]),
         cluster: Arc::new([one]),
         ..port.clone()
     };

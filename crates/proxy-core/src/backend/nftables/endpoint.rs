@@ -37,7 +37,7 @@ const FIT: &str = "addresses of a service port are of one family";
 /// Only endpoints on this node can reach themselves by way of it.
 pub(super) fn hairpin(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
     let proto = protocol(port.protocol);
-    let here = port.reachable_here().into_iter();
+    let here = port.reachable_local().into_iter();
     out.extend(here.map(|Endpoint { addr, port, .. }| {
         let key = [addr.into(), addr.into(), proto.into(), port.into()];
         element(&table.hairpin_endpoints, &key)

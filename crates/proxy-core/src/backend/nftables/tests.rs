@@ -107,7 +107,7 @@ pub(super) fn service_port(route: Route) -> ServicePort {
         cluster: listed(Route::Cluster),
         local: listed(Route::Local),
         serving: Arc::new([]),
-        leaving: Arc::new([]),
-        known: 0,
+        serving_terminating: Arc::new([]),
+        endpoint_count: 0,
     }
 }

@@ -13,7 +13,7 @@ mod node;
 use std::fmt;
 use std::net::IpAddr;
 
-use vipline_service_model::{Hazard, parse_address, parse_network};
+use vipline_service_model::{SpecialAddress, parse_address, parse_network};
 
 use super::fault::Fault;
 use super::object::Object;
@@ -77,7 +77,7 @@ impl Checks<'_> {
     /// Reads an address that others may be sent to.
     fn reachable(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
         let address = self.address(&path, text)?;
-        if let Some(hazard) = Hazard::of(address) {
+        if let Some(hazard) = SpecialAddress::of(address) {
             self.fault(path, format_args!("{text} is a {hazard} address"));
             return None;
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proxy_core::{Done, Family, Mode, Rules};
-use vipline_service_model::{Counts, Kind, Store, Timestamp, WithoutLocal};
+use vipline_service_model::{Counts, Kind, NoLocalEndpoints, Store, Timestamp};
 
 use super::Probe;
 use super::exposition::{Page, float};
@@ -70,7 +70,7 @@ pub(super) struct OfFamily {
     programming: Histogram,
     reaction: Histogram,
     edits: Histogram,
-    without_local: Option<WithoutLocal>,
+    without_local: Option<NoLocalEndpoints>,
     objects: Option<usize>,
     /// How many objects the kernel rejects.
     rejected: usize,
@@ -131,7 +131,7 @@ impl Metrics {
         let Some(family) = self.families.get_mut(&done.family) else {
             return;
         };
-        let causes = store.changes().triggers.iter();
+        let causes = store.changes().trigger_times.iter();
         let causes = causes.flat_map(|(_, causes)| causes);
         let causes = causes.filter(|&&(of, _)| of == done.family);
         let room = MAX_TRIGGERS.saturating_sub(family.triggers.len());
@@ -140,8 +140,8 @@ impl Metrics {
         if done.outcome.is_ok() {
             family.without_local = Some(match self.mode {
                 // Upstream counts Services in this mode, and ports in the others.
-                Mode::Ipvs => store.services_without_local(done.family),
-                _ => store.without_local(done.family),
+                Mode::Ipvs => store.services_without_local_endpoints(done.family),
+                _ => store.ports_without_local_endpoints(done.family),
             });
         }
     }
