@@ -9,10 +9,10 @@ use std::error::Error;
 use ipnet::IpNet;
 use testkit::netns::Netns;
 use vipline_nftables::expr::CtState;
-use vipline_nftables::selector::{ct_state, iifname, ip_saddr, tcp_dport};
+use vipline_nftables::expression::{ct_state, iifname, ip_saddr, tcp_dport};
 use vipline_nftables::statement::{accept, counter, drop, log};
 use vipline_nftables::{
-    BaseChain, Chain, ChainKind, Client, Datatype, Family, Hook, Name, Object, Policy, Rule, Set,
+    BaseChain, Chain, ChainType, Client, Datatype, Family, Hook, Name, Object, Policy, Rule, Set,
     SetFlags, Table, TableId, Transaction,
 };
 use vipline_reconcile::{Edit, diff};
@@ -107,7 +107,7 @@ impl Firewall {
     /// What packets to this machine go through.
     fn input(&self) -> Result<Chain> {
         let rule = |statements: Vec<_>| Rule::new(Family::Inet, statements);
-        let input = BaseChain::new(ChainKind::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+        let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
         let chain = Chain::new(self.table.clone(), Name::new("input")?);
         Ok(chain.with_base(input).with_rules([
             rule(vec![iifname().is("lo"), accept()]),

@@ -1,21 +1,22 @@
 //! Any messages as the dump of a table: objects, their text, and bytes again.
-//! The same messages as notices of what somebody changed.
+//! The same messages as change notifications of the kernel.
 #![no_main]
 
 use std::collections::HashSet;
 
 use libfuzzer_sys::fuzz_target;
 use vipline_netlink::message::Messages;
-use vipline_nftables::{Assembler, Family, Name, Notices, TableId, Transaction};
+use vipline_nftables::{Assembler, Family, Name, Notifications, TableId, Transaction};
 use vipline_reconcile::{Edit, Keyed, diff};
 
 fuzz_target!(|dump: &[u8]| {
     let table = |family| TableId::new(family, Name::new("t").expect("a good name"));
     let tables = [table(Family::Ip), table(Family::Ip6)];
-    let (mut assembler, mut notices) = (Assembler::new(&tables), Notices::new(&tables));
+    let mut assembler = Assembler::new(&tables);
+    let mut notifications = Notifications::new(&tables);
     for message in Messages::new(dump).flatten() {
-        let _ = assembler.take(message.ty, message.payload);
-        if let Ok(Some(commit)) = notices.take(message) {
+        let _ = assembler.push(message.ty, message.payload);
+        if let Ok(Some(commit)) = notifications.push(message) {
             assert!(commit.changes.iter().all(|(table, _)| tables.contains(table)));
         }
     }

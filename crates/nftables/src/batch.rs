@@ -7,7 +7,7 @@ use crate::element::{
     self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
     NFTA_SET_ELEM_LIST_TABLE,
 };
-use crate::expr::{Anonymous, SetRef};
+use crate::expr::{AnonymousSet, SetRef};
 use crate::operation::{Action, Operation, Subject};
 use crate::transaction::Step;
 use crate::wire::{self, Kind, SUBSYSTEM};
@@ -318,9 +318,9 @@ impl Encoder {
         });
     }
 
-    fn anonymous(&mut self, table: &TableId, anonymous: &Anonymous, at: u32) -> u32 {
+    fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
         let id = self.set_id();
-        let Anonymous { set, elements } = anonymous;
+        let AnonymousSet { set, elements } = anonymous;
         let members: usize = elements.iter().map(element::members).sum();
         let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
         let size = size.and_then(|size| u32::try_from(size).ok());

@@ -66,7 +66,7 @@ impl Chain {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BaseChain {
     /// What the chain may do.
-    pub kind: ChainKind,
+    pub kind: ChainType,
     /// Where packets enter it.
     pub hook: Hook,
     /// Its place among the chains of a hook: lower comes first.
@@ -79,7 +79,7 @@ pub struct BaseChain {
 
 impl BaseChain {
     /// Returns a base chain that accepts what reaches its end.
-    pub fn new(kind: ChainKind, hook: Hook, priority: i32) -> Self {
+    pub fn new(kind: ChainType, hook: Hook, priority: i32) -> Self {
         Self {
             kind,
             hook,
@@ -117,7 +117,7 @@ impl fmt::Display for BaseChain {
 /// What a base chain may do.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum ChainKind {
+pub enum ChainType {
     /// Judges packets.
     Filter,
     /// Changes addresses; sees the first packet of a connection.
@@ -128,7 +128,7 @@ pub enum ChainKind {
     Other(Name),
 }
 
-impl ChainKind {
+impl ChainType {
     /// Returns the kernel's word for the kind.
     pub fn as_str(&self) -> &str {
         match self {
@@ -140,7 +140,7 @@ impl ChainKind {
     }
 }
 
-impl fmt::Display for ChainKind {
+impl fmt::Display for ChainType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -15,8 +15,8 @@ use vipline_netlink::{Counters, Dump, Errno, Outcome, Protocol, Refusal, Socket}
 use crate::nftnl;
 use crate::wire::{self, Query};
 use crate::{
-    Action, Assembler, Batch, Element, Error, Family, Operation, Refused, Ruleset, Set, Subject,
-    TableId, Transaction,
+    Action, Assembler, Batch, Element, Error, Family, Operation, RejectedOperation, Ruleset, Set,
+    Subject, TableId, Transaction,
 };
 
 /// How often a dump is begun again when the rules change under it.
@@ -145,7 +145,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] names every operation the kernel refused;
+    /// [`Error::Rejected`] names every operation the kernel refused;
     /// [`Error::committed`] tells what each error means for the rules.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), Error> {
         if transaction.is_empty() {
@@ -191,7 +191,7 @@ impl Client {
     }
 
     /// Returns the port by which the kernel tells this client from others.
-    pub fn port(&self) -> u32 {
+    pub fn port_id(&self) -> u32 {
         self.socket.port()
     }
 
@@ -206,7 +206,7 @@ impl Client {
         let mut present: Vec<&TableId> = Vec::new();
         for table in tables {
             let answer = self.ask(Query::Table(table), |message| {
-                Ok(assembler.take(message.ty, message.payload)?)
+                Ok(assembler.push(message.ty, message.payload)?)
             });
             match answer {
                 Ok(()) => present.push(table),
@@ -257,7 +257,7 @@ impl Client {
             &self.payload,
             1,
             || (),
-            |(), message| Ok(assembler.take(message.ty, message.payload)?),
+            |(), message| Ok(assembler.push(message.ty, message.payload)?),
         );
         match dump {
             Ok(Dump::Complete(())) => Ok(true),
@@ -323,9 +323,9 @@ fn refused(batch: &Batch<'_>, first: u32, refusals: Vec<Refusal>, more: usize) -
             _ => {}
         }
     }
-    let refused = refusals
+    let rejected = refusals
         .into_iter()
-        .map(|refusal| Refused {
+        .map(|refusal| RejectedOperation {
             operation: batch
                 .operation(refusal.seq, refusal.offset)
                 .unwrap_or(Operation {
@@ -336,7 +336,7 @@ fn refused(batch: &Batch<'_>, first: u32, refusals: Vec<Refusal>, more: usize) -
             message: refusal.text,
         })
         .collect();
-    Error::Refused { refused, more }
+    Error::Rejected { rejected, more }
 }
 
 #[cfg(test)]

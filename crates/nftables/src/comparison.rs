@@ -6,19 +6,19 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use crate::datatype::ByteOrder;
-use crate::expr::{Anonymous, Cmp, CmpOp, Lookup, Range, Register, SetRef};
+use crate::expr::{AnonymousSet, Cmp, CmpOp, Lookup, Range, Register, SetRef};
+use crate::expression::{Expression, Term};
 use crate::lower::Lower;
-use crate::selector::{Selector, Term};
 use crate::value::End;
 use crate::{
     Bytes, Datatype, Element, Family, Field, InvalidElement, Name, Set, SetFlags, Statement,
     TableId, Value,
 };
 
-impl Selector {
+impl Expression {
     /// `ip daddr 10.0.0.1`, `ct state new`, `iifname "cni*"`, `tcp dport 1-5`
     ///
-    /// A value has to be of the selector's size; one that is not is compared
+    /// A value has to be of the expression's size; one that is not is compared
     /// as it is and leads to an error of the kernel or to no packet at all.
     /// A state or a set of flags matches if any of its bits is set.
     pub fn is(self, value: impl Into<Value>) -> Statement {
@@ -86,7 +86,7 @@ impl Selector {
             .iter()
             .map(|value| set.element(value.as_ref()))
             .collect();
-        Ok(SetRef::Anonymous(Arc::new(Anonymous {
+        Ok(SetRef::Anonymous(Arc::new(AnonymousSet {
             elements: elements?,
             set,
         })))
@@ -134,7 +134,7 @@ impl Selector {
         let field = Field {
             datatype: self.datatype(),
             bytes: self.bytes(),
-            selector: None,
+            expression: None,
         };
         let written = |end| {
             let mut out = Bytes::new();

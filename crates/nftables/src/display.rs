@@ -1,16 +1,16 @@
-//! How selectors, rules and elements read.
+//! How expressions, rules and elements read.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
+use crate::expression::{Expression, Term, zip};
 use crate::literal::{Literal, is_bitmask};
-use crate::selector::{Selector, Term, zip};
 use crate::set::split;
 use crate::text::Listing;
-use crate::{DataKind, Datatype, Element, Family, Field, Mapped, Rule};
+use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 
-impl fmt::Display for Selector {
+impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Term::Header(field) => write!(f, "{} {}", field.protocol, field.name),
@@ -118,7 +118,7 @@ fn fmt_fib(f: &mut fmt::Formatter<'_>, flags: FibFlags, result: FibResult) -> fm
 }
 
 /// Writes changed bits with as few operators as give the same expression.
-fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Selector, mask: &[u8], xor: &[u8]) -> fmt::Result {
+fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Expression, mask: &[u8], xor: &[u8]) -> fmt::Result {
     let datatype = of.datatype();
     let text = |bytes: &[u8]| {
         let literal = Literal::new(datatype, bytes, false);
@@ -222,8 +222,8 @@ impl fmt::Display for Element {
             write!(f, " {comment}")?;
         }
         match (self.data(), &self.set().data) {
-            (Some(Mapped::Verdict(verdict)), _) => write!(f, " : {verdict}"),
-            (Some(Mapped::Value(bytes)), DataKind::Fields(fields)) => {
+            (Some(ElementData::Verdict(verdict)), _) => write!(f, " : {verdict}"),
+            (Some(ElementData::Value(bytes)), DataKind::Fields(fields)) => {
                 f.write_str(" : ")?;
                 fmt_fields(f, fields, bytes, None, false)
             }
@@ -282,11 +282,11 @@ fn fmt_fields(
 
 /// Returns the text of a comparison, and what is compared.
 pub(crate) fn comparison(
-    left: Selector,
+    left: Expression,
     op: CmpOp,
     data: &[u8],
     turned: bool,
-) -> (Selector, String) {
+) -> (Expression, String) {
     let datatype = left.datatype();
     if let (Term::Bits { of, mask, xor }, CmpOp::Ne) = (&left.0, op) {
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
@@ -314,7 +314,7 @@ pub(crate) fn comparison(
 }
 
 /// Returns the text of a value of several fields.
-fn concatenation(parts: &[Selector], data: &[u8]) -> String {
+fn concatenation(parts: &[Expression], data: &[u8]) -> String {
     let fields: Vec<_> = parts.iter().cloned().map(Field::from).collect();
     let values: Vec<String> = split(&fields, data)
         .map(|(field, value)| Literal::new(field.datatype, value, false).to_string())
@@ -322,17 +322,17 @@ fn concatenation(parts: &[Selector], data: &[u8]) -> String {
     values.join(" . ")
 }
 
-pub(crate) fn range_text(left: &Selector, from: &[u8], to: &[u8], turned: bool) -> String {
+pub(crate) fn range_text(left: &Expression, from: &[u8], to: &[u8], turned: bool) -> String {
     let datatype = left.datatype();
     let text = |bytes| Literal::new(datatype, bytes, turned);
     format!("{}-{}", text(from), text(to))
 }
 
 /// Returns the text of a value that something is set to.
-pub(crate) fn operand(selector: &Selector, datatype: Datatype, turned: bool) -> String {
-    match &selector.0 {
+pub(crate) fn operand(expression: &Expression, datatype: Datatype, turned: bool) -> String {
+    match &expression.0 {
         Term::Constant(bytes) => Literal::new(datatype, bytes, turned).to_string(),
-        _ => selector.to_string(),
+        _ => expression.to_string(),
     }
 }
 

@@ -16,7 +16,7 @@ mod held;
 
 mod prefix;
 
-pub use prefix::Prefix;
+pub use prefix::KeyPrefix;
 
 use held::{Full, Held};
 
@@ -38,7 +38,7 @@ const _: () = assert!(size_of::<Content>() <= 40);
 
 /// What an element maps to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Mapped<'a> {
+pub enum ElementData<'a> {
     /// Bytes as registers hold them.
     Value(&'a [u8]),
     /// A verdict.
@@ -159,14 +159,14 @@ impl Element {
     }
 
     /// Returns what it maps to.
-    pub fn data(&self) -> Option<Mapped<'_>> {
+    pub fn data(&self) -> Option<ElementData<'_>> {
         match &self.0.held {
             held @ Held::Short(..) => Some(held.short_data())
                 .filter(|data| !data.is_empty())
-                .map(Mapped::Value),
+                .map(ElementData::Value),
             Held::Long(full) => full.data.as_ref().map(|data| match data {
-                Data::Value(value) => Mapped::Value(value),
-                Data::Verdict(verdict) => Mapped::Verdict(verdict),
+                Data::Value(value) => ElementData::Value(value),
+                Data::Verdict(verdict) => ElementData::Verdict(verdict),
             }),
         }
     }
@@ -174,7 +174,7 @@ impl Element {
     /// Returns the verdict it maps to.
     pub fn verdict(&self) -> Option<&Verdict> {
         match self.data() {
-            Some(Mapped::Verdict(verdict)) => Some(verdict),
+            Some(ElementData::Verdict(verdict)) => Some(verdict),
             _ => None,
         }
     }
@@ -270,8 +270,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         }
         match element.data() {
             None => {}
-            Some(Mapped::Value(value)) => encode_value(out, NFTA_SET_ELEM_DATA, value),
-            Some(Mapped::Verdict(verdict)) => verdict.encode_as_data(out, NFTA_SET_ELEM_DATA),
+            Some(ElementData::Value(value)) => encode_value(out, NFTA_SET_ELEM_DATA, value),
+            Some(ElementData::Verdict(verdict)) => verdict.encode_as_data(out, NFTA_SET_ELEM_DATA),
         }
         encode_rest(out, element, is_open, scratch);
     });

@@ -29,12 +29,12 @@ pub enum Error {
     /// The program may not do this.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// libnftnl has no words for a part of the transaction.
+    /// libnftnl does not support a part of the transaction.
     #[cfg(feature = "nftnl")]
-    #[error("libnftnl has no words for {what}")]
-    Inexpressible {
+    #[error("libnftnl does not support {feature}")]
+    LibnftnlUnsupported {
         /// The part.
-        what: Box<str>,
+        feature: Box<str>,
     },
     /// The rules changed under every attempt to read them.
     #[error("the rules changed during each of {attempts} attempts to read them")]
@@ -66,10 +66,10 @@ pub enum Error {
     #[error("answers of the kernel were lost, so its state is unknown")]
     Overrun,
     /// The kernel refused a transaction, and did nothing of it.
-    #[error("{}", Listed { refused, more: *more })]
-    Refused {
+    #[error("{}", Listed { rejected, more: *more })]
+    Rejected {
         /// What it refused, in the order of the transaction, never empty.
-        refused: Vec<Refused>,
+        rejected: Vec<RejectedOperation>,
         /// How many operations more it refused, at least.
         more: usize,
     },
@@ -92,10 +92,10 @@ impl Error {
         match self {
             Self::BatchTooLarge { .. }
             | Self::Denied
-            | Self::Refused { .. }
+            | Self::Rejected { .. }
             | Self::Unsupported { .. } => Committed::No,
             #[cfg(feature = "nftnl")]
-            Self::Inexpressible { .. } => Committed::No,
+            Self::LibnftnlUnsupported { .. } => Committed::No,
             _ => Committed::Unknown,
         }
     }
@@ -120,7 +120,7 @@ impl Error {
         match self {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
-            Self::Refused { refused, .. } => refused.first().map(|first| first.errno),
+            Self::Rejected { rejected, .. } => rejected.first().map(|first| first.errno),
             Self::Kernel { errno, .. } | Self::Unsupported { errno, .. } => Some(*errno),
             _ => None,
         }
@@ -129,8 +129,8 @@ impl Error {
     /// Tells whether there is nothing but refusals with this number.
     fn is_only(&self, errno: Errno) -> bool {
         match self {
-            Self::Refused { refused, more: 0 } => refused.iter().all(|one| one.errno == errno),
-            Self::Refused { .. } => false,
+            Self::Rejected { rejected, more: 0 } => rejected.iter().all(|one| one.errno == errno),
+            Self::Rejected { .. } => false,
             _ => self.errno() == Some(errno),
         }
     }
@@ -206,7 +206,7 @@ impl From<vipline_netlink::Error> for Error {
 /// One operation of a transaction that the kernel refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RejectedOperation {
     /// What was to be done, with the object it was to be done to.
     pub operation: Operation,
     /// Why not.
@@ -215,7 +215,7 @@ pub struct Refused {
     pub message: Option<Box<str>>,
 }
 
-impl Refused {
+impl RejectedOperation {
     /// Returns the refusal of an operation.
     pub fn new(operation: Operation, errno: Errno, message: Option<Box<str>>) -> Self {
         Self {
@@ -235,7 +235,7 @@ pub enum Committed {
     Unknown,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RejectedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             operation,
@@ -270,7 +270,7 @@ impl fmt::Display for Words<'_> {
 
 /// Refusals in a row.
 struct Listed<'a> {
-    refused: &'a [Refused],
+    rejected: &'a [RejectedOperation],
     more: usize,
 }
 
@@ -281,13 +281,13 @@ impl Listed<'_> {
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, one) in self.refused.iter().take(Self::SHOWN).enumerate() {
+        for (place, one) in self.rejected.iter().take(Self::SHOWN).enumerate() {
             if place > 0 {
                 f.write_str("; ")?;
             }
             write!(f, "{one}")?;
         }
-        match self.refused.len().saturating_sub(Self::SHOWN) + self.more {
+        match self.rejected.len().saturating_sub(Self::SHOWN) + self.more {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }
@@ -306,9 +306,9 @@ mod tests {
         Refusal::new(1, errno, Answer::default()).into()
     }
 
-    fn refused(errno: Errno, message: Option<&str>) -> Refused {
+    fn refused(errno: Errno, message: Option<&str>) -> RejectedOperation {
         let (action, subject) = (Action::Commit, Subject::Transaction);
-        Refused {
+        RejectedOperation {
             operation: Operation { action, subject },
             errno,
             message: message.map(Box::from),
@@ -375,8 +375,8 @@ mod tests {
     #[test]
     fn a_few_refusals_are_spelled_out_and_the_rest_is_counted() {
         let one = refused(Errno::BUSY, Some("in use by a rule"));
-        let error = |count, more| Error::Refused {
-            refused: vec![one.clone(); count],
+        let error = |count, more| Error::Rejected {
+            rejected: vec![one.clone(); count],
             more,
         };
         let text = "commit transaction: device or resource busy (in use by a rule)";
@@ -390,8 +390,8 @@ mod tests {
 
     #[test]
     fn a_predicate_holds_only_if_it_does_for_every_refusal() {
-        let error = |errnos: &[Errno], more| Error::Refused {
-            refused: errnos.iter().map(|errno| refused(*errno, None)).collect(),
+        let error = |errnos: &[Errno], more| Error::Rejected {
+            rejected: errnos.iter().map(|errno| refused(*errno, None)).collect(),
             more,
         };
         assert!(error(&[Errno::NOENT, Errno::NOENT], 0).is_not_found());

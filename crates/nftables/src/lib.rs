@@ -8,16 +8,16 @@
 //!
 //! ```no_run
 //! use vipline_nftables::expr::CtState;
-//! use vipline_nftables::selector::{ct_state, tcp_dport};
+//! use vipline_nftables::expression::{ct_state, tcp_dport};
 //! use vipline_nftables::statement::accept;
 //! use vipline_nftables::{
-//!     BaseChain, Chain, ChainKind, Client, Family, Hook, Name, Policy, Rule, Table, TableId,
+//!     BaseChain, Chain, ChainType, Client, Family, Hook, Name, Policy, Rule, Table, TableId,
 //!     Transaction,
 //! };
 //! use vipline_reconcile::{Edit, diff};
 //!
 //! let id = TableId::new(Family::Inet, Name::new("firewall")?);
-//! let input = BaseChain::new(ChainKind::Filter, Hook::Input, 0).with_policy(Policy::Drop);
+//! let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);
 //! let input = Chain::new(id.clone(), Name::new("input")?).with_base(input).with_rules([
 //!     Rule::new(id.family, [ct_state().is(CtState::ESTABLISHED), accept()]),
 //!     Rule::new(id.family, [tcp_dport().is(22_u16), accept()]),
@@ -44,7 +44,7 @@
 //! Netlink messages of `linux/netfilter/nf_tables.h`, for Linux 6.1 and later.
 //! `CAP_NET_ADMIN` is needed in the user namespace of the network namespace.
 //! The codecs do no IO and are public: [`Transaction::encode`] gives a batch,
-//! [`wire::Query`] a question, [`Assembler`] takes the answers and [`Notices`]
+//! [`wire::Query`] a question, [`Assembler`] takes the answers and [`Notifications`]
 //! what the kernel tells of changes, for those who have a socket of their own.
 //!
 //! # Features
@@ -55,7 +55,7 @@
 //!
 //! # Modules
 //!
-//! Names, families and values come first; then [`selector`] and [`statement`],
+//! Names, families and values come first; then [`expression`] and [`statement`],
 //! what rules are built of; [`expr`], what the kernel runs; rules, chains and
 //! objects; their text; [`wire`], their bytes; transactions and rulesets; the
 //! [`Client`]; and the [`Monitor`] of what others change.
@@ -79,7 +79,7 @@ mod element;
 
 mod header;
 
-pub mod selector;
+pub mod expression;
 
 pub mod statement;
 
@@ -126,20 +126,20 @@ mod error;
 
 pub use batch::Batch;
 pub use bytes::Bytes;
-pub use chain::{BaseChain, Chain, ChainKind, Hook, Policy};
+pub use chain::{BaseChain, Chain, ChainType, Hook, Policy};
 pub use client::{Client, Encoder, Generation};
 pub use datatype::Datatype;
-pub use element::{Element, InvalidElement, Mapped, Prefix};
-pub use error::{Committed, Error, Refused};
+pub use element::{Element, ElementData, InvalidElement, KeyPrefix};
+pub use error::{Committed, Error, RejectedOperation};
+pub use expression::Expression;
 pub use family::Family;
-pub use monitor::{Changes, Commit, Heard, Monitor, Notices, Process, Touched};
+pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
 pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey, Table, TableFlags, TableId};
 pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
 pub use ruleset::{Assembler, Objects, Ruleset};
-pub use selector::Selector;
-pub use set::{DataKind, Field, Schema, Set, SetFlags};
+pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
 pub use statement::Statement;
 pub use transaction::Transaction;
 pub use value::Value;

@@ -1,22 +1,22 @@
-//! From selectors to expressions: which register holds what.
+//! From expressions to expressions: which register holds what.
 //!
 //! Registers are given out as nft 1.0.6 does: a concatenation gets the words
 //! it needs, any other value four.
 
 use crate::datatype::ByteOrder;
 use crate::expr::{
-    Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Ct, Expr, Fib, Hash, HashKind, Immediate,
+    Access, Bitwise, BitwiseOp, Byteorder, ByteorderOp, Ct, Expr, Fib, Hash, HashType, Immediate,
     Lookup, Meta, Numgen, Payload, PayloadAccess, PayloadBase, Register,
 };
+use crate::expression::{Expression, Term};
 use crate::header::Layer;
-use crate::selector::{Selector, Term};
 use crate::statement::Protocols;
 use crate::{Bytes, Data, Datatype, Family};
 
 /// How many words nft gives a value that is no concatenation.
 pub(crate) const SINGLE: u8 = 4;
 
-/// Turns selectors into expressions and gives out registers.
+/// Turns expressions into expressions and gives out registers.
 #[derive(Default)]
 pub(crate) struct Lower {
     pub(crate) exprs: Vec<Expr>,
@@ -33,28 +33,28 @@ impl Lower {
     }
 
     /// Loads a value into words of its own, and returns the first one.
-    pub(crate) fn value(&mut self, selector: &Selector) -> Register {
+    pub(crate) fn value(&mut self, expression: &Expression) -> Register {
         let at = self.next;
-        self.next += match &selector.0 {
-            Term::Concat(_) => selector.words(),
+        self.next += match &expression.0 {
+            Term::Concat(_) => expression.words(),
             Term::Map { of, .. } => of.words().max(SINGLE),
             _ => SINGLE,
         };
-        self.load(selector, at);
+        self.load(expression, at);
         Register::word(at)
     }
 
     /// Loads a constant into words of its own, and returns the first one.
     pub(crate) fn constant(&mut self, bytes: Bytes) -> Register {
-        self.value(&Selector::constant(bytes))
+        self.value(&Expression::constant(bytes))
     }
 
     /// Loads a value into the words from `at` on.
-    pub(crate) fn load(&mut self, selector: &Selector, at: u8) {
-        self.needs = self.needs.with(selector.needs());
+    pub(crate) fn load(&mut self, expression: &Expression, at: u8) {
+        self.needs = self.needs.with(expression.needs());
         let destination = Register::word(at);
         let access = Access::Load(destination);
-        match &selector.0 {
+        match &expression.0 {
             Term::Header(field) => {
                 self.load_payload(field.base, field.offset, field.bytes.into(), destination);
             }
@@ -77,7 +77,7 @@ impl Lower {
                 });
             }
             Term::Numgen { .. } | Term::Jenkins { .. } | Term::Symmetric { .. } => {
-                self.load_number(selector, destination);
+                self.load_number(expression, destination);
             }
             Term::Bits { of, mask, xor } => {
                 self.load(of, at);
@@ -124,8 +124,8 @@ impl Lower {
     }
 
     /// Loads a number that is made, not found.
-    fn load_number(&mut self, selector: &Selector, destination: Register) {
-        match &selector.0 {
+    fn load_number(&mut self, expression: &Expression, destination: Register) {
+        match &expression.0 {
             Term::Numgen {
                 mode,
                 modulus,
@@ -148,7 +148,7 @@ impl Lower {
                 let before = self.next;
                 let source = self.value(of);
                 self.next = before;
-                let kind = HashKind::Jenkins {
+                let kind = HashType::Jenkins {
                     source,
                     len: of.bytes().into(),
                     seed: *seed,
@@ -164,7 +164,7 @@ impl Lower {
             Term::Symmetric { modulus, offset } => {
                 let (modulus, offset) = (*modulus, *offset);
                 self.push(Hash {
-                    kind: HashKind::Symmetric,
+                    kind: HashType::Symmetric,
                     modulus,
                     offset,
                     destination,
@@ -185,9 +185,14 @@ impl Lower {
     }
 
     /// Loads what a prefix of `len` bits is compared with, and returns that.
-    pub(crate) fn load_prefix(&mut self, selector: &Selector, len: usize, first: Bytes) -> Bytes {
-        if let (Term::Header(field), 0, 1..) = (&selector.0, len % 8, len) {
-            self.needs = self.needs.with(selector.needs());
+    pub(crate) fn load_prefix(
+        &mut self,
+        expression: &Expression,
+        len: usize,
+        first: Bytes,
+    ) -> Bytes {
+        if let (Term::Header(field), 0, 1..) = (&expression.0, len % 8, len) {
+            self.needs = self.needs.with(expression.needs());
             let bytes = u32::try_from(len / 8).unwrap_or(u32::MAX);
             self.load_payload(field.base, field.offset, bytes, Register::word(0));
             return first.get(..len / 8).unwrap_or(&first).into();
@@ -198,25 +203,25 @@ impl Lower {
             *byte = !(0xff_u16 >> ones) as u8;
         }
         let none = Bytes::repeat(0, first.len());
-        self.value(&selector.clone().with_bits(mask, none));
+        self.value(&expression.clone().with_bits(mask, none));
         first
     }
 
     /// Turns the number in the words from `at` on to network order.
-    pub(crate) fn turn(&mut self, at: u8, selector: &Selector) {
-        let bytes = selector.bytes();
-        if selector.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
+    pub(crate) fn turn(&mut self, at: u8, expression: &Expression) {
+        let bytes = expression.bytes();
+        if expression.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
             self.push_turn(at, bytes.into(), bytes.into());
         }
     }
 
     /// Turns one field of a concatenation to network order, as nft does.
-    fn turn_field(&mut self, at: u8, selector: &Selector) {
-        let bytes: u32 = selector.bytes().into();
-        let number = !matches!(selector.datatype(), Datatype::Ifname | Datatype::String);
-        let is_header = matches!(selector.0, Term::Header(_) | Term::Payload { .. });
-        let is_host = selector.order() == ByteOrder::Host
-            || selector.datatype() == Datatype::InetProto && !is_header;
+    fn turn_field(&mut self, at: u8, expression: &Expression) {
+        let bytes: u32 = expression.bytes().into();
+        let number = !matches!(expression.datatype(), Datatype::Ifname | Datatype::String);
+        let is_header = matches!(expression.0, Term::Header(_) | Term::Payload { .. });
+        let is_host = expression.order() == ByteOrder::Host
+            || expression.datatype() == Datatype::InetProto && !is_header;
         // A single byte has no order; Linux 6.12.117 refuses to turn it.
         if is_host && number && bytes > 1 {
             self.push_turn(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
@@ -236,9 +241,9 @@ impl Lower {
     }
 
     /// Sets a property from a register.
-    pub(crate) fn store(&mut self, selector: &Selector, source: Register) {
+    pub(crate) fn store(&mut self, expression: &Expression, source: Register) {
         let access = Access::Store(source);
-        match &selector.0 {
+        match &expression.0 {
             Term::Meta(key) => self.push(Meta { key: *key, access }),
             Term::Ct(key, direction) => {
                 self.push(Ct {
@@ -248,7 +253,7 @@ impl Lower {
                 });
             }
             Term::Header(field) => {
-                self.needs = self.needs.with(selector.needs());
+                self.needs = self.needs.with(expression.needs());
                 let ip = field.layer == Layer::Network(Family::Ip);
                 let access = PayloadAccess::Store {
                     source,
@@ -269,7 +274,7 @@ impl Lower {
     }
 }
 
-impl Selector {
+impl Expression {
     /// Returns the protocols that packets have to have.
     fn needs(&self) -> Protocols {
         match &self.0 {

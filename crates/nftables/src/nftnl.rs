@@ -8,10 +8,10 @@
 //! libnftnl is licensed under the GPL, version 2 or later, and so is a program
 //! that is linked with it.
 //!
-//! Some transactions it has no words for: expressions of other versions
+//! libnftnl does not support raw expressions
 //! ([`Expr::Other`](crate::expr::Expr::Other)), values of more than 64 bytes,
 //! and interval sets with more than 15 fields.
-//! Nothing of such a transaction is sent.
+//! Such a transaction is rejected before anything is sent.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -37,7 +37,7 @@ use mnl_sys::libc::nlmsghdr;
 use nftnl_sys as sys;
 
 use self::attributes::{Attr, Number, Short};
-use crate::expr::{Dynset, Expression};
+use crate::expr::{Dynset, ExprType};
 use crate::{Batch, Error, Transaction};
 
 /// Encodes a transaction as one batch for the kernel, by libnftnl.
@@ -47,7 +47,8 @@ use crate::{Batch, Error, Transaction};
 ///
 /// # Errors
 ///
-/// [`Error::Inexpressible`] when libnftnl has no words for a part of it.
+/// [`Error::LibnftnlUnsupported`]: libnftnl does not support a part of the
+/// transaction.
 pub fn encode(
     transaction: &Transaction,
     sequence: u32,
@@ -124,7 +125,7 @@ kinds! {
 }
 
 /// Expressions have one type in the library, and each has attributes of its own.
-impl<E: Expression> Kind for E {
+impl<E: ExprType> Kind for E {
     type Raw = sys::nftnl_expr;
 
     unsafe fn free(raw: *mut Self::Raw) {
@@ -198,7 +199,10 @@ impl<K: Kind> Object<K> {
         value: &[u8],
     ) -> Result<(), Error> {
         if value.len() > MAX {
-            return Err(inexpressible(format_args!("{} bytes", value.len())));
+            return Err(unsupported(format_args!(
+                "an attribute of {} bytes (limit: {MAX})",
+                value.len()
+            )));
         }
         self.set(attr.number(), value);
         self.room += value.len() * ENCLOSING_BYTE;
@@ -253,7 +257,7 @@ constructors! {
     Element: nftnl_set_elem_alloc;
 }
 
-impl<E: Expression> Object<E> {
+impl<E: ExprType> Object<E> {
     /// Makes an expression without attributes, unless the library knows none
     /// of its name.
     fn new() -> Result<Self, Error> {
@@ -261,7 +265,7 @@ impl<E: Expression> Object<E> {
         // SAFETY: the name ends with NUL; the library looks it up.
         let raw = unsafe { sys::nftnl_expr_alloc(name.as_ptr()) };
         if raw.is_null() {
-            return Err(inexpressible(format_args!("the expression {}", E::NAME)));
+            return Err(unsupported(format_args!("the expression {}", E::NAME)));
         }
         Ok(Self::own(raw))
     }
@@ -452,10 +456,10 @@ impl Drop for Sender {
     }
 }
 
-/// Says what libnftnl has no words for.
-fn inexpressible(what: impl std::fmt::Display) -> Error {
-    Error::Inexpressible {
-        what: what.to_string().into(),
+/// Returns the error for a feature that libnftnl does not support.
+fn unsupported(feature: impl std::fmt::Display) -> Error {
+    Error::LibnftnlUnsupported {
+        feature: feature.to_string().into(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{Bytes, Comment, Family};
 ///
 /// ```
 /// use vipline_nftables::expr::CtState;
-/// use vipline_nftables::selector::{ct_state, tcp_dport};
+/// use vipline_nftables::expression::{ct_state, tcp_dport};
 /// use vipline_nftables::statement::accept;
 /// use vipline_nftables::{Family, Rule};
 ///

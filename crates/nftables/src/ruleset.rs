@@ -6,7 +6,7 @@ use std::fmt;
 use vipline_netlink::DecodeError;
 
 use crate::element::{self, Raw};
-use crate::expr::{Anonymous, Expr, SetRef};
+use crate::expr::{AnonymousSet, Expr, SetRef};
 use crate::wire::{self, Kind};
 use crate::{Chain, Element, Family, Name, Object, Rule, Set, SetFlags, Table, TableId};
 
@@ -187,7 +187,7 @@ impl Assembler {
     /// Takes a message, by its type and what follows the netlink header.
     ///
     /// Messages about other things are left out.
-    pub fn take(&mut self, message_type: u16, payload: &[u8]) -> Result<(), DecodeError> {
+    pub fn push(&mut self, message_type: u16, payload: &[u8]) -> Result<(), DecodeError> {
         let (family, attrs) = wire::split_header(payload)?;
         let is = |kind: Kind| kind.message_type() == message_type;
         let Some(family) = family else {
@@ -257,7 +257,7 @@ impl Assembler {
             let elements = element::join_intervals(&set, raw);
             if set.flags.contains(SetFlags::ANONYMOUS) {
                 let key = (set.table.clone(), set.name.clone());
-                let set_ref = SetRef::Anonymous(Anonymous { set, elements }.into());
+                let set_ref = SetRef::Anonymous(AnonymousSet { set, elements }.into());
                 anonymous.insert(key, set_ref);
                 continue;
             }

@@ -3,18 +3,18 @@
 use std::fmt;
 
 use crate::display::Span;
+use crate::expression::Term;
 use crate::header::Layer;
 use crate::operation::ElementText;
 use crate::ruleset::Content;
-use crate::selector::Term;
 
 use crate::transaction::Step;
 use crate::{
-    Chain, Comment, DataKind, Element, Field, Object, Ruleset, Schema, SetFlags, Table, TableFlags,
-    TableId, Transaction,
+    Chain, Comment, DataKind, Element, Field, Object, Ruleset, SetFlags, SetSpec, Table,
+    TableFlags, TableId, Transaction,
 };
 
-impl Schema {
+impl SetSpec {
     /// Returns what nft calls it: a set or a map.
     pub(crate) fn noun(&self) -> &'static str {
         match self.data {
@@ -68,7 +68,7 @@ impl Schema {
 
     /// Tells whether no field of the key is about one transport protocol.
     fn is_of_any_transport(&self) -> bool {
-        let of_one = |field: &Field| match field.selector.as_ref().map(|s| &s.0) {
+        let of_one = |field: &Field| match field.expression.as_ref().map(|s| &s.0) {
             Some(Term::Header(header)) => matches!(header.layer, Layer::Transport(_)),
             _ => false,
         };
@@ -82,8 +82,8 @@ impl Schema {
 /// adds the test for that protocol to the first rule that uses the map.
 /// With `any_transport` such a port is written as that of any protocol.
 fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String {
-    let text = |field: &Field| match (&field.selector, is_typeof) {
-        (Some(selector), true) => match &selector.0 {
+    let text = |field: &Field| match (&field.expression, is_typeof) {
+        (Some(expression), true) => match &expression.0 {
             Term::Header(header)
                 if any_transport
                     && matches!(header.layer, Layer::Transport(_))
@@ -91,7 +91,7 @@ fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String
             {
                 format!("th {}", header.name)
             }
-            _ => selector.to_string(),
+            _ => expression.to_string(),
         },
         _ => field.datatype.to_string(),
     };
@@ -147,7 +147,7 @@ fn fmt_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
     }
 }
 
-fn fmt_set(f: &mut fmt::Formatter<'_>, set: &Schema) -> fmt::Result {
+fn fmt_set(f: &mut fmt::Formatter<'_>, set: &SetSpec) -> fmt::Result {
     let lines = set.lines().join("; ");
     write!(
         f,
@@ -295,7 +295,7 @@ fn fmt_listed(f: &mut fmt::Formatter<'_>, elements: &[Element]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use crate::selector::{ip_daddr, l4proto, tcp_dport, th_dport};
+    use crate::expression::{ip_daddr, l4proto, tcp_dport, th_dport};
     use crate::{Family, Field, Name, Object, Set, TableId};
 
     fn declared(key: &[Field]) -> String {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bitflags::bitflags;
 
 use crate::datatype::ByteOrder;
-use crate::element::{Element, Prefix};
-use crate::selector::Selector;
+use crate::element::{Element, KeyPrefix};
+use crate::expression::Expression;
 use crate::value::End;
 use crate::{Bytes, Comment, Datatype, InvalidElement, Name, TableId, Value};
 
@@ -47,7 +47,7 @@ pub struct Field {
     /// How many bytes a value has, without padding.
     pub bytes: u16,
     /// The expression whose value it holds; `nft` lists it after `typeof`.
-    pub selector: Option<Selector>,
+    pub expression: Option<Expression>,
 }
 
 impl From<Datatype> for Field {
@@ -55,17 +55,17 @@ impl From<Datatype> for Field {
         Self {
             datatype,
             bytes: datatype.bytes(),
-            selector: None,
+            expression: None,
         }
     }
 }
 
-impl From<Selector> for Field {
-    fn from(selector: Selector) -> Self {
+impl From<Expression> for Field {
+    fn from(expression: Expression) -> Self {
         Self {
-            datatype: selector.datatype(),
-            bytes: selector.bytes(),
-            selector: Some(selector),
+            datatype: expression.datatype(),
+            bytes: expression.bytes(),
+            expression: Some(expression),
         }
     }
 }
@@ -85,7 +85,7 @@ pub enum DataKind {
 
 /// What a set is: everything but its elements.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Schema {
+pub struct SetSpec {
     /// The table it is in.
     pub table: TableId,
     /// Its name, unique within the table.
@@ -109,7 +109,7 @@ pub struct Schema {
 /// A set, map or verdict map, without its elements.
 ///
 /// Shared: a clone costs nothing, and each element refers to its set.
-/// All properties are fields of [`Schema`], which a set dereferences to.
+/// All properties are fields of [`SetSpec`], which a set dereferences to.
 ///
 /// ```
 /// use vipline_nftables::{Datatype, Family, Name, Set, TableId, Value, Verdict};
@@ -129,8 +129,8 @@ pub struct Set(Arc<Shared>);
 
 #[derive(Clone, Debug)]
 struct Shared {
-    schema: Schema,
-    /// Invariant: a function of `schema.table` and `schema.name`.
+    spec: SetSpec,
+    /// Invariant: a function of `spec.table` and `spec.name`.
     place_hash: u64,
 }
 
@@ -160,7 +160,7 @@ impl Set {
     }
 
     fn plain(table: TableId, name: Name, key: Vec<Field>, data: DataKind) -> Self {
-        Self::from(Schema {
+        Self::from(SetSpec {
             table,
             name,
             key,
@@ -176,32 +176,32 @@ impl Set {
     /// Returns the set with these properties in addition.
     #[must_use]
     pub fn with_flags(self, flags: SetFlags) -> Self {
-        self.with(|schema| schema.flags |= flags)
+        self.with(|spec| spec.flags |= flags)
     }
 
     /// Returns the set with a time after which elements expire.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
-        self.with(|schema| {
-            schema.flags |= SetFlags::TIMEOUT;
-            schema.timeout = Some(timeout);
+        self.with(|spec| {
+            spec.flags |= SetFlags::TIMEOUT;
+            spec.timeout = Some(timeout);
         })
     }
 
     /// Returns the set with a greatest number of elements.
     #[must_use]
     pub fn with_size(self, size: u32) -> Self {
-        self.with(|schema| schema.size = Some(size))
+        self.with(|spec| spec.size = Some(size))
     }
 
     /// Returns the set with a comment.
     #[must_use]
     pub fn with_comment(self, comment: Comment) -> Self {
-        self.with(|schema| schema.comment = Some(comment))
+        self.with(|spec| spec.comment = Some(comment))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Schema)) -> Self {
-        change(&mut Arc::make_mut(&mut self.0).schema);
+    fn with(mut self, change: impl FnOnce(&mut SetSpec)) -> Self {
+        change(&mut Arc::make_mut(&mut self.0).spec);
         self
     }
 
@@ -210,13 +210,13 @@ impl Set {
     /// An element of a map needs its data, too: [`Element::with_data`] or
     /// [`Element::with_verdict`].
     pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
-        self.prefix(&[])?.element(key)
+        self.key_prefix(&[])?.element(key)
     }
 
     /// Returns the first fields of keys, for many elements that have these in
     /// common.
-    pub fn prefix(&self, values: &[Value]) -> Result<Prefix<'_>, InvalidElement> {
-        Prefix::new(self, values)
+    pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidElement> {
+        KeyPrefix::new(self, values)
     }
 
     /// Tells whether keys or data are of more than one field.
@@ -314,19 +314,19 @@ fn same_fields(one: &[Field], other: &[Field]) -> bool {
 }
 
 impl Deref for Set {
-    type Target = Schema;
+    type Target = SetSpec;
 
-    fn deref(&self) -> &Schema {
-        &self.0.schema
+    fn deref(&self) -> &SetSpec {
+        &self.0.spec
     }
 }
 
-impl From<Schema> for Set {
-    fn from(schema: Schema) -> Self {
+impl From<SetSpec> for Set {
+    fn from(spec: SetSpec) -> Self {
         let place = [
-            schema.table.family.as_str(),
-            schema.table.name.as_str(),
-            schema.name.as_str(),
+            spec.table.family.as_str(),
+            spec.table.name.as_str(),
+            spec.name.as_str(),
         ];
         let place_hash = place
             .into_iter()
@@ -334,7 +334,7 @@ impl From<Schema> for Set {
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
-        Self(Arc::new(Shared { schema, place_hash }))
+        Self(Arc::new(Shared { spec, place_hash }))
     }
 }
 
@@ -342,7 +342,7 @@ impl Eq for Set {}
 
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.schema == other.0.schema
+        Arc::ptr_eq(&self.0, &other.0) || self.0.spec == other.0.spec
     }
 }
 
@@ -411,7 +411,7 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
         return vec![Field {
             datatype,
             bytes: of(len),
-            selector: None,
+            expression: None,
         }];
     }
     let fields = types.into_iter().enumerate().map(|(at, datatype)| Field {
@@ -420,7 +420,7 @@ pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
             Some(bytes) => of(*bytes),
             None => datatype.bytes(),
         },
-        selector: None,
+        expression: None,
     });
     fields.collect()
 }

@@ -1,6 +1,6 @@
 //! Statements: what a rule tests and does, written as in nft.
 //!
-//! Tests come from selectors ([`Selector::is`] and its kin); what a rule does
+//! Tests come from expressions ([`Expression::is`] and its kin); what a rule does
 //! comes from the functions of this module.
 //! Registers are given out as nft 1.0.6 does.
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::expr::{
     Cmp, CmpOp, Counter, Dynset, DynsetOp, Expr, FlowOffload, Immediate, Limit, Log, Masq, Meta,
-    MetaKey, Nat, NatFlags, NatKind, Notrack, Quota, Redir, Register, Reject, RejectKind,
+    MetaKey, Nat, NatFlags, NatType, Notrack, Quota, Redir, Register, Reject, RejectType,
 };
+use crate::expression::{Expression, Term};
 use crate::lower::{Lower, SINGLE};
-use crate::selector::{Selector, Term};
 use crate::{Bytes, Family, Name, Set, Verdict};
 
 /// A part of a rule: a test, or something to do.
@@ -176,7 +176,7 @@ pub fn reject() -> Statement {
 
 /// `reject with tcp reset`
 pub fn reject_with_tcp_reset() -> Statement {
-    let kind = RejectKind::TcpReset;
+    let kind = RejectType::TcpReset;
     Statement(Step::Exprs {
         exprs: vec![Reject { kind }.into()],
         needs: Protocols {
@@ -221,50 +221,50 @@ pub fn redirect(port: u16) -> Statement {
 
 /// Where packets go to or seem to come from.
 #[derive(Clone, Debug)]
-pub struct Target(TargetKind);
+pub struct NatTarget(NatTargetKind);
 
 #[derive(Clone, Debug)]
-enum TargetKind {
+enum NatTargetKind {
     Addr(IpAddr, Option<u16>),
-    Map(Selector),
+    Map(Expression),
 }
 
-impl From<IpAddr> for Target {
+impl From<IpAddr> for NatTarget {
     fn from(addr: IpAddr) -> Self {
-        Self(TargetKind::Addr(addr, None))
+        Self(NatTargetKind::Addr(addr, None))
     }
 }
 
-impl From<SocketAddr> for Target {
+impl From<SocketAddr> for NatTarget {
     fn from(addr: SocketAddr) -> Self {
-        Self(TargetKind::Addr(addr.ip(), Some(addr.port())))
+        Self(NatTargetKind::Addr(addr.ip(), Some(addr.port())))
     }
 }
 
-impl From<Selector> for Target {
+impl From<Expression> for NatTarget {
     /// Takes the address, and the port if there is one, from a map.
-    fn from(map: Selector) -> Self {
-        Self(TargetKind::Map(map))
+    fn from(map: Expression) -> Self {
+        Self(NatTargetKind::Map(map))
     }
 }
 
 /// `dnat to 10.0.0.1:80`, `dnat ip to ip daddr . tcp dport map @m`
 ///
 /// A map has an address, or an address and a port, as its data.
-pub fn dnat(target: impl Into<Target>) -> Statement {
-    nat(NatKind::Dnat, &target.into().0, NatFlags::empty())
+pub fn dnat(target: impl Into<NatTarget>) -> Statement {
+    nat(NatType::Dnat, &target.into().0, NatFlags::empty())
 }
 
 /// `snat to 10.0.0.1`, `snat ip to ip saddr map @m`
-pub fn snat(target: impl Into<Target>) -> Statement {
-    nat(NatKind::Snat, &target.into().0, NatFlags::empty())
+pub fn snat(target: impl Into<NatTarget>) -> Statement {
+    nat(NatType::Snat, &target.into().0, NatFlags::empty())
 }
 
-fn nat(kind: NatKind, target: &TargetKind, flags: NatFlags) -> Statement {
+fn nat(kind: NatType, target: &NatTargetKind, flags: NatFlags) -> Statement {
     let mut lower = Lower::default();
     let register = Register::word(0);
     let (family, proto_min) = match target {
-        TargetKind::Addr(addr, port) => {
+        NatTargetKind::Addr(addr, port) => {
             let (family, bytes) = match addr {
                 IpAddr::V4(addr) => (Family::Ip, Bytes::from(addr.octets())),
                 IpAddr::V6(addr) => (Family::Ip6, Bytes::from(addr.octets())),
@@ -275,7 +275,7 @@ fn nat(kind: NatKind, target: &TargetKind, flags: NatFlags) -> Statement {
                 port.map(|port| lower.constant(port.to_be_bytes().into())),
             )
         }
-        TargetKind::Map(map) => {
+        NatTargetKind::Map(map) => {
             // nft keeps room for the key and for one more value.
             let key = match &map.0 {
                 Term::Map { of, .. } => of.words(),
@@ -306,21 +306,21 @@ fn nat(kind: NatKind, target: &TargetKind, flags: NatFlags) -> Statement {
 }
 
 /// `add @set { key }`
-pub fn add(set: &Set, key: &Selector) -> Statement {
+pub fn add(set: &Set, key: &Expression) -> Statement {
     dynset(DynsetOp::Add, set, key, None, None)
 }
 
 /// `update @set { key timeout T }`
-pub fn update(set: &Set, key: &Selector, timeout: Option<Duration>) -> Statement {
+pub fn update(set: &Set, key: &Expression, timeout: Option<Duration>) -> Statement {
     dynset(DynsetOp::Update, set, key, None, timeout)
 }
 
 /// `update @map { key timeout T : data }`
 pub fn update_map(
     map: &Set,
-    key: &Selector,
+    key: &Expression,
     timeout: Option<Duration>,
-    data: &Selector,
+    data: &Expression,
 ) -> Statement {
     dynset(DynsetOp::Update, map, key, Some(data), timeout)
 }
@@ -328,8 +328,8 @@ pub fn update_map(
 fn dynset(
     op: DynsetOp,
     set: &Set,
-    key: &Selector,
-    data: Option<&Selector>,
+    key: &Expression,
+    data: Option<&Expression>,
     timeout: Option<Duration>,
 ) -> Statement {
     let mut lower = Lower::default();

@@ -1,15 +1,15 @@
 //! The text of rules, as nft writes them.
 //!
-//! Derived from the expressions: registers hold selectors in place of values,
+//! Derived from the expressions: registers hold expressions in place of values,
 //! so that rules which somebody else wrote read well, too.
 
 use std::fmt;
 
 use crate::display::{comparison, operand, prefix_len, range_text};
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
+use crate::expression::{Expression, Term};
 use crate::header::{self, HeaderField, Layer, WITH_PORTS};
 use crate::literal::Literal;
-use crate::selector::{Selector, Term};
 use crate::{Bytes, Datatype, Family};
 
 /// How many words registers have.
@@ -27,7 +27,7 @@ pub(crate) struct Listing {
 /// What a register holds.
 #[derive(Clone)]
 struct Slot {
-    selector: Selector,
+    expression: Expression,
     /// How many words it takes.
     words: usize,
     /// How many parts there were when it was loaded.
@@ -39,7 +39,7 @@ struct Slot {
 /// A statement of the rule.
 struct Part {
     /// What it is about, if that stands in front.
-    left: Option<Selector>,
+    left: Option<Expression>,
     text: String,
     kind: PartKind,
 }
@@ -69,8 +69,8 @@ impl Listing {
         self.family
     }
 
-    /// Returns the selector of bytes of the packet.
-    pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Selector {
+    /// Returns the expression of bytes of the packet.
+    pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
         let of_protocol = self.transport.and_then(|proto| {
             header::ALL.iter().find(|field| {
                 field.layer == Layer::Transport(proto)
@@ -79,19 +79,19 @@ impl Listing {
             })
         });
         match of_protocol {
-            Some(field) => Selector(Term::Header(field)),
-            None => Selector::payload(base, offset, len, self.family),
+            Some(field) => Expression(Term::Header(field)),
+            None => Expression::payload(base, offset, len, self.family),
         }
     }
 
-    /// Notes that a register holds the value of a selector from now on.
-    pub(crate) fn load(&mut self, register: Register, selector: Selector) {
+    /// Notes that a register holds the value of an expression from now on.
+    pub(crate) fn load(&mut self, register: Register, expression: Expression) {
         let loaded = self.parts.len();
-        let words = usize::from(selector.words()).max(1);
+        let words = usize::from(expression.words()).max(1);
         self.put(
             register,
             Slot {
-                selector,
+                expression,
                 words,
                 loaded,
                 turned: false,
@@ -100,8 +100,8 @@ impl Listing {
     }
 
     /// Notes that a value was changed.
-    pub(crate) fn replace(&mut self, register: Register, selector: Selector) {
-        self.load(register, selector);
+    pub(crate) fn replace(&mut self, register: Register, expression: Expression) {
+        self.load(register, expression);
     }
 
     /// Notes that a value was turned to network order.
@@ -131,19 +131,19 @@ impl Listing {
         self.words.get(usize::from(at))?.as_ref()
     }
 
-    /// Returns the selector whose value of so many bytes a register holds.
-    pub(crate) fn read(&self, register: Register, bytes: usize) -> Selector {
+    /// Returns the expression whose value of so many bytes a register holds.
+    pub(crate) fn read(&self, register: Register, bytes: usize) -> Expression {
         let Some(slot) = self.slot(register) else {
-            return Selector(Term::Unknown);
+            return Expression(Term::Unknown);
         };
-        if usize::from(slot.selector.bytes()) >= bytes || slot.words * 4 >= bytes {
-            return slot.selector.clone();
+        if usize::from(slot.expression.bytes()) >= bytes || slot.words * 4 >= bytes {
+            return slot.expression.clone();
         }
         self.gather(register, Some(bytes.div_ceil(4)))
     }
 
-    /// Returns the selector of a key, which ends where `until` starts.
-    pub(crate) fn read_key(&self, register: Register, until: Option<Register>) -> Selector {
+    /// Returns the expression of a key, which ends where `until` starts.
+    pub(crate) fn read_key(&self, register: Register, until: Option<Register>) -> Expression {
         let words = match (register.start(), until.and_then(Register::start)) {
             (Some(at), Some(end)) if end > at => Some(usize::from(end - at)),
             _ => None,
@@ -152,37 +152,37 @@ impl Listing {
     }
 
     /// Joins what adjacent registers hold that were loaded for the same part.
-    fn gather(&self, register: Register, words: Option<usize>) -> Selector {
+    fn gather(&self, register: Register, words: Option<usize>) -> Expression {
         let (Some(first), Some(start)) = (self.slot(register), register.start()) else {
-            return Selector(Term::Unknown);
+            return Expression(Term::Unknown);
         };
         let end = words.map_or(WORDS, |words| usize::from(start) + words);
         let (mut at, mut parts) = (usize::from(start), Vec::new());
         while at < end {
             match self.words.get(at) {
                 Some(Some(slot)) if slot.loaded == first.loaded => {
-                    parts.push(slot.selector.clone());
+                    parts.push(slot.expression.clone());
                     at += slot.words;
                 }
                 _ => break,
             }
         }
-        match <[Selector; 1]>::try_from(parts) {
+        match <[Expression; 1]>::try_from(parts) {
             Ok([single]) => single,
-            Err(parts) => Selector(Term::Concat(parts)),
+            Err(parts) => Expression(Term::Concat(parts)),
         }
     }
 
     /// Tells whether a register holds what something maps to.
     pub(crate) fn holds_map(&self, register: Register) -> bool {
         self.slot(register)
-            .is_some_and(|slot| matches!(slot.selector.0, Term::Map { .. }))
+            .is_some_and(|slot| matches!(slot.expression.0, Term::Map { .. }))
     }
 
     /// Returns ` to …` for a target that comes from a map.
     pub(crate) fn target_of_map(&self, register: Option<Register>) -> String {
         let target = register.and_then(|register| self.slot(register));
-        target.map_or_else(String::new, |slot| format!(" to {}", slot.selector))
+        target.map_or_else(String::new, |slot| format!(" to {}", slot.expression))
     }
 
     /// Returns the text of an address or a range of addresses.
@@ -217,7 +217,7 @@ impl Listing {
     ) -> Option<String> {
         let text = |register| {
             self.slot(register)
-                .map(|slot| operand(&slot.selector, datatype, false))
+                .map(|slot| operand(&slot.expression, datatype, false))
         };
         let first = text(first?)?;
         Some(match last.and_then(text) {
@@ -236,8 +236,8 @@ impl Listing {
         });
     }
 
-    /// Adds a statement about a selector.
-    fn say_of(&mut self, left: Selector, text: String, kind: PartKind) {
+    /// Adds a statement about an expression.
+    fn say_of(&mut self, left: Expression, text: String, kind: PartKind) {
         self.parts.push(Part {
             left: Some(left),
             text,
@@ -251,26 +251,26 @@ impl Listing {
         self.say(format_args!("/* {name} {hex} */"));
     }
 
-    /// Adds `selector set value`.
-    pub(crate) fn set(&mut self, selector: Selector, source: Register) {
+    /// Adds `expression set value`.
+    pub(crate) fn set(&mut self, expression: Expression, source: Register) {
         let value = self.read_key(source, None);
-        let value = operand(&value, selector.datatype(), false);
-        self.say_of(selector, format!("set {value}"), PartKind::Plain);
+        let value = operand(&value, expression.datatype(), false);
+        self.say_of(expression, format!("set {value}"), PartKind::Plain);
     }
 
-    /// Adds `selector @set`, or `selector != @set`.
-    pub(crate) fn is_member(&mut self, key: Selector, invert: bool, set: &SetRef) {
+    /// Adds `expression @set`, or `expression != @set`.
+    pub(crate) fn is_member(&mut self, key: Expression, invert: bool, set: &SetRef) {
         let sign = if invert { "!= " } else { "" };
         self.say_of(key, format!("{sign}{set}"), PartKind::Plain);
     }
 
     /// Adds a verdict map.
-    pub(crate) fn vmap(&mut self, key: Selector, set: &SetRef) {
+    pub(crate) fn vmap(&mut self, key: Expression, set: &SetRef) {
         self.say_of(key, format!("vmap {set}"), PartKind::Plain);
     }
 
     /// Adds a comparison.
-    pub(crate) fn compare(&mut self, left: Selector, op: CmpOp, data: Bytes, turned: bool) {
+    pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, turned: bool) {
         if let Some(Part {
             left: Some(of),
             kind: PartKind::AtLeast(first),
@@ -301,7 +301,7 @@ impl Listing {
     /// Adds a comparison with a range.
     pub(crate) fn compare_range(
         &mut self,
-        left: Selector,
+        left: Expression,
         op: CmpOp,
         from: &[u8],
         to: &[u8],
@@ -317,7 +317,7 @@ impl Listing {
     }
 
     /// Returns an address and the text of its prefix, if that is compared.
-    fn prefix(&self, left: &Selector, data: &[u8]) -> Option<(Selector, String)> {
+    fn prefix(&self, left: &Expression, data: &[u8]) -> Option<(Expression, String)> {
         match &left.0 {
             Term::Payload { base, offset, len } => {
                 let field = HeaderField::find_addr(*base, *offset, *len, self.family)?;
@@ -328,7 +328,7 @@ impl Listing {
                 ));
                 let addr = Literal::new(field.datatype, &addr, false).to_string();
                 Some((
-                    Selector(Term::Header(field)),
+                    Expression(Term::Header(field)),
                     format!("{addr}/{}", data.len() * 8),
                 ))
             }
@@ -382,15 +382,15 @@ impl Listing {
     }
 }
 
-/// Makes a selector name the protocol, if it is about a header of it alone.
-fn names_protocol(selector: &mut Selector, proto: u8) -> bool {
-    match &mut selector.0 {
+/// Makes an expression name the protocol, if it is about a header of it alone.
+fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
+    match &mut expression.0 {
         Term::Header(field) if field.protocol == "th" => {
             let named = |(number, name): &(u8, &'static str)| (*number == proto).then_some(*name);
             let Some(name) = WITH_PORTS.iter().find_map(named) else {
                 return false;
             };
-            selector.0 = Term::Port(name, field.name);
+            expression.0 = Term::Port(name, field.name);
             true
         }
         Term::Header(field) => field.layer == Layer::Transport(proto),
@@ -404,7 +404,7 @@ mod tests {
     use super::*;
     use crate::Name;
     use crate::expr::{CtStatus, FibFlags, FibResult};
-    use crate::selector::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
+    use crate::expression::{ct_status, fib, icmp_type, ip_daddr, l4proto, tcp_flags, th_dport};
     use crate::statement::drop;
     use crate::{Rule, Statement};
 

@@ -226,7 +226,7 @@ impl Groups {
 mod tests {
     use super::*;
     use crate::statement::{accept, drop};
-    use crate::{BaseChain, ChainKind, Datatype, Family, Hook, Name, Rule, Verdict};
+    use crate::{BaseChain, ChainType, Datatype, Family, Hook, Name, Rule, Verdict};
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_chain_that_packets_enter_elsewhere_is_exchanged() {
-        let base = |priority| BaseChain::new(ChainKind::Nat, Hook::Output, priority);
+        let base = |priority| BaseChain::new(ChainType::Nat, Hook::Output, priority);
         let rule = Rule::new(Family::Ip, [accept()]);
         let at = |priority| chain("c", std::slice::from_ref(&rule)).with_base(base(priority));
         assert_script(

@@ -6,9 +6,9 @@
 
 use crate::datatype::ByteOrder;
 use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
+use crate::expression::{Expression, Term};
 use crate::header;
-use crate::selector::{Selector, Term};
-use crate::{Comment, DataKind, Field, Schema};
+use crate::{Comment, DataKind, Field, SetSpec};
 
 /// The comment of a table, chain, rule or element.
 const COMMENT: u8 = 0;
@@ -51,7 +51,7 @@ pub(crate) fn put_open(out: &mut Vec<u8>) {
 }
 
 /// Appends the records of a set.
-pub(crate) fn put_set(out: &mut Vec<u8>, set: &Schema) {
+pub(crate) fn put_set(out: &mut Vec<u8>, set: &SetSpec) {
     put_u32(out, SET_KEY_ORDER, order(&set.key));
     match &set.data {
         DataKind::None | DataKind::Object(_) => {}
@@ -76,8 +76,8 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &Schema) {
     }
 }
 
-/// Reads the comment of a set, and gives its fields the selectors it names.
-pub(crate) fn read_set(bytes: &[u8], set: &mut Schema) {
+/// Reads the comment of a set, and gives its fields the expressions it names.
+pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     let records = Records(bytes);
     set.comment = records.find(SET_COMMENT).and_then(text);
     if let Some(content) = records.find(SET_KEY_TYPEOF) {
@@ -99,13 +99,13 @@ fn order(fields: &[Field]) -> u32 {
     }
 }
 
-impl Schema {
-    /// Tells whether all fields have a selector that nft can keep.
+impl SetSpec {
+    /// Tells whether all fields have an expression that nft can keep.
     pub(crate) fn is_typeof(&self) -> bool {
         let known = |fields: &[Field]| {
             fields
                 .iter()
-                .all(|f| f.selector.as_ref().and_then(kind).is_some())
+                .all(|f| f.expression.as_ref().and_then(kind).is_some())
         };
         known(&self.key)
             && match &self.data {
@@ -115,9 +115,9 @@ impl Schema {
     }
 }
 
-/// Returns what nft keeps of a selector: its kind and two or three numbers.
-fn kind(selector: &Selector) -> Option<(u32, Vec<u32>)> {
-    Some(match &selector.0 {
+/// Returns what nft keeps of an expression: its kind and two or three numbers.
+fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
+    Some(match &expression.0 {
         Term::Header(field) => (KIND_PAYLOAD, vec![field.typeof_ids.0, field.typeof_ids.1]),
         Term::Meta(key) => (KIND_META, vec![key.number()]),
         Term::Ct(key, direction) => {
@@ -140,12 +140,12 @@ fn kind(selector: &Selector) -> Option<(u32, Vec<u32>)> {
     })
 }
 
-/// Returns the selector of a kind with these numbers.
-fn selector(kind: u32, numbers: &[u32]) -> Option<Selector> {
+/// Returns the expression of a kind with these numbers.
+fn expression(kind: u32, numbers: &[u32]) -> Option<Expression> {
     Some(match (kind, numbers) {
         (KIND_PAYLOAD, [protocol, field]) => {
             let ids = (*protocol, *field);
-            Selector(Term::Header(
+            Expression(Term::Header(
                 header::ALL.iter().find(|f| f.typeof_ids == ids)?,
             ))
         }
@@ -156,7 +156,7 @@ fn selector(kind: u32, numbers: &[u32]) -> Option<Selector> {
                 1 => Some(Direction::Reply),
                 _ => None,
             };
-            Selector::ct(CtKey::from_number(*key), direction)
+            Expression::ct(CtKey::from_number(*key), direction)
         }
         (KIND_NUMGEN, [random, modulus, offset]) => {
             let mode = if *random == 1 {
@@ -164,7 +164,7 @@ fn selector(kind: u32, numbers: &[u32]) -> Option<Selector> {
             } else {
                 NumgenMode::Incremental
             };
-            Selector::numgen(mode, *modulus, *offset)
+            Expression::numgen(mode, *modulus, *offset)
         }
         _ => return None,
     })
@@ -173,7 +173,7 @@ fn selector(kind: u32, numbers: &[u32]) -> Option<Selector> {
 fn put_typeof(out: &mut Vec<u8>, ty: u8, fields: &[Field]) {
     let kinds = fields
         .iter()
-        .filter_map(|field| kind(field.selector.as_ref()?));
+        .filter_map(|field| kind(field.expression.as_ref()?));
     put(out, ty, |out| match fields {
         [_] => kinds.for_each(|(kind, numbers)| put_kind(out, kind, &numbers)),
         _ => {
@@ -206,8 +206,8 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
             None => Vec::new(),
         };
         let kind = record.find(TYPEOF_KIND).and_then(as_u32);
-        let known = kind.and_then(|kind| selector(kind, &numbers));
-        field.selector = known.filter(|known| known.bytes() == field.bytes);
+        let known = kind.and_then(|kind| expression(kind, &numbers));
+        field.expression = known.filter(|known| known.bytes() == field.bytes);
     };
     if let [field] = fields {
         return read(content, field);
@@ -279,7 +279,7 @@ impl<'a> Iterator for Records<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selector::{ip_daddr, l4proto, numgen_random, tcp_dport, th_dport};
+    use crate::expression::{ip_daddr, l4proto, numgen_random, tcp_dport, th_dport};
     use crate::{Family, Name, Set, TableId};
 
     fn backends() -> Set {
@@ -313,7 +313,7 @@ mod tests {
         put_set(&mut out, &wanted);
         let mut read = wanted.clone();
         for field in &mut read.key {
-            field.selector = None;
+            field.expression = None;
         }
         read_set(&out, &mut read);
         assert_eq!(read, wanted);

@@ -37,12 +37,12 @@ pub(crate) enum End {
 
 impl Value {
     /// Makes the value of all addresses from one to another.
-    pub fn addrs(first: IpAddr, last: IpAddr) -> Self {
+    pub fn addr_range(first: IpAddr, last: IpAddr) -> Self {
         Self::Range(Box::new((Self::Addr(first), Self::Addr(last))))
     }
 
     /// Makes the value of all numbers from one to another: ports, marks.
-    pub fn numbers(first: u64, last: u64) -> Self {
+    pub fn integer_range(first: u64, last: u64) -> Self {
         Self::Range(Box::new((Self::Integer(first), Self::Integer(last))))
     }
 

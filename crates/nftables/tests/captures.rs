@@ -286,9 +286,9 @@ fn decoded(message: &[u8]) -> Rule {
     let chain = Chain::new(table.clone(), Name::new("c").unwrap());
     for message in Messages::new(transaction(&chain).encode(1, None).bytes()) {
         let message = message.unwrap();
-        assembler.take(message.ty, message.payload).unwrap();
+        assembler.push(message.ty, message.payload).unwrap();
     }
-    assembler.take(10 << 8 | 6, message).unwrap();
+    assembler.push(10 << 8 | 6, message).unwrap();
     let ruleset: Ruleset = assembler.finish();
     ruleset.chain(&table, "c").unwrap().rules[0].clone()
 }

@@ -250,13 +250,13 @@ fn every_refused_operation_is_told() {
     lab.add(&objects);
     let gone = samples::dispatch_elements(&set, 1).remove(0);
     let chain = samples::empty_chain(&table, "nowhere");
-    let refused = lab
+    let error = lab
         .commit(&[Edit::Remove(gone), Edit::Remove(chain)])
         .unwrap_err();
-    let Error::Refused { refused, more } = refused else {
-        panic!("{refused}");
+    let Error::Rejected { rejected, more } = error else {
+        panic!("{error}");
     };
-    assert!(refused.len() >= 2, "{refused:?}");
+    assert!(rejected.len() >= 2, "{rejected:?}");
     assert_eq!(more, 0);
 }
 

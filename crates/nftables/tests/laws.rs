@@ -24,7 +24,7 @@ fn echoed(objects: &[Object]) -> Ruleset {
         let message = message.unwrap();
         // The messages that enclose the batch are not about tables.
         if message.ty > 0xff {
-            assembler.take(message.ty, message.payload).unwrap();
+            assembler.push(message.ty, message.payload).unwrap();
         }
     }
     assembler.finish()
@@ -74,7 +74,7 @@ proptest! {
         let mut assembler = Assembler::new(&[table()]);
         for (kind, mut payload) in messages {
             payload.splice(0..0, [1, 0, 0, 0]);
-            let _ = assembler.take(u16::from(wire::SUBSYSTEM) << 8 | kind, &payload);
+            let _ = assembler.push(u16::from(wire::SUBSYSTEM) << 8 | kind, &payload);
             let _ = wire::generation(&payload);
         }
         let _ = assembler.finish().to_string();

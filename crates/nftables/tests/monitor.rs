@@ -11,7 +11,7 @@ use std::time::Duration;
 use testkit::netns::Netns;
 use testkit::nft;
 use vipline_nftables::{
-    Changes, Client, Commit, Datatype, Family, Monitor, Name, Object, Set, SetFlags, Table,
+    ChangeCounts, Client, Commit, Datatype, Family, Monitor, Name, Object, Set, SetFlags, Table,
     TableId, Transaction, Value,
 };
 use vipline_reconcile::Edit;
@@ -40,7 +40,7 @@ impl Lab {
         let add = [Table::new(table.clone()).into(), Object::Set(set.clone())].map(Edit::Add);
         client.commit(&Transaction::from_edits(&add)).unwrap();
         let other = TableId::new(Family::Ip6, Name::new("ours").unwrap());
-        let monitor = netns.run(|| Monitor::open(&[table, other], &[client.port()]));
+        let monitor = netns.run(|| Monitor::open(&[table, other], &[client.port_id()]));
         Self {
             netns,
             client,
@@ -59,13 +59,13 @@ impl Lab {
 
     fn commits(&mut self) -> Vec<Commit> {
         let heard = self.monitor.read().unwrap();
-        assert!(!heard.is_lost);
+        assert!(!heard.is_incomplete);
         heard.commits
     }
 
     /// Returns what somebody else changed by a script, in our only table.
     #[track_caller]
-    fn changes(&mut self, script: &str) -> Changes {
+    fn changes(&mut self, script: &str) -> ChangeCounts {
         self.nft(script);
         let commits = self.commits();
         let [commit] = &*commits else {
@@ -104,11 +104,11 @@ fn what_somebody_else_changes_is_counted_by_kind() {
          add counter ip ours n",
     );
     let kinds = (changes.chains, changes.rules, changes.others);
-    assert_eq!((kinds, changes.count()), ((1, 2, 1), 4));
+    assert_eq!((kinds, changes.total()), ((1, 2, 1), 4));
     assert_eq!(lab.changes(&elements(1..4)).elements, 3);
     let changes = lab.changes("delete element ip ours numbers { 2 }\nflush chain ip ours c");
     assert_eq!(
-        (changes.elements, changes.rules, changes.count()),
+        (changes.elements, changes.rules, changes.total()),
         (1, 2, 3)
     );
     let changes = lab.changes("delete table ip ours");
@@ -152,7 +152,7 @@ fn what_we_do_and_what_leaves_our_tables_alone_is_not_told() {
 #[test]
 fn our_own_large_commits_overrun_nothing() {
     let mut lab = Lab::new();
-    lab.monitor.set_room(4096).unwrap();
+    lab.monitor.set_recv_buffer_size(4096).unwrap();
     for part in 0..5 {
         lab.add(part * MANY..(part + 1) * MANY);
     }
@@ -164,9 +164,9 @@ fn our_own_large_commits_overrun_nothing() {
 #[test]
 fn what_does_not_fit_is_told_as_lost() {
     let mut lab = Lab::new();
-    lab.monitor.set_room(4096).unwrap();
+    lab.monitor.set_recv_buffer_size(4096).unwrap();
     lab.nft(&elements(0..MANY));
-    assert!(lab.monitor.read().unwrap().is_lost);
+    assert!(lab.monitor.read().unwrap().is_incomplete);
     lab.nft(&elements([1_000_000]));
     assert_eq!(lab.commits().len(), 1);
 }

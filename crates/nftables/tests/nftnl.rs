@@ -37,7 +37,7 @@ use vipline_netlink::message::Messages;
 use vipline_nftables::expr::{Bitwise, BitwiseOp, Cmp, CmpOp, Dynset, DynsetOp, Expr, Register};
 use vipline_nftables::expr::{Counter, Limit, Lookup, SetRef};
 use vipline_nftables::{
-    BaseChain, Bytes, Chain, ChainKind, Committed, Datatype, Encoder, Error, Family, Field, Hook,
+    BaseChain, Bytes, Chain, ChainType, Committed, Datatype, Encoder, Error, Family, Field, Hook,
     Name, Object, Rule, Set, SetFlags, Table, TableFlags, TableId, Transaction, nftnl,
 };
 use vipline_reconcile::Edit;
@@ -200,7 +200,7 @@ fn every_kind_of_object_is_the_same() {
     };
     let base = BaseChain {
         device: Some(name("eth0")),
-        ..BaseChain::new(ChainKind::Filter, Hook::Ingress, -7)
+        ..BaseChain::new(ChainType::Filter, Hook::Ingress, -7)
     };
     let ingress = Chain::new(table(), name("i")).with_base(base);
     assert_agreed_on(&[owned.into(), ingress.into()]);
@@ -348,24 +348,30 @@ fn a_rule_without_expressions_has_no_list_of_them() {
     assert_agreed(&transaction);
 }
 
-/// Fails unless libnftnl has no words for an object; says for what.
+/// Returns the error for an object that libnftnl does not support.
 #[track_caller]
-fn inexpressible(object: impl Into<Object>) -> String {
+fn unsupported(object: impl Into<Object>) -> String {
     let transaction = adding(object);
     let error = nftnl::encode(&transaction, 1, None).unwrap_err();
-    assert!(matches!(error, Error::Inexpressible { .. }), "{error}");
+    assert!(
+        matches!(error, Error::LibnftnlUnsupported { .. }),
+        "{error}"
+    );
     assert_eq!(error.committed(), Committed::No);
     error.to_string()
 }
 
 #[test]
-fn what_libnftnl_has_no_words_for_is_told() {
+fn unsupported_features_are_reported() {
     let other = Expr::Other {
         name: name("synproxy"),
         bytes: Bytes::from([4, 0, 1, 0]),
     };
-    let words = inexpressible(chain(vec![other]));
-    assert_eq!(words, "libnftnl has no words for bytes of synproxy");
+    let words = unsupported(chain(vec![other]));
+    assert_eq!(
+        words,
+        "libnftnl does not support the raw attributes of synproxy"
+    );
     let long = |len| {
         let (source, op) = (Register::word(0), CmpOp::Eq);
         let data = Bytes::repeat(1, len);
@@ -373,8 +379,8 @@ fn what_libnftnl_has_no_words_for_is_told() {
     };
     assert_agreed(&adding(long(64)));
     assert_eq!(
-        inexpressible(long(65)),
-        "libnftnl has no words for 65 bytes"
+        unsupported(long(65)),
+        "libnftnl does not support an attribute of 65 bytes (limit: 64)"
     );
     let fields = |count| {
         let fields = vec![Field::from(Datatype::InetProto); count];
@@ -382,13 +388,13 @@ fn what_libnftnl_has_no_words_for_is_told() {
     };
     assert_agreed(&adding(fields(15)));
     assert_eq!(
-        inexpressible(fields(16)),
-        "libnftnl has no words for 16 bytes"
+        unsupported(fields(16)),
+        "libnftnl does not support an attribute of 16 bytes (limit: 15)"
     );
 }
 
 #[test]
-fn nothing_of_what_cannot_be_said_is_sent() {
+fn an_unsupported_transaction_is_not_sent() {
     let netns = testkit::netns::Netns::new().unwrap();
     let open = || vipline_nftables::Client::open_with(Encoder::Nftnl);
     let mut client = netns.run(open).unwrap();
@@ -399,7 +405,10 @@ fn nothing_of_what_cannot_be_said_is_sent() {
     let table = Object::from(Table::new(table()));
     let edits = [table, chain(vec![other])].map(Edit::Add);
     let refused = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
-    assert!(matches!(refused, Error::Inexpressible { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::LibnftnlUnsupported { .. }),
+        "{refused}"
+    );
     assert_eq!(client.counters().sends, 0);
     client
         .commit(&Transaction::from_edits(&edits[..1]))

@@ -20,7 +20,7 @@ use proxy_core::{Context, Engine, Event, Family, Planner, Wants};
 use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_iptables::{Chain, Client, Contents, Object as Rule, Variant};
-use vipline_nftables::{Mapped, Name, Object as Nft, Verdict};
+use vipline_nftables::{ElementData, Name, Object as Nft, Verdict};
 use vipline_reconcile::Edit;
 use vipline_service_model::ServicePort;
 
@@ -91,7 +91,7 @@ impl Spoil for ToBaseChain {
         let Nft::Element(element) = object else {
             return;
         };
-        if matches!(element.data(), Some(Mapped::Verdict(_))) {
+        if matches!(element.data(), Some(ElementData::Verdict(_))) {
             let base = Name::new("nat-prerouting").unwrap();
             let misled = element.clone().with_verdict(Verdict::Goto(base));
             *object = misled.unwrap().into();

@@ -10,7 +10,8 @@ use tracing::{info, warn};
 use vipline_ipset as ipset;
 use vipline_ipvs::{self as ipvs, Timeouts};
 use vipline_nftables::{
-    Client, Error, Name, Object, Refused, Subject, Table, TableFlags, TableId, Transaction,
+    Client, Error, Name, Object, RejectedOperation, Subject, Table, TableFlags, TableId,
+    Transaction,
 };
 use vipline_reconcile::Edit;
 use vipline_service_model::NodeView;
@@ -171,12 +172,14 @@ fn probe_nftables(cx: &Context) -> Result<(), Failure> {
         let edits = edits(&mut client, Planner::base(cx))?;
         client.commit(&Transaction::from_edits(&edits))
     });
-    let (refused, more) = match asked {
-        Err(Error::Refused { refused, more }) => (refused, more),
+    let (rejected, more) = match asked {
+        Err(Error::Rejected { rejected, more }) => (rejected, more),
         Err(error) => return Err(Failure::machine(error)),
         Ok(()) => return Err(Failure::machine("the kernel did what is impossible")),
     };
-    let of_mode = refused.iter().filter(|refused| !is_deliberate(refused));
+    let of_mode = rejected
+        .iter()
+        .filter(|operation| !is_deliberate(operation));
     let mut reasons: Vec<_> = of_mode.map(ToString::to_string).collect();
     if more > 0 {
         reasons.push(format!("and {more} more"));
@@ -209,7 +212,7 @@ fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>,
     Ok(edits)
 }
 
-fn is_deliberate(refused: &Refused) -> bool {
+fn is_deliberate(refused: &RejectedOperation) -> bool {
     let Subject::Object(object) = &refused.operation.subject else {
         return false;
     };

@@ -9,14 +9,14 @@ use crate::{Bytes, Field, Set, Value};
 ///
 /// Made by [`Set::prefix`].
 #[derive(Clone, Debug)]
-pub struct Prefix<'a> {
+pub struct KeyPrefix<'a> {
     set: &'a Set,
     /// Those that follow.
     fields: &'a [Field],
     joined: Joined,
 }
 
-impl<'a> Prefix<'a> {
+impl<'a> KeyPrefix<'a> {
     pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidElement> {
         let fields = set.key.split_at_checked(values.len());
         let (those, fields) = fields.ok_or_else(|| wrong("key", set))?;
@@ -75,11 +75,11 @@ mod tests {
         let whole = set.element(&key).unwrap();
         for cut in 0..=key.len() {
             let (first, rest) = key.split_at(cut);
-            let prefix = set.prefix(first).unwrap();
+            let prefix = set.key_prefix(first).unwrap();
             assert_eq!(prefix.element(rest), Ok(whole.clone()), "{cut} fields");
             assert!(prefix.element(&key).is_err() || cut == 0);
         }
-        assert!(set.prefix(&[443_u16.into()]).is_err(), "no protocol");
-        assert!(set.prefix(&[key.clone(), key].concat()).is_err());
+        assert!(set.key_prefix(&[443_u16.into()]).is_err(), "no protocol");
+        assert!(set.key_prefix(&[key.clone(), key].concat()).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::Bytes;
 use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
@@ -46,7 +46,7 @@ pub enum BitwiseOp {
     ShiftRight(Bytes),
 }
 
-impl Expression for Bitwise {
+impl ExprType for Bitwise {
     const NAME: &'static str = "bitwise";
 
     fn encode(&self, out: &mut Vec<u8>) {

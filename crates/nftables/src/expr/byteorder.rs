@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::text::Listing;
 
 // enum nft_byteorder_attributes
@@ -37,7 +37,7 @@ pub enum ByteorderOp {
     ToNetwork,
 }
 
-impl Expression for Byteorder {
+impl ExprType for Byteorder {
     const NAME: &'static str = "byteorder";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::Bytes;
 use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
@@ -57,7 +57,7 @@ impl CmpOp {
     }
 }
 
-impl Expression for Cmp {
+impl ExprType for Cmp {
     const NAME: &'static str = "cmp";
 
     fn encode(&self, out: &mut Vec<u8>) {

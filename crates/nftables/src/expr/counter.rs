@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be64};
 
-use super::{Expression, List};
+use super::{ExprType, List};
 use crate::text::Listing;
 
 // enum nft_counter_attributes
@@ -20,7 +20,7 @@ pub struct Counter {
     pub bytes: u64,
 }
 
-impl Expression for Counter {
+impl ExprType for Counter {
     const NAME: &'static str = "counter";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -4,8 +4,8 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Access, Expression, List, Register, put_byte};
-use crate::selector::Selector;
+use super::{Access, ExprType, List, Register, put_byte};
+use crate::expression::Expression;
 use crate::text::Listing;
 use crate::{Datatype, Value};
 
@@ -165,7 +165,7 @@ impl From<CtStatus> for Value {
     }
 }
 
-impl Expression for Ct {
+impl ExprType for Ct {
     const NAME: &'static str = "ct";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -212,10 +212,10 @@ impl Expression for Ct {
 
 impl List for Ct {
     fn list(&self, listing: &mut Listing) {
-        let selector = Selector::ct(self.key, self.direction);
+        let expression = Expression::ct(self.key, self.direction);
         match self.access {
-            Access::Load(register) => listing.load(register, selector),
-            Access::Store(register) => listing.set(selector, register),
+            Access::Load(register) => listing.load(register, expression),
+            Access::Store(register) => listing.set(expression, register),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{Expr, Expression, List, Register, SetRef, name};
+use super::{Expr, ExprType, List, Register, SetRef, name};
 use crate::display::Span;
 use crate::text::Listing;
 
@@ -56,7 +56,7 @@ pub enum DynsetOp {
     Delete,
 }
 
-impl Expression for Dynset {
+impl ExprType for Dynset {
     const NAME: &'static str = "dynset";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -4,9 +4,9 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::Value;
-use crate::selector::Selector;
+use crate::expression::Expression;
 use crate::text::Listing;
 
 // enum nft_fib_attributes
@@ -93,7 +93,7 @@ impl From<AddrType> for Value {
     }
 }
 
-impl Expression for Fib {
+impl ExprType for Fib {
     const NAME: &'static str = "fib";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -134,7 +134,7 @@ impl Expression for Fib {
 
 impl List for Fib {
     fn list(&self, listing: &mut Listing) {
-        listing.load(self.destination, Selector::fib(self.flags, self.result));
+        listing.load(self.destination, Expression::fib(self.flags, self.result));
     }
 }
 

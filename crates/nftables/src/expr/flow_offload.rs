@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_str};
 
-use super::{Expression, List, name};
+use super::{ExprType, List, name};
 use crate::Name;
 use crate::text::Listing;
 
@@ -17,7 +17,7 @@ pub struct FlowOffload {
     pub flowtable: Name,
 }
 
-impl Expression for FlowOffload {
+impl ExprType for FlowOffload {
     const NAME: &'static str = "flow_offload";
 
     fn encode(&self, out: &mut Vec<u8>) {

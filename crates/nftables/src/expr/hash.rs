@@ -3,8 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
-use crate::selector::Selector;
+use super::{ExprType, List, Register};
+use crate::expression::Expression;
 use crate::text::Listing;
 
 // enum nft_hash_attributes
@@ -20,7 +20,7 @@ const NFTA_HASH_TYPE: u16 = 7;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Hash {
     /// What the number is made of.
-    pub kind: HashKind,
+    pub kind: HashType,
     /// How many different numbers there are.
     pub modulus: u32,
     /// The least number.
@@ -31,7 +31,7 @@ pub struct Hash {
 
 /// What the number is made of: `enum nft_hash_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum HashKind {
+pub enum HashType {
     /// The bytes of registers.
     Jenkins {
         /// The first register.
@@ -45,19 +45,19 @@ pub enum HashKind {
     Symmetric,
 }
 
-impl Expression for Hash {
+impl ExprType for Hash {
     const NAME: &'static str = "hash";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        if let HashKind::Jenkins { source, .. } = self.kind {
+        if let HashType::Jenkins { source, .. } = self.kind {
             put_be32(out, NFTA_HASH_SREG, source.number());
         }
         put_be32(out, NFTA_HASH_DREG, self.destination.number());
-        if let HashKind::Jenkins { len, .. } = self.kind {
+        if let HashType::Jenkins { len, .. } = self.kind {
             put_be32(out, NFTA_HASH_LEN, len);
         }
         put_be32(out, NFTA_HASH_MODULUS, self.modulus);
-        if let HashKind::Jenkins {
+        if let HashType::Jenkins {
             seed: Some(seed), ..
         } = self.kind
         {
@@ -67,7 +67,7 @@ impl Expression for Hash {
         put_be32(
             out,
             NFTA_HASH_TYPE,
-            u32::from(self.kind == HashKind::Symmetric),
+            u32::from(self.kind == HashType::Symmetric),
         );
     }
 
@@ -90,8 +90,8 @@ impl Expression for Hash {
             }
         }
         let kind = match (source, len) {
-            (Some(source), Some(len)) if !symmetric => HashKind::Jenkins { source, len, seed },
-            (None, None) if symmetric => HashKind::Symmetric,
+            (Some(source), Some(len)) if !symmetric => HashType::Jenkins { source, len, seed },
+            (None, None) if symmetric => HashType::Symmetric,
             _ => return Ok(None),
         };
         let (Some(modulus), Some(destination)) = (modulus, destination) else {
@@ -108,14 +108,14 @@ impl Expression for Hash {
 
 impl List for Hash {
     fn list(&self, listing: &mut Listing) {
-        let selector = match self.kind {
-            HashKind::Jenkins { source, len, seed } => {
+        let expression = match self.kind {
+            HashType::Jenkins { source, len, seed } => {
                 let of = listing.read(source, len as usize);
-                Selector::jenkins(of, self.modulus, seed, self.offset)
+                Expression::jenkins(of, self.modulus, seed, self.offset)
             }
-            HashKind::Symmetric => Selector::symmetric(self.modulus, self.offset),
+            HashType::Symmetric => Expression::symmetric(self.modulus, self.offset),
         };
-        listing.load(self.destination, selector);
+        listing.load(self.destination, expression);
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     fn both_kinds_come_back() {
         let destination = Register::word(3);
         for seed in [None, Some(7)] {
-            let kind = HashKind::Jenkins {
+            let kind = HashType::Jenkins {
                 source: Register::word(8),
                 len: 6,
                 seed,
@@ -140,7 +140,7 @@ mod tests {
                 destination,
             });
         }
-        let kind = HashKind::Symmetric;
+        let kind = HashType::Symmetric;
         assert_identity(Hash {
             kind,
             modulus: 16,

@@ -3,8 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
-use crate::selector::Selector;
+use super::{ExprType, List, Register};
+use crate::expression::Expression;
 use crate::text::Listing;
 use crate::{Data, Verdict};
 
@@ -30,7 +30,7 @@ impl From<Verdict> for Immediate {
     }
 }
 
-impl Expression for Immediate {
+impl ExprType for Immediate {
     const NAME: &'static str = "immediate";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -59,7 +59,9 @@ impl List for Immediate {
     fn list(&self, listing: &mut Listing) {
         match &self.data {
             Data::Verdict(verdict) => listing.say(verdict),
-            Data::Value(bytes) => listing.load(self.destination, Selector::constant(bytes.clone())),
+            Data::Value(bytes) => {
+                listing.load(self.destination, Expression::constant(bytes.clone()))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_be64};
 
-use super::{Expression, List};
+use super::{ExprType, List};
 use crate::text::Listing;
 
 // enum nft_limit_attributes
@@ -30,14 +30,14 @@ pub struct Limit {
     /// How many packets or bytes may come at once.
     pub burst: u32,
     /// What is limited.
-    pub kind: LimitKind,
+    pub kind: LimitType,
     /// Goes on only beyond the rate: `limit rate over`.
     pub over: bool,
 }
 
 /// What is limited: `enum nft_limit_type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum LimitKind {
+pub enum LimitType {
     /// Packets.
     Packets,
     /// Bytes.
@@ -51,7 +51,7 @@ impl Limit {
             rate,
             unit: 1,
             burst: DEFAULT_BURST,
-            kind: LimitKind::Packets,
+            kind: LimitType::Packets,
             over: false,
         }
     }
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-impl Expression for Limit {
+impl ExprType for Limit {
     const NAME: &'static str = "limit";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -87,7 +87,7 @@ impl Expression for Limit {
         put_be32(
             out,
             NFTA_LIMIT_TYPE,
-            u32::from(self.kind == LimitKind::Bytes),
+            u32::from(self.kind == LimitType::Bytes),
         );
         put_be32(
             out,
@@ -111,8 +111,8 @@ impl Expression for Limit {
             }
         }
         let kind = match kind {
-            0 => LimitKind::Packets,
-            1 => LimitKind::Bytes,
+            0 => LimitType::Packets,
+            1 => LimitType::Bytes,
             _ => return Ok(None),
         };
         let (Some(rate), Some(unit), 0..=NFT_LIMIT_F_INV) = (rate, unit, flags) else {
@@ -140,8 +140,8 @@ impl fmt::Display for Limit {
             _ => "week",
         };
         let (of, burst) = match self.kind {
-            LimitKind::Packets => ("", "packets"),
-            LimitKind::Bytes => (" bytes", "bytes"),
+            LimitType::Packets => ("", "packets"),
+            LimitType::Bytes => (" bytes", "bytes"),
         };
         write!(f, "limit rate {over}{}{of}/{unit}", self.rate)?;
         if self.burst != 0 {
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn limits_come_back() {
         assert_identity(Limit::per_second(10));
-        let kind = LimitKind::Bytes;
+        let kind = LimitType::Bytes;
         assert_identity(Limit {
             kind,
             ..Limit::per_minute(5).with_burst(7).over()

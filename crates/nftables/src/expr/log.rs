@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be16, put_be32};
 
-use super::{Expression, List, name, put_name};
+use super::{ExprType, List, name, put_name};
 use crate::Name;
 use crate::text::Listing;
 
@@ -88,7 +88,7 @@ impl LogLevel {
     }
 }
 
-impl Expression for Log {
+impl ExprType for Log {
     const NAME: &'static str = "log";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
 
-use super::{Expression, List, Register, SetRef, name};
+use super::{ExprType, List, Register, SetRef, name};
 use crate::text::Listing;
 
 // enum nft_lookup_attributes
@@ -28,7 +28,7 @@ pub struct Lookup {
     pub invert: bool,
 }
 
-impl Expression for Lookup {
+impl ExprType for Lookup {
     const NAME: &'static str = "lookup";
 
     fn encode(&self, out: &mut Vec<u8>) {

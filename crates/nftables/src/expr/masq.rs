@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, NatFlags, Register};
+use super::{ExprType, List, NatFlags, Register};
 use crate::text::Listing;
 
 // enum nft_masq_attributes
@@ -22,7 +22,7 @@ pub struct Masq {
     pub proto_max: Option<Register>,
 }
 
-impl Expression for Masq {
+impl ExprType for Masq {
     const NAME: &'static str = "masq";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,9 +3,9 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Access, Expression, List, Register};
+use super::{Access, ExprType, List, Register};
 use crate::Datatype;
-use crate::selector::Selector;
+use crate::expression::Expression;
 use crate::text::Listing;
 
 // enum nft_meta_attributes
@@ -99,7 +99,7 @@ meta_keys! {
     Random = 24, "meta random", Integer, 4;
 }
 
-impl Expression for Meta {
+impl ExprType for Meta {
     const NAME: &'static str = "meta";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -131,10 +131,10 @@ impl Expression for Meta {
 
 impl List for Meta {
     fn list(&self, listing: &mut Listing) {
-        let selector = Selector::from(self.key);
+        let expression = Expression::from(self.key);
         match self.access {
-            Access::Load(register) => listing.load(register, selector),
-            Access::Store(register) => listing.set(selector, register),
+            Access::Load(register) => listing.load(register, expression),
+            Access::Store(register) => listing.set(expression, register),
         }
     }
 }

@@ -72,14 +72,14 @@ pub use ct::{Ct, CtKey, CtState, CtStatus, Direction};
 pub use dynset::{Dynset, DynsetOp};
 pub use fib::{AddrType, Fib, FibFlags, FibResult};
 pub use flow_offload::FlowOffload;
-pub use hash::{Hash, HashKind};
+pub use hash::{Hash, HashType};
 pub use immediate::Immediate;
-pub use limit::{Limit, LimitKind};
+pub use limit::{Limit, LimitType};
 pub use log::{Log, LogFlags, LogLevel};
 pub use lookup::Lookup;
 pub use masq::Masq;
 pub use meta::{Meta, MetaKey};
-pub use nat::{Nat, NatFlags, NatKind};
+pub use nat::{Nat, NatFlags, NatType};
 pub use notrack::Notrack;
 pub use numgen::{Numgen, NumgenMode};
 pub(crate) use objref::kind_text as object_kind;
@@ -89,8 +89,8 @@ pub use quota::Quota;
 pub use range::Range;
 pub use redir::Redir;
 pub use register::{Access, Register};
-pub use reject::{Reject, RejectKind};
-pub use set_ref::{Anonymous, SetRef};
+pub use reject::{Reject, RejectType};
+pub use set_ref::{AnonymousSet, SetRef};
 pub use tproxy::Tproxy;
 
 // enum nft_expr_attributes
@@ -98,7 +98,7 @@ const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 
 /// What the file of an expression provides.
-pub trait Expression: Sized {
+pub trait ExprType: Sized {
     /// The kernel's name of the expression.
     const NAME: &'static str;
 

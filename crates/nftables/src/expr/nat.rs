@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::Family;
 use crate::text::Listing;
 
@@ -21,7 +21,7 @@ const NFTA_NAT_FLAGS: u16 = 7;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Nat {
     /// Which end is changed.
-    pub kind: NatKind,
+    pub kind: NatType,
     /// The family of the addresses.
     pub family: Family,
     /// Where the (first) address comes from.
@@ -38,7 +38,7 @@ pub struct Nat {
 
 /// Which end is changed: `enum nft_nat_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum NatKind {
+pub enum NatType {
     /// The source.
     Snat,
     /// The destination.
@@ -94,11 +94,11 @@ impl NatFlags {
     }
 }
 
-impl Expression for Nat {
+impl ExprType for Nat {
     const NAME: &'static str = "nat";
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_be32(out, NFTA_NAT_TYPE, u32::from(self.kind == NatKind::Dnat));
+        put_be32(out, NFTA_NAT_TYPE, u32::from(self.kind == NatType::Dnat));
         put_be32(out, NFTA_NAT_FAMILY, self.family.number().into());
         for (kind, register) in [
             (NFTA_NAT_REG_ADDR_MIN, self.addr_min),
@@ -122,8 +122,8 @@ impl Expression for Nat {
             let attr = attr?;
             let number = attr.be32()?;
             match (attr.kind, number) {
-                (NFTA_NAT_TYPE, 0) => kind = Some(NatKind::Snat),
-                (NFTA_NAT_TYPE, 1) => kind = Some(NatKind::Dnat),
+                (NFTA_NAT_TYPE, 0) => kind = Some(NatType::Snat),
+                (NFTA_NAT_TYPE, 1) => kind = Some(NatType::Dnat),
                 (NFTA_NAT_FAMILY, number) => {
                     family = u8::try_from(number).ok().and_then(Family::from_number);
                 }
@@ -154,8 +154,8 @@ impl Expression for Nat {
 impl List for Nat {
     fn list(&self, listing: &mut Listing) {
         let kind = match self.kind {
-            NatKind::Snat => "snat",
-            NatKind::Dnat => "dnat",
+            NatType::Snat => "snat",
+            NatType::Dnat => "dnat",
         };
         let bytes = if self.family == Family::Ip { 4 } else { 16 };
         let from_map = self
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn both_kinds_come_back() {
         assert_identity(Nat {
-            kind: NatKind::Dnat,
+            kind: NatType::Dnat,
             family: Family::Ip,
             addr_min: Some(Register::word(0)),
             addr_max: None,
@@ -200,7 +200,7 @@ mod tests {
             flags: NatFlags::empty(),
         });
         assert_identity(Nat {
-            kind: NatKind::Snat,
+            kind: NatType::Snat,
             family: Family::Ip6,
             addr_min: Some(Register::word(0)),
             addr_max: Some(Register::word(4)),

@@ -3,14 +3,14 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
 
-use super::{Expression, List};
+use super::{ExprType, List};
 use crate::text::Listing;
 
 /// Keeps the packet out of connection tracking.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Notrack;
 
-impl Expression for Notrack {
+impl ExprType for Notrack {
     const NAME: &'static str = "notrack";
 
     fn encode(&self, _out: &mut Vec<u8>) {}

@@ -3,8 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
-use crate::selector::Selector;
+use super::{ExprType, List, Register};
+use crate::expression::Expression;
 use crate::text::Listing;
 
 // enum nft_ng_attributes
@@ -35,7 +35,7 @@ pub enum NumgenMode {
     Random,
 }
 
-impl Expression for Numgen {
+impl ExprType for Numgen {
     const NAME: &'static str = "numgen";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -77,8 +77,8 @@ impl Expression for Numgen {
 
 impl List for Numgen {
     fn list(&self, listing: &mut Listing) {
-        let selector = Selector::numgen(self.mode, self.modulus, self.offset);
-        listing.load(self.destination, selector);
+        let expression = Expression::numgen(self.mode, self.modulus, self.offset);
+        listing.load(self.destination, expression);
     }
 }
 

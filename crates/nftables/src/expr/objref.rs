@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
 
-use super::{Expression, List, Register, SetRef, name};
+use super::{ExprType, List, Register, SetRef, name};
 use crate::Name;
 use crate::text::Listing;
 
@@ -55,7 +55,7 @@ pub(crate) fn kind_text(kind: u32) -> Option<&'static str> {
     })
 }
 
-impl Expression for Objref {
+impl ExprType for Objref {
     const NAME: &'static str = "objref";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::text::Listing;
 
 // enum nft_payload_attributes
@@ -80,7 +80,7 @@ pub enum PayloadAccess {
     },
 }
 
-impl Expression for Payload {
+impl ExprType for Payload {
     const NAME: &'static str = "payload";
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -147,10 +147,10 @@ impl Expression for Payload {
 
 impl List for Payload {
     fn list(&self, listing: &mut Listing) {
-        let selector = listing.payload(self.base, self.offset, self.len);
+        let expression = listing.payload(self.base, self.offset, self.len);
         match self.access {
-            PayloadAccess::Load(register) => listing.load(register, selector),
-            PayloadAccess::Store { source, .. } => listing.set(selector, source),
+            PayloadAccess::Load(register) => listing.load(register, expression),
+            PayloadAccess::Store { source, .. } => listing.set(expression, source),
         }
     }
 }

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_be64};
 
-use super::{Expression, List};
+use super::{ExprType, List};
 use crate::text::Listing;
 
 // enum nft_quota_attributes
@@ -26,7 +26,7 @@ pub struct Quota {
     pub over: bool,
 }
 
-impl Expression for Quota {
+impl ExprType for Quota {
     const NAME: &'static str = "quota";
 
     fn encode(&self, out: &mut Vec<u8>) {

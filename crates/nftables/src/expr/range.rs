@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{CmpOp, Expression, List, Register};
+use super::{CmpOp, ExprType, List, Register};
 use crate::Bytes;
 use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
@@ -27,7 +27,7 @@ pub struct Range {
     pub to: Bytes,
 }
 
-impl Expression for Range {
+impl ExprType for Range {
     const NAME: &'static str = "range";
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, NatFlags, Register};
+use super::{ExprType, List, NatFlags, Register};
 use crate::text::Listing;
 
 // enum nft_redir_attributes
@@ -22,7 +22,7 @@ pub struct Redir {
     pub flags: NatFlags,
 }
 
-impl Expression for Redir {
+impl ExprType for Redir {
     const NAME: &'static str = "redir";
 
     fn encode(&self, out: &mut Vec<u8>) {

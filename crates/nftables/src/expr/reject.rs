@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, put_byte};
+use super::{ExprType, List, put_byte};
 use crate::Family;
 use crate::text::Listing;
 
@@ -15,12 +15,12 @@ const NFTA_REJECT_ICMP_CODE: u16 = 2;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Reject {
     /// What the answer is.
-    pub kind: RejectKind,
+    pub kind: RejectType,
 }
 
 /// What an answer is: `enum nft_reject_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum RejectKind {
+pub enum RejectType {
     /// An ICMP message of the packet's family with this code.
     Icmp(u8),
     /// A TCP reset.
@@ -34,22 +34,22 @@ impl Reject {
     pub fn port_unreachable(family: Family) -> Self {
         Self {
             kind: match family {
-                Family::Ip => RejectKind::Icmp(3),
-                Family::Ip6 => RejectKind::Icmp(4),
-                _ => RejectKind::Icmpx(1),
+                Family::Ip => RejectType::Icmp(3),
+                Family::Ip6 => RejectType::Icmp(4),
+                _ => RejectType::Icmpx(1),
             },
         }
     }
 }
 
-impl Expression for Reject {
+impl ExprType for Reject {
     const NAME: &'static str = "reject";
 
     fn encode(&self, out: &mut Vec<u8>) {
         let (kind, code) = match self.kind {
-            RejectKind::Icmp(code) => (0, code),
-            RejectKind::TcpReset => (1, 0),
-            RejectKind::Icmpx(code) => (2, code),
+            RejectType::Icmp(code) => (0, code),
+            RejectType::TcpReset => (1, 0),
+            RejectType::Icmpx(code) => (2, code),
         };
         put_be32(out, NFTA_REJECT_TYPE, kind);
         put_byte(out, NFTA_REJECT_ICMP_CODE, code);
@@ -66,9 +66,9 @@ impl Expression for Reject {
             }
         }
         let kind = match kind {
-            Some(0) => RejectKind::Icmp(code),
-            Some(1) => RejectKind::TcpReset,
-            Some(2) => RejectKind::Icmpx(code),
+            Some(0) => RejectType::Icmp(code),
+            Some(1) => RejectType::TcpReset,
+            Some(2) => RejectType::Icmpx(code),
             _ => return Ok(None),
         };
         Ok(Some(Self { kind }))
@@ -78,15 +78,15 @@ impl Expression for Reject {
 impl List for Reject {
     fn list(&self, listing: &mut Listing) {
         match (self.kind, listing.family()) {
-            (RejectKind::TcpReset, _) => listing.say("reject with tcp reset"),
-            (RejectKind::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
-            | (RejectKind::Icmp(3), None | Some(Family::Ip))
-            | (RejectKind::Icmp(4), None | Some(Family::Ip6)) => listing.say("reject"),
-            (RejectKind::Icmpx(code), _) => listing.say(format_args!("reject with icmpx {code}")),
-            (RejectKind::Icmp(code), Some(Family::Ip6)) => {
+            (RejectType::TcpReset, _) => listing.say("reject with tcp reset"),
+            (RejectType::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
+            | (RejectType::Icmp(3), None | Some(Family::Ip))
+            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.say("reject"),
+            (RejectType::Icmpx(code), _) => listing.say(format_args!("reject with icmpx {code}")),
+            (RejectType::Icmp(code), Some(Family::Ip6)) => {
                 listing.say(format_args!("reject with icmpv6 {code}"));
             }
-            (RejectKind::Icmp(code), _) => listing.say(format_args!("reject with icmp {code}")),
+            (RejectType::Icmp(code), _) => listing.say(format_args!("reject with icmp {code}")),
         }
     }
 }
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn every_answer_comes_back() {
         for kind in [
-            RejectKind::Icmp(3),
-            RejectKind::TcpReset,
-            RejectKind::Icmpx(1),
+            RejectType::Icmp(3),
+            RejectType::TcpReset,
+            RejectType::Icmpx(1),
         ] {
             assert_identity(Reject { kind });
         }

@@ -10,24 +10,24 @@ pub enum SetRef {
     /// A set with a name.
     Named(Name),
     /// A set that belongs to the rule: `{ tcp, udp }`.
-    Anonymous(Arc<Anonymous>),
+    Anonymous(Arc<AnonymousSet>),
 }
 
 /// A set that belongs to a rule, with its elements.
 #[derive(Clone, Debug)]
-pub struct Anonymous {
+pub struct AnonymousSet {
     /// The set; its name is a pattern which the kernel numbers.
     pub set: Set,
     /// Its elements.
     pub elements: Vec<Element>,
 }
 
-impl Eq for Anonymous {}
+impl Eq for AnonymousSet {}
 
-impl PartialEq for Anonymous {
+impl PartialEq for AnonymousSet {
     /// Compares what the sets hold, not how they are called.
     fn eq(&self, other: &Self) -> bool {
-        fn content(anonymous: &Anonymous) -> Vec<impl Ord + '_> {
+        fn content(anonymous: &AnonymousSet) -> Vec<impl Ord + '_> {
             let mut content: Vec<_> = anonymous
                 .elements
                 .iter()

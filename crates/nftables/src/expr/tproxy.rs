@@ -3,7 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Expression, List, Register};
+use super::{ExprType, List, Register};
 use crate::Family;
 use crate::text::Listing;
 
@@ -25,7 +25,7 @@ pub struct Tproxy {
     pub port: Option<Register>,
 }
 
-impl Expression for Tproxy {
+impl ExprType for Tproxy {
     const NAME: &'static str = "tproxy";
 
     fn encode(&self, out: &mut Vec<u8>) {

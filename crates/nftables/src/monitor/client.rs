@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::{Event, Listener, Protocol};
 
-use super::{Commit, Notices};
+use super::{Commit, Notifications};
 use crate::{Error, TableId};
 
 /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
@@ -30,7 +30,7 @@ const ROOM: usize = 4 << 20;
 ///
 /// let client = Client::open()?;
 /// let table = TableId::new(Family::Inet, Name::new("firewall")?);
-/// let mut monitor = Monitor::open(&[table], &[client.port()])?;
+/// let mut monitor = Monitor::open(&[table], &[client.port_id()])?;
 /// // Once the descriptor is readable:
 /// for commit in monitor.read()?.commits {
 ///     println!("{} changed {:?}", commit.process, commit.changes);
@@ -40,38 +40,38 @@ const ROOM: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Monitor {
     listener: Listener,
-    notices: Notices,
+    notices: Notifications,
 }
 
 /// What a monitor heard.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Heard {
+pub struct Notification {
     /// The commits that changed the tables.
     pub commits: Vec<Commit>,
     /// Whether more was changed than could be heard: then who wants to know
     /// the tables has to dump them.
-    pub is_lost: bool,
+    pub is_incomplete: bool,
 }
 
 impl Monitor {
     /// Watches these tables in the network namespace of the calling thread,
-    /// except for what [clients](crate::Client::port) with these ports do.
+    /// except for what [clients](crate::Client::port_id) with these ports do.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] when the kernel has no nfnetlink, or what else it
     /// says to a listener.
     pub fn open(tables: &[TableId], ours: &[u32]) -> Result<Self, Error> {
-        Self::with(Notices::new(tables), ours)
+        Self::open_with(Notifications::new(tables), ours)
     }
 
-    /// Watches what [`Notices`] count, except for what clients with these ports do.
+    /// Watches what [`Notifications`] count, except for what clients with these ports do.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn with(notices: Notices, ours: &[u32]) -> Result<Self, Error> {
+    pub fn open_with(notices: Notifications, ours: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         listener.ignore(ours)?;
         listener.set_room(ROOM)?;
@@ -84,21 +84,21 @@ impl Monitor {
     /// # Errors
     ///
     /// What the system says to reading; nothing will be heard any more then.
-    pub fn read(&mut self) -> Result<Heard, Error> {
-        let (mut heard, notices) = (Heard::default(), &mut self.notices);
+    pub fn read(&mut self) -> Result<Notification, Error> {
+        let (mut heard, notices) = (Notification::default(), &mut self.notices);
         self.listener.read(|event| {
             let taken = match event {
-                Event::Message(message) => notices.take(message),
+                Event::Message(message) => notices.push(message),
                 _ => {
-                    notices.forget();
-                    heard.is_lost = true;
+                    notices.reset();
+                    heard.is_incomplete = true;
                     return;
                 }
             };
             match taken {
                 Ok(commit) => heard.commits.extend(commit),
                 // What it was about may be in our tables.
-                Err(_) => heard.is_lost = true,
+                Err(_) => heard.is_incomplete = true,
             }
         })?;
         Ok(heard)
@@ -109,7 +109,7 @@ impl Monitor {
     /// # Errors
     ///
     /// What the system says to it.
-    pub fn set_room(&self, bytes: usize) -> Result<(), Error> {
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_room(bytes)?)
     }
 }

@@ -10,7 +10,7 @@ use vipline_netlink::message::Message;
 use crate::wire::{self, Kind, SUBSYSTEM};
 use crate::{Generation, TableId, element};
 
-pub use client::{Heard, Monitor};
+pub use client::{Monitor, Notification};
 
 /// A commit that changed tables which are watched.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,7 +26,7 @@ pub struct Commit {
     /// this number is comparable across PID namespaces where [`Process::id`] is not.
     pub port_id: u32,
     /// What it changed in each table, in no order.
-    pub changes: Vec<(TableId, Changes)>,
+    pub changes: Vec<(TableId, ChangeCounts)>,
 }
 
 /// A process as the kernel names it; displays as name and number.
@@ -52,7 +52,7 @@ impl fmt::Display for Process {
 /// Elements that vanish with their set are not told by the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Changes {
+pub struct ChangeCounts {
     /// The table itself.
     pub tables: usize,
     /// Chains.
@@ -67,9 +67,9 @@ pub struct Changes {
     pub others: usize,
 }
 
-impl Changes {
+impl ChangeCounts {
     /// Returns the number of changes of all kinds.
-    pub fn count(&self) -> usize {
+    pub fn total(&self) -> usize {
         self.tables + self.chains + self.rules + self.sets + self.elements + self.others
     }
 }
@@ -77,7 +77,7 @@ impl Changes {
 /// A chain that was changed, or a rule in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Touched<'a> {
+pub struct Change<'a> {
     /// The table.
     pub table: &'a TableId,
     /// The chain.
@@ -92,15 +92,15 @@ pub struct Touched<'a> {
 /// `NFNLGRP_NFTABLES`.
 /// It tells nothing of commits that leave its tables alone.
 #[derive(Clone, Debug, Default)]
-pub struct Notices {
+pub struct Notifications {
     tables: Vec<TableId>,
     /// Which changes of chains and rules count; `None`: all.
-    filter: Option<fn(Touched<'_>) -> bool>,
+    filter: Option<fn(Change<'_>) -> bool>,
     /// What was changed by the commit whose end did not come yet.
-    changes: Vec<(TableId, Changes)>,
+    changes: Vec<(TableId, ChangeCounts)>,
 }
 
-impl Notices {
+impl Notifications {
     /// Watches these tables.
     pub fn new(tables: &[TableId]) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Notices {
     /// Looks only at some changes of chains and rules, and at all others: for
     /// tables that several programs share.
     #[must_use]
-    pub fn only(mut self, filter: fn(Touched<'_>) -> bool) -> Self {
+    pub fn with_filter(mut self, filter: fn(Change<'_>) -> bool) -> Self {
         self.filter = Some(filter);
         self
     }
@@ -123,7 +123,7 @@ impl Notices {
     /// # Errors
     ///
     /// The message has not the form of a notice.
-    pub fn take(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
+    pub fn push(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
         let (message_type, payload) = (message.ty, message.payload);
         let [kind, subsystem] = message_type.to_le_bytes();
         if subsystem != SUBSYSTEM {
@@ -152,7 +152,7 @@ impl Notices {
         }
         let place = self.changes.iter().position(|(known, _)| known == table);
         let place = place.unwrap_or_else(|| {
-            self.changes.push((table.clone(), Changes::default()));
+            self.changes.push((table.clone(), ChangeCounts::default()));
             self.changes.len() - 1
         });
         if let Some((_, changes)) = self.changes.get_mut(place) {
@@ -176,7 +176,7 @@ impl Notices {
         for attr in attrs {
             let attr = attr?;
             if attr.kind == attribute {
-                return Ok(filter(Touched {
+                return Ok(filter(Change {
                     table,
                     chain: attr.str()?,
                     is_removed: is(Kind::DelChain) || is(Kind::DelRule),
@@ -187,7 +187,7 @@ impl Notices {
     }
 
     /// Forgets a commit whose end is lost.
-    pub fn forget(&mut self) {
+    pub fn reset(&mut self) {
         self.changes.clear();
     }
 
@@ -211,7 +211,7 @@ impl Notices {
     }
 }
 
-impl Changes {
+impl ChangeCounts {
     /// Counts what a message is about.
     fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
         let is = |one: Kind, other: Kind| kind == one as u8 || kind == other as u8;
@@ -273,8 +273,8 @@ mod tests {
     }
 
     fn commits(messages: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<Commit> {
-        let mut notices = Notices::new(&[table("ours"), table("too")]);
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(message(ty, &payload)).unwrap();
+        let mut notices = Notifications::new(&[table("ours"), table("too")]);
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.push(message(ty, &payload)).unwrap();
         messages.into_iter().filter_map(take).collect()
     }
 
@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn of_a_table_that_is_shared_only_some_chains_count() {
-        let ours = |touched: Touched<'_>| touched.chain == "mine" || touched.is_removed;
-        let mut notices = Notices::new(&[table("ours")]).only(ours);
+        let ours = |touched: Change<'_>| touched.chain == "mine" || touched.is_removed;
+        let mut notices = Notifications::new(&[table("ours")]).with_filter(ours);
         let messages = [
             of_chain(Kind::NewChain, "theirs"),
             of_chain(Kind::NewRule, "theirs"),
@@ -304,7 +304,7 @@ mod tests {
             notice(Kind::DelTable as u8, "ours"),
             end(2),
         ];
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.take(message(ty, &payload)).unwrap();
+        let take = |(ty, payload): (u16, Vec<u8>)| notices.push(message(ty, &payload)).unwrap();
         let told: Vec<_> = messages.into_iter().filter_map(take).collect();
         let [commit] = &*told else { panic!("{told:?}") };
         let (_, changes) = &commit.changes[0];
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(commit.generation, Generation(9));
         assert_eq!(commit.process.to_string(), "nft (42)");
         assert_eq!(commit.port_id, 7);
-        let changes = Changes {
+        let changes = ChangeCounts {
             tables: 1,
             chains: 1,
             rules: 2,
@@ -345,7 +345,7 @@ mod tests {
         };
         assert_eq!(commit.changes[0], (table("ours"), changes));
         assert_eq!(commit.changes[1].0, table("too"));
-        assert_eq!((changes.count(), commit.changes[1].1.count()), (8, 1));
+        assert_eq!((changes.total(), commit.changes[1].1.total()), (8, 1));
     }
 
     #[test]
@@ -379,19 +379,19 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_not_told() {
-        let mut notices = Notices::new(&[table("ours")]);
+        let mut notices = Notifications::new(&[table("ours")]);
         let (ty, payload) = notice(0, "ours");
-        notices.take(message(ty, &payload)).unwrap();
-        notices.forget();
+        notices.push(message(ty, &payload)).unwrap();
+        notices.reset();
         let (ty, payload) = end(9);
-        assert_eq!(notices.take(message(ty, &payload)), Ok(None));
+        assert_eq!(notices.push(message(ty, &payload)), Ok(None));
     }
 
     #[test]
     fn a_message_cut_off_is_an_error() {
         let (ty, payload) = notice(0, "ours");
-        let mut notices = Notices::new(&[table("ours")]);
-        assert!(notices.take(message(ty, &payload[..3])).is_err());
-        assert!(notices.take(message(ty, &payload[..7])).is_err());
+        let mut notices = Notifications::new(&[table("ours")]);
+        assert!(notices.push(message(ty, &payload[..3])).is_err());
+        assert!(notices.push(message(ty, &payload[..7])).is_err());
     }
 }

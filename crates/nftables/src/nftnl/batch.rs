@@ -9,7 +9,7 @@ use crate::element::{
     self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
     NFTA_SET_ELEM_LIST_TABLE,
 };
-use crate::expr::{Anonymous, SetRef};
+use crate::expr::{AnonymousSet, SetRef};
 use crate::transaction::Step;
 use crate::wire::Kind;
 use crate::{Batch, Chain, Element, Error, Rule, SetFlags, TableId, Transaction};
@@ -160,9 +160,9 @@ impl Encoder {
         Ok(())
     }
 
-    fn anonymous(&mut self, table: &TableId, set: &Anonymous, at: u32) -> Result<u32, Error> {
+    fn anonymous(&mut self, table: &TableId, set: &AnonymousSet, at: u32) -> Result<u32, Error> {
         let id = self.set_id();
-        let Anonymous { set, elements } = set;
+        let AnonymousSet { set, elements } = set;
         let members: usize = elements.iter().map(element::members).sum();
         let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
         let size = size.and_then(|size| u32::try_from(size).ok());

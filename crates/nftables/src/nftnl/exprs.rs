@@ -3,7 +3,7 @@
 
 use super::attributes::*;
 use super::objects::records;
-use super::{AnyExpr, Object, inexpressible};
+use super::{AnyExpr, Object, unsupported};
 use crate::expr::*;
 use crate::{Chain, Data, Error, Rule, element, userdata};
 
@@ -73,14 +73,14 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
         Expr::Reject(expr) => reject(expr),
         Expr::Notrack(_) => Builder::<Notrack>::new()?.done(),
         Expr::FlowOffload(expr) => flow_offload(expr),
-        Expr::Other { name, .. } => Err(inexpressible(format_args!("bytes of {name}"))),
+        Expr::Other { name, .. } => Err(unsupported(format_args!("the raw attributes of {name}"))),
     }
 }
 
 /// An expression whose attributes are set on the way.
-struct Builder<E: Expression>(Object<E>);
+struct Builder<E: ExprType>(Object<E>);
 
-impl<E: Expression> Builder<E> {
+impl<E: ExprType> Builder<E> {
     fn new() -> Result<Self, Error> {
         Object::<E>::new().map(Self)
     }
@@ -207,12 +207,12 @@ fn hash(hash: &Hash) -> Result<AnyExpr, Error> {
         .number(NFTNL_EXPR_HASH_MODULUS, hash.modulus)
         .number(NFTNL_EXPR_HASH_OFFSET, hash.offset);
     match hash.kind {
-        HashKind::Jenkins { source, len, seed } => object
+        HashType::Jenkins { source, len, seed } => object
             .number(NFTNL_EXPR_HASH_TYPE, 0)
             .register(NFTNL_EXPR_HASH_SREG, source)
             .number(NFTNL_EXPR_HASH_LEN, len)
             .number_if(NFTNL_EXPR_HASH_SEED, seed),
-        HashKind::Symmetric => object.number(NFTNL_EXPR_HASH_TYPE, 1),
+        HashType::Symmetric => object.number(NFTNL_EXPR_HASH_TYPE, 1),
     }
     .done()
 }
@@ -360,8 +360,8 @@ fn quota(quota: &Quota) -> Result<AnyExpr, Error> {
 
 fn limit(limit: &Limit) -> Result<AnyExpr, Error> {
     let kind = match limit.kind {
-        LimitKind::Packets => 0,
-        LimitKind::Bytes => 1,
+        LimitType::Packets => 0,
+        LimitType::Bytes => 1,
     };
     let flags = if limit.over { INVERTED } else { 0 };
     Builder::<Limit>::new()?
@@ -388,8 +388,8 @@ fn log(log: &Log) -> Result<AnyExpr, Error> {
 
 fn nat(nat: &Nat) -> Result<AnyExpr, Error> {
     let kind = match nat.kind {
-        NatKind::Snat => 0,
-        NatKind::Dnat => 1,
+        NatType::Snat => 0,
+        NatType::Dnat => 1,
     };
     Builder::<Nat>::new()?
         .number(NFTNL_EXPR_NAT_TYPE, kind)
@@ -429,9 +429,9 @@ fn tproxy(tproxy: &Tproxy) -> Result<AnyExpr, Error> {
 
 fn reject(reject: &Reject) -> Result<AnyExpr, Error> {
     let (kind, code) = match reject.kind {
-        RejectKind::Icmp(code) => (0, code),
-        RejectKind::TcpReset => (1, 0),
-        RejectKind::Icmpx(code) => (2, code),
+        RejectType::Icmp(code) => (0, code),
+        RejectType::TcpReset => (1, 0),
+        RejectType::Icmpx(code) => (2, code),
     };
     Builder::<Reject>::new()?
         .number(NFTNL_EXPR_REJECT_TYPE, kind)

@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::attributes::*;
-use super::{Element, Object, inexpressible};
+use super::{Element, Object, unsupported};
 use crate::element::{self, CATCH_ALL, INTERVAL_END, successor};
 use crate::set::{DataKind, width};
 use crate::wire::hook_number;
 use crate::wire::set::{NFT_DATA_VERDICT, NFT_SET_CONCAT, NFT_SET_MAP, NFT_SET_OBJECT};
-use crate::{Chain, Datatype, Error, Field, Mapped, Name, Policy, Set, Table, TableId, userdata};
+use crate::{
+    Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, Table, TableId, userdata,
+};
 
 /// Returns a new table.
 pub(super) fn table(table: &Table) -> Object<super::Table> {
@@ -111,7 +113,7 @@ pub(super) fn set(
 fn lengths(fields: &[Field]) -> Result<Vec<u8>, Error> {
     let length = |field: &Field| u8::try_from(field.bytes).ok().filter(|bytes| *bytes != 0);
     let lengths: Option<Vec<u8>> = fields.iter().map(length).collect();
-    lengths.ok_or_else(|| inexpressible("a field of no byte, or of more than 255"))
+    lengths.ok_or_else(|| unsupported("a field of 0 or of more than 255 bytes"))
 }
 
 /// Returns a set that exists.
@@ -143,8 +145,8 @@ pub(super) fn element(
     }
     match element.data() {
         None => {}
-        Some(Mapped::Value(value)) => object.short(NFTNL_SET_ELEM_DATA, value)?,
-        Some(Mapped::Verdict(verdict)) => {
+        Some(ElementData::Value(value)) => object.short(NFTNL_SET_ELEM_DATA, value)?,
+        Some(ElementData::Verdict(verdict)) => {
             object.number(NFTNL_SET_ELEM_VERDICT, verdict.code() as u32);
             if let Some(chain) = verdict.chain() {
                 object.text(NFTNL_SET_ELEM_CHAIN, chain.as_str());

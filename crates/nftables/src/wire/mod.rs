@@ -12,7 +12,7 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
 
 use crate::expr::{Expr, Lookup, SetRef};
 use crate::{
-    BaseChain, Chain, ChainKind, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags, TableId,
+    BaseChain, Chain, ChainType, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags, TableId,
     userdata,
 };
 
@@ -213,10 +213,10 @@ pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeErr
             NFTA_CHAIN_NAME => found = Some(name(&attr)?),
             NFTA_CHAIN_TYPE => {
                 kind = Some(match attr.str()? {
-                    "filter" => ChainKind::Filter,
-                    "nat" => ChainKind::Nat,
-                    "route" => ChainKind::Route,
-                    _ => ChainKind::Other(name(&attr)?),
+                    "filter" => ChainType::Filter,
+                    "nat" => ChainType::Nat,
+                    "route" => ChainType::Route,
+                    _ => ChainType::Other(name(&attr)?),
                 });
             }
             NFTA_CHAIN_POLICY if attr.be32()? == 0 => policy = Policy::Drop,

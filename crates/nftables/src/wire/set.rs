@@ -7,7 +7,7 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put_be32, put_be64, put_str};
 
 use super::{NFTA_LIST_ELEM, missing, name, put_userdata};
 use crate::set::{DataKind, Set, width};
-use crate::{Datatype, Family, Name, Schema, SetFlags, TableId, element, userdata};
+use crate::{Datatype, Family, Name, SetFlags, SetSpec, TableId, element, userdata};
 
 // enum nft_set_attributes
 pub(super) const NFTA_SET_TABLE: u16 = 1;
@@ -184,7 +184,7 @@ impl SetAttrs<'_> {
             (None, None) => DataKind::None,
         };
         let derived = NFT_SET_MAP | NFT_SET_OBJECT | NFT_SET_CONCAT;
-        let mut schema = Schema {
+        let mut spec = SetSpec {
             table: TableId::new(family, table),
             name,
             key: crate::set::fields(self.key_type, self.key_len, &self.lens),
@@ -201,7 +201,7 @@ impl SetAttrs<'_> {
             size: self.size.filter(|size| *size != 0),
             comment: None,
         };
-        userdata::read_set(self.userdata, &mut schema);
-        Ok(Set::from(schema))
+        userdata::read_set(self.userdata, &mut spec);
+        Ok(Set::from(spec))
     }
 }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use vipline_nftables::Hook;
-use vipline_nftables::expr::{Limit, LimitKind, Log, LogLevel, Quota};
-use vipline_nftables::selector::*;
+use vipline_nftables::expr::{Limit, LimitType, Log, LogLevel, Quota};
+use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
 
 use crate::rules::{Case, Samples, name};
@@ -45,7 +45,7 @@ impl Samples {
                 "limit rate over 512 bytes/minute burst 100 bytes drop",
                 [
                     Limit {
-                        kind: LimitKind::Bytes,
+                        kind: LimitType::Bytes,
                         ..Limit::per_minute(512).with_burst(100)
                     }
                     .over()

@@ -7,10 +7,10 @@ use ipnet::IpNet;
 use vipline_nftables::expr::{
     AddrType, CmpOp, CtKey, CtState, CtStatus, Direction, FibFlags, FibResult, NatFlags,
 };
-use vipline_nftables::selector::*;
+use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
 use vipline_nftables::{
-    BaseChain, Chain, ChainKind, Comment, Datatype, Family, Field, Hook, Name, Object, Rule, Set,
+    BaseChain, Chain, ChainType, Comment, Datatype, Family, Field, Hook, Name, Object, Rule, Set,
     SetFlags, Statement, Table, TableId, Value, Verdict,
 };
 
@@ -98,8 +98,8 @@ impl Samples {
         objects.push(Chain::new(self.table.clone(), name("target")).into());
         for (number, case) in cases.iter().enumerate() {
             let kind = match case.hook {
-                Hook::Prerouting | Hook::Postrouting => ChainKind::Nat,
-                _ => ChainKind::Filter,
+                Hook::Prerouting | Hook::Postrouting => ChainType::Nat,
+                _ => ChainType::Filter,
             };
             let priority = 100 + i32::try_from(number).unwrap();
             let chain = Chain::new(self.table.clone(), name(&format!("case-{number:02}")))
@@ -151,7 +151,7 @@ impl Samples {
         for net in [self.net(0, 8), self.net(0x100, 8), self.net(0x500, 0)] {
             objects.push(self.cidrs.element(&[net.into()]).unwrap());
         }
-        let some = Value::addrs(self.addr(0x703), self.addr(0x709));
+        let some = Value::addr_range(self.addr(0x703), self.addr(0x709));
         objects.push(self.cidrs.element(&[some]).unwrap());
         let last = match self.family {
             Family::Ip6 => "ff00::/8",
@@ -167,7 +167,11 @@ impl Samples {
             let range = [vip.clone(), tcp.clone(), http.clone(), client];
             objects.push(self.ranges.element(&range).unwrap());
         }
-        objects.push(self.marks.element(&[Value::numbers(0x10, 0x1f)]).unwrap());
+        objects.push(
+            self.marks
+                .element(&[Value::integer_range(0x10, 0x1f)])
+                .unwrap(),
+        );
         objects.into_iter().map(Object::from).collect()
     }
 
@@ -195,11 +199,11 @@ impl Samples {
     }
 
     /// `IP daddr . meta l4proto . th dport`
-    fn destination(&self) -> [Selector; 3] {
+    fn destination(&self) -> [Expression; 3] {
         [daddr(self.family), l4proto(), th_dport()]
     }
 
-    fn learned_key(&self) -> Selector {
+    fn learned_key(&self) -> Expression {
         concat([
             ct_original_saddr(self.family),
             ct_original_daddr(self.family),
@@ -212,7 +216,7 @@ impl Samples {
     fn dispatch(&self) -> Vec<Case> {
         let family = self.family;
         let destination = || self.destination();
-        let slot = |slot: Selector| {
+        let slot = |slot: Expression| {
             dnat(concat(destination().into_iter().chain([slot])).map(&self.backends))
         };
         let original = [
@@ -379,17 +383,17 @@ impl Samples {
             self.case(
                 Hook::Forward,
                 "meta mark 0x00000001-0x00000005 accept",
-                [mark().is(Value::numbers(1, 5)), accept()],
+                [mark().is(Value::integer_range(1, 5)), accept()],
             ),
             self.case(
                 Hook::Forward,
                 &format!("IP saddr {first}-{last} accept"),
-                [saddr(family).is(Value::addrs(first, last)), accept()],
+                [saddr(family).is(Value::addr_range(first, last)), accept()],
             ),
             self.case(
                 Hook::Forward,
                 "tcp dport != 1-5 accept",
-                [tcp_dport().is_not(Value::numbers(1, 5)), accept()],
+                [tcp_dport().is_not(Value::integer_range(1, 5)), accept()],
             ),
             self.case(
                 Hook::Forward,
@@ -401,7 +405,7 @@ impl Samples {
                 "udp dport { 53, 1000-2000 } accept",
                 [
                     udp_dport()
-                        .is_one_of([[Value::from(53_u16)], [Value::numbers(1000, 2000)]])
+                        .is_one_of([[Value::from(53_u16)], [Value::integer_range(1000, 2000)]])
                         .unwrap(),
                     accept(),
                 ],

@@ -8,10 +8,10 @@ use vipline_nftables::expr::{
     AddrType, CmpOp, CtKey, CtState, CtStatus, Direction, Expr, Immediate, Limit, Log, LogLevel,
     NatFlags, Objref, ObjrefSource, Quota, Register, Tproxy,
 };
-use vipline_nftables::selector::*;
+use vipline_nftables::expression::*;
 use vipline_nftables::statement::*;
 use vipline_nftables::{
-    BaseChain, Bytes, Chain, ChainKind, Comment, Data, Datatype, Element, Family, Hook, Name,
+    BaseChain, Bytes, Chain, ChainType, Comment, Data, Datatype, Element, Family, Hook, Name,
     Object, Policy, Rule, Set, SetFlags, Statement, Table, TableId, Value, Verdict,
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn objects(table: &TableId) -> Vec<Object> {
         .with_comment(Comment::new("where packets end").unwrap())
         .with_rules([Rule::new(table.family, [counter(), drop()])]);
     let input = Chain::new(table.clone(), name("input"))
-        .with_base(BaseChain::new(ChainKind::Filter, Hook::Input, -150).with_policy(Policy::Drop))
+        .with_base(BaseChain::new(ChainType::Filter, Hook::Input, -150).with_policy(Policy::Drop))
         .with_rules([
             Rule::new(table.family, [iifname().is("lo"), accept()])
                 .with_comment(Comment::new("ourselves").unwrap()),
@@ -108,9 +108,11 @@ fn sets(table: &TableId) -> Vec<Object> {
             .unwrap()
             .with_comment(comment),
         plain.element(&[addr(2).into()]).unwrap(),
-        ports.element(&[Value::numbers(1, 1023)]).unwrap(),
+        ports.element(&[Value::integer_range(1, 1023)]).unwrap(),
         ports.element(&[8080_u16.into()]).unwrap(),
-        ports.element(&[Value::numbers(60_000, 65_535)]).unwrap(),
+        ports
+            .element(&[Value::integer_range(60_000, 65_535)])
+            .unwrap(),
         nets.element(&[net(1, bits)]).unwrap(),
         nets.element(&[net(2, bits)]).unwrap(),
         nets.element(&[addr(9).into()]).unwrap(),
@@ -159,24 +161,24 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
     vec![
         Table::new(table.clone()).into(),
         learned.clone().into(),
-        chain("tests", ChainKind::Filter, Hook::Prerouting, -150, tests()),
+        chain("tests", ChainType::Filter, Hook::Prerouting, -150, tests()),
         chain(
             "actions",
-            ChainKind::Filter,
+            ChainType::Filter,
             Hook::Prerouting,
             -140,
             actions(&learned),
         ),
         chain(
             "numbers",
-            ChainKind::Filter,
+            ChainType::Filter,
             Hook::Prerouting,
             -130,
             numbers(),
         ),
         chain(
             "answers",
-            ChainKind::Filter,
+            ChainType::Filter,
             Hook::Input,
             0,
             vec![
@@ -186,7 +188,7 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
         ),
         chain(
             "to",
-            ChainKind::Nat,
+            ChainType::Nat,
             Hook::Prerouting,
             -100,
             vec![
@@ -199,7 +201,7 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
         ),
         chain(
             "from",
-            ChainKind::Nat,
+            ChainType::Nat,
             Hook::Postrouting,
             100,
             vec![
@@ -225,9 +227,9 @@ fn tests() -> Vec<Vec<Statement>> {
             accept(),
         ],
         vec![protocols.clone(), th_dport().is(53_u16), accept()],
-        vec![tcp_dport().is(Value::numbers(1, 5)), accept()],
-        vec![tcp_dport().is_not(Value::numbers(1, 5)), accept()],
-        vec![mark().is(Value::numbers(1, 5)), accept()],
+        vec![tcp_dport().is(Value::integer_range(1, 5)), accept()],
+        vec![tcp_dport().is_not(Value::integer_range(1, 5)), accept()],
+        vec![mark().is(Value::integer_range(1, 5)), accept()],
         vec![mark().compares(CmpOp::Lt, 9_u32), accept()],
         vec![iifname().is("cni0"), accept()],
         vec![iifname().is_not("veth*"), accept()],

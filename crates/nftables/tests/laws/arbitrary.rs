@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_nftables::expr::*;
 use vipline_nftables::{
-    BaseChain, Bytes, Chain, ChainKind, Comment, Data, Datatype, Element, Family, Field, Hook,
+    BaseChain, Bytes, Chain, ChainType, Comment, Data, Datatype, Element, Family, Field, Hook,
     Name, Object, Policy, Rule, Set, SetFlags, Table, TableId, Verdict,
 };
 use vipline_reconcile::Keyed;
@@ -120,7 +120,7 @@ fn numbers() -> impl Strategy<Value = Expr> {
             register()
         )
             .prop_map(|(source, len, seed, modulus, destination)| {
-                let kind = HashKind::Jenkins { source, len, seed };
+                let kind = HashType::Jenkins { source, len, seed };
                 Hash {
                     kind,
                     modulus,
@@ -246,7 +246,7 @@ fn actions() -> impl Strategy<Value = Expr> {
                 .into()
             }),
         (proptest::option::of(register()), any::<bool>()).prop_map(|(addr_min, dnat)| {
-            let kind = if dnat { NatKind::Dnat } else { NatKind::Snat };
+            let kind = if dnat { NatType::Dnat } else { NatType::Snat };
             let (family, flags) = (Family::Ip6, NatFlags::PERSISTENT);
             let (addr_max, proto_min, proto_max) = (None, None, None);
             Nat {
@@ -261,7 +261,7 @@ fn actions() -> impl Strategy<Value = Expr> {
             .into()
         }),
         any::<u8>().prop_map(|code| Reject {
-            kind: RejectKind::Icmpx(code)
+            kind: RejectType::Icmpx(code)
         }
         .into()),
         name().prop_map(|flowtable| FlowOffload { flowtable }.into()),
@@ -321,7 +321,7 @@ pub(crate) fn table() -> TableId {
 fn chain() -> impl Strategy<Value = Object> {
     let base = (any::<i32>(), any::<bool>()).prop_map(|(priority, drop)| {
         let policy = if drop { Policy::Drop } else { Policy::Accept };
-        BaseChain::new(ChainKind::Filter, Hook::Forward, priority).with_policy(policy)
+        BaseChain::new(ChainType::Filter, Hook::Forward, priority).with_policy(policy)
     });
     let rule = (vec(expr(), 0..6), comment()).prop_map(|(exprs, comment)| Rule { exprs, comment });
     let parts = (

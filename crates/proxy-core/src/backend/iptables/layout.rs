@@ -1,6 +1,6 @@
 //! Which chains are a mode's.
 
-use vipline_nftables::Touched;
+use vipline_nftables::Change;
 
 use super::base;
 use super::names::{self, FILTER, Kind, MANGLE, NAT};
@@ -15,7 +15,7 @@ pub(in crate::backend) struct Layout {
     /// Returns the place of a jump among all jumps, by where it is and its rule.
     pub(in crate::backend) place_of_jump: fn(table: &str, from: &str, rule: &str) -> Option<usize>,
     /// Tells whether a chain is ours, or one that may have lost a jump to ours.
-    pub(in crate::backend) is_about_us: fn(Touched<'_>) -> bool,
+    pub(in crate::backend) is_about_us: fn(Change<'_>) -> bool,
     /// A table, and a chain of ours in it: when that is gone, somebody flushed
     /// the rules.
     pub(in crate::backend) canary: (&'static str, &'static str),
@@ -27,16 +27,16 @@ impl Layout {
         tables: &[FILTER, MANGLE, NAT],
         kind: names::kind,
         place_of_jump: base::place_of_jump,
-        is_about_us: |touched| is_about(names::kind, touched),
+        is_about_us: |change| is_about(names::kind, change),
         canary: (MANGLE, names::CANARY),
     };
 }
 
 /// Tells whether a chain is one of a mode's, or may have lost a jump to one.
-pub(in crate::backend) fn is_about(kind: fn(&str, &str) -> Kind, touched: Touched<'_>) -> bool {
-    match kind(touched.table.name.as_str(), touched.chain) {
+pub(in crate::backend) fn is_about(kind: fn(&str, &str) -> Kind, change: Change<'_>) -> bool {
+    match kind(change.table.name.as_str(), change.chain) {
         Kind::Whole | Kind::Shared => true,
-        Kind::System => touched.is_removed,
+        Kind::System => change.is_removed,
         Kind::Foreign => false,
     }
 }

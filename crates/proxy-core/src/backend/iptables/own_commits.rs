@@ -94,7 +94,7 @@ impl Run {
 mod tests {
     use vipline_netlink::attr::{put_be32, put_str};
     use vipline_netlink::message::Message;
-    use vipline_nftables::{Family, Name, Notices, TableId};
+    use vipline_nftables::{Family, Name, Notifications, TableId};
 
     use super::*;
 
@@ -102,7 +102,7 @@ mod tests {
     /// a PID namespace: no process ID is one that the program knows.
     fn commit(generation: u32, port_id: u32) -> Commit {
         let nat = TableId::new(Family::Ip, Name::new("nat").unwrap());
-        let mut notices = Notices::new(&[nat]);
+        let mut notices = Notifications::new(&[nat]);
         let (mut change, mut end) = (vec![2, 0, 0, 0], vec![0; 4]);
         put_str(&mut change, 1, "nat");
         put_be32(&mut end, 1, generation);
@@ -115,7 +115,7 @@ mod tests {
                 port: port_id,
                 payload,
             };
-            notices.take(message).unwrap()
+            notices.push(message).unwrap()
         };
         assert!(take(10 << 8, &change).is_none());
         take(10 << 8 | 15, &end).expect("the commit ends")

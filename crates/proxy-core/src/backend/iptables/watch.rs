@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vipline_iptables::{Client, Error, Variant};
 use vipline_nftables as nftables;
-use vipline_nftables::{Monitor, Name, Notices, TableId};
+use vipline_nftables::{Monitor, Name, Notifications, TableId};
 use vipline_service_model::Family;
 
 use super::kernel::{Kernel, Trace};
@@ -92,8 +92,8 @@ impl watch::Watch for Watch {
         if !self.can_listen() {
             return Ok(Vec::new());
         }
-        let notices = Notices::new(&tables(self.layout)).only(self.layout.is_about_us);
-        let monitor = Monitor::with(notices, &[])?;
+        let notices = Notifications::new(&tables(self.layout)).with_filter(self.layout.is_about_us);
+        let monitor = Monitor::open_with(notices, &[])?;
         // What comes from now on is heard; nothing may have come before.
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
@@ -274,16 +274,16 @@ mod tests {
     fn only_changes_that_may_be_of_our_chains_count() {
         let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
         let counts = |chain, is_removed| {
-            let mut notices =
-                Notices::new(std::slice::from_ref(&nat)).only(Layout::IPTABLES.is_about_us);
+            let mut notices = Notifications::new(std::slice::from_ref(&nat))
+                .with_filter(Layout::IPTABLES.is_about_us);
             let kind = if is_removed { 8 } else { 6 };
             let mut payload = vec![2, 0, 0, 0];
             vipline_netlink::attr::put_str(&mut payload, 1, NAT);
             vipline_netlink::attr::put_str(&mut payload, 2, chain);
-            notices.take(message(10 << 8 | kind, &payload)).unwrap();
+            notices.push(message(10 << 8 | kind, &payload)).unwrap();
             let mut end = vec![0; 4];
             vipline_netlink::attr::put_be32(&mut end, 1, 7);
-            notices.take(message(10 << 8 | 15, &end)).unwrap().is_some()
+            notices.push(message(10 << 8 | 15, &end)).unwrap().is_some()
         };
         for (chain, made, removed) in [
             ("KUBE-SERVICES", true, true),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use vipline_nftables::{Datatype, Element, Mapped, Name, Object, Set, SetFlags, TableId};
+use vipline_nftables::{Datatype, Element, ElementData, Name, Object, Set, SetFlags, TableId};
 use vipline_reconcile::Edit;
 
 use super::names::{self, comment};
@@ -63,7 +63,7 @@ pub(super) fn stale(clients: Vec<Element>, endpoints: &[Element]) -> impl Iterat
     clients
         .into_iter()
         .filter(move |client| match client.data() {
-            Some(Mapped::Value(endpoint)) => !current.contains(endpoint),
+            Some(ElementData::Value(endpoint)) => !current.contains(endpoint),
             _ => true,
         })
 }

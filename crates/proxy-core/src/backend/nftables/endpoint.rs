@@ -18,7 +18,7 @@ pub(super) fn backends(
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
 ) {
-    let keys = way.backends.prefix(&front.key);
+    let keys = way.backends.key_prefix(&front.key);
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];

@@ -13,8 +13,8 @@ use std::slice;
 
 use vipline_netlink::{Counters, Errno};
 use vipline_nftables::{
-    Action, Client, Encoder, Error, Monitor, Name, Object, Operation, Refused, Subject, TableId,
-    Transaction,
+    Action, Client, Encoder, Error, Monitor, Name, Object, Operation, RejectedOperation, Subject,
+    TableId, Transaction,
 };
 use vipline_reconcile::{
     self as reconcile, Atomic, Attempt, Edit, REFUSALS, Reason, Rejection, isolate,
@@ -213,8 +213,10 @@ impl Atomic for Sender<'_> {
         let edits = batch.iter().map(|&index| self.edits[index]);
         match self.kernel.transact(&Transaction::from_edits(edits)) {
             Ok(()) => Ok(Attempt::Applied),
-            Err(Error::Refused { refused, more }) => refusals::attempt(self.edits, batch, &refused)
-                .ok_or(Error::Refused { refused, more }),
+            Err(Error::Rejected { rejected, more }) => {
+                refusals::attempt(self.edits, batch, &rejected)
+                    .ok_or(Error::Rejected { rejected, more })
+            }
             Err(error) => Err(error),
         }
     }
@@ -247,9 +249,9 @@ fn rejections(
 fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
     let subject = Subject::Object(Box::new(edit.object().clone()));
     let errno = Errno(reason.errno.unwrap_or_default());
-    let refused = Refused::new(Operation::new(Action::Add, subject), errno, None);
-    Error::Refused {
-        refused: vec![refused],
+    let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno, None);
+    Error::Rejected {
+        rejected: vec![refused],
         more: 0,
     }
 }
@@ -281,7 +283,7 @@ impl Watch {
         self.watched.push(Watched {
             family,
             table: kernel.table.id.clone(),
-            port: kernel.client.port(),
+            port: kernel.client.port_id(),
             tally,
         });
         Ok(kernel)

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use vipline_netlink::Errno;
-use vipline_nftables::{Mapped, Name, Object, Refused, Subject, Verdict};
+use vipline_nftables::{ElementData, Name, Object, RejectedOperation, Subject, Verdict};
 use vipline_reconcile::{Attempt, Cause, Edit, Keyed, Reason};
 
 use super::names;
@@ -16,7 +16,7 @@ use super::names;
 pub(super) fn attempt(
     edits: &[&Edit<Object>],
     batch: &[usize],
-    refused: &[Refused],
+    refused: &[RejectedOperation],
 ) -> Option<Attempt> {
     let places: HashMap<_, _> = batch
         .iter()
@@ -82,12 +82,12 @@ fn goes_to(edit: &Edit<Object>) -> Option<&Name> {
         return None;
     };
     match element.data() {
-        Some(Mapped::Verdict(Verdict::Goto(name) | Verdict::Jump(name))) => Some(name),
+        Some(ElementData::Verdict(Verdict::Goto(name) | Verdict::Jump(name))) => Some(name),
         _ => None,
     }
 }
 
-fn refused_chains(refused: &[Refused]) -> HashSet<&Name> {
+fn refused_chains(refused: &[RejectedOperation]) -> HashSet<&Name> {
     let chains = refused.iter().filter_map(|it| match &it.operation.subject {
         Subject::Object(object) => match &**object {
             Object::Chain(chain) => Some(&chain.name),
@@ -115,7 +115,7 @@ fn is_isolatable(edit: &Edit<Object>) -> bool {
     }
 }
 
-fn reason(refused: &Refused) -> Reason {
+fn reason(refused: &RejectedOperation) -> Reason {
     let errno = refused.errno;
     let cause = match errno {
         Errno::EXIST | Errno::NOENT => Cause::Conflict,

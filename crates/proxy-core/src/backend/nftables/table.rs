@@ -2,8 +2,8 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use vipline_nftables::selector::{
-    Selector, concat, daddr, l4proto, numgen_random, saddr, th_dport,
+use vipline_nftables::expression::{
+    Expression, concat, daddr, l4proto, numgen_random, saddr, th_dport,
 };
 use vipline_nftables::{Chain, Datatype, Family, Field, Object, Set, SetFlags, TableId};
 use vipline_service_model as service_model;
@@ -68,7 +68,7 @@ pub(super) struct Way {
     /// What tells it from others in the names of chains.
     pub(super) word: &'static str,
     /// What Services are found by.
-    pub(super) key: Vec<Selector>,
+    pub(super) key: Vec<Expression>,
     /// The key and a slot, to an endpoint and its port.
     pub(super) backends: Set,
     /// The key, to the chain for so many slots.
@@ -252,11 +252,11 @@ impl Way {
     fn new(
         id: &TableId,
         word: &'static str,
-        key: Vec<Selector>,
+        key: Vec<Expression>,
         [backends, dispatch]: [&'static str; 2],
         learners: &Set,
     ) -> Self {
-        let types: Vec<_> = key.iter().map(Selector::datatype).collect();
+        let types: Vec<_> = key.iter().map(Expression::datatype).collect();
         let slot = key.iter().cloned().chain([numgen_random(2)]);
         let slot: Vec<_> = slot.map(Field::from).collect();
         let endpoint = [daddr(id.family), th_dport()].map(Field::from);
@@ -295,17 +295,17 @@ impl Way {
     }
 
     /// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.
-    pub(super) fn key(&self) -> Selector {
+    pub(super) fn key(&self) -> Expression {
         concat(self.key.iter().cloned())
     }
 
     /// Returns the key and another field after it.
-    pub(super) fn key_and(&self, field: Selector) -> Selector {
+    pub(super) fn key_and(&self, field: Expression) -> Expression {
         concat(self.key.iter().cloned().chain([field]))
     }
 
     /// Returns the client's address and the key.
-    pub(super) fn client_and_key(&self) -> Selector {
+    pub(super) fn client_and_key(&self) -> Expression {
         let client = [saddr(self.id.family)].into_iter();
         concat(client.chain(self.key.iter().cloned()))
     }
@@ -322,11 +322,11 @@ fn learners(id: &TableId, text: &'static str, key: &[Datatype]) -> Set {
 }
 
 /// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.
-fn vip_port(family: Family) -> [Selector; 3] {
+fn vip_port(family: Family) -> [Expression; 3] {
     [daddr(family), l4proto(), th_dport()]
 }
 
 /// Returns what node ports are found by: `meta l4proto . th dport`.
-fn nodeport() -> [Selector; 2] {
+fn nodeport() -> [Expression; 2] {
     [l4proto(), th_dport()]
 }

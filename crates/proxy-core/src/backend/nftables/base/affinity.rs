@@ -1,7 +1,7 @@
 //! Rules that remember which endpoint a client was sent to.
 
 use vipline_nftables::expr::CtKey;
-use vipline_nftables::selector::{Selector, concat, ct_original, ct_original_daddr, l4proto};
+use vipline_nftables::expression::{Expression, concat, ct_original, ct_original_daddr, l4proto};
 use vipline_nftables::statement::Statement;
 use vipline_nftables::{Chain, Rule, Value};
 use vipline_service_model::Protocol;
@@ -34,7 +34,7 @@ fn learners(table: &Table) -> [Rule; 2] {
 
 /// Returns what the client asked for, after other things:
 /// `… . meta l4proto . ct original proto-dst`.
-fn asked_for(first: Vec<Selector>) -> Selector {
+fn asked_for(first: Vec<Expression>) -> Expression {
     let port = [l4proto(), ct_original(CtKey::ProtoDst)];
     concat(first.into_iter().chain(port))
 }

@@ -1,6 +1,6 @@
 //! Rules that refuse connections.
 
-use vipline_nftables::selector::{daddr, saddr};
+use vipline_nftables::expression::{daddr, saddr};
 use vipline_nftables::statement::{drop, reject};
 use vipline_nftables::{Chain, Rule, Set};
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use vipline_nftables::expr::{AddrType, CmpOp};
-use vipline_nftables::selector::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
+use vipline_nftables::expression::{daddr, fib_daddr_type, fib_saddr_type, iifname, mark, saddr};
 use vipline_nftables::statement::{Statement, goto, jump};
 use vipline_nftables::{Chain, Family, Rule, Set};
 use vipline_service_model::LocalTraffic;

@@ -1,7 +1,7 @@
 //! Rules by which connections get the address of the node.
 
 use vipline_nftables::expr::{CmpOp, CtStatus, NatFlags};
-use vipline_nftables::selector::{ct_status, daddr, mark};
+use vipline_nftables::expression::{ct_status, daddr, mark};
 use vipline_nftables::statement::masquerade;
 use vipline_nftables::{Chain, Rule};
 

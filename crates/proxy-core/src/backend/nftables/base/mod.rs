@@ -10,9 +10,9 @@ mod masquerading;
 
 use ipnet::IpNet;
 use vipline_nftables::expr::{CtState, CtStatus, Direction};
-use vipline_nftables::selector::{ct_direction, ct_state, ct_status};
+use vipline_nftables::expression::{ct_direction, ct_state, ct_status};
 use vipline_nftables::statement::{Statement, jump};
-use vipline_nftables::{BaseChain, Chain, ChainKind, Hook, Object, Rule, Set, Value};
+use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Value};
 
 use super::names::{self, name};
 use super::port;
@@ -69,7 +69,7 @@ fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
 /// Upstream deletes and creates its base chains when it starts. A base chain
 /// that it does not declare would keep our rules alive beside upstream's.
 fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
-    use ChainKind::{Filter, Nat};
+    use ChainType::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     let before_dnat = -110;
     let [dnat, filter, snat] = [-100, 0, 100];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vipline_nftables::selector::{concat, ct_original_saddr, daddr, l4proto, saddr, th_dport};
+use vipline_nftables::expression::{concat, ct_original_saddr, daddr, l4proto, saddr, th_dport};
 use vipline_nftables::statement::{dnat, goto, update_map};
 use vipline_nftables::{Chain, Name, Object, Rule, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};

@@ -6,7 +6,7 @@ mod external;
 
 use std::net::IpAddr;
 
-use vipline_nftables::selector::numgen_random;
+use vipline_nftables::expression::numgen_random;
 use vipline_nftables::statement::dnat;
 use vipline_nftables::{Chain, Name, Object, Rule, Set, TableId, Value, Verdict};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};

@@ -54,7 +54,7 @@ struct Refusing<'a> {
 }
 
 impl Refusing<'_> {
-    fn refused(&self, batch: &[usize]) -> Vec<Refused> {
+    fn refused(&self, batch: &[usize]) -> Vec<RejectedOperation> {
         if !batch.contains(&self.bad) {
             return Vec::new();
         }
@@ -68,7 +68,7 @@ impl Refusing<'_> {
         };
         let operation = Operation::new(Action::Add, subject);
         let words = Some("why".into());
-        vec![Refused::new(operation, Errno(self.errno), words)]
+        vec![RejectedOperation::new(operation, Errno(self.errno), words)]
     }
 }
 
@@ -152,11 +152,11 @@ fn what_all_services_need_is_no_rejection() {
     for edit in &edits {
         let subject = Subject::Object(Box::new(edit.object().clone()));
         let operation = Operation::new(Action::Add, subject);
-        let refused = [Refused::new(operation, Errno::INVAL, None)];
+        let refused = [RejectedOperation::new(operation, Errno::INVAL, None)];
         assert!(attempt(&edits, &[0, 1, 2], &refused).is_none(), "{edit:?}");
     }
     let whole = Operation::new(Action::Commit, Subject::Transaction);
-    let refused = [Refused::new(whole, Errno(12), None)];
+    let refused = [RejectedOperation::new(whole, Errno(12), None)];
     assert!(attempt(&edits, &[0, 1, 2], &refused).is_none());
 }
 
@@ -170,7 +170,7 @@ fn removals_of_sets_and_chains_are_rejections() {
     for (index, edit) in edits.iter().enumerate() {
         let subject = Subject::Object(Box::new(edit.object().clone()));
         let operation = Operation::new(Action::Delete, subject);
-        let refused = [Refused::new(operation, Errno::BUSY, None)];
+        let refused = [RejectedOperation::new(operation, Errno::BUSY, None)];
         let Some(Attempt::Refused { named, .. }) = attempt(&edits, &[0, 1], &refused) else {
             panic!("a rejection: {edit:?}");
         };

@@ -1,7 +1,7 @@
-//! Selectors: what a rule looks at, written as in nft.
+//! Expressions: what a rule looks at, written as in nft.
 //!
-//! A selector compares ([`Selector::is`]), is looked up ([`Selector::in_set`],
-//! [`Selector::vmap`], [`Selector::map`]), is set ([`Selector::set`]) or is
+//! An expression compares ([`Expression::is`]), is looked up ([`Expression::in_set`],
+//! [`Expression::vmap`], [`Expression::map`]), is set ([`Expression::set`]) or is
 //! part of a concatenation ([`concat()`]).
 
 use crate::datatype::ByteOrder;
@@ -14,9 +14,9 @@ use crate::{Bytes, Datatype, Family, Field, Set};
 
 /// What a rule looks at: a header field, a property, a number, or several.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Selector(pub(crate) Term);
+pub struct Expression(pub(crate) Term);
 
-/// The kinds of selectors.
+/// The kinds of expressions.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     Header(&'static HeaderField),
@@ -34,7 +34,7 @@ pub(crate) enum Term {
         offset: u32,
     },
     Jenkins {
-        of: Box<Selector>,
+        of: Box<Expression>,
         modulus: u32,
         seed: Option<u32>,
         offset: u32,
@@ -44,16 +44,16 @@ pub(crate) enum Term {
         offset: u32,
     },
     Bits {
-        of: Box<Selector>,
+        of: Box<Expression>,
         mask: Bytes,
         xor: Bytes,
     },
     Map {
-        of: Box<Selector>,
+        of: Box<Expression>,
         set: SetRef,
         data: Vec<Field>,
     },
-    Concat(Vec<Selector>),
+    Concat(Vec<Expression>),
     Constant(Bytes),
     /// A port of a protocol that was tested for, in text only.
     Port(&'static str, &'static str),
@@ -65,20 +65,20 @@ impl Eq for Term {}
 impl PartialEq for Term {
     /// Two terms are equal if they read so.
     fn eq(&self, other: &Self) -> bool {
-        Selector(self.clone()).to_string() == Selector(other.clone()).to_string()
+        Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
     }
 }
 
-macro_rules! header_selectors {
+macro_rules! header_expressions {
     ($($(#[$doc:meta])* $function:ident = $field:ident;)*) => {
         $($(#[$doc])*
-        pub fn $function() -> Selector {
-            Selector(Term::Header(&header::$field))
+        pub fn $function() -> Expression {
+            Expression(Term::Header(&header::$field))
         })*
     };
 }
 
-header_selectors! {
+header_expressions! {
     /// The source address of an IPv4 packet: `ip saddr`.
     ip_saddr = IP_SADDR;
     /// The destination address of an IPv4 packet: `ip daddr`.
@@ -118,7 +118,7 @@ header_selectors! {
 }
 
 /// The source address: `ip6 saddr` in the family `ip6`, else `ip saddr`.
-pub fn saddr(family: Family) -> Selector {
+pub fn saddr(family: Family) -> Expression {
     if family == Family::Ip6 {
         ip6_saddr()
     } else {
@@ -127,7 +127,7 @@ pub fn saddr(family: Family) -> Selector {
 }
 
 /// The destination address: `ip6 daddr` in the family `ip6`, else `ip daddr`.
-pub fn daddr(family: Family) -> Selector {
+pub fn daddr(family: Family) -> Expression {
     if family == Family::Ip6 {
         ip6_daddr()
     } else {
@@ -135,16 +135,16 @@ pub fn daddr(family: Family) -> Selector {
     }
 }
 
-macro_rules! meta_selectors {
+macro_rules! meta_expressions {
     ($($(#[$doc:meta])* $function:ident = $key:ident;)*) => {
         $($(#[$doc])*
-        pub fn $function() -> Selector {
-            Selector::from(MetaKey::$key)
+        pub fn $function() -> Expression {
+            Expression::from(MetaKey::$key)
         })*
     };
 }
 
-meta_selectors! {
+meta_expressions! {
     /// The transport protocol: `meta l4proto`.
     l4proto = L4Proto;
     /// The family of the packet: `meta nfproto`.
@@ -162,37 +162,37 @@ meta_selectors! {
 }
 
 /// The state of the connection: `ct state`.
-pub fn ct_state() -> Selector {
+pub fn ct_state() -> Expression {
     CtKey::State.into()
 }
 
 /// The status of the connection: `ct status`.
-pub fn ct_status() -> Selector {
+pub fn ct_status() -> Expression {
     CtKey::Status.into()
 }
 
 /// The mark of the connection: `ct mark`.
-pub fn ct_mark() -> Selector {
+pub fn ct_mark() -> Expression {
     CtKey::Mark.into()
 }
 
 /// The direction of the packet in its connection: `ct direction`.
-pub fn ct_direction() -> Selector {
+pub fn ct_direction() -> Expression {
     CtKey::Direction.into()
 }
 
 /// A property of the connection as it was opened: `ct original ip daddr`.
-pub fn ct_original(key: CtKey) -> Selector {
-    Selector::ct(key, Some(Direction::Original))
+pub fn ct_original(key: CtKey) -> Expression {
+    Expression::ct(key, Some(Direction::Original))
 }
 
 /// A property of the answers of the connection: `ct reply ip saddr`.
-pub fn ct_reply(key: CtKey) -> Selector {
-    Selector::ct(key, Some(Direction::Reply))
+pub fn ct_reply(key: CtKey) -> Expression {
+    Expression::ct(key, Some(Direction::Reply))
 }
 
 /// The source address the connection was opened with: `ct original ip saddr`.
-pub fn ct_original_saddr(family: Family) -> Selector {
+pub fn ct_original_saddr(family: Family) -> Expression {
     ct_original(if family == Family::Ip6 {
         CtKey::SrcIp6
     } else {
@@ -201,7 +201,7 @@ pub fn ct_original_saddr(family: Family) -> Selector {
 }
 
 /// The destination address it was opened with: `ct original ip daddr`.
-pub fn ct_original_daddr(family: Family) -> Selector {
+pub fn ct_original_daddr(family: Family) -> Expression {
     ct_original(if family == Family::Ip6 {
         CtKey::DstIp6
     } else {
@@ -210,60 +210,60 @@ pub fn ct_original_daddr(family: Family) -> Selector {
 }
 
 /// What the routing tables say: `fib daddr . mark type`.
-pub fn fib(flags: FibFlags, result: FibResult) -> Selector {
-    Selector::fib(flags, result)
+pub fn fib(flags: FibFlags, result: FibResult) -> Expression {
+    Expression::fib(flags, result)
 }
 
 /// What the destination is to this machine: `fib daddr type`.
-pub fn fib_daddr_type() -> Selector {
+pub fn fib_daddr_type() -> Expression {
     fib(FibFlags::DADDR, FibResult::AddrType)
 }
 
 /// What the source is to this machine: `fib saddr type`.
-pub fn fib_saddr_type() -> Selector {
+pub fn fib_saddr_type() -> Expression {
     fib(FibFlags::SADDR, FibResult::AddrType)
 }
 
 /// A number below `modulus` by chance: `numgen random mod 3`.
-pub fn numgen_random(modulus: u32) -> Selector {
-    Selector::numgen(NumgenMode::Random, modulus, 0)
+pub fn numgen_random(modulus: u32) -> Expression {
+    Expression::numgen(NumgenMode::Random, modulus, 0)
 }
 
 /// A number below `modulus`, one after the other: `numgen inc mod 3`.
-pub fn numgen_inc(modulus: u32) -> Selector {
-    Selector::numgen(NumgenMode::Incremental, modulus, 0)
+pub fn numgen_inc(modulus: u32) -> Expression {
+    Expression::numgen(NumgenMode::Incremental, modulus, 0)
 }
 
 /// A number below `modulus` made of a value: `jhash ip saddr mod 251`.
 ///
 /// Without a seed the kernel takes one by chance.
-pub fn jhash(of: Selector, modulus: u32, seed: Option<u32>) -> Selector {
-    Selector::jenkins(of, modulus, seed, 0)
+pub fn jhash(of: Expression, modulus: u32, seed: Option<u32>) -> Expression {
+    Expression::jenkins(of, modulus, seed, 0)
 }
 
 /// A number below `modulus` made of both ends of the connection: `symhash mod 2`.
-pub fn symhash(modulus: u32) -> Selector {
-    Selector::symmetric(modulus, 0)
+pub fn symhash(modulus: u32) -> Expression {
+    Expression::symmetric(modulus, 0)
 }
 
-/// Several selectors as one: `ip daddr . meta l4proto . th dport`.
-pub fn concat(parts: impl IntoIterator<Item = Selector>) -> Selector {
-    Selector(Term::Concat(parts.into_iter().collect()))
+/// Several expressions as one: `ip daddr . meta l4proto . th dport`.
+pub fn concat(parts: impl IntoIterator<Item = Expression>) -> Expression {
+    Expression(Term::Concat(parts.into_iter().collect()))
 }
 
-impl From<MetaKey> for Selector {
+impl From<MetaKey> for Expression {
     fn from(key: MetaKey) -> Self {
         Self(Term::Meta(key))
     }
 }
 
-impl From<CtKey> for Selector {
+impl From<CtKey> for Expression {
     fn from(key: CtKey) -> Self {
         Self::ct(key, None)
     }
 }
 
-impl Selector {
+impl Expression {
     /// Selects bytes of the packet: `@nh,96,32` or the field that is there.
     pub fn payload(base: PayloadBase, offset: u32, len: u32, family: Option<Family>) -> Self {
         Self(match HeaderField::find(base, offset, len, family) {
