@@ -67,8 +67,12 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
-    /// Checks the habits of the house that no compiler knows.
-    Tidy,
+    /// Checks conventions of the repository: layout, manifests, sources and prose.
+    Tidy {
+        /// Prints every line of prose that breaks a rule.
+        #[arg(long)]
+        prose: bool,
+    },
     /// Rewrites the golden files; review the difference.
     Bless,
 }
@@ -81,7 +85,7 @@ fn main() -> ExitCode {
         Task::Etcd => etcd::run(),
         Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),
-        Task::Tidy => tidy::run(),
+        Task::Tidy { prose } => tidy::run(prose),
         Task::Bless => bless::run(),
     };
     match result {

@@ -17,10 +17,20 @@ mod source;
 
 mod manifest;
 
+mod prose;
+
 /// Runs the task.
-pub(crate) fn run() -> Result<()> {
+///
+/// Prints every line that breaks a rule for prose if `list_prose` is set.
+pub(crate) fn run(list_prose: bool) -> Result<()> {
     let files = read(root())?;
-    let findings = check(&files);
+    let prose = prose::check(&files);
+    if list_prose {
+        prose.hits.iter().for_each(|hit| println!("{hit}"));
+    }
+    let mut findings = check(&files);
+    findings.extend(prose.findings());
+    eprintln!("{prose}");
     for finding in &findings {
         eprintln!("{finding}");
     }
@@ -95,7 +105,9 @@ mod tests {
 
     #[test]
     fn the_workspace_is_tidy() {
-        let findings = check(&read(root()).unwrap());
+        let files = read(root()).unwrap();
+        let mut findings = check(&files);
+        findings.extend(prose::check(&files).findings());
         assert!(findings.is_empty(), "\n{}", findings.join("\n"));
     }
 
