@@ -52,6 +52,9 @@ enum Task {
         /// Runs the suites with this in their titles, such as `iptables kernel`.
         #[arg(default_value = "")]
         filter: String,
+        /// Builds the suites and prints their tests, without booting a kernel.
+        #[arg(long)]
+        list: bool,
     },
     /// Prints where etcd is, for the tests that run it; downloads it if need be.
     Etcd,
@@ -81,7 +84,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
-        Task::Vm { filter } => vm::run(&filter),
+        Task::Vm { filter, list: true } => vm::list(&filter),
+        Task::Vm { filter, .. } => vm::run(&filter),
         Task::Etcd => etcd::run(),
         Task::Bench { filter } => bench::run(&filter),
         Task::Fuzz { seconds } => fuzz::run(seconds),

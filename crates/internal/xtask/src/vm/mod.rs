@@ -48,6 +48,20 @@ pub(crate) fn run(filter: &str) -> Result<()> {
     all.finish()
 }
 
+/// Builds the suites whose titles contain `filter` and prints the tests that they
+/// select.
+pub(crate) fn list(filter: &str) -> Result<()> {
+    let suites = suites::build(filter)?;
+    for suite in &suites {
+        for name in &suite.names {
+            println!("{}: {name}", suite.title());
+        }
+    }
+    let count: usize = suites.iter().map(|suite| suite.names.len()).sum();
+    eprintln!("{} suites, {count} tests", suites.len());
+    Ok(())
+}
+
 /// Adds the steps of building and of running on each kernel to a task.
 pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Result<()> {
     let cache = metadata.target_directory.join("vm");

@@ -11,24 +11,31 @@ use super::guest::{self, Run};
 use crate::cargo::{cargo, root};
 use crate::process::display;
 
-/// The folder of a package, the name of one of its test binaries, and what the
-/// names of the tests chosen begin with.
+/// Test binaries and the tests of each that run in the guest.
 ///
-/// What is about programs, or about large numbers, runs on this machine alone:
+/// Fields: folder of the package, name of the test binary, number of tests that
+/// must be selected, prefixes of the names of the tests to select (`""` selects all).
+/// A prefix that matches no test and a different number of tests are errors, so
+/// that a renamed test is not dropped.
+/// `cargo xtask vm --list` checks the table without a guest.
+///
+/// Tests of programs and with large numbers of objects run only on the host:
 /// a guest takes ten times as long.
-const SUITES: &[(&str, &str, &[&str])] = &[
-    ("crates/netlink", "kernel", &[""]),
-    ("crates/netlink", "listener", &[""]),
-    ("crates/nftables", "kernel", &[""]),
-    ("crates/nftables", "monitor", &[""]),
+const SUITES: &[(&str, &str, usize, &[&str])] = &[
+    ("crates/netlink", "kernel", 12, &[""]),
+    ("crates/netlink", "listener", 6, &[""]),
+    ("crates/nftables", "kernel", 18, &[""]),
+    ("crates/nftables", "monitor", 8, &[""]),
     (
         "crates/iptables",
         "kernel",
+        4,
         &["nfacct::", "rules::canonical"],
     ),
     (
         "crates/ipset",
         "kernel",
+        18,
         &[
             "a_",
             "edits_",
@@ -45,21 +52,23 @@ const SUITES: &[(&str, &str, &[&str])] = &[
             "what_",
         ],
     ),
-    ("crates/conntrack", "kernel", &[""]),
-    ("crates/ipvs", "vm", &[""]),
-    ("crates/rtnl", "vm", &[""]),
-    ("crates/proxy-core", "vm", &[""]),
-    ("examples/kube-proxy", "vm", &[""]),
+    ("crates/conntrack", "kernel", 22, &[""]),
+    ("crates/ipvs", "vm", 31, &[""]),
+    ("crates/rtnl", "vm", 5, &[""]),
+    ("crates/proxy-core", "vm", 21, &[""]),
+    ("examples/kube-proxy", "vm", 9, &[""]),
     (
         "crates/proxy-core",
         "kernel",
+        5,
         &["a_difference", "a_set_with", "both_families", "chains_that"],
     ),
-    ("crates/proxy-core", "affinity", &["unused_chains"]),
-    ("crates/proxy-core", "unused", &["few_unused"]),
+    ("crates/proxy-core", "affinity", 1, &["unused_chains"]),
+    ("crates/proxy-core", "unused", 1, &["few_unused"]),
     (
         "crates/proxy-core",
         "traffic",
+        6,
         &[
             "nftables::",
             "iptables_legacy::connections",
@@ -69,6 +78,7 @@ const SUITES: &[(&str, &str, &[&str])] = &[
     (
         "crates/proxy-core",
         "matrix",
+        3,
         &[
             "nftables::only_sources_in",
             "iptables_legacy::only_sources_in",
@@ -78,6 +88,7 @@ const SUITES: &[(&str, &str, &[&str])] = &[
     (
         "crates/proxy-core",
         "stale_flows",
+        3,
         &[
             "nftables::a_client",
             "nftables::attempts",
@@ -206,18 +217,22 @@ impl Suite {
     }
 }
 
-/// Builds the suites whose titles contain `filter`.
+/// Builds the suites whose titles contain `filter`, and selects their tests.
+///
+/// # Errors
+/// If a build fails, or if a selection or an exception does not match the tests
+/// of its suite; the error names all such suites.
 pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
     let chosen: Vec<_> = SUITES
         .iter()
         .copied()
-        .filter(|(folder, target, _)| title(folder, target).contains(filter))
+        .filter(|(folder, target, ..)| title(folder, target).contains(filter))
         .collect();
     ensure!(!chosen.is_empty(), "no suite has {filter:?} in its title");
-    // The features are those of all members, as in `cargo test --workspace`:
-    // what that built is not built again.
+    // Builds with the features of all members, as `cargo test --workspace` does,
+    // to reuse its artifacts.
     let mut command = cargo(["test", "--workspace", "--no-run", "--message-format=json"]);
-    let targets: BTreeSet<&str> = chosen.iter().map(|(_, target, _)| *target).collect();
+    let targets: BTreeSet<&str> = chosen.iter().map(|(_, target, ..)| *target).collect();
     for target in targets {
         command.args(["--test", target]);
     }
@@ -227,34 +242,55 @@ pub(super) fn build(filter: &str) -> Result<Vec<Suite>> {
         bail!("{}: {}", display(&command), output.status);
     }
     let messages = String::from_utf8(output.stdout)?;
-    chosen
-        .into_iter()
-        .map(|(folder, target, beginnings)| {
-            let package = root().join(folder);
-            let binary = find(&messages, &package, "test", target)
-                .with_context(|| format!("cargo built no {}", title(folder, target)))?;
-            let names = list(&binary)?
-                .into_iter()
-                .filter(|name| beginnings.iter().any(|begin| name.starts_with(begin)))
-                .collect();
-            let suite = Suite {
-                folder,
-                target,
-                binary,
-                programs: programs(&messages, &package),
-                names,
-            };
-            for Exception { name, .. } in suite.exceptions() {
-                let is_test = suite.names.iter().any(|each| each == name);
-                ensure!(
-                    is_test,
-                    "{}: {name} is an exception, and no test",
-                    suite.title()
-                );
-            }
-            Ok(suite)
-        })
-        .collect()
+    let (mut suites, mut problems) = (Vec::new(), Vec::new());
+    for (folder, target, count, prefixes) in chosen {
+        let package = root().join(folder);
+        let binary = find(&messages, &package, "test", target)
+            .with_context(|| format!("cargo built no {}", title(folder, target)))?;
+        let (names, mismatches) = select(list(&binary)?, count, prefixes);
+        let suite = Suite {
+            folder,
+            target,
+            binary,
+            programs: programs(&messages, &package),
+            names,
+        };
+        let exceptions = suite
+            .exceptions()
+            .filter(|exception| !suite.names.iter().any(|name| name == exception.name))
+            .map(|exception| format!("no test for the exception {}", exception.name));
+        let mismatches = mismatches.into_iter().chain(exceptions);
+        problems.extend(mismatches.map(|problem| format!("{}: {problem}", suite.title())));
+        suites.push(suite);
+    }
+    ensure!(
+        problems.is_empty(),
+        "update the tables in {}:\n{}",
+        file!(),
+        problems.join("\n")
+    );
+    Ok(suites)
+}
+
+/// Selects tests by prefixes of their names.
+///
+/// Also returns a message for each prefix without a test, and one if the number
+/// of selected tests is not `count`.
+fn select(names: Vec<String>, count: usize, prefixes: &[&str]) -> (Vec<String>, Vec<String>) {
+    let mut problems: Vec<String> = prefixes
+        .iter()
+        .filter(|prefix| !names.iter().any(|name| name.starts_with(**prefix)))
+        .map(|prefix| format!("no test has the prefix {prefix:?}: was it renamed?"))
+        .collect();
+    let mut selected = names;
+    selected.retain(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+    if selected.len() != count {
+        problems.push(format!(
+            "{} tests are selected instead of {count}: were tests renamed, added or removed?",
+            selected.len()
+        ));
+    }
+    (selected, problems)
 }
 
 fn title(folder: &str, target: &str) -> String {
@@ -338,9 +374,26 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_without_a_test_and_a_different_number_of_tests_are_problems() {
+        let names = || ["a::b", "a::c", "d"].map(str::to_owned).to_vec();
+        let all = select(names(), 3, &[""]);
+        assert_eq!(all, (names(), Vec::new()));
+        let some = select(names(), 2, &["a::c", "d"]);
+        assert_eq!(some, (names()[1..].to_vec(), Vec::new()));
+        let (selected, problems) = select(names(), 2, &["a::x", "d"]);
+        assert_eq!(selected, ["d"]);
+        let expected = [
+            "no test has the prefix \"a::x\": was it renamed?",
+            "1 tests are selected instead of 2: were tests renamed, added or removed?",
+        ];
+        assert_eq!(problems, expected);
+        assert_eq!(select(Vec::new(), 0, &[""]).1.len(), 1);
+    }
+
+    #[test]
     fn every_exception_is_of_a_suite_that_runs() {
         for exception in EXCEPTIONS {
-            let mut suites = SUITES.iter().map(|(folder, target, _)| (*folder, *target));
+            let mut suites = SUITES.iter().map(|(folder, target, ..)| (*folder, *target));
             assert!(
                 suites.any(|suite| suite == exception.suite),
                 "{}",
