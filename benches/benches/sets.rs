@@ -14,7 +14,7 @@ use benches::figure::{Figures, conclude, ms, percentile};
 use benches::time::Time;
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
-use vipline_ipset::{Client, Commands, Entry, Family, Kind, Member, Name, Object, Port, Set};
+use vipline_ipset::{Client, Commands, Entry, Family, Member, Name, Object, Port, Set, SetType};
 use vipline_reconcile::Edit;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -134,7 +134,7 @@ fn name() -> Outcome<Name> {
 /// Returns what makes the set and all its entries.
 fn edits() -> Outcome<Vec<Edit<Object>>> {
     let name = name()?;
-    let mut set = Set::new(name.clone(), Kind::HashIpPort, Family::V4);
+    let mut set = Set::new(name.clone(), SetType::HashIpPort, Family::V4);
     set.maxelem = Some(2 * ENTRIES);
     let entries = (0..ENTRIES).map(|number| entry(&name, number));
     let objects = [set.into()].into_iter().chain(entries);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vipline_ipset::{Assembler, Command, Commands, Object, Sets};
+use vipline_ipset::{DumpDecoder, Command, Commands, Object, Sets};
 use vipline_netlink::message::Messages;
 use vipline_reconcile::{Edit, Keyed};
 
@@ -19,16 +19,16 @@ fn check_sets(sets: Sets) {
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
     let commands = Commands::from_edits(&edits);
     assert_eq!(commands.len(), objects.len());
-    let mut told = Assembler::new();
+    let mut told = DumpDecoder::new();
     for request in commands.requests(7) {
         assert!(request.payload.len() < 2 * LONGEST);
-        told.take(&request.payload).expect("what is told is read");
+        told.push(&request.payload).expect("what is told is read");
     }
     let told = told.finish();
     assert_eq!(told.len(), sets.len());
     for (again, first) in told.iter().zip(sets.iter()) {
         assert_eq!(again.entries, first.entries);
-        assert!(again.set.is_like(&first.set));
+        assert!(again.set.is_equivalent(&first.set));
     }
 }
 
@@ -48,9 +48,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
         check_text(text);
     }
-    let mut assembler = Assembler::new();
+    let mut decoder = DumpDecoder::new();
     for message in Messages::new(bytes).flatten() {
-        let _ = assembler.take(message.payload);
+        let _ = decoder.push(message.payload);
     }
-    check_sets(assembler.finish());
+    check_sets(decoder.finish());
 });

@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
         check_command(message.payload);
         for family in [Family::V4, Family::V6] {
             if let Ok(Answer::Server(server, _)) = Answer::decode(family, message.payload) {
-                objects.push(Object::Virtual(server));
+                objects.push(Object::VirtualServer(server));
             }
         }
     }

@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::{Counters, Dump, Errno, Protocol, Refusal, Socket};
 
-use crate::wire::{self, Assembler, Request};
+use crate::wire::{self, DumpDecoder, Request};
 use crate::{
-    Command, Commands, Entry, Error, Family, Kind, Listed, Name, Reason, Refused, Set, Sets,
-    Strictness,
+    Command, Commands, Entry, Error, Family, Name, Reason, RejectedCommand, Set, SetDump, SetType,
+    Sets, Strictness,
 };
 
 /// How often a dump is begun again when the sets change under it.
@@ -36,7 +36,7 @@ impl Client {
     /// [`Error::Unsupported`] when the kernel has no sets or speaks no protocol
     /// that is known here, and [`Error::Denied`] without `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, Error> {
-        let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::of_netlink)?;
+        let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::from_netlink)?;
         let request = Request::protocol();
         let mut spoken = None;
         let answer = socket.request(request.ty, request.flags, &request.payload, |message| {
@@ -48,7 +48,7 @@ impl Client {
                 Errno::PERM => Error::Denied,
                 errno => Error::Unsupported { errno: Some(errno) },
             },
-            other => Error::of_netlink(other),
+            other => Error::from_netlink(other),
         })?;
         let spoken = spoken.ok_or(Error::Timeout)?;
         let protocol = *spoken.end().min(wire::PROTOCOLS.end());
@@ -104,7 +104,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_not_found`] when there is no such set.
-    pub fn list(&mut self, name: &Name) -> Result<Listed, Error> {
+    pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
         listed.ok_or_else(|| refused("list", name, Reason::Missing))
@@ -116,11 +116,11 @@ impl Client {
     ///
     /// [`Error::is_not_found`] when there is no such set.
     pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
-        let mut assembler = Assembler::new();
+        let mut decoder = DumpDecoder::new();
         let request = Request::header(self.protocol, name);
-        self.ask(&request, |payload| assembler.take(payload))
+        self.ask(&request, |payload| decoder.push(payload))
             .map_err(|error| unanswered("header of", name, error))?;
-        let first = assembler.finish().into_iter().next();
+        let first = decoder.finish().into_iter().next();
         first
             .map(|listed| listed.set)
             .ok_or_else(|| refused("header of", name, Reason::Missing))
@@ -131,14 +131,18 @@ impl Client {
     /// # Errors
     ///
     /// [`Reason::UnknownType`] when it does not have the type.
-    pub fn revisions(&mut self, kind: &Kind, family: Family) -> Result<RangeInclusive<u8>, Error> {
-        let request = Request::revisions(self.protocol, kind, family);
+    pub fn revisions(
+        &mut self,
+        set_type: &SetType,
+        family: Family,
+    ) -> Result<RangeInclusive<u8>, Error> {
+        let request = Request::revisions(self.protocol, set_type, family);
         let mut revisions = None;
         let answer = self.ask(&request, |payload| {
             revisions = Some(wire::revisions(payload)?);
             Ok(())
         });
-        answer.map_err(|error| unanswered("revisions of", kind, error))?;
+        answer.map_err(|error| unanswered("revisions of", set_type, error))?;
         revisions.ok_or(Error::Timeout)
     }
 
@@ -158,7 +162,7 @@ impl Client {
                     Ok(reason) => Err(refused("test", entry, reason)),
                 }
             }
-            Err(error) => Err(Error::of_netlink(error)),
+            Err(error) => Err(Error::from_netlink(error)),
         }
     }
 
@@ -166,7 +170,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] names the first command that was refused: those
+    /// [`Error::Rejected`] names the first command that was refused: those
     /// before it are done, those after it are not.
     /// After any other error it is unknown which are done.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
@@ -180,15 +184,15 @@ impl Client {
     ///
     /// It is unknown which commands are done.
     /// A refusal is no error, except for a missing capability.
-    pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<Refused>, Error> {
+    pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<RejectedCommand>, Error> {
         let (all, mut done, mut refusals) = (commands.as_slice(), 0, Vec::new());
         while done < all.len() {
             match self.run(all, done) {
                 Ok(()) => break,
-                Err(Error::Refused { place, reason, .. }) => {
-                    let command = all.get(place).cloned();
-                    refusals.extend(command.map(|it| Refused::new(place, it, reason)));
-                    done = place + 1;
+                Err(Error::Rejected { index, reason, .. }) => {
+                    let command = all.get(index).cloned();
+                    refusals.extend(command.map(|it| RejectedCommand::new(index, it, reason)));
+                    done = index + 1;
                 }
                 Err(error) => return Err(error),
             }
@@ -196,7 +200,7 @@ impl Client {
         Ok(refusals)
     }
 
-    /// Gives the commands from a place on to the kernel, up to the first that is
+    /// Gives the commands from an index on to the kernel, up to the first that is
     /// refused.
     fn run(&mut self, all: &[Command], mut done: usize) -> Result<(), Error> {
         while let Some(rest) = all.get(done..).filter(|rest| !rest.is_empty()) {
@@ -235,11 +239,11 @@ impl Client {
         count: usize,
     ) -> Result<(), Error> {
         let vipline_netlink::Error::Kernel(refusal) = error else {
-            return Err(Error::of_netlink(error));
+            return Err(Error::from_netlink(error));
         };
         let line = wire::refused_line(&refusal.echo).and_then(|line| usize::try_from(line).ok());
-        let place = line.map_or(0, |line| line.saturating_sub(1));
-        let Some(command) = rest.get(place.min(count.saturating_sub(1))) else {
+        let index = line.map_or(0, |line| line.saturating_sub(1));
+        let Some(command) = rest.get(index.min(count.saturating_sub(1))) else {
             return Ok(());
         };
         let removes = !matches!(command, Command::Create(..) | Command::Add(..));
@@ -250,16 +254,15 @@ impl Client {
         let reason = match command {
             // It is not there to be asked for.
             Command::Create(set, _) if refusal.errno != Errno::PERM => {
-                Reason::of(refusal.errno, Some(&set.kind), false)
+                Reason::from_errno(refusal.errno, Some(&set.set_type), false)
             }
             _ => self.reason(&refusal, command.set(), entry, removes)?,
         };
-        if reason == Reason::Missing && matches!(command, Command::Destroy(_, Strictness::Lenient))
-        {
+        if reason == Reason::Missing && matches!(command, Command::Destroy(_, Strictness::Exist)) {
             return Ok(());
         }
-        Err(Error::Refused {
-            place: done + place,
+        Err(Error::Rejected {
+            index: done + index,
             command: command.to_string().into(),
             set: command.set().clone(),
             reason,
@@ -281,7 +284,11 @@ impl Client {
             true => self.header(set).ok(),
             false => None,
         };
-        let reason = Reason::of(refusal.errno, set.as_ref().map(|set| &set.kind), removes);
+        let reason = Reason::from_errno(
+            refusal.errno,
+            set.as_ref().map(|set| &set.set_type),
+            removes,
+        );
         Ok(set.map_or(reason, |set| reason.in_set(entry, &set)))
     }
 
@@ -294,7 +301,7 @@ impl Client {
             return Ok(None);
         }
         let mut set = set.clone();
-        set.revision = Some(*self.revisions(&set.kind, set.family)?.end());
+        set.revision = Some(*self.revisions(&set.set_type, set.family)?.end());
         Ok(Some(Command::Create(set, *strictness)))
     }
 
@@ -305,7 +312,7 @@ impl Client {
             .entries
             .into_iter()
             .filter_map(|entry| to.admit(entry));
-        let adds = admitted.map(|entry| Command::Add(Box::new(entry), Strictness::Lenient));
+        let adds = admitted.map(|entry| Command::Add(Box::new(entry), Strictness::Exist));
         let adds: Vec<Command> = adds.collect();
         self.commit(&adds.into())
     }
@@ -321,11 +328,11 @@ impl Client {
             request.ty,
             &request.payload,
             ATTEMPTS,
-            Assembler::new,
-            |assembler, message| Ok(assembler.take(message.payload)?),
+            DumpDecoder::new,
+            |decoder, message| Ok(decoder.push(message.payload)?),
         );
         match dump {
-            Ok(Dump::Complete(assembler)) => Ok(assembler.finish()),
+            Ok(Dump::Complete(decoder)) => Ok(decoder.finish()),
             Ok(Dump::Interrupted(_)) => Err(Error::Interrupted { attempts: ATTEMPTS }),
             Err(error) => Err(unanswered(
                 operation,
@@ -361,10 +368,12 @@ fn unanswered(
 ) -> Error {
     match error {
         vipline_netlink::Error::Kernel(refusal) if refusal.errno == Errno::PERM => Error::Denied,
-        vipline_netlink::Error::Kernel(refusal) => {
-            refused(operation, object, Reason::of(refusal.errno, None, true))
-        }
-        other => Error::of_netlink(other),
+        vipline_netlink::Error::Kernel(refusal) => refused(
+            operation,
+            object,
+            Reason::from_errno(refusal.errno, None, true),
+        ),
+        other => Error::from_netlink(other),
     }
 }
 
@@ -377,10 +386,10 @@ fn refused(operation: &'static str, object: impl ToString, reason: Reason) -> Er
 }
 
 /// Names the command in whose course something was refused.
-fn at(error: Error, place: usize, command: Option<&Command>) -> Error {
+fn at(error: Error, index: usize, command: Option<&Command>) -> Error {
     match (error.reason(), command) {
-        (Some(reason), Some(command)) => Error::Refused {
-            place,
+        (Some(reason), Some(command)) => Error::Rejected {
+            index,
             command: command.to_string().into(),
             set: command.set().clone(),
             reason,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vipline_reconcile::Edit;
 
 use crate::wire::{self, Request};
-use crate::{Entry, Kind, Name, Object, Set};
+use crate::{Entry, Name, Object, Set, SetType};
 
 /// Whether a command minds that there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Strictness {
     Strict,
     /// It is fine when it is so already, as with `-exist`; what is known about
     /// an entry that exists is written anew.
-    Lenient,
+    Exist,
 }
 
 /// One command.
@@ -87,14 +87,14 @@ impl Commands {
     /// [`Command::Copy`] has none.
     ///
     /// ```
-    /// use vipline_ipset::{Assembler, Commands};
+    /// use vipline_ipset::{DumpDecoder, Commands};
     ///
     /// let text = "create web hash:ip family inet\nadd web 10.0.0.1\n";
-    /// let mut assembler = Assembler::new();
+    /// let mut decoder = DumpDecoder::new();
     /// for request in Commands::parse(text, &[])?.requests(7) {
-    ///     assembler.take(&request.payload)?;
+    ///     decoder.push(&request.payload)?;
     /// }
-    /// assert_eq!(assembler.finish().to_string(), text);
+    /// assert_eq!(decoder.finish().to_string(), text);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn requests(&self, protocol: u8) -> Vec<Request> {
@@ -175,7 +175,7 @@ impl<'e> Plan<'e> {
                 new: Object::Entry(entry),
                 ..
             } => {
-                let add = Command::Add(entry.clone(), Strictness::Lenient);
+                let add = Command::Add(entry.clone(), Strictness::Exist);
                 self.entries(&entry.set).1.push(add);
             }
             // A key is of a set or of an entry, so nothing becomes the other.
@@ -202,7 +202,7 @@ impl<'e> Plan<'e> {
             commands.extend(deletes);
             added.extend(adds);
         }
-        let is_list = |set: &Set| set.kind == Kind::ListSet;
+        let is_list = |set: &Set| set.set_type == SetType::ListSet;
         let (lists, others): (Vec<&Set>, Vec<&Set>) =
             self.removed.iter().partition(|set| is_list(set));
         let destroy = |set: &Set| Command::Destroy(set.name.clone(), Strictness::Strict);
@@ -243,7 +243,7 @@ fn succeed(
     set.name = successor.clone();
     commands.extend([
         // It may be left over from an attempt that ended early.
-        Command::Destroy(successor.clone(), Strictness::Lenient),
+        Command::Destroy(successor.clone(), Strictness::Exist),
         Command::Create(set.clone(), Strictness::Strict),
         Command::Copy {
             from: name.clone(),
@@ -257,7 +257,7 @@ fn succeed(
     };
     let edits = deletes.into_iter().filter(copied).chain(adds);
     commands.extend(edits.map(|command| command.within(&successor)));
-    if old.kind == new.kind && old.family == new.family {
+    if old.set_type == new.set_type && old.family == new.family {
         commands.extend([
             Command::Swap(name.clone(), successor.clone()),
             Command::Destroy(successor, Strictness::Strict),
@@ -279,8 +279,8 @@ impl Command {
             entry
         };
         match self {
-            Self::Add(entry, _) => Self::Add(moved(entry), Strictness::Lenient),
-            Self::Delete(entry, _) => Self::Delete(moved(entry), Strictness::Lenient),
+            Self::Add(entry, _) => Self::Add(moved(entry), Strictness::Exist),
+            Self::Delete(entry, _) => Self::Delete(moved(entry), Strictness::Exist),
             other => other,
         }
     }

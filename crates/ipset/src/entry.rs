@@ -8,7 +8,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{put_be64, put_str, put_u8};
 
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Comment, Family, Kind, Name};
+use crate::{Comment, Family, Name, SetType};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of an entry.
 const IP: u16 = 1;
@@ -120,7 +120,7 @@ pub struct Entry {
     /// The last of many entries that begin with `member`.
     ///
     /// Good for adding and removing; the kernel makes single ones of it.
-    pub last: Option<Member>,
+    pub range_end: Option<Member>,
     /// How many seconds it stays, 0 for ever; without it, as long as its set
     /// says.
     pub timeout: Option<u32>,
@@ -131,7 +131,7 @@ pub struct Entry {
     /// Its properties.
     pub flags: EntryFlags,
     /// Attributes that are not known here, as the kernel has them.
-    pub others: Box<[u8]>,
+    pub unknown_attributes: Box<[u8]>,
 }
 
 impl Entry {
@@ -142,28 +142,28 @@ impl Entry {
         Self {
             set,
             member: member.truncated(),
-            last: None,
+            range_end: None,
             timeout: None,
             counters: None,
             comment: None,
             flags: EntryFlags::empty(),
-            others: Box::default(),
+            unknown_attributes: Box::default(),
         }
     }
 
     /// Tells whether both do the same; counts and time aside.
-    pub fn is_like(&self, other: &Self) -> bool {
-        self.last == other.last
+    pub fn is_equivalent(&self, other: &Self) -> bool {
+        self.range_end == other.range_end
             && self.comment == other.comment
             && self.flags == other.flags
-            && self.others == other.others
+            && self.unknown_attributes == other.unknown_attributes
     }
 
     /// Appends the attributes inside of `IPSET_ATTR_DATA`.
     ///
     /// `line` is what the kernel calls the entry if it refuses it.
     pub(crate) fn encode(&self, line: Option<u32>, out: &mut Vec<u8>) {
-        self.member.encode(self.last.as_ref(), out);
+        self.member.encode(self.range_end.as_ref(), out);
         if let Some(timeout) = self.timeout {
             put_number(out, TIMEOUT, timeout);
         }
@@ -177,14 +177,14 @@ impl Entry {
         if let Some(comment) = &self.comment {
             put_str(out, COMMENT, comment.as_str());
         }
-        out.extend_from_slice(&self.others);
+        out.extend_from_slice(&self.unknown_attributes);
         if let Some(line) = line {
             put_number(out, LINENO, line);
         }
     }
 
     /// Reads an entry of a set of this type.
-    pub(crate) fn decode(set: &Name, kind: &Kind, data: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(set: &Name, set_type: &SetType, data: &[u8]) -> Result<Self, DecodeError> {
         let mut entry = Self::new(set.clone(), Member::Other(Box::default()));
         let (mut parts, mut ends) = (Parts::default(), Parts::default());
         let mut others = Vec::new();
@@ -195,52 +195,52 @@ impl Entry {
                 CADT_FLAGS => entry.flags = EntryFlags::from_bits_retain(attr.be32()?),
                 BYTES => entry.counters.get_or_insert_default().bytes = attr.be64()?,
                 PACKETS => entry.counters.get_or_insert_default().packets = attr.be64()?,
-                COMMENT => entry.comment = Some(Comment::told(attr.str()?)),
+                COMMENT => entry.comment = Some(Comment::from_kernel(attr.str()?)),
                 LINENO => {}
-                _ if matches!(kind, Kind::Other(_)) => put_whole(&mut others, bytes),
+                _ if matches!(set_type, SetType::Other(_)) => put_whole(&mut others, bytes),
                 IP => parts.ip = Some(address(&attr)?),
                 IP_TO => ends.ip = Some(address(&attr)?),
-                CIDR if kind.has_networks() => parts.prefix = Some(attr.u8()?),
+                CIDR if set_type.has_networks() => parts.prefix = Some(attr.u8()?),
                 PORT => parts.port = Some(attr.be16()?),
                 PORT_TO => ends.port = Some(attr.be16()?),
                 PROTO => parts.protocol = Some(attr.u8()?),
                 IP2 => parts.second = Some(address(&attr)?),
                 IP2_TO => ends.second = Some(address(&attr)?),
                 CIDR2 => parts.second_prefix = Some(attr.u8()?),
-                NAME => parts.name = Some(Name::told(attr.str()?)),
+                NAME => parts.name = Some(Name::from_kernel(attr.str()?)),
                 _ => put_whole(&mut others, bytes),
             }
         }
-        if matches!(kind, Kind::Other(_)) {
+        if matches!(set_type, SetType::Other(_)) {
             entry.member = Member::Other(others.into());
             return Ok(entry);
         }
-        entry.others = others.into();
+        entry.unknown_attributes = others.into();
         let no_entry = || DecodeError::new("entry of its set", 0, data.len());
         if ends.ip.is_some() || ends.port.is_some() || ends.second.is_some() {
-            let last = ends.or(&parts).member(kind).ok_or_else(no_entry)?;
-            entry.last = Some(last);
+            let last = ends.or(&parts).member(set_type).ok_or_else(no_entry)?;
+            entry.range_end = Some(last);
         }
-        entry.member = parts.member(kind).ok_or_else(no_entry)?;
-        entry.last = entry.last.filter(|last| *last != entry.member);
+        entry.member = parts.member(set_type).ok_or_else(no_entry)?;
+        entry.range_end = entry.range_end.filter(|last| *last != entry.member);
         Ok(entry)
     }
 }
 
 impl Member {
     /// Tells whether a set of this type can have the entry.
-    pub fn fits(&self, kind: &Kind) -> bool {
+    pub fn fits(&self, set_type: &SetType) -> bool {
         matches!(
-            (self, kind),
-            (Self::Ip(_), Kind::HashIp | Kind::BitmapIp)
-                | (Self::IpPort(..), Kind::HashIpPort)
-                | (Self::IpPortIp(..), Kind::HashIpPortIp)
-                | (Self::IpPortNet(..), Kind::HashIpPortNet)
-                | (Self::Net(_), Kind::HashNet)
-                | (Self::NetPort(..), Kind::HashNetPort)
-                | (Self::Port(_), Kind::BitmapPort)
-                | (Self::Set(_), Kind::ListSet)
-                | (Self::Other(_), Kind::Other(_))
+            (self, set_type),
+            (Self::Ip(_), SetType::HashIp | SetType::BitmapIp)
+                | (Self::IpPort(..), SetType::HashIpPort)
+                | (Self::IpPortIp(..), SetType::HashIpPortIp)
+                | (Self::IpPortNet(..), SetType::HashIpPortNet)
+                | (Self::Net(_), SetType::HashNet)
+                | (Self::NetPort(..), SetType::HashNetPort)
+                | (Self::Port(_), SetType::BitmapPort)
+                | (Self::Set(_), SetType::ListSet)
+                | (Self::Other(_), SetType::Other(_))
         )
     }
 
@@ -383,21 +383,21 @@ impl Parts {
     }
 
     /// Puts them together to what a set of this type has.
-    fn member(self, kind: &Kind) -> Option<Member> {
+    fn member(self, set_type: &SetType) -> Option<Member> {
         let port = || Some(Port::new(self.protocol?, self.port?));
-        Some(match kind {
-            Kind::BitmapIp | Kind::HashIp => Member::Ip(self.ip?),
-            Kind::BitmapPort => Member::Port(self.port?),
-            Kind::HashIpPort => Member::IpPort(self.ip?, port()?),
-            Kind::HashIpPortIp => Member::IpPortIp(self.ip?, port()?, self.second?),
-            Kind::HashIpPortNet => {
+        Some(match set_type {
+            SetType::BitmapIp | SetType::HashIp => Member::Ip(self.ip?),
+            SetType::BitmapPort => Member::Port(self.port?),
+            SetType::HashIpPort => Member::IpPort(self.ip?, port()?),
+            SetType::HashIpPortIp => Member::IpPortIp(self.ip?, port()?, self.second?),
+            SetType::HashIpPortNet => {
                 let net = network(self.second?, self.second_prefix)?;
                 Member::IpPortNet(self.ip?, port()?, net)
             }
-            Kind::HashNet => Member::Net(network(self.ip?, self.prefix)?),
-            Kind::HashNetPort => Member::NetPort(network(self.ip?, self.prefix)?, port()?),
-            Kind::ListSet => Member::Set(self.name?),
-            Kind::Other(_) => return None,
+            SetType::HashNet => Member::Net(network(self.ip?, self.prefix)?),
+            SetType::HashNetPort => Member::NetPort(network(self.ip?, self.prefix)?, port()?),
+            SetType::ListSet => Member::Set(self.name?),
+            SetType::Other(_) => return None,
         })
     }
 }

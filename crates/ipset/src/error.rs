@@ -47,10 +47,10 @@ pub enum Error {
     /// The kernel refused a command.
     ///
     /// The commands before it are done, those after it are not.
-    #[error("command {}, {command}: {reason}", place + 1)]
-    Refused {
+    #[error("command {}, {command}: {reason}", index + 1)]
+    Rejected {
         /// Which one it is, counted from 0.
-        place: usize,
+        index: usize,
         /// The command, as `ipset restore` reads it, with set and entry.
         command: Box<str>,
         /// The set it is about.
@@ -73,7 +73,7 @@ impl Error {
     /// Returns the reason of the kernel, if it refused.
     pub fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Kernel { reason, .. } | Self::Refused { reason, .. } => Some(*reason),
+            Self::Kernel { reason, .. } | Self::Rejected { reason, .. } => Some(*reason),
             _ => None,
         }
     }
@@ -110,7 +110,7 @@ impl Error {
     }
 
     /// Says what an error of netlink means that is no refusal.
-    pub(crate) fn of_netlink(error: vipline_netlink::Error) -> Self {
+    pub(crate) fn from_netlink(error: vipline_netlink::Error) -> Self {
         use vipline_netlink::Error as Netlink;
         match error {
             Netlink::Decode(error) => Self::Decode(error),
@@ -133,20 +133,20 @@ impl Error {
 /// A command that the kernel refused, while it did others.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RejectedCommand {
     /// Position of the command, from 0.
-    pub place: usize,
+    pub index: usize,
     /// The command.
     pub command: Command,
     /// Why.
     pub reason: Reason,
 }
 
-impl Refused {
+impl RejectedCommand {
     /// Returns the refusal of a command.
-    pub fn new(place: usize, command: Command, reason: Reason) -> Self {
+    pub fn new(index: usize, command: Command, reason: Reason) -> Self {
         Self {
-            place,
+            index,
             command,
             reason,
         }
@@ -158,10 +158,10 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        Self::Refused {
-            place: refused.place,
+impl From<RejectedCommand> for Error {
+    fn from(refused: RejectedCommand) -> Self {
+        Self::Rejected {
+            index: refused.index,
             command: refused.command.to_string().into(),
             set: refused.command.set().clone(),
             reason: refused.reason,

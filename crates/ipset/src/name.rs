@@ -44,7 +44,7 @@ impl Name {
     }
 
     /// Keeps a name that the kernel told, whatever is in it.
-    pub(crate) fn told(text: &str) -> Self {
+    pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -109,7 +109,7 @@ impl Comment {
     }
 
     /// Keeps a comment that the kernel told, whatever is in it.
-    pub(crate) fn told(text: &str) -> Self {
+    pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
     }
 

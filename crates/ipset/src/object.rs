@@ -38,8 +38,8 @@ impl Keyed for Object {
 
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Set(one), Self::Set(other)) => one.is_like(other),
-            (Self::Entry(one), Self::Entry(other)) => one.is_like(other),
+            (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),
+            (Self::Entry(one), Self::Entry(other)) => one.is_equivalent(other),
             _ => false,
         }
     }
@@ -60,7 +60,7 @@ impl From<Entry> for Object {
 /// A set with all there is in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct SetDump {
     /// The set.
     pub set: Set,
     /// What it takes.
@@ -69,7 +69,7 @@ pub struct Listed {
     pub entries: Vec<Entry>,
 }
 
-impl Listed {
+impl SetDump {
     /// Returns a set without entries.
     pub fn new(set: Set) -> Self {
         Self {
@@ -83,22 +83,22 @@ impl Listed {
 /// Sets by their names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Sets {
-    sets: BTreeMap<Name, Listed>,
+    sets: BTreeMap<Name, SetDump>,
 }
 
 impl Sets {
     /// Returns the set of this name.
-    pub fn get(&self, name: &str) -> Option<&Listed> {
+    pub fn get(&self, name: &str) -> Option<&SetDump> {
         self.sets.get(name)
     }
 
     /// Returns the sets in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = &Listed> {
+    pub fn iter(&self) -> impl Iterator<Item = &SetDump> {
         self.sets.values()
     }
 
     /// Puts a set in, in the place of one of its name.
-    pub fn insert(&mut self, listed: Listed) {
+    pub fn insert(&mut self, listed: SetDump) {
         self.sets.insert(listed.set.name.clone(), listed);
     }
 
@@ -122,16 +122,16 @@ impl Sets {
 }
 
 impl IntoIterator for Sets {
-    type Item = Listed;
-    type IntoIter = std::collections::btree_map::IntoValues<Name, Listed>;
+    type Item = SetDump;
+    type IntoIter = std::collections::btree_map::IntoValues<Name, SetDump>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.sets.into_values()
     }
 }
 
-impl Extend<Listed> for Sets {
-    fn extend<I: IntoIterator<Item = Listed>>(&mut self, sets: I) {
+impl Extend<SetDump> for Sets {
+    fn extend<I: IntoIterator<Item = SetDump>>(&mut self, sets: I) {
         for listed in sets {
             self.insert(listed);
         }

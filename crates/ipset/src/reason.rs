@@ -4,7 +4,7 @@ use std::fmt;
 
 use vipline_netlink::Errno;
 
-use crate::{Entry, Family, Kind, Set};
+use crate::{Entry, Family, Set, SetType};
 
 /// Why the kernel refused something.
 ///
@@ -81,10 +81,10 @@ impl Reason {
     /// Returns the meaning of an error number for sets of this type.
     ///
     /// `removes` says whether something was to be removed or looked for.
-    pub(crate) fn of(errno: Errno, kind: Option<&Kind>, removes: bool) -> Self {
+    pub(crate) fn from_errno(errno: Errno, set_type: Option<&SetType>, removes: bool) -> Self {
         let Errno(number) = errno;
         if number >= TYPE_SPECIFIC {
-            return Self::of_type(number - TYPE_SPECIFIC, kind).unwrap_or(Self::Errno(errno));
+            return Self::of_type(number - TYPE_SPECIFIC, set_type).unwrap_or(Self::Errno(errno));
         }
         match number - PRIVATE {
             1 => Self::Protocol,
@@ -116,7 +116,7 @@ impl Reason {
 
     /// Tells whether a number means another thing for each set.
     pub(crate) fn depends_on_set(errno: Errno) -> bool {
-        errno.0 >= TYPE_SPECIFIC || Self::of(errno, None, false) == Self::Protocol
+        errno.0 >= TYPE_SPECIFIC || Self::from_errno(errno, None, false) == Self::Protocol
     }
 
     /// Says why an entry makes no sense to the kernel in this set.
@@ -125,17 +125,17 @@ impl Reason {
             return self;
         };
         match member.family().filter(|family| *family != set.family) {
-            _ if !member.fits(&set.kind) => Self::TypeMismatch,
+            _ if !member.fits(&set.set_type) => Self::TypeMismatch,
             Some(_) if set.family == Family::V6 => Self::ExpectedIpv6,
             Some(_) => Self::ExpectedIpv4,
             None => self,
         }
     }
 
-    fn of_type(number: i32, kind: Option<&Kind>) -> Option<Self> {
-        let kind = kind?;
-        let meaning: &[Self] = match kind {
-            Kind::ListSet => &[
+    fn of_type(number: i32, set_type: Option<&SetType>) -> Option<Self> {
+        let set_type = set_type?;
+        let meaning: &[Self] = match set_type {
+            SetType::ListSet => &[
                 Self::NoSuchSet,
                 Self::Loop,
                 Self::Missing,
@@ -143,8 +143,8 @@ impl Reason {
                 Self::Full,
                 Self::Missing,
             ],
-            Kind::BitmapIp | Kind::BitmapPort => &[Self::OutOfRange, Self::RangeTooLarge],
-            kind if kind.is_hash() => &[
+            SetType::BitmapIp | SetType::BitmapPort => &[Self::OutOfRange, Self::RangeTooLarge],
+            set_type if set_type.is_hash() => &[
                 Self::Full,
                 Self::NullEntry,
                 Self::InvalidProtocol,
@@ -156,7 +156,7 @@ impl Reason {
         };
         usize::try_from(number)
             .ok()
-            .and_then(|place| meaning.get(place))
+            .and_then(|index| meaning.get(index))
             .copied()
     }
 }
@@ -203,19 +203,22 @@ mod tests {
     #[test]
     fn a_number_of_a_type_means_what_the_type_says() {
         let full = Errno(TYPE_SPECIFIC);
-        assert_eq!(Reason::of(full, Some(&Kind::HashIp), false), Reason::Full);
         assert_eq!(
-            Reason::of(full, Some(&Kind::BitmapIp), false),
+            Reason::from_errno(full, Some(&SetType::HashIp), false),
+            Reason::Full
+        );
+        assert_eq!(
+            Reason::from_errno(full, Some(&SetType::BitmapIp), false),
             Reason::OutOfRange
         );
         assert_eq!(
-            Reason::of(full, Some(&Kind::ListSet), false),
+            Reason::from_errno(full, Some(&SetType::ListSet), false),
             Reason::NoSuchSet
         );
-        assert_eq!(Reason::of(full, None, false), Reason::Errno(full));
+        assert_eq!(Reason::from_errno(full, None, false), Reason::Errno(full));
         let beyond = Errno(i32::MAX);
         assert_eq!(
-            Reason::of(beyond, Some(&Kind::HashIp), false),
+            Reason::from_errno(beyond, Some(&SetType::HashIp), false),
             Reason::Errno(beyond)
         );
     }
@@ -223,8 +226,11 @@ mod tests {
     #[test]
     fn what_exists_for_an_addition_is_missing_for_a_removal() {
         let exist = Errno(PRIVATE + 7);
-        assert_eq!(Reason::of(exist, None, false), Reason::Exists);
-        assert_eq!(Reason::of(exist, None, true), Reason::Missing);
-        assert_eq!(Reason::of(Errno::NOENT, None, true), Reason::Missing);
+        assert_eq!(Reason::from_errno(exist, None, false), Reason::Exists);
+        assert_eq!(Reason::from_errno(exist, None, true), Reason::Missing);
+        assert_eq!(
+            Reason::from_errno(Errno::NOENT, None, true),
+            Reason::Missing
+        );
     }
 }

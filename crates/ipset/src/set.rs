@@ -7,7 +7,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{put, put_u8};
 
 use crate::wire::{NET, address, put_address, put_number, put_port, put_whole, whole_attributes};
-use crate::{Entry, Family, Kind, Name};
+use crate::{Entry, Family, Name, SetType};
 
 // `linux/netfilter/ipset/ip_set.h`, attributes of a set.
 const IP: u16 = 1;
@@ -69,7 +69,7 @@ pub struct Set {
     /// Its name.
     pub name: Name,
     /// Its type.
-    pub kind: Kind,
+    pub set_type: SetType,
     /// The family of the addresses in it.
     pub family: Family,
     /// The revision of the type; without it, one that has the options used.
@@ -98,7 +98,7 @@ pub struct Set {
     /// What a hash begins with.
     pub initval: Option<u32>,
     /// Attributes that are not known here, as the kernel has them.
-    pub others: Box<[u8]>,
+    pub unknown_attributes: Box<[u8]>,
 }
 
 impl Set {
@@ -108,17 +108,17 @@ impl Set {
     /// A bitmap needs a [`range`](Self::range) besides.
     ///
     /// ```
-    /// use vipline_ipset::{Family, Kind, Name, Set};
+    /// use vipline_ipset::{Family, SetType, Name, Set};
     ///
-    /// let set = Set::new(Name::new("blocked")?, Kind::HashNet, Family::V6);
+    /// let set = Set::new(Name::new("blocked")?, SetType::HashNet, Family::V6);
     /// assert_eq!(set.to_string(), "create blocked hash:net family inet6");
     /// # Ok::<(), vipline_ipset::InvalidName>(())
     /// ```
-    pub fn new(name: Name, kind: Kind, family: Family) -> Self {
+    pub fn new(name: Name, set_type: SetType, family: Family) -> Self {
         Self {
-            family: kind.family().unwrap_or(family),
+            family: set_type.family().unwrap_or(family),
             name,
-            kind,
+            set_type,
             revision: None,
             range: None,
             hashsize: None,
@@ -129,34 +129,36 @@ impl Set {
             flags: SetFlags::empty(),
             bucketsize: None,
             initval: None,
-            others: Box::default(),
+            unknown_attributes: Box::default(),
         }
     }
 
     /// Tells whether both do the same, whatever their size, revision and
     /// beginning are at present.
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn is_equivalent(&self, other: &Self) -> bool {
         let essence = |set: &Self| {
             (
                 set.family,
                 set.range,
-                set.kind
+                set.set_type
                     .is_hash()
                     .then(|| set.maxelem.unwrap_or(DEFAULT_MAXELEM)),
-                (set.kind == Kind::ListSet).then(|| set.size.unwrap_or(DEFAULT_SIZE)),
+                (set.set_type == SetType::ListSet).then(|| set.size.unwrap_or(DEFAULT_SIZE)),
                 set.netmask,
                 set.timeout,
                 set.flags,
             )
         };
-        self.kind == other.kind && essence(self) == essence(other) && self.others == other.others
+        self.set_type == other.set_type
+            && essence(self) == essence(other)
+            && self.unknown_attributes == other.unknown_attributes
     }
 
     /// Returns an entry of another set as this one can have it, if it can.
     ///
     /// What this set does not keep of entries is left out.
     pub fn admit(&self, mut entry: Entry) -> Option<Entry> {
-        if !entry.member.fits(&self.kind) {
+        if !entry.member.fits(&self.set_type) {
             return None;
         }
         if entry
@@ -172,14 +174,14 @@ impl Set {
         entry.counters = entry.counters.filter(|_| keeps(SetFlags::COUNTERS));
         entry.comment = entry.comment.filter(|_| keeps(SetFlags::COMMENT));
         if !keeps(SetFlags::SKBINFO) {
-            entry.others = Box::default();
+            entry.unknown_attributes = Box::default();
         }
         Some(entry)
     }
 
     /// Returns the revision that the set is made with.
     pub(crate) fn revision(&self) -> u8 {
-        self.revision.unwrap_or_else(|| self.kind.revision())
+        self.revision.unwrap_or_else(|| self.set_type.revision())
     }
 
     /// Tells whether only the newest revision of the type has all the options.
@@ -220,7 +222,7 @@ impl Set {
         if !self.flags.is_empty() {
             put(out, CADT_FLAGS | NET, &self.flags.bits().to_be_bytes());
         }
-        out.extend_from_slice(&self.others);
+        out.extend_from_slice(&self.unknown_attributes);
     }
 
     /// Reads the attributes inside of `IPSET_ATTR_DATA` into a new set.
@@ -229,10 +231,10 @@ impl Set {
         for item in whole_attributes(data) {
             let (bytes, attr) = item?;
             match attr.kind {
-                IP if self.kind == Kind::BitmapIp => addresses[0] = Some(address(&attr)?),
-                IP_TO if self.kind == Kind::BitmapIp => addresses[1] = Some(address(&attr)?),
-                PORT if self.kind == Kind::BitmapPort => ports[0] = Some(attr.be16()?),
-                PORT_TO if self.kind == Kind::BitmapPort => ports[1] = Some(attr.be16()?),
+                IP if self.set_type == SetType::BitmapIp => addresses[0] = Some(address(&attr)?),
+                IP_TO if self.set_type == SetType::BitmapIp => addresses[1] = Some(address(&attr)?),
+                PORT if self.set_type == SetType::BitmapPort => ports[0] = Some(attr.be16()?),
+                PORT_TO if self.set_type == SetType::BitmapPort => ports[1] = Some(attr.be16()?),
                 TIMEOUT => self.timeout = Some(attr.be32()?),
                 CADT_FLAGS => self.flags = SetFlags::from_bits_retain(attr.be32()?),
                 INITVAL => self.initval = Some(attr.be32()?),
@@ -252,7 +254,7 @@ impl Set {
             (_, [Some(from), Some(to)]) => Some(Range::Ports(from, to)),
             _ => None,
         };
-        self.others = others.into();
+        self.unknown_attributes = others.into();
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be16, put_be32, put_str, put_u8};
 use vipline_netlink::message::{CREATE, DUMP, EXCL};
 
-use crate::{Command, Entry, Family, Kind, Listed, Name, Set, Sets, Strictness};
+use crate::{Command, Entry, Family, Name, Set, SetDump, SetType, Sets, Strictness};
 
 /// `NLA_F_NET_BYTEORDER`.
 pub(crate) const NET: u16 = 0x4000;
@@ -95,7 +95,7 @@ impl Request {
     /// Returns the question for all sets, or the one of this name; `headers`
     /// leaves their entries out.
     ///
-    /// The answers are for an [`Assembler`].
+    /// The answers are for an [`DumpDecoder`].
     pub fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
         let mut request = Self::new(7, protocol);
         request.flags = DUMP;
@@ -118,7 +118,7 @@ impl Request {
 
     /// Returns the question what a set is.
     ///
-    /// The answer is for an [`Assembler`].
+    /// The answer is for an [`DumpDecoder`].
     pub fn header(protocol: u8, name: &Name) -> Self {
         Self::named(12, protocol, name)
     }
@@ -127,9 +127,9 @@ impl Request {
     ///
     /// The answer has the greatest in the attribute 4 and the least in 10, as
     /// one byte each.
-    pub fn revisions(protocol: u8, kind: &Kind, family: Family) -> Self {
+    pub fn revisions(protocol: u8, set_type: &SetType, family: Family) -> Self {
         let mut request = Self::new(13, protocol);
-        put_str(&mut request.payload, TYPENAME, kind.as_str());
+        put_str(&mut request.payload, TYPENAME, set_type.as_str());
         put_u8(&mut request.payload, FAMILY, family.number());
         request
     }
@@ -154,7 +154,7 @@ impl Request {
         let mut request = Self::named(2, protocol, &set.name);
         request.flags = CREATE | strictness.flags();
         let out = &mut request.payload;
-        put_str(out, TYPENAME, set.kind.as_str());
+        put_str(out, TYPENAME, set.set_type.as_str());
         put_u8(out, REVISION, set.revision());
         put_u8(out, FAMILY, set.family.number());
         nest(out, DATA, |out| set.encode(out));
@@ -172,7 +172,7 @@ impl Strictness {
     fn flags(self) -> u16 {
         match self {
             Self::Strict => EXCL,
-            Self::Lenient => 0,
+            Self::Exist => 0,
         }
     }
 }
@@ -254,11 +254,11 @@ fn span(payload: &[u8], most: u16, least: u16) -> Result<RangeInclusive<u8>, Dec
 
 /// Sets, put together from the messages that tell of them.
 #[derive(Debug, Default)]
-pub struct Assembler {
-    sets: Vec<Listed>,
+pub struct DumpDecoder {
+    sets: Vec<SetDump>,
 }
 
-impl Assembler {
+impl DumpDecoder {
     /// Returns one that has been told nothing.
     pub fn new() -> Self {
         Self::default()
@@ -271,14 +271,14 @@ impl Assembler {
     /// # Errors
     ///
     /// The bytes are not what they should be.
-    pub fn take(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        let (mut name, mut kind, mut family, mut revision) = (None, None, None, None);
+    pub fn push(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
+        let (mut name, mut set_type, mut family, mut revision) = (None, None, None, None);
         let (mut data, mut entries): (Option<Attr<'_>>, Option<Attr<'_>>) = (None, None);
         for attr in attributes(payload) {
             let attr = attr?;
             match attr.kind {
-                SETNAME => name = Some(Name::told(attr.str()?)),
-                TYPENAME => kind = Some(Kind::from_name(attr.str()?)),
+                SETNAME => name = Some(Name::from_kernel(attr.str()?)),
+                TYPENAME => set_type = Some(SetType::from_name(attr.str()?)),
                 REVISION => revision = Some(attr.u8()?),
                 FAMILY => family = Some(Family::from_number(attr.u8()?)),
                 DATA => data = Some(attr),
@@ -288,11 +288,11 @@ impl Assembler {
         }
         let no_set = || DecodeError::new("set", SETNAME, payload.len());
         let name = name.ok_or_else(no_set)?;
-        if let Some(kind) = kind {
-            let mut set = Set::new(name.clone(), kind, Family::Unspecified);
+        if let Some(set_type) = set_type {
+            let mut set = Set::new(name.clone(), set_type, Family::Unspecified);
             set.family = family.ok_or_else(no_set)?;
             set.revision = revision;
-            let mut listed = Listed::new(set);
+            let mut listed = SetDump::new(set);
             if let Some(data) = data {
                 listed.set.decode(data.value, &mut listed.usage)?;
             }
@@ -301,13 +301,13 @@ impl Assembler {
         // It is the last one of a dump, and any one of what somebody sends.
         let mut known = self.sets.iter_mut().rev();
         let listed = known.find(|listed| listed.set.name == name);
-        let Listed {
+        let SetDump {
             set, entries: all, ..
         } = listed.ok_or_else(no_set)?;
         for attr in entries.iter().flat_map(Attr::attrs) {
             let attr = attr?;
             if attr.kind == DATA {
-                all.push(Entry::decode(&set.name, &set.kind, attr.value)?);
+                all.push(Entry::decode(&set.name, &set.set_type, attr.value)?);
             }
         }
         Ok(())
@@ -330,12 +330,12 @@ fn attributes(payload: &[u8]) -> Attrs<'_> {
 pub(crate) fn whole_attributes(
     bytes: &[u8],
 ) -> impl Iterator<Item = Result<(&[u8], Attr<'_>), DecodeError>> {
-    let mut place = 0;
+    let mut offset = 0;
     Attrs::new(bytes).map(move |attr| {
         let attr = attr?;
-        let end = place + ATTRIBUTE + attr.value.len();
-        let whole: &[u8] = bytes.get(place..end).unwrap_or_default();
-        place = end.next_multiple_of(4);
+        let end = offset + ATTRIBUTE + attr.value.len();
+        let whole: &[u8] = bytes.get(offset..end).unwrap_or_default();
+        offset = end.next_multiple_of(4);
         Ok((whole, attr))
     })
 }
@@ -414,12 +414,12 @@ mod tests {
     ];
 
     /// Returns the type of the set that a line is about.
-    fn kind(line: &str) -> Kind {
+    fn set_type(line: &str) -> SetType {
         match line.split(' ').nth(1) {
-            Some("h1") => Kind::BitmapPort,
-            Some("i1") => Kind::ListSet,
-            Some("i2") => Kind::BitmapIp,
-            _ => Kind::HashIpPort,
+            Some("h1") => SetType::BitmapPort,
+            Some("i1") => SetType::ListSet,
+            Some("i2") => SetType::BitmapIp,
+            _ => SetType::HashIpPort,
         }
     }
 
@@ -441,7 +441,8 @@ mod tests {
                 panic!("{command}: {message:?}")
             };
             let removes = !command.starts_with("add") && !command.starts_with("create");
-            let reason = Reason::of(answer.errno.unwrap(), Some(&kind(command)), removes);
+            let reason =
+                Reason::from_errno(answer.errno.unwrap(), Some(&set_type(command)), removes);
             let found = (reason, refused_line(answer.echo));
             assert_eq!(Some(&found), reasons.next(), "{command}");
         }

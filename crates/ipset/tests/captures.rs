@@ -11,7 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_ipset::{
-    Assembler, Command, Commands, Entry, Family, Kind, Member, Name, Request, Set, Sets,
+    Command, Commands, DumpDecoder, Entry, Family, Member, Name, Request, Set, SetType, Sets,
 };
 use vipline_netlink::attr::{Attr, Attrs};
 use vipline_netlink::message::{ACK, Message, Messages, REQUEST};
@@ -137,8 +137,8 @@ fn part(attrs: Attrs<'_>, addresses: &[u16], left_out: &[u16]) -> Vec<(u16, Vec<
 fn before() -> Vec<Set> {
     let name = |text| Name::new(text).unwrap();
     vec![
-        Set::new(name("f3"), Kind::HashNetPort, Family::V4),
-        Set::new(name("h2"), Kind::BitmapPort, Family::Unspecified),
+        Set::new(name("f3"), SetType::HashNetPort, Family::V4),
+        Set::new(name("h2"), SetType::BitmapPort, Family::Unspecified),
     ]
 }
 
@@ -206,11 +206,11 @@ fn what_ipset_makes_decodes_to_the_commands_and_the_same_bytes_again() {
     let mut entries = 0;
     for (capture, commands) in commands() {
         let message = capture.only_message();
-        let mut assembler = Assembler::new();
+        let mut decoder = DumpDecoder::new();
         match &commands[0] {
             Command::Create(set, strictness) => {
-                assembler.take(message.payload).unwrap();
-                let listed = assembler.finish().into_iter().next().unwrap();
+                decoder.push(message.payload).unwrap();
+                let listed = decoder.finish().into_iter().next().unwrap();
                 let mut wanted = (**set).clone();
                 wanted.revision = listed.set.revision;
                 assert_eq!(listed.set, wanted, "{:?}", capture.lines);
@@ -222,9 +222,9 @@ fn what_ipset_makes_decodes_to_the_commands_and_the_same_bytes_again() {
                 let mut known = sets
                     .iter()
                     .filter(|(set, _)| set.name == *commands[0].set());
-                assembler.take(&known.next().unwrap().1).unwrap();
-                assembler.take(message.payload).unwrap();
-                let listed = assembler.finish().into_iter().next().unwrap();
+                decoder.push(&known.next().unwrap().1).unwrap();
+                decoder.push(message.payload).unwrap();
+                let listed = decoder.finish().into_iter().next().unwrap();
                 let wanted: Vec<Entry> = commands.iter().filter_map(entry).collect();
                 assert_eq!(listed.entries, wanted, "{:?}", capture.lines);
                 entries += wanted.len();
@@ -241,7 +241,7 @@ fn what_the_kernel_answers_is_what_ipset_prints() {
         let sets = assembled(&capture);
         let listed = sets.iter().next().unwrap();
         let printed = capture.text();
-        let is_known = !matches!(listed.set.kind, Kind::Other(_));
+        let is_known = !matches!(listed.set.set_type, SetType::Other(_));
         // The program keeps `forceadd` to itself, we have no words for marks.
         let ours = sets.to_string().replace(" forceadd", "");
         match is_known && !printed.contains("skbmark") {
@@ -256,11 +256,11 @@ fn what_the_kernel_answers_is_what_ipset_prints() {
 }
 
 fn assembled(capture: &Capture) -> Sets {
-    let mut assembler = Assembler::new();
+    let mut decoder = DumpDecoder::new();
     for message in capture.messages() {
-        assembler.take(message.payload).unwrap();
+        decoder.push(message.payload).unwrap();
     }
-    let sets = assembler.finish();
+    let sets = decoder.finish();
     assert_eq!(sets.len(), 1, "{:?}", capture.lines);
     sets
 }
@@ -295,8 +295,8 @@ fn questions_are_asked_in_the_bytes_of_ipset() {
         Request::test(7, &in_port),
         Request::test(7, &in_net),
         Request::header(7, &name("b1")),
-        Request::revisions(7, &Kind::HashNet, Family::V4),
-        Request::revisions(7, &Kind::HashIpPort, Family::V4),
+        Request::revisions(7, &SetType::HashNet, Family::V4),
+        Request::revisions(7, &SetType::HashIpPort, Family::V4),
         Request::protocol(),
     ];
     let theirs = captures(QUESTIONS);
@@ -309,19 +309,19 @@ fn questions_are_asked_in_the_bytes_of_ipset() {
 #[test]
 fn every_type_is_recorded_with_each_of_its_families() {
     let answers: Vec<Sets> = captures(ANSWERS).iter().map(assembled).collect();
-    for kind in Kind::ALL {
+    for set_type in SetType::ALL {
         let families = [Family::V4, Family::V6].map(|family| {
             let name = Name::new("any").unwrap();
-            Set::new(name, kind.clone(), family).family
+            Set::new(name, set_type.clone(), family).family
         });
         for family in families {
             let mut sets = answers.iter().flat_map(Sets::iter);
             let recorded =
-                sets.any(|listed| listed.set.kind == kind && listed.set.family == family);
-            assert!(recorded, "{kind} {family}");
+                sets.any(|listed| listed.set.set_type == set_type && listed.set.family == family);
+            assert!(recorded, "{set_type} {family}");
         }
     }
     let others = answers.iter().flat_map(Sets::iter);
-    let others = others.filter(|listed| matches!(listed.set.kind, Kind::Other(_)));
+    let others = others.filter(|listed| matches!(listed.set.set_type, SetType::Other(_)));
     assert_eq!(others.count(), 2);
 }

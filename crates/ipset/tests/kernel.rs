@@ -19,7 +19,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use vipline_ipset::{
-    Command, Commands, Entry, Family, Kind, Member, Object, Port, Reason, Set, Strictness,
+    Command, Commands, Entry, Family, Member, Object, Port, Reason, Set, SetType, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -92,9 +92,12 @@ fn what_ipset_makes_is_what_we_read_and_there_is_nothing_to_change() {
 
 #[test]
 fn every_type_is_in_a_document() {
-    for kind in Kind::ALL {
-        let word = format!(" {kind} ");
-        assert!(DOCUMENTS.iter().any(|text| text.contains(&word)), "{kind}");
+    for set_type in SetType::ALL {
+        let word = format!(" {set_type} ");
+        assert!(
+            DOCUMENTS.iter().any(|text| text.contains(&word)),
+            "{set_type}"
+        );
     }
 }
 
@@ -259,23 +262,26 @@ fn questions_are_answered() {
     assert!(lab.client.test(&nowhere).unwrap_err().is_not_found());
 
     let header = lab.client.header(&name("a")).unwrap();
-    assert_eq!((header.kind, header.family), (Kind::HashNet, Family::V4));
+    assert_eq!(
+        (header.set_type, header.family),
+        (SetType::HashNet, Family::V4)
+    );
     assert!(lab.client.header(&name("none")).unwrap_err().is_not_found());
     assert!(lab.client.list(&name("none")).unwrap_err().is_not_found());
 
-    for kind in Kind::ALL {
-        let revisions = lab.client.revisions(&kind, Family::V4).unwrap();
-        let set = Set::new(name("a"), kind, Family::V4);
+    for set_type in SetType::ALL {
+        let revisions = lab.client.revisions(&set_type, Family::V4).unwrap();
+        let set = Set::new(name("a"), set_type, Family::V4);
         let requests =
             Commands::from(vec![Command::Create(set.into(), Strictness::Strict)]).requests(7);
-        let mut assembler = vipline_ipset::Assembler::new();
-        assembler.take(&requests[0].payload).unwrap();
-        let revision = assembler.finish().get("a").unwrap().set.revision.unwrap();
+        let mut decoder = vipline_ipset::DumpDecoder::new();
+        decoder.push(&requests[0].payload).unwrap();
+        let revision = decoder.finish().get("a").unwrap().set.revision.unwrap();
         assert!(revisions.contains(&revision), "{revision} of {revisions:?}");
     }
     let unknown = lab
         .client
-        .revisions(&Kind::from_name("hash:none"), Family::V4);
+        .revisions(&SetType::from_name("hash:none"), Family::V4);
     assert_eq!(unknown.unwrap_err().reason(), Some(Reason::UnknownType));
 
     let usage = lab.client.list(&name("a")).unwrap().usage;
@@ -375,8 +381,8 @@ fn the_one_refused_entry_among_many_is_named() {
         .chain(30_000..31_000)
         .map(entry)
         .collect();
-    let (place, command, reason) = refused(lab.client.commit(&commands.into()));
-    assert_eq!((place, command.as_str()), (7_000, "add a 0.0.0.5"));
+    let (index, command, reason) = refused(lab.client.commit(&commands.into()));
+    assert_eq!((index, command.as_str()), (7_000, "add a 0.0.0.5"));
     assert_eq!(reason, Reason::Exists);
     let entries = lab.client.list(&name("a")).unwrap().entries;
     assert_eq!(
@@ -431,8 +437,8 @@ fn what_the_kernel_refuses_is_named_with_its_reason() {
     for (line, reason) in cases {
         let result = lab.load(line);
         assert!(result.is_err(), "{line}");
-        let (place, command, found) = refused(result);
-        assert_eq!((found, place), (reason, 0), "{line}");
+        let (index, command, found) = refused(result);
+        assert_eq!((found, index), (reason, 0), "{line}");
         assert!(command.starts_with(&line[..line.len().min(8)]), "{command}");
         let theirs = lab.run("ipset", &["restore"], line);
         assert!(!theirs.status.success(), "{line}");
@@ -526,7 +532,7 @@ fn a_set_of_an_unknown_type_is_kept_as_it_is() {
     lab.succeeds("ipset", &["restore"], foreign);
     let dump = lab.client.dump_all().unwrap();
     let listed = dump.get("f").unwrap();
-    assert_eq!(listed.set.kind, Kind::Other("hash:net,iface".into()));
+    assert_eq!(listed.set.set_type, SetType::Other("hash:net,iface".into()));
     let [entry] = listed.entries.as_slice() else {
         panic!("{listed}")
     };

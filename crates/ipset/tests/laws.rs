@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use vipline_ipset::{
-    Assembler, Command, Commands, Comment, Counters, Entry, EntryFlags, Family, Kind, Member, Name,
-    Object, Port, Range, Set, SetFlags, Strictness,
+    Command, Commands, Comment, Counters, DumpDecoder, Entry, EntryFlags, Family, Member, Name,
+    Object, Port, Range, Set, SetFlags, SetType, Strictness,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -40,22 +40,22 @@ fn port() -> impl Strategy<Value = Port> {
     (any::<u8>(), any::<u16>()).prop_map(|(protocol, number)| Port::new(protocol, number))
 }
 
-fn member(kind: &Kind, family: Family) -> BoxedStrategy<Member> {
-    match kind {
-        Kind::BitmapIp => ip(Family::V4).prop_map(Member::Ip).boxed(),
-        Kind::HashIp => ip(family).prop_map(Member::Ip).boxed(),
-        Kind::BitmapPort => any::<u16>().prop_map(Member::Port).boxed(),
-        Kind::HashIpPort => (ip(family), port())
+fn member(set_type: &SetType, family: Family) -> BoxedStrategy<Member> {
+    match set_type {
+        SetType::BitmapIp => ip(Family::V4).prop_map(Member::Ip).boxed(),
+        SetType::HashIp => ip(family).prop_map(Member::Ip).boxed(),
+        SetType::BitmapPort => any::<u16>().prop_map(Member::Port).boxed(),
+        SetType::HashIpPort => (ip(family), port())
             .prop_map(|(ip, port)| Member::IpPort(ip, port))
             .boxed(),
-        Kind::HashIpPortIp => (ip(family), port(), ip(family))
+        SetType::HashIpPortIp => (ip(family), port(), ip(family))
             .prop_map(|(ip, port, second)| Member::IpPortIp(ip, port, second))
             .boxed(),
-        Kind::HashIpPortNet => (ip(family), port(), net(family))
+        SetType::HashIpPortNet => (ip(family), port(), net(family))
             .prop_map(|(ip, port, net)| Member::IpPortNet(ip, port, net))
             .boxed(),
-        Kind::HashNet => net(family).prop_map(Member::Net).boxed(),
-        Kind::HashNetPort => (net(family), port())
+        SetType::HashNet => net(family).prop_map(Member::Net).boxed(),
+        SetType::HashNetPort => (net(family), port())
             .prop_map(|(net, port)| Member::NetPort(net, port))
             .boxed(),
         _ => name().prop_map(Member::Set).boxed(),
@@ -94,12 +94,12 @@ fn through(first: Member, other: Member) -> (Member, Option<Member>) {
     (first, last)
 }
 
-fn range(kind: &Kind) -> BoxedStrategy<Option<Range>> {
-    match kind {
-        Kind::BitmapIp => any::<(u32, u32)>()
+fn range(set_type: &SetType) -> BoxedStrategy<Option<Range>> {
+    match set_type {
+        SetType::BitmapIp => any::<(u32, u32)>()
             .prop_map(|(from, to)| Some(Range::Addrs(from.into(), to.into())))
             .boxed(),
-        Kind::BitmapPort => any::<(u16, u16)>()
+        SetType::BitmapPort => any::<(u16, u16)>()
             .prop_map(|(from, to)| Some(Range::Ports(from, to)))
             .boxed(),
         _ => Just(None).boxed(),
@@ -111,24 +111,26 @@ fn flags() -> impl Strategy<Value = SetFlags> {
 }
 
 fn set() -> impl Strategy<Value = Set> {
-    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let set_type = prop::sample::select(SetType::ALL.to_vec());
     let family = prop::sample::select(vec![Family::V4, Family::V6]);
-    (name(), kind, family).prop_flat_map(|(name, kind, family)| {
+    (name(), set_type, family).prop_flat_map(|(name, set_type, family)| {
         let numbers = vec(option::of(any::<u32>()), 5);
         let bytes = vec(option::of(any::<u8>()), 2);
-        (range(&kind), numbers, bytes, flags()).prop_map(move |(range, numbers, bytes, flags)| {
-            let mut set = Set::new(name.clone(), kind.clone(), family);
-            set.range = range;
-            set.hashsize = numbers[0];
-            set.maxelem = numbers[1];
-            set.size = numbers[2];
-            set.timeout = numbers[3];
-            set.initval = numbers[4];
-            set.netmask = bytes[0];
-            set.bucketsize = bytes[1];
-            set.flags = flags;
-            set
-        })
+        (range(&set_type), numbers, bytes, flags()).prop_map(
+            move |(range, numbers, bytes, flags)| {
+                let mut set = Set::new(name.clone(), set_type.clone(), family);
+                set.range = range;
+                set.hashsize = numbers[0];
+                set.maxelem = numbers[1];
+                set.size = numbers[2];
+                set.timeout = numbers[3];
+                set.initval = numbers[4];
+                set.netmask = bytes[0];
+                set.bucketsize = bytes[1];
+                set.flags = flags;
+                set
+            },
+        )
     })
 }
 
@@ -136,7 +138,7 @@ fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
     let name = set.name.clone();
     let counters = option::of(any::<(u64, u64)>());
     let comment = option::of("[ -!#-~]{1,255}");
-    let members = || member(&set.kind, set.family);
+    let members = || member(&set.set_type, set.family);
     let many = (members(), option::of(members())).prop_map(|(first, other)| match other {
         Some(other) => through(first, other),
         None => (first, None),
@@ -151,7 +153,7 @@ fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
         .prop_map(
             move |((member, last), timeout, counters, comment, nomatch)| {
                 let mut entry = Entry::new(name.clone(), member);
-                entry.last = last;
+                entry.range_end = last;
                 entry.timeout = timeout;
                 entry.counters = counters.map(|(packets, bytes)| Counters { packets, bytes });
                 entry.comment = comment.map(|text| Comment::new(&text).unwrap());
@@ -173,7 +175,7 @@ fn commands(set: &Set, entries: &[Entry]) -> Commands {
     let mut commands = Commands::new();
     commands.push(Command::Create(set.clone().into(), Strictness::Strict));
     for entry in entries {
-        commands.push(Command::Add(entry.clone().into(), Strictness::Lenient));
+        commands.push(Command::Add(entry.clone().into(), Strictness::Exist));
     }
     commands
 }
@@ -181,11 +183,11 @@ fn commands(set: &Set, entries: &[Entry]) -> Commands {
 proptest! {
     #[test]
     fn what_is_encoded_decodes_to_the_same((set, entries) in made()) {
-        let mut assembler = Assembler::new();
+        let mut decoder = DumpDecoder::new();
         for request in commands(&set, &entries).requests(7) {
-            assembler.take(&request.payload).unwrap();
+            decoder.push(&request.payload).unwrap();
         }
-        let sets = assembler.finish();
+        let sets = decoder.finish();
         let listed = sets.iter().next().unwrap();
         let mut read = listed.set.clone();
         // Without one that is wished for, a message names one that will do.
@@ -200,7 +202,7 @@ proptest! {
         let text = commands.to_string();
         let read = Commands::parse(&text, &[]).unwrap();
         prop_assert_eq!(read.to_string(), text);
-        if set.range.is_none() || set.family == Family::V4 || set.kind == Kind::BitmapPort {
+        if set.range.is_none() || set.family == Family::V4 || set.set_type == SetType::BitmapPort {
             prop_assert_eq!(read, commands);
         }
     }
@@ -221,20 +223,20 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_decoder_panic(bytes in vec(any::<u8>(), 0..200)) {
-        let _ = Assembler::new().take(&bytes);
+        let _ = DumpDecoder::new().push(&bytes);
     }
 
     #[test]
     fn no_cut_or_changed_message_panics((set, entries) in made(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
-        let mut assembler = Assembler::new();
+        let mut decoder = DumpDecoder::new();
         for request in commands(&set, &entries).requests(6) {
             let mut bytes = request.payload;
             let at = at.index(bytes.len());
-            let _ = Assembler::new().take(&bytes[..at]);
+            let _ = DumpDecoder::new().push(&bytes[..at]);
             bytes[at] = with;
-            let _ = assembler.take(&bytes);
+            let _ = decoder.push(&bytes);
         }
-        let _ = assembler.finish().to_string();
+        let _ = decoder.finish().to_string();
     }
 
     #[test]

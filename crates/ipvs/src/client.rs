@@ -11,13 +11,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use vipline_netlink::message::{ACK, Message, REQUEST, begin, end};
 use vipline_netlink::{Counters, DecodeError, Dump, Errno, Protocol, Socket};
 
-use crate::daemon::{Daemon, Role};
-use crate::destination::RealEntry;
-use crate::error::Refused;
-use crate::settings::{Info, Timeouts};
+use crate::destination::Destination;
+use crate::error::RejectedCommand;
 use crate::stats::Stats;
-use crate::wire::{self, Answer, Request};
-use crate::{Command, Commands, Error, Family, Service, Table, VirtualServer};
+use crate::sync_daemon::{Role, SyncDaemon};
+use crate::wire::{self, Answer, Info, Request, Timeouts};
+use crate::{Command, Commands, Error, Family, ServiceKey, Table, VirtualServer};
 
 /// How many commands are sent at once; the answers to all have room.
 const AT_ONCE: usize = 128;
@@ -65,8 +64,8 @@ impl Client {
         let mut table = Table::default();
         for (server, _) in self.servers()? {
             table.insert(server);
-            for real in self.reals(&server.service)? {
-                table.insert_real(&server.service, real.server);
+            for real in self.destinations(&server.service)? {
+                table.insert_destination(&server.service, real.server);
             }
         }
         Ok(table)
@@ -76,17 +75,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] names every command the kernel refused; all others
+    /// [`Error::Rejected`] names every command the kernel refused; all others
     /// are done.
     /// After any other error it is not known which of them are.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         for commands in commands.as_slice().chunks(AT_ONCE) {
-            self.send(commands, &mut refused)?;
+            self.send(commands, &mut rejected)?;
         }
-        match refused.is_empty() {
+        match rejected.is_empty() {
             true => Ok(()),
-            false => Err(Error::Refused { refused }),
+            false => Err(Error::Rejected { rejected }),
         }
     }
 
@@ -112,7 +111,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_not_found`] when there is none.
-    pub fn server(&mut self, service: &Service) -> Result<(VirtualServer, Stats), Error> {
+    pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
         let mut found = None;
         self.ask(&Request::Server(service), "list", service, |answer| {
             if let Answer::Server(server, stats) = answer {
@@ -127,14 +126,14 @@ impl Client {
     /// # Errors
     ///
     /// Those of talking to the kernel.
-    pub fn reals(&mut self, service: &Service) -> Result<Vec<RealEntry>, Error> {
+    pub fn destinations(&mut self, service: &ServiceKey) -> Result<Vec<Destination>, Error> {
         let what = "list real servers of";
         self.list(
-            &Request::Reals(service),
+            &Request::Destinations(service),
             what,
             service,
             |answer| match answer {
-                Answer::Real(real) => Some(real),
+                Answer::Destination(real) => Some(real),
                 _ => None,
             },
         )
@@ -145,7 +144,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_not_found`] when there is no such service.
-    pub fn zero(&mut self, service: Option<&Service>) -> Result<(), Error> {
+    pub fn zero(&mut self, service: Option<&ServiceKey>) -> Result<(), Error> {
         let request = Request::Zero(service);
         match service {
             None => self.ask(&request, "zero", &"statistics", |_| {}),
@@ -206,13 +205,13 @@ impl Client {
     /// # Errors
     ///
     /// Those of talking to the kernel.
-    pub fn daemons(&mut self) -> Result<Vec<Daemon>, Error> {
+    pub fn sync_daemons(&mut self) -> Result<Vec<SyncDaemon>, Error> {
         self.list(
             &Request::Daemons,
             "list",
             &"daemons",
             |answer| match answer {
-                Answer::Daemon(daemon) => Some(daemon),
+                Answer::SyncDaemon(daemon) => Some(daemon),
                 _ => None,
             },
         )
@@ -223,9 +222,14 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_already_exists`] when one of its role runs.
-    pub fn start(&mut self, daemon: &Daemon) -> Result<(), Error> {
+    pub fn start_sync_daemon(&mut self, daemon: &SyncDaemon) -> Result<(), Error> {
         let device = &daemon.interface;
-        self.ask(&Request::Start(daemon), "start daemon on", device, |_| {})
+        self.ask(
+            &Request::StartDaemon(daemon),
+            "start daemon on",
+            device,
+            |_| {},
+        )
     }
 
     /// Stops the sync daemon of a role.
@@ -233,12 +237,12 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::is_not_found`] when none runs.
-    pub fn stop(&mut self, role: Role) -> Result<(), Error> {
+    pub fn stop_sync_daemon(&mut self, role: Role) -> Result<(), Error> {
         let name = match role {
             Role::Master => "master",
             Role::Backup => "backup",
         };
-        self.ask(&Request::Stop(role), "stop daemon", &name, |_| {})
+        self.ask(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
     }
 
     /// Returns what the socket has done so far.
@@ -247,7 +251,11 @@ impl Client {
     }
 
     /// Sends commands at once, and gathers those that are refused.
-    fn send(&mut self, commands: &[Command], refused: &mut Vec<Refused>) -> Result<(), Error> {
+    fn send(
+        &mut self,
+        commands: &[Command],
+        rejected: &mut Vec<RejectedCommand>,
+    ) -> Result<(), Error> {
         let first = self.socket.sequence();
         self.payload.clear();
         let mut seq = first;
@@ -265,7 +273,7 @@ impl Client {
             }
             let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);
             if let Some(command) = commands.get(place) {
-                refused.push(Refused::new(*command, refusal.errno));
+                rejected.push(RejectedCommand::new(*command, refusal.errno));
             }
         }
         Ok(())
@@ -327,7 +335,7 @@ impl AsFd for Client {
 /// Reads the answer to a request.
 fn answer(request: &Request<'_>, message: Message<'_>) -> Result<Answer, DecodeError> {
     let family = match request {
-        Request::Reals(service) => service.family(),
+        Request::Destinations(service) => service.family(),
         _ => Family::V4,
     };
     Answer::decode(family, message.payload)

@@ -10,7 +10,7 @@ use vipline_netlink::generic::{put_header, split};
 use vipline_reconcile::Edit;
 
 use crate::wire::{ATTR_DESTINATION, ATTR_SERVICE, VERSION};
-use crate::{Object, RealServer, Service, VirtualServer};
+use crate::{Object, RealServer, ServiceKey, VirtualServer};
 
 /// `IPVS_CMD_NEW_SERVICE` and those that change servers.
 const NEW_SERVICE: u8 = 1;
@@ -30,13 +30,13 @@ pub enum Command {
     /// `-E`: a virtual server changes, and keeps its real servers.
     Edit(VirtualServer),
     /// `-D`: a virtual server goes, with its real servers.
-    Remove(Service),
+    Remove(ServiceKey),
     /// `-a`: a real server comes.
-    AddReal(Service, RealServer),
+    AddDestination(ServiceKey, RealServer),
     /// `-e`: a real server changes, and keeps its connections.
-    EditReal(Service, RealServer),
+    EditDestination(ServiceKey, RealServer),
     /// `-d`: a real server goes.
-    RemoveReal(Service, SocketAddr),
+    RemoveDestination(ServiceKey, SocketAddr),
 }
 
 impl Command {
@@ -48,11 +48,11 @@ impl Command {
                 nest(out, ATTR_SERVICE, |out| server.encode(out));
             }
             Self::Remove(service) => nest(out, ATTR_SERVICE, |out| service.encode(out)),
-            Self::AddReal(service, real) | Self::EditReal(service, real) => {
+            Self::AddDestination(service, real) | Self::EditDestination(service, real) => {
                 nest(out, ATTR_SERVICE, |out| service.encode(out));
                 nest(out, ATTR_DESTINATION, |out| real.encode(out));
             }
-            Self::RemoveReal(service, endpoint) => {
+            Self::RemoveDestination(service, endpoint) => {
                 nest(out, ATTR_SERVICE, |out| service.encode(out));
                 nest(out, ATTR_DESTINATION, |out| {
                     RealServer::encode_endpoint(*endpoint, out);
@@ -86,16 +86,16 @@ impl Command {
                 _ => Self::Edit(server),
             });
         }
-        let service = Service::decode(server.attrs())?;
+        let service = ServiceKey::decode(server.attrs())?;
         if number == DEL_SERVICE {
             return Ok(Self::Remove(service));
         }
         let attrs = real.ok_or_else(missing)?.attrs();
         let real = RealServer::decode(service.family(), attrs)?.server;
         match number {
-            NEW_DEST => Ok(Self::AddReal(service, real)),
-            SET_DEST => Ok(Self::EditReal(service, real)),
-            DEL_DEST => Ok(Self::RemoveReal(service, real.endpoint())),
+            NEW_DEST => Ok(Self::AddDestination(service, real)),
+            SET_DEST => Ok(Self::EditDestination(service, real)),
+            DEL_DEST => Ok(Self::RemoveDestination(service, real.endpoint())),
             _ => Err(missing()),
         }
     }
@@ -105,9 +105,9 @@ impl Command {
             Self::Add(_) => NEW_SERVICE,
             Self::Edit(_) => SET_SERVICE,
             Self::Remove(_) => DEL_SERVICE,
-            Self::AddReal(..) => NEW_DEST,
-            Self::EditReal(..) => SET_DEST,
-            Self::RemoveReal(..) => DEL_DEST,
+            Self::AddDestination(..) => NEW_DEST,
+            Self::EditDestination(..) => SET_DEST,
+            Self::RemoveDestination(..) => DEL_DEST,
         }
     }
 }
@@ -118,9 +118,9 @@ impl fmt::Display for Command {
             Self::Add(server) => write!(f, "-A {server}"),
             Self::Edit(server) => write!(f, "-E {server}"),
             Self::Remove(service) => write!(f, "-D {service}"),
-            Self::AddReal(service, real) => write!(f, "-a {service} {real}"),
-            Self::EditReal(service, real) => write!(f, "-e {service} {real}"),
-            Self::RemoveReal(service, endpoint) => write!(f, "-d {service} -r {endpoint}"),
+            Self::AddDestination(service, real) => write!(f, "-a {service} {real}"),
+            Self::EditDestination(service, real) => write!(f, "-e {service} {real}"),
+            Self::RemoveDestination(service, endpoint) => write!(f, "-d {service} -r {endpoint}"),
         }
     }
 }
@@ -146,10 +146,10 @@ impl Commands {
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
     {
         let edits = edits.into_iter();
-        let gone: HashSet<Service> = edits
+        let gone: HashSet<ServiceKey> = edits
             .clone()
             .filter_map(|edit| match edit {
-                Edit::Remove(Object::Virtual(server)) => Some(server.service),
+                Edit::Remove(Object::VirtualServer(server)) => Some(server.service),
                 _ => None,
             })
             .collect();
@@ -157,18 +157,22 @@ impl Commands {
         let (mut lost_reals, mut lost) = (Vec::new(), Vec::new());
         for edit in edits {
             match edit {
-                Edit::Add(Object::Virtual(server)) => servers.push(Command::Add(*server)),
-                Edit::Add(Object::Real(service, real)) => {
-                    reals.push(Command::AddReal(*service, *real));
+                Edit::Add(Object::VirtualServer(server)) => servers.push(Command::Add(*server)),
+                Edit::Add(Object::Destination(service, real)) => {
+                    reals.push(Command::AddDestination(*service, *real));
                 }
                 Edit::Change { new, .. } => match new {
-                    Object::Virtual(server) => servers.push(Command::Edit(*server)),
-                    Object::Real(service, real) => reals.push(Command::EditReal(*service, *real)),
+                    Object::VirtualServer(server) => servers.push(Command::Edit(*server)),
+                    Object::Destination(service, real) => {
+                        reals.push(Command::EditDestination(*service, *real))
+                    }
                 },
-                Edit::Remove(Object::Virtual(server)) => lost.push(Command::Remove(server.service)),
-                Edit::Remove(Object::Real(service, _)) if gone.contains(service) => {}
-                Edit::Remove(Object::Real(service, real)) => {
-                    lost_reals.push(Command::RemoveReal(*service, real.endpoint()));
+                Edit::Remove(Object::VirtualServer(server)) => {
+                    lost.push(Command::Remove(server.service))
+                }
+                Edit::Remove(Object::Destination(service, _)) if gone.contains(service) => {}
+                Edit::Remove(Object::Destination(service, real)) => {
+                    lost_reals.push(Command::RemoveDestination(*service, real.endpoint()));
                 }
             }
         }
@@ -210,8 +214,8 @@ mod tests {
     use super::*;
     use crate::{Protocol, Scheduler};
 
-    fn service(last: u8) -> Service {
-        Service::new(Protocol::Tcp, IpAddr::from([10, 0, 0, last]), 80)
+    fn service(last: u8) -> ServiceKey {
+        ServiceKey::new(Protocol::Tcp, IpAddr::from([10, 0, 0, last]), 80)
     }
 
     fn server(last: u8) -> Object {
@@ -220,7 +224,7 @@ mod tests {
 
     fn real(last: u8, real: u8) -> Object {
         let address = IpAddr::from([10, 1, 0, real]);
-        Object::Real(service(last), RealServer::new(address, 8080))
+        Object::Destination(service(last), RealServer::new(address, 8080))
     }
 
     #[test]

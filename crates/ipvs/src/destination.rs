@@ -93,7 +93,7 @@ impl RealServer {
     }
 
     /// Reads the attributes of a server of a service of this family.
-    pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<RealEntry, DecodeError> {
+    pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<Destination, DecodeError> {
         let (mut family, mut address) = (family, None);
         let mut tunnel = (0, 0, 0);
         let (mut method, mut port, mut weight) = (0, 0, 0);
@@ -131,7 +131,7 @@ impl RealServer {
             upper_threshold,
             lower_threshold,
         };
-        Ok(RealEntry {
+        Ok(Destination {
             server,
             connections,
             stats: stats_64.unwrap_or(stats),
@@ -141,7 +141,7 @@ impl RealServer {
 
 /// A real server, and what it is doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RealEntry {
+pub struct Destination {
     /// The server.
     pub server: RealServer,
     /// The connections it has.

@@ -39,10 +39,10 @@ pub enum Error {
     #[error("answers of the kernel were lost, so its state is unknown")]
     Overrun,
     /// The kernel refused commands, and did all the others.
-    #[error("{}", Listed(refused))]
-    Refused {
+    #[error("{}", List(rejected))]
+    Rejected {
         /// What it refused, in the order of the commands, never empty.
-        refused: Vec<Refused>,
+        rejected: Vec<RejectedCommand>,
     },
     /// The kernel did not answer in time.
     #[error("the kernel did not answer in time")]
@@ -85,7 +85,7 @@ impl Error {
     /// Tells whether all that was refused lacks its scheduler or its
     /// persistence engine.
     pub fn is_scheduler_missing(&self) -> bool {
-        self.all(Refused::is_scheduler_missing)
+        self.all(RejectedCommand::is_scheduler_missing)
     }
 
     /// Returns the error number; of several refusals, that of the first.
@@ -94,7 +94,7 @@ impl Error {
             Self::Denied => Some(Errno::PERM),
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
             Self::Kernel { errno, .. } => Some(*errno),
-            Self::Refused { refused } => refused.first().map(|first| first.errno),
+            Self::Rejected { rejected } => rejected.first().map(|first| first.errno),
             Self::Unsupported { .. } => Some(Errno::NOENT),
             _ => None,
         }
@@ -107,8 +107,8 @@ impl Error {
     }
 
     /// Tells whether there is nothing but refusals, and this is true of each.
-    fn all(&self, is: impl Fn(&Refused) -> bool) -> bool {
-        matches!(self, Self::Refused { refused } if refused.iter().all(is))
+    fn all(&self, is: impl Fn(&RejectedCommand) -> bool) -> bool {
+        matches!(self, Self::Rejected { rejected } if rejected.iter().all(is))
     }
 
     /// Names what a request to the kernel was about.
@@ -152,14 +152,14 @@ impl From<vipline_netlink::Error> for Error {
 /// A command that the kernel refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RejectedCommand {
     /// The command.
     pub command: Command,
     /// Why not.
     pub errno: Errno,
 }
 
-impl Refused {
+impl RejectedCommand {
     /// Returns the refusal of a command.
     pub fn new(command: Command, errno: Errno) -> Self {
         Self { command, errno }
@@ -173,14 +173,14 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RejectedCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { command, errno } = self;
         write!(f, "ipvsadm {command}: ")?;
         match command {
             Command::Add(server) | Command::Edit(server) if self.is_scheduler_missing() => {
                 write!(f, "load the module ip_vs_{}", server.scheduler)?;
-                match server.engine {
+                match server.persistence_engine {
                     None => Ok(()),
                     Some(engine) => write!(f, " or ip_vs_pe_{}", engine.as_str()),
                 }
@@ -192,14 +192,14 @@ impl fmt::Display for Refused {
 }
 
 /// Refusals in a row.
-struct Listed<'a>(&'a [Refused]);
+struct List<'a>(&'a [RejectedCommand]);
 
-impl Listed<'_> {
+impl List<'_> {
     /// How many are spelled out.
     const SHOWN: usize = 3;
 }
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, one) in self.0.iter().take(Self::SHOWN).enumerate() {
             if place > 0 {

@@ -55,9 +55,7 @@ mod server;
 
 mod destination;
 
-mod settings;
-
-mod daemon;
+mod sync_daemon;
 
 mod object;
 
@@ -73,15 +71,15 @@ mod error;
 
 pub use client::Client;
 pub use commands::{Command, Commands};
-pub use daemon::{Daemon, Role};
-pub use destination::{Checksum, Connections, Forwarding, RealEntry, RealServer, Tunnel};
-pub use error::{Error, Refused};
+pub use destination::{Checksum, Connections, Destination, Forwarding, RealServer, Tunnel};
+pub use error::{Error, RejectedCommand};
 pub use flags::Flags;
 pub use name::Name;
 pub use object::{Key, Object, Table};
 pub use scheduler::Scheduler;
-pub use server::{Engine, Netmask, Persistence, VirtualServer};
-pub use service::{Family, Protocol, Service};
-pub use settings::{Info, Timeouts};
+pub use server::{Netmask, Persistence, PersistenceEngine, VirtualServer};
+pub use service::{Family, Protocol, ServiceKey};
 pub use stats::Stats;
+pub use sync_daemon::{Role, SyncDaemon};
 pub use text::ParseError;
+pub use wire::{Info, Timeouts};

@@ -6,32 +6,32 @@ use std::net::SocketAddr;
 
 use vipline_reconcile::Keyed;
 
-use crate::{RealServer, Service, VirtualServer};
+use crate::{RealServer, ServiceKey, VirtualServer};
 
 /// An entry of the table of IPVS.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Object {
     /// A virtual server, without its real servers.
-    Virtual(VirtualServer),
+    VirtualServer(VirtualServer),
     /// A real server of a service.
-    Real(Service, RealServer),
+    Destination(ServiceKey, RealServer),
 }
 
 /// What identifies an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Key {
     /// A virtual server, by its service.
-    Virtual(Service),
+    VirtualServer(ServiceKey),
     /// A real server, by its service, address and port.
-    Real(Service, SocketAddr),
+    Destination(ServiceKey, SocketAddr),
 }
 
 impl Object {
     /// Returns the service that the object is or belongs to.
-    pub fn service(&self) -> Service {
+    pub fn service(&self) -> ServiceKey {
         match self {
-            Self::Virtual(server) => server.service,
-            Self::Real(service, _) => *service,
+            Self::VirtualServer(server) => server.service,
+            Self::Destination(service, _) => *service,
         }
     }
 }
@@ -41,8 +41,8 @@ impl Keyed for Object {
 
     fn key(&self) -> Key {
         match self {
-            Self::Virtual(server) => Key::Virtual(server.service),
-            Self::Real(service, server) => Key::Real(*service, server.endpoint()),
+            Self::VirtualServer(server) => Key::VirtualServer(server.service),
+            Self::Destination(service, server) => Key::Destination(*service, server.endpoint()),
         }
     }
 
@@ -53,7 +53,7 @@ impl Keyed for Object {
 
 impl From<VirtualServer> for Object {
     fn from(server: VirtualServer) -> Self {
-        Self::Virtual(server)
+        Self::VirtualServer(server)
     }
 }
 
@@ -62,7 +62,7 @@ impl From<VirtualServer> for Object {
 /// Its text is what `ipvsadm -Sn` prints, and the thresholds.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table {
-    servers: BTreeMap<Service, Entry>,
+    servers: BTreeMap<ServiceKey, Entry>,
 }
 
 /// A virtual server and its real servers.
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Adds or replaces a real server; false if there is no such service.
-    pub fn insert_real(&mut self, service: &Service, server: RealServer) -> bool {
+    pub fn insert_destination(&mut self, service: &ServiceKey, server: RealServer) -> bool {
         let Some(entry) = self.servers.get_mut(service) else {
             return false;
         };
@@ -90,18 +90,18 @@ impl Table {
     }
 
     /// Removes a virtual server with its real servers; false if it is not there.
-    pub fn remove(&mut self, service: &Service) -> bool {
+    pub fn remove(&mut self, service: &ServiceKey) -> bool {
         self.servers.remove(service).is_some()
     }
 
     /// Removes a real server; false if it is not there.
-    pub fn remove_real(&mut self, service: &Service, endpoint: &SocketAddr) -> bool {
+    pub fn remove_destination(&mut self, service: &ServiceKey, endpoint: &SocketAddr) -> bool {
         let entry = self.servers.get_mut(service);
         entry.is_some_and(|entry| entry.reals.remove(endpoint).is_some())
     }
 
     /// Returns the virtual server of a service.
-    pub fn server(&self, service: &Service) -> Option<&VirtualServer> {
+    pub fn server(&self, service: &ServiceKey) -> Option<&VirtualServer> {
         self.servers.get(service).map(|entry| &entry.server)
     }
 
@@ -111,7 +111,7 @@ impl Table {
     }
 
     /// Returns the real servers of a service.
-    pub fn reals(&self, service: &Service) -> impl Iterator<Item = &RealServer> {
+    pub fn destinations(&self, service: &ServiceKey) -> impl Iterator<Item = &RealServer> {
         let entry = self.servers.get(service);
         entry.into_iter().flat_map(|entry| entry.reals.values())
     }
@@ -120,7 +120,7 @@ impl Table {
     pub fn objects(&self) -> impl Iterator<Item = Object> {
         self.servers.iter().flat_map(|(service, entry)| {
             let reals = entry.reals.values();
-            let reals = reals.map(|real| Object::Real(*service, *real));
+            let reals = reals.map(|real| Object::Destination(*service, *real));
             std::iter::once(entry.server.into()).chain(reals)
         })
     }
@@ -130,8 +130,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for object in self.objects() {
             match object {
-                Object::Virtual(server) => writeln!(f, "-A {server}")?,
-                Object::Real(service, server) => writeln!(f, "-a {service} {server}")?,
+                Object::VirtualServer(server) => writeln!(f, "-A {server}")?,
+                Object::Destination(service, server) => writeln!(f, "-a {service} {server}")?,
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use vipline_netlink::attr::{Attr, Attrs, put, put_str, put_u32};
 
 use crate::service::Parts;
 use crate::stats::Stats;
-use crate::{Family, Flags, Name, Scheduler, Service};
+use crate::{Family, Flags, Name, Scheduler, ServiceKey};
 
 /// `IPVS_SVC_ATTR_SCHED_NAME` and those that follow it.
 const SCHEDULER: u16 = 6;
@@ -25,7 +25,7 @@ const STATS_64: u16 = 12;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VirtualServer {
     /// Which server it is.
-    pub service: Service,
+    pub service: ServiceKey,
     /// How real servers are chosen.
     pub scheduler: Scheduler,
     /// Its properties, and those of the scheduler.
@@ -33,18 +33,18 @@ pub struct VirtualServer {
     /// How long a client stays with a real server, if it does.
     pub persistence: Option<Persistence>,
     /// What tells which connections belong together, instead of addresses.
-    pub engine: Option<Engine>,
+    pub persistence_engine: Option<PersistenceEngine>,
 }
 
 impl VirtualServer {
     /// Returns a server without flags and persistence.
-    pub fn new(service: Service, scheduler: Scheduler) -> Self {
+    pub fn new(service: ServiceKey, scheduler: Scheduler) -> Self {
         Self {
             service,
             scheduler,
             flags: Flags::empty(),
             persistence: None,
-            engine: None,
+            persistence_engine: None,
         }
     }
 
@@ -52,7 +52,7 @@ impl VirtualServer {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.service.encode(out);
         put_str(out, SCHEDULER, self.scheduler.as_str());
-        if let Some(engine) = &self.engine {
+        if let Some(engine) = &self.persistence_engine {
             put_str(out, ENGINE, engine.as_str());
         }
         let persistent = match self.persistence {
@@ -66,7 +66,7 @@ impl VirtualServer {
         let family = self.service.family();
         let persistence = self
             .persistence
-            .unwrap_or_else(|| Persistence::of_clients(family, 0));
+            .unwrap_or_else(|| Persistence::per_client(family, 0));
         put_u32(out, TIMEOUT, persistence.timeout);
         put(out, NETMASK, &persistence.netmask.bytes());
     }
@@ -88,7 +88,7 @@ impl VirtualServer {
                 TIMEOUT => timeout = attr.u32()?,
                 NETMASK => netmask = Some(attr),
                 STATS => stats = Stats::decode(attr.attrs())?,
-                ENGINE => engine = Engine::decode(&attr)?,
+                ENGINE => engine = PersistenceEngine::decode(&attr)?,
                 STATS_64 => stats_64 = Some(Stats::decode(attr.attrs())?),
                 _ => parts.take(attr),
             }
@@ -109,7 +109,7 @@ impl VirtualServer {
             scheduler: scheduler.ok_or_else(|| DecodeError::new("scheduler", SCHEDULER, 0))?,
             flags: Flags::from_bits_retain(flags & !(Flags::PERSISTENT | Flags::HASHED)),
             persistence,
-            engine,
+            persistence_engine: engine,
         };
         Ok((server, stats_64.unwrap_or(stats)))
     }
@@ -137,7 +137,7 @@ impl Persistence {
     pub const TIMEOUT: u32 = 360;
 
     /// Returns the persistence of single clients.
-    pub fn of_clients(family: Family, timeout: u32) -> Self {
+    pub fn per_client(family: Family, timeout: u32) -> Self {
         Self {
             timeout,
             netmask: Netmask::host(family),
@@ -185,14 +185,14 @@ impl Netmask {
 /// What tells which connections belong together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Engine {
+pub enum PersistenceEngine {
     /// `sip`: the Call-ID of SIP over UDP.
     Sip,
     /// One that we do not know.
     Other(Name),
 }
 
-impl Engine {
+impl PersistenceEngine {
     /// Returns the engine of this name; none if it cannot be a name.
     pub fn new(name: &str) -> Option<Self> {
         match name {
@@ -229,7 +229,7 @@ impl fmt::Display for VirtualServer {
                 write!(f, " -M {netmask}")?;
             }
         }
-        if let Some(engine) = &self.engine {
+        if let Some(engine) = &self.persistence_engine {
             write!(f, " --pe {}", engine.as_str())?;
         }
         if self.flags.contains(Flags::ONE_PACKET) {

@@ -105,7 +105,7 @@ impl Protocol {
 /// Its text is what follows the command on a line of `ipvsadm`:
 /// `-t 10.0.0.1:80`, `-u`, `--sctp-service`, `-f 7`, `-f 7 -6`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Service {
+pub enum ServiceKey {
     /// Packets to an address and a port.
     Address {
         /// Their protocol.
@@ -124,7 +124,7 @@ pub enum Service {
     },
 }
 
-impl Service {
+impl ServiceKey {
     /// Returns the service of packets to an address and a port.
     pub fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
         Self::Address {
@@ -202,12 +202,12 @@ impl<'a> Parts<'a> {
     }
 
     /// Puts the parts together.
-    pub(crate) fn service(&self) -> Result<Service, DecodeError> {
+    pub(crate) fn service(&self) -> Result<ServiceKey, DecodeError> {
         let missing = || DecodeError::new("virtual server with an address or a mark", 1, 0);
         let family = Family::decode(self.family.as_ref().ok_or_else(missing)?)?;
         let mark = self.mark.map_or(Ok(0), |attr| attr.u32())?;
         if let Some(mark) = NonZeroU32::new(mark) {
-            return Ok(Service::Mark { mark, family });
+            return Ok(ServiceKey::Mark { mark, family });
         }
         let number = self.protocol.ok_or_else(missing)?;
         let protocol = Protocol::ALL
@@ -215,7 +215,7 @@ impl<'a> Parts<'a> {
             .find(|protocol| number.u16() == Ok(protocol.number()))
             .ok_or_else(|| number.error("protocol of IPVS"))?;
         let address = self.address.ok_or_else(missing)?;
-        Ok(Service::Address {
+        Ok(ServiceKey::Address {
             protocol,
             address: family.address(&address)?,
             port: self.port.map_or(Ok(0), |attr| attr.be16())?,
@@ -223,7 +223,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mark {

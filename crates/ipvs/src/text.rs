@@ -11,18 +11,18 @@ use std::str::SplitAsciiWhitespace;
 use thiserror::Error;
 
 use crate::{
-    Checksum, Command, Commands, Engine, Family, Flags, Forwarding, Netmask, Object, Persistence,
-    Protocol, RealServer, Scheduler, Service, Table, Tunnel, VirtualServer,
+    Checksum, Command, Commands, Family, Flags, Forwarding, Netmask, Object, Persistence,
+    PersistenceEngine, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
 };
 
 /// Why a text is none of `ipvsadm`.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("line {line}: {wrong}: {text}")]
+#[error("line {line}: {reason}: {text}")]
 pub struct ParseError {
     /// Which line it is, counted from 1.
     pub line: usize,
     /// What is wrong with it.
-    pub wrong: &'static str,
+    pub reason: &'static str,
     /// The beginning of the line.
     pub text: Box<str>,
 }
@@ -65,7 +65,7 @@ impl FromStr for Table {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let wrong = match parse(line, place + 1)? {
+            let reason = match parse(line, place + 1)? {
                 Command::Add(server) if table.server(&server.service).is_some() => {
                     "the virtual server is there already"
                 }
@@ -73,13 +73,15 @@ impl FromStr for Table {
                     table.insert(server);
                     continue;
                 }
-                Command::AddReal(service, real) => match table.insert_real(&service, real) {
-                    true => continue,
-                    false => "the virtual server is missing",
-                },
+                Command::AddDestination(service, real) => {
+                    match table.insert_destination(&service, real) {
+                        true => continue,
+                        false => "the virtual server is missing",
+                    }
+                }
                 _ => "only -A and -a make a table",
             };
-            return Err(error(line, place + 1, wrong));
+            return Err(error(line, place + 1, reason));
         }
         Ok(table)
     }
@@ -91,9 +93,9 @@ impl FromIterator<Object> for Table {
         let mut table = Self::default();
         for object in objects {
             match object {
-                Object::Virtual(server) => table.insert(server),
-                Object::Real(service, real) => {
-                    table.insert_real(&service, real);
+                Object::VirtualServer(server) => table.insert(server),
+                Object::Destination(service, real) => {
+                    table.insert_destination(&service, real);
                 }
             }
         }
@@ -103,13 +105,13 @@ impl FromIterator<Object> for Table {
 
 fn parse(line: &str, number: usize) -> std::result::Result<Command, ParseError> {
     let command = Options::read(line).and_then(Options::into_command);
-    command.map_err(|wrong| error(line, number, wrong))
+    command.map_err(|reason| error(line, number, reason))
 }
 
-fn error(line: &str, number: usize, wrong: &'static str) -> ParseError {
+fn error(line: &str, number: usize, reason: &'static str) -> ParseError {
     ParseError {
         line: number,
-        wrong,
+        reason,
         text: line.chars().take(SHOWN).collect::<String>().into(),
     }
 }
@@ -142,9 +144,9 @@ enum Action {
     Add,
     Edit,
     Remove,
-    AddReal,
-    EditReal,
-    RemoveReal,
+    AddDestination,
+    EditDestination,
+    RemoveDestination,
 }
 
 #[derive(Clone, Copy)]
@@ -178,9 +180,9 @@ impl<'a> Options<'a> {
             "-A" | "--add-service" => Action::Add,
             "-E" | "--edit-service" => Action::Edit,
             "-D" | "--delete-service" => Action::Remove,
-            "-a" | "--add-server" => Action::AddReal,
-            "-e" | "--edit-server" => Action::EditReal,
-            "-d" | "--delete-server" => Action::RemoveReal,
+            "-a" | "--add-server" => Action::AddDestination,
+            "-e" | "--edit-server" => Action::EditDestination,
+            "-d" | "--delete-server" => Action::RemoveDestination,
             _ => return false,
         });
         true
@@ -249,18 +251,21 @@ impl<'a> Options<'a> {
             Action::Add => self.server(service).map(Command::Add),
             Action::Edit => self.server(service).map(Command::Edit),
             Action::Remove => Ok(Command::Remove(service)),
-            Action::AddReal => Ok(Command::AddReal(service, self.real(&service)?)),
-            Action::EditReal => Ok(Command::EditReal(service, self.real(&service)?)),
-            Action::RemoveReal => Ok(Command::RemoveReal(service, self.endpoint(&service)?)),
+            Action::AddDestination => Ok(Command::AddDestination(service, self.real(&service)?)),
+            Action::EditDestination => Ok(Command::EditDestination(service, self.real(&service)?)),
+            Action::RemoveDestination => Ok(Command::RemoveDestination(
+                service,
+                self.endpoint(&service)?,
+            )),
         }
     }
 
-    fn service(&self) -> Result<Service> {
+    fn service(&self) -> Result<ServiceKey> {
         let (kind, value) = self.service.ok_or("the service is missing")?;
         match kind {
             Kind::Address(protocol) => {
                 let (address, port) = split_port(value)?;
-                Ok(Service::new(protocol, address, port.unwrap_or(0)))
+                Ok(ServiceKey::new(protocol, address, port.unwrap_or(0)))
             }
             Kind::Mark => {
                 let mark: NonZeroU32 = value.parse().map_err(|_| "the mark is no number")?;
@@ -268,19 +273,21 @@ impl<'a> Options<'a> {
                     true => Family::V6,
                     false => Family::V4,
                 };
-                Ok(Service::Mark { mark, family })
+                Ok(ServiceKey::Mark { mark, family })
             }
         }
     }
 
-    fn server(&self, service: Service) -> Result<VirtualServer> {
+    fn server(&self, service: ServiceKey) -> Result<VirtualServer> {
         let scheduler = match self.scheduler {
             None => Scheduler::default(),
             Some(name) => Scheduler::new(name).ok_or("the scheduler cannot be one")?,
         };
-        let engine = match self.engine {
+        let persistence_engine = match self.engine {
             None => None,
-            Some(name) => Some(Engine::new(name).ok_or("the persistence engine cannot be one")?),
+            Some(name) => {
+                Some(PersistenceEngine::new(name).ok_or("the persistence engine cannot be one")?)
+            }
         };
         let mut flags = Flags::empty();
         flags.set(Flags::ONE_PACKET, self.is_one_packet);
@@ -292,7 +299,7 @@ impl<'a> Options<'a> {
             scheduler,
             flags,
             persistence: self.persistence(service.family())?,
-            engine,
+            persistence_engine,
         })
     }
 
@@ -320,7 +327,7 @@ impl<'a> Options<'a> {
         }))
     }
 
-    fn endpoint(&self, service: &Service) -> Result<SocketAddr> {
+    fn endpoint(&self, service: &ServiceKey) -> Result<SocketAddr> {
         let (address, port) = split_port(self.real.ok_or("the real server is missing")?)?;
         Ok(SocketAddr::new(
             address,
@@ -328,7 +335,7 @@ impl<'a> Options<'a> {
         ))
     }
 
-    fn real(&self, service: &Service) -> Result<RealServer> {
+    fn real(&self, service: &ServiceKey) -> Result<RealServer> {
         let endpoint = self.endpoint(service)?;
         let forwarding = match self.method {
             Some(Method::Masquerade) => Forwarding::Masquerade,
@@ -469,6 +476,6 @@ mod tests {
         let orphan = "-a -t 10.0.0.1:80 -r 10.0.0.2"
             .parse::<Table>()
             .unwrap_err();
-        assert_eq!(orphan.wrong, "the virtual server is missing");
+        assert_eq!(orphan.reason, "the virtual server is missing");
     }
 }

@@ -8,11 +8,10 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_u32};
 use vipline_netlink::generic::{put_header, split};
 
-use crate::daemon::{Daemon, Role};
-use crate::destination::{RealEntry, RealServer};
-use crate::settings::{Info, Timeouts};
+use crate::destination::{Destination, RealServer};
 use crate::stats::Stats;
-use crate::{Family, Service, VirtualServer};
+use crate::sync_daemon::{Role, SyncDaemon};
+use crate::{Family, ServiceKey, VirtualServer};
 
 /// `IPVS_GENL_NAME`: by which the family is found.
 pub const FAMILY: &str = "IPVS";
@@ -40,6 +39,28 @@ const NEW_DAEMON: u8 = 9;
 const SET_CONFIG: u8 = 12;
 const SET_INFO: u8 = 14;
 
+/// How long connections are kept without packets, in whole seconds.
+///
+/// To set zero is to leave a timeout as it is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Timeouts {
+    /// Established connections of TCP.
+    pub tcp: Duration,
+    /// Connections of TCP that one end has closed.
+    pub tcp_fin: Duration,
+    /// Connections of UDP.
+    pub udp: Duration,
+}
+
+/// What the kernel says of its IPVS.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Info {
+    /// The version: three numbers.
+    pub version: [u8; 3],
+    /// How many buckets the table of connections has.
+    pub table_size: u32,
+}
+
 /// A question to the kernel, or a request that is about no single server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -47,15 +68,15 @@ pub enum Request<'a> {
     /// All virtual servers.
     Servers,
     /// The virtual server of a service.
-    Server(&'a Service),
+    Server(&'a ServiceKey),
     /// The real servers of a service.
-    Reals(&'a Service),
+    Destinations(&'a ServiceKey),
     /// The sync daemons.
     Daemons,
     /// A sync daemon is to start.
-    Start(&'a Daemon),
+    StartDaemon(&'a SyncDaemon),
     /// A sync daemon is to stop.
-    Stop(Role),
+    StopDaemon(Role),
     /// The timeouts.
     Timeouts,
     /// The timeouts are to be others.
@@ -63,7 +84,7 @@ pub enum Request<'a> {
     /// What the kernel says of its IPVS.
     Info,
     /// All statistics are to begin at zero, or those of a service.
-    Zero(Option<&'a Service>),
+    Zero(Option<&'a ServiceKey>),
     /// All servers are to go.
     Flush,
 }
@@ -73,11 +94,13 @@ impl Request<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_header(out, self.command(), VERSION);
         match self {
-            Self::Server(service) | Self::Reals(service) | Self::Zero(Some(service)) => {
+            Self::Server(service) | Self::Destinations(service) | Self::Zero(Some(service)) => {
                 nest(out, ATTR_SERVICE, |out| service.encode(out));
             }
-            Self::Start(daemon) => nest(out, ATTR_DAEMON, |out| daemon.encode(out)),
-            Self::Stop(role) => nest(out, ATTR_DAEMON, |out| Daemon::encode_role(*role, out)),
+            Self::StartDaemon(daemon) => nest(out, ATTR_DAEMON, |out| daemon.encode(out)),
+            Self::StopDaemon(role) => {
+                nest(out, ATTR_DAEMON, |out| SyncDaemon::encode_role(*role, out))
+            }
             Self::SetTimeouts(timeouts) => {
                 put_u32(out, ATTR_TCP, seconds(timeouts.tcp));
                 put_u32(out, ATTR_TCP_FIN, seconds(timeouts.tcp_fin));
@@ -90,9 +113,9 @@ impl Request<'_> {
     fn command(&self) -> u8 {
         match self {
             Self::Servers | Self::Server(_) => 4,
-            Self::Reals(_) => 8,
-            Self::Start(_) => NEW_DAEMON,
-            Self::Stop(_) => 10,
+            Self::Destinations(_) => 8,
+            Self::StartDaemon(_) => NEW_DAEMON,
+            Self::StopDaemon(_) => 10,
             Self::Daemons => 11,
             Self::SetTimeouts(_) => SET_CONFIG,
             Self::Timeouts => 13,
@@ -115,9 +138,9 @@ pub enum Answer {
     /// A virtual server, and what passed through it.
     Server(VirtualServer, Stats),
     /// A real server, and what it is doing.
-    Real(RealEntry),
+    Destination(Destination),
     /// A sync daemon.
-    Daemon(Daemon),
+    SyncDaemon(SyncDaemon),
     /// The timeouts.
     Timeouts(Timeouts),
     /// What the kernel says of its IPVS.
@@ -143,9 +166,9 @@ impl Answer {
                 Ok(Self::Server(server, stats))
             }
             NEW_DEST => {
-                RealServer::decode(family, inside(attrs, ATTR_DESTINATION)?).map(Self::Real)
+                RealServer::decode(family, inside(attrs, ATTR_DESTINATION)?).map(Self::Destination)
             }
-            NEW_DAEMON => Daemon::decode(inside(attrs, ATTR_DAEMON)?).map(Self::Daemon),
+            NEW_DAEMON => SyncDaemon::decode(inside(attrs, ATTR_DAEMON)?).map(Self::SyncDaemon),
             SET_CONFIG => timeouts(attrs).map(Self::Timeouts),
             SET_INFO => info(attrs).map(Self::Info),
             _ => Ok(Self::Other),

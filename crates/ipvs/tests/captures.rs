@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use vipline_ipvs::wire::{Answer, Request};
-use vipline_ipvs::{Command, Commands, Daemon, Family, Role, Service, Timeouts};
+use vipline_ipvs::{Command, Commands, Family, Role, ServiceKey, SyncDaemon, Timeouts};
 use vipline_netlink::attr::Attrs;
 
 /// Returns the command and the payload of each message in a file.
@@ -51,11 +51,11 @@ fn commands_are_told_in_the_bytes_of_ipvsadm() {
         match command {
             // ipvsadm tells more of the servers than the kernel reads.
             Command::Add(_) | Command::Edit(_) => assert_eq!(ours, payload, "{line}"),
-            Command::AddReal(..) | Command::EditReal(..) => {
+            Command::AddDestination(..) | Command::EditDestination(..) => {
                 assert_eq!(nested(&ours, 2), nested(&payload, 2), "{line}");
                 assert!(nested(&payload, 1).starts_with(nested(&ours, 1)), "{line}");
             }
-            Command::RemoveReal(..) => {
+            Command::RemoveDestination(..) => {
                 assert!(nested(&payload, 2).starts_with(nested(&ours, 2)), "{line}");
             }
             Command::Remove(_) => {
@@ -82,27 +82,27 @@ fn other_requests_are_told_in_the_bytes_of_ipvsadm() {
     assert_eq!(encoded(&Request::SetTimeouts(&timeouts)), *payload);
     let (master, backup) = daemons();
     let payload = &find("--start-daemon master").1;
-    assert_eq!(encoded(&Request::Start(&master)), *payload);
+    assert_eq!(encoded(&Request::StartDaemon(&master)), *payload);
     let payload = &find("--start-daemon backup").1;
-    assert_eq!(encoded(&Request::Start(&backup)), *payload);
+    assert_eq!(encoded(&Request::StartDaemon(&backup)), *payload);
     assert_eq!(encoded(&Request::Flush), find("-C").1);
     let all = captures.iter().find(|(line, _)| *line == "-Z").unwrap();
     assert_eq!(encoded(&Request::Zero(None)), all.1);
-    let stop = encoded(&Request::Stop(Role::Master));
+    let stop = encoded(&Request::StopDaemon(Role::Master));
     assert!(nested(&find("--stop-daemon").1, 3).starts_with(nested(&stop, 3)));
 }
 
-fn daemons() -> (Daemon, Daemon) {
-    let master = Daemon {
-        longest: 1400,
-        group: Some("224.0.0.90".parse().unwrap()),
+fn daemons() -> (SyncDaemon, SyncDaemon) {
+    let master = SyncDaemon {
+        max_len: 1400,
+        multicast_group: Some("224.0.0.90".parse().unwrap()),
         port: 9000,
         ttl: 3,
-        ..Daemon::new(Role::Master, "d0", 5)
+        ..SyncDaemon::new(Role::Master, "d0", 5)
     };
-    let backup = Daemon {
-        group: Some("ff02::60".parse().unwrap()),
-        ..Daemon::new(Role::Backup, "d0", 5)
+    let backup = SyncDaemon {
+        multicast_group: Some("ff02::60".parse().unwrap()),
+        ..SyncDaemon::new(Role::Backup, "d0", 5)
     };
     (master, backup)
 }
@@ -111,9 +111,9 @@ fn daemons() -> (Daemon, Daemon) {
 fn daemons_are_read_from_what_starts_them() {
     let (master, backup) = daemons();
     for daemon in [master, backup] {
-        let payload = encoded(&Request::Start(&daemon));
+        let payload = encoded(&Request::StartDaemon(&daemon));
         let answer = Answer::decode(Family::V4, &payload).unwrap();
-        assert_eq!(answer, Answer::Daemon(daemon));
+        assert_eq!(answer, Answer::SyncDaemon(daemon));
     }
 }
 
@@ -132,14 +132,14 @@ fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
                 );
                 made.push(Command::Add(server));
             }
-            Command::EditReal(service, real) => {
+            Command::EditDestination(service, real) => {
                 made.retain(|made| {
-                    !matches!(made, Command::AddReal(_, old) if old.endpoint() == real.endpoint())
+                    !matches!(made, Command::AddDestination(_, old) if old.endpoint() == real.endpoint())
                 });
-                made.push(Command::AddReal(service, real));
+                made.push(Command::AddDestination(service, real));
             }
-            Command::RemoveReal(_, endpoint) => made.retain(
-                |made| !matches!(made, Command::AddReal(_, old) if old.endpoint() == endpoint),
+            Command::RemoveDestination(_, endpoint) => made.retain(
+                |made| !matches!(made, Command::AddDestination(_, old) if old.endpoint() == endpoint),
             ),
             Command::Remove(_) => assert_eq!(payload[0], 3),
             command => made.push(command),
@@ -151,13 +151,15 @@ fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
                 assert_eq!(stats.connections, 0);
                 told.push(Command::Add(server).to_string());
             }
-            Answer::Real(entry) => {
+            Answer::Destination(entry) => {
                 let service = made.iter().find_map(|made| match made {
-                    Command::AddReal(service, real) if *real == entry.server => Some(*service),
+                    Command::AddDestination(service, real) if *real == entry.server => {
+                        Some(*service)
+                    }
                     _ => None,
                 });
-                let service: Service = service.unwrap();
-                told.push(Command::AddReal(service, entry.server).to_string());
+                let service: ServiceKey = service.unwrap();
+                told.push(Command::AddDestination(service, entry.server).to_string());
             }
             Answer::Timeouts(found) => timeouts = Some(found.tcp_fin),
             Answer::Info(found) => info = Some(found),

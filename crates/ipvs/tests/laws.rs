@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::wire::Answer;
-use vipline_ipvs::{Command, Commands, Family, Object, RealServer, Service, Table};
+use vipline_ipvs::{Command, Commands, Family, Object, RealServer, ServiceKey, Table};
 use vipline_reconcile::{Edit, diff};
 
 use tables::{real, server, service, table};
@@ -19,18 +19,18 @@ fn command() -> impl Strategy<Value = Command> {
         server().prop_map(Command::Add),
         server().prop_map(Command::Edit),
         service().prop_map(Command::Remove),
-        (service(), real()).prop_map(|(service, real)| Command::AddReal(service, real)),
-        (service(), real()).prop_map(|(service, real)| Command::EditReal(service, real)),
+        (service(), real()).prop_map(|(service, real)| Command::AddDestination(service, real)),
+        (service(), real()).prop_map(|(service, real)| Command::EditDestination(service, real)),
         (service(), real()).prop_map(|(service, real)| {
-            Command::RemoveReal(service, SocketAddr::new(real.address, real.port))
+            Command::RemoveDestination(service, SocketAddr::new(real.address, real.port))
         }),
     ]
 }
 
 /// Does a command as the kernel would; false if it would refuse.
 fn execute(table: &mut Table, command: &Command) -> bool {
-    let has = |table: &Table, service: &Service, real: &RealServer| {
-        let mut reals = table.reals(service);
+    let has = |table: &Table, service: &ServiceKey, real: &RealServer| {
+        let mut reals = table.destinations(service);
         reals.any(|one| one.endpoint() == real.endpoint())
     };
     match command {
@@ -45,13 +45,15 @@ fn execute(table: &mut Table, command: &Command) -> bool {
             is_there
         }
         Command::Remove(service) => table.remove(service),
-        Command::AddReal(service, real) => {
-            !has(table, service, real) && table.insert_real(service, *real)
+        Command::AddDestination(service, real) => {
+            !has(table, service, real) && table.insert_destination(service, *real)
         }
-        Command::EditReal(service, real) => {
-            has(table, service, real) && table.insert_real(service, *real)
+        Command::EditDestination(service, real) => {
+            has(table, service, real) && table.insert_destination(service, *real)
         }
-        Command::RemoveReal(service, endpoint) => table.remove_real(service, endpoint),
+        Command::RemoveDestination(service, endpoint) => {
+            table.remove_destination(service, endpoint)
+        }
     }
 }
 

@@ -148,14 +148,14 @@ fn compare(client: &mut Client, wanted: &Table) {
     let mut expected = wanted.clone();
     // ipvsadm does not print thresholds.
     for object in wanted.objects() {
-        if let Object::Real(service, real) = object {
+        if let Object::Destination(service, real) = object {
             let (upper_threshold, lower_threshold) = (0, 0);
             let real = RealServer {
                 upper_threshold,
                 lower_threshold,
                 ..real
             };
-            expected.insert_real(&service, real);
+            expected.insert_destination(&service, real);
         }
     }
     same(&saved(), &sorted(&expected.to_string()));

@@ -161,7 +161,7 @@ fn one_refused_object_leaves_all_others_alone_in_mode_ipvs() {
 fn endpoint_of_bad() -> vipline_ipvs::Object {
     let objects = plan::<ipvs::Planner>(service("bad", 2, 3).events());
     let reals = objects.into_iter().filter_map(|object| match object {
-        ipvs::Object::Server(real @ vipline_ipvs::Object::Real(..)) => Some(real),
+        ipvs::Object::Server(real @ vipline_ipvs::Object::Destination(..)) => Some(real),
         _ => None,
     });
     reals.last().unwrap()
@@ -229,7 +229,10 @@ fn a_rejected_object_names_its_service_and_the_object() {
     let bad: ipvs::Object = {
         let objects = plan::<ipvs::Planner>(web_with("10.96.0.10", 1).events());
         let is_real = |object: &&ipvs::Object| {
-            matches!(object, ipvs::Object::Server(vipline_ipvs::Object::Real(..)))
+            matches!(
+                object,
+                ipvs::Object::Server(vipline_ipvs::Object::Destination(..))
+            )
         };
         objects.iter().find(is_real).unwrap().clone()
     };

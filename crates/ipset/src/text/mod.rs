@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::{
-    Command, Commands, Counters, Entry, EntryFlags, Listed, Member, Port, Range, Set, SetFlags,
+    Command, Commands, Counters, Entry, EntryFlags, Member, Port, Range, Set, SetDump, SetFlags,
     Sets, Strictness,
 };
 
@@ -69,10 +69,10 @@ impl Display for Range {
 /// `create NAME TYPE OPTIONS`.
 impl Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "create {} {}", self.name, self.kind)?;
+        write!(f, "create {} {}", self.name, self.set_type)?;
         match self.range {
             Some(range) => write!(f, " range {range}")?,
-            None if self.kind.family().is_none() => write!(f, " family {}", self.family)?,
+            None if self.set_type.family().is_none() => write!(f, " family {}", self.family)?,
             None => {}
         }
         option(f, "hashsize", self.hashsize)?;
@@ -139,7 +139,7 @@ impl Member {
             (Self::Port(port), Self::Port(to)) => span(f, port, to),
             (Self::Set(name), _) => write!(f, "{name}"),
             (Self::Other(bytes), _) => write!(f, "({} bytes of an unknown type)", bytes.len()),
-            // A range of two kinds of entries is none.
+            // A range of two set_types of entries is none.
             (first, _) => first.through(first, f),
         }
     }
@@ -184,7 +184,7 @@ impl Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.set)?;
         self.member
-            .through(self.last.as_ref().unwrap_or(&self.member), f)?;
+            .through(self.range_end.as_ref().unwrap_or(&self.member), f)?;
         option(f, "timeout", self.timeout)?;
         if self.flags.contains(EntryFlags::NOMATCH) {
             f.write_str(" nomatch")?;
@@ -203,7 +203,7 @@ impl Display for Strictness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Strict => Ok(()),
-            Self::Lenient => f.write_str(" -exist"),
+            Self::Exist => f.write_str(" -exist"),
         }
     }
 }
@@ -234,7 +234,7 @@ impl Display for Commands {
 }
 
 /// What `ipset save NAME` prints; entries that are not known are a remark.
-impl Display for Listed {
+impl Display for SetDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.set)?;
         self.entries

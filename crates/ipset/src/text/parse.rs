@@ -8,19 +8,19 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{FLAGS, PROTOCOLS, icmp};
 use crate::{
-    Command, Commands, Comment, Entry, EntryFlags, Family, Kind, Member, Name, Port, Range, Set,
-    SetFlags, Strictness,
+    Command, Commands, Comment, Entry, EntryFlags, Family, Member, Name, Port, Range, Set,
+    SetFlags, SetType, Strictness,
 };
 
 /// A line that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("line {line}: {text:?} is no {what}")]
+#[error("line {line}: expected {expected}, found {text:?}")]
 #[non_exhaustive]
 pub struct ParseError {
     /// Which line it is, counted from 1.
     pub line: usize,
     /// What was expected.
-    pub what: &'static str,
+    pub expected: &'static str,
     /// What is there instead.
     pub text: Box<str>,
 }
@@ -48,13 +48,13 @@ impl Commands {
     ///
     /// The first line that could not be read.
     pub fn parse(text: &str, known: &[Set]) -> Result<Self, ParseError> {
-        let of = |set: &Set| (set.name.clone(), (set.kind.clone(), set.family));
-        let mut kinds: Kinds = known.iter().map(of).collect();
+        let of = |set: &Set| (set.name.clone(), (set.set_type.clone(), set.family));
+        let mut set_types: SetTypes = known.iter().map(of).collect();
         let mut commands = Self::new();
         for (index, line) in text.lines().enumerate() {
-            let command = read(line, &mut kinds).map_err(|(what, text)| ParseError {
+            let command = read(line, &mut set_types).map_err(|(expected, text)| ParseError {
                 line: index + 1,
-                what,
+                expected,
                 text: text.into(),
             })?;
             commands.extend(command);
@@ -64,15 +64,15 @@ impl Commands {
 }
 
 /// What is known of sets by now.
-type Kinds = HashMap<Name, (Kind, Family)>;
+type SetTypes = HashMap<Name, (SetType, Family)>;
 
-fn read(line: &str, kinds: &mut Kinds) -> Result<Option<Command>, Fault> {
+fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> {
     let mut words = words(line)?;
     let before = words.len();
     words.retain(|word| !matches!(*word, "-exist" | "-!"));
     let strictness = match words.len() == before {
         true => Strictness::Strict,
-        false => Strictness::Lenient,
+        false => Strictness::Exist,
     };
     let mut words = Words(words.into_iter());
     let verb = match words.0.next() {
@@ -84,18 +84,18 @@ fn read(line: &str, kinds: &mut Kinds) -> Result<Option<Command>, Fault> {
     let command = match verb {
         "create" => {
             let set = create(name, &mut words)?;
-            kinds.insert(set.name.clone(), (set.kind.clone(), set.family));
+            set_types.insert(set.name.clone(), (set.set_type.clone(), set.family));
             Command::Create(Box::new(set), strictness)
         }
-        "add" => Command::Add(Box::new(entry(name, &mut words, kinds)?), strictness),
-        "del" => Command::Delete(Box::new(entry(name, &mut words, kinds)?), strictness),
+        "add" => Command::Add(Box::new(entry(name, &mut words, set_types)?), strictness),
+        "del" => Command::Delete(Box::new(entry(name, &mut words, set_types)?), strictness),
         "destroy" => Command::Destroy(name, strictness),
         "flush" => Command::Flush(name),
         "rename" | "swap" => {
             let other = words.take("name of a set", |word| Name::new(word).ok())?;
-            let (one, two) = (kinds.remove(&name), kinds.remove(&other));
-            kinds.extend(one.map(|kind| (other.clone(), kind)));
-            kinds.extend(two.map(|kind| (name.clone(), kind)));
+            let (one, two) = (set_types.remove(&name), set_types.remove(&other));
+            set_types.extend(one.map(|set_type| (other.clone(), set_type)));
+            set_types.extend(two.map(|set_type| (name.clone(), set_type)));
             match verb {
                 "rename" => Command::Rename(name, other),
                 _ => Command::Swap(name, other),
@@ -132,11 +132,11 @@ impl<'a> Words<'a> {
     /// Takes the next word as what it has to be.
     fn take<T>(
         &mut self,
-        what: &'static str,
+        expected: &'static str,
         read: impl FnOnce(&'a str) -> Option<T>,
     ) -> Result<T, Fault> {
         let word = self.0.next().unwrap_or_default();
-        read(word).ok_or_else(|| (what, word.to_owned()))
+        read(word).ok_or_else(|| (expected, word.to_owned()))
     }
 
     fn number<T: FromStr>(&mut self) -> Result<T, Fault> {
@@ -145,10 +145,10 @@ impl<'a> Words<'a> {
 }
 
 fn create(name: Name, words: &mut Words<'_>) -> Result<Set, Fault> {
-    let kind = words.take("type of a set", |word| {
-        word.contains(':').then(|| Kind::from_name(word))
+    let set_type = words.take("type of a set", |word| {
+        word.contains(':').then(|| SetType::from_name(word))
     })?;
-    let mut set = Set::new(name, kind, Family::V4);
+    let mut set = Set::new(name, set_type, Family::V4);
     while let Some(word) = words.0.next() {
         match word {
             "family" => {
@@ -158,7 +158,7 @@ fn create(name: Name, words: &mut Words<'_>) -> Result<Set, Fault> {
                     "unspec" => Some(Family::Unspecified),
                     _ => None,
                 })?;
-                set.family = set.kind.family().unwrap_or(family);
+                set.family = set.set_type.family().unwrap_or(family);
             }
             "range" => set.range = Some(words.take("range", range)?),
             "hashsize" => set.hashsize = Some(words.number()?),
@@ -200,12 +200,12 @@ fn range(word: &str) -> Option<Range> {
     }
 }
 
-fn entry(name: Name, words: &mut Words<'_>, kinds: &Kinds) -> Result<Entry, Fault> {
-    let kind = kinds.get(&name);
-    let (kind, _) = kind.ok_or_else(|| ("set that is known", name.to_string()))?;
-    let (first, last) = words.take("entry of its set", |word| member(kind, word))?;
+fn entry(name: Name, words: &mut Words<'_>, set_types: &SetTypes) -> Result<Entry, Fault> {
+    let set_type = set_types.get(&name);
+    let (set_type, _) = set_type.ok_or_else(|| ("set that is known", name.to_string()))?;
+    let (first, last) = words.take("entry of its set", |word| member(set_type, word))?;
     let mut entry = Entry::new(name, first);
-    entry.last = Some(last).filter(|last| *last != entry.member);
+    entry.range_end = Some(last).filter(|last| *last != entry.member);
     while let Some(word) = words.0.next() {
         match word {
             "timeout" => entry.timeout = Some(words.number()?),
@@ -226,18 +226,18 @@ fn entry(name: Name, words: &mut Words<'_>, kinds: &Kinds) -> Result<Entry, Faul
 }
 
 /// Reads the first and the last of what an entry of this type stands for.
-fn member(kind: &Kind, word: &str) -> Option<(Member, Member)> {
+fn member(set_type: &SetType, word: &str) -> Option<(Member, Member)> {
     let parts: Vec<&str> = word.split(',').collect();
-    Some(match (kind, parts.as_slice()) {
-        (Kind::HashIp | Kind::BitmapIp, [ips]) => {
+    Some(match (set_type, parts.as_slice()) {
+        (SetType::HashIp | SetType::BitmapIp, [ips]) => {
             let (from, to) = addresses(ips)?;
             (Member::Ip(from), Member::Ip(to))
         }
-        (Kind::HashIpPort, [ips, ports]) => {
+        (SetType::HashIpPort, [ips, ports]) => {
             let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
             (Member::IpPort(from, port), Member::IpPort(to, end))
         }
-        (Kind::HashIpPortIp, [ips, ports, seconds]) => {
+        (SetType::HashIpPortIp, [ips, ports, seconds]) => {
             let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
             let (second, second_to) = addresses(seconds)?;
             (
@@ -245,7 +245,7 @@ fn member(kind: &Kind, word: &str) -> Option<(Member, Member)> {
                 Member::IpPortIp(to, end, second_to),
             )
         }
-        (Kind::HashIpPortNet, [ips, ports, net]) => {
+        (SetType::HashIpPortNet, [ips, ports, net]) => {
             let ((from, to), (port, end)) = (addresses(ips)?, port(ports)?);
             let net = network(net)?;
             (
@@ -253,22 +253,22 @@ fn member(kind: &Kind, word: &str) -> Option<(Member, Member)> {
                 Member::IpPortNet(to, end, net),
             )
         }
-        (Kind::HashNet, [nets]) => {
+        (SetType::HashNet, [nets]) => {
             let (from, to) = networks(nets)?;
             (Member::Net(from), Member::Net(to))
         }
-        (Kind::HashNetPort, [nets, ports]) => {
+        (SetType::HashNetPort, [nets, ports]) => {
             let ((from, to), (port, end)) = (networks(nets)?, port(ports)?);
             (Member::NetPort(from, port), Member::NetPort(to, end))
         }
-        (Kind::BitmapPort, [ports]) => {
+        (SetType::BitmapPort, [ports]) => {
             let (from, to) = ports.split_once('-').unwrap_or((ports, ports));
             (
                 Member::Port(from.parse().ok()?),
                 Member::Port(to.parse().ok()?),
             )
         }
-        (Kind::ListSet, [name]) => {
+        (SetType::ListSet, [name]) => {
             let name = Name::new(name).ok()?;
             (Member::Set(name.clone()), Member::Set(name))
         }

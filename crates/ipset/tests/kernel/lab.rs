@@ -116,12 +116,12 @@ pub(crate) fn add(entry: Entry) -> Command {
 #[track_caller]
 pub(crate) fn refused(result: Result<(), Error>) -> (usize, String, Reason) {
     match result.unwrap_err() {
-        Error::Refused {
-            place,
+        Error::Rejected {
+            index,
             command,
             reason,
             ..
-        } => (place, command.into(), reason),
+        } => (index, command.into(), reason),
         other => panic!("{other}"),
     }
 }

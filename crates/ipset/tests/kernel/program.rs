@@ -1,6 +1,6 @@
 //! Each operation beside the same by the program `ipset`.
 
-use vipline_ipset::{Command, Commands, Entry, Family, Kind};
+use vipline_ipset::{Command, Commands, Entry, Family, SetType};
 
 use crate::DOCUMENTS;
 use crate::lab::{Lab, name, sorted};
@@ -150,7 +150,7 @@ fn what_a_set_is_and_takes_is_what_the_program_lists() {
             let listed = lab.client.list(&name).unwrap();
             let header = lab.client.header(&name).unwrap();
             for set in [&header, &listed.set] {
-                assert_eq!(Some(set.kind.as_str()), line("Type"));
+                assert_eq!(Some(set.set_type.as_str()), line("Type"));
                 let revision = set.revision.unwrap();
                 assert_eq!(revision.to_string(), line("Revision").unwrap(), "{block}");
             }
@@ -175,17 +175,17 @@ fn what_a_set_is_and_takes_is_what_the_program_lists() {
 
 #[test]
 fn the_program_makes_sets_of_a_revision_that_we_are_told_of() {
-    for kind in Kind::ALL {
+    for set_type in SetType::ALL {
         let mut lab = Lab::new();
-        let range = match kind {
-            Kind::BitmapIp => &["range", "10.0.0.0/24"][..],
-            Kind::BitmapPort => &["range", "0-9"],
+        let range = match set_type {
+            SetType::BitmapIp => &["range", "10.0.0.0/24"][..],
+            SetType::BitmapPort => &["range", "0-9"],
             _ => &[],
         };
-        let create = [&["create", "a", kind.as_str()], range].concat();
+        let create = [&["create", "a", set_type.as_str()], range].concat();
         lab.succeeds("ipset", &create, "");
         let revision = lab.client.header(&name("a")).unwrap().revision.unwrap();
-        let revisions = lab.client.revisions(&kind, Family::V4).unwrap();
-        assert!(revisions.contains(&revision), "{kind}: {revisions:?}");
+        let revisions = lab.client.revisions(&set_type, Family::V4).unwrap();
+        assert!(revisions.contains(&revision), "{set_type}: {revisions:?}");
     }
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::{
-    Checksum, Engine, Family, Flags, Forwarding, Netmask, Persistence, Protocol, RealServer,
-    Scheduler, Service, Table, Tunnel, VirtualServer,
+    Checksum, Family, Flags, Forwarding, Netmask, Persistence, PersistenceEngine, Protocol,
+    RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
 };
 
 fn address() -> impl Strategy<Value = IpAddr> {
@@ -16,12 +16,12 @@ fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![v4, v6]
 }
 
-pub(crate) fn service() -> impl Strategy<Value = Service> {
+pub(crate) fn service() -> impl Strategy<Value = ServiceKey> {
     let protocol = prop::sample::select(&Protocol::ALL[..]);
     let by_address = (protocol, address(), 80..83_u16)
-        .prop_map(|(protocol, address, port)| Service::new(protocol, address, port));
+        .prop_map(|(protocol, address, port)| ServiceKey::new(protocol, address, port));
     let family = prop_oneof![Just(Family::V4), Just(Family::V6)];
-    let by_mark = (1..4_u32, family).prop_map(|(mark, family)| Service::Mark {
+    let by_mark = (1..4_u32, family).prop_map(|(mark, family)| ServiceKey::Mark {
         mark: mark.try_into().unwrap(),
         family,
     });
@@ -59,7 +59,7 @@ pub(crate) fn server() -> impl Strategy<Value = VirtualServer> {
                         false => Netmask::host(service.family()),
                     },
                 }),
-                engine: engine.and_then(Engine::new),
+                persistence_engine: engine.and_then(PersistenceEngine::new),
             }
         },
     )
@@ -103,7 +103,7 @@ pub(crate) fn table() -> impl Strategy<Value = Table> {
         for (server, reals) in servers {
             table.insert(server);
             for real in reals {
-                table.insert_real(&server.service, real);
+                table.insert_destination(&server.service, real);
             }
         }
         table

@@ -1,9 +1,9 @@
-//! Commands that are taken, and commands that are refused.
+//! Commands that are taken, and commands that are rejected.
 
 use std::net::IpAddr;
 
 use vipline_ipvs::{
-    Commands, Error, Object, Protocol, RealServer, Scheduler, Service, Table, VirtualServer,
+    Commands, Error, Object, Protocol, RealServer, Scheduler, ServiceKey, Table, VirtualServer,
 };
 use vipline_reconcile::{Edit, diff};
 
@@ -19,10 +19,10 @@ fn refusals_are_told_by_kind_and_name_their_commands() {
             .unwrap();
         let mut told = |text: &str| {
             let error = client.commit(&commands(text)).unwrap_err();
-            let Error::Refused { refused } = &error else {
+            let Error::Rejected { rejected } = &error else {
                 panic!("{text}: {error}");
             };
-            assert_eq!(refused.len(), text.lines().count(), "{error}");
+            assert_eq!(rejected.len(), text.lines().count(), "{error}");
             error
         };
         assert!(told(&format!("{server}{real}")).is_already_exists());
@@ -53,11 +53,11 @@ fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
         for number in 0..300_u16 {
             let [high, low] = number.to_be_bytes();
             let address = IpAddr::from([10, 0, high, low]);
-            let service = Service::new(Protocol::Tcp, address, 80);
+            let service = ServiceKey::new(Protocol::Tcp, address, 80);
             let server = VirtualServer::new(service, Scheduler::RoundRobin);
-            edits.push(Edit::Add(Object::Virtual(server)));
+            edits.push(Edit::Add(Object::VirtualServer(server)));
             let real = RealServer::new(IpAddr::from([10, 1, high, low]), 80);
-            edits.push(Edit::Add(Object::Real(service, real)));
+            edits.push(Edit::Add(Object::Destination(service, real)));
         }
         let batch = Commands::from_edits(&edits);
         // Another program has made two of them.
@@ -69,24 +69,24 @@ fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
         let error = client.commit(&batch).unwrap_err();
         assert_eq!(client.counters().sends - before, 5);
         assert!(error.is_already_exists());
-        let Error::Refused { refused } = &error else {
+        let Error::Rejected { rejected } = &error else {
             panic!("{error}");
         };
-        let refused: Vec<String> = refused.iter().map(|one| one.command.to_string()).collect();
-        assert_eq!(refused, taken);
+        let rejected: Vec<String> = rejected.iter().map(|one| one.command.to_string()).collect();
+        assert_eq!(rejected, taken);
         assert_eq!(saved().len(), 600);
-        // A dump and a diff mend what was refused.
+        // A dump and a diff mend what was rejected.
         let wanted: Vec<Object> = edits.iter().map(|edit| *edit.object()).collect();
         let mend = Commands::from_edits(&diff(client.dump().unwrap().objects(), &wanted));
         assert_eq!(mend.as_slice().len(), 2);
         client.commit(&mend).unwrap();
         let dump = client.dump().unwrap();
         assert!(diff(dump.objects(), &wanted).is_empty());
-        // Every one is refused, and every refusal is told.
-        let Err(Error::Refused { refused }) = client.commit(&batch) else {
+        // Every one is rejected, and every refusal is told.
+        let Err(Error::Rejected { rejected }) = client.commit(&batch) else {
             panic!("all are there");
         };
-        assert_eq!(refused.len(), 600);
+        assert_eq!(rejected.len(), 600);
     });
 }
 
@@ -132,10 +132,10 @@ fn a_batch_that_races_another_program_names_what_was_refused() {
         ipvsadm("-D -t 10.0.0.2:80");
         let error = client.commit(&batch).unwrap_err();
         assert!(error.is_not_found(), "{error}");
-        let Error::Refused { refused } = error else {
+        let Error::Rejected { rejected } = error else {
             panic!("{error}");
         };
-        let names: Vec<_> = refused.iter().map(|one| one.command).collect();
+        let names: Vec<_> = rejected.iter().map(|one| one.command).collect();
         assert_eq!(names, batch.as_slice()[2..4]);
         // The others are done.
         let left = "-A -t 10.0.0.1:80 -s rr

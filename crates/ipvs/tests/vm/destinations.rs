@@ -1,7 +1,7 @@
 //! Real servers, in all ways of forwarding.
 
 use vipline_ipvs::{
-    Checksum, Forwarding, Protocol, RealServer, Scheduler, Service, Table, Tunnel, VirtualServer,
+    Checksum, Forwarding, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
 };
 use vipline_netlink::Errno;
 
@@ -55,14 +55,14 @@ fn reals() -> Vec<RealServer> {
 fn every_way_of_forwarding_is_read_back() {
     with_client(|client| {
         let mut table = Table::default();
-        let service = Service::new(Protocol::Tcp, ip("10.0.0.1"), 80);
+        let service = ServiceKey::new(Protocol::Tcp, ip("10.0.0.1"), 80);
         table.insert(VirtualServer::new(service, Scheduler::WeightedRoundRobin));
         for real in reals() {
-            table.insert_real(&service, real);
+            table.insert_destination(&service, real);
         }
-        let v6 = Service::new(Protocol::Tcp, ip("fd00::1"), 80);
+        let v6 = ServiceKey::new(Protocol::Tcp, ip("fd00::1"), 80);
         table.insert(VirtualServer::new(v6, Scheduler::Maglev));
-        table.insert_real(&v6, RealServer::new(ip("fd00::2"), 8080));
+        table.insert_destination(&v6, RealServer::new(ip("fd00::2"), 8080));
         check(client, &table);
         // Each becomes another, with the connections it has.
         for real in reals() {
@@ -73,7 +73,7 @@ fn every_way_of_forwarding_is_read_back() {
                 ..real
             };
             if real.address.is_ipv4() {
-                table.insert_real(&service, changed);
+                table.insert_destination(&service, changed);
             }
         }
         check(client, &table);
@@ -104,7 +104,7 @@ fn only_a_tunnel_leads_through_the_other_family() {
                 forwarding: Forwarding::Tunnel(Tunnel::Ipip),
                 ..RealServer::new(ip(real), 80)
             };
-            table.insert_real(&Service::new(Protocol::Tcp, ip(service), 80), real);
+            table.insert_destination(&ServiceKey::new(Protocol::Tcp, ip(service), 80), real);
         }
         check(client, &table);
     });

@@ -5,7 +5,7 @@ use std::process::Command as Process;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use vipline_ipvs::{Daemon, Protocol, Role, Service, Timeouts};
+use vipline_ipvs::{Protocol, Role, ServiceKey, SyncDaemon, Timeouts};
 
 use crate::{commands, ip, ipvsadm, with_client};
 
@@ -28,7 +28,7 @@ fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
         let [major, minor, patch] = info.version;
         let text = format!("version {major}.{minor}.{patch} (size={})", info.table_size);
         assert!(ipvsadm("-Ln").contains(&text));
-        let service = Service::new(Protocol::Udp, ip("127.0.0.1"), 53);
+        let service = ServiceKey::new(Protocol::Udp, ip("127.0.0.1"), 53);
         let absent = client.server(&service).unwrap_err();
         assert!(absent.is_not_found(), "{absent}");
         assert!(client.zero(Some(&service)).unwrap_err().is_not_found());
@@ -48,7 +48,7 @@ fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
         }
         assert_eq!((stats.connections, stats.packets_in), (1, 1));
         assert_eq!(stats.bytes_in, 20 + 8 + 5);
-        let reals = client.reals(&service).unwrap();
+        let reals = client.destinations(&service).unwrap();
         assert_eq!(reals[0].stats.connections, 1);
         assert_eq!(reals[0].connections.inactive, 1);
         client.zero(Some(&service)).unwrap();
@@ -69,18 +69,25 @@ fn daemons_start_and_stop() {
                 .status();
             assert!(status.unwrap().success(), "ip {line}");
         }
-        assert!(client.daemons().unwrap().is_empty());
-        let master = Daemon {
-            longest: 1400,
-            group: Some(ip("224.0.0.90")),
+        assert!(client.sync_daemons().unwrap().is_empty());
+        let master = SyncDaemon {
+            max_len: 1400,
+            multicast_group: Some(ip("224.0.0.90")),
             port: 9000,
             ttl: 3,
-            ..Daemon::new(Role::Master, "d0", 5)
+            ..SyncDaemon::new(Role::Master, "d0", 5)
         };
-        client.start(&master).unwrap();
-        assert!(client.start(&master).unwrap_err().is_already_exists());
-        client.start(&Daemon::new(Role::Backup, "d0", 6)).unwrap();
-        let daemons = client.daemons().unwrap();
+        client.start_sync_daemon(&master).unwrap();
+        assert!(
+            client
+                .start_sync_daemon(&master)
+                .unwrap_err()
+                .is_already_exists()
+        );
+        client
+            .start_sync_daemon(&SyncDaemon::new(Role::Backup, "d0", 6))
+            .unwrap();
+        let daemons = client.sync_daemons().unwrap();
         assert_eq!(daemons[0], master);
         assert_eq!((daemons[1].role, daemons[1].sync_id), (Role::Backup, 6));
         let text = ipvsadm("-Ln --daemon");
@@ -88,9 +95,14 @@ fn daemons_start_and_stop() {
             text.contains("master sync daemon (mcast=d0, syncid=5"),
             "{text}"
         );
-        client.stop(Role::Master).unwrap();
-        client.stop(Role::Backup).unwrap();
-        assert!(client.stop(Role::Backup).unwrap_err().is_not_found());
-        assert!(client.daemons().unwrap().is_empty());
+        client.stop_sync_daemon(Role::Master).unwrap();
+        client.stop_sync_daemon(Role::Backup).unwrap();
+        assert!(
+            client
+                .stop_sync_daemon(Role::Backup)
+                .unwrap_err()
+                .is_not_found()
+        );
+        assert!(client.sync_daemons().unwrap().is_empty());
     });
 }

@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_ipvs::{
-    Checksum, Engine, Family, Flags, Forwarding, Object, Persistence, Protocol, RealServer,
-    Scheduler, Service, Table, Tunnel, VirtualServer,
+    Checksum, Family, Flags, Forwarding, Object, Persistence, PersistenceEngine, Protocol,
+    RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
 };
 
 use crate::tables::table;
@@ -17,7 +17,7 @@ const LONGEST: u32 = 31 * 24 * 60 * 60;
 fn tame_server(server: VirtualServer) -> VirtualServer {
     let is_udp = matches!(
         server.service,
-        Service::Address {
+        ServiceKey::Address {
             protocol: Protocol::Udp,
             ..
         }
@@ -42,15 +42,15 @@ fn tame_server(server: VirtualServer) -> VirtualServer {
         },
         flags,
         persistence,
-        engine: server
-            .engine
-            .filter(|engine| is_udp && persistence.is_some() && *engine == Engine::Sip),
+        persistence_engine: server
+            .persistence_engine
+            .filter(|engine| is_udp && persistence.is_some() && *engine == PersistenceEngine::Sip),
         ..server
     }
 }
 
 /// Returns the real server as a kernel and ipvsadm take it.
-fn tame_real(service: &Service, real: RealServer) -> RealServer {
+fn tame_real(service: &ServiceKey, real: RealServer) -> RealServer {
     let forwarding = match real.forwarding {
         // GUE alone has remote checksums.
         Forwarding::Tunnel(Tunnel::Gre {
@@ -77,9 +77,9 @@ fn tame_real(service: &Service, real: RealServer) -> RealServer {
 /// It gives a real server whose packets keep their port that of the service.
 fn as_made(table: &Table) -> Table {
     let objects = table.objects().map(|object| match object {
-        Object::Real(service, real) if real.forwarding != Forwarding::Masquerade => {
+        Object::Destination(service, real) if real.forwarding != Forwarding::Masquerade => {
             let port = service.port();
-            Object::Real(service, RealServer { port, ..real })
+            Object::Destination(service, RealServer { port, ..real })
         }
         other => other,
     });
@@ -90,8 +90,10 @@ fn as_made(table: &Table) -> Table {
 fn tame_table() -> impl Strategy<Value = Table> {
     table().prop_map(|table| {
         let objects = table.objects().map(|object| match object {
-            Object::Virtual(server) => Object::Virtual(tame_server(server)),
-            Object::Real(service, real) => Object::Real(service, tame_real(&service, real)),
+            Object::VirtualServer(server) => Object::VirtualServer(tame_server(server)),
+            Object::Destination(service, real) => {
+                Object::Destination(service, tame_real(&service, real))
+            }
         });
         objects.collect()
     })

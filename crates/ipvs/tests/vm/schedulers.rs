@@ -1,8 +1,8 @@
 //! Schedulers with their flags, and what else virtual servers have.
 
 use vipline_ipvs::{
-    Command, Commands, Engine, Family, Flags, Netmask, Object, Persistence, Protocol, Scheduler,
-    Service, Table, VirtualServer,
+    Command, Commands, Family, Flags, Netmask, Object, Persistence, PersistenceEngine, Protocol,
+    Scheduler, ServiceKey, Table, VirtualServer,
 };
 use vipline_reconcile::diff;
 
@@ -22,20 +22,20 @@ fn sums(scheduler: &Scheduler) -> Vec<Flags> {
 }
 
 /// Returns services of all protocols and of a mark, first those of IPv4.
-fn services() -> Vec<Service> {
+fn services() -> Vec<ServiceKey> {
     let mut services = Vec::new();
     for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
         for protocol in Protocol::ALL {
-            services.push(Service::new(protocol, ip(address), 80));
+            services.push(ServiceKey::new(protocol, ip(address), 80));
         }
         let mark = 7.try_into().unwrap();
-        services.push(Service::Mark { mark, family });
+        services.push(ServiceKey::Mark { mark, family });
     }
     services
 }
 
 /// Returns a virtual server in all ways in which a scheduler can serve it.
-fn ways(service: Service, scheduler: Scheduler) -> Vec<VirtualServer> {
+fn ways(service: ServiceKey, scheduler: Scheduler) -> Vec<VirtualServer> {
     let wide = match service.family() {
         Family::V4 => Netmask::V4([255, 255, 0, 0].into()),
         Family::V6 => Netmask::V6(64),
@@ -60,16 +60,16 @@ fn ways(service: Service, scheduler: Scheduler) -> Vec<VirtualServer> {
 }
 
 /// Returns the service that is another by its port or mark.
-fn numbered(service: Service, number: usize) -> Service {
+fn numbered(service: ServiceKey, number: usize) -> ServiceKey {
     let number = u16::try_from(number).unwrap();
     match service {
-        Service::Mark { family, .. } => Service::Mark {
+        ServiceKey::Mark { family, .. } => ServiceKey::Mark {
             mark: (u32::from(number) + 1).try_into().unwrap(),
             family,
         },
-        Service::Address {
+        ServiceKey::Address {
             protocol, address, ..
-        } => Service::new(protocol, address, 1000 + number),
+        } => ServiceKey::new(protocol, address, 1000 + number),
     }
 }
 
@@ -117,18 +117,24 @@ fn every_scheduler_is_read_back_with_each_of_its_flags() {
 fn the_persistence_engine_is_read_back() {
     with_client(|client| {
         for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
-            let service = Service::new(Protocol::Udp, ip(address), 5060);
+            let service = ServiceKey::new(Protocol::Udp, ip(address), 5060);
             let server = VirtualServer {
-                persistence: Some(Persistence::of_clients(family, 100)),
-                engine: Some(Engine::Sip),
+                persistence: Some(Persistence::per_client(family, 100)),
+                persistence_engine: Some(PersistenceEngine::Sip),
                 ..VirtualServer::new(service, Scheduler::RoundRobin)
             };
-            check(client, &[Object::Virtual(server)].into_iter().collect());
+            check(
+                client,
+                &[Object::VirtualServer(server)].into_iter().collect(),
+            );
             let plain = VirtualServer {
-                engine: None,
+                persistence_engine: None,
                 ..server
             };
-            check(client, &[Object::Virtual(plain)].into_iter().collect());
+            check(
+                client,
+                &[Object::VirtualServer(plain)].into_iter().collect(),
+            );
         }
     });
 }

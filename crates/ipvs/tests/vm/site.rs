@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use testkit::lab::{Host, Lab};
 use testkit::link;
 use testkit::traffic::{Ask, Conversation, Protocol, Server};
-use vipline_ipvs::{Client, Service};
+use vipline_ipvs::{Client, ServiceKey};
 
 use crate::{alone, commands, ip};
 
@@ -136,12 +136,12 @@ impl Drop for Site {
 }
 
 /// Returns the service of packets to an address.
-fn service(protocol: Protocol, target: SocketAddr) -> Service {
+fn service(protocol: Protocol, target: SocketAddr) -> ServiceKey {
     let protocol = match protocol {
         Protocol::Tcp => vipline_ipvs::Protocol::Tcp,
         Protocol::Udp => vipline_ipvs::Protocol::Udp,
     };
-    Service::new(protocol, target.ip(), target.port())
+    ServiceKey::new(protocol, target.ip(), target.port())
 }
 
 /// Returns the protocols that servers speak.

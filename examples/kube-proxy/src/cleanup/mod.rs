@@ -36,7 +36,7 @@ use ipnet::IpNet;
 use proxy_core::Mode;
 use tracing::{error, info, warn};
 use vipline_ipset::Sets;
-use vipline_ipvs::Service;
+use vipline_ipvs::ServiceKey;
 use vipline_nftables::{Client, Error};
 
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ pub struct Found {
     /// What the iptables programs saved.
     pub rules: Vec<iptables::Saved>,
     /// All virtual servers.
-    pub servers: Vec<Service>,
+    pub servers: Vec<ServiceKey>,
     /// The link of mode ipvs, if it exists.
     pub link: Option<link::Link>,
     /// The sets of mode ipvs.

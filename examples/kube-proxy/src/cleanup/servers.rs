@@ -10,14 +10,14 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
-use vipline_ipset::{Listed, Member, Port, Sets};
-use vipline_ipvs::{Client, Command, Error, Family, Protocol, Service};
+use vipline_ipset::{Member, Port, SetDump, Sets};
+use vipline_ipvs::{Client, Command, Error, Family, Protocol, ServiceKey};
 
 use super::module;
 
 /// A virtual server that is to be removed.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Server(Service);
+pub struct Server(ServiceKey);
 
 /// Displays as a shell command.
 impl fmt::Display for Server {
@@ -72,8 +72,8 @@ impl Ours {
         ours
     }
 
-    fn have(&self, service: &Service) -> bool {
-        let Service::Address {
+    fn have(&self, service: &ServiceKey) -> bool {
+        let ServiceKey::Address {
             protocol,
             address,
             port,
@@ -97,7 +97,7 @@ type OfNumber = fn(u16) -> Port;
 
 /// Returns of which family and protocol the ports in a set are, if it is one of
 /// node ports.
-fn node_ports(listed: &Listed) -> Option<(Family, OfNumber)> {
+fn node_ports(listed: &SetDump) -> Option<(Family, OfNumber)> {
     let name = listed.set.name.as_str();
     let family = match name.starts_with("KUBE-6-") {
         true => Family::V6,
@@ -118,15 +118,15 @@ fn node_ports(listed: &Listed) -> Option<(Family, OfNumber)> {
 /// `link` are the addresses of the link; what is within `excluded` networks was
 /// said to be somebody else's.
 pub fn plan(
-    servers: &[Service],
+    servers: &[ServiceKey],
     sets: &Sets,
     link: &[IpAddr],
     excluded: &[IpNet],
 ) -> (Vec<Server>, Vec<String>) {
     let ours = Ours::new(sets, link);
-    let is_excluded = |service: &&Service| match service {
-        Service::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
-        Service::Mark { .. } => false,
+    let is_excluded = |service: &&ServiceKey| match service {
+        ServiceKey::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
+        ServiceKey::Mark { .. } => false,
     };
     let servers = servers.iter().filter(|service| !is_excluded(service));
     let (ours, others): (Vec<_>, Vec<_>) = servers.partition(|service| ours.have(service));
@@ -142,7 +142,7 @@ pub fn plan(
 /// # Errors
 ///
 /// What the kernel says.
-pub fn look() -> Result<Vec<Service>> {
+pub fn look() -> Result<Vec<ServiceKey>> {
     if !module::is_loaded("ip_vs") {
         return Ok(Vec::new());
     }
@@ -167,7 +167,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns the virtual servers of what `ipvsadm -Sn` says.
-    pub(crate) fn services(saved: &str) -> Vec<Service> {
+    pub(crate) fn services(saved: &str) -> Vec<ServiceKey> {
         let table = Table::from_str(saved).unwrap();
         table.servers().map(|server| server.service).collect()
     }

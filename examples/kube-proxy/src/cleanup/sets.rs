@@ -33,7 +33,7 @@ impl Set {
     /// What the kernel says: somebody else's rule may use it.
     pub fn apply(&self) -> Result<()> {
         let mut client = Client::open().with_context(|| self.to_string())?;
-        let destroy = Command::Destroy(self.0.clone(), Strictness::Lenient);
+        let destroy = Command::Destroy(self.0.clone(), Strictness::Exist);
         let commands = vec![destroy].into();
         let start = Instant::now();
         loop {
@@ -78,7 +78,7 @@ pub fn look() -> Result<Sets> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vipline_ipset::{Commands, Listed};
+    use vipline_ipset::{Commands, SetDump};
 
     use super::*;
 
@@ -89,10 +89,10 @@ pub(super) mod tests {
     /// says.
     pub(crate) fn found(saved: &str) -> Sets {
         let commands = Commands::parse(saved, &[]).unwrap();
-        let mut found: Vec<Listed> = Vec::new();
+        let mut found: Vec<SetDump> = Vec::new();
         for command in commands.as_slice() {
             match command {
-                Command::Create(set, _) => found.push(Listed::new((**set).clone())),
+                Command::Create(set, _) => found.push(SetDump::new((**set).clone())),
                 Command::Add(entry, _) => {
                     let mut sets = found.iter_mut();
                     let set = sets.find(|listed| listed.set.name == entry.set).unwrap();

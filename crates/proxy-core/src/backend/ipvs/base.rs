@@ -1,6 +1,6 @@
 //! What is there whatever Services there are: the link, sets, chains, and jumps.
 
-use vipline_ipset::{self as ipset, Kind as SetKind, Range};
+use vipline_ipset::{self as ipset, Range, SetType};
 use vipline_iptables::matches::{self, AddrType, AddressKinds, Conntrack, CtState, Physdev};
 use vipline_iptables::targets::{Masquerade, Reject, Target};
 use vipline_iptables::{End, Maybe, Protocol, Rule, Side, Sides};
@@ -46,7 +46,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
 fn set(of: &Set, family: Family) -> ipset::Set {
     let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
     match of.kind {
-        SetKind::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
+        SetType::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
         _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(capacity::USUAL)),
     }
     set

@@ -122,7 +122,7 @@ fn is_large(set: &Set) -> bool {
 fn is_without_effect(edit: &Edit<Object>) -> bool {
     matches!(
         edit,
-        Edit::Change { old: Object::Set(old), new: Object::Set(new) } if old.is_like(new)
+        Edit::Change { old: Object::Set(old), new: Object::Set(new) } if old.is_equivalent(new)
     )
 }
 

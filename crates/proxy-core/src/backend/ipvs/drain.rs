@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use vipline_ipvs::{Command, Object, Protocol, RealEntry, RealServer, Service};
+use vipline_ipvs::{Command, Destination, Object, Protocol, RealServer, ServiceKey};
 use vipline_reconcile::Edit;
 
 /// How often real servers are asked whether connections are left.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     /// When each of them goes at the latest; `None` until the time is known.
-    servers: BTreeMap<(Service, SocketAddr), Option<Duration>>,
+    servers: BTreeMap<(ServiceKey, SocketAddr), Option<Duration>>,
     /// The time of the next look.
     next: Option<Duration>,
 }
@@ -30,26 +30,28 @@ impl Drain {
     /// wanted for as long as they served, and the next datagram of a flow to one
     /// that is gone is led to another.
     pub(super) fn begin(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
-        let gone: BTreeSet<Service> = edits.iter().filter_map(removed_server).collect();
+        let gone: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
         self.servers
             .retain(|(service, _), _| !gone.contains(service));
         let (mut last, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
         for edit in edits {
             match edit {
-                Edit::Remove(Object::Real(service, _)) if is_udp(&service) => last.push(edit),
-                Edit::Remove(Object::Real(service, real)) if !gone.contains(&service) => {
+                Edit::Remove(Object::Destination(service, _)) if is_udp(&service) => {
+                    last.push(edit)
+                }
+                Edit::Remove(Object::Destination(service, real)) if !gone.contains(&service) => {
                     self.servers.insert((service, real.endpoint()), None);
                     last.extend(weight_changed(service, real, real.weight, 0));
                 }
-                Edit::Add(Object::Real(service, real)) => {
+                Edit::Add(Object::Destination(service, real)) => {
                     let was_leaving = self.servers.remove(&(service, real.endpoint()));
                     others.extend(match was_leaving {
                         Some(_) => weight_changed(service, real, 0, real.weight),
-                        None => Some(Edit::Add(Object::Real(service, real))),
+                        None => Some(Edit::Add(Object::Destination(service, real))),
                     });
                 }
                 Edit::Change {
-                    new: Object::Real(_, real),
+                    new: Object::Destination(_, real),
                     ..
                 } if real.weight == 0 => last.push(edit),
                 other => others.push(other),
@@ -65,7 +67,7 @@ impl Drain {
     pub(super) fn without(&mut self, dumped: Vec<Object>) -> Vec<Object> {
         let mut left = BTreeMap::new();
         let dumped = dumped.into_iter().filter(|object| match object {
-            Object::Real(service, real) if real.weight == 0 => {
+            Object::Destination(service, real) if real.weight == 0 => {
                 let key = (*service, real.endpoint());
                 let known = self.servers.remove_entry(&key);
                 let is_known = known.is_some();
@@ -80,7 +82,7 @@ impl Drain {
     }
 
     /// Tells whether a real server is on its way out.
-    pub(super) fn is_leaving(&self, service: &Service, real: &RealServer) -> bool {
+    pub(super) fn is_leaving(&self, service: &ServiceKey, real: &RealServer) -> bool {
         real.weight == 0 && self.servers.contains_key(&(*service, real.endpoint()))
     }
 
@@ -95,7 +97,7 @@ impl Drain {
     }
 
     /// Returns the virtual servers whose real servers are to be looked at now.
-    pub(super) fn due(&mut self, now: Duration) -> Vec<Service> {
+    pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
         for ((service, _), deadline) in &mut self.servers {
             deadline.get_or_insert(now.saturating_add(patience(service)));
         }
@@ -111,8 +113,8 @@ impl Drain {
     /// Takes in the real servers of a virtual server, and returns those to remove.
     pub(super) fn finished(
         &mut self,
-        service: Service,
-        reals: &[RealEntry],
+        service: ServiceKey,
+        reals: &[Destination],
         now: Duration,
     ) -> Vec<Command> {
         let mut finished = Vec::new();
@@ -130,7 +132,7 @@ impl Drain {
             let is_idle = real.connections.active + real.connections.inactive == 0;
             let is_over = is_idle || deadline.is_some_and(|deadline| deadline <= now);
             if is_over {
-                finished.push(Command::RemoveReal(service, *endpoint));
+                finished.push(Command::RemoveDestination(service, *endpoint));
             }
             !is_over
         });
@@ -141,9 +143,9 @@ impl Drain {
 /// Returns how long connections of a virtual server may take to end.
 ///
 /// Those of TCP may take for ever: the kernel sees when they end.
-fn patience(service: &Service) -> Duration {
+fn patience(service: &ServiceKey) -> Duration {
     match service {
-        Service::Address {
+        ServiceKey::Address {
             protocol: Protocol::Tcp,
             ..
         } => Duration::MAX,
@@ -151,10 +153,10 @@ fn patience(service: &Service) -> Duration {
     }
 }
 
-fn is_udp(service: &Service) -> bool {
+fn is_udp(service: &ServiceKey) -> bool {
     matches!(
         service,
-        Service::Address {
+        ServiceKey::Address {
             protocol: Protocol::Udp,
             ..
         }
@@ -163,18 +165,18 @@ fn is_udp(service: &Service) -> bool {
 
 /// Returns the edit that gives a real server another weight, if it is another.
 fn weight_changed(
-    service: Service,
+    service: ServiceKey,
     real: RealServer,
     before: u32,
     after: u32,
 ) -> Option<Edit<Object>> {
-    let of_weight = |weight| Some(Object::Real(service, RealServer { weight, ..real }));
+    let of_weight = |weight| Some(Object::Destination(service, RealServer { weight, ..real }));
     Edit::between(of_weight(before), of_weight(after))
 }
 
-fn removed_server(edit: &Edit<Object>) -> Option<Service> {
+fn removed_server(edit: &Edit<Object>) -> Option<ServiceKey> {
     match edit {
-        Edit::Remove(Object::Virtual(server)) => Some(server.service),
+        Edit::Remove(Object::VirtualServer(server)) => Some(server.service),
         _ => None,
     }
 }
@@ -185,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    fn service(protocol: Protocol) -> Service {
-        Service::new(protocol, [10, 96, 0, 20].into(), 80)
+    fn service(protocol: Protocol) -> ServiceKey {
+        ServiceKey::new(protocol, [10, 96, 0, 20].into(), 80)
     }
 
     fn real(last: u8, weight: u32) -> RealServer {
@@ -197,12 +199,12 @@ mod tests {
     }
 
     fn object(protocol: Protocol, last: u8, weight: u32) -> Object {
-        Object::Real(service(protocol), real(last, weight))
+        Object::Destination(service(protocol), real(last, weight))
     }
 
     /// What the kernel says of a real server with connections.
-    fn entry(last: u8, weight: u32, active: u32) -> RealEntry {
-        RealEntry {
+    fn entry(last: u8, weight: u32, active: u32) -> Destination {
+        Destination {
             server: real(last, weight),
             connections: Connections {
                 active,
@@ -243,7 +245,7 @@ mod tests {
     fn one_that_goes_with_its_virtual_server_is_not_waited_for() {
         let server = VirtualServer::new(service(TCP), Scheduler::RoundRobin);
         let edits = vec![
-            Edit::Remove(Object::Virtual(server)),
+            Edit::Remove(Object::VirtualServer(server)),
             Edit::Remove(object(TCP, 1, 1)),
         ];
         let mut drain = Drain::default();
@@ -267,7 +269,10 @@ mod tests {
         let reals = [entry(1, 0, 0), entry(2, 0, 1), entry(4, 7, 0)];
         let finished = drain.finished(service(TCP), &reals, seconds(5));
         let endpoint = real(1, 0).endpoint();
-        assert_eq!(finished, [Command::RemoveReal(service(TCP), endpoint)]);
+        assert_eq!(
+            finished,
+            [Command::RemoveDestination(service(TCP), endpoint)]
+        );
         let day = seconds(24 * 3600);
         assert_eq!(drain.due(day), [service(TCP)]);
         assert_eq!(

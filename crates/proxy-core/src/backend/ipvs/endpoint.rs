@@ -1,7 +1,7 @@
 //! What one endpoint of a service port wants: a real server, and its way back.
 
 use vipline_ipset::{Entry, Member};
-use vipline_ipvs::{Object as Server, RealServer, Service};
+use vipline_ipvs::{Object as Server, RealServer, ServiceKey};
 use vipline_service_model::{Endpoint, ServicePort};
 
 use super::Object;
@@ -13,12 +13,12 @@ use super::port::set_port;
 /// ```
 ///
 /// All endpoints have the same share; those on their way out have none.
-pub(super) fn real_server(service: Service, endpoint: &Endpoint, weight: u32) -> Object {
+pub(super) fn real_server(service: ServiceKey, endpoint: &Endpoint, weight: u32) -> Object {
     let real = RealServer {
         weight,
         ..RealServer::new(endpoint.addr, endpoint.port)
     };
-    Server::Real(service, real).into()
+    Server::Destination(service, real).into()
 }
 
 /// ```ipset

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use vipline_ipset as ipset;
-use vipline_ipvs::{Object, Service};
+use vipline_ipvs::{Object, ServiceKey};
 use vipline_reconcile::Edit;
 
 /// How many virtual servers a look is at: with ten thousand it takes no longer
@@ -19,7 +19,7 @@ const LOOK: usize = 1000;
 pub(super) struct Held {
     state: Option<State>,
     /// The virtual server that was looked at last.
-    last: Option<Service>,
+    last: Option<ServiceKey>,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ struct State {
     /// How many entries each set has.
     sets: BTreeMap<ipset::Name, usize>,
     /// What each virtual server is, its real servers included.
-    servers: BTreeMap<Service, Fingerprint>,
+    servers: BTreeMap<ServiceKey, Fingerprint>,
 }
 
 /// What a virtual server and its real servers hash to.
@@ -43,15 +43,15 @@ struct Fingerprint {
 impl Fingerprint {
     fn add(&mut self, object: &Object) {
         match object {
-            Object::Virtual(server) => self.server = hash(server),
-            Object::Real(_, real) => self.reals = self.reals.wrapping_add(hash(real)),
+            Object::VirtualServer(server) => self.server = hash(server),
+            Object::Destination(_, real) => self.reals = self.reals.wrapping_add(hash(real)),
         }
     }
 
     fn remove(&mut self, object: &Object) {
         match object {
-            Object::Virtual(_) => self.server = 0,
-            Object::Real(_, real) => self.reals = self.reals.wrapping_sub(hash(real)),
+            Object::VirtualServer(_) => self.server = 0,
+            Object::Destination(_, real) => self.reals = self.reals.wrapping_sub(hash(real)),
         }
     }
 }
@@ -62,7 +62,7 @@ fn loses_entries(edit: &Edit<ipset::Object>) -> bool {
         Edit::Change {
             old: ipset::Object::Set(old),
             new: ipset::Object::Set(new),
-        } => old.kind != new.kind || old.family != new.family,
+        } => old.set_type != new.set_type || old.family != new.family,
         _ => false,
     }
 }
@@ -143,7 +143,7 @@ impl Held {
             }
         }
         for edit in edits {
-            if let Edit::Remove(Object::Virtual(server)) = edit {
+            if let Edit::Remove(Object::VirtualServer(server)) = edit {
                 state.servers.remove(&server.service);
             }
         }
@@ -160,7 +160,7 @@ impl Held {
     }
 
     /// Returns the virtual servers to look at now: those after the last ones.
-    pub(super) fn next(&mut self) -> Vec<Service> {
+    pub(super) fn next(&mut self) -> Vec<ServiceKey> {
         let Some(State { servers, .. }) = &self.state else {
             return Vec::new();
         };
@@ -175,7 +175,7 @@ impl Held {
     }
 
     /// Tells whether a virtual server is not what it was left as.
-    pub(super) fn is_changed(&self, service: &Service, found: &[Object]) -> bool {
+    pub(super) fn is_changed(&self, service: &ServiceKey, found: &[Object]) -> bool {
         let left = self.state.as_ref().and_then(|it| it.servers.get(service));
         let mut seen = Fingerprint::default();
         for object in found {
@@ -188,8 +188,8 @@ impl Held {
 impl State {
     fn of(&mut self, object: &Object) -> &mut Fingerprint {
         let service = match object {
-            Object::Virtual(server) => server.service,
-            Object::Real(service, _) => *service,
+            Object::VirtualServer(server) => server.service,
+            Object::Destination(service, _) => *service,
         };
         self.servers.entry(service).or_default()
     }
@@ -197,13 +197,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use vipline_ipset::{Entry, Family, Kind, Listed, Member, Name, Port, Set, Sets};
+    use vipline_ipset::{Entry, Family, Member, Name, Port, Set, SetDump, SetType, Sets};
     use vipline_ipvs::{Protocol, RealServer, Scheduler, VirtualServer};
 
     use super::*;
 
-    fn service(number: u16) -> Service {
-        Service::new(Protocol::Tcp, [10, 96, 0, 20].into(), number)
+    fn service(number: u16) -> ServiceKey {
+        ServiceKey::new(Protocol::Tcp, [10, 96, 0, 20].into(), number)
     }
 
     fn server(number: u16, scheduler: Scheduler) -> Object {
@@ -211,14 +211,14 @@ mod tests {
     }
 
     fn real(number: u16, last: u8) -> Object {
-        Object::Real(
+        Object::Destination(
             service(number),
             RealServer::new([10, 1, 0, last].into(), 8080),
         )
     }
 
     fn set(name: &str) -> Set {
-        Set::new(Name::new(name).unwrap(), Kind::HashIpPort, Family::V4)
+        Set::new(Name::new(name).unwrap(), SetType::HashIpPort, Family::V4)
     }
 
     fn entry(name: &str, port: u16) -> ipset::Object {
@@ -230,7 +230,7 @@ mod tests {
     fn headers(sizes: &[(&str, u32)]) -> Sets {
         let mut sets = Sets::default();
         for (name, entries) in sizes {
-            let mut listed = Listed::new(set(name));
+            let mut listed = SetDump::new(set(name));
             listed.usage.entries = *entries;
             sets.insert(listed);
         }
@@ -240,7 +240,7 @@ mod tests {
     fn known() -> Held {
         let mut held = Held::default();
         let mut sets = headers(&[("a", 0), ("b", 0)]);
-        let mut full = Listed::new(set("c"));
+        let mut full = SetDump::new(set("c"));
         for port in [80, 443] {
             if let ipset::Object::Entry(entry) = entry("c", port) {
                 full.entries.push(*entry);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
         // The entries of a set of another type are unknown until the next dump.
         let mut other = set("a");
-        other.kind = Kind::HashIp;
+        other.set_type = SetType::HashIp;
         let (old, new) = (set("a").into(), other.into());
         held.wrote_sets(&[Edit::Change { old, new }]);
         assert_eq!(held.changed_sets(&Sets::default()), 0);

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
 use vipline_iptables as iptables;
-use vipline_ipvs::{self as ipvs, Command, Scheduler, Service, VirtualServer};
+use vipline_ipvs::{self as ipvs, Command, Scheduler, ServiceKey, VirtualServer};
 use vipline_netlink::Counters;
 use vipline_reconcile::{Edit, Kernel as _, Rejection};
 use vipline_rtnl as rtnl;
@@ -42,7 +42,7 @@ pub struct Kernel {
     excluded: Vec<IpNet>,
     /// Virtual servers that were once to be made: they are ours, whoever made
     /// them.
-    claimed: HashSet<Service>,
+    claimed: HashSet<ServiceKey>,
     /// The real servers on their way out.
     drain: Shared<Drain>,
     held: Shared<Held>,
@@ -128,18 +128,18 @@ impl Kernel {
                 continue;
             }
             found.push(server.into());
-            let reals = self.servers.reals(&service)?.into_iter();
-            found.extend(reals.map(|real| ipvs::Object::Real(service, real.server)));
+            let reals = self.servers.destinations(&service)?.into_iter();
+            found.extend(reals.map(|real| ipvs::Object::Destination(service, real.server)));
         }
         Ok(self.drain.lock().without(found))
     }
 
-    fn is_excluded(&self, service: &Service) -> bool {
+    fn is_excluded(&self, service: &ServiceKey) -> bool {
         match service {
-            Service::Address { address, .. } => {
+            ServiceKey::Address { address, .. } => {
                 self.excluded.iter().any(|net| net.contains(address))
             }
-            Service::Mark { .. } => true,
+            ServiceKey::Mark { .. } => true,
         }
     }
 
@@ -205,7 +205,7 @@ impl Kernel {
         self.schedulers
             .admit(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
         let added = edits.iter().filter_map(|edit| match edit {
-            Edit::Add(ipvs::Object::Virtual(server)) => Some(server.service),
+            Edit::Add(ipvs::Object::VirtualServer(server)) => Some(server.service),
             _ => None,
         });
         self.claimed.extend(added);
@@ -213,14 +213,14 @@ impl Kernel {
         let commands = ipvs::Commands::from_edits(&drained);
         if !commands.is_empty() {
             match self.servers.commit(&commands) {
-                Err(ipvs::Error::Refused { refused }) => to.add_servers(refused),
+                Err(ipvs::Error::Rejected { rejected }) => to.add_servers(rejected),
                 done => done?,
             }
         }
         let accepted = to.accepted(&edits);
         self.held.lock().wrote_servers(&accepted);
         for edit in &accepted {
-            if let Edit::Remove(ipvs::Object::Virtual(server)) = edit {
+            if let Edit::Remove(ipvs::Object::VirtualServer(server)) = edit {
                 self.claimed.remove(&server.service);
             }
         }
@@ -241,8 +241,8 @@ impl Kernel {
 
 /// Where schedulers are tried out: TCP 198.51.100.0:20000, an address of
 /// documentation (RFC 5737), as upstream does.
-fn probe() -> Service {
-    Service::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
+fn probe() -> ServiceKey {
+    ServiceKey::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
 }
 
 /// Tries a scheduler out; the kernel loads the module that it is in.
@@ -286,7 +286,7 @@ impl vipline_reconcile::Kernel for Kernel {
         let servers = self.dump_servers(&ours)?;
         self.held.lock().found(&sets, &servers);
         let servers = servers.into_iter().map(|object| match object {
-            ipvs::Object::Virtual(server) => self.schedulers.as_wanted(server).into(),
+            ipvs::Object::VirtualServer(server) => self.schedulers.as_wanted(server).into(),
             real => real,
         });
         let mut objects: Vec<_> = servers.map(Object::from).collect();
@@ -375,8 +375,8 @@ impl Ours {
         ours
     }
 
-    fn has(&self, service: &Service) -> bool {
-        let Service::Address {
+    fn has(&self, service: &ServiceKey) -> bool {
+        let ServiceKey::Address {
             protocol,
             address,
             port,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use vipline_ipset::{self as ipset, Kind as SetKind};
+use vipline_ipset::{self as ipset, SetType};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
@@ -33,13 +33,13 @@ pub(super) struct Set {
     name: &'static str,
     /// The names of both families once they are made, for all entries to share.
     names: [OnceLock<ipset::Name>; 2],
-    pub(super) kind: SetKind,
+    pub(super) kind: SetType,
     /// What rules that look into the set say of it.
     pub(super) comment: &'static str,
 }
 
 impl Set {
-    const fn new(name: &'static str, kind: SetKind, comment: &'static str) -> Self {
+    const fn new(name: &'static str, kind: SetType, comment: &'static str) -> Self {
         Self {
             name,
             names: [const { OnceLock::new() }; 2],
@@ -66,87 +66,87 @@ impl Set {
 
 pub(super) static LOOP_BACK: Set = Set::new(
     "KUBE-LOOP-BACK",
-    SetKind::HashIpPortIp,
+    SetType::HashIpPortIp,
     "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose",
 );
 pub(super) static CLUSTER_IP: Set = Set::new(
     "KUBE-CLUSTER-IP",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service cluster ip + port for masquerade purpose",
 );
 pub(super) static EXTERNAL_IP: Set = Set::new(
     "KUBE-EXTERNAL-IP",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service external ip + port for masquerade and filter purpose",
 );
 pub(super) static EXTERNAL_IP_LOCAL: Set = Set::new(
     "KUBE-EXTERNAL-IP-LOCAL",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service external ip + port with externalTrafficPolicy=local",
 );
 pub(super) static LOAD_BALANCER: Set = Set::new(
     "KUBE-LOAD-BALANCER",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service lb portal",
 );
 pub(super) static LOAD_BALANCER_FW: Set = Set::new(
     "KUBE-LOAD-BALANCER-FW",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service load balancer ip + port for load balancer with sourceRange",
 );
 pub(super) static LOAD_BALANCER_LOCAL: Set = Set::new(
     "KUBE-LOAD-BALANCER-LOCAL",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes service load balancer ip + port with externalTrafficPolicy=local",
 );
 pub(super) static LOAD_BALANCER_SOURCE_IP: Set = Set::new(
     "KUBE-LOAD-BALANCER-SOURCE-IP",
-    SetKind::HashIpPortIp,
+    SetType::HashIpPortIp,
     "Kubernetes service load balancer ip + port + source IP for packet filter purpose",
 );
 pub(super) static LOAD_BALANCER_SOURCE_CIDR: Set = Set::new(
     "KUBE-LOAD-BALANCER-SOURCE-CIDR",
-    SetKind::HashIpPortNet,
+    SetType::HashIpPortNet,
     "Kubernetes service load balancer ip + port + source cidr for packet filter purpose",
 );
 pub(super) static NODE_PORT_TCP: Set = Set::new(
     "KUBE-NODE-PORT-TCP",
-    SetKind::BitmapPort,
+    SetType::BitmapPort,
     "Kubernetes nodeport TCP port for masquerade purpose",
 );
 pub(super) static NODE_PORT_LOCAL_TCP: Set = Set::new(
     "KUBE-NODE-PORT-LOCAL-TCP",
-    SetKind::BitmapPort,
+    SetType::BitmapPort,
     "Kubernetes nodeport TCP port with externalTrafficPolicy=local",
 );
 pub(super) static NODE_PORT_UDP: Set = Set::new(
     "KUBE-NODE-PORT-UDP",
-    SetKind::BitmapPort,
+    SetType::BitmapPort,
     "Kubernetes nodeport UDP port for masquerade purpose",
 );
 pub(super) static NODE_PORT_LOCAL_UDP: Set = Set::new(
     "KUBE-NODE-PORT-LOCAL-UDP",
-    SetKind::BitmapPort,
+    SetType::BitmapPort,
     "Kubernetes nodeport UDP port with externalTrafficPolicy=local",
 );
 pub(super) static NODE_PORT_SCTP: Set = Set::new(
     "KUBE-NODE-PORT-SCTP-HASH",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'",
 );
 pub(super) static NODE_PORT_LOCAL_SCTP: Set = Set::new(
     "KUBE-NODE-PORT-LOCAL-SCTP-HASH",
-    SetKind::HashIpPort,
+    SetType::HashIpPort,
     "Kubernetes nodeport SCTP port with externalTrafficPolicy=local with type 'hash ip:port'",
 );
 pub(super) static HEALTH_CHECK_NODE_PORT: Set = Set::new(
     "KUBE-HEALTH-CHECK-NODE-PORT",
-    SetKind::BitmapPort,
+    SetType::BitmapPort,
     "Kubernetes health check node port",
 );
 pub(super) static IPVS_IPS: Set = Set::new(
     "KUBE-IPVS-IPS",
-    SetKind::HashIp,
+    SetType::HashIp,
     "Addresses on the ipvs interface",
 );
 

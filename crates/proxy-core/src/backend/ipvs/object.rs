@@ -123,8 +123,10 @@ impl fmt::Display for Object {
             Self::Rule(iptables::Object::Entry(entry)) => {
                 write!(f, "-t {} -A {} {}", entry.table, entry.chain, entry.rule)
             }
-            Self::Server(ipvs::Object::Virtual(server)) => write!(f, "-A {server}"),
-            Self::Server(ipvs::Object::Real(service, real)) => write!(f, "-a {service} {real}"),
+            Self::Server(ipvs::Object::VirtualServer(server)) => write!(f, "-A {server}"),
+            Self::Server(ipvs::Object::Destination(service, real)) => {
+                write!(f, "-a {service} {real}")
+            }
             Self::Address(rtnl::Object::Link(link)) => write!(f, "link add {link}"),
             Self::Address(rtnl::Object::Address(address)) => write!(f, "address add {address}"),
             Self::Set(_) => f.write_str("what is in no set"),

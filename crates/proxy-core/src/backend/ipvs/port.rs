@@ -7,7 +7,7 @@ use vipline_ipset::{self as ipset, Member};
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
 use vipline_iptables::{End, Rule};
-use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, Service, VirtualServer};
+use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, ServiceKey, VirtualServer};
 use vipline_rtnl as rtnl;
 use vipline_service_model::{self as service_model, Endpoint, Protocol, Route, ServicePort};
 
@@ -229,7 +229,7 @@ impl Port<'_> {
         if !objects.is_empty() {
             return false;
         }
-        let service = Service::new(ipvs_protocol(of.protocol), addr, number);
+        let service = ServiceKey::new(ipvs_protocol(of.protocol), addr, number);
         let mut server = VirtualServer::new(
             service,
             scheduler(of.scheduler.unwrap_or(self.cx.scheduler)),
@@ -237,7 +237,7 @@ impl Port<'_> {
         server.flags = flags(server.scheduler);
         server.persistence = of
             .affinity
-            .map(|seconds| Persistence::of_clients(service.family(), seconds));
+            .map(|seconds| Persistence::per_client(service.family(), seconds));
         objects.push(ipvs::Object::from(server).into());
         objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
         // Flows of UDP have no end: they may go on for as long as somebody serves.

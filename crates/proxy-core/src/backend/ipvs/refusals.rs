@@ -15,7 +15,10 @@ pub(super) struct Refusals(Vec<(Object, Reason)>);
 impl Refusals {
     /// Adds commands about sets that were refused; `Err`: one that is about no single
     /// entry or removed set.
-    pub(super) fn add_sets(&mut self, refused: Vec<ipset::Refused>) -> Result<(), ipset::Error> {
+    pub(super) fn add_sets(
+        &mut self,
+        refused: Vec<ipset::RejectedCommand>,
+    ) -> Result<(), ipset::Error> {
         for refused in refused {
             let object = match &refused.command {
                 ipset::Command::Add(entry, _) | ipset::Command::Delete(entry, _) => {
@@ -50,12 +53,12 @@ impl Refusals {
     /// Adds commands about virtual and real servers that were refused.
     ///
     /// Real servers of a virtual server that was refused depend on it.
-    pub(super) fn add_servers(&mut self, refused: Vec<ipvs::Refused>) {
-        let is_added = |it: &&ipvs::Refused| matches!(it.command, ipvs::Command::Add(_));
+    pub(super) fn add_servers(&mut self, refused: Vec<ipvs::RejectedCommand>) {
+        let is_added = |it: &&ipvs::RejectedCommand| matches!(it.command, ipvs::Command::Add(_));
         let missing = refused.iter().filter(is_added);
         let missing: HashSet<_> = missing.map(|it| service(&it.command)).collect();
         self.0.extend(refused.iter().map(|it| {
-            let is_real = matches!(object(&it.command), ipvs::Object::Real(..));
+            let is_real = matches!(object(&it.command), ipvs::Object::Destination(..));
             let cause = match it.errno {
                 Errno::SRCH if is_real && missing.contains(&service(&it.command)) => {
                     Cause::Dependent
@@ -125,7 +128,7 @@ impl Refusals {
     }
 }
 
-fn service(command: &ipvs::Command) -> ipvs::Service {
+fn service(command: &ipvs::Command) -> ipvs::ServiceKey {
     object(command).service()
 }
 
@@ -136,12 +139,11 @@ fn object(command: &ipvs::Command) -> ipvs::Object {
         ipvs::Command::Remove(service) => {
             ipvs::VirtualServer::new(service, ipvs::Scheduler::RoundRobin).into()
         }
-        ipvs::Command::AddReal(service, real) | ipvs::Command::EditReal(service, real) => {
-            ipvs::Object::Real(service, real)
-        }
-        ipvs::Command::RemoveReal(service, endpoint) => {
+        ipvs::Command::AddDestination(service, real)
+        | ipvs::Command::EditDestination(service, real) => ipvs::Object::Destination(service, real),
+        ipvs::Command::RemoveDestination(service, endpoint) => {
             let real = ipvs::RealServer::new(endpoint.ip(), endpoint.port());
-            ipvs::Object::Real(service, real)
+            ipvs::Object::Destination(service, real)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use vipline_ipvs::{Object, Scheduler, Service, VirtualServer};
+use vipline_ipvs::{Object, Scheduler, ServiceKey, VirtualServer};
 use vipline_reconcile::Edit;
 
 use super::mutex::Shared;
@@ -20,7 +20,7 @@ pub(super) struct Schedulers {
     usual: Scheduler,
     known: HashMap<Scheduler, bool>,
     /// What is wanted in place of what is there.
-    wanted: HashMap<Service, VirtualServer>,
+    wanted: HashMap<ServiceKey, VirtualServer>,
     missing: Shared<Missing>,
 }
 
@@ -43,9 +43,9 @@ impl Schedulers {
     ) -> Result<(), E> {
         for edit in edits {
             match edit {
-                Edit::Add(Object::Virtual(server))
+                Edit::Add(Object::VirtualServer(server))
                 | Edit::Change {
-                    new: Object::Virtual(server),
+                    new: Object::VirtualServer(server),
                     ..
                 } => {
                     let scheduler = server.scheduler;
@@ -59,7 +59,7 @@ impl Schedulers {
                         *server = self.with_usual(*server);
                     }
                 }
-                Edit::Remove(Object::Virtual(server)) => {
+                Edit::Remove(Object::VirtualServer(server)) => {
                     self.wanted.remove(&server.service);
                 }
                 _ => {}
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn server(last: u8, scheduler: Scheduler) -> VirtualServer {
-        let service = Service::new(Protocol::Tcp, [10, 96, 0, last].into(), 80);
+        let service = ServiceKey::new(Protocol::Tcp, [10, 96, 0, last].into(), 80);
         VirtualServer {
             flags: super::super::port::flags(scheduler),
             ..VirtualServer::new(service, scheduler)

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use vipline_ipset as ipset;
-use vipline_ipvs::{self as ipvs, Commands, Object, Service};
+use vipline_ipvs::{self as ipvs, Commands, Object, ServiceKey};
 use vipline_service_model::Family;
 
 use super::drain::Drain;
@@ -112,7 +112,7 @@ impl Watch {
         for Watched { drain, .. } in &self.watched {
             let due = drain.lock().due(now);
             for service in due {
-                let Ok(reals) = self.servers.reals(&service) else {
+                let Ok(reals) = self.servers.destinations(&service) else {
                     continue;
                 };
                 let finished = drain.lock().finished(service, &reals, now);
@@ -144,8 +144,8 @@ impl Watch {
                 };
                 let drain = watched.drain.lock();
                 objects.retain(|object| match object {
-                    Object::Real(service, real) => !drain.is_leaving(service, real),
-                    Object::Virtual(_) => true,
+                    Object::Destination(service, real) => !drain.is_leaving(service, real),
+                    Object::VirtualServer(_) => true,
                 });
                 changes += usize::from(held.is_changed(&service, &objects));
             }
@@ -163,14 +163,14 @@ impl Watch {
 }
 
 /// Reads a virtual server and its real servers; one that is gone is nothing.
-fn objects(client: &mut ipvs::Client, service: &Service) -> Result<Vec<Object>, ipvs::Error> {
+fn objects(client: &mut ipvs::Client, service: &ServiceKey) -> Result<Vec<Object>, ipvs::Error> {
     let server = match client.server(service) {
         Ok((server, _)) => server,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let reals = client.reals(service)?.into_iter();
-    let reals = reals.map(|real| Object::Real(*service, real.server));
+    let reals = client.destinations(service)?.into_iter();
+    let reals = reals.map(|real| Object::Destination(*service, real.server));
     Ok([server.into()].into_iter().chain(reals).collect())
 }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use testkit::netns::Netns;
-use vipline_ipset::{Client, Commands, Entry, Family, Kind, Member};
+use vipline_ipset::{Client, Commands, Entry, Family, Member, SetType};
 
 use super::*;
 
@@ -11,7 +11,7 @@ const FULL: usize = USUAL as usize;
 
 fn set(maxelem: u32) -> Set {
     let name = Name::new("KUBE-IPVS-IPS").unwrap();
-    let mut set = Set::new(name, Kind::HashIp, Family::V4);
+    let mut set = Set::new(name, SetType::HashIp, Family::V4);
     set.maxelem = Some(maxelem);
     set
 }

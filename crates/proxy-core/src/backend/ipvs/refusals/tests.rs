@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use vipline_ipset::{Entry, Member, Name, Port};
-use vipline_ipvs::{Protocol, RealServer, Scheduler, Service, VirtualServer};
+use vipline_ipvs::{Protocol, RealServer, Scheduler, ServiceKey, VirtualServer};
 
 use super::*;
 
 /// `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`, `EEXIST`, `EINVAL` and `ENOSPC`.
 const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
 
-fn service() -> Service {
-    Service::new(Protocol::Tcp, [10, 96, 0, 1].into(), 80)
+fn service() -> ServiceKey {
+    ServiceKey::new(Protocol::Tcp, [10, 96, 0, 1].into(), 80)
 }
 
 fn server() -> VirtualServer {
@@ -23,7 +23,7 @@ fn real(last: u8) -> RealServer {
 }
 
 fn real_object(last: u8) -> Object {
-    ipvs::Object::Real(service(), real(last)).into()
+    ipvs::Object::Destination(service(), real(last)).into()
 }
 
 fn entry(last: u8) -> Entry {
@@ -57,8 +57,8 @@ fn one_refused_real_server_is_one_rejection_whatever_the_errno() {
     let edits = [1, 2, 3].map(|last| Edit::Add(real_object(last)));
     for errno in ERRNOS {
         let mut refusals = Refusals::default();
-        let command = ipvs::Command::AddReal(service(), real(2));
-        refusals.add_servers(vec![ipvs::Refused::new(command, Errno(errno))]);
+        let command = ipvs::Command::AddDestination(service(), real(2));
+        refusals.add_servers(vec![ipvs::RejectedCommand::new(command, Errno(errno))]);
         let accepted = refusals.accepted(&edits);
         let accepted: Vec<_> = accepted.iter().map(Edit::key).collect();
         assert_eq!(accepted, [edits[0].key(), edits[2].key()]);
@@ -73,10 +73,13 @@ fn one_refused_real_server_is_one_rejection_whatever_the_errno() {
 #[test]
 fn real_servers_depend_on_a_virtual_server_that_is_refused() {
     let mut refusals = Refusals::default();
-    let refused = |command, errno| ipvs::Refused::new(command, errno);
+    let refused = |command, errno| ipvs::RejectedCommand::new(command, errno);
     refusals.add_servers(vec![
         refused(ipvs::Command::Add(server()), Errno::INVAL),
-        refused(ipvs::Command::AddReal(service(), real(1)), Errno::SRCH),
+        refused(
+            ipvs::Command::AddDestination(service(), real(1)),
+            Errno::SRCH,
+        ),
     ]);
     let edits = [
         Edit::Add(real_object(1)),
@@ -94,8 +97,11 @@ fn the_removal_of_what_is_gone_is_a_conflict() {
     let mut refusals = Refusals::default();
     let endpoint = real(1).endpoint();
     refusals.add_servers(vec![
-        ipvs::Refused::new(ipvs::Command::RemoveReal(service(), endpoint), Errno::NOENT),
-        ipvs::Refused::new(ipvs::Command::Remove(service()), Errno::SRCH),
+        ipvs::RejectedCommand::new(
+            ipvs::Command::RemoveDestination(service(), endpoint),
+            Errno::NOENT,
+        ),
+        ipvs::RejectedCommand::new(ipvs::Command::Remove(service()), Errno::SRCH),
     ]);
     let edits = [
         Edit::Remove(real_object(1)),
@@ -119,7 +125,7 @@ fn one_refused_entry_of_a_set_is_one_rejection_whatever_the_reason() {
         let command = ipset::Command::Add(Box::new(entry(3)), ipset::Strictness::Strict);
         let mut refusals = Refusals::default();
         refusals
-            .add_sets(vec![ipset::Refused::new(2, command, reason)])
+            .add_sets(vec![ipset::RejectedCommand::new(2, command, reason)])
             .unwrap();
         let [(2, found, _)] = rejected(refusals, &edits)[..] else {
             panic!("one rejection: {reason:?}");
@@ -131,9 +137,9 @@ fn one_refused_entry_of_a_set_is_one_rejection_whatever_the_reason() {
 #[test]
 fn a_set_that_cannot_be_made_is_an_error() {
     let name = Name::new("KUBE-CLUSTER-IP").unwrap();
-    let set = ipset::Set::new(name, ipset::Kind::HashIpPort, ipset::Family::V4);
+    let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::Family::V4);
     let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
-    let refused = ipset::Refused::new(0, command, ipset::Reason::UnknownType);
+    let refused = ipset::RejectedCommand::new(0, command, ipset::Reason::UnknownType);
     let error = Refusals::default().add_sets(vec![refused]).unwrap_err();
     assert!(error.to_string().contains("KUBE-CLUSTER-IP"), "{error}");
 }
@@ -165,11 +171,11 @@ fn thousands_of_refused_real_servers_cost_time_in_proportion_to_their_number() {
     let numbers = 1..=30_000;
     let edits: Vec<_> = numbers
         .clone()
-        .map(|number| Edit::Add(ipvs::Object::Real(service(), at(number))))
+        .map(|number| Edit::Add(ipvs::Object::Destination(service(), at(number))))
         .collect();
     let refused = numbers.map(|number| {
-        let command = ipvs::Command::AddReal(service(), at(number));
-        ipvs::Refused::new(command, Errno::INVAL)
+        let command = ipvs::Command::AddDestination(service(), at(number));
+        ipvs::RejectedCommand::new(command, Errno::INVAL)
     });
     let mut refusals = Refusals::default();
     refusals.add_servers(refused.collect());

@@ -9,7 +9,7 @@ use vipline_netlink::attr::{Attrs, put, put_str, put_u8, put_u16, put_u32};
 const STATE: u16 = 1;
 const INTERFACE: u16 = 2;
 const SYNC_ID: u16 = 3;
-const LONGEST: u16 = 4;
+const MAX_LEN: u16 = 4;
 const GROUP: u16 = 5;
 const GROUP_6: u16 = 6;
 const PORT: u16 = 7;
@@ -35,32 +35,32 @@ impl Role {
 
 /// A sync daemon; there is at most one for each role.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Daemon {
+pub struct SyncDaemon {
     /// What it does.
     pub role: Role,
     /// The name of the device that it sends and receives by.
     pub interface: String,
     /// Which daemons belong together: 0 to 255.
     pub sync_id: u32,
-    /// The longest datagram; 0 lets the kernel choose.
-    pub longest: u16,
+    /// The max_len datagram; 0 lets the kernel choose.
+    pub max_len: u16,
     /// The multicast group; none lets the kernel choose.
-    pub group: Option<IpAddr>,
+    pub multicast_group: Option<IpAddr>,
     /// The port; 0 lets the kernel choose.
     pub port: u16,
     /// How many routers may pass a datagram on; 0 lets the kernel choose.
     pub ttl: u8,
 }
 
-impl Daemon {
+impl SyncDaemon {
     /// Returns a daemon that lets the kernel choose whatever it can.
     pub fn new(role: Role, interface: &str, sync_id: u32) -> Self {
         Self {
             role,
             interface: interface.to_owned(),
             sync_id,
-            longest: 0,
-            group: None,
+            max_len: 0,
+            multicast_group: None,
             port: 0,
             ttl: 0,
         }
@@ -72,8 +72,8 @@ impl Daemon {
         Self::encode_role(self.role, out);
         put_str(out, INTERFACE, &self.interface);
         put_u32(out, SYNC_ID, self.sync_id);
-        if self.longest != 0 {
-            put_u16(out, LONGEST, self.longest);
+        if self.max_len != 0 {
+            put_u16(out, MAX_LEN, self.max_len);
         }
         if self.port != 0 {
             put_u16(out, PORT, self.port);
@@ -81,7 +81,7 @@ impl Daemon {
         if self.ttl != 0 {
             put_u8(out, TTL, self.ttl);
         }
-        match self.group {
+        match self.multicast_group {
             None => {}
             Some(IpAddr::V4(group)) => put(out, GROUP, &group.octets()),
             Some(IpAddr::V6(group)) => put(out, GROUP_6, &group.octets()),
@@ -108,14 +108,14 @@ impl Daemon {
                 }
                 INTERFACE => daemon.interface = attr.str()?.to_owned(),
                 SYNC_ID => daemon.sync_id = attr.u32()?,
-                LONGEST => daemon.longest = attr.u16()?,
+                MAX_LEN => daemon.max_len = attr.u16()?,
                 GROUP => {
                     let octets: [u8; 4] = attr.value.try_into().map_err(|_| group())?;
-                    daemon.group = Some(Ipv4Addr::from(octets).into());
+                    daemon.multicast_group = Some(Ipv4Addr::from(octets).into());
                 }
                 GROUP_6 => {
                     let octets: [u8; 16] = attr.value.try_into().map_err(|_| group())?;
-                    daemon.group = Some(Ipv6Addr::from(octets).into());
+                    daemon.multicast_group = Some(Ipv6Addr::from(octets).into());
                 }
                 PORT => daemon.port = attr.u16()?,
                 TTL => daemon.ttl = attr.u8()?,

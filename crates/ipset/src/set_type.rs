@@ -5,7 +5,7 @@ use std::fmt;
 /// The type of a set: what an entry of it consists of, and how it is kept.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum SetType {
     /// `bitmap:ip`: addresses or networks of a range.
     BitmapIp,
     /// `bitmap:port`: ports of a range.
@@ -28,7 +28,7 @@ pub enum Kind {
     Other(Box<str>),
 }
 
-impl Kind {
+impl SetType {
     /// All types that are known, in the order of their declaration.
     pub const ALL: [Self; 9] = [
         Self::BitmapIp,
@@ -44,7 +44,9 @@ impl Kind {
 
     /// Returns the type of this name; a name that is not known is kept.
     pub fn from_name(name: &str) -> Self {
-        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let known = Self::ALL
+            .into_iter()
+            .find(|set_type| set_type.as_str() == name);
         known.unwrap_or_else(|| Self::Other(name.into()))
     }
 
@@ -99,7 +101,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SetType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -159,11 +161,11 @@ mod tests {
 
     #[test]
     fn each_type_has_its_name_and_others_keep_theirs() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_name(kind.as_str()), kind);
+        for set_type in SetType::ALL {
+            assert_eq!(SetType::from_name(set_type.as_str()), set_type);
         }
-        let other = Kind::from_name("hash:mac");
-        assert_eq!(other, Kind::Other("hash:mac".into()));
+        let other = SetType::from_name("hash:mac");
+        assert_eq!(other, SetType::Other("hash:mac".into()));
         assert_eq!(other.to_string(), "hash:mac");
     }
 
