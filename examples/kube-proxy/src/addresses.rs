@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, Result};
 use vipline_netlink::{Listener, Protocol};
 
-use crate::interfaces;
+use crate::interfaces::{self, Scope};
 
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
 const GROUPS: [u32; 2] = [5, 9];
@@ -44,7 +44,7 @@ impl Addresses {
         if self.is_known {
             return Ok(None);
         }
-        let addresses = interfaces::every_address()?;
+        let addresses = interfaces::addresses(Scope::All)?;
         self.is_known = true;
         Ok(Some(addresses))
     }

@@ -50,9 +50,9 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Says what the machine lacks, if it will lack it the next time as well.
-pub fn hopeless(error: &proxy_core::Error) -> Option<Failure> {
+pub fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
     use proxy_core::Error::{Ipset, Iptables, Ipvs, Nftables, Rtnl};
-    let is_hopeless = match error {
+    let is_permanent = match error {
         Ipset(error) => matches!(error, IpsetError::Denied | IpsetError::Unsupported { .. }),
         Ipvs(error) => matches!(error, IpvsError::Denied | IpvsError::Unsupported { .. }),
         Rtnl(error) => matches!(error, RtnlError::Denied) || error.is_unsupported(),
@@ -69,7 +69,7 @@ pub fn hopeless(error: &proxy_core::Error) -> Option<Failure> {
         ),
         _ => false,
     };
-    is_hopeless.then(|| Failure::machine(error))
+    is_permanent.then(|| Failure::machine(error))
 }
 
 /// Returns an error with all its causes in one line.
@@ -97,29 +97,29 @@ mod tests {
             (unsupported, "CONFIG_NF_TABLES"),
             (NftablesError::Denied, "CAP_NET_ADMIN"),
         ] {
-            let failure = hopeless(&error.into()).unwrap();
+            let failure = permanent_failure(&error.into()).unwrap();
             assert!(failure.to_string().contains(word), "{failure}");
             assert_eq!(failure.to_string().lines().count(), 1);
             assert_eq!(failure.code(), ExitCode::FAILURE);
         }
-        assert!(hopeless(&NftablesError::Timeout.into()).is_none());
+        assert!(permanent_failure(&NftablesError::Timeout.into()).is_none());
         let (program, message) = ("iptables-restore".into(), "no".into());
         let denied = IptablesError::Denied { program, message };
-        let failure = hopeless(&denied.into()).unwrap().to_string();
+        let failure = permanent_failure(&denied.into()).unwrap().to_string();
         assert!(failure.contains("CAP_NET_RAW"), "{failure}");
         for error in [
             IpvsError::Unsupported { module: "ip_vs" }.into(),
             IpsetError::Denied.into(),
             RtnlError::Denied.into(),
         ] {
-            assert!(hopeless(&error).is_some(), "{error}");
+            assert!(permanent_failure(&error).is_some(), "{error}");
         }
-        assert!(hopeless(&IpvsError::Timeout.into()).is_none());
+        assert!(permanent_failure(&IpvsError::Timeout.into()).is_none());
         let locked = IptablesError::Locked {
             wait: 5,
             message: "held".into(),
         };
-        assert!(hopeless(&locked.into()).is_none());
+        assert!(permanent_failure(&locked.into()).is_none());
     }
 
     #[test]

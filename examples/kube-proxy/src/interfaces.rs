@@ -1,4 +1,4 @@
-//! What the machine knows of itself: its name, addresses and families.
+//! Host name, kernel release, interface addresses and IP families of this machine.
 
 use std::fs;
 use std::net::IpAddr;
@@ -12,18 +12,18 @@ use vipline_service_model::{Family, SpecialAddress};
 use crate::cleanup::names;
 
 /// `RTM_GETADDR` of linux/rtnetlink.h.
-const GET_ADDRESS: u16 = 22;
+const RTM_GETADDR: u16 = 22;
 /// `struct ifaddrmsg` of linux/if_addr.h: family, prefix length, flags, scope, index.
 const HEADER: usize = 8;
 /// `IFA_ADDRESS` and `IFA_LOCAL` of linux/if_addr.h.
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 /// `RT_SCOPE_UNIVERSE` of linux/rtnetlink.h.
-const EVERYWHERE: u8 = 0;
-/// How often a list that changes while it is read is begun again.
+const RT_SCOPE_UNIVERSE: u8 = 0;
+/// Maximum attempts of a dump that the kernel reports as interrupted.
 const ATTEMPTS: usize = 5;
 
-/// Returns the machine's name.
+/// Returns the host name.
 pub fn hostname() -> String {
     rustix::system::uname()
         .nodename()
@@ -39,54 +39,48 @@ pub fn release() -> String {
         .into_owned()
 }
 
-/// Returns the addresses of all interfaces that others may reach, in the order
-/// of the interfaces.
-///
-/// # Errors
-///
-/// The kernel does not tell.
-pub fn addresses() -> Result<Vec<IpAddr>> {
-    list(Found::is_reached)
+/// The interface addresses to list.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// Addresses that other hosts can reach: of scope universe, and neither
+    /// loopback nor link-local.
+    Global,
+    /// All addresses except link-local ones. Loopback is included.
+    Host,
+    /// All addresses. Link-local ones are included.
+    All,
 }
 
-/// Returns the addresses of all interfaces that mean this machine wherever it
-/// asks, those of loopback among them, in the order of the interfaces.
+/// Returns the addresses of the interfaces, in the order of the interfaces.
+///
+/// Addresses on `kube-ipvs0` are left out: mode ipvs added them for Services.
 ///
 /// # Errors
 ///
-/// The kernel does not tell.
-pub fn all_addresses() -> Result<Vec<IpAddr>> {
-    list(Found::is_unique)
-}
-
-/// Returns the addresses of all interfaces, those of a link alone among them, in
-/// the order of the interfaces.
-///
-/// Addresses that mode ipvs has made for Services are those of no interface, here
-/// and above.
-///
-/// # Errors
-///
-/// The kernel does not tell.
-pub fn every_address() -> Result<Vec<IpAddr>> {
-    list(|_| true)
+/// The rtnetlink request fails.
+pub fn addresses(scope: Scope) -> Result<Vec<IpAddr>> {
+    list(match scope {
+        Scope::Global => Found::is_global,
+        Scope::Host => Found::is_host,
+        Scope::All => |_| true,
+    })
 }
 
 fn list(is_wanted: fn(&Found) -> bool) -> Result<Vec<IpAddr>> {
     let context = "list the addresses of the interfaces";
     let mut client = Client::open().context(context)?;
-    let of_services = client.link(&names::link()).context(context)?;
-    let of_services = of_services.map(|link| link.index);
+    let ipvs_link = client.link(&names::link()).context(context)?;
+    let ipvs_link = ipvs_link.map(|link| link.index);
     let mut socket = Socket::open(Protocol::Route).context(context)?;
     let start = Vec::new;
     let listed = socket.dump(
-        GET_ADDRESS,
+        RTM_GETADDR,
         &[0; HEADER],
         ATTEMPTS,
         start,
         |all, message| {
             let found = read(message.payload)?.filter(is_wanted);
-            all.extend(found.filter(|found| Some(found.interface) != of_services));
+            all.extend(found.filter(|found| Some(found.interface) != ipvs_link));
             Ok::<(), Error>(())
         },
     );
@@ -104,13 +98,13 @@ struct Found {
 }
 
 impl Found {
-    /// Tells whether others may reach it.
-    fn is_reached(&self) -> bool {
-        self.scope == EVERYWHERE && SpecialAddress::of(self.address).is_none()
+    /// Returns whether other hosts can reach the address.
+    fn is_global(&self) -> bool {
+        self.scope == RT_SCOPE_UNIVERSE && SpecialAddress::of(self.address).is_none()
     }
 
-    /// Tells whether it is not of a link alone.
-    fn is_unique(&self) -> bool {
+    /// Returns whether the address is not link-local.
+    fn is_host(&self) -> bool {
         SpecialAddress::of(self.address) != Some(SpecialAddress::LinkLocal)
     }
 }
@@ -130,7 +124,7 @@ fn read(payload: &[u8]) -> Result<Option<Found>, DecodeError> {
             _ => {}
         }
     }
-    // Where a link has two ends, IFA_ADDRESS is the other one.
+    // On a point-to-point link, IFA_ADDRESS is the peer's address.
     Ok(local.or(address).map(|address| Found {
         interface: u32::from_ne_bytes(index),
         scope,
@@ -144,7 +138,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// Returns the families that the kernel has: IPv6 may be absent or turned off.
+/// Returns the IP families that the kernel supports. IPv6 may be absent or disabled.
 pub fn families() -> Vec<Family> {
     let turned_off = fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
         .is_ok_and(|text| text.trim() == "1");
@@ -159,7 +153,7 @@ pub fn families() -> Vec<Family> {
 mod tests {
     use super::*;
 
-    /// An answer as Linux 6.18 gives it, with its attributes in short.
+    /// A reply of Linux 6.18, with selected attributes.
     fn payload(scope: u8, index: u32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
         let mut payload = vec![2, 24, 0, scope];
         payload.extend(index.to_ne_bytes());
@@ -171,19 +165,19 @@ mod tests {
 
     fn found(payload: &[u8]) -> (u32, IpAddr, bool, bool) {
         let found = read(payload).unwrap().unwrap();
-        let (is_reached, is_unique) = (found.is_reached(), found.is_unique());
-        (found.interface, found.address, is_reached, is_unique)
+        let (is_global, is_host) = (found.is_global(), found.is_host());
+        (found.interface, found.address, is_global, is_host)
     }
 
     #[test]
-    fn addresses_are_read_and_told_apart() {
+    fn addresses_are_decoded_with_their_scope() {
         let ends: [(u16, &[u8]); 2] = [(IFA_ADDRESS, &[10, 0, 0, 2]), (IFA_LOCAL, &[10, 0, 0, 1])];
         let own = (7, [10, 0, 0, 1].into(), true, true);
-        assert_eq!(found(&payload(EVERYWHERE, 7, &ends)), own);
+        assert_eq!(found(&payload(RT_SCOPE_UNIVERSE, 7, &ends)), own);
         let global = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
         let v6 = (2, global.into(), true, true);
         assert_eq!(
-            found(&payload(EVERYWHERE, 2, &[(IFA_ADDRESS, &global)])),
+            found(&payload(RT_SCOPE_UNIVERSE, 2, &[(IFA_ADDRESS, &global)])),
             v6
         );
         let scoped = (2, [10, 0, 0, 1].into(), false, true);
@@ -193,23 +187,31 @@ mod tests {
         );
         let loopback = (1, [127, 0, 0, 1].into(), false, true);
         assert_eq!(
-            found(&payload(EVERYWHERE, 1, &[(IFA_LOCAL, &[127, 0, 0, 1])])),
+            found(&payload(
+                RT_SCOPE_UNIVERSE,
+                1,
+                &[(IFA_LOCAL, &[127, 0, 0, 1])]
+            )),
             loopback
         );
         let link = (2, [169, 254, 0, 1].into(), false, false);
         assert_eq!(
-            found(&payload(EVERYWHERE, 2, &[(IFA_LOCAL, &[169, 254, 0, 1])])),
+            found(&payload(
+                RT_SCOPE_UNIVERSE,
+                2,
+                &[(IFA_LOCAL, &[169, 254, 0, 1])]
+            )),
             link
         );
         assert_eq!(read(&[2, 24, 0]).unwrap(), None);
     }
 
     #[test]
-    fn this_machine_has_a_name_and_ipv4() {
+    fn the_machine_has_a_host_name_and_ipv4() {
         assert!(!hostname().is_empty());
         let own = IpAddr::from([127, 0, 0, 1]);
-        assert!(all_addresses().unwrap().contains(&own));
-        assert!(!addresses().unwrap().contains(&own));
+        assert!(addresses(Scope::Host).unwrap().contains(&own));
+        assert!(!addresses(Scope::Global).unwrap().contains(&own));
         assert_eq!(families().first(), Some(&Family::V4));
     }
 }

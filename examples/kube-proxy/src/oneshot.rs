@@ -7,7 +7,7 @@ use proxy_core::Done;
 use serde::Serialize;
 
 use crate::cli::Output;
-use crate::failure::{Failure, chain, hopeless};
+use crate::failure::{Failure, chain, permanent_failure};
 use crate::flows;
 use crate::output::print;
 use crate::process;
@@ -72,7 +72,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     let done = report.as_ref().map_or(&[][..], |report| &report.families);
     if let Some(failure) = done
         .iter()
-        .find_map(|done| hopeless(done.outcome.as_ref().err()?))
+        .find_map(|done| permanent_failure(done.outcome.as_ref().err()?))
     {
         return Err(failure);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proxy_core::Event;
 use vipline_service_model::{Kind, ObjectName, Problem, Warning};
 
-use crate::kubernetes::events::{Note, NoteKind, Regarding};
+use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 
 /// The objects with refused addresses, each with the text of its last Event.
 ///
@@ -37,7 +37,7 @@ impl RefusedAddresses {
         &mut self,
         object: Option<(Kind, ObjectName)>,
         warnings: &[Warning],
-    ) -> Option<Note> {
+    ) -> Option<NewEvent> {
         let is_refused =
             |warning: &&Warning| matches!(warning.problem, Problem::SpecialAddress(..));
         let mut refused = warnings.iter().filter(is_refused);
@@ -56,9 +56,9 @@ impl RefusedAddresses {
         };
         let key = (first.kind, first.name.clone());
         let former = self.noted.insert(key, text.clone());
-        (former.as_ref() != Some(&text)).then_some(Note {
+        (former.as_ref() != Some(&text)).then_some(NewEvent {
             regarding,
-            kind: NoteKind::Warning,
+            kind: EventType::Warning,
             reason: "AddressRefused",
             action: "ReadAddresses",
             text,
@@ -82,7 +82,7 @@ mod tests {
     }
 
     impl Stage {
-        fn apply(&mut self, event: Event) -> Option<Note> {
+        fn apply(&mut self, event: Event) -> Option<NewEvent> {
             let object = self.refused.object(&event);
             let warnings = self.engine.apply(event);
             self.refused.note(object, &warnings)

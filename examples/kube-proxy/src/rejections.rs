@@ -9,7 +9,7 @@ use tracing::warn;
 use vipline_reconcile::Cause;
 use vipline_service_model::ObjectName;
 
-use crate::kubernetes::events::{Note, NoteKind, Regarding};
+use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 
 /// Maximum number of warnings of a sync of one family.
 const WARNINGS: usize = 16;
@@ -37,14 +37,14 @@ pub fn log(done: &Done) {
 ///
 /// A Service that does not exist any more gets none, and neither does a Service whose
 /// objects were left out untested.
-pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<Note> {
+pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
     let services = by_service(&done.rejected).into_iter();
     let notes = services.filter_map(|(service, objects)| {
         let service = service.filter(&exists)?;
         let is_tested = objects.first()?.reason.cause != Cause::Untested;
-        is_tested.then(|| Note {
+        is_tested.then(|| NewEvent {
             regarding: Regarding::Service(service),
-            kind: NoteKind::Warning,
+            kind: EventType::Warning,
             reason: "ObjectRejected",
             action: "SyncProxyRules",
             text: format!("the kernel rejected {}", text(&objects)),

@@ -10,9 +10,9 @@ use tracing::{debug, info, warn};
 
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
-use crate::failure::{Failure, chain, hopeless};
+use crate::failure::{Failure, chain, permanent_failure};
 use crate::flows;
-use crate::kubernetes::events::{Note, NoteKind, Regarding};
+use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 use crate::process;
 use crate::rejections;
 use crate::server::{self, Servers, Trouble};
@@ -48,9 +48,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     info!(%mode, %node, "started");
     flows::warn_of_untracked(&setup.engine);
     let _servers = serve(&setup, &settings)?;
-    setup.recorder.note(Note {
+    setup.recorder.note(NewEvent {
         regarding: Regarding::Node,
-        kind: NoteKind::Normal,
+        kind: EventType::Normal,
         reason: "Starting",
         action: "StartKubeProxy",
         text: String::new(),
@@ -106,9 +106,9 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
         };
         // Of servers that are tried again upstream tells nobody.
         if is_fatal || matches!(trouble, Trouble::Service { .. }) {
-            recorder.note(Note {
+            recorder.note(NewEvent {
                 regarding,
-                kind: NoteKind::Warning,
+                kind: EventType::Warning,
                 reason: trouble.reason(),
                 action: trouble.action(),
                 text: trouble.text().to_owned(),
@@ -128,7 +128,7 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
 fn first(report: &Report) -> Result<(), Failure> {
     report
         .errors()
-        .find_map(|(_, error)| hopeless(error))
+        .find_map(|(_, error)| permanent_failure(error))
         .map_or(Ok(()), Err)
 }
 
@@ -147,9 +147,9 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
     for lost in &report.lost {
         // The only trace of the loss if there are too many Events or no API.
         info!("{lost}");
-        setup.recorder.note(Note {
+        setup.recorder.note(NewEvent {
             regarding: Regarding::Service(lost.service.clone()),
-            kind: NoteKind::Warning,
+            kind: EventType::Warning,
             reason: "AddressContested",
             action: "ClaimAddress",
             text: lost.to_string(),

@@ -11,11 +11,11 @@ use crate::addresses::Addresses;
 use crate::config::check_families;
 use crate::failure::{Failure, chain};
 use crate::families;
-use crate::interfaces;
+use crate::interfaces::{self, Scope};
 use crate::kubernetes::Api;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::feed::Item;
-use crate::kubernetes::gate::{Gate, News, Verdict};
+use crate::kubernetes::first_sync::{FirstSyncGate, NodeChange, Readiness};
 use crate::manifests::Manifests;
 use crate::manifests::fault::Key;
 use crate::manifests::source::Update;
@@ -73,7 +73,7 @@ enum Objects {
     Manifests(Manifests),
     /// An API server, by way of the tasks.
     Api {
-        gate: Gate,
+        gate: FirstSyncGate,
         /// Whether it was told that the Node is waited for.
         is_waiting: bool,
     },
@@ -182,8 +182,12 @@ impl Setup {
         let (node, runtime) = (config.node_name.clone(), tasks.handle().clone());
         let api = Api::open(access, node, runtime, &telemetry)?;
         let engine = open(config.clone())?;
-        let is_patient = reading == Reading::Watched;
-        let gate = Gate::new(config.node_name.clone(), &config.detect_local, is_patient);
+        let waits_for_node = reading == Reading::Watched;
+        let gate = FirstSyncGate::new(
+            config.node_name.clone(),
+            &config.detect_local,
+            waits_for_node,
+        );
         let objects = Objects::Api {
             gate,
             is_waiting: false,
@@ -208,7 +212,7 @@ impl Setup {
         Self {
             engine,
             telemetry,
-            recorder: Recorder::silent(),
+            recorder: Recorder::disabled(),
             tasks,
             purpose: Purpose::Plan,
             settings: settings.clone(),
@@ -231,7 +235,7 @@ impl Setup {
             Objects::Api { .. } => true,
         };
         if !holds_node {
-            let addresses = interfaces::addresses().unwrap_or_else(|error| {
+            let addresses = interfaces::addresses(Scope::Global).unwrap_or_else(|error| {
                 warn!("{error:#}");
                 Vec::new()
             });
@@ -366,7 +370,7 @@ impl Setup {
                 continue;
             };
             match item {
-                Item::Listed(kind) => gate.listed(kind, now),
+                Item::Listed(kind) => gate.mark_listed(kind, now),
                 Item::Event(Event::NodeApplied(node)) => self.take_node(node)?,
                 Item::Event(event) => {
                     if matches!(event, Event::NodeDeleted(_)) {
@@ -386,12 +390,12 @@ impl Setup {
             return Ok(());
         };
         let name = &self.node.name;
-        match gate.node(&node) {
+        match gate.update_node(&node) {
             // Its object changes all the time, mostly in what is not read.
-            News::Nothing => return Ok(()),
-            News::Something => {}
-            News::Addresses => info!("node {name:?} has other addresses now"),
-            News::PodCidrs => {
+            NodeChange::None => return Ok(()),
+            NodeChange::Other => {}
+            NodeChange::Addresses => info!("node {name:?} has other addresses now"),
+            NodeChange::PodCidrs => {
                 let words = "has other podCIDRs now, which a restart takes up";
                 return Err(Failure::machine(format_args!("node {name:?} {words}")));
             }
@@ -407,14 +411,14 @@ impl Setup {
         };
         let name = &self.node.name;
         match gate.poll(now).map_err(Failure::Machine)? {
-            Verdict::Wait => {
+            Readiness::Waiting => {
                 if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
                     info!("all is listed; waiting for what node {name:?} does not say yet");
                 }
                 return Ok(());
             }
-            Verdict::Open => {}
-            Verdict::OpenWithoutAddresses => {
+            Readiness::Ready => {}
+            Readiness::ReadyWithoutAddresses => {
                 warn!("node {name:?} has no address; going on without it");
                 if let Some(event) = self.node.unknown().filter(|_| !gate.has_node()) {
                     self.apply(event);

@@ -1,4 +1,5 @@
-//! How the API server is reached: by a kubeconfig, an address, or as a pod.
+//! Access to the API server: by a kubeconfig, an address, or the service
+//! account of the pod.
 
 use std::env;
 use std::error::Error as StdError;
@@ -15,57 +16,59 @@ use tokio::task::spawn_blocking;
 use tracing::{debug, warn};
 use vipline_service_model::Timestamp;
 
-use super::asking::Error;
-use super::backoff::Bucket;
+use super::backoff::TokenBucket;
 use super::connector;
-use super::counting::Counting;
 use super::exec_plugin;
 use super::http_proxy::{InvalidProxy, ProxyEnvironment};
+use super::request::Error;
+use super::request_metrics::RequestMetricsLayer;
 use crate::failure::Failure;
 use crate::settings::Access;
-use crate::telemetry::{Asked, Telemetry, clock};
+use crate::telemetry::{RequestEvent, Telemetry, clock};
 
-/// How long it may take to connect to the server.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How often credentials are read again at most, while the server is refusing
-/// or out of reach.
+/// Minimum interval of reading the credentials while requests fail.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// The `proxy-url` of a cluster without one.
+/// Placeholder `proxy-url` of a cluster without one.
 ///
-/// Otherwise the kube crate reads `HTTPS_PROXY` by rules that are not Go's.
+/// It keeps kube from reading `HTTPS_PROXY`, whose rules in kube differ from
+/// Go's.
 const NO_PROXY_URL: &str = "http://none.invalid/";
 
-/// The maximum run time of an exec plugin.
+/// Maximum run time of an exec plugin.
 const PLUGIN: Duration = Duration::from_secs(30);
 
-/// How long before their end credentials of a plugin are renewed, in seconds.
+/// Credentials of an exec plugin are renewed this many seconds before they
+/// expire.
 const EXPIRY: i64 = 60;
 
-/// A client whose credentials follow their files, with a limit of requests.
+/// A rate-limited client that reads its credentials again when files change or
+/// requests fail.
 ///
-/// Credentials are read at most by one task at a time, and never by a thread of
-/// the runtime: an exec plugin may hang.
+/// One task at a time reads credentials, on a blocking thread, because an exec
+/// plugin may hang.
 pub struct Connection {
     access: Access,
     telemetry: Telemetry,
     start: Instant,
     state: Mutex<State>,
-    /// The turn to read credentials.
+    /// Held while the credentials are read.
     turn: tokio::sync::Mutex<()>,
 }
 
 struct State {
     opened: Option<Opened>,
-    /// When the credentials were read.
+    /// Time of the last read of the credentials.
     read: Instant,
-    /// Whether a request failed since then.
+    /// Whether a request failed after the last read.
     is_suspect: bool,
-    bucket: Bucket,
+    bucket: TokenBucket,
 }
 
-/// A client with the credentials of a point in time.
+/// A client and the credentials that it was created with.
 #[derive(Clone)]
 struct Opened {
     client: Client,
@@ -74,14 +77,14 @@ struct Opened {
 }
 
 impl Connection {
-    /// Reads the credentials; nothing is sent yet.
+    /// Reads the credentials. Sends no request.
     ///
-    /// It must be called within a runtime. An exec plugin runs before the first
-    /// request.
+    /// Must be called within a Tokio runtime. An exec plugin runs before the
+    /// first request.
     ///
     /// # Errors
     ///
-    /// What is wrong with the files or the environment.
+    /// The kubeconfig, the address or the environment is invalid.
     pub fn open(access: &Access, telemetry: &Telemetry) -> Result<Self, Failure> {
         let config = config(access).map_err(Failure::input)?;
         let opened = match config.auth_info.exec {
@@ -94,7 +97,7 @@ impl Connection {
             opened,
             read: start,
             is_suspect: false,
-            bucket: Bucket::new(f64::from(access.qps), burst),
+            bucket: TokenBucket::new(f64::from(access.qps), burst),
         };
         Ok(Self {
             access: access.clone(),
@@ -105,11 +108,11 @@ impl Connection {
         })
     }
 
-    /// Returns the client, once another request, with this method, is within the limit.
+    /// Returns the client when the rate limit permits a request with `method`.
     ///
     /// # Errors
     ///
-    /// There are no credentials.
+    /// Returns [`Error::Unreachable`] if there are no credentials.
     pub async fn client(&self, method: &Method) -> Result<Client, Error> {
         let wait = self.with(|state| state.bucket.take(self.start.elapsed()));
         if !wait.is_zero() {
@@ -120,11 +123,12 @@ impl Connection {
             None => self.read().await?,
         };
         self.telemetry
-            .asked(&host, method.as_str(), Asked::Waited(wait));
+            .record_request(&host, method.as_str(), RequestEvent::RateLimited(wait));
         Ok(client)
     }
 
-    /// Has the credentials read again before the next request: a request failed.
+    /// Requests that the credentials are read again before the next request,
+    /// because a request failed.
     pub fn renew(&self) {
         let now = Instant::now();
         self.with(|state| {
@@ -132,18 +136,18 @@ impl Connection {
         });
     }
 
-    /// Returns a client whose credentials need not be read again.
+    /// Returns the client, unless its credentials must be read again.
     fn usable(&self) -> Option<Opened> {
         let soon = clock().seconds.saturating_add(EXPIRY);
         self.with(|state| {
             let opened = state.opened.clone().filter(|_| !state.is_suspect);
-            // Credentials with a short life are not read again for each request.
+            // Short-lived credentials are not read again for each request.
             let is_new = state.read.elapsed() < RENEWAL;
             opened.filter(|opened| is_new || opened.expires.is_none_or(|at| at.seconds > soon))
         })
     }
 
-    /// Reads the credentials on a thread that may wait.
+    /// Reads the credentials on a blocking thread.
     async fn read(&self) -> Result<Opened, Error> {
         let _turn = self.turn.lock().await;
         if let Some(opened) = self.usable() {
@@ -161,7 +165,7 @@ impl Connection {
                     Ok(opened)
                 }
                 (Err(reason), Some(former)) => {
-                    debug!("the former credentials stay: {reason}");
+                    debug!("credentials could not be read again: {reason}; using the former ones");
                     Ok(former.clone())
                 }
                 (Err(reason), None) => Err(Error::Unreachable(reason)),
@@ -174,19 +178,19 @@ impl Connection {
     }
 }
 
-/// Returns a number by chance.
+/// Returns a random number.
 pub fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Returns a client of a configuration, whose exec plugin runs now.
+/// Creates a client. Runs the exec plugin of the configuration, if any.
 fn open(mut config: kube::Config, telemetry: &Telemetry) -> Result<Opened, String> {
     config.connect_timeout = Some(CONNECT);
     let expires = use_plugin(&mut config.auth_info)?;
     let place = config.cluster_url.to_string();
     let host: Arc<str> = host(&config.cluster_url).into();
-    let counting = Counting::new(telemetry.clone(), Arc::clone(&host));
-    let client = connector::client(&config, &counting);
+    let metrics = RequestMetricsLayer::new(telemetry.clone(), Arc::clone(&host));
+    let client = connector::client(&config, &metrics);
     let client = client.map_err(|reason| format!("{place}: {reason}"))?;
     Ok(Opened {
         client,
@@ -195,8 +199,8 @@ fn open(mut config: kube::Config, telemetry: &Telemetry) -> Result<Opened, Strin
     })
 }
 
-/// Replaces an exec plugin by the credentials that it prints; returns when they
-/// expire.
+/// Runs the exec plugin, if any, and stores the credentials in `auth`. Returns
+/// when they expire.
 ///
 /// Credentials in the kubeconfig itself take precedence.
 fn use_plugin(auth: &mut AuthInfo) -> Result<Option<Timestamp>, String> {
@@ -220,7 +224,7 @@ fn use_plugin(auth: &mut AuthInfo) -> Result<Option<Timestamp>, String> {
     Ok(expires.and_then(|text| Timestamp::parse(&text)))
 }
 
-/// Returns the server of an address, with the port if there is one.
+/// Returns host and port of a URL. The port is left out if the URL has none.
 fn host(address: &Uri) -> String {
     let host = address.host().unwrap_or_default();
     match address.port() {
@@ -229,7 +233,7 @@ fn host(address: &Uri) -> String {
     }
 }
 
-/// Returns the configuration of a client, with its proxy.
+/// Returns the client configuration, including its proxy.
 fn config(access: &Access) -> Result<kube::Config, String> {
     let mut config = server(access)?;
     if config.proxy_url.is_none() {
@@ -238,7 +242,7 @@ fn config(access: &Access) -> Result<kube::Config, String> {
             environment
                 .proxy(&config.cluster_url)
                 .unwrap_or_else(|InvalidProxy { variable }| {
-                    warn!("{variable} is no URL of a proxy and has no effect");
+                    warn!("{variable} is not a valid proxy URL; ignoring it");
                     None
                 });
     }
@@ -250,7 +254,7 @@ fn server(access: &Access) -> Result<kube::Config, String> {
         (Some(path), _) => from_file(path)?,
         (None, Some(master)) => return Ok(kube::Config::new(address("--master", master, false)?)),
         (None, None) => kube::Config::incluster().map_err(|error| {
-            let missing = "neither --kubeconfig nor --master is given, and this is no pod";
+            let missing = "neither --kubeconfig nor --master is set, and this is not a pod";
             format!("{missing}: {}", words(&error))
         })?,
     };
@@ -286,7 +290,7 @@ fn from_file(path: &Path) -> Result<kube::Config, String> {
     }
 }
 
-/// Tells whether credentials ask for encryption where the address does not say.
+/// Returns whether the credentials imply TLS for an address without a scheme.
 fn is_secure(config: &kube::Config) -> bool {
     let auth = &config.auth_info;
     config.root_cert.is_some()
@@ -309,7 +313,7 @@ where
     read.map_err(|error| format!("{flag}: {text:?}: {}", words(&error)))
 }
 
-/// Returns an error with those of its causes that it does not tell itself.
+/// Returns an error with all causes that its own text does not contain.
 pub fn words(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -355,7 +359,7 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
 ";
 
     #[test]
-    fn the_address_of_the_flag_counts_before_that_of_the_file() {
+    fn the_master_flag_takes_precedence_over_the_kubeconfig() {
         let folder = Directory::new().unwrap();
         let path = folder.path().join("kubeconfig");
         fs::write(&path, KUBECONFIG).unwrap();
@@ -371,7 +375,7 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
     }
 
     #[test]
-    fn a_server_is_named_as_its_address_names_it() {
+    fn the_host_label_is_host_and_port_of_the_url() {
         for (address, name) in [
             ("https://user:secret@10.0.0.1:6443/path", "10.0.0.1:6443"),
             ("https://[fd00::1]:443", "[fd00::1]:443"),
@@ -382,7 +386,7 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
     }
 
     #[test]
-    fn what_is_wrong_with_credentials_is_said_with_the_file() {
+    fn an_error_of_credentials_names_the_file() {
         let folder = Directory::new().unwrap();
         let path = folder.path().join("kubeconfig");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -391,28 +395,32 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
         let _guard = runtime.enter();
         let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], RENEWAL);
         let file = access(Some(&path), None);
-        let said = || {
+        let error = || {
             config(&file)
                 .and_then(|config| open(config, &telemetry))
                 .err()
                 .unwrap()
         };
-        let missing = said();
+        let missing = error();
         assert!(
             missing.starts_with(&format!("{}: ", path.display())),
             "{missing}"
         );
         assert!(missing.contains("No such file"), "{missing}");
         fs::write(&path, "current-context: x\nclusters: 7\n").unwrap();
-        assert!(said().contains("kubeconfig: failed to parse"), "{}", said());
+        assert!(
+            error().contains("kubeconfig: failed to parse"),
+            "{}",
+            error()
+        );
         fs::write(&path, KUBECONFIG.replace("cluster: c", "cluster: d")).unwrap();
         assert!(
-            said().contains("failed to load the cluster of context: d"),
+            error().contains("failed to load the cluster of context: d"),
             "{}",
-            said()
+            error()
         );
         fs::write(&path, KUBECONFIG).unwrap();
-        let certificate = said();
+        let certificate = error();
         assert!(certificate.contains("missing.crt"), "{certificate}");
         assert!(certificate.contains("No such file"), "{certificate}");
         let bad = config(&access(None, Some("http://a b"))).unwrap_err();

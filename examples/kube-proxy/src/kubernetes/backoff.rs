@@ -1,97 +1,97 @@
-//! How long to wait before something is tried again, and how often it may be.
+//! Retry delays and rate limits.
 
 use std::time::Duration;
 
-/// The first wait.
+/// First delay.
 const FIRST: Duration = Duration::from_millis(500);
-/// No wait is longer.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Waits that double up to a limit, each longer by chance.
+/// An exponential backoff with jitter.
 ///
-/// A cluster's proxies lose the API all at once and should not be back all at
-/// once.
+/// All proxies of a cluster lose the API at the same time and should not
+/// reconnect at the same time.
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
-    chance: Chance,
+    random: Random,
 }
 
 impl Backoff {
-    /// Returns waits that depend on a seed.
+    /// Creates a backoff with a random seed.
     pub fn new(seed: u64) -> Self {
         Self {
             next: FIRST,
-            chance: Chance(seed),
+            random: Random(seed),
         }
     }
 
-    /// Returns how long to wait now.
+    /// Returns the next delay.
     pub fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST);
-        (wait + wait.mul_f64(self.chance.fraction())).min(LONGEST)
+        (wait + wait.mul_f64(self.random.fraction())).min(LONGEST)
     }
 
-    /// Begins anew, because something succeeded.
+    /// Resets the delay after a success.
     pub fn reset(&mut self) {
         self.next = FIRST;
     }
 }
 
-/// How long to wait before a server is asked again for objects of a kind.
+/// Retry delays of the watch of one kind.
 ///
-/// Who cannot reach it and who has to list again wait on their own: an outage
-/// before does not keep anyone from listing soon, and lists that lead to lost
-/// history again and again become rare though each of them succeeds.
+/// Errors and lost history have separate delays. An earlier outage does not
+/// delay the next list. Repeated lists that each lead to lost history become
+/// rare, although each list succeeds.
 #[derive(Debug)]
-pub struct Patience {
-    trouble: Backoff,
+pub struct WatchBackoff {
+    errors: Backoff,
     lost_history: Backoff,
 }
 
-impl Patience {
-    /// Returns waits that depend on a seed.
+impl WatchBackoff {
+    /// Creates delays with a random seed.
     pub fn new(seed: u64) -> Self {
         Self {
-            trouble: Backoff::new(seed),
+            errors: Backoff::new(seed),
             lost_history: Backoff::new(!seed),
         }
     }
 
-    /// Returns how long to wait after a failure.
+    /// Returns the delay after a failure.
     pub fn wait(&mut self, is_history_lost: bool) -> Duration {
         match is_history_lost {
             true => self.lost_history.wait(),
-            false => self.trouble.wait(),
+            false => self.errors.wait(),
         }
     }
 
-    /// Begins anew as to trouble, because everything was listed.
-    pub fn listed(&mut self) {
-        self.trouble.reset();
+    /// Resets the delay of errors, after a complete list.
+    pub fn reset_errors(&mut self) {
+        self.errors.reset();
     }
 
-    /// Begins anew, because a watch told something.
-    pub fn told(&mut self) {
-        self.trouble.reset();
+    /// Resets both delays, after a notification of a watch.
+    pub fn reset(&mut self) {
+        self.errors.reset();
         self.lost_history.reset();
     }
 }
 
-/// Numbers by chance, the same for the same seed.
+/// A pseudorandom number generator (SplitMix64). The same seed gives the same
+/// numbers.
 #[derive(Debug)]
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
-    /// Returns chance that depends on a seed.
+impl Random {
+    /// Creates a generator.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns a number from 0 to less than 1.
+    /// Returns a number in the range 0 to 1, without 1.
     pub fn fraction(&mut self) -> f64 {
-        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,17 +101,17 @@ impl Chance {
     }
 }
 
-/// A bucket of tokens: so many requests at once, and so many a second on average.
+/// A token bucket: a burst, and an average rate per second.
 #[derive(Clone, Debug)]
-pub struct Bucket {
+pub struct TokenBucket {
     rate: f64,
     size: f64,
     tokens: f64,
     at: Duration,
 }
 
-impl Bucket {
-    /// Returns a full bucket; without a rate above zero nothing is limited.
+impl TokenBucket {
+    /// Creates a full bucket. A `rate` of zero or less disables the limit.
     pub fn new(rate: f64, burst: u32) -> Self {
         let size = f64::from(burst.max(1));
         Self {
@@ -122,7 +122,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token and returns how long to wait until it is there.
+    /// Takes a token and returns the delay until the token is available.
     pub fn take(&mut self, now: Duration) -> Duration {
         if self.rate <= 0.0 {
             return Duration::ZERO;
@@ -132,7 +132,7 @@ impl Bucket {
         Duration::try_from_secs_f64((-self.tokens).max(0.0) / self.rate).unwrap_or(LONGEST)
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if one is available. Returns whether it did.
     pub fn try_take(&mut self, now: Duration) -> bool {
         self.refill(now);
         let has_one = self.tokens >= 1.0;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_limit_and_begin_anew_after_a_success() {
+    fn waits_double_up_to_a_limit_and_are_reset_by_a_success() {
         let mut backoff = Backoff::new(7);
         let mut least = FIRST;
         for _ in 0..12 {
@@ -174,30 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn a_list_ends_waits_for_trouble_and_a_watch_ends_all() {
-        let mut patience = Patience::new(7);
+    fn a_list_resets_error_delays_and_a_watch_resets_all_delays() {
+        let mut backoff = WatchBackoff::new(7);
         for _ in 0..8 {
-            patience.wait(false);
-            patience.wait(true);
+            backoff.wait(false);
+            backoff.wait(true);
         }
-        assert_eq!(patience.wait(false), LONGEST);
-        patience.listed();
-        assert!(patience.wait(false) <= FIRST * 2);
-        assert_eq!(patience.wait(true), LONGEST);
-        patience.told();
-        assert!(patience.wait(true) <= FIRST * 2);
+        assert_eq!(backoff.wait(false), LONGEST);
+        backoff.reset_errors();
+        assert!(backoff.wait(false) <= FIRST * 2);
+        assert_eq!(backoff.wait(true), LONGEST);
+        backoff.reset();
+        assert!(backoff.wait(true) <= FIRST * 2);
     }
 
     #[test]
-    fn chance_depends_on_the_seed_alone() {
+    fn random_numbers_depend_on_the_seed_alone() {
         let waits = |seed| {
             let mut backoff = Backoff::new(seed);
             [backoff.wait(), backoff.wait(), backoff.wait()]
         };
         assert_eq!(waits(1), waits(1));
         assert_ne!(waits(1), waits(2));
-        let mut chance = Chance::new(3);
-        let fractions: Vec<_> = (0..1000).map(|_| chance.fraction()).collect();
+        let mut random = Random::new(3);
+        let fractions: Vec<_> = (0..1000).map(|_| random.fraction()).collect();
         assert!(
             fractions
                 .iter()
@@ -209,18 +209,18 @@ mod tests {
 
     #[test]
     fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
-        let mut bucket = Bucket::new(2.0, 3);
+        let mut bucket = TokenBucket::new(2.0, 3);
         let waits: Vec<_> = (0..5).map(|_| bucket.take(secs(1))).collect();
         let half = Duration::from_millis(500);
         assert_eq!(waits, [secs(0), secs(0), secs(0), half, secs(1)]);
         assert_eq!(bucket.take(secs(100)), secs(0), "it fills up again");
-        let mut free = Bucket::new(-1.0, 0);
+        let mut free = TokenBucket::new(-1.0, 0);
         assert!((0..100).all(|_| free.take(secs(0)).is_zero()));
     }
 
     #[test]
-    fn a_bucket_that_is_not_waited_for_refuses() {
-        let mut bucket = Bucket::new(0.1, 2);
+    fn an_empty_bucket_gives_no_token() {
+        let mut bucket = TokenBucket::new(0.1, 2);
         assert!(bucket.try_take(secs(0)) && bucket.try_take(secs(0)));
         assert!(!bucket.try_take(secs(9)));
         assert!(bucket.try_take(secs(10)));

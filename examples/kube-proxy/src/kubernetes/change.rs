@@ -1,4 +1,4 @@
-//! A line of a watch.
+//! Notifications of a watch.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::asking::Error;
 use super::objects::Object;
 use super::parsed::{Identity, Parsed, Unreadable};
+use super::request::Error;
 
 /// The annotation of the bookmark that ends the list at the beginning of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -20,7 +20,7 @@ pub enum Change<O> {
     Applied(Parsed<O>),
     /// An object was created or changed, and no part of the object can be read.
     Unreadable(Unreadable),
-    /// An object was deleted. The proxy reads its metadata only.
+    /// An object was deleted. Only its metadata is decoded.
     Deleted(Identity),
     /// The watch has reported every change up to a version.
     Bookmark {
@@ -40,12 +40,12 @@ struct Line<'a> {
 }
 
 impl<O: Object> Change<O> {
-    /// Reads a line of a watch.
+    /// Parses a line of a watch.
     ///
     /// # Errors
     ///
-    /// The server ends the watch ([`Error::Refused`]), or the line is of no
-    /// watch ([`Error::Unreadable`]).
+    /// - [`Error::Rejected`]: the server ends the watch.
+    /// - [`Error::InvalidResponse`]: the line is not a notification.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let line: Line<'_> = match serde_json::from_str(text) {
             Ok(line) => line,
@@ -59,9 +59,12 @@ impl<O: Object> Change<O> {
             }),
             "DELETED" => Ok(Self::Deleted(Identity::parse(object)?)),
             "BOOKMARK" => Ok(bookmark(object)?),
-            "ERROR" => Err(status(object)
-                .unwrap_or_else(|| Error::Unreadable(format!("an error that is none: {object}")))),
-            other => Err(Error::Unreadable(format!("a change of type {other:?}"))),
+            "ERROR" => Err(status(object).unwrap_or_else(|| {
+                Error::InvalidResponse(format!("an error without a Status: {object}"))
+            })),
+            other => Err(Error::InvalidResponse(format!(
+                "unknown notification type {other:?}"
+            ))),
         }
     }
 }
@@ -88,7 +91,7 @@ fn bookmark<O>(text: &str) -> serde_json::Result<Change<O>> {
     })
 }
 
-/// Reads a Status, which has a code unlike all other objects.
+/// Parses a Status. Returns `None` for other objects, which have no code.
 fn status(text: &str) -> Option<Error> {
     let status: Status = serde_json::from_str(text).ok()?;
     (status.code != 0).then(|| Box::new(status).into())
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_deleted_object_only_the_metadata_is_read() {
+    fn only_the_metadata_of_a_deleted_object_is_decoded() {
         let text = r#"{"type": "DELETED", "object": {"metadata": {"name": "web-1", "namespace":
             "shop", "resourceVersion": "9", "labels": 7}, "ports": "none", "addressType": {}}}"#;
         let Change::Deleted(identity) = parse(text).unwrap() else {
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_object_that_cannot_be_read_whole_is_read_in_part() {
+    fn unreadable_parts_of_a_changed_object_are_left_out() {
         let text = r#"{"type": "MODIFIED", "object": {"metadata": {"name": "web-1"},
             "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": "none"}}"#;
         let Change::Applied(parsed) = parse(text).unwrap() else {
@@ -152,14 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_nonsense_end_the_watch() {
+    fn errors_and_invalid_lines_end_the_watch() {
         let gone = r#"{"type": "ERROR", "object": {"kind": "Status", "code": 410,
             "reason": "Expired", "message": "too old"}}"#;
         assert!(parse(gone).unwrap_err().is_history_lost());
         let bare = r#"{"kind": "Status", "code": 500, "message": "no"}"#;
-        assert!(matches!(parse(bare), Err(Error::Refused(_))));
+        assert!(matches!(parse(bare), Err(Error::Rejected(_))));
         for text in ["", "{", "{}", r#"{"type": "X", "object": {}}"#] {
-            assert!(matches!(parse(text), Err(Error::Unreadable(_))), "{text}");
+            assert!(
+                matches!(parse(text), Err(Error::InvalidResponse(_))),
+                "{text}"
+            );
         }
     }
 }

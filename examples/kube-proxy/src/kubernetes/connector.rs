@@ -1,4 +1,4 @@
-//! The HTTP client of a configuration, directly or through a proxy.
+//! The HTTP client, with or without a proxy.
 
 use std::error::Error as StdError;
 use std::str;
@@ -17,35 +17,35 @@ use kube::client::{Body, ClientBuilder, ConfigExt};
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::access::words;
-use super::counting::Counting;
+use super::request_metrics::RequestMetricsLayer;
 use super::socks::SocksConnector;
 
-/// Returns a client that reaches its server through `config.proxy_url`, if set.
+/// Creates a client that connects through `config.proxy_url`, if set.
 ///
-/// HTTP and HTTPS proxies get a CONNECT request, whatever the scheme of the
-/// server is. It must be called within a runtime.
+/// HTTP and HTTPS proxies get a CONNECT request regardless of the server's
+/// scheme. Must be called within a Tokio runtime.
 ///
 /// # Errors
 ///
-/// The reason why TLS or the credentials cannot be set up.
-pub fn client(config: &kube::Config, counting: &Counting) -> Result<Client, String> {
+/// TLS or the credentials cannot be set up.
+pub fn client(config: &kube::Config, metrics: &RequestMetricsLayer) -> Result<Client, String> {
     let mut direct = HttpConnector::new();
     direct.enforce_http(false);
     let Some(proxy) = &config.proxy_url else {
-        return build(config, direct, counting);
+        return build(config, direct, metrics);
     };
     let credentials = credentials(proxy);
     match proxy.scheme_str() {
         Some("socks5" | "socks5h") => {
             let socks = SocksConnector::new(with_port(proxy, 1080), credentials, direct);
-            build(config, socks, counting)
+            build(config, socks, metrics)
         }
         Some("https") => {
             let tls = config.rustls_https_connector_with_connector(direct);
             let tls = tls.map_err(|error| words(&error))?;
-            build(config, tunnel(proxy, tls, credentials)?, counting)
+            build(config, tunnel(proxy, tls, credentials)?, metrics)
         }
-        _ => build(config, tunnel(proxy, direct, credentials)?, counting),
+        _ => build(config, tunnel(proxy, direct, credentials)?, metrics),
     }
 }
 
@@ -63,7 +63,11 @@ fn tunnel<C>(
     Ok(tunnel.with_auth(header.map_err(|error| words(&error))?))
 }
 
-fn build<C>(config: &kube::Config, connector: C, counting: &Counting) -> Result<Client, String>
+fn build<C>(
+    config: &kube::Config,
+    connector: C,
+    metrics: &RequestMetricsLayer,
+) -> Result<Client, String>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -78,7 +82,7 @@ where
     connector.set_write_timeout(config.write_timeout);
     let client = Builder::new(TokioExecutor::new()).build::<_, Body>(connector);
     let service = ServiceBuilder::new()
-        .layer(counting)
+        .layer(metrics)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(wrong)?)
         .layer(config.extra_headers_layer().map_err(wrong)?)
@@ -87,7 +91,7 @@ where
     Ok(ClientBuilder::new(service, &*config.default_namespace).build())
 }
 
-/// Returns a URL with a port, which is `port` if the URL has none.
+/// Returns a URL whose port is `port` if the URL has none.
 fn with_port(url: &Uri, port: u16) -> Uri {
     let host = url.host().unwrap_or_default();
     let Ok(authority) = format!("{host}:{port}").parse() else {
@@ -107,7 +111,7 @@ fn credentials(url: &Uri) -> Option<(String, String)> {
     Some((decoded(user), decoded(password)))
 }
 
-/// Decodes `%40` and the like.
+/// Decodes percent-encoded text.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

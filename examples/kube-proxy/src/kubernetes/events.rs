@@ -1,4 +1,4 @@
-//! What is told to a cluster's users, as Event objects of the API.
+//! Events: API objects that report problems to cluster users.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,40 +14,40 @@ use tracing::{debug, warn};
 use vipline_service_model::ObjectName;
 
 use super::access::{Connection, seed};
-use super::asking::{self, Error};
-use super::backoff::{Backoff, Bucket};
+use super::backoff::{Backoff, TokenBucket};
+use super::request::{self, Error};
 
-/// Who tells.
+/// Name of this controller in Events.
 const CONTROLLER: &str = "kube-proxy";
 
-/// How many notes may wait to be told.
+/// Capacity of the queue of Events.
 const CAPACITY: usize = 64;
 
-/// How many notes are told at once, and how many a second in the long run.
+/// Burst, and rate per second, of created Events.
 const LIMIT: (u32, f64) = (32, 0.1);
 
-/// How often it is tried to tell a note.
+/// Maximum attempts for one Event.
 const ATTEMPTS: u32 = 12;
 
-/// The longest text that the API takes.
-const LONGEST: usize = 1024;
+/// Maximum length of a note in bytes, set by the API.
+const MAX_NOTE: usize = 1024;
 
-/// Something to be told as an Event object.
+/// An Event to be created.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Note {
-    /// What it is about.
+pub struct NewEvent {
+    /// Object of the Event.
     pub regarding: Regarding,
-    /// How bad it is.
-    pub kind: NoteKind,
-    /// Why it is told, in one word.
+    /// Type.
+    pub kind: EventType,
+    /// Reason, in CamelCase.
     pub reason: &'static str,
-    /// What was done, in one word.
+    /// Action, in CamelCase.
     pub action: &'static str,
-    /// What there is to say, for people.
+    /// Human-readable message.
     pub text: String,
 }
 
-/// What a note is about.
+/// Object of an Event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Regarding {
     /// This node.
@@ -58,67 +58,71 @@ pub enum Regarding {
     EndpointSlice(ObjectName),
 }
 
-/// How bad something is.
+/// Type of an Event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum NoteKind {
-    /// As it should be.
+pub enum EventType {
+    /// Information.
     Normal,
-    /// Somebody should look at it.
+    /// A problem.
     Warning,
 }
 
-/// Takes notes and tells them in the background; cheap to clone.
+/// Creates Events in the background. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    notes: Option<mpsc::Sender<Note>>,
+    notes: Option<mpsc::Sender<NewEvent>>,
 }
 
 impl Recorder {
-    /// Returns a recorder that nobody listens to.
-    pub fn silent() -> Self {
+    /// Returns a recorder that discards all Events.
+    pub fn disabled() -> Self {
         Self::default()
     }
 
-    /// Returns a recorder whose notes a node tells an API.
+    /// Returns a recorder that creates Events in the API.
     pub(super) fn start(runtime: &Handle, connection: Arc<Connection>, node: Arc<str>) -> Self {
         let (notes, queue) = mpsc::channel(CAPACITY);
-        runtime.spawn(tell(connection, node, queue));
+        runtime.spawn(create_queued(connection, node, queue));
         Self { notes: Some(notes) }
     }
 
-    /// Tells a note some time, or never if there are too many; never waits.
-    pub fn note(&self, note: Note) {
+    /// Queues an Event. Discards it if the queue is full. Does not block.
+    pub fn note(&self, note: NewEvent) {
         let Some(notes) = &self.notes else { return };
         if let Err(error) = notes.try_send(note) {
-            debug!("an event is not told: {error}");
+            debug!("event discarded: {error}");
         }
     }
 }
 
-/// Tells notes one after the other.
-async fn tell(connection: Arc<Connection>, node: Arc<str>, mut queue: mpsc::Receiver<Note>) {
+/// Creates queued Events one after the other.
+async fn create_queued(
+    connection: Arc<Connection>,
+    node: Arc<str>,
+    mut queue: mpsc::Receiver<NewEvent>,
+) {
     let (start, (burst, rate)) = (Instant::now(), LIMIT);
-    let mut limit = Bucket::new(rate, burst);
+    let mut limit = TokenBucket::new(rate, burst);
     let mut backoff = Backoff::new(seed());
     let mut has_failed = false;
     while let Some(note) = queue.recv().await {
         if !limit.try_take(start.elapsed()) {
-            debug!("an event is one too many: {}", note.text);
+            debug!("event discarded, rate limit exceeded: {}", note.text);
             continue;
         }
         let event = event(note, &node, Timestamp::now());
         match post(&connection, &event, &mut backoff).await {
             Err(error) if !has_failed => {
-                warn!("an event could not be told, and others may not be: {error}");
+                warn!("event could not be created: {error}; later events may be lost, too");
                 has_failed = true;
             }
-            Err(error) => debug!("an event could not be told: {error}"),
+            Err(error) => debug!("event could not be created: {error}"),
             Ok(()) => has_failed = false,
         }
     }
 }
 
-/// Tells an event, several times if the server is out of reach.
+/// Creates an Event. Retries if the server is unreachable.
 async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> Result<(), Error> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
@@ -126,11 +130,11 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     let mut attempt = 1;
     loop {
         let created = match connection.client(&Method::POST).await {
-            Ok(client) => asking::create(&client, &path, event).await,
+            Ok(client) => request::create(&client, &path, event).await,
             Err(error) => Err(error),
         };
         match created {
-            Err(Error::Silent | Error::Unreachable(_)) if attempt < ATTEMPTS => {
+            Err(Error::Timeout | Error::Unreachable(_)) if attempt < ATTEMPTS => {
                 attempt += 1;
                 tokio::time::sleep(backoff.wait()).await;
             }
@@ -139,7 +143,7 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     }
 }
 
-fn event(note: Note, node: &str, now: Timestamp) -> Event {
+fn event(note: NewEvent, node: &str, now: Timestamp) -> Event {
     let regarding = match note.regarding {
         Regarding::Node => ObjectReference {
             kind: Some("Node".to_owned()),
@@ -150,11 +154,11 @@ fn event(note: Note, node: &str, now: Timestamp) -> Event {
         Regarding::EndpointSlice(name) => reference("discovery.k8s.io/v1", "EndpointSlice", &name),
     };
     let mut text = note.text;
-    let end = (0..=LONGEST).rfind(|&end| text.is_char_boundary(end));
+    let end = (0..=MAX_NOTE).rfind(|&end| text.is_char_boundary(end));
     text.truncate(end.unwrap_or_default());
     let kind = match note.kind {
-        NoteKind::Normal => "Normal",
-        NoteKind::Warning => "Warning",
+        EventType::Normal => "Normal",
+        EventType::Warning => "Warning",
     };
     let mut event = Event {
         action: Some(note.action.to_owned()),
@@ -192,9 +196,9 @@ mod tests {
     use super::*;
 
     fn shown(regarding: Regarding, text: &str) -> Value {
-        let note = Note {
+        let note = NewEvent {
             regarding,
-            kind: NoteKind::Normal,
+            kind: EventType::Normal,
             reason: "Starting",
             action: "StartKubeProxy",
             text: text.into(),
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_about_the_node_is_told_as_upstream_tells_it() {
+    fn an_event_about_the_node_equals_upstreams() {
         let expected = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -222,27 +226,27 @@ mod tests {
     }
 
     #[test]
-    fn a_note_about_a_service_is_told_in_its_namespace() {
+    fn an_event_about_a_service_is_in_its_namespace() {
         let about = Regarding::Service(ObjectName::new("shop", "web"));
-        let shown = shown(about, &"ü".repeat(LONGEST));
+        let shown = shown(about, &"ü".repeat(MAX_NOTE));
         assert_eq!(shown["metadata"]["namespace"], "shop");
         assert_eq!(shown["regarding"]["kind"], "Service");
         assert_eq!(shown["regarding"]["namespace"], "shop");
-        assert_eq!(shown["note"].as_str().unwrap().len(), LONGEST);
+        assert_eq!(shown["note"].as_str().unwrap().len(), MAX_NOTE);
     }
 
     #[test]
-    fn a_recorder_never_waits() {
+    fn a_recorder_never_blocks() {
         let (notes, queue) = mpsc::channel(1);
         let recorder = Recorder { notes: Some(notes) };
-        let note = Note {
+        let note = NewEvent {
             regarding: Regarding::Node,
-            kind: NoteKind::Warning,
+            kind: EventType::Warning,
             reason: "R",
             action: "A",
             text: String::new(),
         };
-        for recorder in [recorder, Recorder::silent()] {
+        for recorder in [recorder, Recorder::disabled()] {
             for _ in 0..3 {
                 recorder.note(note.clone());
             }

@@ -1,4 +1,4 @@
-//! Credential plugins of a kubeconfig, with a limit of time.
+//! Exec credential plugins of a kubeconfig, with a time limit.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,15 +15,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The process group of the plugin that runs, or 0.
-///
-/// One plugin runs at a time.
+/// Process group of the running plugin, or 0. One plugin runs at a time.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
 
-/// The maximum output of a plugin in bytes.
+/// Maximum output of a plugin in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// Credentials that a plugin printed.
+/// Credentials printed by a plugin.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Credentials {
@@ -33,17 +31,18 @@ pub struct Credentials {
     pub client_certificate_data: Option<String>,
     /// The key of the certificate in PEM.
     pub client_key_data: Option<String>,
-    /// The time at which the credentials expire, in RFC 3339.
+    /// Expiry time, in RFC 3339.
     pub expiration_timestamp: Option<String>,
 }
 
-/// Runs a plugin and returns the credentials that it prints.
+/// Runs a plugin and returns its credentials.
 ///
-/// A plugin that runs longer than `limit` is killed with its children.
+/// A plugin that runs longer than `limit` is killed together with its children.
 ///
 /// # Errors
 ///
-/// The reason why there are no credentials, with the name of the plugin.
+/// Returns a message with the name of the plugin if it fails, hangs, or prints
+/// no credentials.
 pub fn run(exec: &ExecConfig, limit: Duration) -> Result<Credentials, String> {
     #[derive(Deserialize)]
     struct ExecCredential {
@@ -60,9 +59,9 @@ pub fn run(exec: &ExecConfig, limit: Duration) -> Result<Credentials, String> {
         return Err(named(&status));
     }
     let text = String::from_utf8(output).map_err(|error| named(&error))?;
-    // Plugins may print YAML, of which JSON is a part.
+    // Plugins may print YAML, a superset of JSON.
     let printed: ExecCredential =
-        serde_saphyr::from_str(&text).map_err(|_| named(&"its output is no ExecCredential"))?;
+        serde_saphyr::from_str(&text).map_err(|_| named(&"its output is not an ExecCredential"))?;
     let credentials = printed.status.unwrap_or_default();
     match (&credentials.token, &credentials.client_certificate_data) {
         (None, None) => Err(named(&"it printed no credentials")),
@@ -93,7 +92,7 @@ fn command(exec: &ExecConfig, program: &str) -> Command {
     command
 }
 
-/// A plugin that runs. It is killed when this is dropped.
+/// A running plugin. Killed on drop.
 struct Plugin(Child);
 
 impl Plugin {
@@ -104,12 +103,12 @@ impl Plugin {
     }
 
     fn wait(&mut self) -> io::Result<ExitStatus> {
-        // Afterwards the number may be that of another process.
+        // After the wait the kernel may reuse the process ID.
         RUNNING.store(0, Ordering::Relaxed);
         self.0.wait()
     }
 
-    /// Returns what the plugin prints until it ends.
+    /// Returns the output of the plugin after its end.
     fn finish(&mut self, limit: Duration) -> io::Result<Vec<u8>> {
         let end = Instant::now() + limit;
         let exit = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
@@ -152,14 +151,14 @@ impl Drop for Plugin {
     }
 }
 
-/// Kills the plugin that runs, if any, because the process ends.
+/// Kills the running plugin, if any, before the process ends.
 pub fn kill_running() {
     if let Some(group) = Pid::from_raw(RUNNING.swap(0, Ordering::Relaxed)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// Reads without waiting, and returns whether there may be more later.
+/// Reads without blocking. Returns whether more output may follow.
 fn read_available(pipe: impl AsFd, output: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         if output.len() >= MAX_OUTPUT {
@@ -206,7 +205,7 @@ mod tests {
     fn a_plugin_that_fails_is_named() {
         for (script, expected) in [
             ("exit 3", "exit status: 3"),
-            ("echo nonsense", "its output is no ExecCredential"),
+            ("echo nonsense", "its output is not an ExecCredential"),
             ("echo '{\"status\": {}}'", "it printed no credentials"),
         ] {
             let error = run(&plugin(script), LONG).unwrap_err();

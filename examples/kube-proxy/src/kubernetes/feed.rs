@@ -1,5 +1,5 @@
-//! The way from tasks to the engine thread: a bounded queue and a descriptor
-//! that wakes the thread up.
+//! The queue from background tasks to the engine thread, with an eventfd that
+//! wakes the thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,43 +10,45 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use vipline_service_model::{Event, Kind};
 
-/// How many items may wait; whoever has more waits, too.
+/// Maximum number of queued items. Senders wait for space.
 const CAPACITY: usize = 512;
 
-/// The maximum size of all waiting items, in KiB of JSON.
+/// Maximum size of all queued items, in KiB of JSON.
 ///
-/// One slice may have 2 MiB, so a number of items alone bounds no memory.
-const ROOM: u32 = 4096;
+/// One EndpointSlice may have 2 MiB, so a number of items alone does not bound
+/// the memory.
+const CAPACITY_KIB: u32 = 4096;
 
-/// How many items are taken at a time, so that other things get their turn.
-const AT_ONCE: usize = CAPACITY;
+/// Maximum number of items of one [`take`](Receiver::take), so that other work
+/// is not starved.
+const MAX_BATCH: usize = CAPACITY;
 
-/// What a task tells the engine thread.
+/// An item of the queue.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "events are almost all there is")]
 pub enum Item {
-    /// Something happened to an object.
+    /// An event of an object.
     Event(Event),
-    /// All objects of a kind have been told of.
+    /// All objects of a kind were listed.
     Listed(Kind),
 }
 
-/// Returns both ends of a feed.
+/// Creates both ends of a feed.
 ///
 /// # Errors
 ///
-/// The system has no room for another descriptor.
+/// The eventfd cannot be created.
 pub fn feed() -> io::Result<(Sender, Receiver)> {
     let (sender, receiver) = mpsc::channel(CAPACITY);
-    let room = Arc::new(Semaphore::new(ROOM as usize));
+    let space = Arc::new(Semaphore::new(CAPACITY_KIB as usize));
     let shared = Arc::new(Shared {
-        bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        has_rung: AtomicBool::new(false),
+        eventfd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        is_signaled: AtomicBool::new(false),
         fatal: OnceLock::new(),
     });
     let sender = Sender {
         items: sender,
-        room,
+        space,
         shared: Arc::clone(&shared),
     };
     let receiver = Receiver {
@@ -58,63 +60,64 @@ pub fn feed() -> io::Result<(Sender, Receiver)> {
 
 #[derive(Debug)]
 struct Shared {
-    bell: OwnedFd,
-    /// Whether the bell was rung since the thread looked last.
-    has_rung: AtomicBool,
+    eventfd: OwnedFd,
+    /// Whether the eventfd was written since the last [`take`](Receiver::take).
+    is_signaled: AtomicBool,
     fatal: OnceLock<String>,
 }
 
 impl Shared {
-    fn ring(&self) {
-        if !self.has_rung.swap(true, Ordering::AcqRel) {
-            // A counter that is full wakes up as well.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    fn wake(&self) {
+        if !self.is_signaled.swap(true, Ordering::AcqRel) {
+            // A full counter is readable as well.
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The end of the tasks; cheap to clone.
+/// The sending end. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sender {
     items: mpsc::Sender<(Item, Option<OwnedSemaphorePermit>)>,
-    /// The free part of the [room](ROOM).
-    room: Arc<Semaphore>,
+    /// The free part of [`CAPACITY_KIB`].
+    space: Arc<Semaphore>,
     shared: Arc<Shared>,
 }
 
 impl Sender {
-    /// Hands on an item, once there is room; items of one task keep their order.
+    /// Sends an item when there is space. Items of one task keep their order.
     ///
-    /// After the receiver is gone nothing matters any more, so this never ends
-    /// then.
+    /// Never returns if the receiver was dropped.
     pub async fn send(&self, item: Item) {
         self.send_sized(item, 0).await;
     }
 
-    /// Hands on an item that was so many bytes of JSON, once there is room.
+    /// Sends an item of `bytes` bytes of JSON when there is space.
     pub async fn send_sized(&self, item: Item, bytes: usize) {
-        let room = u32::try_from(bytes / 1024).unwrap_or(ROOM).min(ROOM);
-        // Nobody closes the semaphore.
-        let permit = match room {
+        let space = u32::try_from(bytes / 1024)
+            .unwrap_or(CAPACITY_KIB)
+            .min(CAPACITY_KIB);
+        // The semaphore is never closed.
+        let permit = match space {
             0 => None,
-            room => Arc::clone(&self.room).acquire_many_owned(room).await.ok(),
+            space => Arc::clone(&self.space).acquire_many_owned(space).await.ok(),
         };
         match self.items.send((item, permit)).await {
-            Ok(()) => self.shared.ring(),
+            Ok(()) => self.shared.wake(),
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Ends the process for a reason, of which the first counts.
+    /// Ends the process. The first reason counts.
     pub fn fatal(&self, reason: impl Into<String>) {
         let _ = self.shared.fatal.set(reason.into());
-        self.shared.ring();
+        self.shared.wake();
     }
 }
 
-/// The end of the engine thread.
+/// The receiving end, for the engine thread.
 ///
-/// It becomes readable when there is something to take.
+/// Its descriptor is readable while items are queued.
 #[derive(Debug)]
 pub struct Receiver {
     items: mpsc::Receiver<(Item, Option<OwnedSemaphorePermit>)>,
@@ -122,34 +125,35 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Returns what has come, in the order in which it came; never waits.
+    /// Returns queued items in order. Does not block.
     ///
     /// # Errors
     ///
-    /// Why the process must end.
+    /// Returns the reason of [`Sender::fatal`].
     pub fn take(&mut self) -> Result<Vec<Item>, String> {
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.shared.bell, &mut count);
-        // After this whoever sends rings again, and what was sent before is seen.
-        self.shared.has_rung.swap(false, Ordering::AcqRel);
+        let _ = rustix::io::read(&self.shared.eventfd, &mut count);
+        // Items sent before the swap are seen below. Later senders wake the
+        // thread again.
+        self.shared.is_signaled.swap(false, Ordering::AcqRel);
         if let Some(reason) = self.shared.fatal.get() {
             return Err(reason.clone());
         }
         let mut items = Vec::new();
-        while items.len() < AT_ONCE {
+        while items.len() < MAX_BATCH {
             match self.items.try_recv() {
                 Ok((item, _room)) => items.push(item),
                 Err(_) => return Ok(items),
             }
         }
-        self.shared.ring();
+        self.shared.wake();
         Ok(items)
     }
 }
 
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+        self.shared.eventfd.as_fd()
     }
 }
 
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_taken_in_order_and_heard_of() {
+    fn items_are_received_in_order_and_wake_the_thread() {
         let (sender, mut receiver) = feed().unwrap();
         assert!(!is_readable(&receiver));
         runtime().block_on(async {
@@ -197,12 +201,12 @@ mod tests {
         assert!(!is_readable(&receiver));
         assert!(receiver.take().unwrap().is_empty());
         runtime().block_on(sender.send(gone("d")));
-        assert!(is_readable(&receiver), "the bell rings again");
+        assert!(is_readable(&receiver), "it becomes readable again");
         assert_eq!(names(receiver.take().unwrap()), ["d"]);
     }
 
     #[test]
-    fn who_has_more_than_there_is_room_for_waits_and_loses_nothing() {
+    fn a_sender_waits_for_space_and_loses_nothing() {
         let (sender, mut receiver) = feed().unwrap();
         let count = 3 * CAPACITY + 1;
         let task = std::thread::spawn(move || {
@@ -217,7 +221,7 @@ mod tests {
             let patience = Some(Duration::from_secs(20));
             assert!(wait::readable(receiver.as_fd(), &[], patience).unwrap());
             let some = receiver.take().unwrap();
-            assert!(some.len() <= AT_ONCE);
+            assert!(some.len() <= MAX_BATCH);
             all.extend(names(some));
         }
         task.join().unwrap();
@@ -225,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn large_items_wait_for_room() {
+    fn large_items_wait_for_space() {
         let (sender, mut receiver) = feed().unwrap();
-        let half = ROOM as usize * 512;
+        let half = CAPACITY_KIB as usize * 512;
         runtime().block_on(async {
             for bytes in [half, half] {
                 sender.send_sized(gone("large"), bytes).await;

@@ -1,12 +1,17 @@
-//! Objects from a Kubernetes API server: listed, watched, handed to the engine.
+//! Objects from a Kubernetes API server: lists and watches that feed the
+//! engine.
 //!
-//! - [`access`]: credentials and the client, with [`http_proxy`],
-//!   [`exec_plugin`] and [`connector`]; [`counting`]: what it asks, counted;
-//! - [`objects`]: what is read of each object; [`asking`]: one question;
-//! - [`watch`]: all objects of a kind, with [`known`] to miss those that vanish;
-//! - [`feed`]: the way to the engine's thread; [`gate`]: when it may begin;
-//! - [`events`]: what is told to the cluster's users;
-//! - [`backoff`]: how long to wait, and how often to ask.
+//! - [`access`]: credentials and the client, with [`http_proxy`], [`socks`],
+//!   [`exec_plugin`], [`connector`] and [`request_metrics`];
+//! - [`objects`], [`parsed`]: API objects, decoded into the types of the model;
+//! - [`request`]: list, watch and create requests, with [`page`] and [`change`]
+//!   for their responses;
+//! - [`watch`]: the list and watch loop of one kind, with [`store`] to find
+//!   objects that vanished between lists;
+//! - [`feed`]: the queue to the engine's thread; [`first_sync`]: the conditions
+//!   of the first sync;
+//! - [`events`]: Events about the Node, Services and EndpointSlices;
+//! - [`backoff`]: retry delays and rate limits.
 
 pub mod access;
 
@@ -18,7 +23,7 @@ pub mod connector;
 
 pub mod socks;
 
-pub mod counting;
+pub mod request_metrics;
 
 pub mod objects;
 
@@ -28,9 +33,9 @@ pub mod page;
 
 pub mod change;
 
-pub mod asking;
+pub mod request;
 
-pub mod known;
+pub mod store;
 
 pub mod backoff;
 
@@ -38,7 +43,7 @@ pub mod watch;
 
 pub mod feed;
 
-pub mod gate;
+pub mod first_sync;
 
 pub mod events;
 
@@ -56,7 +61,7 @@ use feed::Sender;
 use objects::{Node, Object, Service, ServiceCidr, Slice};
 use watch::Watcher;
 
-/// An API server that can be asked.
+/// A client of the API server.
 #[derive(Clone)]
 pub struct Api {
     connection: Arc<Connection>,
@@ -65,11 +70,11 @@ pub struct Api {
 }
 
 impl Api {
-    /// Reads credentials; the server is not asked yet.
+    /// Reads the credentials. Sends no request.
     ///
     /// # Errors
     ///
-    /// What is wrong with the credentials.
+    /// The credentials are missing or invalid.
     pub fn open(
         access: &Access,
         node: Arc<str>,
@@ -85,13 +90,13 @@ impl Api {
         })
     }
 
-    /// Begins to tell notes.
+    /// Starts a task that creates Events.
     pub fn recorder(&self) -> Recorder {
         let connection = Arc::clone(&self.connection);
         Recorder::start(&self.runtime, connection, Arc::clone(&self.node))
     }
 
-    /// Begins to feed the engine with all objects that matter to it.
+    /// Starts to list and watch all kinds that the engine needs.
     pub fn watch(&self, reading: Reading, feed: &Sender, telemetry: &Telemetry) {
         let this_node = format!("metadata.name={}", self.node);
         self.watch_kind::<Node>(Some(this_node), reading, feed, telemetry);

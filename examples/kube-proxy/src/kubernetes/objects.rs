@@ -1,7 +1,7 @@
-//! Objects as an API server sends them, read straight into the model's types.
+//! API objects, decoded directly into the types of the model.
 //!
-//! Of the metadata only what the model looks at is ever in memory: an object
-//! may carry more text in annotations and managed fields than all the rest.
+//! Metadata that the model does not use is never kept: annotations and managed
+//! fields are often larger than the rest of an object.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,37 +14,36 @@ use vipline_service_model::{Event, Kind, ObjectName, api};
 pub trait Object: Clone + for<'de> Deserialize<'de> + Send + 'static {
     /// The kind.
     const KIND: Kind;
-    /// Where the API has all objects of the kind.
+    /// API path of the list of all namespaces.
     const PATH: &'static str;
-    /// Which labels the objects must have, decided by the server.
+    /// Label selector, if any.
     const LABELS: Option<&'static str> = None;
-    /// Which fields the objects must have, decided by the server if it can:
-    /// others may come and do no harm.
+    /// Default field selector, if any. A server may ignore the selector: the
+    /// engine filters the objects, too.
     const FIELDS: Option<&'static str> = None;
 
-    /// Returns the name and the like.
+    /// Returns the metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// Returns the event that makes the object known.
+    /// Converts the object into the event that stores it.
     fn applied(self) -> Event;
 
-    /// Returns the event that makes an object of that name forgotten.
+    /// Returns the event that removes the object `name`.
     fn deleted(name: ObjectName) -> Event;
 
-    /// Returns what the object is called.
+    /// Returns namespace and name.
     fn name(&self) -> ObjectName {
         let metadata = self.metadata();
         ObjectName::new(&*metadata.namespace, &*metadata.name)
     }
 
-    /// Returns the point in the API's history at which the object was changed;
-    /// empty if the server does not tell.
+    /// Returns the resource version. Empty if the server omits it.
     fn version(&self) -> &str {
         &self.metadata().resource_version
     }
 }
 
-/// What is kept of an object's metadata.
+/// The metadata that the model uses.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
@@ -54,9 +53,9 @@ pub struct Metadata {
     #[serde(deserialize_with = "nullable")]
     resource_version: String,
     #[serde(deserialize_with = "nullable")]
-    labels: Kept,
+    labels: UsedMetadata,
     #[serde(deserialize_with = "nullable")]
-    annotations: Kept,
+    annotations: UsedMetadata,
     creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
 }
@@ -74,23 +73,23 @@ impl From<Metadata> for api::ObjectMeta {
     }
 }
 
-/// The labels or annotations that the [model reads](api::MetadataKey).
+/// The labels or annotations that the model [uses](api::MetadataKey).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Kept(BTreeMap<String, String>);
+struct UsedMetadata(BTreeMap<String, String>);
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for UsedMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Texts;
+        struct StringMapVisitor;
 
-        impl<'de> Visitor<'de> for Texts {
-            type Value = Kept;
+        impl<'de> Visitor<'de> for StringMapVisitor {
+            type Value = UsedMetadata;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of texts")
+                f.write_str("a map of strings")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kept, A::Error> {
-                let mut kept = Kept::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UsedMetadata, A::Error> {
+                let mut kept = UsedMetadata::default();
                 while let Some(key) = map.next_key::<String>()? {
                     if api::MetadataKey::from_name(&key).is_some() {
                         kept.0.insert(key, map.next_value()?);
@@ -102,11 +101,11 @@ impl<'de> Deserialize<'de> for Kept {
             }
         }
 
-        deserializer.deserialize_map(Texts)
+        deserializer.deserialize_map(StringMapVisitor)
     }
 }
 
-/// Reads a value for which null means the default.
+/// Deserializes a value. `null` is the default value.
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -252,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_keeps_of_its_metadata_what_the_model_looks_at() {
+    fn an_object_keeps_only_used_metadata() {
         let slice: Slice = serde_json::from_value(json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",

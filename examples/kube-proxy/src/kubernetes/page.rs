@@ -8,11 +8,11 @@ use super::parsed::{Parsed, Unreadable};
 
 /// A page of a list.
 ///
-/// The items are decoded one by one, so that an unreadable item affects no
-/// other item, and memory holds one decoded item at a time.
+/// Items are decoded one by one, so that an unreadable item affects no other
+/// item, and memory holds one decoded item at a time.
 #[derive(Debug, Deserialize)]
 pub struct Page<'a> {
-    /// Where the list stands.
+    /// Resource version and continue token.
     #[serde(default)]
     pub metadata: PageMetadata,
     #[serde(borrow, default)]
@@ -20,11 +20,11 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page from JSON.
+    /// Parses a page from JSON.
     ///
     /// # Errors
     ///
-    /// The text is no page.
+    /// The text is not a list.
     pub fn parse(text: &'a str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
@@ -36,13 +36,13 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Where a list stands.
+/// Metadata of a page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PageMetadata {
-    /// The point in the API's history that the list shows.
+    /// Resource version of the list.
     pub resource_version: Option<String>,
-    /// The token of the next page; empty at the end.
+    /// Continue token. Empty or absent on the last page.
     #[serde(rename = "continue")]
     pub next: Option<String>,
 }
@@ -55,7 +55,7 @@ mod tests {
     use crate::kubernetes::objects::Service;
 
     #[test]
-    fn a_page_tells_where_the_list_goes_on() {
+    fn a_page_has_a_continue_token() {
         let text = r#"{"kind": "ServiceList", "metadata": {"resourceVersion": "5", "continue": "c",
             "remainingItemCount": 3}, "items": [{"metadata": {"name": "web", "labels": null},
             "spec": {"clusterIP": "10.96.0.1"}, "status": {"loadBalancer": {}}}]}"#;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_page_with_an_odd_object_the_others_are_read() {
+    fn an_unreadable_object_does_not_affect_others_of_its_page() {
         let text = r#"{"metadata": {"resourceVersion": "5"}, "items": [
             {"metadata": {"name": "odd", "namespace": "shop"}, "spec": {"ports": [{"port": "x"}]}},
             7, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}]}"#;

@@ -1,4 +1,4 @@
-//! Objects with parts that cannot be read: the rest of the object counts.
+//! Lenient decoding: unreadable parts of an object are left out.
 
 use std::fmt;
 
@@ -8,41 +8,41 @@ use vipline_service_model::ObjectName;
 
 use super::objects::Object;
 
-/// The maximum number of parts that are named.
+/// Maximum number of parts that a message names.
 const MAX_PATHS: usize = 8;
 
-/// An object of the API without the parts that cannot be read.
+/// An API object without its unreadable parts.
 #[derive(Debug)]
 pub struct Parsed<O> {
     /// The object.
     pub object: O,
-    /// The parts that it lacks, if any.
+    /// The parts that were left out, if any.
     pub dropped: Option<Dropped>,
-    /// The length of its JSON in bytes.
+    /// Length of the JSON in bytes.
     pub size: usize,
 }
 
-/// The parts of an object that cannot be read.
+/// The parts of an object that were left out.
 ///
-/// Displays as one line that names the parts and the first reason.
+/// Displays as one line with the paths and the first error.
 #[derive(Debug)]
 pub struct Dropped {
     paths: Vec<String>,
-    /// The number of parts, named or not.
+    /// Number of parts, including those not in `paths`.
     count: usize,
     reason: String,
 }
 
-/// An object of which nothing can be read.
+/// An object that cannot be decoded at all.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// The name, if at least that can be read.
+    /// Name and version, empty if unreadable.
     pub identity: Identity,
-    /// Why the object cannot be read.
+    /// The reason.
     pub reason: String,
 }
 
-/// The name and version of an object.
+/// Name and resource version of an object.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {
@@ -52,7 +52,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the metadata of an object and nothing else.
+    /// Parses the metadata of an object and nothing else.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct Named {
@@ -62,24 +62,24 @@ impl Identity {
         serde_json::from_str(text).map(|named: Named| named.metadata)
     }
 
-    /// Returns the name; empty if it cannot be read.
+    /// Returns the name. Empty if unreadable.
     pub fn name(&self) -> ObjectName {
         let text = |part: &Option<String>| part.as_deref().unwrap_or_default().to_owned();
         ObjectName::new(text(&self.namespace), text(&self.name))
     }
 
-    /// Returns the version; empty if it cannot be read.
+    /// Returns the resource version. Empty if unreadable.
     pub fn version(&self) -> &str {
         self.resource_version.as_deref().unwrap_or_default()
     }
 }
 
 impl<O: Object> Parsed<O> {
-    /// Reads an object from JSON.
+    /// Parses an object from JSON.
     ///
     /// # Errors
     ///
-    /// The text is no JSON object, or has no name.
+    /// The text is not a JSON object, or the object has no name.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
         let parsed = serde_json::from_str(text).map_or_else(
             |error| Self::salvage(text, &error),
@@ -100,7 +100,7 @@ impl<O: Object> Parsed<O> {
         Err(Unreadable { identity, reason })
     }
 
-    /// Reads an object without those parts that cannot be read.
+    /// Parses an object without its unreadable parts.
     fn salvage(text: &str, error: &serde_json::Error) -> serde_json::Result<Self> {
         let value: Value = serde_json::from_str(text)?;
         let mut pruner = Pruner {
@@ -120,7 +120,7 @@ impl<O: Object> Parsed<O> {
     }
 }
 
-/// A place in an object.
+/// A step of a path within an object.
 enum Step {
     Field(String),
     Item(usize),
@@ -128,15 +128,15 @@ enum Step {
 
 /// Removes unreadable parts of an object.
 struct Pruner {
-    /// Where the value is within the object.
+    /// Path of the current value.
     path: Vec<Step>,
     dropped: Dropped,
 }
 
 impl Pruner {
-    /// Returns what can be read of a value.
+    /// Returns the readable part of a value.
     ///
-    /// The cost is that of the value times its depth.
+    /// Takes time in proportion to the size of the value times its depth.
     fn prune<O: Object>(&mut self, value: Value) -> Option<Value> {
         if self.is_readable::<O>(value.clone()) {
             return Some(value);
@@ -171,7 +171,7 @@ impl Pruner {
         value
     }
 
-    /// Returns whether an object with this value alone can be read.
+    /// Returns whether an object with only this value can be decoded.
     fn is_readable<O: Object>(&self, mut value: Value) -> bool {
         for step in self.path.iter().rev() {
             value = match step {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn many_parts_that_cannot_be_read_cost_what_they_are_and_a_few_are_named() {
+    fn many_unreadable_parts_take_linear_time_and_a_few_are_named() {
         let endpoints: Vec<_> = (0..1000)
             .map(|host| match host {
                 0 => json!({"addresses": ["10.0.0.1"]}),

@@ -1,5 +1,5 @@
-//! A connector through a SOCKS5 proxy (RFC 1928), with the methods of
-//! authentication that Go's `net/http` offers.
+//! A SOCKS5 connector (RFC 1928) with the authentication methods of Go's
+//! `net/http`.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -15,24 +15,24 @@ use tower::Service;
 
 const VERSION: u8 = 5;
 
-// Methods of authentication.
+// Authentication methods.
 const NO_AUTHENTICATION: u8 = 0;
 const PASSWORD: u8 = 2;
 const NONE_ACCEPTABLE: u8 = 0xff;
 
-/// Version of the password negotiation (RFC 1929).
+/// Version of the username/password subnegotiation (RFC 1929).
 const PASSWORD_VERSION: u8 = 1;
 
 const CONNECT: u8 = 1;
 
-// Types of addresses.
+// Address types.
 const IPV4: u8 = 1;
 const DOMAIN: u8 = 3;
 const IPV6: u8 = 4;
 
-/// A connector that opens connections through a SOCKS5 proxy.
+/// Opens connections through a SOCKS5 proxy.
 ///
-/// The proxy resolves host names, also for scheme `socks5`.
+/// The proxy resolves host names, also with the scheme `socks5`.
 #[derive(Clone, Debug)]
 pub struct SocksConnector {
     proxy: Uri,
@@ -43,7 +43,7 @@ pub struct SocksConnector {
 impl SocksConnector {
     /// Creates a connector. `proxy` must have a port.
     ///
-    /// The proxy may accept connections without asking for the credentials.
+    /// Credentials are sent only if the proxy requests them.
     pub fn new(proxy: Uri, credentials: Option<(String, String)>, direct: HttpConnector) -> Self {
         Self {
             proxy,
@@ -76,7 +76,7 @@ impl Service<Uri> for SocksConnector {
     }
 }
 
-/// Has the proxy at the other end of a stream connect to a server.
+/// Negotiates a connection to `target` with the proxy.
 async fn connect<S>(
     stream: &mut S,
     target: &Uri,
@@ -111,7 +111,7 @@ where
     if status != 0 {
         return Err(io::Error::other(reason(status)));
     }
-    // The local address of the connection of the proxy.
+    // Bound address of the proxy, which is ignored.
     let length = match kind {
         IPV4 => 4,
         IPV6 => 16,
@@ -141,7 +141,7 @@ where
     }
 }
 
-/// Returns a request for a connection.
+/// Encodes a CONNECT request.
 fn request(target: &Uri) -> io::Result<Vec<u8>> {
     let host = target.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -168,7 +168,7 @@ fn request(target: &Uri) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Appends a text after its length.
+/// Appends the length of a text in one byte, then the text.
 fn push(message: &mut Vec<u8>, text: &str) -> io::Result<()> {
     let length = u8::try_from(text.len()).map_err(|_| {
         let reason = "host, user name and password have at most 255 bytes each";
@@ -192,14 +192,14 @@ fn denied(reason: &str) -> io::Error {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "its reply is not SOCKS5")
+    io::Error::new(ErrorKind::InvalidData, "the reply is not SOCKS5")
 }
 
-/// Returns the meaning of a reply code.
+/// Returns the message of a reply code.
 fn reason(status: u8) -> String {
     match status {
         1 => "general failure".into(),
-        2 => "its rules do not allow the connection".into(),
+        2 => "connection not allowed by ruleset".into(),
         3 => "network unreachable".into(),
         4 => "host unreachable".into(),
         5 => "connection refused".into(),
@@ -214,7 +214,7 @@ fn reason(status: u8) -> String {
 mod tests {
     use super::*;
 
-    /// Connects to a proxy that replies with the bytes, and returns the requests.
+    /// Sends `replies` to a client and returns its requests.
     fn exchange(
         target: &str,
         credentials: Option<(&str, &str)>,

@@ -1,7 +1,8 @@
-//! The objects of a kind: listed, then watched, for as long as the process runs.
+//! The list and watch loop of one kind, for the lifetime of the process.
 //!
-//! While the API is away, or answers nonsense, nothing is taken back: objects
-//! are forgotten when the API says so, or when a complete list lacks them.
+//! An unreachable API server, or an invalid response, removes nothing. An
+//! object is removed if the server reports its deletion or a complete list
+//! lacks it.
 
 use std::marker::PhantomData;
 use std::pin::pin;
@@ -15,85 +16,86 @@ use tracing::{debug, info, warn};
 use vipline_service_model::Kind;
 
 use super::access::{Connection, seed};
-use super::asking::{self, Error, Freshness, Start};
-use super::backoff::{Chance, Patience};
+use super::backoff::{Random, WatchBackoff};
 use super::change::Change;
 use super::feed::{Item, Sender};
-use super::known::Known;
 use super::objects::Object;
 use super::page::Page;
 use super::parsed::{Parsed, Unreadable};
+use super::request::{self, Error, Freshness, Start};
+use super::store::NameStore;
 use crate::setup::Reading;
 use crate::telemetry::{Contact, Telemetry};
 
-/// How many seconds a watch lasts, at least and at most: the server ends it,
-/// and ends that differ do not come all at once.
-const LASTS: (f64, f64) = (240.0, 290.0);
+/// Minimum and maximum duration of a watch in seconds. Durations are random, so
+/// that watches do not end all at once.
+const WATCH_SECONDS: (f64, f64) = (240.0, 290.0);
 
-/// How long a watch may be silent before it counts as dead; a server with
-/// nothing to tell says that once a minute.
-const SILENCE: Duration = Duration::from_secs(100);
+/// Maximum silence of a watch. A server without changes sends a bookmark every
+/// minute.
+const MAX_SILENCE: Duration = Duration::from_secs(100);
 
-/// How long a watch may be silent before the list at its beginning is complete.
-const LISTING: Duration = Duration::from_secs(60);
+/// Maximum silence until the initial list of a watch is complete.
+const MAX_LIST_SILENCE: Duration = Duration::from_secs(60);
 
-/// A watch that ends before this without a word was none.
-const BRIEF: Duration = Duration::from_secs(5);
+/// A watch that ends within this time without a notification counts as failed.
+const MIN_WATCH: Duration = Duration::from_secs(5);
 
-/// When it is looked again for a kind that the server does not have.
-const ABSENT: Duration = Duration::from_secs(300);
+/// Retry interval for a kind that the server does not have.
+const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
-/// Keeps a feed in step with all objects of a kind.
+/// Feeds the engine with all objects of a kind.
 pub struct Watcher<O> {
     connection: Arc<Connection>,
-    /// Which objects, besides what the kind says itself.
+    /// Field selector, if any.
     fields: Option<String>,
     reading: Reading,
     feed: Sender,
     telemetry: Telemetry,
-    known: Known,
-    patience: Patience,
-    chance: Chance,
-    /// How long a watch may be silent.
+    names: NameStore,
+    backoff: WatchBackoff,
+    random: Random,
+    /// Maximum silence of the watch.
     silence: Duration,
-    heard: Instant,
+    last_contact: Instant,
     is_in_step: bool,
-    /// What was last said to be wrong.
+    /// The last logged problem.
     trouble: Option<String>,
-    /// The version up to which all changes are known; none if everything has
-    /// to be listed.
+    /// Resource version up to which all changes are known. Without one, the
+    /// next request is a list.
     version: Option<String>,
     watch_lists: WatchLists,
-    /// How recent the next list must be.
+    /// Required freshness of the next list.
     freshness: Freshness,
     kind: PhantomData<O>,
 }
 
-/// Whether everything is listed at the beginning of a watch
-/// (`sendInitialEvents=true`), which servers do by default since 1.32.
+/// Support for lists within a watch (`sendInitialEvents=true`), the default of
+/// API servers since 1.32.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum WatchLists {
-    /// It is, if the server does not fail.
+    /// Supported.
     Supported,
-    /// Not the next time: the server failed to.
+    /// Failed the last time. A plain list comes next.
     Failed,
-    /// It is not.
+    /// Not supported.
     Unsupported,
 }
 
 /// How a watch ended without an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ended {
-    /// After a notification, or after some time.
+    /// After a notification, or after a normal time.
     Well,
-    /// At once and without a notification.
+    /// Immediately, without a notification.
     AtOnce,
-    /// Without the bookmark that ends a list.
+    /// Without the bookmark that ends the initial list.
     WithoutList,
 }
 
 impl<O: Object> Watcher<O> {
-    /// Returns a watcher of those objects that have these fields.
+    /// Creates a watcher. `fields` replaces the default field selector of the
+    /// kind.
     pub fn new(
         connection: Arc<Connection>,
         fields: Option<String>,
@@ -107,11 +109,11 @@ impl<O: Object> Watcher<O> {
             reading,
             feed,
             telemetry,
-            known: Known::default(),
-            patience: Patience::new(seed()),
-            chance: Chance::new(seed()),
-            silence: SILENCE,
-            heard: Instant::now(),
+            names: NameStore::default(),
+            backoff: WatchBackoff::new(seed()),
+            random: Random::new(seed()),
+            silence: MAX_SILENCE,
+            last_contact: Instant::now(),
             is_in_step: false,
             trouble: None,
             version: None,
@@ -119,7 +121,7 @@ impl<O: Object> Watcher<O> {
                 Reading::Once => WatchLists::Unsupported,
                 Reading::Watched => WatchLists::Supported,
             },
-            // A command runs on one node and shows the newest state.
+            // One-shot commands run on one node and show the newest state.
             freshness: match reading {
                 Reading::Once => Freshness::Newest,
                 Reading::Watched => Freshness::Cached,
@@ -128,9 +130,9 @@ impl<O: Object> Watcher<O> {
         }
     }
 
-    /// Lists and watches; ends after the list if that is enough.
+    /// Lists and watches. With [`Reading::Once`], returns after the list.
     pub async fn run(mut self) {
-        let never = Contact::LostSince(self.heard);
+        let never = Contact::LostSince(self.last_contact);
         self.telemetry.source_contact(O::KIND, never);
         loop {
             let done = match self.version.clone() {
@@ -142,11 +144,14 @@ impl<O: Object> Watcher<O> {
                 Ok(Ended::Well) if self.reading == Reading::Once => return,
                 Ok(Ended::Well) => {}
                 Ok(Ended::AtOnce) => {
-                    let reason = "the watch ended before it told anything";
+                    let reason = "the watch ended before the first notification";
                     self.pause(&Error::Unreachable(reason.to_owned())).await;
                 }
                 Ok(Ended::WithoutList) => {
-                    debug!("{}: a list within a watch has no end", plural(O::KIND));
+                    debug!(
+                        "{}: the server does not end a list within a watch; listing before the watch instead",
+                        plural(O::KIND)
+                    );
                     self.watch_lists = WatchLists::Unsupported;
                 }
                 Err(error) if self.reading == Reading::Once && !self.can_recover(&error) => {
@@ -159,53 +164,60 @@ impl<O: Object> Watcher<O> {
         }
     }
 
-    /// Returns whether a command continues after an error.
+    /// Returns whether a one-shot command continues after an error.
     fn can_recover(&self, error: &Error) -> bool {
         let is_optional = O::KIND == Kind::ServiceCidr && error.is_absent();
-        is_optional || (error.is_misunderstood() && self.is_choosy())
+        is_optional || (error.is_bad_request() && self.has_default_fields())
     }
 
-    /// Prepares another attempt after an error.
+    /// Prepares the next attempt after an error.
     async fn recover(&mut self, error: &Error) {
         let is_listing = self.version.is_none();
         if is_listing && O::KIND == Kind::ServiceCidr && error.is_absent() {
-            return self.do_without(error).await;
+            return self.continue_without(error).await;
         }
-        // An older server that cannot choose by them: who reads does it, too.
-        if is_listing && error.is_misunderstood() && self.is_choosy() {
-            debug!("{}: {error}; asked for without that", plural(O::KIND));
+        // An older server may lack the field selector. The engine filters the
+        // objects anyway.
+        if is_listing && error.is_bad_request() && self.has_default_fields() {
+            debug!(
+                "{}: {error}; retrying without a field selector",
+                plural(O::KIND)
+            );
             self.fields = None;
             return;
         }
         if is_listing && self.watch_lists == WatchLists::Supported && error.is_failed_watch_list() {
-            debug!("{}: no list within a watch: {error}", plural(O::KIND));
+            debug!(
+                "{}: list within a watch failed: {error}; listing before the watch instead",
+                plural(O::KIND)
+            );
             self.watch_lists = match error.is_invalid() {
                 true => WatchLists::Unsupported,
                 false => WatchLists::Failed,
             };
             return;
         }
-        if error.is_history_lost() || matches!(error, Error::Unreadable(_)) {
-            // A lagging cache must not take back newer objects.
+        if error.is_history_lost() || matches!(error, Error::InvalidResponse(_)) {
+            // A stale cache must not replace newer objects.
             self.version = None;
             self.freshness = Freshness::Newest;
         }
         self.pause(error).await;
     }
 
-    /// Tells whether fields are asked for that the kind itself says.
-    fn is_choosy(&self) -> bool {
+    /// Returns whether the request uses the default field selector of the kind.
+    fn has_default_fields(&self) -> bool {
         O::FIELDS.is_some() && self.fields.is_some()
     }
 
-    /// Tells of all objects there are and takes back those that are no more.
+    /// Lists all objects and removes objects that no longer exist.
     async fn list(&mut self) -> Result<(), Error> {
         let client = self.connection.client(&Method::GET).await?;
-        self.known.begin();
+        self.names.begin_list();
         let mut next = None;
         let version = loop {
             let (fields, freshness) = (self.fields.as_deref(), self.freshness);
-            let text = asking::page::<O>(&client, fields, freshness, next).await?;
+            let text = request::page::<O>(&client, fields, freshness, next).await?;
             let page = Page::parse(&text)?;
             for item in page.items() {
                 match item {
@@ -223,12 +235,12 @@ impl<O: Object> Watcher<O> {
         Ok(())
     }
 
-    /// Takes back the objects that a complete list lacks.
+    /// Removes the objects that a complete list lacked.
     async fn listed(&mut self, version: String) {
-        for name in self.known.end() {
+        for name in self.names.finish_list() {
             self.feed.send(Item::Event(O::deleted(name))).await;
         }
-        self.patience.listed();
+        self.backoff.reset_errors();
         self.version = Some(version);
         if self.watch_lists == WatchLists::Failed {
             self.watch_lists = WatchLists::Supported;
@@ -236,29 +248,29 @@ impl<O: Object> Watcher<O> {
         self.feed.send(Item::Listed(O::KIND)).await;
     }
 
-    /// Watches once: after a version, or with a list at the beginning.
+    /// Runs one watch: after a resource version, or with an initial list.
     async fn watch(&mut self, after: Option<String>) -> Result<Ended, Error> {
         let client = self.connection.client(&Method::GET).await?;
-        let (fields, seconds) = (self.fields.as_deref(), lasts(&mut self.chance));
+        let (fields, seconds) = (self.fields.as_deref(), lasts(&mut self.random));
         let start = after.as_deref().map_or(Start::List, Start::After);
         let is_list = after.is_none();
         let began = Instant::now();
-        let events = asking::watch::<O>(&client, fields, start, seconds).await?;
+        let events = request::watch::<O>(&client, fields, start, seconds).await?;
         let mut events = pin!(events);
         if is_list {
-            self.known.begin();
+            self.names.begin_list();
         } else {
-            self.is_heard();
+            self.mark_in_step();
         }
         let mut ended = Ended::AtOnce;
         loop {
             let silence = self.longest_silence();
             let Ok(event) = timeout(silence, events.next()).await else {
                 debug!(
-                    "{}: the watch is silent, it is begun again",
+                    "{}: the watch is silent; restarting the watch",
                     plural(O::KIND)
                 );
-                self.is_lost();
+                self.mark_lost();
                 return Ok(match self.version {
                     Some(_) => Ended::Well,
                     None => Ended::WithoutList,
@@ -270,26 +282,26 @@ impl<O: Object> Watcher<O> {
                     let reason = "the watch ended before its list was complete";
                     return Err(Error::Unreachable(reason.to_owned()));
                 }
-                None if began.elapsed() > BRIEF => return Ok(Ended::Well),
+                None if began.elapsed() > MIN_WATCH => return Ok(Ended::Well),
                 None => return Ok(ended),
             }
             ended = Ended::Well;
             if self.version.is_some() {
-                self.is_heard();
-                self.patience.told();
+                self.mark_in_step();
+                self.backoff.reset();
             }
         }
     }
 
-    /// Returns how long a watch may be silent now.
+    /// Returns the maximum silence in the current state.
     fn longest_silence(&self) -> Duration {
         match self.version {
             Some(_) => self.silence,
-            None => self.silence.min(LISTING),
+            None => self.silence.min(MAX_LIST_SILENCE),
         }
     }
 
-    /// Hands on what a watch tells.
+    /// Forwards a notification to the engine.
     async fn take(&mut self, change: Change<O>) {
         let version = match change {
             Change::Applied(parsed) => {
@@ -303,7 +315,7 @@ impl<O: Object> Watcher<O> {
             }
             Change::Deleted(identity) => {
                 let name = identity.name();
-                self.known.miss(&name);
+                self.names.remove(&name);
                 self.feed.send(Item::Event(O::deleted(name))).await;
                 identity.version().to_owned()
             }
@@ -322,14 +334,17 @@ impl<O: Object> Watcher<O> {
         }
     }
 
-    /// Hands on an object, without the parts that cannot be read.
+    /// Forwards an object without its unreadable parts.
     async fn apply(&mut self, parsed: Parsed<O>) {
         let name = parsed.object.name();
         if let Some(dropped) = parsed.dropped {
-            warn!("{} {name}: {dropped}; the rest of it counts", O::KIND);
+            warn!(
+                "{} {name}: {dropped}; using the rest of the object",
+                O::KIND
+            );
             self.telemetry.object_problems(O::KIND, 1);
         }
-        self.known.see(&name);
+        self.names.insert(&name);
         let item = Item::Event(parsed.object.applied());
         self.feed.send_sized(item, parsed.size).await;
     }
@@ -337,63 +352,69 @@ impl<O: Object> Watcher<O> {
     /// Skips an object without a readable part.
     fn skip(&mut self, unreadable: &Unreadable) {
         let (name, reason) = (unreadable.identity.name(), &unreadable.reason);
-        warn!("{} {name} cannot be read: {reason}", O::KIND);
+        warn!(
+            "{} {name} cannot be read: {reason}; keeping its former state",
+            O::KIND
+        );
         self.telemetry.object_problems(O::KIND, 1);
-        self.known.see(&name);
+        self.names.insert(&name);
     }
 
-    /// Goes on as if there were no objects of the kind, and looks again later.
-    async fn do_without(&mut self, error: &Error) {
+    /// Continues without objects of the kind. Retries after [`ABSENT_RETRY`].
+    async fn continue_without(&mut self, error: &Error) {
         if self.trouble.is_none() {
             let reason = error.to_string();
-            info!("{} are not read: {reason}", plural(O::KIND));
+            info!(
+                "{} are not available: {reason}; continuing without them",
+                plural(O::KIND)
+            );
             self.trouble = Some(reason);
         }
         self.telemetry.source_contact(O::KIND, Contact::InStep);
         self.feed.send(Item::Listed(O::KIND)).await;
-        sleep(ABSENT).await;
+        sleep(ABSENT_RETRY).await;
     }
 
-    /// Waits before something is tried again.
+    /// Logs an error and waits for the next attempt.
     async fn pause(&mut self, error: &Error) {
-        self.is_lost();
+        self.mark_lost();
         self.connection.renew();
         let (kinds, reason) = (plural(O::KIND), error.to_string());
-        let wait = self.patience.wait(error.is_history_lost());
-        let wait = wait.max(error.asked_wait());
+        let wait = self.backoff.wait(error.is_history_lost());
+        let wait = wait.max(error.retry_after());
         if self.trouble.as_ref() == Some(&reason) {
-            debug!("{kinds}: {reason}; tried again in {wait:?}");
+            debug!("{kinds}: {reason}; retrying in {wait:?}");
         } else {
-            warn!("{kinds}: {reason}; it is tried again, and what is known stays");
+            warn!("{kinds}: {reason}; retrying, and keeping the known objects");
             self.trouble = Some(reason);
         }
         sleep(wait).await;
     }
 
-    fn is_heard(&mut self) {
-        self.heard = Instant::now();
+    fn mark_in_step(&mut self) {
+        self.last_contact = Instant::now();
         if self.is_in_step {
             return;
         }
         self.is_in_step = true;
         self.telemetry.source_contact(O::KIND, Contact::InStep);
         if self.trouble.take().is_some() {
-            info!("{}: in step with the API again", plural(O::KIND));
+            info!("{}: in sync with the API server again", plural(O::KIND));
         }
     }
 
-    fn is_lost(&mut self) {
+    fn mark_lost(&mut self) {
         if std::mem::take(&mut self.is_in_step) {
-            let contact = Contact::LostSince(self.heard);
+            let contact = Contact::LostSince(self.last_contact);
             self.telemetry.source_contact(O::KIND, contact);
         }
     }
 }
 
-/// Returns how many seconds a watch is to last.
-fn lasts(chance: &mut Chance) -> u32 {
-    let (least, most) = LASTS;
-    let seconds = least + chance.fraction() * (most - least);
+/// Returns the duration of the next watch in seconds.
+fn lasts(random: &mut Random) -> u32 {
+    let (least, most) = WATCH_SECONDS;
+    let seconds = least + random.fraction() * (most - least);
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -403,7 +424,7 @@ fn lasts(chance: &mut Chance) -> u32 {
     seconds
 }
 
-/// Returns what several objects of a kind are called.
+/// Returns the plural of a kind, for the log.
 fn plural(kind: Kind) -> &'static str {
     match kind {
         Kind::EndpointSlice => "EndpointSlices",

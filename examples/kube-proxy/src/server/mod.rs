@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use vipline_service_model::ObjectName;
 
-use crate::interfaces;
+use crate::interfaces::{self, Scope};
 use crate::settings::Settings;
 use crate::telemetry::{Judged, Telemetry};
 use http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
@@ -181,7 +181,7 @@ pub fn start(
             None => Judged::Healthy,
         },
         addresses: settings.config.node_port_addresses.clone(),
-        interfaces: interfaces::all_addresses,
+        interfaces: || interfaces::addresses(Scope::Host),
         retry: RETRY,
         connections: Connections::new(limits.idle, limits.services),
         max_listeners: limits.listeners,

@@ -18,7 +18,7 @@ use exposition::Page;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
-pub use metrics::requests::Asked;
+pub use metrics::requests::RequestEvent;
 
 mod exposition;
 
@@ -182,7 +182,7 @@ impl Telemetry {
 
     /// Takes note of what happened to a request with this method to the API
     /// server at `host`.
-    pub fn asked(&self, host: &str, method: &str, what: Asked) {
+    pub fn record_request(&self, host: &str, method: &str, what: RequestEvent) {
         self.state().metrics.requests.note(host, method, what);
     }
 

@@ -268,7 +268,7 @@ fn compare_with_golden(mut stage: Stage, file: &str) {
     stage.sync();
     let contact = stage.telemetry.clone();
     contact.source_contact(Kind::Service, Contact::InStep);
-    contact.asked("10.0.0.1:6443", "GET", Asked::Answered(200));
+    contact.record_request("10.0.0.1:6443", "GET", RequestEvent::Response(200));
     let page = stage.telemetry.metrics(&Gates::default());
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -297,15 +297,15 @@ fn a_page_is_one_of_the_format_whatever_happened() {
     }
     for host in ["10.0.0.1:6443", "\"\\\n{},= "] {
         for what in [
-            Asked::Waited(Duration::MAX),
-            Asked::Answered(200),
-            Asked::Answered(410),
-            Asked::Failed,
-            Asked::Took(Duration::ZERO),
-            Asked::Took(Duration::from_secs(61)),
+            RequestEvent::RateLimited(Duration::MAX),
+            RequestEvent::Response(200),
+            RequestEvent::Response(410),
+            RequestEvent::Failed,
+            RequestEvent::Finished(Duration::ZERO),
+            RequestEvent::Finished(Duration::from_secs(61)),
         ] {
             for method in ["GET", "POST"] {
-                stage.telemetry.asked(host, method, what);
+                stage.telemetry.record_request(host, method, what);
             }
         }
     }

@@ -201,7 +201,7 @@ fn an_outage_changes_nothing_and_ends_by_itself() {
     cluster.server.refuse_connections();
     cluster.server.cut_connections(Ending::Close);
     until("a complaint", || {
-        proxy.output().contains("what is known stays")
+        proxy.output().contains("keeping the known objects")
     });
     thread::sleep(MOMENT);
     assert_eq!(cluster.ruleset(), rules);
@@ -211,7 +211,7 @@ fn an_outage_changes_nothing_and_ends_by_itself() {
         cluster.ruleset().contains("10.244.1.3 ")
     });
     until("the good news", || {
-        proxy.output().contains("in step with the API again")
+        proxy.output().contains("in sync with the API server again")
     });
     assert!(proxy.terminate().unwrap().success());
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use clap::Parser;
 use kube_proxy::cli::Cli;
-use kube_proxy::interfaces;
+use kube_proxy::interfaces::{self, Scope};
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
 
@@ -102,7 +102,10 @@ fn the_node_is_prepared_served_and_cleaned() {
     for line in served.iter().chain([&foreign]) {
         assert!(servers.iter().any(|server| server == line), "{servers:?}");
     }
-    let addresses = stage.netns.run(interfaces::every_address).unwrap();
+    let addresses = stage
+        .netns
+        .run(|| interfaces::addresses(Scope::All))
+        .unwrap();
     assert!(
         !addresses.contains(&[10, 96, 0, 10].into()),
         "{addresses:?}"

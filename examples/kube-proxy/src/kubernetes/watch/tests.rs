@@ -1,4 +1,4 @@
-//! Watchers against an API server.
+//! Tests of watchers against a fake API server.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -15,10 +15,10 @@ use crate::settings::Access;
 use crate::tasks::Tasks;
 use crate::wait;
 
-/// How long something that is waited for may take.
+/// Timeout of expected events.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A watcher of Services at work.
+/// A running watcher of Services.
 struct Stage {
     server: ApiServer,
     tasks: Tasks,
@@ -31,7 +31,7 @@ impl Stage {
         Self::after(0, silence)
     }
 
-    /// Has a watcher that failed so often before it begins.
+    /// Starts a watcher with the backoff of `failures` failures.
     fn after(failures: usize, silence: Duration) -> Self {
         let server = ApiServer::start();
         server.apply(service("first"));
@@ -51,11 +51,12 @@ impl Stage {
         let guard = tasks.handle().enter();
         let connection = Arc::new(Connection::open(&access, &telemetry).unwrap());
         drop(guard);
-        let (feed, told) = (tasks.sender().clone(), telemetry.clone());
-        let mut watcher = Watcher::<Service>::new(connection, None, Reading::Watched, feed, told);
+        let (feed, metrics) = (tasks.sender().clone(), telemetry.clone());
+        let mut watcher =
+            Watcher::<Service>::new(connection, None, Reading::Watched, feed, metrics);
         watcher.silence = silence;
         for _ in 0..failures {
-            watcher.patience.wait(false);
+            watcher.backoff.wait(false);
         }
         tasks.handle().spawn(watcher.run());
         Self {
@@ -66,20 +67,20 @@ impl Stage {
         }
     }
 
-    /// Waits until an object of that name is told of.
-    fn hear(&mut self, name: &str) {
-        let is_meant = |item: &Item| match item {
+    /// Waits for the event of the Service `name`.
+    fn wait_for(&mut self, name: &str) {
+        let is_expected = |item: &Item| match item {
             Item::Event(Event::ServiceApplied(service)) => service.metadata.name == name,
             _ => false,
         };
         let start = Instant::now();
-        while !self.tasks.take().unwrap().iter().any(is_meant) {
-            assert!(start.elapsed() < SOON, "{name} is not told of");
+        while !self.tasks.take().unwrap().iter().any(is_expected) {
+            assert!(start.elapsed() < SOON, "{name} is missing");
             wait::readable(self.tasks.as_fd(), &[], Some(SOON)).unwrap();
         }
     }
 
-    /// Waits until there were so many watches.
+    /// Waits until the server received `number` watches.
     fn watches(&self, number: usize) {
         let start = Instant::now();
         while self.server.count("watch", "services") < number {
@@ -106,46 +107,46 @@ fn service(name: &str) -> Value {
 }
 
 #[test]
-fn a_watch_that_is_silent_is_begun_again() {
+fn a_silent_watch_is_restarted() {
     let mut stage = Stage::new(Duration::from_millis(200));
-    stage.hear("first");
+    stage.wait_for("first");
     stage.server.faults(|faults| faults.silent_watches = true);
     stage.watches(3);
     stage.server.apply(service("second"));
     stage.server.calm();
-    stage.hear("second");
+    stage.wait_for("second");
 }
 
 #[test]
-fn an_outage_that_is_over_keeps_nothing_waiting() {
+fn a_past_outage_delays_nothing() {
     let mut stage = Stage::after(10, SOON);
-    stage.hear("first");
+    stage.wait_for("first");
     assert!(stage.server.wait_for_watchers(1, SOON));
     stage.server.compact();
     stage.server.cut_connections(apiserver::Ending::Reset);
     stage.server.apply(service("second"));
     stage.server.compact();
-    stage.hear("second");
+    stage.wait_for("second");
 }
 
 #[test]
-fn an_object_that_cannot_be_read_does_not_keep_others_from_it() {
+fn an_unreadable_object_does_not_block_others() {
     let mut stage = Stage::new(SOON);
-    stage.hear("first");
+    stage.wait_for("first");
     assert!(stage.server.wait_for_watchers(1, SOON));
     let mut odd = service("odd");
     odd["spec"]["ports"] = json!([{"port": "eighty"}]);
     stage.server.apply(odd);
     stage.server.apply(service("second"));
-    stage.hear("second");
+    stage.wait_for("second");
     stage.server.expire_watches();
-    stage.hear("second");
+    stage.wait_for("second");
 }
 
 #[test]
 fn staleness_begins_when_the_server_goes_and_ends_when_it_is_back() {
     let mut stage = Stage::new(SOON);
-    stage.hear("first");
+    stage.wait_for("first");
     assert!(stage.server.wait_for_watchers(1, SOON));
     let until = |stage: &Stage, stale| {
         let start = Instant::now();

@@ -13,15 +13,15 @@ const TIMES: [f64; 12] = [
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Asked {
+pub enum RequestEvent {
     /// It waited so long for its turn.
-    Waited(Duration),
+    RateLimited(Duration),
     /// An answer with this code began.
-    Answered(u16),
+    Response(u16),
     /// There was no answer.
     Failed,
     /// It was over so long after it was sent.
-    Took(Duration),
+    Finished(Duration),
 }
 
 /// What happened to all requests.
@@ -42,14 +42,14 @@ struct Group {
 
 impl Requests {
     /// Takes note of what happened to a request.
-    pub(crate) fn note(&mut self, host: &str, method: &str, what: Asked) {
+    pub(crate) fn note(&mut self, host: &str, method: &str, what: RequestEvent) {
         let key = (host.to_owned(), method.to_owned());
         let group = self.groups.entry(key).or_default();
         match what {
-            Asked::Waited(time) => group.waited.observe_time(time),
-            Asked::Answered(code) => *group.codes.entry(Some(code)).or_default() += 1,
-            Asked::Failed => *group.codes.entry(None).or_default() += 1,
-            Asked::Took(time) => group.took.observe_time(time),
+            RequestEvent::RateLimited(time) => group.waited.observe_time(time),
+            RequestEvent::Response(code) => *group.codes.entry(Some(code)).or_default() += 1,
+            RequestEvent::Failed => *group.codes.entry(None).or_default() += 1,
+            RequestEvent::Finished(time) => group.took.observe_time(time),
         }
     }
 
@@ -113,11 +113,11 @@ mod tests {
     fn requests_are_shown_by_code_and_time() {
         let mut requests = Requests::default();
         for what in [
-            Asked::Waited(Duration::from_millis(100)),
-            Asked::Answered(200),
-            Asked::Took(Duration::from_secs(3)),
-            Asked::Answered(200),
-            Asked::Failed,
+            RequestEvent::RateLimited(Duration::from_millis(100)),
+            RequestEvent::Response(200),
+            RequestEvent::Finished(Duration::from_secs(3)),
+            RequestEvent::Response(200),
+            RequestEvent::Failed,
         ] {
             requests.note("h:1", "GET", what);
         }

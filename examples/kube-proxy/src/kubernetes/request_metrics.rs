@@ -1,4 +1,4 @@
-//! Counts what a client asks its server: every request, and how it ends.
+//! A tower layer that records the metrics of requests to the API server.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,48 +11,48 @@ use hyper::body::Body;
 use hyper::{Method, Request, Response, Uri};
 use tower::{Layer, Service};
 
-use crate::telemetry::{Asked, Telemetry};
+use crate::telemetry::{RequestEvent, Telemetry};
 
-/// Makes a client count what it asks.
+/// Layer that records every request, its response code and its duration.
 #[derive(Clone, Debug)]
-pub struct Counting {
+pub struct RequestMetricsLayer {
     telemetry: Telemetry,
     host: Arc<str>,
 }
 
-/// Sends requests, and counts them.
+/// Service that records every request that it sends.
 #[derive(Clone, Debug)]
-pub struct Counted<S> {
+pub struct RequestMetricsService<S> {
     inner: S,
-    counting: Counting,
+    metrics: RequestMetricsLayer,
 }
 
-/// A request that was sent; it ends when this is dropped.
+/// A request in flight. Its duration ends when this value is dropped.
 struct Sent {
-    counting: Counting,
+    metrics: RequestMetricsLayer,
     method: Method,
     is_watch: bool,
     is_answered: bool,
     start: Instant,
 }
 
-impl Counting {
-    /// Returns what counts the requests to a server.
+impl RequestMetricsLayer {
+    /// Creates a layer for requests to a host.
     pub fn new(telemetry: Telemetry, host: Arc<str>) -> Self {
         Self { telemetry, host }
     }
 }
 
-impl<S> Layer<S> for Counting {
-    type Service = Counted<S>;
+impl<S> Layer<S> for RequestMetricsLayer {
+    type Service = RequestMetricsService<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        let counting = self.clone();
-        Counted { inner, counting }
+    fn layer(&self, inner: S) -> RequestMetricsService<S> {
+        let metrics = self.clone();
+        RequestMetricsService { inner, metrics }
     }
 }
 
-impl<S, Q, A> Service<Request<Q>> for Counted<S>
+impl<S, Q, A> Service<Request<Q>> for RequestMetricsService<S>
 where
     S: Service<Request<Q>, Response = Response<A>>,
     S::Future: Send + 'static,
@@ -68,7 +68,7 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let mut sent = Sent {
-            counting: self.counting.clone(),
+            metrics: self.metrics.clone(),
             method: request.method().clone(),
             is_watch: is_watch(request.uri()),
             is_answered: false,
@@ -78,9 +78,9 @@ where
         Box::pin(async move {
             let answer = answer.await?;
             sent.is_answered = true;
-            sent.note(Asked::Answered(answer.status().as_u16()));
+            sent.note(RequestEvent::Response(answer.status().as_u16()));
             Ok(answer.map(|body| {
-                // A request ends with the last that is read of its answer.
+                // A request ends when its body was read.
                 body.map_frame(move |frame| {
                     let _held = &sent;
                     frame
@@ -92,20 +92,20 @@ where
 }
 
 impl Sent {
-    fn note(&self, what: Asked) {
-        let Counting { telemetry, host } = &self.counting;
-        telemetry.asked(host, self.method.as_str(), what);
+    fn note(&self, what: RequestEvent) {
+        let RequestMetricsLayer { telemetry, host } = &self.metrics;
+        telemetry.record_request(host, self.method.as_str(), what);
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.note(Asked::Failed);
+            self.note(RequestEvent::Failed);
         }
-        // How long a watch lasts says nothing of the server.
+        // The duration of a watch does not measure the server.
         if !self.is_watch {
-            self.note(Asked::Took(self.start.elapsed()));
+            self.note(RequestEvent::Finished(self.start.elapsed()));
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
 
     type Answer = BoxFuture<'static, Result<Response<String>, ()>>;
 
-    /// A server that answers everything alike.
+    /// A server that gives every request the same response.
     struct Server(fn() -> Answer);
 
     impl Service<Request<()>> for Server {
@@ -146,22 +146,25 @@ mod tests {
 
     struct Client {
         telemetry: Telemetry,
-        service: Counted<Server>,
+        service: RequestMetricsService<Server>,
     }
 
     impl Client {
         fn of(server: fn() -> Answer) -> Self {
             let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], Duration::MAX);
-            let counting = Counting::new(telemetry.clone(), "h:1".into());
-            let service = counting.layer(Server(server));
+            let metrics = RequestMetricsLayer::new(telemetry.clone(), "h:1".into());
+            let service = metrics.layer(Server(server));
             Self { telemetry, service }
         }
 
-        fn ask(&mut self, path: &str) -> <Counted<Server> as Service<Request<()>>>::Future {
+        fn ask(
+            &mut self,
+            path: &str,
+        ) -> <RequestMetricsService<Server> as Service<Request<()>>>::Future {
             self.service.call(Request::get(path).body(()).unwrap())
         }
 
-        /// Returns the answers by code, and how many requests are over.
+        /// Returns the responses by code, and the number of finished requests.
         fn shown(&self) -> (Vec<String>, String) {
             let page = self.telemetry.metrics(&Gates::default());
             let of = |start: &str| {
@@ -182,7 +185,7 @@ mod tests {
     const FAILED: &str = "{code=\"<error>\",host=\"h:1\",method=\"GET\"} 1";
 
     #[test]
-    fn a_request_has_a_code_when_its_answer_begins_and_a_time_when_it_is_read() {
+    fn a_request_has_a_code_when_its_response_begins_and_a_duration_when_its_body_is_read() {
         let mut client = Client::of(answer);
         let answer = client.ask("/api/v1/services?limit=500").now_or_never();
         assert_eq!(client.shown(), (vec![ANSWERED.to_owned()], "0".to_owned()));
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_has_no_time() {
+    fn a_watch_has_no_duration() {
         let mut client = Client::of(answer);
         let watch = client.ask("/api/v1/services?limit=500&watch=true");
         drop(watch.now_or_never());

@@ -1,4 +1,5 @@
-//! One question to the API server: a page of a list, or a watch.
+//! Requests to the API server: pages of a list, watches, and creation of
+//! objects.
 
 use std::time::Duration;
 use std::{fmt, str};
@@ -15,69 +16,71 @@ use super::access::words;
 use super::change::Change;
 use super::objects::Object;
 
-/// How long an answer may take to begin, or a page to be complete.
-const ANSWER: Duration = Duration::from_secs(60);
+/// Maximum time until a watch begins or a page is complete.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a server may ask to be left alone.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Maximum delay that a server may request with `retryAfterSeconds`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How many objects a page has: few enough for little memory.
-const PAGE: u32 = 500;
+/// Maximum number of objects in a page. It bounds the memory of a list.
+const PAGE_SIZE: u32 = 500;
 
-/// Why a question has no answer.
+/// Error of a request to the API server.
 #[derive(Debug)]
 pub enum Error {
-    /// The server refuses.
-    Refused(Box<Status>),
-    /// It takes too long.
-    Silent,
-    /// What is sent cannot be read.
-    Unreadable(String),
-    /// The server is out of reach, or went away in the middle.
+    /// The server returned a status other than success.
+    Rejected(Box<Status>),
+    /// The server did not respond in time.
+    Timeout,
+    /// The response cannot be decoded.
+    InvalidResponse(String),
+    /// The server is unreachable, or the connection broke.
     Unreachable(String),
 }
 
 impl Error {
-    /// Tells whether the server does not have what was asked for, or not for us.
+    /// Returns whether the resource does not exist or must not be read: 404 or
+    /// 403.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Refused(status) if matches!(status.code, 403 | 404))
+        matches!(self, Self::Rejected(status) if matches!(status.code, 403 | 404))
     }
 
-    /// Returns how long the server asks to be left alone.
-    pub fn asked_wait(&self) -> Duration {
-        let Self::Refused(status) = self else {
+    /// Returns the delay that the server requests before the next attempt: zero
+    /// by default, 60 s at most.
+    pub fn retry_after(&self) -> Duration {
+        let Self::Rejected(status) = self else {
             return Duration::ZERO;
         };
         let details = status.details.as_ref();
         let seconds = details.map_or(0, |details| details.retry_after_seconds);
-        Duration::from_secs(seconds.into()).min(LONGEST_WAIT)
+        Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)
     }
 
-    /// Tells whether the server does not understand the question.
-    pub fn is_misunderstood(&self) -> bool {
-        matches!(self, Self::Refused(status) if status.code == 400)
+    /// Returns whether the server does not understand the request: 400.
+    pub fn is_bad_request(&self) -> bool {
+        matches!(self, Self::Rejected(status) if status.code == 400)
     }
 
-    /// Returns whether the server rejects parameters that it knows.
+    /// Returns whether the server rejects the parameters of the request: 422.
     pub fn is_invalid(&self) -> bool {
-        matches!(self, Self::Refused(status) if status.code == 422)
+        matches!(self, Self::Rejected(status) if status.code == 422)
     }
 
-    /// Returns whether a list on its own may succeed where a list within a
-    /// watch failed with this error.
+    /// Returns whether a plain list may succeed where a list within a watch
+    /// failed with this error.
     ///
-    /// An API server with an etcd older than 3.4.25 answers 500.
+    /// An API server with etcd older than 3.4.25 returns 500.
     pub fn is_failed_watch_list(&self) -> bool {
-        let Self::Refused(status) = self else {
+        let Self::Rejected(status) = self else {
             return false;
         };
         !matches!(status.code, 401 | 403 | 404 | 429) && !self.is_history_lost()
     }
 
-    /// Tells whether the server does not know any more, or not yet, what came
-    /// after the point in its history that was asked for.
+    /// Returns whether the requested resource version is no longer, or not yet,
+    /// available.
     pub fn is_history_lost(&self) -> bool {
-        let Self::Refused(status) = self else {
+        let Self::Rejected(status) = self else {
             return false;
         };
         let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -89,12 +92,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(status) => match &*status.message {
-                "" => write!(f, "refused with code {} {}", status.code, status.reason),
+            Self::Rejected(status) => match &*status.message {
+                "" => write!(f, "rejected with code {} {}", status.code, status.reason),
                 message => write!(f, "{} (code {})", message.trim_end(), status.code),
             },
-            Self::Silent => f.write_str("no answer in time"),
-            Self::Unreadable(error) => write!(f, "an answer that cannot be read: {error}"),
+            Self::Timeout => f.write_str("the server did not respond in time"),
+            Self::InvalidResponse(error) => write!(f, "invalid response: {error}"),
             Self::Unreachable(reason) => f.write_str(reason),
         }
     }
@@ -103,11 +106,11 @@ impl fmt::Display for Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         match error {
-            // The client takes whatever it cannot read for a refusal without words.
+            // kube reports a response that it cannot decode as an empty Status.
             kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
-                Self::Unreadable("an object of another shape".to_owned())
+                Self::InvalidResponse("it is neither the requested object nor a Status".to_owned())
             }
-            kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::Api(status) => Self::Rejected(status),
             kube::Error::SerdeError(error) => error.into(),
             error => Self::Unreachable(words(&error)),
         }
@@ -116,68 +119,71 @@ impl From<kube::Error> for Error {
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Self::Unreadable(error.to_string())
+        Self::InvalidResponse(error.to_string())
     }
 }
 
 impl From<Box<Status>> for Error {
     fn from(status: Box<Status>) -> Self {
-        Self::Refused(status)
+        Self::Rejected(status)
     }
 }
 
-/// How recent a list must be.
+/// Required freshness of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Freshness {
-    /// As the server's cache has it: `resourceVersion=0`. It costs etcd nothing.
+    /// The state of the server's watch cache (`resourceVersion=0`). Causes no
+    /// read from etcd.
     Cached,
-    /// Not older than the request.
+    /// At least as new as the request.
     Newest,
 }
 
-/// Where a watch begins.
+/// Starting point of a watch.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a> {
-    /// After this version.
+    /// After this resource version.
     After(&'a str),
-    /// With all objects that exist, as of the request: `sendInitialEvents=true`.
-    /// A bookmark ends them.
+    /// With the current objects, then changes (`sendInitialEvents=true`). A
+    /// bookmark ends the initial list.
     List,
 }
 
-/// Asks for a page of a list: the first one, or the next one.
+/// Requests a page of a list: the first page, or the page of token `next`.
 ///
 /// # Errors
 ///
-/// The server refuses, or does not answer in time.
+/// Returns [`Error`] if the server rejects the request or does not respond in
+/// time.
 pub async fn page<O: Object>(
     client: &Client,
     fields: Option<&str>,
     freshness: Freshness,
     next: Option<String>,
 ) -> Result<String, Error> {
-    // A server forbids a version beside the token of a page.
+    // The server rejects a resource version together with a continue token.
     let is_cached = freshness == Freshness::Cached && next.is_none();
-    let question = ListParams {
+    let params = ListParams {
         label_selector: O::LABELS.map(Into::into),
         field_selector: fields.map(Into::into),
-        // A cache has no pages.
-        limit: (!is_cached).then_some(PAGE),
+        // A list from the watch cache has no pages.
+        limit: (!is_cached).then_some(PAGE_SIZE),
         continue_token: next,
         resource_version: is_cached.then(|| "0".to_owned()),
         ..ListParams::default()
     };
-    let request = Request::new(O::PATH).list(&question);
+    let request = Request::new(O::PATH).list(&params);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let asked = timeout(ANSWER, client.request_text(request)).await;
-    Ok(asked.map_err(|_| Error::Silent)??)
+    let response = timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
+    Ok(response.map_err(|_| Error::Timeout)??)
 }
 
-/// Starts a watch from a point in the server's history on, for so many seconds.
+/// Starts a watch that the server ends after `seconds`.
 ///
 /// # Errors
 ///
-/// The server refuses, or does not answer in time.
+/// Returns [`Error`] if the server rejects the request or does not respond in
+/// time.
 pub async fn watch<O: Object>(
     client: &Client,
     fields: Option<&str>,
@@ -188,52 +194,53 @@ pub async fn watch<O: Object>(
         Start::After(version) => (version, false),
         Start::List => ("", true),
     };
-    let question = WatchParams {
+    let params = WatchParams {
         label_selector: O::LABELS.map(Into::into),
         field_selector: fields.map(Into::into),
         timeout: Some(seconds),
         send_initial_events,
         ..WatchParams::default()
     };
-    let request = Request::new(O::PATH).watch(&question, version);
+    let request = Request::new(O::PATH).watch(&params, version);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let asked = timeout(ANSWER, client.request_stream(request)).await;
-    let lines = Box::pin(asked.map_err(|_| Error::Silent)??);
+    let response = timeout(REQUEST_TIMEOUT, client.request_stream(request)).await;
+    let lines = Box::pin(response.map_err(|_| Error::Timeout)??);
     Ok(unfold((lines, Vec::new()), |(mut lines, mut line)| async {
         let change = next_change(&mut lines, &mut line).await.transpose()?;
         Some((change, (lines, line)))
     }))
 }
 
-/// Reads the next line of a watch; `None` at its end.
+/// Reads the next line of a watch. Returns `None` at the end.
 async fn next_change<O: Object>(
     lines: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
 ) -> Result<Option<Change<O>>, Error> {
     line.clear();
     match lines.read_until(b'\n', line).await {
-        // The connection ended within a line.
+        // The connection broke within a line.
         Ok(_) if line.last() != Some(&b'\n') => Ok(None),
         Ok(_) => {
             let text = str::from_utf8(line);
-            let text = text.map_err(|error| Error::Unreadable(error.to_string()))?;
+            let text = text.map_err(|error| Error::InvalidResponse(error.to_string()))?;
             Change::parse(text).map(Some)
         }
         Err(error) => Err(Error::Unreachable(words(&error))),
     }
 }
 
-/// Makes an object.
+/// Creates an object.
 ///
 /// # Errors
 ///
-/// The server does not take it, or it cannot be told whether it did.
+/// Returns [`Error`] if the server rejects the object or does not respond in
+/// time. After a timeout the object may exist.
 pub async fn create(client: &Client, path: &str, object: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_vec(object)?;
     let request = Request::new(path).create(&PostParams::default(), text);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let asked = timeout(ANSWER, client.request_text(request)).await;
-    asked.map_err(|_| Error::Silent)??;
+    let response = timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
+    response.map_err(|_| Error::Timeout)??;
     Ok(())
 }
 
@@ -242,11 +249,11 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Error {
-        Error::Refused(serde_json::from_str(text).unwrap())
+        Error::Rejected(serde_json::from_str(text).unwrap())
     }
 
     #[test]
-    fn only_lost_history_asks_for_another_list() {
+    fn only_a_lost_history_causes_another_list() {
         let gone = refused(r#"{"code": 410, "reason": "Expired", "message": "too old"}"#);
         assert!(gone.is_history_lost());
         assert_eq!(gone.to_string(), "too old (code 410)");
@@ -256,25 +263,25 @@ mod tests {
         );
         assert!(ahead.is_history_lost());
         assert!(!refused(r#"{"code": 504, "reason": "Timeout"}"#).is_history_lost());
-        assert!(!Error::Silent.is_history_lost());
+        assert!(!Error::Timeout.is_history_lost());
     }
 
     #[test]
-    fn a_server_may_ask_to_be_left_alone_for_a_while() {
+    fn a_server_delays_the_next_request_with_retry_after() {
         let busy = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7}}"#);
-        assert_eq!(busy.asked_wait(), Duration::from_secs(7));
-        let shy = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7000}}"#);
-        assert_eq!(shy.asked_wait(), LONGEST_WAIT);
-        assert_eq!(Error::Silent.asked_wait(), Duration::ZERO);
+        assert_eq!(busy.retry_after(), Duration::from_secs(7));
+        let long = refused(r#"{"code": 429, "details": {"retryAfterSeconds": 7000}}"#);
+        assert_eq!(long.retry_after(), MAX_RETRY_AFTER);
+        assert_eq!(Error::Timeout.retry_after(), Duration::ZERO);
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_is_out_of_reach() {
+    fn an_absent_resource_differs_from_an_unreachable_server() {
         assert!(refused(r#"{"code": 404}"#).is_absent());
         assert!(refused(r#"{"code": 403}"#).is_absent());
         assert!(!refused(r#"{"code": 500}"#).is_absent());
         let nameless = refused(r#"{"code": 500, "reason": "InternalError"}"#);
-        assert_eq!(nameless.to_string(), "refused with code 500 InternalError");
+        assert_eq!(nameless.to_string(), "rejected with code 500 InternalError");
         assert!(!Error::Unreachable("x".into()).is_absent());
     }
 }
