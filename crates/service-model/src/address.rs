@@ -1,4 +1,4 @@
-//! Addresses and networks as text, read as leniently as old clusters need.
+//! Lenient parsing of addresses and networks, for objects of old API servers.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,17 +38,17 @@ impl fmt::Display for Family {
     }
 }
 
-/// Parses an address as objects written for older API servers hold it.
+/// Parses an address in any form that older API servers accepted.
 ///
-/// Octets of an IPv4 address may have leading zeros and are decimal all the
-/// same; an IPv4 address mapped into IPv6 is the IPv4 address.
+/// Octets of an IPv4 address are decimal, even with leading zeros. An
+/// IPv4-mapped IPv6 address is returned as IPv4 address.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_family_form(text).map(|addr| addr.to_canonical())
 }
 
-/// Parses a network in CIDR notation, as leniently as an address.
+/// Parses a network in CIDR notation, as leniently as [`parse_address`].
 ///
-/// Bits beyond the prefix are cleared.
+/// Clears the host bits.
 pub fn parse_network(text: &str) -> Option<IpNet> {
     let (addr, prefix) = text.split_once('/')?;
     let prefix = decimal(prefix)?;
@@ -61,7 +61,7 @@ pub fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Parses an address and keeps the family it is written in.
+/// Parses an address without converting IPv4-mapped addresses.
 fn parse_family_form(text: &str) -> Option<IpAddr> {
     if let Ok(addr) = text.parse() {
         return Some(addr);
@@ -89,34 +89,35 @@ fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     octets.next().is_none().then_some(addr)
 }
 
-/// Parses a decimal number that may have leading zeros, but no sign.
+/// Parses a decimal number. Leading zeros are allowed, a sign is not.
 fn decimal(text: &str) -> Option<u8> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// Why traffic must not be sent to an address, whoever asks for it.
+/// Class of a special-purpose address that must not be an endpoint or an external
+/// address of a Service.
 ///
-/// An author of Services or EndpointSlices could otherwise reach what only the
-/// node itself may reach (CVE-2021-25737).
+/// Authors of Services and EndpointSlices could otherwise direct traffic to
+/// addresses that only the node itself may reach (CVE-2021-25737).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SpecialAddress {
-    /// The address of everybody on a link.
+    /// 255.255.255.255.
     Broadcast,
-    /// An address that means another host on each link.
+    /// 169.254.0.0/16 and fe80::/10.
     LinkLocal,
-    /// An address of the node itself.
+    /// 127.0.0.0/8 and ::1.
     Loopback,
-    /// An address of many hosts.
+    /// 224.0.0.0/4 and ff00::/8.
     Multicast,
-    /// No address at all.
+    /// 0.0.0.0 and ::.
     Unspecified,
 }
 
 impl SpecialAddress {
-    /// Returns what is wrong with an address, if anything.
+    /// Returns the class of an address, or `None` for an address without restriction.
     pub fn of(addr: IpAddr) -> Option<Self> {
         let link_local = match addr {
             IpAddr::V4(addr) => addr.is_link_local(),
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_leniently_and_made_canonical() {
+    fn addresses_are_parsed_leniently_and_made_canonical() {
         for (text, expected) in [
             ("10.0.0.1", Some("10.0.0.1")),
             ("010.000.0000.001", Some("10.0.0.1")),
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_read_leniently_and_truncated() {
+    fn networks_are_parsed_leniently_and_truncated() {
         for (text, expected) in [
             ("10.0.0.0/8", Some("10.0.0.0/8")),
             ("010.1.2.3/08", Some("10.0.0.0/8")),
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn hazardous_addresses_are_named() {
+    fn special_addresses_are_classified() {
         for (text, expected) in [
             ("0.0.0.0", Some(SpecialAddress::Unspecified)),
             ("::", Some(SpecialAddress::Unspecified)),

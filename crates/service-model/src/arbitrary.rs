@@ -1,16 +1,16 @@
-//! Objects and events by chance, for laws and fuzzing; feature `test-util`.
+//! Random objects and events for property tests and fuzzing (feature `test-util`).
 //!
-//! Everything follows from a seed, or from bytes that a fuzzer chooses.
-//! The world is small (a few Services, slices and addresses, many of them
-//! odd), so that events meet: ports get endpoints, slices overlap, Services
-//! come back under an old name.
+//! All values are derived from a seed, or from the bytes of a fuzzer.
+//! The numbers of names and addresses are small, and many addresses are invalid.
+//! Events therefore interact: ports get endpoints, slices overlap, Services are
+//! created again under an old name.
 
 use crate::{Event, ObjectName, api};
 
-/// The name of the node that [`Dice`] deals endpoints, Nodes and hints to.
+/// Name of this node in generated endpoints, Nodes and hints.
 pub const NODE: &str = "node-1";
 
-/// A source of decisions.
+/// A deterministic source of random decisions and objects.
 #[derive(Clone, Debug)]
 pub struct Dice {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Returns dice that follow from a seed and never run out.
+    /// Returns dice with unlimited decisions, derived from a seed.
     pub fn from_seed(seed: u64) -> Self {
         Self {
             bytes: Vec::new(),
@@ -26,7 +26,9 @@ impl Dice {
         }
     }
 
-    /// Returns dice that spend a byte for each decision, the last byte first.
+    /// Returns dice that consume one byte per decision, starting with the last byte.
+    ///
+    /// Without bytes left, every decision is the first choice.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.into(),
@@ -34,17 +36,17 @@ impl Dice {
         }
     }
 
-    /// Tells whether every further decision would be the first choice.
+    /// Returns whether all bytes are consumed.
     pub fn is_spent(&self) -> bool {
         self.bytes.is_empty() && self.seed.is_none()
     }
 
-    /// Returns a number below `sides`, which is at least 1.
+    /// Returns a number below `sides`. `sides` must be at least 1.
     pub fn roll(&mut self, sides: u8) -> u8 {
         match &mut self.seed {
             None => self.bytes.pop().unwrap_or(0) % sides.max(1),
             Some(state) => {
-                // The generator called SplitMix64.
+                // SplitMix64.
                 *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
                 let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
                 let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -54,7 +56,7 @@ impl Dice {
         }
     }
 
-    /// Returns true once in `sides`.
+    /// Returns true with a probability of 1 in `sides`.
     pub fn once_in(&mut self, sides: u8) -> bool {
         self.roll(sides) + 1 == sides
     }
@@ -66,7 +68,7 @@ impl Dice {
         choice.expect("there is a choice").clone()
     }
 
-    /// Returns an event about some object.
+    /// Returns a random event.
     pub fn event(&mut self) -> Event {
         match self.roll(12) {
             0..4 => self.slice().into(),
@@ -79,7 +81,7 @@ impl Dice {
         }
     }
 
-    /// Returns the name of a Service.
+    /// Returns a random name of a Service.
     pub fn service_name(&mut self) -> ObjectName {
         ObjectName::new(
             self.pick(&["default", "default", "default", "other"]),
@@ -87,13 +89,13 @@ impl Dice {
         )
     }
 
-    /// Returns the name of a slice.
+    /// Returns a random name of a slice.
     pub fn slice_name(&mut self) -> ObjectName {
         let name = self.pick(&["web-1", "web-2", "dns-1", "db-1", "db-2"]);
         ObjectName::new(self.pick(&["default", "default", "default", "other"]), name)
     }
 
-    /// Returns a Service, perhaps a very odd one.
+    /// Returns a random Service, possibly with invalid fields.
     pub fn service(&mut self) -> api::Service {
         let name = self.service_name();
         let mut service = api::Service {
@@ -179,11 +181,11 @@ impl Dice {
         }
     }
 
-    /// Returns an EndpointSlice, perhaps a very odd one.
+    /// Returns a random EndpointSlice, possibly with invalid fields.
     pub fn slice(&mut self) -> api::EndpointSlice {
         let name = self.slice_name();
         let mut metadata = api::ObjectMeta::named(&*name.namespace, &*name.name);
-        // Mostly the Service that the slice's name begins with.
+        // Usually the Service that the name of the slice starts with.
         let service = match self.roll(8) {
             0 => self.pick(&["", "web", "dns"]),
             _ => name.name.split('-').next().unwrap_or_default(),
@@ -221,7 +223,7 @@ impl Dice {
                 ]),
             });
         }
-        // Hints count only where many have them.
+        // Hints apply only if every ready endpoint has one.
         let hinted = self.pick(&[1, 1, 8, 100]);
         for _ in 0..self.roll(6) {
             let endpoint = self.endpoint(hinted);
@@ -260,7 +262,7 @@ impl Dice {
         (0..count).map(|_| hint(self.pick(names))).collect()
     }
 
-    /// Returns a Node, most often this one.
+    /// Returns a random Node, usually this one.
     pub fn node(&mut self) -> api::Node {
         let mut node = api::Node::default();
         node.metadata.name = self.pick(&[NODE, NODE, "node-2"]).into();
@@ -281,7 +283,7 @@ impl Dice {
         node
     }
 
-    /// Returns a ServiceCIDR.
+    /// Returns a random ServiceCIDR.
     pub fn service_cidr(&mut self) -> api::ServiceCidr {
         let mut cidr = api::ServiceCidr::default();
         cidr.metadata.name = self.pick(&["main", "more"]).into();

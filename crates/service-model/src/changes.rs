@@ -1,36 +1,36 @@
-//! What a store tells about itself, besides the service ports.
+//! Counters, health checks and trigger times of a store.
 
 use std::sync::Arc;
 
 use crate::{Family, ObjectName, Route, ServicePort, Timestamp};
 
-/// What load balancers want to know about a Service.
+/// Health check of a Service for load balancers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HealthCheck {
-    /// The port on the node's addresses where they ask.
+    /// Health check node port.
     pub node_port: u16,
     pub(crate) local_ready: BothFamilies<usize>,
 }
 
 impl HealthCheck {
-    /// Returns the number of addresses on this node that are ready.
+    /// Returns the number of ready endpoint addresses on this node.
     pub fn local_ready(&self, family: Family) -> usize {
         *self.local_ready.of(family)
     }
 }
 
-/// Number of service ports, or of Services, that have endpoints, but none that their
-/// policy allows.
+/// Number of service ports, or of Services, with endpoints but without a local one,
+/// although their traffic policy is Local.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NoLocalEndpoints {
-    /// Those whose policy for internal traffic is Local.
+    /// Number with `internalTrafficPolicy: Local`.
     pub internal: usize,
-    /// Those whose policy for external traffic is Local.
+    /// Number with `externalTrafficPolicy: Local`.
     pub external: usize,
 }
 
 impl NoLocalEndpoints {
-    /// Counts the Service with these ports, at most once per policy and family.
+    /// Counts a Service with the given ports, at most once per policy and family.
     pub(crate) fn of_service(ports: &[Arc<ServicePort>]) -> BothFamilies<Self> {
         let mut counts: BothFamilies<Self> = BothFamilies::default();
         for port in ports {
@@ -41,13 +41,13 @@ impl NoLocalEndpoints {
         counts
     }
 
-    /// Replaces one count by another.
+    /// Replaces the counts `old` by `new` in the sum.
     pub(crate) fn exchange(&mut self, old: Self, new: Self) {
         self.internal = self.internal + new.internal - old.internal;
         self.external = self.external + new.external - old.external;
     }
 
-    /// Counts a service port that takes the place of another.
+    /// Replaces the service port `old` by `new` in the sum.
     pub(crate) fn replace(&mut self, old: Option<&ServicePort>, new: Option<&ServicePort>) {
         let drops = |port: Option<&ServicePort>, route: fn(&ServicePort) -> Route| {
             usize::from(port.is_some_and(|port| route(port) == Route::Drop))
@@ -59,31 +59,32 @@ impl NoLocalEndpoints {
     }
 }
 
-/// How many changes there were, and how many wait to be resolved.
+/// Numbers of changes: total and pending.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Events about EndpointSlices, counting those that changed nothing.
+    /// Events about EndpointSlices, including those without effect.
     pub slice_changes: u64,
     /// Changes of EndpointSlices since the last resolve.
     pub slice_changes_pending: usize,
-    /// Events about Services, counting those that changed nothing.
+    /// Events about Services, including those without effect.
     pub service_changes: u64,
-    /// Services that differ from what they were at the last resolve.
+    /// Services that differ from their state at the last resolve.
     pub service_changes_pending: usize,
 }
 
-/// What the last resolve was about, besides the ports themselves.
+/// Details of the last resolve, in addition to the changed ports.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     pub(crate) udp: BothFamilies<bool>,
-    /// When the causes of the changes happened, as the slices of a family say.
+    /// Trigger times per Service and family, from the annotation
+    /// `endpoints.kubernetes.io/last-change-trigger-time`.
     pub trigger_times: Vec<(ObjectName, Vec<(Family, Timestamp)>)>,
 }
 
 impl Changes {
-    /// Tells whether the endpoints of a Service with UDP endpoints changed.
+    /// Returns whether endpoints changed in a Service with UDP endpoints.
     ///
-    /// Then flows to endpoints that are gone may be left in the kernel.
+    /// Conntrack entries of removed endpoints may then be left in the kernel.
     pub fn affects_udp(&self, family: Family) -> bool {
         *self.udp.of(family)
     }

@@ -1,4 +1,4 @@
-//! What is known about each Service, and whose ports are due to be resolved.
+//! State of each Service, and the Services that are due to be resolved.
 
 use std::collections::HashMap;
 use std::mem;
@@ -9,50 +9,50 @@ use crate::frontend::Frontend;
 use crate::slices::Slice;
 use crate::{Family, ObjectName, PortName, ServicePort, Timestamp};
 
-/// The entries of all Services, by name and by place.
+/// The entries of all Services, by name and by position.
 ///
-/// A place is found once per event; what follows needs no look at names.
+/// An event looks up the position by name once.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     slots: Vec<Entry>,
-    /// Invariant: names exactly the open entries.
+    /// Invariant: holds exactly the open entries.
     places: HashMap<ObjectName, Place>,
-    /// Invariant: the places of all entries that are not open.
+    /// Invariant: the positions of all entries that are not open.
     vacant: Vec<Place>,
-    /// Invariant: the places of all entries with the mark, each once.
+    /// Invariant: the positions of all dirty entries, each once.
     dirty: Vec<Place>,
 }
 
-/// Where an entry is; good until the entry is closed.
+/// Position of an entry. Valid until the entry is closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place(usize);
 
-/// What is known about one Service.
+/// State of one Service.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// The Service's name; `None` where the place is vacant.
+    /// Name of the Service. `None` in a vacant position.
     name: Option<ObjectName>,
-    /// Whether the ports are due to be resolved; outlives the entry.
+    /// Whether the ports are due to be resolved. Stays set when the entry is closed.
     is_dirty: bool,
     pub(crate) frontend: Option<Arc<Frontend>>,
-    /// What the Service was at the last resolve, if it differs.
+    /// The Service at the last resolve, if it differs.
     pub(crate) former: Option<Option<Arc<Frontend>>>,
     /// Invariant: sorted by name.
     pub(crate) slices: Vec<Slice>,
-    /// The ports last handed out, sorted by family and name.
+    /// The ports of the last resolve, sorted by family and name.
     pub(crate) ports: Vec<Arc<ServicePort>>,
     pub(crate) trigger_times: Vec<(Family, Timestamp)>,
 }
 
 impl Entries {
-    /// Returns where a Service's entry is, if there is one.
+    /// Returns the position of a Service's entry.
     pub(crate) fn find(&self, name: &ObjectName) -> Option<Place> {
         self.places.get(name).copied()
     }
 
-    /// Returns where a Service's entry is, a new one if need be.
+    /// Returns the position of a Service's entry, and creates the entry if necessary.
     ///
-    /// A new entry must be filled and marked.
+    /// The caller must fill and mark a new entry.
     pub(crate) fn open(&mut self, name: ObjectName) -> Place {
         if let Some(place) = self.find(&name) {
             return place;
@@ -74,12 +74,12 @@ impl Entries {
         &mut self.slots[place.0]
     }
 
-    /// Returns all entries, in no order.
+    /// Returns all open entries, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.slots.iter().filter(|entry| entry.name.is_some())
     }
 
-    /// Marks an entry to be resolved, or closes it if nothing is in it.
+    /// Marks an entry dirty, or closes it if it is empty.
     pub(crate) fn mark(&mut self, place: Place) {
         if self.at(place).is_idle() {
             self.close(place);
@@ -88,7 +88,7 @@ impl Entries {
         }
     }
 
-    /// Marks all entries to be resolved.
+    /// Marks all entries dirty.
     pub(crate) fn mark_all(&mut self) {
         for (place, entry) in self.slots.iter_mut().enumerate() {
             if entry.name.is_some() && !mem::replace(&mut entry.is_dirty, true) {
@@ -97,14 +97,14 @@ impl Entries {
         }
     }
 
-    /// Tells whether an entry is marked.
+    /// Returns whether an open entry is dirty.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
             .iter()
             .any(|&place| self.at(place).name.is_some())
     }
 
-    /// Takes the marks away and returns where they were, oldest first.
+    /// Clears all marks and returns the marked open entries, oldest mark first.
     pub(crate) fn take_dirty(&mut self) -> Vec<Place> {
         let mut dirty = mem::take(&mut self.dirty);
         dirty.retain(|&place| {
@@ -115,7 +115,7 @@ impl Entries {
         dirty
     }
 
-    /// Closes an entry if nothing is in it any more.
+    /// Closes an entry if it is empty.
     pub(crate) fn close_if_idle(&mut self, place: Place) {
         if self.at(place).is_idle() {
             self.close(place);
@@ -142,10 +142,10 @@ impl Entries {
 impl Entry {
     /// Returns the name of the Service.
     pub(crate) fn name(&self) -> &ObjectName {
-        self.name.as_ref().expect("nobody looks at a vacant place")
+        self.name.as_ref().expect("only open entries are accessed")
     }
 
-    /// Tells in which families UDP ports have endpoints.
+    /// Returns the families in which a UDP port has endpoints.
     pub(crate) fn udp(&self) -> BothFamilies<bool> {
         let mut udp = BothFamilies::default();
         for slice in self.slices.iter().filter(|slice| slice.has_udp()) {
@@ -154,7 +154,7 @@ impl Entry {
         udp
     }
 
-    /// Puts a slice in and returns the one it replaces; an equal one stays.
+    /// Inserts or replaces a slice.
     pub(crate) fn put_slice(&mut self, slice: Slice) -> Put {
         match self
             .slices
@@ -163,7 +163,7 @@ impl Entry {
             Ok(index) if self.slices[index] == slice => Put::Same,
             Ok(index) => Put::Replaced(mem::replace(&mut self.slices[index], slice)),
             Err(index) => {
-                // Most Services have one slice for ever: no room for more.
+                // Most Services never have a second slice.
                 self.slices.reserve_exact(1);
                 self.slices.insert(index, slice);
                 Put::New
@@ -171,7 +171,7 @@ impl Entry {
         }
     }
 
-    /// Takes a slice out.
+    /// Removes a slice.
     pub(crate) fn take_slice(&mut self, name: &str) -> Option<Slice> {
         let index = self
             .slices
@@ -180,9 +180,10 @@ impl Entry {
         Some(self.slices.remove(index))
     }
 
-    /// Replaces the ports and tells of each that differs, in their order.
+    /// Replaces the ports and calls `differs` with the old and new value of each changed
+    /// port, in order.
     ///
-    /// Ports that stay equal stay the same in memory.
+    /// Unchanged ports keep their allocation.
     pub(crate) fn replace_ports(
         &mut self,
         wanted: Vec<ServicePort>,
@@ -208,7 +209,7 @@ impl Entry {
         }
     }
 
-    /// Tells whether the entry is as if its Service had never been seen.
+    /// Returns whether the entry is empty.
     fn is_idle(&self) -> bool {
         self.frontend.is_none()
             && self.former.is_none()
@@ -217,18 +218,18 @@ impl Entry {
     }
 }
 
-/// What became of a slice that was put in.
+/// Result of [`Entry::put_slice`].
 #[derive(Debug)]
 pub(crate) enum Put {
-    /// There was none of its name.
+    /// The name is new.
     New,
-    /// It took the place of this one.
+    /// The slice replaced another one of its name.
     Replaced(Slice),
-    /// It was there already.
+    /// An equal slice was already present.
     Same,
 }
 
-/// Returns what the ports of a Service are sorted by.
+/// Returns the sort key of a port within its Service.
 fn order(port: &ServicePort) -> (Family, &PortName) {
     (port.family, &port.name)
 }
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_that_come_and_go_use_one_place_that_waits_once() {
+    fn services_created_and_deleted_in_turn_reuse_one_entry_with_one_mark() {
         let mut entries = Entries::default();
         for number in 0..100 {
             let place = entries.open(ObjectName::new("default", format!("web-{number}")));

@@ -1,36 +1,36 @@
-//! What can happen to the objects that are watched.
+//! Events about watched objects.
 
 use std::sync::Arc;
 
 use crate::{ObjectName, api};
 
-/// A change of one object, or the end of the first listing of all.
+/// A change of one object, or the end of the initial list.
 ///
-/// The order of events about different objects does not matter, and an event
-/// may be repeated: a store ends up with the last word about each object.
+/// Events about different objects may arrive in any order, and an event may be
+/// repeated. A store keeps the last state of each object.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "an event is handed on, never kept"
+    reason = "events are passed on, never stored"
 )]
 pub enum Event {
     /// A Service was created or changed.
     ServiceApplied(api::Service),
-    /// A Service is gone.
+    /// A Service was deleted.
     ServiceDeleted(ObjectName),
     /// An EndpointSlice was created or changed.
     SliceApplied(api::EndpointSlice),
-    /// An EndpointSlice is gone.
+    /// An EndpointSlice was deleted.
     SliceDeleted(ObjectName),
-    /// A Node was created or changed; only this node's matters.
+    /// A Node was created or changed. Nodes other than this one are ignored.
     NodeApplied(api::Node),
-    /// A Node is gone; what was known of it stays known.
+    /// A Node was deleted. The store keeps its last state.
     NodeDeleted(Arc<str>),
     /// A ServiceCIDR was created or changed.
     ServiceCidrApplied(api::ServiceCidr),
-    /// A ServiceCIDR is gone.
+    /// A ServiceCIDR was deleted.
     ServiceCidrDeleted(Arc<str>),
-    /// Every Service and EndpointSlice that exists has been seen once.
+    /// The initial list of Services and EndpointSlices is complete.
     Synced,
 }
 

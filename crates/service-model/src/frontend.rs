@@ -1,4 +1,4 @@
-//! What a Service object says, read once: everything but its endpoints.
+//! A parsed Service object, without endpoints.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -14,20 +14,20 @@ use crate::{
     parse_address, parse_network,
 };
 
-/// How long affinity lasts when the object does not say, in seconds.
+/// Default session affinity timeout in seconds.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
-/// Whether the external IPs that authors of Services ask for are served.
+/// Whether `spec.externalIPs` are served.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ExternalIps {
-    /// They are not.
+    /// External IPs are ignored.
     Ignore,
-    /// They are.
+    /// External IPs are served.
     #[default]
     Serve,
 }
 
-/// A Service that this proxy serves.
+/// A parsed Service that this proxy serves.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Frontend {
     /// Invariant: sorted by name, each name once.
@@ -48,7 +48,7 @@ pub(crate) struct Port {
     pub(crate) node_port: Option<u16>,
 }
 
-/// The addresses of a Service in one family; lists name each once, in the
+/// The addresses of a Service in one family. Lists have no duplicates and keep the
 /// order of the object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Addresses {
@@ -57,12 +57,12 @@ pub(crate) struct Addresses {
     pub(crate) external_ips: Arc<[IpAddr]>,
     pub(crate) load_balancer_ips: Arc<[IpAddr]>,
     pub(crate) source_ranges: Arc<[IpNet]>,
-    /// Whether external IPs are asked for, served or not.
+    /// Whether the Service has external IPs of the family, served or not.
     wants_external_ips: bool,
 }
 
 impl Frontend {
-    /// Reads a Service; `None` when this proxy has nothing to do for it.
+    /// Parses a Service. Returns `None` if this proxy does not serve it.
     pub(crate) fn read(
         service: &api::Service,
         name: &ObjectName,
@@ -101,7 +101,7 @@ impl Frontend {
         })
     }
 
-    /// Tells whether outsiders can reach a port of the Service in a family.
+    /// Returns whether a port of the Service has an external address in a family.
     pub(crate) fn is_external(port: &Port, addresses: &Addresses) -> bool {
         port.node_port.is_some()
             || !addresses.load_balancer_ips.is_empty()
@@ -109,19 +109,18 @@ impl Frontend {
     }
 }
 
-/// Returns how the Service wants connections to choose; a name that is unknown
-/// counts as none.
+/// Returns the IPVS scheduler of the annotation. An unknown name is ignored.
 fn scheduler(metadata: &api::ObjectMeta, warnings: &mut Warnings<'_>) -> Option<Scheduler> {
     let name = metadata.annotation(MetadataKey::IpvsScheduler)?;
-    let known = Scheduler::from_name(name);
-    if known.is_none() {
+    let scheduler = Scheduler::from_name(name);
+    if scheduler.is_none() {
         let field = Field::plain("metadata.annotations[service.kubernetes.io/ipvs-scheduler]");
         warnings.push(field, Problem::Unknown(name.into()));
     }
-    known
+    scheduler
 }
 
-/// Tells whether the Service is of a type that outsiders may reach.
+/// Returns whether clients outside of the cluster can reach the Service.
 fn reaches_outside(spec: &api::ServiceSpec) -> bool {
     match spec.kind {
         api::ServiceType::LoadBalancer | api::ServiceType::NodePort => true,
@@ -132,8 +131,8 @@ fn reaches_outside(spec: &api::ServiceSpec) -> bool {
 
 /// Returns the cluster IP of each family, IPv4 first.
 ///
-/// Families that are not listed follow from the addresses, as the API server
-/// would fill them in.
+/// If `ipFamilies` is empty, the families follow from the addresses, as in the
+/// defaulting of the API server.
 fn cluster_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAddr> {
     let only = [spec.cluster_ip.clone()];
     let texts = if spec.cluster_ips.is_empty() {
@@ -164,7 +163,7 @@ fn cluster_ips(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<IpAd
     found.into_iter().flatten().collect()
 }
 
-/// The addresses that outsiders use, of both families.
+/// External addresses of both families.
 struct Outside {
     external_ips: Vec<IpAddr>,
     load_balancer_ips: Vec<IpAddr>,
@@ -208,7 +207,8 @@ impl Addresses {
     }
 }
 
-/// Returns the ranges of a family; none, so no bounds, if one of them allows all.
+/// Returns the source ranges of a family. The result is empty, which means no
+/// restriction, if a range has prefix length 0.
 fn bounds(ranges: &[IpNet], family: Family) -> Vec<IpNet> {
     let ours = ranges
         .iter()
@@ -241,10 +241,10 @@ fn load_balancer_ips(status: &api::ServiceStatus, warnings: &mut Warnings<'_>) -
     addresses
 }
 
-/// Reads an address that outsiders use.
+/// Parses an external address.
 ///
-/// Who may write such an address into a Service must not be able to take over
-/// the node's own traffic with it.
+/// Rejects special-purpose addresses: authors of Services could otherwise take over
+/// the traffic of the node itself.
 fn vip(text: &str, field: Field, warnings: &mut Warnings<'_>) -> Option<IpAddr> {
     if text.trim().is_empty() {
         return None;
@@ -253,8 +253,8 @@ fn vip(text: &str, field: Field, warnings: &mut Warnings<'_>) -> Option<IpAddr> 
         warnings.push(field, Problem::BadAddress(text.into()));
         return None;
     };
-    if let Some(hazard) = SpecialAddress::of(addr) {
-        warnings.push(field, Problem::SpecialAddress(addr, hazard));
+    if let Some(special) = SpecialAddress::of(addr) {
+        warnings.push(field, Problem::SpecialAddress(addr, special));
         return None;
     }
     Some(addr)
@@ -274,7 +274,7 @@ fn source_ranges(spec: &api::ServiceSpec, warnings: &mut Warnings<'_>) -> Vec<Ip
     ranges
 }
 
-/// Returns the ports, sorted; of ports with equal names the last counts.
+/// Returns the ports, sorted by name. The last port of a name is used.
 fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>) -> Box<[Port]> {
     let created = created(service, warnings);
     let mut ports = BTreeMap::new();
@@ -310,7 +310,7 @@ fn ports(service: &api::Service, name: &ObjectName, warnings: &mut Warnings<'_>)
     ports.into_values().collect()
 }
 
-/// Returns a port's name; most ports have none, and that one is free.
+/// Returns the name of a port, without allocation for an empty name.
 fn port_name(name: &str) -> Arc<str> {
     if name.is_empty() {
         Arc::default()
@@ -329,7 +329,7 @@ fn created(service: &api::Service, warnings: &mut Warnings<'_>) -> Option<Timest
     created
 }
 
-/// Returns the protocol that a word of the API means.
+/// Converts a protocol of the API. Returns `None` if it is unknown.
 pub(crate) fn protocol(word: &api::Protocol) -> Option<Protocol> {
     match word {
         api::Protocol::Tcp => Some(Protocol::Tcp),
@@ -378,7 +378,7 @@ fn health_check(
     Some(spec.health_check_node_port)
 }
 
-/// Drops what occurs a second time, and makes a list cheap to share.
+/// Removes duplicates and returns a shared list.
 fn shared<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Arc<[T]> {
     let mut seen = HashSet::with_capacity(items.len());
     items.retain(|&item| seen.insert(item));

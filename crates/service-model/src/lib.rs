@@ -1,25 +1,24 @@
-//! Kubernetes Services resolved into service ports: who gets traffic.
+//! Resolves Kubernetes Services into service ports with their endpoints.
 //!
-//! A [`Store`] takes in [`Event`]s about Services, EndpointSlices, Nodes and
-//! ServiceCIDRs. Resolving it gives the [`ServicePort`]s that changed, with
-//! everything decided that is policy: which endpoints are ready or at least
-//! still serving, which are near by, what the traffic policies allow, and what
-//! becomes of traffic that nobody takes ([`Route`]).
-//! A proxy only has to translate them, each mode in its own way.
+//! A [`Store`] applies [`Event`]s about Services, EndpointSlices, Nodes and
+//! ServiceCIDRs, and resolves them into the [`ServicePort`]s that changed.
+//! All policy is already applied to a service port: readiness, terminating
+//! endpoints, topology hints and traffic policies. [`Route`] holds the verdict
+//! for each kind of traffic.
+//! Each proxy mode only translates the service ports into its own rules.
 //!
-//! - An event costs what its object costs and resolving costs what the
-//!   Services concerned cost, however many others there are.
-//! - The result depends on the objects alone: not on the order of events, and
-//!   not on chance where the reference implementation leaves it to chance.
-//! - Nothing here can fail: what is odd about an object is left out, and a
-//!   [`Warning`] beside the result names object and field.
-//!   Endpoints at loopback, link-local, multicast, broadcast and unspecified
-//!   addresses are refused in that way.
+//! - The cost of an event depends on its object only. The cost of resolving
+//!   depends on the changed Services only, not on the size of the cluster.
+//! - The result is a function of the objects. It does not depend on the order
+//!   of events, and is deterministic where upstream kube-proxy is not.
+//! - No function fails. An invalid field is left out of the result, and a
+//!   [`Warning`] names object and field. Endpoints with loopback, link-local,
+//!   multicast, broadcast and unspecified addresses are rejected in this way.
 //!
-//! The crate does no IO, reads no clock, and does not know that there is a
-//! kernel. It does not choose an endpoint for a connection, does not settle
-//! which of two Services has an address (but [`PortName`]s sort by who should),
-//! and does not watch an API server.
+//! The crate does no IO, reads no clock and does not depend on the kernel.
+//! It does not select an endpoint for a connection, and does not watch an API
+//! server. It does not resolve conflicts between Services that claim the same
+//! address, but [`PortName`]s sort by precedence.
 //!
 //! ```
 //! use vipline_service_model::{Config, Event, Route, Store, api};
@@ -43,15 +42,18 @@
 //! assert_eq!(port.internal, Route::Reject, "there are no endpoints yet");
 //! ```
 //!
-//! With the feature `serde` the objects in [`api`] are read from Kubernetes
-//! JSON and YAML; `test-util` adds objects and events by chance.
+//! With the feature `serde`, the objects in [`api`] can be read from Kubernetes
+//! JSON and YAML. The feature `test-util` generates random objects and events.
 //!
-//! To read the source, follow the modules: the objects ([`api`]), what happens
-//! to them (`event`), what they are called (`name`), what is odd about them
-//! (`warning`), this node (`node_view`), the result (`service_port`), and the
-//! `store` that leads from one to the other, with `entries` (what is known of a
-//! Service and what waits), `frontend` (a Service read once), `slices` (its endpoints), `topology` and `policy` (which of
-//! them). `local_traffic` and `node_ports` decide from configuration.
+//! # Modules, in reading order
+//!
+//! - [`api`]: API objects. `event`: their changes. `name`: names of objects and
+//!   ports. `warning`: invalid fields.
+//! - `node_view`: this node. `service_port`: the result.
+//! - `store`: from events to service ports. `entries`: state and dirty mark of
+//!   each Service. `frontend`: a parsed Service. `slices`: its endpoints.
+//!   `topology` and `policy`: selection of endpoints.
+//! - `local_traffic` and `node_ports`: results of the configuration.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! How traffic of local pods is told from other traffic.
+//! Detection of traffic from local pods (`--detect-local-mode`).
 
 use std::sync::Arc;
 
@@ -6,35 +6,36 @@ use ipnet::IpNet;
 
 use crate::{Family, NodeView};
 
-/// How traffic of local pods is recognized, as configured for both families.
+/// Detection mode for traffic from local pods, as configured for both families.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DetectLocal {
-    /// By the networks of all pods of the cluster; in each family the first counts.
+    /// Source within the pod network of the cluster. The first network of each family is
+    /// used.
     ClusterCidr(Vec<IpNet>),
-    /// By the networks of the node's own pods, as its Node object says.
+    /// Source within the pod network of the Node object.
     NodeCidr,
-    /// By the bridge that pods are attached to.
+    /// Input interface is the bridge of the pods.
     Interface(Arc<str>),
-    /// By how the names of the pods' interfaces begin.
+    /// Name of the input interface starts with a prefix.
     InterfacePrefix(Arc<str>),
 }
 
-/// What marks traffic in one family as that of local pods.
+/// Match for traffic from local pods in one family.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum LocalTraffic {
-    /// Its source is in this network.
+    /// Source address within the network.
     Cidr(IpNet),
-    /// It comes in by this interface.
+    /// Name of the input interface.
     Interface(Arc<str>),
-    /// It comes in by an interface whose name begins like this.
+    /// Prefix of the name of the input interface.
     InterfacePrefix(Arc<str>),
 }
 
 impl DetectLocal {
-    /// Returns what to look for in a family.
+    /// Returns the match for a family.
     ///
-    /// `None` when the data for it is missing: then there are no rules that
-    /// tell local pods from others.
+    /// Returns `None` if the network or the name is missing. Local pods are then not
+    /// distinguished from other sources.
     pub fn detector(&self, family: Family, node: &NodeView) -> Option<LocalTraffic> {
         match self {
             Self::ClusterCidr(cidrs) => {
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_looks_for_what_is_known_of_it() {
+    fn each_family_has_a_detector_from_its_own_data() {
         let mut node = NodeView::new("n1");
         node.pod_cidrs = networks(&["fd00:1::/64", "10.1.0.0/24"]);
         let cidr = |text: &str| Some(LocalTraffic::Cidr(text.parse().unwrap()));

@@ -1,4 +1,4 @@
-//! What objects and service ports are called.
+//! Names of objects and service ports.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use crate::Timestamp;
 
-/// The name of an object that lives in a namespace; cheap to clone.
+/// The namespace and name of an object. Cheap to clone.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ObjectName {
-    /// The namespace, empty for objects of the cluster as a whole.
+    /// Namespace, empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// The name within it.
+    /// Name within the namespace.
     pub name: Arc<str>,
 }
 
 impl ObjectName {
-    /// Names an object.
+    /// Returns the name of an object.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -35,7 +35,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// A transport protocol that a Service may have.
+/// Transport protocol of a Service port.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// TCP.
@@ -47,11 +47,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 }
 
-/// Displays as in the API, in upper case.
+/// Displays the API's name, in upper case.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -62,24 +62,23 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The name of a service port: one port of one Service, for both families.
+/// The name of a service port, shared by both families.
 ///
-/// Names are ordered by precedence, for when two Services claim the same
-/// address and port: the older Service comes first, one of unknown age last,
-/// and after that the text decides.
-/// The age is part of the name: a Service deleted and created again under its
-/// old name is another one.
+/// Names are ordered by precedence for Services that claim the same address and
+/// port: older Services first, Services of unknown age last, then by text.
+/// The creation time is part of the name: a Service that is deleted and created
+/// again is a different Service.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct PortName {
-    /// The Service's namespace.
+    /// Namespace of the Service.
     pub namespace: Arc<str>,
-    /// The Service's name.
+    /// Name of the Service.
     pub service: Arc<str>,
-    /// The port's name within the Service, empty for an only port.
+    /// Name of the port within the Service, empty for a single unnamed port.
     pub port: Arc<str>,
-    /// The port's protocol: ports may share a name but for the protocol.
+    /// Protocol. Ports with the same name may differ in protocol only.
     pub protocol: Protocol,
-    /// When the Service was created, if the object says so.
+    /// Creation time of the Service, if known.
     pub created: Option<Timestamp>,
 }
 
@@ -92,7 +91,7 @@ impl PortName {
         }
     }
 
-    /// Returns whether another port is of the Service of that name.
+    /// Returns whether both ports belong to a Service of the same name.
     pub fn is_same_service(&self, other: &Self) -> bool {
         self.service == other.service && self.namespace == other.namespace
     }
@@ -119,8 +118,8 @@ impl PartialOrd for PortName {
     }
 }
 
-/// Displays as `namespace/service`, with `:port` after it if the port has a
-/// name; the protocol is not part of it.
+/// Displays as `namespace/service`, followed by `:port` if the port has a name.
+/// The protocol is not displayed.
 impl fmt::Display for PortName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.service)?;
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn names_display_as_users_know_them() {
+    fn names_display_as_namespace_service_and_port() {
         assert_eq!(
             port("web", "", Protocol::Tcp, None).to_string(),
             "default/web"
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn older_services_come_first_and_those_of_unknown_age_last() {
+    fn older_services_sort_first_and_services_of_unknown_age_last() {
         let mut names = [
             port("a", "", Protocol::Tcp, None),
             port("b", "", Protocol::Tcp, Some(2)),

@@ -1,4 +1,4 @@
-//! On which of the node's addresses node ports are served.
+//! Node addresses that accept node port traffic (`--nodeport-addresses`).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,43 +6,43 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::Family;
 
-/// On which addresses node ports are served, as configured for both families.
+/// Addresses that serve node ports, as configured for both families.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum NodePortAddresses {
-    /// On all addresses.
+    /// All addresses.
     #[default]
     All,
-    /// On the node's primary addresses: the first of each family.
+    /// The primary addresses of the node: the first one of each family.
     Primary,
-    /// On addresses within these networks; an empty list means all addresses.
+    /// Addresses within the networks. An empty list means all addresses.
     Within(Vec<IpNet>),
 }
 
-/// On which addresses of one family node ports are served.
+/// A filter for the addresses of one family that serve node ports.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodePortFilter {
-    /// `None` is all addresses.
+    /// `None` means all addresses.
     within: Option<Vec<IpNet>>,
     family: Family,
 }
 
-/// The addresses of one family that node ports are served on.
+/// The node addresses of one family that serve node ports.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NodePortMatch {
-    /// Whatever addresses the node has.
+    /// All addresses of the node.
     All,
-    /// These, sorted, each once.
+    /// The listed addresses, sorted and without duplicates.
     Only(Vec<IpAddr>),
 }
 
 impl NodePortAddresses {
     /// Returns the filter of a family.
     ///
-    /// `node` are the node's addresses in order of preference, as in
+    /// `node` holds the addresses of the node in order of preference, as in
     /// [`NodeView::addresses`](crate::NodeView::addresses).
-    /// As in upstream kube-proxy, a family without a network serves node ports on
-    /// all addresses, and so does a family whose first address is unknown or a
-    /// loopback address.
+    /// As in upstream kube-proxy, node ports are served on all addresses of a family
+    /// in two cases: no configured network is of the family, or with
+    /// [`Self::Primary`] the first address is unknown or a loopback address.
     pub fn filter(&self, family: Family, node: &[IpAddr]) -> NodePortFilter {
         let within: Vec<IpNet> = match self {
             Self::All => Vec::new(),
@@ -66,18 +66,18 @@ impl NodePortAddresses {
 }
 
 impl NodePortFilter {
-    /// Tells whether node ports are served on all addresses.
+    /// Returns whether node ports are served on all addresses.
     pub fn matches_all(&self) -> bool {
         self.within.is_none()
     }
 
-    /// Returns the networks of the addresses that node ports are served on;
-    /// `None`: on all addresses.
+    /// Returns the networks whose addresses serve node ports. `None` means all
+    /// addresses.
     pub fn networks(&self) -> Option<&[IpNet]> {
         self.within.as_deref()
     }
 
-    /// Tells whether node ports are served on an address.
+    /// Returns whether node ports are served on an address.
     pub fn matches(&self, addr: IpAddr) -> bool {
         let Some(within) = &self.within else {
             return Family::of(addr) == self.family;
@@ -85,7 +85,7 @@ impl NodePortFilter {
         within.iter().any(|network| network.contains(&addr))
     }
 
-    /// Tells whether IPv4 loopback addresses are among those asked for.
+    /// Returns whether the configured networks overlap with 127.0.0.0/8.
     pub fn contains_ipv4_loopback(&self) -> bool {
         let loopback = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
         let Some(within) = &self.within else {
@@ -99,9 +99,9 @@ impl NodePortFilter {
         })
     }
 
-    /// Returns the addresses of the node's interfaces that node ports are served on.
+    /// Returns the interface addresses that serve node ports.
     ///
-    /// `addresses` are those of all interfaces, in any order.
+    /// `addresses` holds the addresses of all interfaces, in any order.
     pub fn choose(&self, addresses: &[IpAddr]) -> NodePortMatch {
         if self.matches_all() {
             return NodePortMatch::All;
@@ -109,7 +109,7 @@ impl NodePortFilter {
         NodePortMatch::Only(self.list(addresses))
     }
 
-    /// Returns the same addresses as a list, also when they are all.
+    /// Returns the same addresses as [`Self::choose`] as a list, even if all match.
     pub fn list(&self, addresses: &[IpAddr]) -> Vec<IpAddr> {
         let matching = addresses.iter().copied().filter(|&addr| self.matches(addr));
         let mut chosen: Vec<_> = matching.collect();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn node_ports_are_served_on_what_the_configuration_says() {
+    fn node_ports_are_served_on_the_configured_addresses() {
         use NodePortAddresses::{All, Primary};
         let interfaces = addresses(&[
             "192.168.0.2",
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_of_a_family_leave_the_other_out() {
+    fn all_addresses_of_a_family_exclude_the_other_family() {
         let filter = NodePortAddresses::All.filter(Family::V6, &[]);
         assert_eq!(
             filter.list(&addresses(&["10.0.0.7", "fd00::7"])),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_touch_ipv4_loopback_are_known() {
+    fn networks_that_overlap_ipv4_loopback_are_detected() {
         for (config, expected) in [
             (NodePortAddresses::All, true),
             (networks(&["0.0.0.0/0"]), true),

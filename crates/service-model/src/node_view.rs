@@ -1,4 +1,4 @@
-//! This node, as far as it decides who gets traffic.
+//! The fields of this node's Node object that the model uses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use ipnet::IpNet;
 use crate::warning::{Field, Kind, Problem, Warnings};
 use crate::{Family, ObjectName, Warning, api, parse_address, parse_network};
 
-/// The taint by which the cluster autoscaler announces that a node goes away.
+/// Taint of the cluster autoscaler on a node that is about to be deleted.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// This node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct NodeView {
-    /// The name; with an empty name no endpoint is local.
+    /// Name. If it is empty, no endpoint is local.
     pub name: Arc<str>,
-    /// The zone, if the node has that label.
+    /// Zone, from the label `topology.kubernetes.io/zone`.
     pub zone: Option<Arc<str>>,
-    /// The node's addresses: internal ones first, then external ones.
+    /// Addresses: `InternalIP` first, then `ExternalIP`.
     pub addresses: Vec<IpAddr>,
-    /// The networks of the node's pods.
+    /// Pod networks of the node.
     pub pod_cidrs: Vec<IpNet>,
-    /// Whether load balancers should send new traffic here.
+    /// Whether load balancers should send new traffic to this node.
     ///
-    /// False while the node is unknown, being deleted, or about to be deleted
-    /// by the cluster autoscaler.
+    /// False while the Node object is unknown or is being deleted, or while the
+    /// cluster autoscaler is about to delete the node.
     pub eligible: bool,
 }
 
 impl NodeView {
-    /// Returns a node of which only the name is known.
+    /// Returns a node with a name only.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -38,7 +38,7 @@ impl NodeView {
         }
     }
 
-    /// Reads a Node object.
+    /// Parses a Node object.
     pub fn read(node: &api::Node) -> (Self, Vec<Warning>) {
         let name = ObjectName::new("", &*node.metadata.name);
         let mut warnings = Warnings::about(Kind::Node, &name);
@@ -57,7 +57,7 @@ impl NodeView {
         (view, warnings.into_found())
     }
 
-    /// Returns the node's address of a family: the first one.
+    /// Returns the first address of a family.
     pub fn address(&self, family: Family) -> Option<IpAddr> {
         self.addresses
             .iter()
@@ -65,7 +65,7 @@ impl NodeView {
             .find(|&addr| Family::of(addr) == family)
     }
 
-    /// Returns the network of the node's pods in a family: the first one.
+    /// Returns the first pod network of a family.
     pub fn pod_cidr(&self, family: Family) -> Option<IpNet> {
         self.pod_cidrs
             .iter()
@@ -73,8 +73,8 @@ impl NodeView {
             .find(|&cidr| Family::of_network(cidr) == family)
     }
 
-    /// Tells whether endpoints are chosen alike on both.
-    pub(crate) fn chooses_like(&self, other: &Self) -> bool {
+    /// Returns whether both nodes select the same endpoints.
+    pub(crate) fn selects_like(&self, other: &Self) -> bool {
         self.name == other.name && self.zone == other.zone
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_goes_away_is_not_eligible() {
+    fn a_node_that_is_about_to_be_deleted_is_not_eligible() {
         let mut node = api::Node::default();
         assert!(NodeView::read(&node).0.eligible);
         assert!(!NodeView::new("n1").eligible);

@@ -1,4 +1,4 @@
-//! Which endpoints take traffic, decided once for all modes.
+//! Selection of the endpoints of a service port, common to all modes.
 
 use std::sync::Arc;
 
@@ -38,11 +38,11 @@ fn resolve(
         },
         node,
     );
-    let those = |is: fn(&Candidate<'_>) -> bool| {
-        let those = candidates.iter().filter(move |candidate| is(candidate));
-        those.map(|candidate| candidate.endpoint)
+    let matching = |is: fn(&Candidate<'_>) -> bool| {
+        let matching = candidates.iter().filter(move |candidate| is(candidate));
+        matching.map(|candidate| candidate.endpoint)
     };
-    let serving = those(|candidate| candidate.condition.serving);
+    let serving = matching(|candidate| candidate.condition.serving);
     let cluster = share(chosen.cluster.iter().copied(), &[]);
     ServicePort {
         name: Arc::clone(name),
@@ -64,35 +64,35 @@ fn resolve(
         health_check_node_port: frontend.health_check_node_port,
         local: share(chosen.local.iter().copied(), &[&cluster]),
         serving: share(serving, &[&cluster]),
-        serving_terminating: share(those(is_serving_terminating), &[&cluster]),
+        serving_terminating: share(matching(is_serving_terminating), &[&cluster]),
         endpoint_count: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
         cluster,
     }
 }
 
-/// Which lists of endpoints a service port has a use for.
+/// Endpoint lists that a service port needs.
 ///
-/// Even with policy Local for traffic from outside it needs the cluster's:
-/// pods and processes of the node use them at the external addresses.
+/// The cluster list is needed even with `externalTrafficPolicy: Local`: pods and
+/// processes of the node use it for external addresses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Lists {
     cluster: bool,
     local: bool,
 }
 
-/// The endpoints chosen for a service port.
+/// The endpoints selected for a service port.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Chosen {
     cluster: Vec<Endpoint>,
     local: Vec<Endpoint>,
-    /// Whether some endpoint could be used, by another policy or on another node.
+    /// Whether an endpoint is usable under some policy or on some node.
     any: bool,
 }
 
-/// Chooses endpoints: ready ones, or else those that still serve on their way out.
+/// Selects the ready endpoints, or the serving terminating ones if none is ready.
 ///
-/// Both lists fall back for themselves. Hints are for the cluster list only,
-/// and not for its fallback.
+/// Each list falls back separately. Hints apply to the cluster list only, and not
+/// to its fallback.
 fn choose(candidates: &[Candidate<'_>], lists: Lists, node: &NodeView) -> Chosen {
     let mut chosen = Chosen::default();
     if lists.cluster {
@@ -142,7 +142,7 @@ fn serving_terminating(
     chosen.map(|candidate| candidate.endpoint).collect()
 }
 
-/// Decides what becomes of traffic under a policy.
+/// Returns the route of traffic under a policy.
 fn route(policy_local: bool, any: bool, cluster: &[Endpoint], local: &[Endpoint]) -> Route {
     match policy_local {
         false if !cluster.is_empty() => Route::Cluster,
@@ -152,7 +152,7 @@ fn route(policy_local: bool, any: bool, cluster: &[Endpoint], local: &[Endpoint]
     }
 }
 
-/// Makes a list cheap to share; equal lists become one.
+/// Returns a shared list. Reuses an equal list of `known`.
 fn share(
     list: impl Iterator<Item = Endpoint> + Clone,
     known: &[&Arc<[Endpoint]>],

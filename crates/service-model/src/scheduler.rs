@@ -1,42 +1,42 @@
-//! How a connection chooses among endpoints, where a Service may say it.
+//! IPVS schedulers.
 
 use std::fmt;
 
-/// How a connection chooses among endpoints, in modes that can do so in more than
-/// one way: the schedulers of IPVS.
+/// IPVS scheduler, as documented in `ipvsadm(8)`.
 ///
-/// Documented in `ipvsadm(8)`.
+/// Used in mode ipvs only.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Scheduler {
-    /// `rr`: one after the other.
+    /// `rr`: round robin.
     #[default]
     RoundRobin,
-    /// `wrr`: one after the other, by weight.
+    /// `wrr`: weighted round robin.
     WeightedRoundRobin,
-    /// `lc`: who has the fewest connections.
+    /// `lc`: least connections.
     LeastConnections,
-    /// `wlc`: who has the fewest connections, by weight.
+    /// `wlc`: weighted least connections.
     WeightedLeastConnections,
-    /// `lblc`: the same for a destination, as long as it is not overloaded.
+    /// `lblc`: locality-based least connections.
     Locality,
-    /// `lblcr`: one of the same few for a destination.
+    /// `lblcr`: locality-based least connections with replication.
     LocalityWithReplication,
-    /// `sh`: by the hash of the source.
+    /// `sh`: source hashing.
     SourceHash,
-    /// `dh`: by the hash of the destination.
+    /// `dh`: destination hashing.
     DestinationHash,
-    /// `sed`: who is expected to answer first.
+    /// `sed`: shortest expected delay.
     ShortestDelay,
-    /// `nq`: who is idle, or else is expected to answer first.
+    /// `nq`: never queue: an idle server if any, otherwise shortest expected delay.
     NeverQueue,
-    /// `fo`: the one with the highest weight.
+    /// `fo`: weighted failover: the available server with the highest weight.
     Failover,
-    /// `ovf`: the one with the highest weight that is not full.
+    /// `ovf`: weighted overflow: the server with the highest weight that has fewer
+    /// connections than its weight.
     Overflow,
-    /// `mh`: by Maglev's hash of the source.
+    /// `mh`: Maglev hashing of the source.
     Maglev,
-    /// `twos`: the better of two chosen by chance.
+    /// `twos`: power of two random choices.
     PowerOfTwo,
 }
 
@@ -59,13 +59,13 @@ impl Scheduler {
         Self::PowerOfTwo,
     ];
 
-    /// Returns the one of this name, as the kernel calls them: `rr`, `mh`.
+    /// Returns the scheduler with the kernel's name, such as `rr` or `mh`.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|scheduler| scheduler.name() == name)
     }
 
-    /// Returns the name, as the kernel calls it.
+    /// Returns the kernel's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RoundRobin => "rr",
@@ -86,7 +86,7 @@ impl Scheduler {
     }
 }
 
-/// Displays as the kernel calls it.
+/// Displays the kernel's name.
 impl fmt::Display for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -1,4 +1,4 @@
-//! A port of a Service with everything decided: what a mode translates.
+//! A fully resolved port of a Service, the input of all proxy modes.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,104 +8,104 @@ use ipnet::IpNet;
 
 use crate::{Family, PortName, Protocol, Scheduler};
 
-/// One port of one Service in one family, as this node must program it.
+/// One port of one Service in one family, as resolved for this node.
 ///
-/// Every question of policy has been answered, once for all modes: `internal`
-/// and `external` say which list takes the traffic, or what becomes of it.
+/// All policy is already applied: `internal` and `external` name the endpoint list
+/// that receives the traffic, or the verdict.
 ///
-/// Lists are free of duplicates; those of addresses are in the order of the
-/// Service, those of endpoints are sorted.
+/// Lists have no duplicates. Address lists keep the order of the Service, endpoint
+/// lists are sorted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
-    /// The name, shared by both families.
+    /// Name, shared by both families.
     pub name: Arc<PortName>,
-    /// The family of all addresses here.
+    /// Family of all addresses.
     pub family: Family,
-    /// The protocol, as in the name.
+    /// Protocol, as in the name.
     pub protocol: Protocol,
-    /// The cluster IP.
+    /// Cluster IP.
     pub cluster_ip: IpAddr,
-    /// The port on cluster IP, external IPs and load balancer IPs; never 0.
+    /// Port at cluster IP, external IPs and load balancer IPs. Never 0.
     pub port: u16,
-    /// The port on the node's own addresses; never 0.
+    /// Node port. Never 0.
     pub node_port: Option<u16>,
-    /// External IPs to serve; empty if the store was told to ignore them.
+    /// External IPs. Empty with [`ExternalIps::Ignore`](crate::ExternalIps::Ignore).
     pub external_ips: Arc<[IpAddr]>,
-    /// Load balancer IPs whose packets reach the node unchanged.
+    /// Load balancer IPs with `ipMode: VIP`.
     pub load_balancer_ips: Arc<[IpAddr]>,
-    /// Who may use the load balancer IPs; empty means everybody.
+    /// Source networks that may use the load balancer IPs. Empty means no restriction.
     ///
-    /// External IPs and node ports are open to everybody in any case.
+    /// External IPs and node ports are never restricted.
     pub source_ranges: Arc<[IpNet]>,
-    /// For how many seconds a client stays with its endpoint; `None`: it does not.
+    /// Session affinity timeout in seconds. `None` without session affinity.
     pub affinity: Option<u32>,
-    /// How a connection chooses among endpoints; `None`: the Service does not say.
+    /// IPVS scheduler of the annotation, if any.
     pub scheduler: Option<Scheduler>,
-    /// What becomes of traffic to the cluster IP.
+    /// Route of traffic to the cluster IP.
     pub internal: Route,
-    /// What becomes of traffic from outside to external addresses and node ports.
+    /// Route of traffic from outside to external addresses and node ports.
     ///
-    /// Pods and processes of this node use the `cluster` list there whatever
-    /// the policy says. Means nothing where there is no external address.
+    /// Pods and processes of this node use the `cluster` list regardless of the
+    /// policy. Unused if the port has no external address.
     pub external: Route,
-    /// Whether the policy for internal traffic is Local.
+    /// Whether `internalTrafficPolicy` is Local.
     pub internal_policy_local: bool,
-    /// Whether the policy for external traffic is Local: sources are kept.
+    /// Whether `externalTrafficPolicy` is Local: source addresses are preserved.
     pub external_policy_local: bool,
-    /// Whether the Service has an address for outsiders, served or not: external
-    /// IPs count also if the store was told to ignore them.
+    /// Whether the port has an external address or node port, served or not. External
+    /// IPs count even with [`ExternalIps::Ignore`](crate::ExternalIps::Ignore).
     pub is_exposed: bool,
-    /// Where load balancers ask whether this node has endpoints.
+    /// Health check node port of the Service.
     pub health_check_node_port: Option<u16>,
-    /// The endpoints under policy Cluster; empty also when nothing uses them.
+    /// Endpoints under policy Cluster. Empty if no route needs the list.
     pub cluster: Arc<[Endpoint]>,
-    /// The endpoints under policy Local; empty also when nothing uses them.
+    /// Endpoints under policy Local. Empty if no route needs the list.
     pub local: Arc<[Endpoint]>,
-    /// Every endpoint that says it is serving, whatever policy and topology.
+    /// All serving endpoints, regardless of policy and topology.
     ///
-    /// Flows to any of these are not stale.
+    /// A conntrack entry to such an endpoint is not stale.
     pub serving: Arc<[Endpoint]>,
-    /// The endpoints that still serve on their way out, whatever policy and
-    /// topology: new connections get there only where a list fell back to them.
+    /// All serving terminating endpoints, regardless of policy and topology. They
+    /// receive new connections only if a list fell back to them.
     pub serving_terminating: Arc<[Endpoint]>,
-    /// How many endpoints there are, whether they are ready or not.
+    /// Number of all endpoints, ready or not.
     pub endpoint_count: u32,
 }
 
-/// What becomes of traffic to a service port.
+/// Route of traffic to a service port.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Route {
-    /// One of the `cluster` endpoints takes it; there is at least one.
+    /// To the `cluster` endpoints, of which at least one exists.
     Cluster,
-    /// One of the `local` endpoints takes it; there is at least one.
+    /// To the `local` endpoints, of which at least one exists.
     Local,
-    /// It is dropped: there are endpoints, but none that the policy allows.
+    /// Dropped: endpoints exist, but none is local as the policy requires.
     Drop,
-    /// It is rejected: there are no endpoints at all.
+    /// Rejected: no endpoint exists.
     Reject,
 }
 
-/// Where a connection may end.
+/// Address and port of an endpoint.
 ///
 /// Ordered by address, then port, both numerically.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
-    /// The address.
+    /// Address.
     pub addr: IpAddr,
-    /// The port; never 0.
+    /// Port. Never 0.
     pub port: u16,
-    /// Whether it is on this node.
+    /// Whether the endpoint is on this node.
     pub is_local: bool,
 }
 
 /// A service port that changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PortChange {
-    /// The family that it changed in.
+    /// Family of the service port.
     pub family: Family,
-    /// The name of the service port.
+    /// Name of the service port.
     pub name: Arc<PortName>,
-    /// What it is now; `None` when it is gone.
+    /// The new value. `None` if the service port was removed.
     pub port: Option<Arc<ServicePort>>,
 }
 
@@ -128,10 +128,10 @@ impl PortChange {
 }
 
 impl ServicePort {
-    /// Returns every endpoint that some traffic may reach, sorted, each once.
+    /// Returns the endpoints of `cluster` and `local`, sorted and without duplicates.
     ///
-    /// These are the endpoints of `cluster` and `local` together: with hints
-    /// for other zones the local list holds some that the cluster list lacks.
+    /// With hints for other zones, the local list may contain endpoints that the
+    /// cluster list lacks.
     pub fn reachable(&self) -> Vec<Endpoint> {
         let mut all: Vec<_> = self.cluster.iter().chain(&*self.local).copied().collect();
         all.sort_unstable();
@@ -139,8 +139,8 @@ impl ServicePort {
         all
     }
 
-    /// Returns those of the [reachable](Self::reachable) endpoints that are on
-    /// this node, sorted, each once.
+    /// Returns the [reachable](Self::reachable) endpoints on this node, sorted and
+    /// without duplicates.
     pub fn reachable_local(&self) -> Vec<Endpoint> {
         let all = self.cluster.iter().chain(&*self.local);
         let mut here: Vec<_> = all.filter(|each| each.is_local).copied().collect();
@@ -149,7 +149,7 @@ impl ServicePort {
         here
     }
 
-    /// Tells whether the port has an address that outsiders may use.
+    /// Returns whether the port serves a node port or an external address.
     pub fn is_external(&self) -> bool {
         self.node_port.is_some()
             || !self.external_ips.is_empty()
@@ -164,7 +164,7 @@ impl fmt::Display for ServicePort {
     }
 }
 
-/// Displays as `address:port`, an IPv6 address in brackets.
+/// Displays as `address:port`, with brackets around an IPv6 address.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         SocketAddr::new(self.addr, self.port).fmt(f)
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_display_with_brackets_around_ipv6_and_sort_by_number() {
+    fn endpoints_display_with_brackets_around_ipv6_and_sort_numerically() {
         let endpoint = |addr: &str, port| Endpoint {
             addr: addr.parse().unwrap(),
             port,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_small() {
+    fn an_endpoint_takes_20_bytes() {
         assert_eq!(size_of::<Endpoint>(), 20);
     }
 }

@@ -1,7 +1,7 @@
-//! The ports of an EndpointSlice, packed.
+//! The ports of an EndpointSlice in compact form.
 //!
-//! A slice may have 20,000 ports of which its Service names one. Each costs the
-//! bytes of its name and twelve more.
+//! A slice may have 20,000 ports although its Service uses one. A port takes the
+//! bytes of its name and 12 bytes more.
 
 use crate::frontend::protocol;
 use crate::warning::{Field, Problem, Warnings};
@@ -19,7 +19,7 @@ pub(crate) struct SlicePorts {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Packed {
-    /// Where the name is in the names.
+    /// Byte range of the name within `names`.
     start: u32,
     end: u32,
     protocol: Protocol,
@@ -27,7 +27,7 @@ struct Packed {
 }
 
 impl SlicePorts {
-    /// Reads the ports of a slice and leaves out those that no Service can use.
+    /// Parses the ports of a slice. Ports that no Service can use are left out.
     pub(crate) fn read(ports: Vec<api::EndpointPort>, warnings: &mut Warnings<'_>) -> Self {
         let mut read = Vec::with_capacity(ports.len());
         for (index, port) in ports.into_iter().enumerate() {
@@ -74,12 +74,12 @@ impl SlicePorts {
         }
     }
 
-    /// Returns whether there is no port.
+    /// Returns whether the slice has no usable port.
     pub(crate) fn is_empty(&self) -> bool {
         self.ports.is_empty()
     }
 
-    /// Returns whether there is a UDP port.
+    /// Returns whether the slice has a UDP port.
     pub(crate) fn has_udp(&self) -> bool {
         self.has_udp
     }
@@ -101,13 +101,13 @@ impl SlicePorts {
     }
 }
 
-/// Returns the port number if a Service can use it.
+/// Returns the port number if it is within 1-65535.
 fn number(port: Option<i32>) -> Option<u16> {
     let number = u16::try_from(port?).ok()?;
     (number != 0).then_some(number)
 }
 
-/// Returns what is wrong with a port number.
+/// Returns the problem of an invalid port number.
 fn problem(port: Option<i32>) -> Problem {
     match port {
         None => Problem::Missing,

@@ -3,10 +3,10 @@
 //! Slices may overlap while endpoints move between them.
 //! Of several entries for one address and port, one that is not terminating
 //! wins over a terminating one.
-//! Among equals the reference implementation lets chance decide; here slices
-//! count in the order of their names and entries in the order of their slice:
-//! of those not terminating the last one wins, of those terminating the first.
-//! So the result depends on the objects alone, never on the order of events.
+//! Otherwise upstream kube-proxy picks an arbitrary entry. Here entries are ordered
+//! by slice name, then by position in the slice. The last entry that is not
+//! terminating wins, or else the first terminating one.
+//! The result therefore does not depend on the order of events.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::slice_ports::SlicePorts;
 use crate::warning::{Field, Problem, Warnings};
 use crate::{Endpoint, Family, NodeView, ObjectName, Protocol, SpecialAddress, api, parse_address};
 
-/// An EndpointSlice, as little of it as is needed.
+/// The fields of an EndpointSlice that the model uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Slice {
     pub(crate) name: Arc<str>,
@@ -34,7 +34,7 @@ struct Entry {
     hints: Option<Box<Hints>>,
 }
 
-/// How an endpoint is doing; each stands for itself.
+/// Conditions of an endpoint, independent of each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) ready: bool,
@@ -42,14 +42,14 @@ pub(crate) struct Condition {
     pub(crate) terminating: bool,
 }
 
-/// Whom an endpoint is meant for.
+/// Topology hints of an endpoint.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Hints {
     pub(crate) zones: Box<[Box<str>]>,
     pub(crate) nodes: Box<[Box<str>]>,
 }
 
-/// An endpoint of a service port that may be chosen.
+/// An endpoint of a service port before selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) endpoint: Endpoint,
@@ -58,7 +58,8 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Slice {
-    /// Reads a slice and the name of its Service; `None` if it is not for us.
+    /// Parses a slice and the name of its Service. Returns `None` if this proxy does not
+    /// use the slice.
     pub(crate) fn read(
         slice: api::EndpointSlice,
         name: &ObjectName,
@@ -94,12 +95,12 @@ impl Slice {
         Some((service, slice))
     }
 
-    /// Tells whether a UDP port has endpoints here.
+    /// Returns whether a UDP port has endpoints in this slice.
     pub(crate) fn has_udp(&self) -> bool {
         !self.endpoints.is_empty() && self.ports.has_udp()
     }
 
-    /// Returns the addresses on this node that are ready.
+    /// Returns the ready addresses on this node.
     fn local_ready(&self, node: &NodeView) -> impl Iterator<Item = IpAddr> {
         let ready = self.endpoints.iter().filter(|entry| entry.condition.ready);
         ready
@@ -110,7 +111,7 @@ impl Slice {
 
 /// Returns the endpoints of one port of a Service, sorted by address and port.
 ///
-/// `slices` are those of the Service, sorted by name.
+/// `slices` holds all slices of the Service, sorted by name.
 pub(crate) fn gather<'a>(
     slices: &'a [Slice],
     family: Family,
@@ -129,10 +130,10 @@ pub(crate) fn gather<'a>(
             );
         }
     }
-    let place = |candidate: &Candidate<'_>| (candidate.endpoint.addr, candidate.endpoint.port);
-    found.sort_by_key(place);
+    let key = |candidate: &Candidate<'_>| (candidate.endpoint.addr, candidate.endpoint.port);
+    found.sort_by_key(key);
     found.dedup_by(|later, earlier| {
-        let same = place(later) == place(earlier);
+        let same = key(later) == key(earlier);
         if same && !later.condition.terminating {
             *earlier = *later;
         }
@@ -141,10 +142,10 @@ pub(crate) fn gather<'a>(
     found
 }
 
-/// Returns the number of addresses on this node that are ready on some port.
+/// Returns the number of addresses on this node that are ready on at least one port.
 ///
-/// All ports of a slice have the same endpoints, so the cost is that of the
-/// endpoints, however many ports there are.
+/// All ports of a slice have the same endpoints, so the cost does not depend on the
+/// number of ports.
 pub(crate) fn local_ready(slices: &[Slice], family: Family, node: &NodeView) -> usize {
     let of_family = slices.iter().filter(|slice| slice.family == family);
     let mut addresses: Vec<_> = of_family
@@ -188,7 +189,7 @@ fn entries(
             None => Problem::BadAddress(text.as_str().into()),
             Some(addr) if Family::of(addr) != family => Problem::WrongFamily(addr, family),
             Some(addr) => match SpecialAddress::of(addr) {
-                Some(hazard) => Problem::SpecialAddress(addr, hazard),
+                Some(special) => Problem::SpecialAddress(addr, special),
                 None => {
                     entries.push(Entry::read(addr, endpoint));
                     continue;

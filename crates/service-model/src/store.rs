@@ -1,4 +1,4 @@
-//! What is known of the objects, and which service ports are due to be resolved.
+//! State of all objects, and resolving of changed Services.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -17,13 +17,13 @@ use crate::{
     parse_network, policy,
 };
 
-/// How many trigger times are kept for one Service between two resolves.
+/// Maximum number of trigger times of one Service between two resolves.
 const MAX_TRIGGERS: usize = 64;
 
-/// How a store reads objects.
+/// Configuration of a [`Store`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Config {
-    /// The name of this node.
+    /// Name of this node.
     pub node_name: Arc<str>,
     /// Whether external IPs are served.
     pub external_ips: ExternalIps,
@@ -32,7 +32,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the usual configuration for a node.
+    /// Returns the default configuration for a node.
     pub fn new(node_name: impl Into<Arc<str>>) -> Self {
         Self {
             node_name: node_name.into(),
@@ -41,23 +41,23 @@ impl Config {
     }
 }
 
-/// The objects, and the service ports made of them.
+/// State of all objects, and the service ports resolved from them.
 ///
-/// An event costs what its object costs, and resolving costs what the Services
-/// concerned cost, however many others there are.
-/// Only what decides who gets traffic is kept of an object.
-/// Slices may come before their Service: they wait for it.
+/// The cost of an event depends on its object only. The cost of resolving depends
+/// on the changed Services only.
+/// The store keeps only the fields of an object that the result depends on.
+/// EndpointSlices may arrive before their Service.
 #[derive(Debug, Default)]
 pub struct Store {
     config: Config,
     synced: bool,
     entries: Entries,
-    /// Where the Service of each slice is, by the slice's name.
+    /// Entry of the owning Service, by name of the slice.
     ///
-    /// Invariant: names exactly the slices in the entries.
+    /// Invariant: holds exactly the slices in the entries.
     owners: HashMap<ObjectName, Place>,
     node: Arc<NodeView>,
-    /// The node that the ports were resolved for.
+    /// Node of the last resolve.
     resolved_for: Option<NodeView>,
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     health_checks: BTreeMap<ObjectName, HealthCheck>,
@@ -70,7 +70,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns a store that has seen nothing.
+    /// Returns an empty store.
     pub fn new(config: Config) -> Self {
         let node = Arc::new(NodeView::new(Arc::clone(&config.node_name)));
         Self {
@@ -80,7 +80,7 @@ impl Store {
         }
     }
 
-    /// Takes in an event and returns what is odd about its object.
+    /// Applies an event and returns warnings about its object.
     pub fn apply(&mut self, event: Event) -> Vec<Warning> {
         match event {
             Event::ServiceApplied(service) => return self.apply_service(&service),
@@ -91,7 +91,7 @@ impl Store {
                 self.remove_slice(&name);
             }
             Event::NodeApplied(node) => return self.apply_node(&node),
-            // Labels of a deleted node hold until it comes back.
+            // The labels of a deleted node stay valid until it is created again.
             Event::NodeDeleted(_) => {}
             Event::ServiceCidrApplied(cidr) => return self.apply_service_cidr(&cidr),
             Event::ServiceCidrDeleted(name) => drop(self.service_cidrs.remove(&name)),
@@ -102,11 +102,11 @@ impl Store {
 
     /// Returns the service ports that changed since the last call.
     ///
-    /// Services come in the order in which they began to change, per Service
-    /// IPv4 comes first.
-    /// What came and went in between is not mentioned.
-    /// Before [`Event::Synced`] nothing has changed yet.
-    /// When the node's name or zone is another one, all ports are looked at.
+    /// Services are in the order of their first change, and IPv4 comes first within a
+    /// Service.
+    /// A port that appeared and disappeared since the last call is not reported.
+    /// The result is empty before [`Event::Synced`].
+    /// All Services are resolved again if name or zone of `node` changed.
     pub fn resolve(&mut self, node: &NodeView) -> Vec<PortChange> {
         if !self.synced {
             return Vec::new();
@@ -114,7 +114,7 @@ impl Store {
         if !self
             .resolved_for
             .as_ref()
-            .is_some_and(|former| former.chooses_like(node))
+            .is_some_and(|former| former.selects_like(node))
         {
             self.resolved_for = Some(node.clone());
             self.entries.mark_all();
@@ -133,27 +133,27 @@ impl Store {
         resolved
     }
 
-    /// Tells whether all objects have been seen once.
+    /// Returns whether the initial list of objects is complete.
     pub fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Tells whether some Service waits to be resolved.
+    /// Returns whether a Service is due to be resolved.
     pub fn is_dirty(&self) -> bool {
         self.entries.is_dirty()
     }
 
-    /// Returns this node as its object describes it, to be resolved for.
+    /// Returns this node as described by its Node object, for [`Self::resolve`].
     pub fn node(&self) -> Arc<NodeView> {
         Arc::clone(&self.node)
     }
 
-    /// Returns all service ports as last resolved, in no order.
+    /// Returns all service ports as of the last resolve, in no particular order.
     pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
         self.entries.iter().flat_map(|entry| &entry.ports)
     }
 
-    /// Returns the service ports of one Service as last resolved.
+    /// Returns the service ports of one Service as of the last resolve.
     pub fn ports_of(&self, service: &ObjectName) -> &[Arc<ServicePort>] {
         let place = self.entries.find(service);
         place
@@ -161,12 +161,12 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// Returns the Services that load balancers ask about, as last resolved.
+    /// Returns the Services with a health check node port, as of the last resolve.
     pub fn health_checks(&self) -> impl Iterator<Item = (&ObjectName, &HealthCheck)> {
         self.health_checks.iter()
     }
 
-    /// Returns the networks that cluster IPs come from, sorted, each once.
+    /// Returns the networks of all ServiceCIDRs, sorted and without duplicates.
     pub fn service_cidrs(&self, family: Family) -> Vec<IpNet> {
         let all = self.service_cidrs.values().flatten().copied();
         let mut cidrs: Vec<_> = all
@@ -177,29 +177,30 @@ impl Store {
         cidrs
     }
 
-    /// Returns what the last resolve was about.
+    /// Returns details of the last resolve.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Returns how many changes there were.
+    /// Returns the numbers of changes.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Returns how many service ports lack a local endpoint, as last resolved.
+    /// Returns the number of service ports without a local endpoint, as of the last
+    /// resolve.
     pub fn ports_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
         *self.ports_without_local_endpoints.of(family)
     }
 
-    /// Returns the number of Services with a port that lacks a local endpoint, as last
-    /// resolved.
+    /// Returns the number of Services with a port without a local endpoint, as of the
+    /// last resolve.
     pub fn services_without_local_endpoints(&self, family: Family) -> NoLocalEndpoints {
         *self.services_without_local_endpoints.of(family)
     }
 
-    /// Returns how many endpoints the service ports have, ready or not, as last
-    /// resolved: one that two ports share counts twice.
+    /// Returns the number of endpoints of all service ports, ready or not, as of the
+    /// last resolve. An endpoint counts once per service port.
     pub fn endpoints(&self, family: Family) -> usize {
         *self.endpoints.of(family)
     }
@@ -214,7 +215,7 @@ impl Store {
         warnings
     }
 
-    /// Returns the name as it is in memory already, if it is.
+    /// Returns the stored copy of an equal name, to share its memory.
     fn shared_name(&self, name: ObjectName) -> ObjectName {
         match self.entries.find(&name) {
             Some(place) => self.entries.at(place).name().clone(),
@@ -301,7 +302,7 @@ impl Store {
         let udp = entry.udp();
         let slice = entry
             .take_slice(&name.name)
-            .expect("an owner has its slices");
+            .expect("every slice in `owners` is in its entry");
         entry.trigger_times = Vec::new();
         *self.pending_udp.of_mut(slice.family) |= *udp.of(slice.family);
         self.counts.slice_changes_pending += 1;
@@ -347,11 +348,11 @@ impl Store {
             let Some(port) = new.or(old) else { return };
             let count = self.ports_without_local_endpoints.of_mut(port.family);
             count.replace(old.map(AsRef::as_ref), new.map(AsRef::as_ref));
-            let known =
+            let count_of =
                 |port: Option<&Arc<ServicePort>>| port.map_or(0, |it| it.endpoint_count as usize);
             let endpoints = self.endpoints.of_mut(port.family);
-            *endpoints += known(new);
-            *endpoints -= known(old);
+            *endpoints += count_of(new);
+            *endpoints -= count_of(old);
             out.push(match new {
                 Some(port) => PortChange::updated(port),
                 None => PortChange::removed(port),

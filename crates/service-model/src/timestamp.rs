@@ -1,13 +1,13 @@
-//! Points in time as API objects write them.
+//! RFC 3339 timestamps of API objects.
 
 use std::fmt;
 
-/// A point in time, read from RFC 3339 text; nothing here reads a clock.
+/// A point in time, parsed from RFC 3339 text.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01T00:00:00Z.
     pub seconds: i64,
-    /// Nanoseconds after that, less than a second's worth.
+    /// Nanoseconds within the second, 0 to 999,999,999.
     pub nanos: u32,
 }
 
@@ -30,7 +30,7 @@ impl Timestamp {
     }
 }
 
-/// Displays as RFC 3339 text in UTC, with as many digits of a fraction as it takes.
+/// Displays as RFC 3339 text in UTC, without trailing zeros in the fraction.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = date(self.seconds.div_euclid(86_400));
@@ -62,7 +62,7 @@ fn days(date: &str) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // A year counted from March ends with the leap day.
+    // A year that starts in March ends with the leap day.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -72,9 +72,9 @@ fn days(date: &str) -> Option<i64> {
     Some(year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468)
 }
 
-/// Returns year, month and day of what is so many days after 1970-01-01.
+/// Returns year, month and day of the given number of days after 1970-01-01.
 fn date(days: i64) -> (i64, i64, i64) {
-    // A year counted from March ends with the leap day, and so do 400 of them.
+    // A year that starts in March ends with the leap day. So does a 400-year era.
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -88,7 +88,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     }
 }
 
-/// Returns the seconds that an offset from UTC such as `+01:00` stands for.
+/// Returns an offset from UTC such as `+01:00` in seconds.
 fn offset_seconds(offset: &str) -> Option<i64> {
     if offset.eq_ignore_ascii_case("Z") {
         return Some(0);
@@ -101,7 +101,7 @@ fn offset_seconds(offset: &str) -> Option<i64> {
     (hour < 24 && minute < 60).then_some(sign * (hour * 3600 + minute * 60))
 }
 
-/// Returns a decimal fraction of a second in nanoseconds, further digits cut.
+/// Returns a decimal fraction of a second in nanoseconds. Further digits are cut.
 fn nanoseconds(fraction: &str) -> Option<u32> {
     if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -110,7 +110,7 @@ fn nanoseconds(fraction: &str) -> Option<u32> {
     Some(digits.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0')))
 }
 
-/// Splits text into numbers of exactly so many digits each.
+/// Splits text into numbers with the given numbers of digits.
 fn fields<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[i64; N]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; N];
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc_3339_text_is_read() {
+    fn rfc_3339_text_is_parsed() {
         for (text, expected) in [
             ("1970-01-01T00:00:00Z", Some((0, 0))),
             ("2024-02-29T12:30:45Z", Some((1_709_209_845, 0))),
@@ -157,7 +157,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_time_displays_as_the_text_that_it_is_read_from() {
+    fn a_time_displays_as_the_text_that_it_was_parsed_from() {
         for text in [
             "0001-01-01T00:00:00Z",
             "1969-12-31T23:59:59.123456789Z",
@@ -171,7 +171,7 @@ mod tests {
             let time = Timestamp::parse(text).unwrap();
             assert_eq!(time.to_string(), text);
         }
-        // Days all over four thousand years.
+        // Days across 4,000 years.
         for day in (-719_162..741_000).step_by(97) {
             let (seconds, nanos) = (day * 86_400, 0);
             let time = Timestamp { seconds, nanos };

@@ -1,24 +1,24 @@
-//! Whether endpoints near by are preferred, as hints in the slices ask for.
+//! Topology aware routing by the hints of EndpointSlices.
 
 use crate::NodeView;
 use crate::slices::Candidate;
 
-/// Which endpoints policy Cluster may choose from.
+/// Endpoints that are eligible under traffic policy Cluster.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Topology {
-    /// All of the cluster.
+    /// All endpoints.
     Anywhere,
-    /// Those meant for this node.
+    /// Endpoints with a hint for this node.
     SameNode,
-    /// Those meant for this node's zone.
+    /// Endpoints with a hint for the zone of this node.
     SameZone,
 }
 
 impl Topology {
-    /// Decides by the hints of the ready endpoints; others have no say.
+    /// Selects the topology by the hints of the ready endpoints.
     ///
-    /// Hints count only when every ready endpoint has some of the kind and at
-    /// least one of them names this node, or else its zone.
+    /// Hints apply only if every ready endpoint has a hint of the kind, and at least
+    /// one of the hints names this node or its zone. Node hints take precedence.
     pub(crate) fn of(candidates: &[Candidate<'_>], node: &NodeView) -> Self {
         let (mut all_node, mut any_node) = (true, false);
         let (mut all_zone, mut any_zone) = (true, false);
@@ -26,7 +26,7 @@ impl Topology {
             .iter()
             .filter(|candidate| candidate.condition.ready)
         {
-            // Without hints of either kind no mode is left to decide on.
+            // Both kinds require a hint on every ready endpoint.
             let Some(hints) = candidate.hints else {
                 return Self::Anywhere;
             };
@@ -44,7 +44,7 @@ impl Topology {
         }
     }
 
-    /// Tells whether an endpoint may be chosen.
+    /// Returns whether an endpoint is eligible.
     pub(crate) fn admits(self, candidate: &Candidate<'_>, node: &NodeView) -> bool {
         let Some(hints) = candidate.hints else {
             return self == Self::Anywhere;

@@ -1,13 +1,13 @@
-//! What is odd about an object that is used all the same.
+//! Warnings about invalid fields of objects.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::{Family, ObjectName, SpecialAddress};
 
-/// Something odd in an object: what it is about was left out of the result.
+/// An invalid field of an object. The field is left out of the result.
 ///
-/// Displays as one line that names object, field and problem.
+/// Displays as one line: kind, name, field and problem.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Warning {
     /// The kind of the object.
@@ -16,11 +16,11 @@ pub struct Warning {
     pub name: ObjectName,
     /// The field with the problem.
     pub field: Field,
-    /// What is wrong with it.
+    /// Problem of the field.
     pub problem: Problem,
 }
 
-/// A kind of object.
+/// Kind of an API object.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// An EndpointSlice.
@@ -36,47 +36,47 @@ pub enum Kind {
 /// A field of an object, such as `spec.externalIPs[2]`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Field {
-    /// The path to the field, with `[]` where the index belongs.
+    /// Path of the field, with `[]` in place of the index.
     pub path: &'static str,
-    /// The index within a list.
+    /// Index within the list, if the field is part of a list.
     pub index: Option<usize>,
 }
 
-/// What is wrong with a field.
+/// Problem of a field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The number is not from 1 to 65535.
+    /// The number is not within 1-65535.
     BadPort(i32),
-    /// The text is no IP address.
+    /// The text is not an IP address.
     BadAddress(Box<str>),
-    /// The text is no network in CIDR notation.
+    /// The text is not a network in CIDR notation.
     BadNetwork(Box<str>),
-    /// The text is no point in time.
+    /// The text is not an RFC 3339 time.
     BadTime(Box<str>),
-    /// Another port of the Service has this name and protocol; the last counts.
+    /// Another port of the Service has the same name and protocol. The last one is used.
     Duplicate,
-    /// Traffic to this address would leave the bounds of a Service.
+    /// The special-purpose address must not be an endpoint or external address.
     SpecialAddress(IpAddr, SpecialAddress),
-    /// What must be there is not.
+    /// A required field is missing.
     Missing,
-    /// The word is none that the API has at this place.
+    /// The value is not in the API's enumeration for the field.
     Unknown(Box<str>),
-    /// The address is of the other family than the place is for.
+    /// The address is not of the required family, which is the second value.
     WrongFamily(IpAddr, Family),
     /// The number must not be zero.
     Zero,
-    /// So many further problems of the object have no warning of their own.
+    /// Number of further problems of the object without a warning of their own.
     Omitted(usize),
 }
 
 impl Field {
-    /// Names a field that is no member of a list.
+    /// Returns a field outside of lists.
     pub const fn plain(path: &'static str) -> Self {
         Self { path, index: None }
     }
 
-    /// Names a field of a member of a list; the path has `[]` for the index.
+    /// Returns a field of a list element. The path has `[]` in place of the index.
     pub const fn member(path: &'static str, index: usize) -> Self {
         Self {
             path,
@@ -122,8 +122,8 @@ impl fmt::Display for Problem {
             Self::BadAddress(text) => write!(f, "not an IP address: {text:?}"),
             Self::BadNetwork(text) => write!(f, "not a network: {text:?}"),
             Self::BadTime(text) => write!(f, "not a time: {text:?}"),
-            Self::Duplicate => f.write_str("name and protocol occur twice, the last counts"),
-            Self::SpecialAddress(addr, hazard) => write!(f, "{hazard} address refused: {addr}"),
+            Self::Duplicate => f.write_str("duplicate name and protocol, the last port is used"),
+            Self::SpecialAddress(addr, special) => write!(f, "{special} address refused: {addr}"),
             Self::Missing => f.write_str("missing"),
             Self::Unknown(word) => write!(f, "unknown: {word:?}"),
             Self::WrongFamily(addr, family) => write!(f, "not an {family} address: {addr}"),
@@ -143,7 +143,7 @@ pub(crate) struct Warnings<'a> {
     kind: Kind,
     name: &'a ObjectName,
     found: Vec<Warning>,
-    /// The field of the first problem without a warning of its own, and their number.
+    /// Field of the first omitted problem, and number of omitted problems.
     omitted: Option<(&'static str, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! What changes when, and what a store tells about it.
+//! Tests of incremental changes, counters, health checks and trigger times.
 
 mod objects;
 
@@ -24,7 +24,7 @@ fn slice_of(name: &str, words: &[&str]) -> api::EndpointSlice {
 }
 
 #[test]
-fn nothing_is_resolved_before_all_objects_were_seen() {
+fn no_port_is_resolved_before_the_initial_list_is_complete() {
     let mut store = Store::new(Config::new(HERE));
     store.apply(web().into());
     assert!(!store.is_synced());
@@ -40,7 +40,7 @@ fn nothing_is_resolved_before_all_objects_were_seen() {
 }
 
 #[test]
-fn slices_wait_for_their_service() {
+fn slices_may_arrive_before_their_service() {
     let mut store = synced([slice_of("web-1", &["10.0.0.1"]).into()]);
     assert!(resolve(&mut store).is_empty());
     store.apply(web().into());
@@ -53,7 +53,7 @@ fn slices_wait_for_their_service() {
 }
 
 #[test]
-fn what_came_and_went_between_two_resolves_is_not_mentioned() {
+fn objects_created_and_deleted_between_two_resolves_are_not_reported() {
     let mut store = synced([]);
     store.apply(web().into());
     store.apply(Event::ServiceDeleted(name()));
@@ -69,7 +69,7 @@ fn what_came_and_went_between_two_resolves_is_not_mentioned() {
 }
 
 #[test]
-fn objects_that_change_in_nothing_that_matters_change_nothing() {
+fn changes_of_irrelevant_fields_do_not_mark_a_service_dirty() {
     let mut store = synced([web().into(), slice_of("web-1", &["10.0.0.1"]).into()]);
     resolve(&mut store);
     let mut service = web();
@@ -86,7 +86,7 @@ fn objects_that_change_in_nothing_that_matters_change_nothing() {
 }
 
 #[test]
-fn only_the_services_concerned_are_resolved() {
+fn only_changed_services_are_resolved() {
     let mut other = web();
     other.metadata.name = "api".into();
     let mut store = synced([web().into(), other.into()]);
@@ -101,7 +101,7 @@ fn only_the_services_concerned_are_resolved() {
 }
 
 #[test]
-fn a_port_renamed_is_one_gone_and_one_new() {
+fn a_renamed_port_is_removed_and_added() {
     let mut service = web();
     service.spec.ports = vec![port("a", "TCP", 80), port("b", "TCP", 81)];
     let mut store = synced([service.clone().into()]);
@@ -116,7 +116,7 @@ fn a_port_renamed_is_one_gone_and_one_new() {
 }
 
 #[test]
-fn a_service_created_again_is_another_one() {
+fn a_recreated_service_is_a_different_service() {
     let mut service = web();
     service.metadata.creation_timestamp = Some("2026-01-01T00:00:00Z".into());
     let mut store = synced([service.clone().into()]);
@@ -143,7 +143,7 @@ fn a_service_that_loses_a_family_loses_its_ports() {
 }
 
 #[test]
-fn labels_that_hide_an_object_delete_it() {
+fn headless_and_service_proxy_name_labels_remove_an_object() {
     let mut store = synced([web().into(), slice_of("web-1", &["10.0.0.1"]).into()]);
     resolve(&mut store);
     let mut headless = slice_of("web-1", &["10.0.0.1"]);
@@ -164,7 +164,7 @@ fn labels_that_hide_an_object_delete_it() {
 }
 
 #[test]
-fn a_slice_given_to_another_service_leaves_the_first() {
+fn a_slice_relabeled_to_another_service_is_removed_from_the_first() {
     let mut other = web();
     other.metadata.name = "api".into();
     let mut store = synced([
@@ -187,7 +187,7 @@ fn a_slice_given_to_another_service_leaves_the_first() {
 }
 
 #[test]
-fn only_another_name_or_zone_of_the_node_concerns_all_ports() {
+fn only_a_changed_name_or_zone_of_the_node_resolves_all_ports() {
     let mut store = synced([
         web().into(),
         slice_of("web-1", &["10.0.0.1 here zone=a", "10.0.0.2 there zone=b"]).into(),
@@ -208,7 +208,7 @@ fn only_another_name_or_zone_of_the_node_concerns_all_ports() {
 }
 
 #[test]
-fn only_this_nodes_object_counts_and_outlives_its_deletion() {
+fn only_the_object_of_this_node_is_used_and_survives_its_deletion() {
     let mut store = synced([]);
     let mut node = api::Node::default();
     node.metadata.name = "there".into();
@@ -265,7 +265,7 @@ fn checked() -> api::Service {
 }
 
 #[test]
-fn health_checks_count_addresses_here_that_are_ready() {
+fn health_checks_count_ready_local_addresses() {
     let mut slice = slice_of(
         "web-1",
         &[
@@ -275,13 +275,13 @@ fn health_checks_count_addresses_here_that_are_ready() {
             "10.0.0.4 here stopped terminating",
         ],
     );
-    // Two ports of one address count once, also when the Service lacks one.
+    // An address with two ports counts once, even if the Service lacks one of the ports.
     slice.ports.push(endpoint_port("metrics", "TCP", 9090));
     let mut v6 = slice_of("web-6", &["fd00::1 here"]);
     v6.address_type = api::AddressType::V6;
     let mut store = synced([checked().into(), slice.into(), v6.into()]);
     resolve(&mut store);
-    let told = |store: &Store| -> Vec<_> {
+    let health_checks = |store: &Store| -> Vec<_> {
         let ready = |check: &vipline_service_model::HealthCheck| {
             (check.local_ready(Family::V4), check.local_ready(Family::V6))
         };
@@ -290,18 +290,24 @@ fn health_checks_count_addresses_here_that_are_ready() {
             .map(|(name, check)| (name.to_string(), check.node_port, ready(check)))
             .collect()
     };
-    assert_eq!(told(&store), [("default/web".to_owned(), 32_000, (2, 1))]);
+    assert_eq!(
+        health_checks(&store),
+        [("default/web".to_owned(), 32_000, (2, 1))]
+    );
     store.apply(slice_of("web-1", &["10.0.0.3 there"]).into());
     resolve(&mut store);
-    assert_eq!(told(&store), [("default/web".to_owned(), 32_000, (0, 1))]);
+    assert_eq!(
+        health_checks(&store),
+        [("default/web".to_owned(), 32_000, (0, 1))]
+    );
     store.apply(Event::ServiceDeleted(name()));
     resolve(&mut store);
-    assert_eq!(told(&store), []);
+    assert_eq!(health_checks(&store), []);
 }
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test measures time")]
-fn resolving_costs_what_the_service_uses_however_many_ports_its_slices_have() {
+fn the_cost_of_resolving_does_not_depend_on_unused_ports_of_slices() {
     let time = |extra_ports: u32| {
         let hosts = (0..1000).map(|host| format!("10.0.{}.{} here", host / 250, host % 250 + 1));
         let hosts: Vec<_> = hosts.collect();
@@ -323,7 +329,7 @@ fn resolving_costs_what_the_service_uses_however_many_ports_its_slices_have() {
 }
 
 #[test]
-fn a_slice_without_usable_ports_makes_no_address_ready() {
+fn a_slice_without_usable_ports_has_no_ready_addresses() {
     let mut slice = slice_of("web-1", &["10.0.0.1 here"]);
     slice.ports.clear();
     let mut store = synced([checked().into(), slice.into()]);
@@ -333,14 +339,14 @@ fn a_slice_without_usable_ports_makes_no_address_ready() {
 }
 
 #[test]
-fn changes_of_endpoints_concern_udp_when_the_service_has_udp_endpoints() {
+fn endpoint_changes_affect_udp_if_the_service_has_udp_endpoints() {
     let udp = |name: &str, endpoints: &[&str]| {
         let mut slice = slice_of(name, endpoints);
         slice.ports = vec![endpoint_port("dns", "UDP", 53)];
         slice
     };
     let mut store = synced([web().into()]);
-    let mut concerns = |event: Event| {
+    let mut affects = |event: Event| {
         store.apply(event);
         resolve(&mut store);
         (
@@ -349,42 +355,42 @@ fn changes_of_endpoints_concern_udp_when_the_service_has_udp_endpoints() {
         )
     };
     assert_eq!(
-        concerns(slice_of("web-1", &["10.0.0.1"]).into()),
+        affects(slice_of("web-1", &["10.0.0.1"]).into()),
         (false, false)
     );
-    assert_eq!(concerns(udp("web-2", &[]).into()), (false, false));
-    assert_eq!(concerns(udp("web-2", &["10.0.0.2"]).into()), (true, false));
-    // A change of a Service alone does not concern UDP.
+    assert_eq!(affects(udp("web-2", &[]).into()), (false, false));
+    assert_eq!(affects(udp("web-2", &["10.0.0.2"]).into()), (true, false));
+    // A change of a Service without a change of slices does not affect UDP.
     let mut service = web();
     service.spec.ports.push(port("dns", "UDP", 53));
-    assert_eq!(concerns(service.into()), (false, false));
-    // Another slice of a Service with UDP endpoints does.
+    assert_eq!(affects(service.into()), (false, false));
+    // A change of another slice of a Service with UDP endpoints does.
     assert_eq!(
-        concerns(slice_of("web-1", &["10.0.0.3"]).into()),
+        affects(slice_of("web-1", &["10.0.0.3"]).into()),
         (true, false)
     );
-    // Their going away does, and then it is over.
-    assert_eq!(concerns(udp("web-2", &[]).into()), (true, false));
+    // The removal of the UDP endpoints does, later changes do not.
+    assert_eq!(affects(udp("web-2", &[]).into()), (true, false));
     assert_eq!(
-        concerns(slice_of("web-1", &["10.0.0.4"]).into()),
+        affects(slice_of("web-1", &["10.0.0.4"]).into()),
         (false, false)
     );
-    assert_eq!(concerns(udp("web-2", &["10.0.0.2"]).into()), (true, false));
+    assert_eq!(affects(udp("web-2", &["10.0.0.2"]).into()), (true, false));
     assert_eq!(
-        concerns(Event::SliceDeleted(slice_name("web-2"))),
+        affects(Event::SliceDeleted(slice_name("web-2"))),
         (true, false)
     );
     assert_eq!(
-        concerns(Event::SliceDeleted(slice_name("web-1"))),
+        affects(Event::SliceDeleted(slice_name("web-1"))),
         (false, false)
     );
     let mut v6 = udp("web-6", &["fd00::1"]);
     v6.address_type = api::AddressType::V6;
-    assert_eq!(concerns(v6.into()), (false, true));
+    assert_eq!(affects(v6.into()), (false, true));
 }
 
 #[test]
-fn trigger_times_are_handed_on_once() {
+fn trigger_times_are_reported_once() {
     let triggered = |words: &str, time: &str| {
         let mut slice = slice_of("web-1", &[words]);
         let key = "endpoints.kubernetes.io/last-change-trigger-time".to_owned();
@@ -415,7 +421,7 @@ fn trigger_times_are_handed_on_once() {
     assert_eq!(store.changes().trigger_times, expected);
     resolve(&mut store);
     assert_eq!(store.changes().trigger_times, []);
-    // A slice that goes away takes the times of its Service with it.
+    // The deletion of a slice discards the trigger times of its Service.
     store.apply(triggered("10.0.0.5", "2026-01-01T00:00:04Z").into());
     store.apply(Event::SliceDeleted(slice_name("web-1")));
     resolve(&mut store);
@@ -452,7 +458,7 @@ fn changes_are_counted() {
         ((2, 1), (3, 2))
     );
     assert_eq!(counts(None), ((2, 0), (3, 0)));
-    // A Service changed back is no change, a slice changed back is two.
+    // A reverted change of a Service is not counted, a reverted change of a slice counts twice.
     let mut service = web();
     service.spec.ports[0].port = 81;
     assert_eq!(counts(Some(service.into())), ((3, 1), (3, 0)));
@@ -465,14 +471,14 @@ fn changes_are_counted() {
         counts(Some(slice_of("web-1", &["10.0.0.2"]).into())),
         ((4, 0), (5, 2))
     );
-    // A slice of nobody is none of ours.
+    // A slice without a Service is not counted.
     let mut unlabeled = slice_of("web-2", &["10.0.0.1"]);
     unlabeled.metadata.labels.clear();
     assert_eq!(counts(Some(unlabeled.into())), ((4, 0), (5, 2)));
 }
 
 #[test]
-fn counts_of_missing_local_endpoints_follow_every_change() {
+fn counts_of_ports_without_local_endpoints_follow_every_change() {
     let mut service = web();
     service.spec.internal_traffic_policy = api::TrafficPolicy::Local;
     let mut store = synced([
@@ -483,7 +489,7 @@ fn counts_of_missing_local_endpoints_follow_every_change() {
         event.map(|event| store.apply(event));
         resolve(&mut store);
         for family in Family::ALL {
-            // The Service has one port, and counts as often.
+            // The Service has one port, so both counts are equal.
             let counts = store.services_without_local_endpoints(family);
             assert_eq!(counts, store.ports_without_local_endpoints(family));
         }
@@ -510,7 +516,7 @@ fn counts_of_missing_local_endpoints_follow_every_change() {
 }
 
 #[test]
-fn equal_lists_of_endpoints_are_one() {
+fn equal_endpoint_lists_share_memory() {
     let mut store = synced([web().into(), slice_of("web-1", &["10.0.0.1 here"]).into()]);
     let port = only_port(&mut store);
     assert!(std::sync::Arc::ptr_eq(&port.cluster, &port.serving));

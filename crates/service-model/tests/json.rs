@@ -1,4 +1,4 @@
-//! Objects as the API server and authors of manifests write them.
+//! Tests of objects in the JSON of API servers and the YAML of manifests.
 
 use serde_json::json;
 use vipline_service_model::api::{
@@ -7,7 +7,7 @@ use vipline_service_model::api::{
 };
 use vipline_service_model::{Config, Event, NodeView, Store};
 
-/// A load balancer's Service with all that an API server adds.
+/// A Service of type LoadBalancer with all fields that an API server adds.
 const SERVICE: &str = r#"{
   "kind": "Service",
   "apiVersion": "v1",
@@ -73,7 +73,7 @@ const SLICE: &str = r#"{
 }"#;
 
 #[test]
-fn a_service_of_an_api_server_is_read() {
+fn a_service_of_an_api_server_is_deserialized() {
     let service: Service = serde_json::from_str(SERVICE).unwrap();
     let spec = &service.spec;
     assert_eq!(service.metadata.object_name().to_string(), "edge/ingress");
@@ -110,7 +110,7 @@ fn a_service_of_an_api_server_is_read() {
 }
 
 #[test]
-fn a_slice_of_an_api_server_is_read() {
+fn a_slice_of_an_api_server_is_deserialized() {
     let slice: EndpointSlice = serde_json::from_str(SLICE).unwrap();
     assert_eq!(slice.address_type, AddressType::V4);
     let [first, second] = &slice.endpoints[..] else {
@@ -130,7 +130,7 @@ fn a_slice_of_an_api_server_is_read() {
 }
 
 #[test]
-fn what_is_read_resolves() {
+fn deserialized_objects_resolve() {
     let mut store = Store::new(Config::new("node-1"));
     let service: Service = serde_json::from_str(SERVICE).unwrap();
     let slice: EndpointSlice = serde_json::from_str(SLICE).unwrap();
@@ -188,14 +188,14 @@ fn a_slice_without_endpoints_or_names_has_the_defaults_of_the_api() {
     });
     let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
     assert!(slice.endpoints.is_empty());
-    // The API's default is the empty name; only a null stays one.
+    // The API's default is the empty name. Null stays absent.
     assert_eq!(slice.ports[0].name.as_deref(), Some(""));
     assert_eq!((&slice.ports[1].name, slice.ports[1].port), (&None, None));
     assert_eq!(slice.ports[1].protocol, Protocol::Tcp);
 }
 
 #[test]
-fn unknown_words_are_kept_and_impossible_numbers_named() {
+fn unknown_enumeration_values_are_kept_and_out_of_range_numbers_are_errors() {
     let service = json!({
         "metadata": {"name": "web"}, "spec": {"type": "Telepathy", "ports": [{"port": 80, "protocol": "DCCP"}]}
     });
@@ -214,7 +214,7 @@ fn unknown_words_are_kept_and_impossible_numbers_named() {
 }
 
 #[test]
-fn nodes_and_service_cidrs_are_read() {
+fn nodes_and_service_cidrs_are_deserialized() {
     let node = json!({
         "metadata": {"name": "node-1", "labels": {"topology.kubernetes.io/zone": "eu-1a"}},
         "spec": {
@@ -244,7 +244,7 @@ fn nodes_and_service_cidrs_are_read() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn serialized_objects_deserialize_to_the_same_objects() {
     let service: Service = serde_json::from_str(SERVICE).unwrap();
     let text = serde_json::to_string(&service).unwrap();
     assert_eq!(serde_json::from_str::<Service>(&text).unwrap(), service);
@@ -254,7 +254,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn any_object_is_read_back_as_written() {
+fn random_objects_survive_a_serialization_round_trip() {
     use vipline_service_model::arbitrary::Dice;
     for seed in 0..300 {
         let mut dice = Dice::from_seed(seed);
@@ -268,7 +268,7 @@ fn any_object_is_read_back_as_written() {
 }
 
 #[test]
-fn manifests_in_yaml_are_read() {
+fn manifests_in_yaml_are_deserialized() {
     let manifest = "
 apiVersion: v1
 kind: Service

@@ -1,4 +1,4 @@
-//! What holds for any objects and any order of events.
+//! Properties that hold for any objects and any order of events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,9 +14,9 @@ use vipline_service_model::{
 
 type Ports = BTreeMap<(Family, Arc<PortName>), Arc<ServicePort>>;
 
-/// All that a store tells.
+/// The complete output of a store.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Output {
     ports: Ports,
     health_checks: Vec<(ObjectName, HealthCheck)>,
     service_cidrs: Vec<Vec<IpNet>>,
@@ -24,14 +24,14 @@ struct Told {
     endpoints: Vec<usize>,
 }
 
-fn told(store: &Store) -> Told {
+fn output(store: &Store) -> Output {
     let ports = store
         .ports()
         .map(|port| ((port.family, Arc::clone(&port.name)), Arc::clone(port)));
     let checks = store
         .health_checks()
         .map(|(name, check)| (name.clone(), *check));
-    Told {
+    Output {
         ports: ports.collect(),
         health_checks: checks.collect(),
         service_cidrs: Family::ALL
@@ -63,7 +63,7 @@ fn resolve(store: &mut Store) -> Vec<PortChange> {
     store.resolve(&node)
 }
 
-/// Feeds events into a new store and resolves once, at the end.
+/// Applies events to a new store and resolves once, at the end.
 fn from_scratch(events: &[Event]) -> Store {
     let mut store = store();
     for event in events {
@@ -74,7 +74,7 @@ fn from_scratch(events: &[Event]) -> Store {
     store
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 enum Subject {
     Service(ObjectName),
@@ -96,8 +96,8 @@ fn subject(event: &Event) -> Option<Subject> {
     })
 }
 
-/// Keeps the last word about each object, in an order that the dice choose.
-fn last_words(events: &[Event], dice: &mut Dice) -> Vec<Event> {
+/// Returns the last event of each object, in random order.
+fn shuffled_last_events(events: &[Event], dice: &mut Dice) -> Vec<Event> {
     let mut words: BTreeMap<Subject, Event> = BTreeMap::new();
     for event in events {
         if let Some(subject) = subject(event) {
@@ -122,12 +122,12 @@ proptest! {
     fn the_order_of_events_does_not_matter(seed: u64, count in 0..80_usize) {
         let mut dice = Dice::from_seed(seed);
         let events: Vec<_> = (0..count).map(|_| dice.event()).collect();
-        let shuffled = last_words(&events, &mut dice);
-        prop_assert_eq!(told(&from_scratch(&events)), told(&from_scratch(&shuffled)));
+        let shuffled = shuffled_last_events(&events, &mut dice);
+        prop_assert_eq!(output(&from_scratch(&events)), output(&from_scratch(&shuffled)));
     }
 
     #[test]
-    fn resolving_now_and_then_equals_resolving_once(seed: u64, count in 0..80_usize) {
+    fn repeated_resolving_equals_resolving_once(seed: u64, count in 0..80_usize) {
         let mut dice = Dice::from_seed(seed);
         let mut store = store();
         store.apply(Event::Synced);
@@ -139,15 +139,15 @@ proptest! {
             events.push(event);
             if dice.once_in(3) {
                 follow(&mut followed, resolve(&mut store));
-                prop_assert_eq!(told(&store), told(&from_scratch(&events)));
-                prop_assert_eq!(&followed, &told(&store).ports);
+                prop_assert_eq!(output(&store), output(&from_scratch(&events)));
+                prop_assert_eq!(&followed, &output(&store).ports);
                 prop_assert_eq!(resolve(&mut store), []);
             }
         }
     }
 
     #[test]
-    fn warnings_do_not_depend_on_what_came_before(seed: u64, count in 1..20_usize) {
+    fn warnings_do_not_depend_on_earlier_events(seed: u64, count in 1..20_usize) {
         let mut dice = Dice::from_seed(seed);
         let mut used = store();
         for _ in 0..count {
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_a_fuzzer_never_upset_a_store(bytes: Vec<u8>) {
+    fn events_from_arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let mut dice = Dice::from_bytes(&bytes);
         let mut store = store();
         store.apply(Event::Synced);
@@ -172,25 +172,25 @@ proptest! {
     }
 
     #[test]
-    fn endpoints_are_those_that_a_plain_reading_of_the_rules_gives(seed: u64, count in 0..60_usize) {
+    fn endpoints_equal_a_straightforward_reference_implementation(seed: u64, count in 0..60_usize) {
         let mut dice = Dice::from_seed(seed);
         let events: Vec<_> = (0..count).map(|_| dice.event()).collect();
         let store = from_scratch(&events);
         let slices = final_slices(&events);
         let node = store.node();
         for port in store.ports() {
-            let plain = Plain::read(port, &slices, &node);
-            prop_assert_eq!(&*port.cluster, &plain.cluster[..], "cluster of {}", port.name);
-            prop_assert_eq!(&*port.local, &plain.local[..], "local of {}", port.name);
-            prop_assert_eq!(&*port.serving, &plain.serving[..], "serving of {}", port.name);
-            prop_assert_eq!(&*port.serving_terminating, &plain.serving_terminating[..], "serving_terminating of {}", port.name);
-            prop_assert_eq!(port.internal, plain.internal, "internal of {}", port.name);
-            prop_assert_eq!(port.external, plain.external, "external of {}", port.name);
+            let reference = Reference::read(port, &slices, &node);
+            prop_assert_eq!(&*port.cluster, &reference.cluster[..], "cluster of {}", port.name);
+            prop_assert_eq!(&*port.local, &reference.local[..], "local of {}", port.name);
+            prop_assert_eq!(&*port.serving, &reference.serving[..], "serving of {}", port.name);
+            prop_assert_eq!(&*port.serving_terminating, &reference.serving_terminating[..], "serving_terminating of {}", port.name);
+            prop_assert_eq!(port.internal, reference.internal, "internal of {}", port.name);
+            prop_assert_eq!(port.external, reference.external, "external of {}", port.name);
         }
     }
 }
 
-/// Keeps up with changes as a reader of them does.
+/// Applies changes to a copy of the ports.
 fn follow(ports: &mut Ports, changes: Vec<PortChange>) {
     let mut seen = BTreeSet::new();
     for PortChange { family, name, port } in changes {
@@ -201,11 +201,11 @@ fn follow(ports: &mut Ports, changes: Vec<PortChange>) {
         match port {
             Some(port) => {
                 let former = ports.insert((family, name), Arc::clone(&port));
-                assert_ne!(former, Some(port), "a change that changed nothing");
+                assert_ne!(former, Some(port), "a change without effect");
             }
             None => assert!(
                 ports.remove(&(family, name)).is_some(),
-                "gone, but never there"
+                "removal of an unknown port"
             ),
         }
     }
@@ -227,8 +227,8 @@ fn final_slices(events: &[Event]) -> Vec<api::EndpointSlice> {
     slices.into_values().flatten().collect()
 }
 
-/// The rules once more, step by step as they are told, however slow.
-struct Plain {
+/// A slow reference implementation of endpoint selection.
+struct Reference {
     cluster: Vec<Endpoint>,
     local: Vec<Endpoint>,
     serving: Vec<Endpoint>,
@@ -237,7 +237,7 @@ struct Plain {
     external: Route,
 }
 
-impl Plain {
+impl Reference {
     fn read(port: &ServicePort, slices: &[api::EndpointSlice], node: &NodeView) -> Self {
         let all = gather(port, slices);
         let uses_cluster = !port.internal_policy_local || port.is_external();
@@ -314,7 +314,7 @@ fn has(endpoint: &api::Endpoint, hinted: Hinted, name: &str) -> bool {
     hinted(endpoint).contains(&name)
 }
 
-/// Returns the kind of hint to go by, and the name that must be among them.
+/// Returns the kind of hints that applies, and the required name.
 fn mode(ready: &[&api::Endpoint], node: &NodeView) -> Option<(Hinted, String)> {
     let zone = node.zone.as_deref().unwrap_or("");
     let modes: [(Hinted, &str); 2] = [(node_hints, NODE), (zone_hints, zone)];

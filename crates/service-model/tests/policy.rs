@@ -1,20 +1,20 @@
-//! Which endpoints take traffic, as a table.
+//! Table test of endpoint selection.
 
 mod objects;
 
 use objects::{endpoint, in_zone, slice, synced, web};
 use vipline_service_model::{Endpoint, Route, ServicePort, Store, api};
 
-/// The kind of Service that a case is about.
+/// The policies and external addresses of a Service.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Both policies Cluster.
     Cluster,
     /// Policy Local for external traffic, with a node port.
     ExternalLocal,
-    /// Policy Local for external traffic, but nothing that outsiders reach.
+    /// Policy Local for external traffic, without external addresses.
     ExternalLocalUnreachable,
-    /// Policy Local for internal traffic, nothing that outsiders reach.
+    /// Policy Local for internal traffic, without external addresses.
     InternalLocal,
     /// Policy Local for internal traffic, with a node port.
     InternalLocalExternal,
@@ -23,9 +23,9 @@ enum Kind {
 }
 
 struct Case {
-    what: &'static str,
+    name: &'static str,
     kind: Kind,
-    /// Addresses are told by their last number.
+    /// Endpoints as for [`endpoint`]. The results name addresses by the last octet.
     endpoints: &'static [&'static str],
     zone: &'static str,
     cluster: &'static [u8],
@@ -37,12 +37,12 @@ struct Case {
 use Kind::*;
 
 const ALL_READY: &[&str] = &["10.0.0.1 here", "10.0.0.2 there"];
-const LOCAL_LEAVING: &[&str] = &["10.0.0.1 here unready terminating", "10.0.0.2 there"];
-const ALL_LEAVING: &[&str] = &[
+const LOCAL_TERMINATING: &[&str] = &["10.0.0.1 here unready terminating", "10.0.0.2 there"];
+const ALL_TERMINATING: &[&str] = &[
     "10.0.0.1 here unready terminating",
     "10.0.0.2 there unready terminating",
 ];
-const REMOTE_LEAVING: &[&str] = &["10.0.0.2 there unready terminating"];
+const REMOTE_TERMINATING: &[&str] = &["10.0.0.2 there unready terminating"];
 const REMOTE_ONLY: &[&str] = &["10.0.0.2 there", "10.0.0.3 there unready terminating"];
 const NEVER_USABLE: &[&str] = &[
     "10.0.0.1 here unready",
@@ -63,100 +63,100 @@ const NODES: &[&str] = &[
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     // Policy and readiness.
-    Case { what: "all ready", kind: Cluster, endpoints: ALL_READY, zone: "a",
+    Case { name: "all ready", kind: Cluster, endpoints: ALL_READY, zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "all ready", kind: ExternalLocal, endpoints: ALL_READY, zone: "a",
+    Case { name: "all ready", kind: ExternalLocal, endpoints: ALL_READY, zone: "a",
            cluster: &[1, 2], local: &[1], internal: Route::Cluster, external: Route::Local },
-    Case { what: "all ready", kind: InternalLocal, endpoints: ALL_READY, zone: "a",
+    Case { name: "all ready", kind: InternalLocal, endpoints: ALL_READY, zone: "a",
            cluster: &[], local: &[1], internal: Route::Local, external: Route::Reject },
-    Case { what: "all ready", kind: InternalLocalExternal, endpoints: ALL_READY, zone: "a",
+    Case { name: "all ready", kind: InternalLocalExternal, endpoints: ALL_READY, zone: "a",
            cluster: &[1, 2], local: &[1], internal: Route::Local, external: Route::Cluster },
-    Case { what: "all ready", kind: BothLocal, endpoints: ALL_READY, zone: "a",
+    Case { name: "all ready", kind: BothLocal, endpoints: ALL_READY, zone: "a",
            cluster: &[1, 2], local: &[1], internal: Route::Local, external: Route::Local },
-    Case { what: "local ones matter only where outsiders get in",
+    Case { name: "the local list is for external addresses only",
            kind: ExternalLocalUnreachable, endpoints: ALL_READY, zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Drop },
-    Case { what: "a ready local one is enough, leaving ones rest", kind: BothLocal,
+    Case { name: "a ready local endpoint excludes terminating ones", kind: BothLocal,
            endpoints: &["10.0.0.1 here", "10.0.0.2 here unready terminating",
                         "10.0.0.3 there", "10.0.0.4 there unready terminating"], zone: "a",
            cluster: &[1, 3], local: &[1], internal: Route::Local, external: Route::Local },
-    Case { what: "local ones leave", kind: ExternalLocal, endpoints: LOCAL_LEAVING, zone: "a",
+    Case { name: "local endpoints are terminating", kind: ExternalLocal, endpoints: LOCAL_TERMINATING, zone: "a",
            cluster: &[2], local: &[1], internal: Route::Cluster, external: Route::Local },
-    Case { what: "local ones leave", kind: InternalLocal, endpoints: LOCAL_LEAVING, zone: "a",
+    Case { name: "local endpoints are terminating", kind: InternalLocal, endpoints: LOCAL_TERMINATING, zone: "a",
            cluster: &[], local: &[1], internal: Route::Local, external: Route::Reject },
-    Case { what: "local ones leave", kind: Cluster, endpoints: LOCAL_LEAVING, zone: "a",
+    Case { name: "local endpoints are terminating", kind: Cluster, endpoints: LOCAL_TERMINATING, zone: "a",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "all leave", kind: BothLocal, endpoints: ALL_LEAVING, zone: "a",
+    Case { name: "all endpoints are terminating", kind: BothLocal, endpoints: ALL_TERMINATING, zone: "a",
            cluster: &[1, 2], local: &[1], internal: Route::Local, external: Route::Local },
-    Case { what: "all leave", kind: Cluster, endpoints: ALL_LEAVING, zone: "a",
+    Case { name: "all endpoints are terminating", kind: Cluster, endpoints: ALL_TERMINATING, zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "only remote ones, leaving", kind: BothLocal, endpoints: REMOTE_LEAVING, zone: "a",
+    Case { name: "only remote terminating endpoints", kind: BothLocal, endpoints: REMOTE_TERMINATING, zone: "a",
            cluster: &[2], local: &[], internal: Route::Drop, external: Route::Drop },
-    Case { what: "only remote ones, leaving", kind: InternalLocal, endpoints: REMOTE_LEAVING, zone: "a",
+    Case { name: "only remote terminating endpoints", kind: InternalLocal, endpoints: REMOTE_TERMINATING, zone: "a",
            cluster: &[], local: &[], internal: Route::Drop, external: Route::Reject },
-    Case { what: "only remote ones", kind: ExternalLocal, endpoints: REMOTE_ONLY, zone: "a",
+    Case { name: "only remote endpoints", kind: ExternalLocal, endpoints: REMOTE_ONLY, zone: "a",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Drop },
-    Case { what: "only remote ones", kind: InternalLocal, endpoints: REMOTE_ONLY, zone: "a",
+    Case { name: "only remote endpoints", kind: InternalLocal, endpoints: REMOTE_ONLY, zone: "a",
            cluster: &[], local: &[], internal: Route::Drop, external: Route::Reject },
-    Case { what: "only remote ones", kind: InternalLocalExternal, endpoints: REMOTE_ONLY, zone: "a",
+    Case { name: "only remote endpoints", kind: InternalLocalExternal, endpoints: REMOTE_ONLY, zone: "a",
            cluster: &[2], local: &[], internal: Route::Drop, external: Route::Cluster },
-    Case { what: "no endpoints", kind: Cluster, endpoints: &[], zone: "a",
+    Case { name: "no endpoints", kind: Cluster, endpoints: &[], zone: "a",
            cluster: &[], local: &[], internal: Route::Reject, external: Route::Reject },
-    Case { what: "no endpoints", kind: BothLocal, endpoints: &[], zone: "a",
+    Case { name: "no endpoints", kind: BothLocal, endpoints: &[], zone: "a",
            cluster: &[], local: &[], internal: Route::Reject, external: Route::Reject },
-    Case { what: "none is ever usable", kind: BothLocal, endpoints: NEVER_USABLE, zone: "a",
+    Case { name: "no endpoint is ready or serving terminating", kind: BothLocal, endpoints: NEVER_USABLE, zone: "a",
            cluster: &[], local: &[], internal: Route::Reject, external: Route::Reject },
-    Case { what: "none is ever usable", kind: Cluster, endpoints: NEVER_USABLE, zone: "a",
+    Case { name: "no endpoint is ready or serving terminating", kind: Cluster, endpoints: NEVER_USABLE, zone: "a",
            cluster: &[], local: &[], internal: Route::Reject, external: Route::Reject },
-    Case { what: "a ready one counts although it leaves and does not serve", kind: Cluster,
+    Case { name: "a ready endpoint is used even if terminating and not serving", kind: Cluster,
            endpoints: &["10.0.0.1 here stopped terminating"], zone: "a",
            cluster: &[1], local: &[], internal: Route::Cluster, external: Route::Cluster },
     // Hints for zones.
-    Case { what: "the zone has endpoints", kind: Cluster, endpoints: ZONES, zone: "a",
+    Case { name: "the zone has endpoints", kind: Cluster, endpoints: ZONES, zone: "a",
            cluster: &[1, 3], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "another zone has its own", kind: Cluster, endpoints: ZONES, zone: "b",
+    Case { name: "another zone has its own endpoints", kind: Cluster, endpoints: ZONES, zone: "b",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "a zone without any uses all", kind: Cluster, endpoints: ZONES, zone: "c",
+    Case { name: "a zone without endpoints uses all", kind: Cluster, endpoints: ZONES, zone: "c",
            cluster: &[1, 2, 3], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "a node without zone uses all", kind: Cluster, endpoints: ZONES, zone: "",
+    Case { name: "a node without zone uses all", kind: Cluster, endpoints: ZONES, zone: "",
            cluster: &[1, 2, 3], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "a ready one without hint ends it", kind: Cluster,
+    Case { name: "a ready endpoint without hint disables hints", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a", "10.0.0.2 there zone=b", "10.0.0.3 there"], zone: "a",
            cluster: &[1, 2, 3], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "an unready one without hint does not", kind: Cluster,
+    Case { name: "an unready endpoint without hint does not disable hints", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a", "10.0.0.2 there zone=b", "10.0.0.3 there unready"], zone: "a",
            cluster: &[1], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "an unready one's hint for the zone does not count", kind: Cluster,
+    Case { name: "the zone hint of an unready endpoint is ignored", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a unready", "10.0.0.2 there zone=b"], zone: "a",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "one may be meant for several zones", kind: Cluster,
+    Case { name: "an endpoint may have hints for several zones", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=b zone=a", "10.0.0.2 there zone=b"], zone: "a",
            cluster: &[1], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "leaving ones are used whatever their zone", kind: Cluster,
+    Case { name: "terminating endpoints are used regardless of zone hints", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a unready terminating", "10.0.0.2 there zone=b unready terminating"], zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "hints do not touch the local list", kind: ExternalLocal, endpoints: ZONES, zone: "b",
+    Case { name: "hints do not apply to the local list", kind: ExternalLocal, endpoints: ZONES, zone: "b",
            cluster: &[2], local: &[1], internal: Route::Cluster, external: Route::Local },
-    Case { what: "hints do not touch the local list", kind: InternalLocal, endpoints: ZONES, zone: "b",
+    Case { name: "hints do not apply to the local list", kind: InternalLocal, endpoints: ZONES, zone: "b",
            cluster: &[], local: &[1], internal: Route::Local, external: Route::Reject },
     // Hints for nodes.
-    Case { what: "the node has endpoints", kind: Cluster, endpoints: NODES, zone: "a",
+    Case { name: "the node has endpoints", kind: Cluster, endpoints: NODES, zone: "a",
            cluster: &[1], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "the node has endpoints, its zone does not matter", kind: Cluster, endpoints: NODES, zone: "",
+    Case { name: "node hints do not depend on the zone", kind: Cluster, endpoints: NODES, zone: "",
            cluster: &[1], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "none for the node, so its zone decides", kind: Cluster,
+    Case { name: "without a hint for the node, zone hints apply", kind: Cluster,
            endpoints: &["10.0.0.2 there zone=a node=there", "10.0.0.3 there zone=b node=there"], zone: "a",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "one without a node hint, so the zone decides", kind: Cluster,
+    Case { name: "an endpoint without node hint enables zone hints", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a node=here", "10.0.0.2 there zone=a"], zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "one with only a node hint, none for the node: all", kind: Cluster,
+    Case { name: "neither node hints nor zone hints are complete", kind: Cluster,
            endpoints: &["10.0.0.1 here node=there", "10.0.0.2 there zone=a node=there"], zone: "a",
            cluster: &[1, 2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "an unready one's hint for the node does not count", kind: Cluster,
+    Case { name: "the node hint of an unready endpoint is ignored", kind: Cluster,
            endpoints: &["10.0.0.1 here zone=a node=here unready", "10.0.0.2 there zone=b node=there"], zone: "b",
            cluster: &[2], local: &[], internal: Route::Cluster, external: Route::Cluster },
-    Case { what: "hints for this node do not touch the local list", kind: BothLocal,
+    Case { name: "hints for this node do not apply to the local list", kind: BothLocal,
            endpoints: &["10.0.0.1 here node=there", "10.0.0.2 there node=here"], zone: "a",
            cluster: &[2], local: &[1], internal: Route::Local, external: Route::Local },
 ];
@@ -206,11 +206,11 @@ fn port(store: &Store) -> &ServicePort {
 }
 
 #[test]
-fn policy_readiness_and_hints_choose_the_endpoints() {
+fn endpoints_are_selected_by_policy_conditions_and_hints() {
     for case in CASES {
         let store = store(case);
         let port = port(&store);
-        let name = format!("{} ({:?})", case.what, case.kind);
+        let name = format!("{} ({:?})", case.name, case.kind);
         assert_eq!(
             last_numbers(&port.cluster),
             case.cluster,
@@ -241,17 +241,17 @@ fn ports_without_local_endpoints_are_counted_by_policy() {
     assert_eq!(count(InternalLocal, REMOTE_ONLY), (1, 0));
     assert_eq!(count(InternalLocalExternal, REMOTE_ONLY), (1, 0));
     assert_eq!(count(ExternalLocal, REMOTE_ONLY), (0, 1));
-    // External addresses need not exist for that.
+    // Ports without external addresses count as well.
     assert_eq!(count(ExternalLocalUnreachable, REMOTE_ONLY), (0, 1));
     assert_eq!(count(Cluster, REMOTE_ONLY), (0, 0));
     assert_eq!(count(BothLocal, ALL_READY), (0, 0));
-    assert_eq!(count(BothLocal, LOCAL_LEAVING), (0, 0));
+    assert_eq!(count(BothLocal, LOCAL_TERMINATING), (0, 0));
     assert_eq!(count(BothLocal, &[]), (0, 0));
     assert_eq!(count(BothLocal, NEVER_USABLE), (0, 0));
 }
 
 #[test]
-fn reachable_endpoints_are_those_of_both_lists_each_once() {
+fn reachable_endpoints_are_the_union_of_both_lists() {
     let endpoints = &[
         "10.0.0.3 here zone=a",
         "10.0.0.1 here zone=b",
@@ -271,7 +271,7 @@ fn reachable_endpoints_are_those_of_both_lists_each_once() {
 }
 
 #[test]
-fn serving_endpoints_are_listed_whatever_the_policy() {
+fn serving_endpoints_are_listed_regardless_of_policy() {
     let endpoints = &[
         "10.0.0.1 here",
         "10.0.0.2 there unready terminating",

@@ -1,4 +1,4 @@
-//! What is read from a Service.
+//! Tests of parsed Services.
 
 mod objects;
 
@@ -19,8 +19,8 @@ fn with(change: impl FnOnce(&mut api::Service)) -> (std::sync::Arc<ServicePort>,
     (only_port(&mut store), warnings)
 }
 
-/// Changes the Service and tells whether nothing is served, and the warnings.
-fn nothing_with(change: impl FnOnce(&mut api::Service)) -> (bool, Vec<String>) {
+/// Changes the Service `default/web`. Returns whether it has no ports, and the warnings.
+fn is_unserved_with(change: impl FnOnce(&mut api::Service)) -> (bool, Vec<String>) {
     let (mut store, warnings) = changed(change);
     (resolve(&mut store).is_empty(), warnings)
 }
@@ -34,7 +34,7 @@ fn changed(change: impl FnOnce(&mut api::Service)) -> (Store, Vec<String>) {
 }
 
 #[test]
-fn a_plain_service_has_its_defaults() {
+fn a_minimal_service_has_defaults() {
     let (port, warnings) = with(|_| {});
     assert_eq!(port.to_string(), "10.96.0.10:80/TCP");
     assert_eq!(port.name.to_string(), "default/web");
@@ -45,24 +45,30 @@ fn a_plain_service_has_its_defaults() {
 }
 
 #[test]
-fn services_that_are_not_ours_give_nothing_and_no_warning() {
+fn services_of_other_proxies_or_without_cluster_ip_have_no_ports_and_no_warnings() {
     let quiet = (true, Vec::new());
-    assert_eq!(nothing_with(|s| s.spec.cluster_ip = String::new()), quiet);
-    assert_eq!(nothing_with(|s| s.spec.cluster_ip = "None".into()), quiet);
     assert_eq!(
-        nothing_with(|s| s.spec.kind = api::ServiceType::ExternalName),
+        is_unserved_with(|s| s.spec.cluster_ip = String::new()),
         quiet
     );
-    assert_eq!(nothing_with(|s| s.spec.ports.clear()), quiet);
+    assert_eq!(
+        is_unserved_with(|s| s.spec.cluster_ip = "None".into()),
+        quiet
+    );
+    assert_eq!(
+        is_unserved_with(|s| s.spec.kind = api::ServiceType::ExternalName),
+        quiet
+    );
+    assert_eq!(is_unserved_with(|s| s.spec.ports.clear()), quiet);
     let label = "service.kubernetes.io/service-proxy-name";
     let labeled = |s: &mut api::Service| {
         s.metadata.labels.insert(label.into(), String::new());
     };
-    assert_eq!(nothing_with(labeled), quiet);
+    assert_eq!(is_unserved_with(labeled), quiet);
 }
 
 #[test]
-fn a_cluster_ip_is_found_by_family() {
+fn cluster_ips_are_assigned_to_families() {
     type Texts = &'static [&'static str];
     type Found = Option<&'static str>;
     let cases: [(&str, Texts, Texts, Found, Found); 9] = [
@@ -117,19 +123,20 @@ fn a_cluster_ip_is_found_by_family() {
 }
 
 #[test]
-fn a_cluster_ip_that_is_none_is_named() {
-    let (nothing, warnings) = nothing_with(|s| s.spec.cluster_ip = "ten.0.0.1".into());
-    assert!(nothing);
+fn invalid_cluster_ips_are_reported() {
+    let (is_unserved, warnings) = is_unserved_with(|s| s.spec.cluster_ip = "ten.0.0.1".into());
+    assert!(is_unserved);
     let expected = r#"Service default/web: spec.clusterIPs[0]: not an IP address: "ten.0.0.1""#;
     assert_eq!(warnings, [expected]);
-    let (nothing, warnings) = nothing_with(|s| s.spec.ip_families = vec![api::IpFamily::V6]);
-    assert!(nothing);
+    let (is_unserved, warnings) =
+        is_unserved_with(|s| s.spec.ip_families = vec![api::IpFamily::V6]);
+    assert!(is_unserved);
     let expected = "Service default/web: spec.clusterIPs[0]: not an IPv6 address: 10.96.0.10";
     assert_eq!(warnings, [expected]);
 }
 
 #[test]
-fn ports_are_told_apart_by_name_and_protocol() {
+fn ports_are_distinguished_by_name_and_protocol() {
     let (mut store, warnings) = changed(|service| {
         service.spec.ports = vec![
             port("web", "TCP", 443),
@@ -155,7 +162,7 @@ fn ports_are_told_apart_by_name_and_protocol() {
     assert_eq!(lines, expected);
     assert_eq!(ports[1].protocol, Protocol::Udp);
     let expected = [
-        "Service default/web: spec.ports[3]: name and protocol occur twice, the last counts",
+        "Service default/web: spec.ports[3]: duplicate name and protocol, the last port is used",
         r#"Service default/web: spec.ports[4].protocol: unknown: "DCCP""#,
         "Service default/web: spec.ports[5].port: must not be zero",
     ];
@@ -163,14 +170,14 @@ fn ports_are_told_apart_by_name_and_protocol() {
 }
 
 #[test]
-fn a_node_port_is_used_whatever_the_type() {
+fn a_node_port_is_used_regardless_of_the_service_type() {
     let (port, _) = with(|service| service.spec.ports[0].node_port = 30_080);
     assert_eq!(port.node_port, Some(30_080));
     assert!(port.is_external());
 }
 
 #[test]
-fn affinity_lasts_as_long_as_the_object_says_or_three_hours() {
+fn the_session_affinity_timeout_defaults_to_three_hours() {
     let seconds = |affinity: &str, seconds: Option<Option<u32>>| {
         let (port, warnings) = with(|service| {
             service.spec.session_affinity = affinity.into();
@@ -190,7 +197,7 @@ fn affinity_lasts_as_long_as_the_object_says_or_three_hours() {
 }
 
 #[test]
-fn external_ips_are_those_of_the_family_that_are_safe() {
+fn external_ips_are_filtered_by_family_and_special_addresses_are_refused() {
     let (port, warnings) = with(|service| {
         let ips = [
             "192.0.2.9",
@@ -228,12 +235,12 @@ fn ignored_external_ips_still_make_a_port_external() {
     let port = only_port(&mut store);
     assert!(port.external_ips.is_empty());
     assert!(port.is_exposed && !port.is_external());
-    // Only what outsiders reach has a use for endpoints of the cluster here.
+    // With internalTrafficPolicy Local, only external ports need the cluster list.
     assert_eq!(objects::endpoints(&port.cluster), "10.0.0.2:8080");
 }
 
 #[test]
-fn load_balancer_ips_are_those_whose_packets_arrive_unchanged() {
+fn only_load_balancer_ips_in_mode_vip_are_served() {
     let ingress = |ip: &str, mode: &str| api::Ingress {
         ip: ip.into(),
         ip_mode: mode.into(),
@@ -263,7 +270,7 @@ fn load_balancer_ips_are_those_whose_packets_arrive_unchanged() {
 }
 
 #[test]
-fn source_ranges_bound_a_family_unless_one_allows_all() {
+fn source_ranges_apply_to_their_family_unless_one_allows_all_addresses() {
     let ranges = |ranges: &[&str]| {
         let (port, warnings) = with(|service| {
             let ranges = ranges.iter().map(|&range| range.into());
@@ -283,7 +290,7 @@ fn source_ranges_bound_a_family_unless_one_allows_all() {
 }
 
 #[test]
-fn policy_local_for_external_traffic_needs_a_type_that_outsiders_reach() {
+fn external_policy_local_requires_an_externally_reachable_service() {
     let local = |kind: &str, external_ips: &[&str]| {
         let (port, _) = with(|service| {
             service.spec.kind = kind.into();
@@ -296,13 +303,13 @@ fn policy_local_for_external_traffic_needs_a_type_that_outsiders_reach() {
     assert!(local("NodePort", &[]));
     assert!(!local("ClusterIP", &[]));
     assert!(local("ClusterIP", &["192.0.2.9"]));
-    // Of whichever family.
+    // An external IP of either family is sufficient.
     assert!(local("ClusterIP", &["fd00::9"]));
     assert!(!local("Odd", &["192.0.2.9"]));
 }
 
 #[test]
-fn health_checks_are_for_load_balancers_with_policy_local() {
+fn health_check_node_ports_require_a_load_balancer_with_external_policy_local() {
     let node_port = |kind: &str, policy: &str, number: u16| {
         let (port, warnings) = with(|service| {
             service.spec.kind = kind.into();
@@ -321,7 +328,7 @@ fn health_checks_are_for_load_balancers_with_policy_local() {
 }
 
 #[test]
-fn the_age_of_a_service_is_part_of_its_ports_names() {
+fn the_creation_time_of_a_service_is_part_of_its_port_names() {
     let created = |text: &str| {
         let (port, warnings) = with(|service| {
             service.metadata.creation_timestamp = Some(text.into());

@@ -1,4 +1,4 @@
-//! What is gathered from EndpointSlices.
+//! Tests of the endpoints gathered from EndpointSlices.
 
 mod objects;
 
@@ -27,7 +27,7 @@ fn warnings(slice: api::EndpointSlice) -> Vec<String> {
 }
 
 #[test]
-fn endpoints_of_all_slices_are_sorted_by_number() {
+fn endpoints_of_all_slices_are_sorted_numerically() {
     let slices = vec![
         slice_of("web-2", &["10.0.0.2", "10.0.0.100"]),
         slice_of("web-1", &["10.0.0.10", "9.0.0.1"]),
@@ -37,7 +37,7 @@ fn endpoints_of_all_slices_are_sorted_by_number() {
 }
 
 #[test]
-fn endpoints_that_nothing_uses_are_known() {
+fn endpoint_counts_include_unused_endpoints() {
     let mut store = store(vec![
         slice_of("web-1", &["10.0.0.1", "10.0.0.2 unready"]),
         slice_of("web-2", &["10.0.0.2 unready", "10.0.0.3 unready"]),
@@ -50,7 +50,7 @@ fn endpoints_that_nothing_uses_are_known() {
 }
 
 #[test]
-fn slices_of_other_services_kinds_and_namespaces_do_not_count() {
+fn slices_of_other_services_and_namespaces_and_headless_slices_are_ignored() {
     let ours = || slice_of("web-1", &["10.0.0.1"]);
     let mut other_service = slice_of("web-2", &["10.0.0.2"]);
     other_service
@@ -78,7 +78,7 @@ fn slices_of_other_services_kinds_and_namespaces_do_not_count() {
 }
 
 #[test]
-fn slices_of_unknown_address_types_are_named() {
+fn slices_of_unknown_address_types_are_reported() {
     let mut slice = slice_of("web-1", &["10.0.0.1"]);
     slice.address_type = api::AddressType::Fqdn;
     let expected = r#"EndpointSlice default/web-1: addressType: unknown: "FQDN""#;
@@ -87,7 +87,7 @@ fn slices_of_unknown_address_types_are_named() {
 }
 
 #[test]
-fn ports_match_by_name_and_protocol_and_keep_their_slices_number() {
+fn ports_match_by_name_and_protocol_and_keep_the_number_of_the_slice() {
     let mut service = web();
     service.spec.ports = vec![
         port("a", "TCP", 80),
@@ -144,7 +144,7 @@ fn ports_without_name_number_or_known_protocol_are_left_out() {
 }
 
 #[test]
-fn port_numbers_that_do_not_exist_leave_the_other_ports() {
+fn invalid_port_numbers_do_not_affect_other_ports() {
     let mut slice = slice_of("web-1", &["10.0.0.1"]);
     slice.ports = vec![
         endpoint_port("a", "TCP", 70_000),
@@ -162,7 +162,7 @@ fn port_numbers_that_do_not_exist_leave_the_other_ports() {
 }
 
 #[test]
-fn only_the_first_address_of_an_endpoint_counts() {
+fn only_the_first_address_of_an_endpoint_is_used() {
     let mut slice = slice_of("web-1", &["010.0.0.1", "10.0.0.3"]);
     slice.endpoints[0].addresses.push("10.0.0.2".into());
     slice.endpoints[1].addresses.clear();
@@ -171,7 +171,7 @@ fn only_the_first_address_of_an_endpoint_counts() {
 }
 
 #[test]
-fn unsafe_and_odd_addresses_are_refused_by_name() {
+fn special_and_invalid_addresses_are_reported() {
     let words = [
         "127.0.0.1",
         "169.254.169.254",
@@ -206,7 +206,7 @@ fn unsafe_and_odd_addresses_are_refused_by_name() {
 }
 
 #[test]
-fn ipv6_endpoints_are_kept_apart_and_made_safe() {
+fn ipv6_endpoints_are_separate_and_special_addresses_are_refused() {
     let mut service = web();
     service.spec.cluster_ips = vec!["10.96.0.10".into(), "fd00:96::a".into()];
     let mut v6 = slice_of(
@@ -229,7 +229,7 @@ fn ipv6_endpoints_are_kept_apart_and_made_safe() {
 }
 
 #[test]
-fn an_endpoint_that_stays_wins_over_one_that_leaves() {
+fn an_endpoint_that_is_not_terminating_wins_over_a_terminating_one() {
     let serving_terminating = "10.0.0.1 unready terminating";
     let staying = "10.0.0.1";
     for (first, second) in [
@@ -247,8 +247,8 @@ fn an_endpoint_that_stays_wins_over_one_that_leaves() {
 }
 
 #[test]
-fn of_equal_endpoints_the_order_of_slices_decides() {
-    // Of those that stay the last counts, of those that leave the first.
+fn duplicate_endpoints_are_resolved_by_the_order_of_slices() {
+    // The last endpoint that is not terminating wins, or else the first terminating one.
     let is_local = |first: &str, second: &str| {
         let (first, second) = (slice_of("web-1", &[first]), slice_of("web-2", &[second]));
         let one = only_port(&mut store(vec![first.clone(), second.clone()])).cluster[0].is_local;
@@ -267,7 +267,7 @@ fn of_equal_endpoints_the_order_of_slices_decides() {
 }
 
 #[test]
-fn one_address_on_two_ports_is_two_endpoints() {
+fn an_address_with_two_ports_is_two_endpoints() {
     let mut slice = slice_of("web-1", &["10.0.0.1"]);
     slice.ports.push(endpoint_port("", "TCP", 443));
     assert_eq!(cluster(vec![slice]), "10.0.0.1:443 10.0.0.1:8080");

@@ -3,10 +3,10 @@
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-use super::word::words;
+use super::string_enum::string_enum;
 use super::{MetadataKey, ObjectMeta, Protocol};
 
-/// An EndpointSlice: some of the endpoints of a Service, of one family.
+/// An EndpointSlice: endpoints of a Service in one family.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -14,11 +14,11 @@ use super::{MetadataKey, ObjectMeta, Protocol};
     serde(rename_all = "camelCase")
 )]
 pub struct EndpointSlice {
-    /// Name, labels (one of which names the Service) and annotations.
+    /// Metadata. A label names the Service.
     pub metadata: ObjectMeta,
-    /// What kind of addresses the endpoints have.
+    /// Address type of the endpoints.
     pub address_type: AddressType,
-    /// The ports that each of the endpoints serves.
+    /// Ports of each endpoint.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -37,20 +37,20 @@ impl EndpointSlice {
     pub const API_VERSION: &'static str = "discovery.k8s.io/v1";
     /// The name of the kind.
     pub const KIND: &'static str = "EndpointSlice";
-    /// The label that names the Service.
+    /// Label with the name of the Service.
     pub const SERVICE_NAME_LABEL: &'static str = MetadataKey::ServiceName.as_str();
 }
 
-words! {
-    /// What kind of addresses the endpoints of a slice have.
+string_enum! {
+    /// Address type of the endpoints of a slice.
     AddressType { V4 = "IPv4", V6 = "IPv6", Fqdn = "FQDN" }
 }
 
-/// A port that the endpoints of a slice serve.
+/// A port of the endpoints of a slice.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct EndpointPort {
-    /// The name of the Service's port; the API's default is the empty name.
+    /// Name of the Service port. The API's default is the empty name.
     #[cfg_attr(feature = "serde", serde(default = "unnamed"))]
     pub name: Option<String>,
     /// The protocol.
@@ -59,9 +59,9 @@ pub struct EndpointPort {
         serde(default, deserialize_with = "super::nullable")
     )]
     pub protocol: Protocol,
-    /// The port number; absent means all ports, which no Service can use.
+    /// Port number. Absent means all ports, which no Service can use.
     ///
-    /// The API server does not validate it: any `int32` occurs.
+    /// The API server does not validate the range of the `int32`.
     #[cfg_attr(feature = "serde", serde(default))]
     pub port: Option<i32>,
 }
@@ -88,25 +88,25 @@ impl Default for EndpointPort {
     serde(rename_all = "camelCase")
 )]
 pub struct Endpoint {
-    /// The addresses, of which only the first counts.
+    /// Addresses. Only the first one is used.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub addresses: Vec<String>,
-    /// How the endpoint is doing.
+    /// Conditions.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub conditions: Conditions,
-    /// Whom the endpoint is meant for.
+    /// Topology hints.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub hints: Option<Hints>,
-    /// The node that the endpoint is on.
+    /// Name of the node of the endpoint.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -114,23 +114,23 @@ pub struct Endpoint {
     pub node_name: Option<String>,
 }
 
-/// How an endpoint is doing; each condition stands for itself.
+/// Conditions of an endpoint, independent of each other.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Conditions {
-    /// Whether it takes new connections; absent means yes.
+    /// Whether the endpoint accepts new connections. Absent means true.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub ready: Option<bool>,
-    /// Whether it still answers, terminating or not; absent means yes.
+    /// Whether the endpoint serves, even while terminating. Absent means true.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub serving: Option<bool>,
-    /// Whether it is going away; absent means no.
+    /// Whether the endpoint is terminating. Absent means false.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -138,7 +138,7 @@ pub struct Conditions {
     pub terminating: Option<bool>,
 }
 
-/// Whom an endpoint is meant for.
+/// Topology hints of an endpoint.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -146,14 +146,14 @@ pub struct Conditions {
     serde(rename_all = "camelCase")
 )]
 pub struct Hints {
-    /// The zones whose nodes should use it.
+    /// Zones that should use the endpoint.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub for_zones: Vec<NamedHint>,
-    /// The nodes that should use it.
+    /// Nodes that should use the endpoint.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -162,10 +162,10 @@ pub struct Hints {
     pub for_nodes: Vec<NamedHint>,
 }
 
-/// A zone or a node that an endpoint is meant for.
+/// Zone or node of a topology hint.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NamedHint {
-    /// The name of the zone or node.
+    /// Name of the zone or node.
     pub name: String,
 }

@@ -1,4 +1,4 @@
-//! What every object carries.
+//! Object metadata (`metav1.ObjectMeta`).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::MetadataKey;
 use crate::ObjectName;
 
-/// Name, labels and history of an object.
+/// Metadata of an object.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -16,9 +16,9 @@ use crate::ObjectName;
     serde(rename_all = "camelCase")
 )]
 pub struct ObjectMeta {
-    /// The name, unique for the kind within the namespace.
+    /// Name, unique for the kind within the namespace.
     pub name: String,
-    /// The namespace, empty for objects of the cluster as a whole.
+    /// Namespace, empty for cluster-scoped objects.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -39,13 +39,13 @@ pub struct ObjectMeta {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "BTreeMap::is_empty"))]
     pub annotations: BTreeMap<String, String>,
-    /// When the object was created, in RFC 3339.
+    /// Creation time, in RFC 3339.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub creation_timestamp: Option<String>,
-    /// When its deletion was asked for, in RFC 3339.
+    /// Time of the deletion request, in RFC 3339.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -54,7 +54,7 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// Names an object that lives in a namespace.
+    /// Returns metadata with namespace and name.
     pub fn named(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -63,7 +63,7 @@ impl ObjectMeta {
         }
     }
 
-    /// Returns the object's name.
+    /// Returns namespace and name.
     pub fn object_name(&self) -> ObjectName {
         ObjectName::new(&*self.namespace, &*self.name)
     }

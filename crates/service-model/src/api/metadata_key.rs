@@ -5,7 +5,7 @@ macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident = $key:literal),+ $(,)?) => {
         /// A label or annotation that the model reads.
         ///
-        /// The model reads no other key. A source of objects may drop the rest.
+        /// A source of objects may drop all other keys.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         pub enum MetadataKey {
             $($(#[$doc])* $name,)+
@@ -38,9 +38,9 @@ keys! {
     ServiceName = "kubernetes.io/service-name",
     /// Label of an EndpointSlice of a headless Service, with any value.
     Headless = "service.kubernetes.io/headless",
-    /// Annotation of an EndpointSlice: time of the change that caused this version.
+    /// Annotation of an EndpointSlice: time of the change that triggered this version.
     LastChangeTriggerTime = "endpoints.kubernetes.io/last-change-trigger-time",
-    /// Label of a Service that another proxy serves.
+    /// Label of a Service that another proxy implements.
     ServiceProxyName = "service.kubernetes.io/service-proxy-name",
     /// Annotation of a Service: the IPVS scheduler of its virtual servers.
     IpvsScheduler = "service.kubernetes.io/ipvs-scheduler",
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_found_by_its_text() {
+    fn every_key_is_found_by_its_name() {
         for &key in MetadataKey::ALL {
             assert_eq!(MetadataKey::from_name(key.as_str()), Some(key));
         }

@@ -1,16 +1,16 @@
-//! Objects of the Kubernetes API, as far as they decide who gets traffic.
+//! Objects of the Kubernetes API, with the fields that the model uses.
 //!
-//! Plain structs in the shape of the API's JSON.
-//! Addresses stay text: the model reads them, and warns where they are odd.
-//! With the feature `serde` they are read from and written as JSON or YAML:
-//! fields unknown here are ignored, and a field that is missing, null or an
-//! empty word gets the API's own default.
+//! The structs have the shape of the API's JSON.
+//! Addresses are text. The model parses them and warns about invalid ones.
+//! With the feature `serde`, the objects can be read from and written as JSON or
+//! YAML. Unknown fields are ignored. A field that is missing, null or an empty
+//! enumeration value gets the API's default.
 
 mod metadata;
 
 mod metadata_key;
 
-mod word;
+mod string_enum;
 
 mod service;
 
@@ -32,7 +32,7 @@ pub use service::{
 };
 pub use service_cidr::{ServiceCidr, ServiceCidrSpec};
 
-/// Reads a value for which null means the default.
+/// Deserializes a value. Null means the default.
 #[cfg(feature = "serde")]
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where

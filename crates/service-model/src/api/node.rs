@@ -9,15 +9,15 @@ use super::{MetadataKey, ObjectMeta};
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Node {
-    /// Name and labels, one of which names the zone.
+    /// Metadata. A label names the zone.
     pub metadata: ObjectMeta,
-    /// What is wanted of it.
+    /// Specification.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub spec: NodeSpec,
-    /// What it is.
+    /// Status.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -30,15 +30,15 @@ impl Node {
     pub const API_VERSION: &'static str = "v1";
     /// The name of the kind.
     pub const KIND: &'static str = "Node";
-    /// The label that names the zone.
+    /// Label with the name of the zone.
     pub const ZONE_LABEL: &'static str = MetadataKey::Zone.as_str();
 }
 
-/// What is wanted of a Node.
+/// Specification of a Node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeSpec {
-    /// The network of its pods.
+    /// Pod network.
     #[cfg_attr(feature = "serde", serde(rename = "podCIDR"))]
     #[cfg_attr(
         feature = "serde",
@@ -46,7 +46,7 @@ pub struct NodeSpec {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
     pub pod_cidr: String,
-    /// The networks of its pods, at most one per family.
+    /// Pod networks, at most one per family.
     #[cfg_attr(feature = "serde", serde(rename = "podCIDRs"))]
     #[cfg_attr(
         feature = "serde",
@@ -54,7 +54,7 @@ pub struct NodeSpec {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pod_cidrs: Vec<String>,
-    /// What keeps pods away.
+    /// Taints.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -63,7 +63,7 @@ pub struct NodeSpec {
     pub taints: Vec<Taint>,
 }
 
-/// What keeps pods away from a Node.
+/// Taint of a Node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Taint {
@@ -71,11 +71,11 @@ pub struct Taint {
     pub key: String,
 }
 
-/// What a Node is.
+/// Status of a Node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeStatus {
-    /// Its addresses.
+    /// Addresses.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -84,13 +84,13 @@ pub struct NodeStatus {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// An address or name of a Node.
+/// Address or host name of a Node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct NodeAddress {
-    /// What it is: `InternalIP`, `ExternalIP`, `Hostname`, …
+    /// Type: `InternalIP`, `ExternalIP`, `Hostname`, …
     #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub kind: String,
-    /// The address or name.
+    /// Address or host name.
     pub address: String,
 }

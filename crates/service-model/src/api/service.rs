@@ -4,21 +4,21 @@
 use serde::{Deserialize, Serialize};
 
 use super::ObjectMeta;
-use super::word::words;
+use super::string_enum::string_enum;
 
-/// A Service: an address that stands for a set of endpoints.
+/// A Service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Service {
     /// Name and labels.
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// Specification.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub spec: ServiceSpec,
-    /// What the load balancer's controller made of it.
+    /// Status.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -33,7 +33,7 @@ impl Service {
     pub const KIND: &'static str = "Service";
 }
 
-/// What a Service asks for.
+/// Specification of a Service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -41,21 +41,21 @@ impl Service {
     serde(rename_all = "camelCase")
 )]
 pub struct ServiceSpec {
-    /// How the Service is reached.
+    /// Type.
     #[cfg_attr(feature = "serde", serde(rename = "type"))]
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub kind: ServiceType,
-    /// The first cluster IP; `None` in a headless Service.
+    /// First cluster IP. `None` in a headless Service.
     #[cfg_attr(feature = "serde", serde(rename = "clusterIP"))]
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub cluster_ip: String,
-    /// The cluster IPs, one per family.
+    /// Cluster IPs, one per family.
     #[cfg_attr(feature = "serde", serde(rename = "clusterIPs"))]
     #[cfg_attr(
         feature = "serde",
@@ -63,7 +63,7 @@ pub struct ServiceSpec {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub cluster_ips: Vec<String>,
-    /// The families of the cluster IPs, in their order.
+    /// Families of the cluster IPs, in the same order.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -76,19 +76,19 @@ pub struct ServiceSpec {
         serde(default, deserialize_with = "super::nullable")
     )]
     pub ports: Vec<ServicePort>,
-    /// Whether a client stays with its endpoint.
+    /// Session affinity.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub session_affinity: Affinity,
-    /// For how long it does.
+    /// Session affinity configuration.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub session_affinity_config: Option<SessionAffinityConfig>,
-    /// Further addresses, routed to the nodes by somebody else.
+    /// Additional addresses whose routing to the nodes is not managed by Kubernetes.
     #[cfg_attr(feature = "serde", serde(rename = "externalIPs"))]
     #[cfg_attr(
         feature = "serde",
@@ -96,26 +96,26 @@ pub struct ServiceSpec {
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub external_ips: Vec<String>,
-    /// The networks that may use the load balancer's addresses; empty is all.
+    /// Networks that may use the load balancer's addresses. Empty means all networks.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub load_balancer_source_ranges: Vec<String>,
-    /// Which endpoints take traffic from outside of the cluster.
+    /// Policy for traffic to node ports and external addresses.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub external_traffic_policy: TrafficPolicy,
-    /// Which endpoints take traffic to the cluster IPs.
+    /// Policy for traffic to the cluster IPs.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub internal_traffic_policy: TrafficPolicy,
-    /// Where load balancers ask whether the node has endpoints, 0 for nowhere.
+    /// Health check node port, 0 for none.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -138,7 +138,7 @@ fn is_zero(number: &u16) -> bool {
     serde(rename_all = "camelCase")
 )]
 pub struct ServicePort {
-    /// The name that EndpointSlices refer to, empty for an only port.
+    /// Name, referred to by EndpointSlices. Empty for a single unnamed port.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -151,9 +151,9 @@ pub struct ServicePort {
         serde(default, deserialize_with = "super::nullable")
     )]
     pub protocol: Protocol,
-    /// The port on the Service's addresses.
+    /// Port at the addresses of the Service.
     pub port: u16,
-    /// The port on the nodes' addresses, 0 for none.
+    /// Node port, 0 for none.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -162,8 +162,8 @@ pub struct ServicePort {
     pub node_port: u16,
 }
 
-words! {
-    /// How a Service is reached.
+string_enum! {
+/// Type of a Service.
     ServiceType {
         ClusterIp = "ClusterIP",
         NodePort = "NodePort",
@@ -172,36 +172,37 @@ words! {
     }
 }
 
-words! {
-    /// An IP family.
+string_enum! {
+    /// IP family.
     IpFamily { V4 = "IPv4", V6 = "IPv6" }
 }
 
-words! {
-    /// A transport protocol.
+string_enum! {
+    /// Transport protocol.
     Protocol { Tcp = "TCP", Udp = "UDP", Sctp = "SCTP" }
 }
 
-words! {
-    /// Whether a client stays with its endpoint.
+string_enum! {
+    /// Session affinity.
     Affinity { None = "None", ClientIp = "ClientIP" }
 }
 
-words! {
-    /// Which endpoints take traffic: those of the cluster or of the node.
+string_enum! {
+    /// Traffic policy: all endpoints of the cluster, or the endpoints on the node.
     TrafficPolicy { Cluster = "Cluster", Local = "Local" }
 }
 
-words! {
-    /// Whether nodes see packets to a load balancer's address as such.
+string_enum! {
+    /// Mode of a load balancer IP: whether packets keep it as destination (`VIP`) or not
+    /// (`Proxy`).
     IpMode { Vip = "VIP", Proxy = "Proxy" }
 }
 
-/// How session affinity is set up.
+/// Session affinity configuration.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct SessionAffinityConfig {
-    /// For affinity by the client's address.
+    /// Configuration of affinity by client IP.
     #[cfg_attr(feature = "serde", serde(rename = "clientIP"))]
     #[cfg_attr(
         feature = "serde",
@@ -210,7 +211,7 @@ pub struct SessionAffinityConfig {
     pub client_ip: Option<ClientIpConfig>,
 }
 
-/// How affinity by the client's address is set up.
+/// Configuration of affinity by client IP.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -218,7 +219,7 @@ pub struct SessionAffinityConfig {
     serde(rename_all = "camelCase")
 )]
 pub struct ClientIpConfig {
-    /// For how many seconds without a connection a client is remembered.
+    /// Session timeout in seconds.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "Option::is_none")
@@ -226,7 +227,7 @@ pub struct ClientIpConfig {
     pub timeout_seconds: Option<u32>,
 }
 
-/// What the load balancer's controller made of a Service.
+/// Status of a Service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -234,7 +235,7 @@ pub struct ClientIpConfig {
     serde(rename_all = "camelCase")
 )]
 pub struct ServiceStatus {
-    /// The load balancer.
+    /// Status of the load balancer.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
@@ -242,7 +243,7 @@ pub struct ServiceStatus {
     pub load_balancer: LoadBalancerStatus,
 }
 
-/// A load balancer's addresses.
+/// Status of a load balancer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct LoadBalancerStatus {
@@ -255,7 +256,7 @@ pub struct LoadBalancerStatus {
     pub ingress: Vec<Ingress>,
 }
 
-/// One address of a load balancer.
+/// Ingress point of a load balancer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -263,13 +264,13 @@ pub struct LoadBalancerStatus {
     serde(rename_all = "camelCase")
 )]
 pub struct Ingress {
-    /// The address, empty if there is only a host name.
+    /// Address, empty if the ingress point has only a host name.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")
     )]
     pub ip: String,
-    /// Whether nodes see packets to it as such.
+    /// Mode of the address.
     #[cfg_attr(
         feature = "serde",
         serde(default, deserialize_with = "super::nullable")

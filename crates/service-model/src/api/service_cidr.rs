@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectMeta;
 
-/// A ServiceCIDR: networks that cluster IPs are taken from.
+/// A ServiceCIDR: networks that cluster IPs are allocated from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct ServiceCidr {
@@ -26,7 +26,7 @@ impl ServiceCidr {
     pub const KIND: &'static str = "ServiceCIDR";
 }
 
-/// The networks of a ServiceCIDR.
+/// Specification of a ServiceCIDR.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct ServiceCidrSpec {

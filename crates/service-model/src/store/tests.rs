@@ -1,9 +1,9 @@
-//! A store keeps no more than there is.
+//! Tests that a store retains no state of deleted objects.
 
 use super::*;
 use crate::arbitrary::{Dice, NODE};
 
-/// Fails unless the store is as if it had never seen an object.
+/// Asserts that the store holds no state of any object.
 fn assert_forgot_all(store: &Store) {
     assert_eq!(store.entries.iter().count(), 0, "{:?}", store.entries);
     assert!(!store.entries.is_dirty(), "{:?}", store.entries);
@@ -16,7 +16,7 @@ fn assert_forgot_all(store: &Store) {
 }
 
 #[test]
-fn nothing_is_left_of_objects_that_are_gone() {
+fn a_store_retains_nothing_of_deleted_objects() {
     for seed in 0..500 {
         let mut dice = Dice::from_seed(seed);
         let mut store = Store::new(Config::new(NODE));
@@ -56,7 +56,7 @@ fn nothing_is_left_of_objects_that_are_gone() {
 }
 
 #[test]
-fn what_comes_and_goes_before_all_is_seen_leaves_nothing() {
+fn a_store_retains_nothing_of_objects_deleted_before_the_initial_list_is_complete() {
     let mut store = Store::new(Config::new(NODE));
     for number in 0..1_000 {
         let service = api::Service {

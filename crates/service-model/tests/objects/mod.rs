@@ -1,4 +1,4 @@
-//! Objects in few words, for tests.
+//! Concise constructors of test objects.
 #![allow(dead_code, reason = "not every test needs every object")]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use vipline_service_model::{
     Config, Event, Family, NodeView, ObjectName, PortChange, ServicePort, Store, api,
 };
 
-/// The node that endpoints are local to.
+/// Name of this node.
 pub(crate) const HERE: &str = "here";
 
 /// A ClusterIP Service `default/web` at 10.96.0.10, port 80/TCP.
@@ -53,10 +53,10 @@ pub(crate) fn endpoint_port(name: &str, protocol: &str, port: i32) -> api::Endpo
     }
 }
 
-/// An endpoint told in words, such as `10.0.0.1 here unready serving terminating`.
+/// Parses an endpoint such as `10.0.0.1 here unready terminating`.
 ///
-/// `here`, `there`: the node. `unready`, `stopped` (not serving),
-/// `terminating`: conditions. `zone=a`, `node=here`: hints.
+/// `here` and `there` are nodes. `unready`, `stopped` (not serving) and
+/// `terminating` are conditions. `zone=a` and `node=here` are hints.
 pub(crate) fn endpoint(words: &str) -> api::Endpoint {
     let mut words = words.split(' ');
     let mut endpoint = api::Endpoint {
@@ -85,7 +85,7 @@ pub(crate) fn endpoint(words: &str) -> api::Endpoint {
     endpoint
 }
 
-/// A store for the node `here` that has seen these objects, and all there are.
+/// Returns a store for the node `here` with the given events and a complete list.
 pub(crate) fn synced(events: impl IntoIterator<Item = Event>) -> Store {
     let mut store = Store::new(Config::new(HERE));
     for event in events {
@@ -95,7 +95,7 @@ pub(crate) fn synced(events: impl IntoIterator<Item = Event>) -> Store {
     store
 }
 
-/// Resolves for the node that the store knows.
+/// Resolves for the node of the store.
 pub(crate) fn resolve(store: &mut Store) -> Vec<PortChange> {
     let node = store.node();
     store.resolve(&node)

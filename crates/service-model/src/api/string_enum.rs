@@ -1,9 +1,10 @@
-//! Words that the API has a fixed list of.
+//! Enumerations that the API stores as strings.
 
-/// Declares an enum of words; the first is the default, also of an empty word.
+/// Declares a string enumeration. The first value is the default, also of an empty
+/// string.
 ///
-/// A word that is not in the list is kept as `Other`.
-macro_rules! words {
+/// An unknown value is kept as `Other`.
+macro_rules! string_enum {
     (
         $(#[$doc:meta])*
         $name:ident { $first:ident = $first_word:literal, $($variant:ident = $word:literal),+ $(,)? }
@@ -23,12 +24,12 @@ macro_rules! words {
                 #[doc = concat!("`", $word, "`.")]
                 $variant,
             )+
-            /// A word that is not known here.
+            /// An unknown value.
             Other(Box<str>),
         }
 
         impl $name {
-            /// Returns the word.
+            /// Returns the value as text.
             pub fn as_str(&self) -> &str {
                 match self {
                     Self::$first => $first_word,
@@ -62,4 +63,4 @@ macro_rules! words {
     };
 }
 
-pub(super) use words;
+pub(super) use string_enum;
