@@ -15,7 +15,7 @@ use crate::{Error, Family, TableName, Variant, Version};
 const WAIT: u32 = 5;
 
 /// How long a program may run.
-const DEADLINE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Saves and restores the tables of one family.
 ///
@@ -29,8 +29,8 @@ pub struct Client {
     variant: Variant,
     version: Version,
     wait: u32,
-    deadline: Duration,
-    last_pid: Option<u32>,
+    timeout: Duration,
+    last_restore_pid: Option<u32>,
 }
 
 impl Client {
@@ -60,7 +60,7 @@ impl Client {
     /// # Errors
     ///
     /// Those of [`open`](Self::open).
-    pub fn at(save: impl Into<PathBuf>, restore: impl Into<PathBuf>) -> Result<Self, Error> {
+    pub fn open_at(save: impl Into<PathBuf>, restore: impl Into<PathBuf>) -> Result<Self, Error> {
         let (save, restore) = (save.into(), restore.into());
         let (version, variant) = ask_version(&restore)?;
         Ok(Self {
@@ -69,13 +69,13 @@ impl Client {
             variant,
             version,
             wait: WAIT,
-            deadline: DEADLINE,
-            last_pid: None,
+            timeout: TIMEOUT,
+            last_restore_pid: None,
         })
     }
 
     fn named(name: &str) -> Result<Self, Error> {
-        Self::at(
+        Self::open_at(
             find(&format!("{name}-save"))?,
             find(&format!("{name}-restore"))?,
         )
@@ -96,8 +96,8 @@ impl Client {
     /// The nft variant talks to the kernel by a socket whose port is this
     /// number, unless another socket had it, and what the kernel tells
     /// everybody about a change carries the port of who made it.
-    pub fn last_pid(&self) -> Option<u32> {
-        self.last_pid
+    pub fn last_restore_pid(&self) -> Option<u32> {
+        self.last_restore_pid
     }
 
     /// Sets for how many seconds the lock is waited for: 5, unless told here.
@@ -111,8 +111,8 @@ impl Client {
     ///
     /// Then it is killed; what comes before a `COMMIT` of its document is done
     /// as a whole or not at all even so.
-    pub fn set_deadline(&mut self, deadline: Duration) {
-        self.deadline = deadline;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Reads a table, without the counters of its rules.
@@ -158,7 +158,7 @@ impl Client {
         };
         let args = ["-t", table.as_str()];
         let (input, output) = (Stdio::null(), Stdio::piped());
-        let mut process = Process::start(&self.save, &args, input, output, self.deadline)?;
+        let mut process = Process::start(&self.save, &args, input, output, self.timeout)?;
         let mut lines = Lines::default();
         while !process.step(false)? {
             lines.push(&process.output, &mut take)?;
@@ -200,8 +200,8 @@ impl Client {
         let wait = self.wait.to_string();
         let args = [&["-w", &wait], args].concat();
         let (input, output) = (Stdio::piped(), Stdio::null());
-        let mut process = Process::start(&self.restore, &args, input, output, self.deadline)?;
-        self.last_pid = Some(process.id());
+        let mut process = Process::start(&self.restore, &args, input, output, self.timeout)?;
+        self.last_restore_pid = Some(process.id());
         let mut feed = Feed {
             process: &mut process,
             pending: Vec::with_capacity(CHUNK),
@@ -276,12 +276,12 @@ impl fmt::Write for Feed<'_> {
 
 fn ask_version(path: &Path) -> Result<(Version, Variant), Error> {
     let (input, output) = (Stdio::null(), Stdio::piped());
-    let mut process = Process::start(path, &["--version"], input, output, DEADLINE)?;
+    let mut process = Process::start(path, &["--version"], input, output, TIMEOUT)?;
     process.finish()?;
     let ended = process.conclude(0, |_| None);
     let answer = String::from_utf8_lossy(&process.output);
     match (ended, Version::parse(&answer)) {
-        (Ok(()), Some((version, variant))) if version >= Version::LEAST => Ok((version, variant)),
+        (Ok(()), Some((version, variant))) if version >= Version::MINIMUM => Ok((version, variant)),
         (Ok(()) | Err(Error::Refused { .. }), _) => Err(Error::Outdated {
             program: process.program,
             answer: answer.trim().into(),

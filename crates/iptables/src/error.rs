@@ -14,12 +14,12 @@ use crate::{TableName, Version};
 #[non_exhaustive]
 pub enum Error {
     /// A program ran for too long, and was killed.
-    #[error("{program} was killed because it had not ended after {after:?}")]
-    Deadline {
+    #[error("{program} was killed because it had not ended after {timeout:?}")]
+    Timeout {
         /// Its name.
         program: Box<str>,
         /// How long it was let run.
-        after: Duration,
+        timeout: Duration,
     },
     /// What a program printed is no text.
     #[error("{program} printed a line that is not UTF-8: line {line}")]
@@ -86,7 +86,7 @@ pub enum Error {
     #[error(
         "{program} is too old: version {} or later is needed, and its answer to --version is \
          `{answer}`",
-        Version::LEAST
+        Version::MINIMUM
     )]
     Outdated {
         /// Its name.

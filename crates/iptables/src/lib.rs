@@ -44,7 +44,7 @@ mod name;
 
 mod family;
 
-mod words;
+mod lexer;
 
 mod quote;
 
@@ -52,13 +52,13 @@ mod number;
 
 mod list;
 
-mod maybe;
+mod negatable;
 
 mod address;
 
 mod protocol;
 
-mod side;
+mod direction;
 
 mod options;
 
@@ -82,7 +82,7 @@ mod version;
 
 mod lines;
 
-mod complaint;
+mod tool_error;
 
 mod process;
 
@@ -94,18 +94,18 @@ mod error;
 
 pub use address::Network;
 pub use client::Client;
+pub use direction::{Direction, SetDirections};
 pub use error::{Committed, DocumentLine, Error};
 pub use family::Family;
-pub use maybe::Maybe;
 pub use name::{ChainName, InvalidName, TableName};
-pub use number::{Masked, Ports, Span};
-pub use object::{Chain, Contents, End, Entry, Key, Object, Rules};
+pub use negatable::Negatable;
+pub use number::{Masked, Ports, Range};
+pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
 pub use parse::{Expected, LineError, ParseError};
 pub use protocol::{Protocol, Transport};
 pub use restore::{Restore, jump_target};
 pub use rule::{Rule, RuleError};
-pub use side::{Side, Sides};
-pub use state::NoState;
+pub use state::ObjectsError;
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };

@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn a_line_may_be_written_in_pieces() {
-        struct Words([&'static str; 5]);
-        impl fmt::Display for Words {
+        struct Lexer([&'static str; 5]);
+        impl fmt::Display for Lexer {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.iter().try_for_each(|word| f.write_str(word))
             }
         }
-        let document = Words(["*nat\n-A", " A", " -j B\n", "CO", "MMIT\n-X"]);
+        let document = Lexer(["*nat\n-A", " A", " -j B\n", "CO", "MMIT\n-X"]);
         assert_eq!(&*line_of(&document, 2).text.unwrap(), "-A A -j B");
         assert_eq!(line_of(&document, 4).commits, 1);
     }

@@ -25,7 +25,7 @@ pub(crate) fn parse_as<T: TryFrom<u64>>(text: &str) -> Option<T> {
 
 /// Numbers from one to another, printed as `1:5`, or `1` if they are the same.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Span<T> {
+pub struct Range<T> {
     /// The least.
     pub first: T,
     /// The greatest.
@@ -33,9 +33,9 @@ pub struct Span<T> {
 }
 
 /// The numbers of ports.
-pub type Ports = Span<u16>;
+pub type Ports = Range<u16>;
 
-impl<T: Copy + TryFrom<u64>> Span<T> {
+impl<T: Copy + TryFrom<u64>> Range<T> {
     /// Reads `1`, `1:5`, `1:` or `:5`.
     ///
     /// The ends that are left out are `least` and `greatest`.
@@ -65,7 +65,7 @@ impl Ports {
     };
 }
 
-impl Span<u32> {
+impl Range<u32> {
     /// Every number.
     pub const ALL: Self = Self {
         first: 0,
@@ -73,7 +73,7 @@ impl Span<u32> {
     };
 }
 
-impl<T: Copy> From<T> for Span<T> {
+impl<T: Copy> From<T> for Range<T> {
     fn from(only: T) -> Self {
         Self {
             first: only,
@@ -82,7 +82,7 @@ impl<T: Copy> From<T> for Span<T> {
     }
 }
 
-impl<T: Copy> From<RangeInclusive<T>> for Span<T> {
+impl<T: Copy> From<RangeInclusive<T>> for Range<T> {
     fn from(range: RangeInclusive<T>) -> Self {
         Self {
             first: *range.start(),
@@ -91,7 +91,7 @@ impl<T: Copy> From<RangeInclusive<T>> for Span<T> {
     }
 }
 
-impl<T: PartialEq + fmt::Display> fmt::Display for Span<T> {
+impl<T: PartialEq + fmt::Display> fmt::Display for Range<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.first.fmt(f)?;
         if self.first != self.last {

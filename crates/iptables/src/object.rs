@@ -16,7 +16,7 @@ pub enum Object {
     /// A chain.
     Chain(Chain),
     /// A rule of a chain whose rules have several owners.
-    Entry(Entry),
+    SharedRule(SharedRule),
 }
 
 /// A chain.
@@ -37,10 +37,10 @@ pub struct Chain {
 pub enum Contents {
     /// These rules and no others.
     Rules(Rules),
-    /// Rules that are [entries](Entry), each an object for itself.
-    Entries,
+    /// Rules that are [entries](SharedRule), each an object for itself.
+    SharedRules,
     /// Whatever somebody else puts there; only the chain has to exist.
-    Anything,
+    Unmanaged,
 }
 
 /// Rules in their order, as text.
@@ -54,22 +54,22 @@ pub struct Rules(Option<Arc<str>>);
 /// Only the end of the chain where it stands is its own: among the entries at
 /// one end any order will do.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Entry {
+pub struct SharedRule {
     /// The table that the chain is in.
     pub table: TableName,
-    /// The chain: one with [`Contents::Entries`], or a chain of the system.
+    /// The chain: one with [`Contents::SharedRules`], or a chain of the system.
     pub chain: ChainName,
     /// Where in the chain it stands.
-    pub end: End,
+    pub position: Position,
     /// How many entries like it are wanted before it; 0 unless it is there twice.
-    pub copy: u32,
+    pub occurrence: u32,
     /// What follows `-A CHAIN ` in a save.
     pub rule: Arc<str>,
 }
 
 /// An end of a chain.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum End {
+pub enum Position {
     /// Before all rules that are not at this end.
     Head,
     /// After all rules that are not at this end.
@@ -82,7 +82,7 @@ pub enum Key<'a> {
     /// A chain, by table and name.
     Chain(&'a TableName, &'a ChainName),
     /// An entry, by all that it is.
-    Entry(&'a TableName, &'a ChainName, End, u32, &'a str),
+    SharedRule(&'a TableName, &'a ChainName, Position, u32, &'a str),
 }
 
 impl Chain {
@@ -110,16 +110,22 @@ impl Chain {
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         let rules = match &self.contents {
             Contents::Rules(rules) => Some(rules),
-            Contents::Entries | Contents::Anything => None,
+            Contents::SharedRules | Contents::Unmanaged => None,
         };
         rules.into_iter().flat_map(Rules::iter)
     }
 }
 
-impl Entry {
+impl SharedRule {
     /// Returns what identifies the entry.
     pub(crate) fn key(&self) -> Key<'_> {
-        Key::Entry(&self.table, &self.chain, self.end, self.copy, &self.rule)
+        Key::SharedRule(
+            &self.table,
+            &self.chain,
+            self.position,
+            self.occurrence,
+            &self.rule,
+        )
     }
 }
 
@@ -162,19 +168,19 @@ impl Keyed for Object {
     fn key(&self) -> Key<'_> {
         match self {
             Self::Chain(chain) => chain.key(),
-            Self::Entry(entry) => entry.key(),
+            Self::SharedRule(entry) => entry.key(),
         }
     }
 
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Chain(one), Self::Chain(other)) => {
-                let is_anything = |chain: &Chain| chain.contents == Contents::Anything;
+                let is_anything = |chain: &Chain| chain.contents == Contents::Unmanaged;
                 let are_alike =
                     is_anything(one) || is_anything(other) || one.contents == other.contents;
                 are_alike && one.policy == other.policy
             }
-            (Self::Entry(_), Self::Entry(_)) => true,
+            (Self::SharedRule(_), Self::SharedRule(_)) => true,
             _ => false,
         }
     }
@@ -186,9 +192,9 @@ impl From<Chain> for Object {
     }
 }
 
-impl From<Entry> for Object {
-    fn from(entry: Entry) -> Self {
-        Self::Entry(entry)
+impl From<SharedRule> for Object {
+    fn from(entry: SharedRule) -> Self {
+        Self::SharedRule(entry)
     }
 }
 
@@ -216,9 +222,9 @@ mod tests {
     fn what_is_in_a_chain_matters_unless_it_is_somebody_elses() {
         let one = chain(Contents::Rules(["-j A"].into_iter().collect()));
         let other = chain(Contents::Rules(["-j B"].into_iter().collect()));
-        let theirs = chain(Contents::Anything);
+        let theirs = chain(Contents::Unmanaged);
         assert!(!one.same(&other));
-        assert!(!one.same(&chain(Contents::Entries)));
+        assert!(!one.same(&chain(Contents::SharedRules)));
         assert!(one.same(&theirs) && theirs.same(&one));
     }
 }

@@ -25,7 +25,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::complaint::{Cause, Complaint};
+use crate::tool_error::{Cause, ToolError};
 use crate::{DocumentLine, Error};
 
 /// How many bytes are written or read at once.
@@ -45,7 +45,7 @@ pub(crate) struct Process {
     exit: OwnedFd,
     /// Can be read once it has run for too long.
     timer: OwnedFd,
-    deadline: Duration,
+    timeout: Duration,
     /// What it has printed, but for complaints.
     pub(crate) output: Vec<u8>,
     complaint: Vec<u8>,
@@ -57,10 +57,10 @@ impl Process {
         args: &[&str],
         input: Stdio,
         output: Stdio,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<Self, Error> {
         let program = name_of(path);
-        let timer = timer(deadline).map_err(failed("start a timer"))?;
+        let timer = timer(timeout).map_err(failed("start a timer"))?;
         let mut command = Command::new(path);
         command
             .args(args)
@@ -98,7 +98,7 @@ impl Process {
             child,
             exit,
             timer,
-            deadline,
+            timeout,
             output: Vec::new(),
             complaint: Vec::new(),
         })
@@ -163,9 +163,9 @@ impl Process {
         while take(&mut child.stderr, &mut self.complaint)? && has_ended {}
         self.complaint.truncate(COMPLAINT);
         if is_late && !has_ended {
-            return Err(Error::Deadline {
+            return Err(Error::Timeout {
                 program: self.program.clone(),
-                after: self.deadline,
+                timeout: self.timeout,
             });
         }
         Ok(has_ended)
@@ -189,11 +189,11 @@ impl Process {
         if status == 0 {
             return Ok(());
         }
-        let Complaint {
+        let ToolError {
             cause,
             line,
             message,
-        } = Complaint::new(&String::from_utf8_lossy(&self.complaint));
+        } = ToolError::new(&String::from_utf8_lossy(&self.complaint));
         let message = match &*message {
             "" => format!("exit status {status}").into(),
             words => words.into(),
@@ -268,11 +268,11 @@ fn take(pipe: &mut Option<impl AsFd>, bytes: &mut Vec<u8>) -> Result<bool, Error
 }
 
 /// Starts a timer, which can be read when the time is over.
-fn timer(deadline: Duration) -> rustix::io::Result<OwnedFd> {
+fn timer(timeout: Duration) -> rustix::io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     // No time at all would be a timer that never ends.
-    let deadline = deadline.max(Duration::from_nanos(1));
-    let value = Timespec::try_from(deadline).map_err(|_| Errno::INVAL)?;
+    let timeout = timeout.max(Duration::from_nanos(1));
+    let value = Timespec::try_from(timeout).map_err(|_| Errno::INVAL)?;
     let once = Itimerspec {
         it_interval: Timespec::default(),
         it_value: value,

@@ -6,7 +6,7 @@ use std::fmt;
 
 use vipline_reconcile::Edit;
 
-use crate::{Chain, Contents, End, Entry, Key, Object, TableName};
+use crate::{Chain, Contents, Key, Object, Position, SharedRule, TableName};
 
 /// A document that `iptables-restore --noflush` applies; displays as its text.
 ///
@@ -38,7 +38,7 @@ struct Section<'a> {
     /// Chains that are made, or emptied.
     declared: Vec<&'a Chain>,
     /// Entries that go.
-    deleted: Vec<&'a Entry>,
+    deleted: Vec<&'a SharedRule>,
     /// Chains whose rules are written.
     filled: Vec<&'a Chain>,
     /// Entries that come, those at the head first.
@@ -50,7 +50,7 @@ struct Section<'a> {
 /// An entry that comes.
 #[derive(Clone, Copy, Debug)]
 struct Entered<'a> {
-    entry: &'a Entry,
+    entry: &'a SharedRule,
     /// Whether it goes before all rules that are there.
     inserts: bool,
 }
@@ -61,8 +61,8 @@ struct Parts<'a> {
     made: Vec<&'a Chain>,
     changed: Vec<&'a Chain>,
     removed: Vec<&'a Chain>,
-    entered: Vec<&'a Entry>,
-    deleted: Vec<&'a Entry>,
+    entered: Vec<&'a SharedRule>,
+    deleted: Vec<&'a SharedRule>,
 }
 
 impl<'a> Restore<'a> {
@@ -106,7 +106,7 @@ impl<'a> Restore<'a> {
             let chains = section.declared.iter().copied();
             let entries = section.deleted.iter().copied();
             let entries = entries.chain(section.entered.iter().map(|it| it.entry));
-            chains.map(Chain::key).chain(entries.map(Entry::key))
+            chains.map(Chain::key).chain(entries.map(SharedRule::key))
         })
     }
 
@@ -122,7 +122,7 @@ fn tables(edits: &[Edit<Object>]) -> Vec<(TableName, Parts<'_>)> {
     for edit in edits {
         let table = match edit.object() {
             Object::Chain(chain) => chain.table,
-            Object::Entry(entry) => entry.table,
+            Object::SharedRule(entry) => entry.table,
         };
         let at = tables.iter().position(|(name, _)| *name == table);
         let at = at.unwrap_or_else(|| {
@@ -154,11 +154,11 @@ impl<'a> Parts<'a> {
                 ..
             } => self.changed.push(chain),
             Edit::Remove(Object::Chain(chain)) => self.removed.push(chain),
-            Edit::Add(Object::Entry(entry)) => self.entered.push(entry),
-            Edit::Remove(Object::Entry(entry)) => self.deleted.push(entry),
+            Edit::Add(Object::SharedRule(entry)) => self.entered.push(entry),
+            Edit::Remove(Object::SharedRule(entry)) => self.deleted.push(entry),
             // Entries with equal keys are equal.
             Edit::Change {
-                new: Object::Entry(_),
+                new: Object::SharedRule(_),
                 ..
             } => {}
         }
@@ -180,11 +180,11 @@ impl<'a> Parts<'a> {
                 filling.section().deleted.push(entry);
             }
         }
-        let is_head = |entry: &&&Entry| entry.end == End::Head;
+        let is_head = |entry: &&&SharedRule| entry.position == Position::Head;
         let heads = self.entered.iter().filter(is_head);
         let tails = self.entered.iter().filter(|entry| !is_head(entry));
         for &entry in heads.chain(tails) {
-            let inserts = entry.end == End::Head && !empty.contains(&entry.chain);
+            let inserts = entry.position == Position::Head && !empty.contains(&entry.chain);
             filling.section().entered.push(Entered { entry, inserts });
         }
         // A chain goes after all that lead to it.

@@ -12,7 +12,7 @@ use std::fmt;
 
 use crate::address::Network;
 use crate::matches::{Comment, Match};
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::protocol::Protocol;
 use crate::quote::Bare;
 use crate::targets::Target;
@@ -42,17 +42,17 @@ pub use error::RuleError;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule<'a> {
     /// The source address: `-s`.
-    pub source: Option<Maybe<Network>>,
+    pub source: Option<Negatable<Network>>,
     /// The destination address: `-d`.
-    pub destination: Option<Maybe<Network>>,
+    pub destination: Option<Negatable<Network>>,
     /// The interface a packet came in by, `+` for any end of its name: `-i`.
-    pub in_interface: Option<Maybe<Cow<'a, str>>>,
+    pub in_interface: Option<Negatable<Cow<'a, str>>>,
     /// The interface a packet goes out by: `-o`.
-    pub out_interface: Option<Maybe<Cow<'a, str>>>,
+    pub out_interface: Option<Negatable<Cow<'a, str>>>,
     /// The protocol above IP: `-p`.
-    pub protocol: Option<Maybe<Protocol>>,
+    pub protocol: Option<Negatable<Protocol>>,
     /// Fragments but the first, which have no ports: `-f`.
-    pub fragment: Option<Maybe<()>>,
+    pub fragment: Option<Negatable<()>>,
     /// What else a packet has to be.
     pub matches: Vec<Match<'a>>,
     /// What is done with a packet; it is counted in any case.
@@ -99,10 +99,10 @@ impl<'a> Rule<'a> {
     #[must_use]
     pub fn for_family(mut self, family: Family) -> Self {
         for one in &mut self.matches {
-            one.fill(family);
+            one.apply_family_defaults(family);
         }
         if let Some(target) = &mut self.target {
-            target.fill(family);
+            target.apply_family_defaults(family);
         }
         self
     }
@@ -110,70 +110,70 @@ impl<'a> Rule<'a> {
     /// Wants a source address of the network.
     #[must_use]
     pub fn source(mut self, network: impl Into<Network>) -> Self {
-        self.source = Some(Maybe::Is(network.into()));
+        self.source = Some(Negatable::Is(network.into()));
         self
     }
 
     /// Wants a source address outside of the network.
     #[must_use]
     pub fn not_source(mut self, network: impl Into<Network>) -> Self {
-        self.source = Some(Maybe::Not(network.into()));
+        self.source = Some(Negatable::Not(network.into()));
         self
     }
 
     /// Wants a destination address of the network.
     #[must_use]
     pub fn destination(mut self, network: impl Into<Network>) -> Self {
-        self.destination = Some(Maybe::Is(network.into()));
+        self.destination = Some(Negatable::Is(network.into()));
         self
     }
 
     /// Wants a destination address outside of the network.
     #[must_use]
     pub fn not_destination(mut self, network: impl Into<Network>) -> Self {
-        self.destination = Some(Maybe::Not(network.into()));
+        self.destination = Some(Negatable::Not(network.into()));
         self
     }
 
     /// Wants packets that came in by the interface.
     #[must_use]
     pub fn in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.in_interface = Some(Maybe::Is(name.into()));
+        self.in_interface = Some(Negatable::Is(name.into()));
         self
     }
 
     /// Wants packets that came in by another interface.
     #[must_use]
     pub fn not_in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.in_interface = Some(Maybe::Not(name.into()));
+        self.in_interface = Some(Negatable::Not(name.into()));
         self
     }
 
     /// Wants packets that go out by the interface.
     #[must_use]
     pub fn out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.out_interface = Some(Maybe::Is(name.into()));
+        self.out_interface = Some(Negatable::Is(name.into()));
         self
     }
 
     /// Wants packets that go out by another interface.
     #[must_use]
     pub fn not_out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
-        self.out_interface = Some(Maybe::Not(name.into()));
+        self.out_interface = Some(Negatable::Not(name.into()));
         self
     }
 
     /// Wants packets of the protocol.
     #[must_use]
     pub fn protocol(mut self, protocol: impl Into<Protocol>) -> Self {
-        self.protocol = Some(Maybe::Is(protocol.into()));
+        self.protocol = Some(Negatable::Is(protocol.into()));
         self
     }
 
     /// Wants packets of another protocol.
     #[must_use]
     pub fn not_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
-        self.protocol = Some(Maybe::Not(protocol.into()));
+        self.protocol = Some(Negatable::Not(protocol.into()));
         self
     }
 

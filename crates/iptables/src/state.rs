@@ -5,7 +5,7 @@ use crate::{Chain, ChainName, Contents, InvalidName, Line, Object, TableName, Ta
 /// Why a document shows no state.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoState {
+pub enum ObjectsError {
     /// It has a command besides those that append rules.
     #[error("table {table} has a command that changes a state: {command}")]
     Command {
@@ -52,13 +52,13 @@ impl Tables<'_> {
     /// # Errors
     ///
     /// A document with other commands than `-A` is no save.
-    pub fn objects(&self) -> Result<Vec<Object>, NoState> {
+    pub fn objects(&self) -> Result<Vec<Object>, ObjectsError> {
         let mut objects = Vec::new();
         for table in self.iter() {
             let name = TableName::new(table.name())?;
             let mut lines = table.lines();
             if let Some(command) = lines.find(|line| matches!(line, Line::Command(_))) {
-                return Err(NoState::Command {
+                return Err(ObjectsError::Command {
                     table: table.name().into(),
                     command: command.to_string().into(),
                 });

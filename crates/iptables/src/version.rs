@@ -46,7 +46,7 @@ pub struct Version {
 impl Version {
     /// The first version whose `iptables-restore` tells its version and waits
     /// a number of seconds for the lock.
-    pub const LEAST: Self = Self::new(1, 6, 2);
+    pub const MINIMUM: Self = Self::new(1, 6, 2);
 
     /// Returns a version with these numbers.
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
@@ -171,7 +171,7 @@ mod tests {
     fn versions_sort_by_their_numbers() {
         assert!(Version::new(1, 8, 10) > Version::new(1, 8, 9));
         assert!(!Version::new(1, 6, 1).has_random_fully());
-        assert!(Version::LEAST.has_random_fully());
+        assert!(Version::MINIMUM.has_random_fully());
         assert_eq!(Version::new(1, 8, 9).to_string(), "1.8.9");
     }
 }

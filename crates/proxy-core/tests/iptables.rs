@@ -374,7 +374,7 @@ impl Troubled {
             trouble = trouble.display(),
         );
         let restore = programs.script(&format!("troubled-{name}"), &script);
-        Client::at(save, restore.expect("it is ours")).expect("it tells its version")
+        Client::open_at(save, restore.expect("it is ours")).expect("it tells its version")
     }
 
     /// Lets restores do this first.
@@ -521,7 +521,7 @@ fn next_report(engine: &mut Engine, now: &mut Duration) -> Option<Report> {
 /// Fails unless rules of both families count packets by counters that are there.
 fn assert_counters_are_used() {
     let mut counters = iptables::nfacct::Client::open().expect("the kernel has them");
-    let counters = counters.list().expect("they are listed");
+    let counters = counters.dump().expect("they are listed");
     let used = counters.iter().map(|it| (it.name.as_str(), it.rules));
     let mut used: Vec<_> = used.collect();
     used.sort_unstable();

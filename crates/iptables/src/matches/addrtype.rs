@@ -5,16 +5,16 @@ use std::fmt;
 use bitflags::bitflags;
 
 use crate::list;
-use crate::maybe::Maybe;
-use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::negatable::Negatable;
+use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 
 /// Kinds of addresses: `-m addrtype --dst-type LOCAL`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddrType {
     /// The kind of the source address.
-    pub source: Option<Maybe<AddressKinds>>,
+    pub source: Option<Negatable<AddressTypes>>,
     /// The kind of the destination address.
-    pub destination: Option<Maybe<AddressKinds>>,
+    pub destination: Option<Negatable<AddressTypes>>,
     /// Whether only addresses of the interface it came in count as local.
     pub limit_in: bool,
     /// Whether only addresses of the interface it goes out count as local.
@@ -24,7 +24,7 @@ pub struct AddrType {
 bitflags! {
     /// Kinds of addresses.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-    pub struct AddressKinds: u16 {
+    pub struct AddressTypes: u16 {
         /// No address, such as `0.0.0.0`.
         const UNSPEC = 1;
         /// One host.
@@ -52,7 +52,7 @@ bitflags! {
     }
 }
 
-impl fmt::Display for AddressKinds {
+impl fmt::Display for AddressTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list::write(*self, "", f)
     }
@@ -60,17 +60,17 @@ impl fmt::Display for AddressKinds {
 
 impl AddrType {
     /// Wants a source address of one of these kinds.
-    pub fn source(kinds: AddressKinds) -> Self {
+    pub fn source(types: AddressTypes) -> Self {
         Self {
-            source: Some(Maybe::Is(kinds)),
+            source: Some(Negatable::Is(types)),
             ..Self::default()
         }
     }
 
     /// Wants a destination address of one of these kinds.
-    pub fn destination(kinds: AddressKinds) -> Self {
+    pub fn destination(types: AddressTypes) -> Self {
         Self {
-            destination: Some(Maybe::Is(kinds)),
+            destination: Some(Negatable::Is(types)),
             ..Self::default()
         }
     }
@@ -81,16 +81,16 @@ impl<'a> Extension<'a> for AddrType {
         Self::default()
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         let taken = match option {
-            "--src-type" => once(&mut self.source, values.maybe(list::parse)?),
-            "--dst-type" => once(&mut self.destination, values.maybe(list::parse)?),
-            "--limit-iface-in" => flag(&mut self.limit_in),
-            "--limit-iface-out" => flag(&mut self.limit_out),
+            "--src-type" => set_once(&mut self.source, values.negatable(list::parse)?),
+            "--dst-type" => set_once(&mut self.destination, values.negatable(list::parse)?),
+            "--limit-iface-in" => set_flag(&mut self.limit_in),
+            "--limit-iface-out" => set_flag(&mut self.limit_out),
             _ => Ok(false),
         };
         if self.limit_in && self.limit_out {
-            return Err(Odd);
+            return Err(Unsupported);
         }
         taken
     }
@@ -99,11 +99,11 @@ impl<'a> Extension<'a> for AddrType {
 impl fmt::Display for AddrType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("-m addrtype")?;
-        if let Some(kinds) = &self.source {
-            kinds.write(f, "--src-type")?;
+        if let Some(types) = &self.source {
+            types.write(f, "--src-type")?;
         }
-        if let Some(kinds) = &self.destination {
-            kinds.write(f, "--dst-type")?;
+        if let Some(types) = &self.destination {
+            types.write(f, "--dst-type")?;
         }
         if self.limit_in {
             f.write_str(" --limit-iface-in")?;
@@ -123,19 +123,19 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let all = AddrType {
-            source: Some(Maybe::Not(AddressKinds::UNICAST | AddressKinds::LOCAL)),
-            destination: Some(Maybe::Is(AddressKinds::all())),
+            source: Some(Negatable::Not(AddressTypes::UNICAST | AddressTypes::LOCAL)),
+            destination: Some(Negatable::Is(AddressTypes::all())),
             limit_in: false,
             limit_out: true,
         };
         let table = [
             (
                 "-m addrtype --dst-type LOCAL",
-                AddrType::destination(AddressKinds::LOCAL),
+                AddrType::destination(AddressTypes::LOCAL),
             ),
             (
                 "-m addrtype --src-type BROADCAST",
-                AddrType::source(AddressKinds::BROADCAST),
+                AddrType::source(AddressTypes::BROADCAST),
             ),
             (
                 "-m addrtype ! --src-type UNICAST,LOCAL --dst-type UNSPEC,UNICAST,LOCAL,BROADCAST,ANYCAST,MULTICAST,BLACKHOLE,UNREACHABLE,PROHIBIT,THROW,NAT,XRESOLVE --limit-iface-out",

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
 
 /// A remark: `-m comment --comment "a b"`.
@@ -24,11 +24,11 @@ impl<'a> Extension<'a> for Comment<'a> {
         Self(Cow::Borrowed(""))
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--comment" {
             return Ok(false);
         }
-        values.is_number(0)?;
+        values.expect_index(0)?;
         self.0 = values.word()?;
         Ok(true)
     }

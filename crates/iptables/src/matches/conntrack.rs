@@ -7,24 +7,24 @@ use ipnet::IpNet;
 
 use crate::address::{self, Bare};
 use crate::list;
-use crate::maybe::Maybe;
-use crate::number::{Ports, Span};
-use crate::options::{Extension, Odd, Taken, Values, once};
+use crate::negatable::Negatable;
+use crate::number::{Ports, Range};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 
 /// What connection tracking knows: `-m conntrack --ctstate NEW`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conntrack {
     /// The state of the connection for the packet.
-    pub state: Option<Maybe<CtState>>,
+    pub state: Option<Negatable<CtState>>,
     /// Protocol, addresses and ports of the connection.
     pub connection: Option<Box<Connection>>,
     /// What happened to the connection.
-    pub status: Option<Maybe<CtStatus>>,
+    pub status: Option<Negatable<CtStatus>>,
     /// After how many seconds it expires.
-    pub expire: Option<Maybe<Span<u32>>>,
+    pub expire: Option<Negatable<Range<u32>>>,
     /// Which way the packet goes.
-    pub direction: Option<Direction>,
+    pub direction: Option<CtDirection>,
 }
 
 /// Protocol, addresses and ports of a connection.
@@ -33,23 +33,23 @@ pub struct Conntrack {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
     /// The protocol.
-    pub protocol: Option<Maybe<Protocol>>,
+    pub protocol: Option<Negatable<Protocol>>,
     /// The source address of the first packet.
-    pub original_source: Option<Maybe<IpNet>>,
+    pub original_source: Option<Negatable<IpNet>>,
     /// The destination address of the first packet.
-    pub original_destination: Option<Maybe<IpNet>>,
+    pub original_destination: Option<Negatable<IpNet>>,
     /// The source address of replies.
-    pub reply_source: Option<Maybe<IpNet>>,
+    pub reply_source: Option<Negatable<IpNet>>,
     /// The destination address of replies.
-    pub reply_destination: Option<Maybe<IpNet>>,
+    pub reply_destination: Option<Negatable<IpNet>>,
     /// The source port of the first packet.
-    pub original_sport: Option<Maybe<Ports>>,
+    pub original_sport: Option<Negatable<Ports>>,
     /// The destination port of the first packet.
-    pub original_dport: Option<Maybe<Ports>>,
+    pub original_dport: Option<Negatable<Ports>>,
     /// The source port of replies.
-    pub reply_sport: Option<Maybe<Ports>>,
+    pub reply_sport: Option<Negatable<Ports>>,
     /// The destination port of replies.
-    pub reply_dport: Option<Maybe<Ports>>,
+    pub reply_dport: Option<Negatable<Ports>>,
 }
 
 bitflags! {
@@ -102,7 +102,7 @@ impl fmt::Display for CtStatus {
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Direction {
+pub enum CtDirection {
     /// As the first packet of the connection.
     Original,
     /// As the replies.
@@ -113,7 +113,7 @@ impl Conntrack {
     /// Wants one of these states.
     pub fn state(state: CtState) -> Self {
         Self {
-            state: Some(Maybe::Is(state)),
+            state: Some(Negatable::Is(state)),
             ..Self::default()
         }
     }
@@ -121,7 +121,7 @@ impl Conntrack {
     /// Wants none of these states.
     pub fn not_state(state: CtState) -> Self {
         Self {
-            state: Some(Maybe::Not(state)),
+            state: Some(Negatable::Not(state)),
             ..Self::default()
         }
     }
@@ -132,32 +132,33 @@ impl<'a> Extension<'a> for Conntrack {
         Self::default()
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--ctstate" => once(&mut self.state, values.maybe(list::parse)?),
-            "--ctstatus" => once(&mut self.status, values.maybe(status)?),
-            "--ctexpire" => once(
+            "--ctstate" => set_once(&mut self.state, values.negatable(list::parse)?),
+            "--ctstatus" => set_once(&mut self.status, values.negatable(status)?),
+            "--ctexpire" => set_once(
                 &mut self.expire,
-                values.maybe(|text| Span::parse(text, ':', Span::<u32>::ALL))?,
+                values.negatable(|text| Range::parse(text, ':', Range::<u32>::ALL))?,
             ),
             "--ctdir" => {
                 let direction = values.parse(direction)?;
-                once(&mut self.direction, direction)
+                set_once(&mut self.direction, direction)
             }
-            _ if option.starts_with("--ct") => {
-                self.connection.get_or_insert_default().take(option, values)
-            }
+            _ if option.starts_with("--ct") => self
+                .connection
+                .get_or_insert_default()
+                .parse_option(option, values),
             _ => Ok(false),
         }
     }
 }
 
-fn direction(text: &str) -> Option<Direction> {
+fn direction(text: &str) -> Option<CtDirection> {
     if text.eq_ignore_ascii_case("ORIGINAL") {
-        return Some(Direction::Original);
+        return Some(CtDirection::Original);
     }
     text.eq_ignore_ascii_case("REPLY")
-        .then_some(Direction::Reply)
+        .then_some(CtDirection::Reply)
 }
 
 fn status(text: &str) -> Option<CtStatus> {
@@ -168,10 +169,10 @@ fn status(text: &str) -> Option<CtStatus> {
 }
 
 impl Connection {
-    fn take(&mut self, option: &str, values: &mut Values<'_, '_>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, '_>) -> Parsed {
         if option == "--ctproto" {
-            let protocol = values.maybe(Protocol::parse)?;
-            return once(&mut self.protocol, protocol);
+            let protocol = values.negatable(Protocol::parse)?;
+            return set_once(&mut self.protocol, protocol);
         }
         let networks = match option {
             "--ctorigsrc" => &mut self.original_source,
@@ -185,13 +186,13 @@ impl Connection {
                     "--ctreplsrcport" => &mut self.reply_sport,
                     "--ctrepldstport" => &mut self.reply_dport,
                     // A connection was made for it that nothing is known of.
-                    _ => return Err(Odd),
+                    _ => return Err(Unsupported),
                 };
-                return once(ports, values.maybe(parse_ports)?);
+                return set_once(ports, values.negatable(parse_ports)?);
             }
         };
         // iptables prints masks with holes as no masks.
-        once(networks, values.maybe(address::parse_prefix)?)
+        set_once(networks, values.negatable(address::parse_prefix)?)
     }
 }
 
@@ -217,8 +218,8 @@ impl fmt::Display for Conntrack {
             expire.write(f, "--ctexpire")?;
         }
         match self.direction {
-            Some(Direction::Original) => f.write_str(" --ctdir ORIGINAL"),
-            Some(Direction::Reply) => f.write_str(" --ctdir REPLY"),
+            Some(CtDirection::Original) => f.write_str(" --ctdir ORIGINAL"),
+            Some(CtDirection::Reply) => f.write_str(" --ctdir REPLY"),
             None => Ok(()),
         }
     }
@@ -264,21 +265,21 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let connection = Connection {
-            protocol: Some(Maybe::Is(Protocol::TCP)),
-            original_source: Some(Maybe::Is("10.1.2.3/16".parse().unwrap())),
-            original_destination: Some(Maybe::Not("10.0.0.1/32".parse().unwrap())),
-            reply_source: Some(Maybe::Is("0.0.0.0/0".parse().unwrap())),
+            protocol: Some(Negatable::Is(Protocol::TCP)),
+            original_source: Some(Negatable::Is("10.1.2.3/16".parse().unwrap())),
+            original_destination: Some(Negatable::Not("10.0.0.1/32".parse().unwrap())),
+            reply_source: Some(Negatable::Is("0.0.0.0/0".parse().unwrap())),
             reply_destination: None,
-            original_sport: Some(Maybe::Not(1.into())),
-            original_dport: Some(Maybe::Is((2..=3).into())),
+            original_sport: Some(Negatable::Not(1.into())),
+            original_dport: Some(Negatable::Is((2..=3).into())),
             reply_sport: None,
-            reply_dport: Some(Maybe::Is(Ports::ALL)),
+            reply_dport: Some(Negatable::Is(Ports::ALL)),
         };
         let all = Conntrack {
             connection: Some(Box::new(connection)),
-            status: Some(Maybe::Not(CtStatus::empty())),
-            expire: Some(Maybe::Is((5..=10).into())),
-            direction: Some(Direction::Reply),
+            status: Some(Negatable::Not(CtStatus::empty())),
+            expire: Some(Negatable::Is((5..=10).into())),
+            direction: Some(CtDirection::Reply),
             ..Conntrack::state(CtState::INVALID)
         };
         let not_tracked = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;

@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
 /// A type of ICMP messages: `-m icmp --icmp-type 8`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Icmp(pub Maybe<IcmpType>);
+pub struct Icmp(pub Negatable<IcmpType>);
 
 /// A type of messages of ICMP for IPv6: `-m icmp6 --icmpv6-type 128`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Icmp6(pub Maybe<IcmpType>);
+pub struct Icmp6(pub Negatable<IcmpType>);
 
 /// A type of messages, and perhaps its code: `3` or `3/1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -67,14 +67,14 @@ impl Icmp {
 
     /// Wants messages of the type.
     pub fn new(ty: impl Into<IcmpType>) -> Self {
-        Self(Maybe::Is(ty.into()))
+        Self(Negatable::Is(ty.into()))
     }
 }
 
 impl Icmp6 {
     /// Wants messages of the type.
     pub fn new(ty: impl Into<IcmpType>) -> Self {
-        Self(Maybe::Is(ty.into()))
+        Self(Negatable::Is(ty.into()))
     }
 }
 
@@ -83,12 +83,12 @@ impl<'a> Extension<'a> for Icmp {
         Self::new(Self::ANY)
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--icmp-type" {
             return Ok(false);
         }
-        values.is_number(0)?;
-        self.0 = values.maybe(|text| IcmpType::parse(text, NAMES))?;
+        values.expect_index(0)?;
+        self.0 = values.negatable(|text| IcmpType::parse(text, NAMES))?;
         // The type 255 has no codes.
         self.0 = self.0.map(|it| if it.ty == 255 { Self::ANY } else { it });
         Ok(true)
@@ -100,12 +100,12 @@ impl<'a> Extension<'a> for Icmp6 {
         Self::new(0)
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--icmpv6-type" {
             return Ok(false);
         }
-        values.is_number(0)?;
-        self.0 = values.maybe(|text| IcmpType::parse(text, NAMES6))?;
+        values.expect_index(0)?;
+        self.0 = values.negatable(|text| IcmpType::parse(text, NAMES6))?;
         Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::number;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
 /// So many packets and no more: `-m limit --limit 5/min`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -125,11 +125,11 @@ impl<'a> Extension<'a> for Limit {
         })
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--limit" => self.rate = values.parse(Rate::parse)?,
             "--limit-burst" => self.burst = values.parse(number::parse_as)?,

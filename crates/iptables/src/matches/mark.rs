@@ -2,29 +2,29 @@
 
 use std::fmt;
 
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::Masked;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
 /// The mark of the packet: `-m mark --mark 0x4000/0x4000`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mark {
     /// The bits of the mark.
-    pub mark: Maybe<Masked>,
+    pub mark: Negatable<Masked>,
 }
 
 impl Mark {
     /// Wants those bits of the mask that are in the value, and no others.
     pub fn is(value: u32, mask: u32) -> Self {
         Self {
-            mark: Maybe::Is(Masked { value, mask }),
+            mark: Negatable::Is(Masked { value, mask }),
         }
     }
 
     /// Wants any other bits.
     pub fn is_not(value: u32, mask: u32) -> Self {
         Self {
-            mark: Maybe::Not(Masked { value, mask }),
+            mark: Negatable::Not(Masked { value, mask }),
         }
     }
 }
@@ -34,12 +34,12 @@ impl<'a> Extension<'a> for Mark {
         Self::is(0, u32::MAX)
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--mark" {
             return Ok(false);
         }
-        values.is_number(0)?;
-        self.mark = values.maybe(Masked::parse)?;
+        values.expect_index(0)?;
+        self.mark = values.negatable(Masked::parse)?;
         Ok(true)
     }
 }

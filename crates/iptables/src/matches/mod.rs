@@ -40,11 +40,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::Family;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
-pub use addrtype::{AddrType, AddressKinds};
+pub use addrtype::{AddrType, AddressTypes};
 pub use comment::Comment;
-pub use conntrack::{Connection, Conntrack, CtState, CtStatus, Direction};
+pub use conntrack::{Connection, Conntrack, CtDirection, CtState, CtStatus};
 pub use icmp::{Icmp, Icmp6, IcmpType};
 pub use limit::{Limit, Rate};
 pub use mark::Mark;
@@ -54,7 +54,7 @@ pub use owner::Owner;
 pub use physdev::Physdev;
 pub use recent::{Recent, RecentAction};
 pub use sctp::{Chunk, Chunks, ChunksMode, Sctp};
-pub use set::{Count, Set};
+pub use set::{CounterMatch, Set};
 pub use state::State;
 pub use statistic::{InvalidProbability, Probability, Statistic};
 pub use tcp::{Flags, FlagsMatch, Tcp};
@@ -85,17 +85,17 @@ macro_rules! matches {
             }
 
             /// Returns how many options a complete one was given at least.
-            pub(crate) fn least(&self) -> usize {
+            pub(crate) fn min_options(&self) -> usize {
                 match self {
-                    $(Self::$variant(it) => it.least(),)*
+                    $(Self::$variant(it) => it.min_options(),)*
                     Self::Other(_) => 0,
                 }
             }
 
             /// Takes an option with its values, if it is one of its own.
-            pub(crate) fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+            pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
                 match self {
-                    $(Self::$variant(it) => it.take(option, values),)*
+                    $(Self::$variant(it) => it.parse_option(option, values),)*
                     Self::Other(_) => Ok(false),
                 }
             }
@@ -145,7 +145,7 @@ matches! {
     Recent(Recent<'a>) = "recent",
     /// Ports and chunks of SCTP.
     Sctp(Sctp) = "sctp",
-    /// Addresses and ports in a set of ipset.
+    /// AddressRange and ports in a set of ipset.
     Set(Set<'a>) = "set",
     /// The state of the connection, as old rules ask for it.
     State(State) = "state",
@@ -159,9 +159,9 @@ matches! {
 
 impl Match<'_> {
     /// Tells what iptables of the family takes where nothing is told.
-    pub(crate) fn fill(&mut self, family: Family) {
+    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         if let Self::Recent(recent) = self {
-            recent.fill(family);
+            recent.apply_family_defaults(family);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::Ports;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
 /// Several ports at once: `-m multiport --dports 80,443`.
 ///
@@ -14,7 +14,7 @@ pub struct Multiport {
     /// Which port it is about.
     pub kind: MultiportKind,
     /// The ports; at most 15, where a range counts as two.
-    pub ports: Maybe<Vec<Ports>>,
+    pub ports: Negatable<Vec<Ports>>,
 }
 
 /// Which port a list is about.
@@ -33,7 +33,7 @@ impl Multiport {
     pub fn new(kind: MultiportKind, ports: impl IntoIterator<Item = Ports>) -> Self {
         Self {
             kind,
-            ports: Maybe::Is(ports.into_iter().collect()),
+            ports: Negatable::Is(ports.into_iter().collect()),
         }
     }
 }
@@ -48,15 +48,15 @@ impl<'a> Extension<'a> for Multiport {
         Self::new(MultiportKind::Either, [])
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         self.kind = match option {
             "--destination-ports" | "--dports" => MultiportKind::Destination,
             "--ports" => MultiportKind::Either,
             "--source-ports" | "--sports" => MultiportKind::Source,
             _ => return Ok(false),
         };
-        values.is_number(0)?;
-        self.ports = values.maybe(parse)?;
+        values.expect_index(0)?;
+        self.ports = values.negatable(parse)?;
         Ok(true)
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     fn it_is_read_and_printed() {
         let web = Multiport::new(MultiportKind::Destination, [80.into(), (443..=445).into()]);
         let negated = Multiport {
-            ports: Maybe::Not(vec![5.into()]),
+            ports: Negatable::Not(vec![5.into()]),
             ..Multiport::new(MultiportKind::Source, [])
         };
         let table = [

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
 
 /// Counts in an object that has a name: `-m nfacct --nfacct-name hits`.
@@ -27,11 +27,11 @@ impl<'a> Extension<'a> for Nfacct<'a> {
         Self::new("")
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--nfacct-name" {
             return Ok(false);
         }
-        values.is_number(0)?;
+        values.expect_index(0)?;
         self.name = values.word()?;
         Ok(true)
     }

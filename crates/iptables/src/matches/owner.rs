@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::maybe::Maybe;
-use crate::number::Span;
-use crate::options::{Extension, Taken, Values, flag, once};
+use crate::negatable::Negatable;
+use crate::number::Range;
+use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 
 /// Who sent the packet: `-m owner --uid-owner 1000`.
 ///
@@ -12,35 +12,35 @@ use crate::options::{Extension, Taken, Values, flag, once};
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Owner {
     /// Whether a socket sent it.
-    pub socket_exists: Option<Maybe<()>>,
+    pub socket_exists: Option<Negatable<()>>,
     /// The user of the process that made the socket.
-    pub uid: Option<Maybe<Span<u32>>>,
+    pub uid: Option<Negatable<Range<u32>>>,
     /// The group of the process that made the socket.
-    pub gid: Option<Maybe<Span<u32>>>,
+    pub gid: Option<Negatable<Range<u32>>>,
     /// Whether the other groups of the process are looked at as well.
     pub suppl_groups: bool,
 }
 
 impl Owner {
     /// Wants this user, or one of these.
-    pub fn uid(users: impl Into<Span<u32>>) -> Self {
+    pub fn uid(users: impl Into<Range<u32>>) -> Self {
         Self {
-            uid: Some(Maybe::Is(users.into())),
+            uid: Some(Negatable::Is(users.into())),
             ..Self::default()
         }
     }
 
     /// Wants this group, or one of these.
-    pub fn gid(groups: impl Into<Span<u32>>) -> Self {
+    pub fn gid(groups: impl Into<Range<u32>>) -> Self {
         Self {
-            gid: Some(Maybe::Is(groups.into())),
+            gid: Some(Negatable::Is(groups.into())),
             ..Self::default()
         }
     }
 }
 
-fn parse(text: &str) -> Option<Span<u32>> {
-    Span::parse(text, '-', Span::<u32>::ALL)
+fn parse(text: &str) -> Option<Range<u32>> {
+    Range::parse(text, '-', Range::<u32>::ALL)
         .filter(|_| !text.starts_with('-') && !text.ends_with('-'))
 }
 
@@ -49,12 +49,15 @@ impl<'a> Extension<'a> for Owner {
         Self::default()
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--socket-exists" => once(&mut self.socket_exists, Maybe::new(values.negated(), ())),
-            "--uid-owner" => once(&mut self.uid, values.maybe(parse)?),
-            "--gid-owner" => once(&mut self.gid, values.maybe(parse)?),
-            "--suppl-groups" => flag(&mut self.suppl_groups),
+            "--socket-exists" => set_once(
+                &mut self.socket_exists,
+                Negatable::new(values.negated(), ()),
+            ),
+            "--uid-owner" => set_once(&mut self.uid, values.negatable(parse)?),
+            "--gid-owner" => set_once(&mut self.gid, values.negatable(parse)?),
+            "--suppl-groups" => set_flag(&mut self.suppl_groups),
             _ => Ok(false),
         }
     }
@@ -68,7 +71,7 @@ impl fmt::Display for Owner {
         }
         for (option, ids) in [("--uid-owner", &self.uid), ("--gid-owner", &self.gid)] {
             if let Some(ids) = ids {
-                let Span { first, last } = ids.value();
+                let Range { first, last } = ids.value();
                 write!(f, " {}{option} {first}", ids.bang())?;
                 if first != last {
                     write!(f, "-{last}")?;
@@ -90,9 +93,9 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let all = Owner {
-            socket_exists: Some(Maybe::Not(())),
-            uid: Some(Maybe::Is((0..=100).into())),
-            gid: Some(Maybe::Not(5.into())),
+            socket_exists: Some(Negatable::Not(())),
+            uid: Some(Negatable::Is((0..=100).into())),
+            gid: Some(Negatable::Not(5.into())),
             suppl_groups: true,
         };
         let table = [

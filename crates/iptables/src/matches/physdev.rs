@@ -3,30 +3,30 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::maybe::Maybe;
-use crate::options::{Extension, Taken, Values, once};
+use crate::negatable::Negatable;
+use crate::options::{Extension, Parsed, Values, set_once};
 use crate::quote::Bare;
 
 /// Ports of a bridge: `-m physdev --physdev-is-bridged`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Physdev<'a> {
     /// Whether it came in by a port of a bridge.
-    pub is_in: Option<Maybe<()>>,
+    pub is_in: Option<Negatable<()>>,
     /// The port it came in by.
-    pub input: Option<Maybe<Cow<'a, str>>>,
+    pub input: Option<Negatable<Cow<'a, str>>>,
     /// Whether it goes out by a port of a bridge.
-    pub is_out: Option<Maybe<()>>,
+    pub is_out: Option<Negatable<()>>,
     /// The port it goes out by.
-    pub output: Option<Maybe<Cow<'a, str>>>,
+    pub output: Option<Negatable<Cow<'a, str>>>,
     /// Whether it is bridged and not routed.
-    pub is_bridged: Option<Maybe<()>>,
+    pub is_bridged: Option<Negatable<()>>,
 }
 
 impl Physdev<'_> {
     /// Wants packets that are bridged and not routed.
     pub fn bridged() -> Self {
         Self {
-            is_bridged: Some(Maybe::Is(())),
+            is_bridged: Some(Negatable::Is(())),
             ..Self::default()
         }
     }
@@ -37,20 +37,22 @@ impl<'a> Extension<'a> for Physdev<'a> {
         Self::default()
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--physdev-is-in" => once(&mut self.is_in, Maybe::new(values.negated(), ())),
+            "--physdev-is-in" => set_once(&mut self.is_in, Negatable::new(values.negated(), ())),
             "--physdev-in" => name(&mut self.input, values),
-            "--physdev-is-out" => once(&mut self.is_out, Maybe::new(values.negated(), ())),
+            "--physdev-is-out" => set_once(&mut self.is_out, Negatable::new(values.negated(), ())),
             "--physdev-out" => name(&mut self.output, values),
-            "--physdev-is-bridged" => once(&mut self.is_bridged, Maybe::new(values.negated(), ())),
+            "--physdev-is-bridged" => {
+                set_once(&mut self.is_bridged, Negatable::new(values.negated(), ()))
+            }
             _ => Ok(false),
         }
     }
 }
 
-fn name<'a>(place: &mut Option<Maybe<Cow<'a, str>>>, values: &mut Values<'_, 'a>) -> Taken {
-    once(place, Maybe::new(values.negated(), values.bare()?))
+fn name<'a>(place: &mut Option<Negatable<Cow<'a, str>>>, values: &mut Values<'_, 'a>) -> Parsed {
+    set_once(place, Negatable::new(values.negated(), values.bare()?))
 }
 
 impl fmt::Display for Physdev<'_> {
@@ -83,11 +85,11 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let all = Physdev {
-            is_in: Some(Maybe::Is(())),
-            input: Some(Maybe::Not("a+".into())),
-            is_out: Some(Maybe::Not(())),
-            output: Some(Maybe::Is("b".into())),
-            is_bridged: Some(Maybe::Not(())),
+            is_in: Some(Negatable::Is(())),
+            input: Some(Negatable::Not("a+".into())),
+            is_out: Some(Negatable::Not(())),
+            output: Some(Negatable::Is("b".into())),
+            is_bridged: Some(Negatable::Not(())),
         };
         let table = [
             ("-m physdev --physdev-is-bridged", Physdev::bridged()),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::Ports;
-use crate::options::{Taken, Values, once};
+use crate::options::{Parsed, Values, set_once};
 
 /// Source and destination ports that are wanted.
-pub(super) type Place = Option<Maybe<Ports>>;
+pub(super) type Place = Option<Negatable<Ports>>;
 
 /// Takes an option about ports.
 pub(super) fn take(
@@ -15,22 +15,22 @@ pub(super) fn take(
     dport: &mut Place,
     option: &str,
     values: &mut Values<'_, '_>,
-) -> Taken {
+) -> Parsed {
     let place = match option {
         "--dport" | "--destination-port" => dport,
         "--sport" | "--source-port" => sport,
         _ => return Ok(false),
     };
-    once(
+    set_once(
         place,
-        values.maybe(|text| Ports::parse(text, ':', Ports::ALL))?,
+        values.negatable(|text| Ports::parse(text, ':', Ports::ALL))?,
     )
 }
 
 /// Drops conditions that every port meets, which TCP and UDP have no way to keep.
 pub(super) fn forget_all(sport: &mut Place, dport: &mut Place) {
     for place in [sport, dport] {
-        if *place == Some(Maybe::Is(Ports::ALL)) {
+        if *place == Some(Negatable::Is(Ports::ALL)) {
             *place = None;
         }
     }
@@ -58,28 +58,28 @@ macro_rules! setters {
         /// Wants this destination port, or one of these.
         #[must_use]
         pub fn dport(mut self, ports: impl Into<Ports>) -> Self {
-            self.dport = Some(Maybe::Is(ports.into()));
+            self.dport = Some(Negatable::Is(ports.into()));
             self
         }
 
         /// Wants any other destination port.
         #[must_use]
         pub fn not_dport(mut self, ports: impl Into<Ports>) -> Self {
-            self.dport = Some(Maybe::Not(ports.into()));
+            self.dport = Some(Negatable::Not(ports.into()));
             self
         }
 
         /// Wants this source port, or one of these.
         #[must_use]
         pub fn sport(mut self, ports: impl Into<Ports>) -> Self {
-            self.sport = Some(Maybe::Is(ports.into()));
+            self.sport = Some(Negatable::Is(ports.into()));
             self
         }
 
         /// Wants any other source port.
         #[must_use]
         pub fn not_sport(mut self, ports: impl Into<Ports>) -> Self {
-            self.sport = Some(Maybe::Not(ports.into()));
+            self.sport = Some(Negatable::Not(ports.into()));
             self
         }
     };

@@ -6,17 +6,17 @@ use std::net::IpAddr;
 
 use crate::Family;
 use crate::address::Address;
-use crate::maybe::Maybe;
+use crate::direction::Direction;
+use crate::negatable::Negatable;
 use crate::number;
-use crate::options::{Extension, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Bare;
-use crate::side::Side;
 
 /// A list of addresses seen of late: `-m recent --set --name list`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recent<'a> {
     /// What is done; iptables wants something to be.
-    pub action: Option<Maybe<RecentAction>>,
+    pub action: Option<Negatable<RecentAction>>,
     /// How many seconds ago it was seen at most.
     pub seconds: Option<u32>,
     /// Whether addresses that were not seen for that long are removed.
@@ -33,7 +33,7 @@ pub struct Recent<'a> {
     /// tells it.
     pub mask: Option<IpAddr>,
     /// Which address of a packet it is about.
-    pub side: Side,
+    pub direction: Direction,
 }
 
 /// What is done with the address of a packet.
@@ -69,7 +69,7 @@ impl<'a> Recent<'a> {
     /// Does this with the source address in the list of this name.
     pub fn new(action: RecentAction, name: impl Into<Cow<'a, str>>) -> Self {
         Self {
-            action: Some(Maybe::Is(action)),
+            action: Some(Negatable::Is(action)),
             name: name.into(),
             ..Self::open()
         }
@@ -100,7 +100,7 @@ impl<'a> Recent<'a> {
     }
 
     /// Tells the mask of the family where none is told.
-    pub(crate) fn fill(&mut self, family: Family) {
+    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         self.mask.get_or_insert_with(|| match family {
             Family::V4 => IpAddr::from([u8::MAX; 4]),
             Family::V6 => IpAddr::from([u8::MAX; 16]),
@@ -118,40 +118,42 @@ impl<'a> Extension<'a> for Recent<'a> {
             rttl: false,
             name: Cow::Borrowed(Self::DEFAULT),
             mask: None,
-            side: Side::Source,
+            direction: Direction::Source,
         }
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         if self.action.is_some() { 1 } else { usize::MAX }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--name" => {
                 self.name = values.bare()?;
                 Ok(true)
             }
-            "--seconds" => once(&mut self.seconds, values.parse(number::parse_as)?),
+            "--seconds" => set_once(&mut self.seconds, values.parse(number::parse_as)?),
             "--hitcount" => match values.parse(number::parse_as)? {
                 0 => Ok(true),
-                count => once(&mut self.hitcount, count),
+                count => set_once(&mut self.hitcount, count),
             },
-            "--reap" => flag(&mut self.reap),
-            "--rttl" => flag(&mut self.rttl),
-            "--mask" => once(&mut self.mask, values.parse(|text| text.parse().ok())?),
+            "--reap" => set_flag(&mut self.reap),
+            "--rttl" => set_flag(&mut self.rttl),
+            "--mask" => set_once(&mut self.mask, values.parse(|text| text.parse().ok())?),
             "--rsource" => {
-                self.side = Side::Source;
+                self.direction = Direction::Source;
                 Ok(true)
             }
             "--rdest" => {
-                self.side = Side::Destination;
+                self.direction = Direction::Destination;
                 Ok(true)
             }
             _ => {
                 let is_it = |action: &RecentAction| action.option() == option;
                 match RecentAction::ALL.into_iter().find(is_it) {
-                    Some(action) => once(&mut self.action, Maybe::new(values.negated(), action)),
+                    Some(action) => {
+                        set_once(&mut self.action, Negatable::new(values.negated(), action))
+                    }
                     None => Ok(false),
                 }
             }
@@ -181,9 +183,9 @@ impl fmt::Display for Recent<'_> {
         if let Some(mask) = self.mask {
             write!(f, " --mask {}", Address(mask))?;
         }
-        f.write_str(match self.side {
-            Side::Source => " --rsource",
-            Side::Destination => " --rdest",
+        f.write_str(match self.direction {
+            Direction::Source => " --rsource",
+            Direction::Destination => " --rdest",
         })
     }
 }
@@ -196,13 +198,13 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let all = Recent {
-            action: Some(Maybe::Not(RecentAction::Update)),
+            action: Some(Negatable::Not(RecentAction::Update)),
             seconds: Some(5),
             reap: true,
             hitcount: Some(3),
             rttl: true,
             mask: Some(IpAddr::from([255, 255, 255, 0])),
-            side: Side::Destination,
+            direction: Direction::Destination,
             ..Recent::set("a")
         };
         let check = Recent::check("KUBE-SEP-X").seconds(10_800).reap();

@@ -3,19 +3,19 @@
 use std::fmt;
 
 use crate::matches::ports::{self, setters};
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::Ports;
-use crate::options::{Extension, Odd, Taken, Values, once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 
 /// Ports and chunks of SCTP: `-m sctp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Sctp {
     /// The source port.
-    pub sport: Option<Maybe<Ports>>,
+    pub sport: Option<Negatable<Ports>>,
     /// The destination port.
-    pub dport: Option<Maybe<Ports>>,
+    pub dport: Option<Negatable<Ports>>,
     /// The chunks of the packet.
-    pub chunks: Option<Maybe<Chunks>>,
+    pub chunks: Option<Negatable<Chunks>>,
 }
 
 /// Types of chunks, and how many of them have to be there.
@@ -140,7 +140,7 @@ impl fmt::Display for Chunk {
 }
 
 impl Chunks {
-    fn parse(values: &mut Values<'_, '_>) -> Result<Self, Odd> {
+    fn parse(values: &mut Values<'_, '_>) -> Result<Self, Unsupported> {
         let mode = values.parse(|text| {
             let modes = [ChunksMode::All, ChunksMode::Any, ChunksMode::Only];
             modes
@@ -155,7 +155,7 @@ impl Chunks {
         chunks.sort_by_key(|chunk| chunk.kind);
         let twice = chunks.windows(2).any(|pair| pair[0].kind == pair[1].kind);
         if twice {
-            Err(Odd)
+            Err(Unsupported)
         } else {
             Ok(Self { mode, chunks })
         }
@@ -191,7 +191,7 @@ impl Sctp {
     pub fn chunks(mut self, mode: ChunksMode, chunks: impl IntoIterator<Item = Chunk>) -> Self {
         let mut chunks: Vec<_> = chunks.into_iter().collect();
         chunks.sort_by_key(|chunk| chunk.kind);
-        self.chunks = Some(Maybe::Is(Chunks { mode, chunks }));
+        self.chunks = Some(Negatable::Is(Chunks { mode, chunks }));
         self
     }
 }
@@ -201,18 +201,18 @@ impl<'a> Extension<'a> for Sctp {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--chunk-types" {
             return ports::take(&mut self.sport, &mut self.dport, option, values);
         }
         let negated = values.negated();
-        once(
+        set_once(
             &mut self.chunks,
-            Maybe::new(negated, Chunks::parse(values)?),
+            Negatable::new(negated, Chunks::parse(values)?),
         )
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         let chunk = |text| Chunk::parse(text).unwrap();
         let all = Chunk::NAMES.map(chunk);
         let negated = Sctp {
-            chunks: Some(Maybe::Not(Chunks {
+            chunks: Some(Negatable::Not(Chunks {
                 mode: ChunksMode::Only,
                 chunks: all.into(),
             })),

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::maybe::Maybe;
+use crate::direction::SetDirections;
+use crate::negatable::Negatable;
 use crate::number;
-use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
-use crate::side::Sides;
 
 /// What is in a set of ipset: `-m set --match-set pods src,dst`.
 ///
@@ -15,9 +15,9 @@ use crate::side::Sides;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Set<'a> {
     /// The name of the set.
-    pub name: Maybe<Cow<'a, str>>,
+    pub name: Negatable<Cow<'a, str>>,
     /// Which sides of the packet are looked for.
-    pub sides: Sides,
+    pub directions: SetDirections,
     /// Whether elements with `nomatch` are what is wanted.
     pub return_nomatch: bool,
     /// Whether the counters of the element stay as they are.
@@ -25,14 +25,14 @@ pub struct Set<'a> {
     /// Whether the counters of sets in a list of sets stay as they are.
     pub keep_subcounters: bool,
     /// How many packets the element has counted.
-    pub packets: Option<Count>,
+    pub packets: Option<CounterMatch>,
     /// How many bytes the element has counted.
-    pub bytes: Option<Count>,
+    pub bytes: Option<CounterMatch>,
 }
 
 /// What a counter has to be.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Count {
+pub enum CounterMatch {
     /// This.
     Equal(u64),
     /// Anything else.
@@ -45,19 +45,19 @@ pub enum Count {
 
 impl<'a> Set<'a> {
     /// Wants these sides of the packet to be in the set.
-    pub fn contains(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
-        Self::new(Maybe::Is(name.into()), sides.into())
+    pub fn contains(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
+        Self::new(Negatable::Is(name.into()), directions.into())
     }
 
     /// Wants these sides of the packet not to be in the set.
-    pub fn lacks(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
-        Self::new(Maybe::Not(name.into()), sides.into())
+    pub fn lacks(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
+        Self::new(Negatable::Not(name.into()), directions.into())
     }
 
-    fn new(name: Maybe<Cow<'a, str>>, sides: Sides) -> Self {
+    fn new(name: Negatable<Cow<'a, str>>, directions: SetDirections) -> Self {
         Self {
             name,
-            sides,
+            directions,
             return_nomatch: false,
             keep_counters: false,
             keep_subcounters: false,
@@ -69,10 +69,10 @@ impl<'a> Set<'a> {
 
 impl<'a> Extension<'a> for Set<'a> {
     fn open() -> Self {
-        Self::contains("", crate::side::Side::Source)
+        Self::contains("", crate::direction::Direction::Source)
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         if self.name.value().is_empty() {
             usize::MAX
         } else {
@@ -80,17 +80,17 @@ impl<'a> Extension<'a> for Set<'a> {
         }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--match-set" | "--set" => {
                 if !self.name.value().is_empty() {
-                    return Err(Odd);
+                    return Err(Unsupported);
                 }
-                self.name = Maybe::new(values.negated(), values.bare()?);
-                self.sides = values.parse(Sides::parse)?;
+                self.name = Negatable::new(values.negated(), values.bare()?);
+                self.directions = values.parse(SetDirections::parse)?;
                 Ok(true)
             }
-            "--return-nomatch" => flag(&mut self.return_nomatch),
+            "--return-nomatch" => set_flag(&mut self.return_nomatch),
             "--update-counters" => updated(&mut self.keep_counters, values),
             "--update-subcounters" => updated(&mut self.keep_subcounters, values),
             _ => match option.strip_prefix("--packets-") {
@@ -105,31 +105,35 @@ impl<'a> Extension<'a> for Set<'a> {
 }
 
 /// Takes an option that does nothing unless it is negated.
-fn updated(keep: &mut bool, values: &mut Values<'_, '_>) -> Taken {
+fn updated(keep: &mut bool, values: &mut Values<'_, '_>) -> Parsed {
     if values.negated() {
-        flag(keep)
+        set_flag(keep)
     } else {
         Ok(true)
     }
 }
 
-fn count(place: &mut Option<Count>, comparison: &str, values: &mut Values<'_, '_>) -> Taken {
+fn count(
+    place: &mut Option<CounterMatch>,
+    comparison: &str,
+    values: &mut Values<'_, '_>,
+) -> Parsed {
     let value = match comparison {
-        "eq" => match values.maybe(number::parse)? {
-            Maybe::Is(value) => Count::Equal(value),
-            Maybe::Not(value) => Count::NotEqual(value),
+        "eq" => match values.negatable(number::parse)? {
+            Negatable::Is(value) => CounterMatch::Equal(value),
+            Negatable::Not(value) => CounterMatch::NotEqual(value),
         },
-        "lt" => Count::Less(values.parse(number::parse)?),
-        "gt" => Count::Greater(values.parse(number::parse)?),
+        "lt" => CounterMatch::Less(values.parse(number::parse)?),
+        "gt" => CounterMatch::Greater(values.parse(number::parse)?),
         _ => return Ok(false),
     };
-    once(place, value)
+    set_once(place, value)
 }
 
 impl fmt::Display for Set<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bang, name) = (self.name.bang(), Bare(self.name.value()));
-        write!(f, "-m set {bang}--match-set {name} {}", self.sides)?;
+        write!(f, "-m set {bang}--match-set {name} {}", self.directions)?;
         if self.return_nomatch {
             f.write_str(" --return-nomatch")?;
         }
@@ -141,10 +145,10 @@ impl fmt::Display for Set<'_> {
         }
         for (what, count) in [("packets", self.packets), ("bytes", self.bytes)] {
             match count {
-                Some(Count::Equal(value)) => write!(f, " --{what}-eq {value}")?,
-                Some(Count::NotEqual(value)) => write!(f, " ! --{what}-eq {value}")?,
-                Some(Count::Less(value)) => write!(f, " --{what}-lt {value}")?,
-                Some(Count::Greater(value)) => write!(f, " --{what}-gt {value}")?,
+                Some(CounterMatch::Equal(value)) => write!(f, " --{what}-eq {value}")?,
+                Some(CounterMatch::NotEqual(value)) => write!(f, " ! --{what}-eq {value}")?,
+                Some(CounterMatch::Less(value)) => write!(f, " --{what}-lt {value}")?,
+                Some(CounterMatch::Greater(value)) => write!(f, " --{what}-gt {value}")?,
                 None => {}
             }
         }
@@ -155,22 +159,28 @@ impl fmt::Display for Set<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Rule, Side};
+    use crate::{Direction, Rule};
 
     #[test]
     fn it_is_read_and_printed() {
-        let sides = Sides::new([Side::Source, Side::Destination]).unwrap();
+        let directions = SetDirections::new([Direction::Source, Direction::Destination]).unwrap();
         let all = Set {
             return_nomatch: true,
             keep_counters: true,
             keep_subcounters: true,
-            packets: Some(Count::NotEqual(5)),
-            bytes: Some(Count::Greater(100)),
-            ..Set::contains("s", sides)
+            packets: Some(CounterMatch::NotEqual(5)),
+            bytes: Some(CounterMatch::Greater(100)),
+            ..Set::contains("s", directions)
         };
         let table = [
-            ("-m set --match-set s src", Set::contains("s", Side::Source)),
-            ("-m set ! --match-set s src,dst", Set::lacks("s", sides)),
+            (
+                "-m set --match-set s src",
+                Set::contains("s", Direction::Source),
+            ),
+            (
+                "-m set ! --match-set s src,dst",
+                Set::lacks("s", directions),
+            ),
             (
                 "-m set --match-set s src,dst --return-nomatch ! --update-counters ! --update-subcounters ! --packets-eq 5 --bytes-gt 100",
                 all,

@@ -4,27 +4,27 @@ use std::fmt;
 
 use crate::list;
 use crate::matches::CtState;
-use crate::maybe::Maybe;
-use crate::options::{Extension, Taken, Values};
+use crate::negatable::Negatable;
+use crate::options::{Extension, Parsed, Values};
 
 /// The state of the connection, as old rules ask for it: `-m state --state NEW`.
 ///
 /// [`Conntrack`](super::Conntrack) knows all of it and more; this one knows
 /// neither `SNAT` nor `DNAT`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct State(pub Maybe<CtState>);
+pub struct State(pub Negatable<CtState>);
 
 impl<'a> Extension<'a> for State {
     fn open() -> Self {
-        Self(Maybe::Is(CtState::empty()))
+        Self(Negatable::Is(CtState::empty()))
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--state" {
             return Ok(false);
         }
-        values.is_number(0)?;
-        self.0 = values.maybe(|text| {
+        values.expect_index(0)?;
+        self.0 = values.negatable(|text| {
             list::parse(text)
                 .filter(|state: &CtState| !state.intersects(CtState::SNAT | CtState::DNAT))
         })?;
@@ -47,10 +47,10 @@ mod tests {
     #[test]
     fn it_is_read_and_printed() {
         let table = [
-            ("-m state --state NEW", State(Maybe::Is(CtState::NEW))),
+            ("-m state --state NEW", State(Negatable::Is(CtState::NEW))),
             (
                 "-m state ! --state RELATED,ESTABLISHED",
-                State(Maybe::Not(CtState::RELATED | CtState::ESTABLISHED)),
+                State(Negatable::Not(CtState::RELATED | CtState::ESTABLISHED)),
             ),
         ];
         for (text, state) in table {

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number;
-use crate::options::{Extension, Odd, Taken, Values};
+use crate::options::{Extension, Parsed, Unsupported, Values};
 
 /// Some packets out of many: `-m statistic --mode random --probability 0.5`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Statistic {
     /// By chance.
-    Random(Maybe<Probability>),
+    Random(Negatable<Probability>),
     /// One of so many.
     Nth {
         /// Of how many one is taken.
-        every: Maybe<u32>,
+        every: Negatable<u32>,
         /// Which of them, counted from 0.
         packet: u32,
     },
@@ -94,13 +94,13 @@ impl fmt::Display for Probability {
 impl Statistic {
     /// Takes packets by chance.
     pub fn random(probability: Probability) -> Self {
-        Self::Random(Maybe::Is(probability))
+        Self::Random(Negatable::Is(probability))
     }
 
     /// Takes one packet of so many, `packet` counted from 0.
     pub fn nth(every: u32, packet: u32) -> Self {
         Self::Nth {
-            every: Maybe::Is(every),
+            every: Negatable::Is(every),
             packet,
         }
     }
@@ -111,36 +111,36 @@ impl<'a> Extension<'a> for Statistic {
         Self::random(Probability::ALWAYS)
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         match self {
             Self::Random(_) => 2,
             Self::Nth { .. } => 3,
         }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match (option, &mut *self) {
             ("--mode", _) => {
-                values.is_number(0)?;
+                values.expect_index(0)?;
                 match &*values.word()? {
                     "random" => {}
                     "nth" => *self = Self::nth(0, 0),
-                    _ => return Err(Odd),
+                    _ => return Err(Unsupported),
                 }
             }
             ("--probability", Self::Random(probability)) => {
-                values.is_number(1)?;
-                *probability = values.maybe(Probability::parse)?;
+                values.expect_index(1)?;
+                *probability = values.negatable(Probability::parse)?;
             }
             ("--every", Self::Nth { every, .. }) => {
-                values.is_number(1)?;
-                *every = values.maybe(number::parse_as)?;
+                values.expect_index(1)?;
+                *every = values.negatable(number::parse_as)?;
             }
             ("--packet", Self::Nth { packet, .. }) => {
-                values.is_number(2)?;
+                values.expect_index(2)?;
                 *packet = values.parse(number::parse_as)?;
             }
-            ("--probability" | "--every" | "--packet", _) => return Err(Odd),
+            ("--probability" | "--every" | "--packet", _) => return Err(Unsupported),
             _ => return Ok(false),
         }
         Ok(true)

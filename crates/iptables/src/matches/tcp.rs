@@ -6,21 +6,21 @@ use bitflags::bitflags;
 
 use crate::list;
 use crate::matches::ports::{self, setters};
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::{self, Ports};
-use crate::options::{Extension, Taken, Values, once};
+use crate::options::{Extension, Parsed, Values, set_once};
 
 /// Ports, flags and options of TCP: `-m tcp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tcp {
     /// The source port.
-    pub sport: Option<Maybe<Ports>>,
+    pub sport: Option<Negatable<Ports>>,
     /// The destination port.
-    pub dport: Option<Maybe<Ports>>,
+    pub dport: Option<Negatable<Ports>>,
     /// The number of a TCP option that the packet has.
-    pub option: Option<Maybe<u8>>,
+    pub option: Option<Negatable<u8>>,
     /// Which flags are set.
-    pub flags: Option<Maybe<FlagsMatch>>,
+    pub flags: Option<Negatable<FlagsMatch>>,
 }
 
 /// Some of the flags, and which of those have to be set.
@@ -74,7 +74,7 @@ impl Tcp {
     /// Wants those flags of `mask` to be set that are in `set`, and no others.
     #[must_use]
     pub fn flags(mut self, mask: Flags, set: Flags) -> Self {
-        self.flags = Some(Maybe::Is(FlagsMatch { mask, set }));
+        self.flags = Some(Negatable::Is(FlagsMatch { mask, set }));
         self
     }
 }
@@ -84,28 +84,28 @@ impl<'a> Extension<'a> for Tcp {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if ports::take(&mut self.sport, &mut self.dport, option, values)? {
             ports::forget_all(&mut self.sport, &mut self.dport);
             return Ok(true);
         }
         match option {
-            "--tcp-option" => once(&mut self.option, values.maybe(number::parse_as)?),
-            "--syn" => once(
+            "--tcp-option" => set_once(&mut self.option, values.negatable(number::parse_as)?),
+            "--syn" => set_once(
                 &mut self.flags,
-                Maybe::new(values.negated(), FlagsMatch::SYN),
+                Negatable::new(values.negated(), FlagsMatch::SYN),
             ),
             "--tcp-flags" => {
                 let negated = values.negated();
                 let mask = values.parse(flags)?;
                 let set = values.parse(flags)?;
-                once(
+                set_once(
                     &mut self.flags,
-                    Maybe::new(negated, FlagsMatch { mask, set }),
+                    Negatable::new(negated, FlagsMatch { mask, set }),
                 )
             }
             _ => Ok(false),
@@ -166,7 +166,7 @@ mod tests {
             (
                 "-m tcp ! --tcp-option 7",
                 Tcp {
-                    option: Some(Maybe::Not(7)),
+                    option: Some(Negatable::Not(7)),
                     ..Tcp::new()
                 },
             ),

@@ -3,17 +3,17 @@
 use std::fmt;
 
 use crate::matches::ports::{self, setters};
-use crate::maybe::Maybe;
+use crate::negatable::Negatable;
 use crate::number::Ports;
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 
 /// Ports of UDP: `-m udp --dport 53`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Udp {
     /// The source port.
-    pub sport: Option<Maybe<Ports>>,
+    pub sport: Option<Negatable<Ports>>,
     /// The destination port.
-    pub dport: Option<Maybe<Ports>>,
+    pub dport: Option<Negatable<Ports>>,
 }
 
 impl Udp {
@@ -25,11 +25,11 @@ impl<'a> Extension<'a> for Udp {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         let taken = ports::take(&mut self.sport, &mut self.dport, option, values)?;
         ports::forget_all(&mut self.sport, &mut self.dport);
         Ok(taken)

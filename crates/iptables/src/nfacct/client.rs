@@ -89,7 +89,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Interrupted`] when they changed under every attempt.
-    pub fn list(&mut self) -> Result<Vec<Counter>, Error> {
+    pub fn dump(&mut self) -> Result<Vec<Counter>, Error> {
         let take = |counters: &mut Vec<Counter>, message: Message<'_>| {
             counters.push(wire::decode(message.payload)?);
             Ok::<(), vipline_netlink::Error>(())

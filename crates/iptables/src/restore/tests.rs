@@ -16,15 +16,15 @@ fn chain(name: &str, rules: &[&str]) -> Object {
 
 fn open(name: &str) -> Object {
     let name = ChainName::new(name).unwrap();
-    Chain::with(table("nat"), name, Contents::Entries).into()
+    Chain::with(table("nat"), name, Contents::SharedRules).into()
 }
 
-fn entry(chain: &str, end: End, rule: &str) -> Object {
-    Object::from(Entry {
+fn entry(chain: &str, position: Position, rule: &str) -> Object {
+    Object::from(SharedRule {
         table: table("nat"),
         chain: ChainName::new(chain).unwrap(),
-        end,
-        copy: 0,
+        position,
+        occurrence: 0,
         rule: rule.into(),
     })
 }
@@ -38,9 +38,9 @@ fn document(installed: &[Object], desired: &[Object]) -> String {
 fn a_load_declares_chains_before_rules_jump_to_them() {
     let desired = [
         open("SERVICES"),
-        entry("OUTPUT", End::Head, "-j SERVICES"),
-        entry("SERVICES", End::Tail, "-j PORTS"),
-        entry("SERVICES", End::Head, "-d 10.96.0.1/32 -j SVC"),
+        entry("OUTPUT", Position::Head, "-j SERVICES"),
+        entry("SERVICES", Position::Tail, "-j PORTS"),
+        entry("SERVICES", Position::Head, "-d 10.96.0.1/32 -j SVC"),
         chain("SVC", &["-j SEP"]),
         chain("SEP", &["-j DNAT --to-destination 10.1.0.1:80"]),
         chain("PORTS", &[]),
@@ -64,18 +64,18 @@ COMMIT
 #[test]
 fn a_change_names_only_what_it_is_about() {
     let services = open("SERVICES");
-    let tail = entry("SERVICES", End::Tail, "-j PORTS");
+    let tail = entry("SERVICES", Position::Tail, "-j PORTS");
     let before = [
         services.clone(),
         tail.clone(),
-        entry("SERVICES", End::Head, "-d 10.96.0.1/32 -j SVC"),
+        entry("SERVICES", Position::Head, "-d 10.96.0.1/32 -j SVC"),
         chain("SVC", &["-j SEP-1"]),
         chain("SEP-1", &[]),
     ];
     let after = [
         services,
         tail,
-        entry("SERVICES", End::Head, "-d 10.96.0.2/32 -j SVC"),
+        entry("SERVICES", Position::Head, "-d 10.96.0.2/32 -j SVC"),
         chain("SVC", &["-j SEP-2"]),
         chain("SEP-2", &[]),
     ];
@@ -165,7 +165,7 @@ fn chains_that_lead_to_each_other_end_up_once_each() {
 
 #[test]
 fn entries_of_a_chain_that_is_emptied_are_not_deleted() {
-    let before = [open("A"), entry("A", End::Head, "-j RETURN")];
+    let before = [open("A"), entry("A", Position::Head, "-j RETURN")];
     let after = [chain("A", &["-j DROP"])];
     let expected = "*nat\n:A - [0:0]\n-A A -j DROP\nCOMMIT\n";
     assert_eq!(document(&before, &after), expected);

@@ -17,7 +17,7 @@ pub(crate) enum Problem {
     #[error("its value is missing")]
     NoValue,
     #[error("an option was expected")]
-    Stray,
+    UnexpectedWord,
     #[error("its quote is not closed")]
     UnclosedQuote,
 }

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 
 use crate::ChainName;
 use crate::address::Network;
+use crate::lexer::{Lexer, Word};
 use crate::matches::Match;
-use crate::maybe::Maybe;
-use crate::options::{Odd, Taken, Values, once};
+use crate::negatable::Negatable;
+use crate::options::{Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 use crate::quote::is_bare;
 use crate::rule::{Problem, Rule, RuleError};
 use crate::targets::Target;
-use crate::words::{Word, Words};
 
 /// The number of options given to what is complete: more than any has.
 const CLOSED: usize = usize::MAX / 2;
@@ -25,7 +25,7 @@ const MATCHES: usize = 3;
 
 /// Reads a rule.
 pub(super) struct Parser<'a> {
-    words: Words<'a>,
+    words: Lexer<'a>,
     rule: Rule<'a>,
     /// What options belong to first.
     open: Open,
@@ -53,7 +53,7 @@ enum Stop {
     /// The text is no rule.
     Error(RuleError),
     /// It is not understood.
-    Odd,
+    Unsupported,
 }
 
 impl From<RuleError> for Stop {
@@ -62,16 +62,16 @@ impl From<RuleError> for Stop {
     }
 }
 
-impl From<Odd> for Stop {
-    fn from(_: Odd) -> Self {
-        Self::Odd
+impl From<Unsupported> for Stop {
+    fn from(_: Unsupported) -> Self {
+        Self::Unsupported
     }
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
-            words: Words::new(text),
+            words: Lexer::new(text),
             rule: Rule::new(),
             open: Open::Head,
             start: 0,
@@ -86,8 +86,10 @@ impl<'a> Parser<'a> {
                 Ok(true) => {}
                 Ok(false) => return Ok(self.rule),
                 Err(Stop::Error(error)) => return Err(error),
-                Err(Stop::Odd) if self.mixed || self.open == Open::Head => return self.keep_all(),
-                Err(Stop::Odd) => self.keep()?,
+                Err(Stop::Unsupported) if self.mixed || self.open == Open::Head => {
+                    return self.keep_all();
+                }
+                Err(Stop::Unsupported) => self.keep()?,
             }
         }
     }
@@ -103,7 +105,7 @@ impl<'a> Parser<'a> {
             word = self.value(word.start)?;
         }
         if !word.text.starts_with('-') {
-            return Err(self.error(word.start, Problem::Stray).into());
+            return Err(self.error(word.start, Problem::UnexpectedWord).into());
         }
         match &*word.text {
             "-m" | "--match" => self.open_match(&word, negated)?,
@@ -145,15 +147,15 @@ impl<'a> Parser<'a> {
                 fill(&mut self.rule.out_interface, interface)?;
             }
             "-p" | "--protocol" | "--proto" => {
-                let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Odd)?;
-                let wanted = (protocol != Protocol(0)).then(|| Maybe::new(negated, protocol));
+                let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Unsupported)?;
+                let wanted = (protocol != Protocol(0)).then(|| Negatable::new(negated, protocol));
                 if negated && wanted.is_none() {
-                    return Err(Stop::Odd);
+                    return Err(Stop::Unsupported);
                 }
                 fill(&mut self.rule.protocol, wanted)?;
             }
             "-f" | "--fragment" | "--fragments" => {
-                once(&mut self.rule.fragment, Maybe::new(negated, ()))?;
+                set_once(&mut self.rule.fragment, Negatable::new(negated, ()))?;
             }
             _ => return Ok(false),
         }
@@ -163,22 +165,26 @@ impl<'a> Parser<'a> {
     /// Reads addresses; every address, however it is written, is no condition.
     ///
     /// Every address negated is one, which the legacy variant saves.
-    fn network(&mut self, at: usize, negated: bool) -> Result<Option<Maybe<Network>>, Stop> {
+    fn network(&mut self, at: usize, negated: bool) -> Result<Option<Negatable<Network>>, Stop> {
         let text = self.value(at)?.text;
         match Network::parse(&text) {
             Some(network) if network.is_all() && !negated => Ok(None),
-            Some(network) => Ok(Some(Maybe::new(negated, network))),
+            Some(network) => Ok(Some(Negatable::new(negated, network))),
             None if text == "0/0" && !negated => Ok(None),
-            None => Err(Stop::Odd),
+            None => Err(Stop::Unsupported),
         }
     }
 
-    fn interface(&mut self, at: usize, negated: bool) -> Result<Option<Maybe<Cow<'a, str>>>, Stop> {
+    fn interface(
+        &mut self,
+        at: usize,
+        negated: bool,
+    ) -> Result<Option<Negatable<Cow<'a, str>>>, Stop> {
         let name = self.value(at)?.text;
         if !is_bare(&name) {
-            return Err(Stop::Odd);
+            return Err(Stop::Unsupported);
         }
-        Ok((negated || name != "+").then(|| Maybe::new(negated, name)))
+        Ok((negated || name != "+").then(|| Negatable::new(negated, name)))
     }
 
     fn open_match(&mut self, option: &Word<'_>, negated: bool) -> Result<(), Stop> {
@@ -187,13 +193,13 @@ impl<'a> Parser<'a> {
         let name = self.value(start)?;
         if negated || option.quoted {
             self.mixed = true;
-            return Err(Stop::Odd);
+            return Err(Stop::Unsupported);
         }
         // It is printed before the target, where its last option has a word behind.
         self.mixed |= self.rule.target.is_some();
         // Before a target that is kept as text, the match would take its options.
         if matches!(self.rule.target, Some(Target::Other(_))) {
-            return Err(Stop::Odd);
+            return Err(Stop::Unsupported);
         }
         if self.rule.matches.capacity() == 0 {
             self.rule.matches.reserve_exact(MATCHES);
@@ -219,7 +225,7 @@ impl<'a> Parser<'a> {
         let name = self.value(start)?;
         if negated || option.quoted || self.rule.target.is_some() {
             self.mixed = true;
-            return Err(Stop::Odd);
+            return Err(Stop::Unsupported);
         }
         if let Some(target) = open(&name.text) {
             self.rule.target = Some(target);
@@ -238,27 +244,31 @@ impl<'a> Parser<'a> {
     }
 
     /// Makes sure that the match or target that is open is complete.
-    fn close(&self) -> Result<(), Odd> {
+    fn close(&self) -> Result<(), Unsupported> {
         let least = match self.open {
             Open::Head => 0,
-            Open::Match => self.rule.matches.last().map_or(0, Match::least),
-            Open::Target => self.rule.target.as_ref().map_or(0, Target::least),
+            Open::Match => self.rule.matches.last().map_or(0, Match::min_options),
+            Open::Target => self.rule.target.as_ref().map_or(0, Target::min_options),
         };
-        if self.given < least { Err(Odd) } else { Ok(()) }
+        if self.given < least {
+            Err(Unsupported)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives an option to the match or target it belongs to.
-    fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Odd> {
+    fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Unsupported> {
         let (option, inline) = split(word);
         let mut values = Values::new(&mut self.words, self.given, negated, inline);
         let taken = match self.open {
             Open::Head => false,
             Open::Match => match self.rule.matches.last_mut() {
-                Some(last) => last.take(&option, &mut values)?,
+                Some(last) => last.parse_option(&option, &mut values)?,
                 None => false,
             },
             Open::Target => match &mut self.rule.target {
-                Some(target) => target.take(&option, &mut values)?,
+                Some(target) => target.parse_option(&option, &mut values)?,
                 None => false,
             },
         };
@@ -271,7 +281,7 @@ impl<'a> Parser<'a> {
         self.mixed |= !matches!(late, Ok(false));
         match late? {
             true => values.finish(),
-            false => Err(Odd),
+            false => Err(Unsupported),
         }
     }
 
@@ -326,23 +336,23 @@ impl<'a> Parser<'a> {
 }
 
 /// Fills a place that can be filled once.
-fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Odd> {
+fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Unsupported> {
     if let Some(value) = value {
-        once(place, value)?;
+        set_once(place, value)?;
     }
     Ok(())
 }
 
 /// Takes an option that comes late, or that the protocol has without `-m`.
-fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
     values.set_given(CLOSED);
     if let Some(target) = &mut rule.target {
-        if target.take(option, values)? {
+        if target.parse_option(option, values)? {
             return Ok(true);
         }
     }
     for one in rule.matches.iter_mut().rev() {
-        if one.take(option, values)? {
+        if one.parse_option(option, values)? {
             return Ok(true);
         }
     }
@@ -350,7 +360,7 @@ fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>)
         return Ok(false);
     };
     values.set_given(0);
-    let taken = implied.take(option, values)?;
+    let taken = implied.parse_option(option, values)?;
     if taken {
         rule.matches.push(implied);
     }
@@ -370,13 +380,13 @@ fn split(word: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
 }
 
 /// Returns the match whose options need no `-m`.
-fn implied<'a>(protocol: &Maybe<Protocol>) -> Option<Match<'a>> {
+fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
     match *protocol {
-        Maybe::Is(Protocol::TCP) => Match::open("tcp"),
-        Maybe::Is(Protocol::UDP) => Match::open("udp"),
-        Maybe::Is(Protocol::SCTP) => Match::open("sctp"),
-        Maybe::Is(Protocol::ICMP) => Match::open("icmp"),
-        Maybe::Is(Protocol::ICMP6) => Match::open("icmp6"),
+        Negatable::Is(Protocol::TCP) => Match::open("tcp"),
+        Negatable::Is(Protocol::UDP) => Match::open("udp"),
+        Negatable::Is(Protocol::SCTP) => Match::open("sctp"),
+        Negatable::Is(Protocol::ICMP) => Match::open("icmp"),
+        Negatable::Is(Protocol::ICMP6) => Match::open("icmp6"),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::number::{self, Masked};
-use crate::options::{Extension, Odd, Taken, Values, once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::targets::mark;
 
 /// Changes or copies the mark of the connection: `-j CONNMARK --save-mark …`.
@@ -63,10 +63,10 @@ impl From<ConnmarkAction> for Connmark {
 
 impl Connmark {
     /// Takes a mask for the packet's mark, the connection's or both.
-    fn take_mask(&mut self, option: &str, values: &mut Values<'_, '_>) -> Taken {
+    fn take_mask(&mut self, option: &str, values: &mut Values<'_, '_>) -> Parsed {
         let Some(ConnmarkAction::Save(masks) | ConnmarkAction::Restore(masks)) = &mut self.action
         else {
-            return Err(Odd);
+            return Err(Unsupported);
         };
         let mask = values.parse(number::parse_as)?;
         if option != "--ctmask" {
@@ -78,11 +78,11 @@ impl Connmark {
         Ok(true)
     }
 
-    fn take_shift(&mut self, shift: fn(u8) -> Shift, values: &mut Values<'_, '_>) -> Taken {
+    fn take_shift(&mut self, shift: fn(u8) -> Shift, values: &mut Values<'_, '_>) -> Parsed {
         match values.parse(number::parse_as)? {
             0 => Ok(true),
-            bits @ 1..32 => once(&mut self.shift, shift(bits)),
-            _ => Err(Odd),
+            bits @ 1..32 => set_once(&mut self.shift, shift(bits)),
+            _ => Err(Unsupported),
         }
     }
 }
@@ -95,19 +95,19 @@ impl<'a> Extension<'a> for Connmark {
         }
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         if self.action.is_some() { 1 } else { usize::MAX }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--save-mark" => once(&mut self.action, ConnmarkAction::Save(Masks::ALL)),
-            "--restore-mark" => once(&mut self.action, ConnmarkAction::Restore(Masks::ALL)),
+            "--save-mark" => set_once(&mut self.action, ConnmarkAction::Save(Masks::ALL)),
+            "--restore-mark" => set_once(&mut self.action, ConnmarkAction::Restore(Masks::ALL)),
             "--nfmask" | "--ctmask" | "--mask" => self.take_mask(option, values),
             "--left-shift-mark" => self.take_shift(Shift::Left, values),
             "--right-shift-mark" => self.take_shift(Shift::Right, values),
             _ => match mark::change(option, values)? {
-                Some(masked) => once(&mut self.action, ConnmarkAction::Set(masked)),
+                Some(masked) => set_once(&mut self.action, ConnmarkAction::Set(masked)),
                 None => Ok(false),
             },
         }

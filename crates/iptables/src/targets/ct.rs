@@ -7,7 +7,7 @@ use bitflags::bitflags;
 
 use crate::list;
 use crate::number;
-use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
 
 /// Tells connection tracking how to treat the packet: `-j CT --zone 5`.
@@ -60,12 +60,12 @@ pub struct Zone {
     /// The zone; the mark of the packet where there is none.
     pub id: Option<u16>,
     /// Which packets it is for.
-    pub packets: ZonePackets,
+    pub direction: ZoneDirection,
 }
 
 /// Which packets a zone is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ZonePackets {
+pub enum ZoneDirection {
     /// All of them.
     Both,
     /// Those that go as the first one.
@@ -77,26 +77,26 @@ pub enum ZonePackets {
 impl Ct<'_> {
     /// Tracks the packet in a zone.
     pub fn zone(id: u16) -> Self {
-        let packets = ZonePackets::Both;
+        let direction = ZoneDirection::Both;
         Self {
             zone: Some(Zone {
                 id: Some(id),
-                packets,
+                direction,
             }),
             ..Self::default()
         }
     }
 
-    fn take_zone(&mut self, packets: ZonePackets, values: &mut Values<'_, '_>) -> Taken {
+    fn take_zone(&mut self, direction: ZoneDirection, values: &mut Values<'_, '_>) -> Parsed {
         let id = match &*values.word()? {
             "mark" => None,
             text => match number::parse_as(text) {
                 // The zone 0 is where all packets are.
                 Some(0) => return Ok(true),
-                id => Some(id.ok_or(Odd)?),
+                id => Some(id.ok_or(Unsupported)?),
             },
         };
-        once(&mut self.zone, Zone { id, packets })
+        set_once(&mut self.zone, Zone { id, direction })
     }
 }
 
@@ -111,23 +111,23 @@ impl<'a> Extension<'a> for Ct<'a> {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--notrack" => flag(&mut self.notrack),
-            "--helper" => once(&mut self.helper, values.bare()?),
-            "--timeout" => once(&mut self.timeout, values.bare()?),
-            "--ctevents" => once(&mut self.events, values.parse(events)?),
+            "--notrack" => set_flag(&mut self.notrack),
+            "--helper" => set_once(&mut self.helper, values.bare()?),
+            "--timeout" => set_once(&mut self.timeout, values.bare()?),
+            "--ctevents" => set_once(&mut self.events, values.parse(events)?),
             "--expevents" => match &*values.word()? {
-                "new" => flag(&mut self.expect_new),
-                _ => Err(Odd),
+                "new" => set_flag(&mut self.expect_new),
+                _ => Err(Unsupported),
             },
-            "--zone" => self.take_zone(ZonePackets::Both, values),
-            "--zone-orig" => self.take_zone(ZonePackets::Original, values),
-            "--zone-reply" => self.take_zone(ZonePackets::Reply, values),
+            "--zone" => self.take_zone(ZoneDirection::Both, values),
+            "--zone-orig" => self.take_zone(ZoneDirection::Original, values),
+            "--zone-reply" => self.take_zone(ZoneDirection::Reply, values),
             _ => Ok(false),
         }
     }
@@ -152,13 +152,13 @@ impl fmt::Display for Ct<'_> {
         if self.expect_new {
             f.write_str(" --expevents new")?;
         }
-        let Some(Zone { id, packets }) = self.zone else {
+        let Some(Zone { id, direction }) = self.zone else {
             return Ok(());
         };
-        f.write_str(match packets {
-            ZonePackets::Both => " --zone ",
-            ZonePackets::Original => " --zone-orig ",
-            ZonePackets::Reply => " --zone-reply ",
+        f.write_str(match direction {
+            ZoneDirection::Both => " --zone ",
+            ZoneDirection::Original => " --zone-orig ",
+            ZoneDirection::Reply => " --zone-reply ",
         })?;
         match id {
             Some(id) => id.fmt(f),
@@ -182,7 +182,7 @@ mod tests {
             expect_new: true,
             zone: Some(Zone {
                 id: None,
-                packets: ZonePackets::Reply,
+                direction: ZoneDirection::Reply,
             }),
         };
         let table = [

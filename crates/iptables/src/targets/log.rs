@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::options::{Extension, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Quoted;
 
 /// Writes a line to the kernel's log: `-j LOG --log-prefix "dropped: "`.
@@ -77,22 +77,22 @@ impl<'a> Extension<'a> for Log<'a> {
         Self::new()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--log-prefix" => once(&mut self.prefix, values.word()?),
+            "--log-prefix" => set_once(&mut self.prefix, values.word()?),
             "--log-level" => {
                 self.level = values.parse(level)?;
                 Ok(true)
             }
-            "--log-tcp-sequence" => flag(&mut self.tcp_sequence),
-            "--log-tcp-options" => flag(&mut self.tcp_options),
-            "--log-ip-options" => flag(&mut self.ip_options),
-            "--log-uid" => flag(&mut self.uid),
-            "--log-macdecode" => flag(&mut self.macdecode),
+            "--log-tcp-sequence" => set_flag(&mut self.tcp_sequence),
+            "--log-tcp-options" => set_flag(&mut self.tcp_options),
+            "--log-ip-options" => set_flag(&mut self.ip_options),
+            "--log-uid" => set_flag(&mut self.uid),
+            "--log-macdecode" => set_flag(&mut self.macdecode),
             _ => Ok(false),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::number::{self, Masked};
-use crate::options::{Extension, Odd, Taken, Values};
+use crate::options::{Extension, Parsed, Unsupported, Values};
 
 /// Changes the mark of the packet: `-j MARK --set-xmark 0x4000/0x4000`.
 ///
@@ -55,7 +55,10 @@ fn xor(bits: u32) -> Masked {
 }
 
 /// Reads the value of an option that changes a mark, if it is one.
-pub(super) fn change(option: &str, values: &mut Values<'_, '_>) -> Result<Option<Masked>, Odd> {
+pub(super) fn change(
+    option: &str,
+    values: &mut Values<'_, '_>,
+) -> Result<Option<Masked>, Unsupported> {
     let masked = match option {
         "--set-xmark" => values.parse(Masked::parse)?,
         // Bits of the value that the mask leaves out are set as well.
@@ -77,11 +80,11 @@ impl<'a> Extension<'a> for Mark {
         Self::xor(0)
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         let Some(masked) = change(option, values)? else {
             return Ok(false);
         };
-        values.is_number(0)?;
+        values.expect_index(0)?;
         self.0 = masked;
         Ok(true)
     }

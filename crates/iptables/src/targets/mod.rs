@@ -23,18 +23,18 @@ mod tproxy;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::options::{Extension, Taken, Values};
+use crate::options::{Extension, Parsed, Values};
 use crate::{ChainName, Family};
 
 pub use connmark::{Connmark, ConnmarkAction, Masks, Shift};
-pub use ct::{Ct, CtEvents, Zone, ZonePackets};
+pub use ct::{Ct, CtEvents, Zone, ZoneDirection};
 pub use log::Log;
 pub use mark::Mark;
 pub use masquerade::Masquerade;
-pub use nat::{Addresses, Dnat, NatPorts, Snat};
+pub use nat::{AddressRange, Dnat, NatPorts, Snat};
 pub use redirect::Redirect;
 pub use reject::Reject;
-pub use set::{Set, SetSides};
+pub use set::{Set, SetReference};
 pub use tproxy::Tproxy;
 
 /// Names of extensions that are kept as they are written, and name no chains.
@@ -106,17 +106,17 @@ macro_rules! targets {
             }
 
             /// Returns how many options a complete one was given at least.
-            pub(crate) fn least(&self) -> usize {
+            pub(crate) fn min_options(&self) -> usize {
                 match self {
-                    $(Self::$variant(it) => it.least(),)*
+                    $(Self::$variant(it) => it.min_options(),)*
                     _ => 0,
                 }
             }
 
             /// Takes an option with its values, if it is one of its own.
-            pub(crate) fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+            pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
                 match self {
-                    $(Self::$variant(it) => it.take(option, values),)*
+                    $(Self::$variant(it) => it.parse_option(option, values),)*
                     _ => Ok(false),
                 }
             }
@@ -178,10 +178,10 @@ targets! {
 
 impl Target<'_> {
     /// Tells what iptables of the family takes where nothing is told.
-    pub(crate) fn fill(&mut self, family: Family) {
+    pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         match self {
             Self::Reject(reject) => *reject = reject.for_family(family),
-            Self::Tproxy(tproxy) => tproxy.fill(family),
+            Self::Tproxy(tproxy) => tproxy.apply_family_defaults(family),
             _ => {}
         }
     }

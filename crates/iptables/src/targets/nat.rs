@@ -4,18 +4,18 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Address;
-use crate::number::{Ports, Span};
-use crate::options::{Extension, Taken, Values, flag, once};
+use crate::number::{Ports, Range};
+use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 
 /// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Dnat {
     /// The addresses to choose from.
-    pub addresses: Option<Addresses>,
+    pub addresses: Option<AddressRange>,
     /// The ports to choose from.
     pub ports: Option<NatPorts>,
     /// The port that the first of the ports stands for: `/PORT`.
-    pub base: Option<u16>,
+    pub base_port: Option<u16>,
     /// Whether the port is chosen with some chance: `--random`.
     pub random: bool,
     /// Whether a client gets the same address every time: `--persistent`.
@@ -26,7 +26,7 @@ pub struct Dnat {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Snat {
     /// The addresses to choose from.
-    pub addresses: Option<Addresses>,
+    pub addresses: Option<AddressRange>,
     /// The ports to choose from.
     pub ports: Option<NatPorts>,
     /// Whether the port is chosen with some chance: `--random`.
@@ -37,9 +37,9 @@ pub struct Snat {
     pub persistent: bool,
 }
 
-/// Addresses from one to another, of one family, printed as `10.0.0.1-10.0.0.9`.
+/// AddressRange from one to another, of one family, printed as `10.0.0.1-10.0.0.9`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Addresses {
+pub struct AddressRange {
     /// The least.
     pub first: IpAddr,
     /// The greatest.
@@ -56,7 +56,7 @@ impl NatPorts {
         if text.starts_with('-') || text.ends_with('-') {
             return None;
         }
-        Span::parse(text, '-', Ports::ALL).map(Self)
+        Range::parse(text, '-', Ports::ALL).map(Self)
     }
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for NatPorts {
     }
 }
 
-impl From<IpAddr> for Addresses {
+impl From<IpAddr> for AddressRange {
     fn from(only: IpAddr) -> Self {
         Self {
             first: only,
@@ -86,7 +86,7 @@ impl From<IpAddr> for Addresses {
     }
 }
 
-impl fmt::Display for Addresses {
+impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Address(self.first).fmt(f)?;
         if self.first != self.last {
@@ -96,12 +96,12 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// Addresses and ports, as they follow `--to-destination`.
+/// AddressRange and ports, as they follow `--to-destination`.
 #[derive(Default)]
 struct Goal {
-    addresses: Option<Addresses>,
+    addresses: Option<AddressRange>,
     ports: Option<NatPorts>,
-    base: Option<u16>,
+    base_port: Option<u16>,
 }
 
 impl Goal {
@@ -121,8 +121,8 @@ impl Goal {
                 _ => (text, None),
             },
         };
-        let (ports, base) = match ports.and_then(|ports| ports.split_once('/')) {
-            Some((ports, base)) => (Some(ports), Some(base.parse().ok()?)),
+        let (ports, base_port) = match ports.and_then(|ports| ports.split_once('/')) {
+            Some((ports, base_port)) => (Some(ports), Some(base_port.parse().ok()?)),
             None => (ports, None),
         };
         let ports = match ports {
@@ -136,7 +136,7 @@ impl Goal {
         Some(Self {
             addresses,
             ports,
-            base,
+            base_port,
         })
         .filter(|goal| goal.addresses.is_some() || goal.ports.is_some())
     }
@@ -152,25 +152,25 @@ impl fmt::Display for Goal {
         if let Some(ports) = self.ports {
             write!(f, ":{ports}")?;
         }
-        match self.base {
-            Some(base) => write!(f, "/{base}"),
+        match self.base_port {
+            Some(base_port) => write!(f, "/{base_port}"),
             None => Ok(()),
         }
     }
 }
 
 /// Reads addresses of one family.
-fn parse_addresses(text: &str) -> Option<Addresses> {
+fn parse_addresses(text: &str) -> Option<AddressRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
-    (first.is_ipv4() == last.is_ipv4()).then_some(Addresses { first, last })
+    (first.is_ipv4() == last.is_ipv4()).then_some(AddressRange { first, last })
 }
 
 /// What both have: `to` and ways to choose.
 macro_rules! setters {
     () => {
         /// Chooses this address, or one of these.
-        pub fn to(addresses: impl Into<Addresses>) -> Self {
+        pub fn to(addresses: impl Into<AddressRange>) -> Self {
             Self {
                 addresses: Some(addresses.into()),
                 ..Self::default()
@@ -199,7 +199,7 @@ impl<'a> Extension<'a> for Dnat {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         // `--random` alone chooses nothing.
         match (self.addresses, self.ports) {
             (None, None) => usize::MAX,
@@ -207,23 +207,23 @@ impl<'a> Extension<'a> for Dnat {
         }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--to-destination" => {
                 let goal = values.parse(Goal::parse)?;
-                if goal.base.is_some() {
-                    self.base = goal.base;
+                if goal.base_port.is_some() {
+                    self.base_port = goal.base_port;
                 }
                 if let Some(addresses) = goal.addresses {
-                    once(&mut self.addresses, addresses)?;
+                    set_once(&mut self.addresses, addresses)?;
                 }
                 match goal.ports {
-                    Some(ports) => once(&mut self.ports, ports),
+                    Some(ports) => set_once(&mut self.ports, ports),
                     None => Ok(true),
                 }
             }
-            "--random" => flag(&mut self.random),
-            "--persistent" => flag(&mut self.persistent),
+            "--random" => set_flag(&mut self.random),
+            "--persistent" => set_flag(&mut self.persistent),
             _ => Ok(false),
         }
     }
@@ -234,29 +234,29 @@ impl<'a> Extension<'a> for Snat {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         match (self.addresses, self.ports) {
             (None, None) => usize::MAX,
             _ => 1,
         }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--to-source" => {
-                let goal =
-                    values.parse(|text| Goal::parse(text).filter(|goal| goal.base.is_none()))?;
+                let goal = values
+                    .parse(|text| Goal::parse(text).filter(|goal| goal.base_port.is_none()))?;
                 if let Some(addresses) = goal.addresses {
-                    once(&mut self.addresses, addresses)?;
+                    set_once(&mut self.addresses, addresses)?;
                 }
                 match goal.ports {
-                    Some(ports) => once(&mut self.ports, ports),
+                    Some(ports) => set_once(&mut self.ports, ports),
                     None => Ok(true),
                 }
             }
-            "--random" => flag(&mut self.random),
-            "--random-fully" => flag(&mut self.random_fully),
-            "--persistent" => flag(&mut self.persistent),
+            "--random" => set_flag(&mut self.random),
+            "--random-fully" => set_flag(&mut self.random_fully),
+            "--persistent" => set_flag(&mut self.persistent),
             _ => Ok(false),
         }
     }
@@ -267,7 +267,7 @@ impl fmt::Display for Dnat {
         let goal = Goal {
             addresses: self.addresses,
             ports: self.ports,
-            base: self.base,
+            base_port: self.base_port,
         };
         write!(f, "-j DNAT --to-destination {goal}")?;
         if self.random {
@@ -285,7 +285,7 @@ impl fmt::Display for Snat {
         let goal = Goal {
             addresses: self.addresses,
             ports: self.ports,
-            base: None,
+            base_port: None,
         };
         write!(f, "-j SNAT --to-source {goal}")?;
         if self.random {
@@ -313,12 +313,12 @@ mod tests {
 
     #[test]
     fn both_are_read_and_printed() {
-        let range = Addresses {
+        let range = AddressRange {
             first: address("fd00::1"),
             last: address("fd00::2"),
         };
         let all = Dnat {
-            base: Some(100),
+            base_port: Some(100),
             random: true,
             persistent: true,
             ..Dnat::to(address("10.0.0.1")).ports(80..=90)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::options::{Extension, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::targets::nat::NatPorts;
 
 /// Makes this host the destination: `-j REDIRECT --to-ports 8080`.
@@ -29,14 +29,14 @@ impl<'a> Extension<'a> for Redirect {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            "--to-ports" => once(&mut self.ports, values.parse(NatPorts::parse)?),
-            "--random" => flag(&mut self.random),
+            "--to-ports" => set_once(&mut self.ports, values.parse(NatPorts::parse)?),
+            "--random" => set_flag(&mut self.random),
             _ => Ok(false),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Family;
-use crate::options::{Extension, Odd, Taken, Values};
+use crate::options::{Extension, Parsed, Unsupported, Values};
 
 /// Defines [`Reject`] with the words for each kind.
 macro_rules! rejects {
@@ -86,19 +86,19 @@ impl<'a> Extension<'a> for Reject {
         Self::Default
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         0
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         if option != "--reject-with" {
             return Ok(false);
         }
-        values.is_number(0)?;
+        values.expect_index(0)?;
         *self = match &*values.word()? {
             // Both families have it.
             "port-unreach" => Self::Default,
-            name => Self::parse(name).ok_or(Odd)?,
+            name => Self::parse(name).ok_or(Unsupported)?,
         };
         Ok(true)
     }

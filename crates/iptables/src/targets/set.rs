@@ -3,24 +3,24 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::direction::SetDirections;
 use crate::number;
-use crate::options::{Extension, Odd, Taken, Values, flag, once};
+use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
-use crate::side::Sides;
 
 /// Adds and removes elements of sets: `-j SET --add-set seen src`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Set<'a> {
     /// The set that gets an element.
-    pub add: Option<SetSides<'a>>,
+    pub add: Option<SetReference<'a>>,
     /// Whether the time of an element that is there begins anew.
     pub exist: bool,
     /// After how many seconds the element goes; as the set says without.
     pub timeout: Option<u32>,
     /// The set that loses an element.
-    pub del: Option<SetSides<'a>>,
+    pub del: Option<SetReference<'a>>,
     /// The set whose element tells what the packet gets.
-    pub map: Option<SetSides<'a>>,
+    pub map: Option<SetReference<'a>>,
     /// Whether it gets the mark.
     pub map_mark: bool,
     /// Whether it gets the priority.
@@ -31,45 +31,45 @@ pub struct Set<'a> {
 
 /// The name of a set, and the sides of a packet that make an element.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SetSides<'a> {
+pub struct SetReference<'a> {
     /// The name.
     pub name: Cow<'a, str>,
     /// The sides.
-    pub sides: Sides,
+    pub directions: SetDirections,
 }
 
-impl<'a> SetSides<'a> {
+impl<'a> SetReference<'a> {
     /// Makes one of a name and sides.
-    pub fn new(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+    pub fn new(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
             name: name.into(),
-            sides: sides.into(),
+            directions: directions.into(),
         }
     }
 }
 
 impl<'a> Set<'a> {
     /// Adds an element to the set.
-    pub fn add(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+    pub fn add(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
-            add: Some(SetSides::new(name, sides)),
+            add: Some(SetReference::new(name, directions)),
             ..Self::default()
         }
     }
 
     /// Removes an element from the set.
-    pub fn del(name: impl Into<Cow<'a, str>>, sides: impl Into<Sides>) -> Self {
+    pub fn del(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
-            del: Some(SetSides::new(name, sides)),
+            del: Some(SetReference::new(name, directions)),
             ..Self::default()
         }
     }
 }
 
-fn set<'a>(place: &mut Option<SetSides<'a>>, values: &mut Values<'_, 'a>) -> Taken {
+fn set<'a>(place: &mut Option<SetReference<'a>>, values: &mut Values<'_, 'a>) -> Parsed {
     let name = values.bare()?;
-    let sides = values.parse(Sides::parse)?;
-    once(place, SetSides { name, sides })
+    let directions = values.parse(SetDirections::parse)?;
+    set_once(place, SetReference { name, directions })
 }
 
 impl<'a> Extension<'a> for Set<'a> {
@@ -77,7 +77,7 @@ impl<'a> Extension<'a> for Set<'a> {
         Self::default()
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         let added = self.add.is_some() || !self.exist && self.timeout.is_none();
         let maps = self.map_mark || self.map_prio || self.map_queue;
         if added && self.map.is_some() == maps {
@@ -87,28 +87,28 @@ impl<'a> Extension<'a> for Set<'a> {
         }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             "--add-set" => set(&mut self.add, values),
-            "--exist" => flag(&mut self.exist),
+            "--exist" => set_flag(&mut self.exist),
             // All bits set stand for none told.
             "--timeout" => match values.parse(number::parse_as)? {
-                u32::MAX => Err(Odd),
-                timeout => once(&mut self.timeout, timeout),
+                u32::MAX => Err(Unsupported),
+                timeout => set_once(&mut self.timeout, timeout),
             },
             "--del-set" => set(&mut self.del, values),
             "--map-set" => set(&mut self.map, values),
-            "--map-mark" => flag(&mut self.map_mark),
-            "--map-prio" => flag(&mut self.map_prio),
-            "--map-queue" => flag(&mut self.map_queue),
+            "--map-mark" => set_flag(&mut self.map_mark),
+            "--map-prio" => set_flag(&mut self.map_prio),
+            "--map-queue" => set_flag(&mut self.map_queue),
             _ => Ok(false),
         }
     }
 }
 
-impl fmt::Display for SetSides<'_> {
+impl fmt::Display for SetReference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", Bare(&self.name), self.sides)
+        write!(f, "{} {}", Bare(&self.name), self.directions)
     }
 }
 
@@ -145,23 +145,26 @@ impl fmt::Display for Set<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Rule, Side};
+    use crate::{Direction, Rule};
 
     #[test]
     fn it_is_read_and_printed() {
         let all = Set {
             exist: true,
             timeout: Some(5),
-            del: Some(SetSides::new("b", Side::Destination)),
-            map: Some(SetSides::new("c", Side::Source)),
+            del: Some(SetReference::new("b", Direction::Destination)),
+            map: Some(SetReference::new("c", Direction::Source)),
             map_mark: true,
             map_prio: true,
             map_queue: true,
-            ..Set::add("a", Side::Source)
+            ..Set::add("a", Direction::Source)
         };
         let table = [
-            ("-j SET --add-set a src", Set::add("a", Side::Source)),
-            ("-j SET --del-set a dst", Set::del("a", Side::Destination)),
+            ("-j SET --add-set a src", Set::add("a", Direction::Source)),
+            (
+                "-j SET --del-set a dst",
+                Set::del("a", Direction::Destination),
+            ),
             (
                 "-j SET --add-set a src --exist --timeout 5 --del-set b dst --map-set c src --map-mark --map-prio --map-queue",
                 all,

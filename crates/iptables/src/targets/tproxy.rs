@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::Family;
 use crate::address::Address;
 use crate::number::Masked;
-use crate::options::{Extension, Taken, Values, once};
+use crate::options::{Extension, Parsed, Values, set_once};
 
 /// Gives the packet to a socket of this host: `-j TPROXY --on-port 80`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,7 +39,7 @@ impl Tproxy {
     }
 
     /// Tells the address of the family where none is told.
-    pub(super) fn fill(&mut self, family: Family) {
+    pub(super) fn apply_family_defaults(&mut self, family: Family) {
         self.address.get_or_insert(match family {
             Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -56,15 +56,15 @@ impl<'a> Extension<'a> for Tproxy {
         }
     }
 
-    fn least(&self) -> usize {
+    fn min_options(&self) -> usize {
         if self.port.is_some() { 1 } else { usize::MAX }
     }
 
-    fn take(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Taken {
+    fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
             // Even what begins with 0 is decimal.
-            "--on-port" => once(&mut self.port, values.parse(|text| text.parse().ok())?),
-            "--on-ip" => once(&mut self.address, values.parse(|text| text.parse().ok())?),
+            "--on-port" => set_once(&mut self.port, values.parse(|text| text.parse().ok())?),
+            "--on-ip" => set_once(&mut self.address, values.parse(|text| text.parse().ok())?),
             "--tproxy-mark" => {
                 self.mark = values.parse(Masked::parse)?;
                 Ok(true)

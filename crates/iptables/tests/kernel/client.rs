@@ -40,7 +40,7 @@ impl Lab {
         let netns = Netns::new().unwrap();
         let programs = Programs::new().unwrap();
         let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
-        let client = netns.run(|| Client::at(save, restore)).unwrap();
+        let client = netns.run(|| Client::open_at(save, restore)).unwrap();
         Self {
             netns,
             programs,
@@ -97,7 +97,7 @@ impl Lab {
         );
         let restore = self.programs.script("wrapper", &script).unwrap();
         let save = self.programs.path(&format!("{prefix}-save"));
-        self.netns.run(|| Client::at(save, restore)).unwrap()
+        self.netns.run(|| Client::open_at(save, restore)).unwrap()
     }
 }
 
@@ -306,7 +306,7 @@ fn a_missing_capability_is_told() {
         let before = lab.rules();
         let table = TableName::new("filter").unwrap();
         let (saved, restored) = lab.netns.run(|| {
-            let mut client = Client::at(save, restore).unwrap();
+            let mut client = Client::open_at(save, restore).unwrap();
             let document = "*filter\n:NEW - [0:0]\nCOMMIT\n";
             (client.save(table), client.restore(&document))
         });
@@ -390,10 +390,10 @@ fn a_program_that_does_not_end_is_killed_with_its_children() {
         let pid = lab.programs.path("pid");
         let script = format!("sleep 1000 &\necho $! >{}\nwait", pid.display());
         let mut client = lab.with_script(&script);
-        client.set_deadline(Duration::from_millis(300));
+        client.set_timeout(Duration::from_millis(300));
         let before = lab.rules();
         let error = lab.netns.run(|| client.restore(&Many(20_000))).unwrap_err();
-        assert!(matches!(error, Error::Deadline { .. }), "{error:?}");
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
             "wrapper was killed because it had not ended after 300ms"
@@ -415,7 +415,7 @@ fn a_program_that_is_missing_is_named() {
     let programs = Programs::new().unwrap();
     let [save, restore] = programs.variant("iptables-nft").unwrap();
     let none = PathBuf::from("/none/iptables-restore");
-    let error = Client::at(&save, &none).unwrap_err();
+    let error = Client::open_at(&save, &none).unwrap_err();
     assert!(error.is_not_found());
     assert_eq!(error.committed(), Committed::No);
     assert_eq!(
@@ -423,7 +423,7 @@ fn a_program_that_is_missing_is_named() {
         "/none/iptables-restore is not there: install iptables"
     );
     let netns = Netns::new().unwrap();
-    let mut client = Client::at("/none/iptables-save", restore).unwrap();
+    let mut client = Client::open_at("/none/iptables-save", restore).unwrap();
     let saved = netns.run(|| client.save(TableName::new("nat").unwrap()));
     assert!(saved.unwrap_err().is_not_found());
 }
@@ -440,7 +440,7 @@ fn a_program_that_is_too_old_is_told_with_what_is_needed() {
         ),
     ] {
         let restore = programs.script("old", script).unwrap();
-        let error = Client::at("/none/iptables-save", restore).unwrap_err();
+        let error = Client::open_at("/none/iptables-save", restore).unwrap_err();
         assert!(matches!(error, Error::Outdated { .. }), "{error:?}");
         assert!(error.to_string().contains(words), "{error}");
     }
@@ -451,7 +451,7 @@ fn a_program_that_cannot_be_run_is_told() {
     let programs = Programs::new().unwrap();
     let plain = programs.path("plain");
     fs::write(&plain, "no program").unwrap();
-    let error = Client::at(&plain, &plain).unwrap_err();
+    let error = Client::open_at(&plain, &plain).unwrap_err();
     assert!(matches!(error, Error::Spawn { .. }), "{error:?}");
 }
 
@@ -492,7 +492,7 @@ fn a_line_that_is_no_text_is_an_error() {
     let programs = Programs::new().unwrap();
     let [_, restore] = programs.variant("iptables-nft").unwrap();
     let save = programs.script("save", "printf '*nat\\n\\377\\n'").unwrap();
-    let mut client = Client::at(save, restore).unwrap();
+    let mut client = Client::open_at(save, restore).unwrap();
     let error = client.save(TableName::new("nat").unwrap()).unwrap_err();
     assert!(matches!(error, Error::Decode { line: 2, .. }), "{error:?}");
 }
@@ -526,7 +526,7 @@ fn lines_are_handed_over_while_they_are_printed() {
         heard.display()
     );
     let save = programs.script("save", &script).unwrap();
-    let mut client = Client::at(save, restore).unwrap();
+    let mut client = Client::open_at(save, restore).unwrap();
     let mut lines = Vec::new();
     let table = TableName::new("nat").unwrap();
     client
@@ -579,7 +579,7 @@ fn who_stops_listening_gets_his_own_error_and_the_program_is_gone() {
     let pid = programs.path("pid");
     let script = format!("echo $$ >{}\nexec yes", pid.display());
     let save = programs.script("save", &script).unwrap();
-    let mut client = Client::at(save, restore).unwrap();
+    let mut client = Client::open_at(save, restore).unwrap();
     let table = TableName::new("nat").unwrap();
     let saved = client.save_lines(table, |line| Err(Enough::Heard(line.to_owned())));
     match saved.unwrap_err() {
@@ -603,7 +603,7 @@ fn what_the_kernel_tells_of_a_change_carries_the_process_as_its_port() {
             .run(|| Listener::open(Protocol::Netfilter))
             .unwrap();
         listener.join(NFNLGRP_NFTABLES).unwrap();
-        assert_eq!(lab.client.last_pid(), None);
+        assert_eq!(lab.client.last_restore_pid(), None);
         lab.restore(BEFORE).unwrap();
         let mut ports = Vec::new();
         listener
@@ -613,6 +613,6 @@ fn what_the_kernel_tells_of_a_change_carries_the_process_as_its_port() {
             })
             .unwrap();
         ports.dedup();
-        assert_eq!(ports, [lab.client.last_pid().unwrap()]);
+        assert_eq!(ports, [lab.client.last_restore_pid().unwrap()]);
     }
 }

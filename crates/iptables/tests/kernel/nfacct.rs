@@ -51,7 +51,7 @@ fn a_counter_is_made_listed_and_deleted() {
     let counter = client.get(&longest).unwrap();
     assert_eq!(counter.name, longest);
     assert_eq!((counter.packets, counter.bytes, counter.rules), (0, 0, 0));
-    let names = client.list().unwrap().into_iter().map(|one| one.name);
+    let names = client.dump().unwrap().into_iter().map(|one| one.name);
     assert_eq!(names.collect::<Vec<_>>(), [longest.clone(), name("other")]);
 
     client.delete(&longest).unwrap();
@@ -62,10 +62,10 @@ fn a_counter_is_made_listed_and_deleted() {
 #[test]
 fn what_the_program_made_is_read() {
     let (netns, mut client) = lab();
-    assert!(client.list().unwrap().is_empty());
+    assert!(client.dump().unwrap().is_empty());
     nfacct(&netns, &["add", "theirs"]);
     assert_eq!(
-        client.list().unwrap(),
+        client.dump().unwrap(),
         [client.get(&name("theirs")).unwrap()]
     );
 }
@@ -77,7 +77,7 @@ fn rules_count_in_a_counter_and_keep_it() {
             let (netns, mut client) = lab();
             let programs = Programs::new().unwrap();
             let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
-            let mut iptables = netns.run(|| Iptables::at(save, restore)).unwrap();
+            let mut iptables = netns.run(|| Iptables::open_at(save, restore)).unwrap();
             let mut restore = |rules: &str| {
                 let document = format!("*filter\n{rules}\nCOMMIT\n");
                 netns.run(|| iptables.restore(&document))

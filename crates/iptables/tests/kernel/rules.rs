@@ -66,7 +66,7 @@ fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<S
     document += "COMMIT\n";
     let text = Netns::new().unwrap().run(|| {
         prepare();
-        let mut client = Client::at(save, restore).unwrap();
+        let mut client = Client::open_at(save, restore).unwrap();
         client.restore(&document).unwrap();
         client.save(TableName::new(table).unwrap()).unwrap()
     });

@@ -55,7 +55,7 @@ fn the_document_of_a_difference_leads_from_one_save_to_the_other() {
             .unwrap();
         for section in [usize::MAX, 3] {
             Netns::new().unwrap().run(|| {
-                let mut client = Client::at(&save, &restore).unwrap();
+                let mut client = Client::open_at(&save, &restore).unwrap();
                 let way = CAPTURES.iter().chain(CAPTURES.iter().rev());
                 for name in way {
                     let wanted = capture(name);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::{Family, Rule};
 
-/// Words of rules, and some that are none.
+/// Lexer of rules, and some that are none.
 const WORDS: &[&str] = &[
     "!",
     "-s",
@@ -165,7 +165,7 @@ const WORDS: &[&str] = &[
     "ä",
 ];
 
-/// Words in any order, most of them in one that makes sense here and there.
+/// Lexer in any order, most of them in one that makes sense here and there.
 fn soup() -> impl Strategy<Value = String> {
     vec(
         (select(WORDS), select(&[" ", " ", " ", "  ", ""][..])),

@@ -74,7 +74,7 @@ impl Rules {
             let [save, restore] = programs
                 .variant(&format!("{base}-{variant}"))
                 .expect("there is room for programs");
-            let client = Client::at(save, restore).expect("both variants are installed");
+            let client = Client::open_at(save, restore).expect("both variants are installed");
             Kernel::with(client, family)
         });
         let is_tracking = engine.track_flows();

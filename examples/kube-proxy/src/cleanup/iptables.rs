@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 use vipline_iptables::matches::{Conntrack, CtState};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{
-    Chain, ChainName, Client, End, Entry, Error, Family, Object, Restore, Rule, RuleLine, Rules,
-    Table, TableName, Tables, Variant,
+    Chain, ChainName, Client, Error, Family, Object, Position, Restore, Rule, RuleLine, Rules,
+    SharedRule, Table, TableName, Tables, Variant,
 };
 use vipline_nftables as nftables;
 use vipline_reconcile::Edit;
@@ -134,11 +134,11 @@ fn removals(
     chains: &HashSet<ChainName>,
 ) -> Vec<Edit<Object>> {
     let jumps = jumps.iter().filter_map(|jump| {
-        let entry = Entry {
+        let entry = SharedRule {
             table: name,
             chain: ChainName::new(jump.line.chain()).ok()?,
-            end: End::Head,
-            copy: 0,
+            position: Position::Head,
+            occurrence: 0,
             rule: jump.line.spec().into(),
         };
         Some(Edit::Remove(entry.into()))
@@ -273,7 +273,7 @@ fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>
 fn open(name: &str) -> Result<Option<Client>, Error> {
     let find = |end| find_program(&format!("{name}-{end}"));
     let programs = find("save").zip(find("restore"));
-    let client = programs.map(|(save, restore)| Client::at(save, restore));
+    let client = programs.map(|(save, restore)| Client::open_at(save, restore));
     client.transpose()
 }
 

@@ -9,18 +9,20 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::matches::{
-    AddrType, AddressKinds, Chunk, Chunks, ChunksMode, Comment, Connection, Conntrack, Count,
-    CtState, CtStatus, Direction, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Limit, Mark, Match,
-    Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability, Rate, Recent, RecentAction,
-    Sctp, Set, State, Statistic, Tcp, Udp,
+    AddrType, AddressTypes, Chunk, Chunks, ChunksMode, Comment, Connection, Conntrack,
+    CounterMatch, CtDirection, CtState, CtStatus, Flags, FlagsMatch, Icmp, Icmp6, IcmpType, Limit,
+    Mark, Match, Multiport, MultiportKind, Nfacct, Owner, Physdev, Probability, Rate, Recent,
+    RecentAction, Sctp, Set, State, Statistic, Tcp, Udp,
 };
-use vipline_iptables::{Masked, Maybe, Network, Ports, Protocol, Rule, Side, Sides, Span};
+use vipline_iptables::{
+    Direction, Masked, Negatable, Network, Ports, Protocol, Range, Rule, SetDirections,
+};
 
 use super::targets::target;
 
-fn maybe<T: Clone + std::fmt::Debug + 'static>(
+fn negatable<T: Clone + std::fmt::Debug + 'static>(
     value: impl Strategy<Value = T> + 'static,
-) -> BoxedStrategy<Maybe<T>> {
+) -> BoxedStrategy<Negatable<T>> {
     prop_oneof![
         3 => Just(false),
         1 => Just(true)
@@ -31,9 +33,9 @@ fn maybe<T: Clone + std::fmt::Debug + 'static>(
             let value = value.clone();
             value.prop_map(move |value| {
                 if negated {
-                    Maybe::Not(value)
+                    Negatable::Not(value)
                 } else {
-                    Maybe::Is(value)
+                    Negatable::Is(value)
                 }
             })
         }
@@ -43,17 +45,17 @@ fn maybe<T: Clone + std::fmt::Debug + 'static>(
 
 fn opt<T: Clone + std::fmt::Debug + 'static>(
     value: impl Strategy<Value = T> + 'static,
-) -> BoxedStrategy<Option<Maybe<T>>> {
-    of(maybe(value)).boxed()
+) -> BoxedStrategy<Option<Negatable<T>>> {
+    of(negatable(value)).boxed()
 }
 
-pub(crate) fn span<T: Arbitrary + Ord + Copy + 'static>() -> BoxedStrategy<Span<T>> {
-    let range = any::<(T, T)>().prop_map(|(a, b)| Span::from(a.min(b)..=a.max(b)));
-    prop_oneof![any::<T>().prop_map(Span::from), range].boxed()
+pub(crate) fn range<T: Arbitrary + Ord + Copy + 'static>() -> BoxedStrategy<Range<T>> {
+    let range = any::<(T, T)>().prop_map(|(a, b)| Range::from(a.min(b)..=a.max(b)));
+    prop_oneof![any::<T>().prop_map(Range::from), range].boxed()
 }
 
 fn some_ports() -> BoxedStrategy<Ports> {
-    span::<u16>()
+    range::<u16>()
         .prop_filter("every port is no condition", |ports| *ports != Ports::ALL)
         .boxed()
 }
@@ -106,10 +108,13 @@ pub(crate) fn masked() -> BoxedStrategy<Masked> {
     prop_oneof![any::<u32>().prop_map(Masked::from), pair].boxed()
 }
 
-pub(crate) fn sides() -> BoxedStrategy<Sides> {
-    vec(select(&[Side::Source, Side::Destination][..]), 1..=6)
-        .prop_map(|sides| Sides::new(sides).unwrap())
-        .boxed()
+pub(crate) fn directions() -> BoxedStrategy<SetDirections> {
+    vec(
+        select(&[Direction::Source, Direction::Destination][..]),
+        1..=6,
+    )
+    .prop_map(|directions| SetDirections::new(directions).unwrap())
+    .boxed()
 }
 
 pub(crate) fn bits<T: Arbitrary + Copy + 'static, F: Clone + std::fmt::Debug + 'static>(
@@ -127,8 +132,8 @@ fn ct_state() -> BoxedStrategy<CtState> {
 }
 
 fn addrtype() -> BoxedStrategy<AddrType> {
-    let kinds = || bits(AddressKinds::from_bits_truncate, AddressKinds::is_empty);
-    (opt(kinds()), maybe(kinds()), 0..3)
+    let kinds = || bits(AddressTypes::from_bits_truncate, AddressTypes::is_empty);
+    (opt(kinds()), negatable(kinds()), 0..3)
         .prop_map(|(source, destination, limit)| AddrType {
             source,
             destination: Some(destination),
@@ -140,10 +145,10 @@ fn addrtype() -> BoxedStrategy<AddrType> {
 
 fn connection() -> BoxedStrategy<Option<Box<Connection>>> {
     let nets = (opt(prefix()), opt(prefix()), opt(prefix()), opt(prefix()));
-    let ports = || opt(span());
+    let ports = || opt(range());
     let ports = (ports(), ports(), ports(), ports());
-    let some =
-        (maybe(any::<u8>().prop_map(Protocol)), nets, ports).prop_map(|(protocol, nets, ports)| {
+    let some = (negatable(any::<u8>().prop_map(Protocol)), nets, ports).prop_map(
+        |(protocol, nets, ports)| {
             Box::new(Connection {
                 protocol: Some(protocol),
                 original_source: nets.0,
@@ -155,18 +160,19 @@ fn connection() -> BoxedStrategy<Option<Box<Connection>>> {
                 reply_sport: ports.2,
                 reply_dport: ports.3,
             })
-        });
+        },
+    );
     of(some).boxed()
 }
 
 fn conntrack() -> BoxedStrategy<Conntrack> {
     let status = any::<u8>().prop_map(CtStatus::from_bits_truncate);
-    let direction = of(select(&[Direction::Original, Direction::Reply][..]));
+    let direction = of(select(&[CtDirection::Original, CtDirection::Reply][..]));
     (
-        maybe(ct_state()),
+        negatable(ct_state()),
         connection(),
         opt(status),
-        opt(span()),
+        opt(range()),
         direction,
     )
         .prop_map(|(state, connection, status, expire, direction)| Conntrack {
@@ -200,14 +206,19 @@ fn multiport() -> BoxedStrategy<Multiport> {
     use MultiportKind::{Destination, Either, Source};
     (
         select(&[Destination, Either, Source][..]),
-        maybe(vec(span(), 1..15)),
+        negatable(vec(range(), 1..15)),
     )
         .prop_map(|(kind, ports)| Multiport { kind, ports })
         .boxed()
 }
 
 fn owner() -> BoxedStrategy<Owner> {
-    (opt(Just(())), maybe(span()), opt(span()), any::<bool>())
+    (
+        opt(Just(())),
+        negatable(range()),
+        opt(range()),
+        any::<bool>(),
+    )
         .prop_map(|(socket_exists, uid, gid, suppl_groups)| Owner {
             socket_exists,
             uid: Some(uid),
@@ -219,7 +230,13 @@ fn owner() -> BoxedStrategy<Owner> {
 
 fn physdev() -> BoxedStrategy<Physdev<'static>> {
     let flag = || opt(Just(()));
-    (flag(), opt(name()), flag(), opt(name()), maybe(Just(())))
+    (
+        flag(),
+        opt(name()),
+        flag(),
+        opt(name()),
+        negatable(Just(())),
+    )
         .prop_map(|(is_in, input, is_out, output, is_bridged)| Physdev {
             is_in,
             input,
@@ -232,17 +249,17 @@ fn physdev() -> BoxedStrategy<Physdev<'static>> {
 
 fn recent() -> BoxedStrategy<Recent<'static>> {
     use RecentAction::{Check, Remove, Set, Update};
-    let action = maybe(select(&[Set, Check, Update, Remove][..]));
-    let side = select(&[Side::Source, Side::Destination][..]);
+    let action = negatable(select(&[Set, Check, Update, Remove][..]));
+    let direction = select(&[Direction::Source, Direction::Destination][..]);
     let limits = (
         of(any::<u32>()),
         any::<bool>(),
         of(1..u32::MAX),
         any::<bool>(),
     );
-    (action, limits, name(), of(address()), side)
+    (action, limits, name(), of(address()), direction)
         .prop_map(
-            |(action, (seconds, reap, hitcount, rttl), name, mask, side)| Recent {
+            |(action, (seconds, reap, hitcount, rttl), name, mask, direction)| Recent {
                 action: Some(action),
                 seconds,
                 reap,
@@ -250,7 +267,7 @@ fn recent() -> BoxedStrategy<Recent<'static>> {
                 rttl,
                 name,
                 mask,
-                side,
+                direction,
             },
         )
         .boxed()
@@ -274,7 +291,7 @@ fn sctp() -> BoxedStrategy<Sctp> {
             .into_values()
             .collect(),
     });
-    (opt(span()), opt(span()), opt(chunks))
+    (opt(range()), opt(range()), opt(chunks))
         .prop_map(|(sport, dport, chunks)| Sctp {
             sport,
             dport,
@@ -285,13 +302,24 @@ fn sctp() -> BoxedStrategy<Sctp> {
 
 fn set() -> BoxedStrategy<Set<'static>> {
     let count = || {
-        let kinds = [Count::Equal, Count::NotEqual, Count::Less, Count::Greater];
+        let kinds = [
+            CounterMatch::Equal,
+            CounterMatch::NotEqual,
+            CounterMatch::Less,
+            CounterMatch::Greater,
+        ];
         of((select(kinds.to_vec()), any::<u64>()).prop_map(|(kind, value)| kind(value)))
     };
-    (maybe(name()), sides(), any::<[bool; 3]>(), count(), count())
-        .prop_map(|(name, sides, flags, packets, bytes)| Set {
+    (
+        negatable(name()),
+        directions(),
+        any::<[bool; 3]>(),
+        count(),
+        count(),
+    )
+        .prop_map(|(name, directions, flags, packets, bytes)| Set {
             name,
-            sides,
+            directions,
             return_nomatch: flags[0],
             keep_counters: flags[1],
             keep_subcounters: flags[2],
@@ -304,9 +332,9 @@ fn set() -> BoxedStrategy<Set<'static>> {
 fn statistic() -> BoxedStrategy<Statistic> {
     let probability = (0.0..=1.0).prop_map(|p: f64| p.to_string().parse::<Probability>().unwrap());
     let count = (1..u32::MAX).prop_map(Probability::one_in);
-    let nth = (maybe(any::<u32>()), any::<u32>());
+    let nth = (negatable(any::<u32>()), any::<u32>());
     prop_oneof![
-        maybe(prop_oneof![probability, count]).prop_map(Statistic::Random),
+        negatable(prop_oneof![probability, count]).prop_map(Statistic::Random),
         nth.prop_map(|(every, packet)| Statistic::Nth { every, packet }),
     ]
     .boxed()
@@ -342,10 +370,10 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
         addrtype().prop_map(Match::from),
         text().prop_map(|text| Comment(text).into()),
         conntrack().prop_map(Match::from),
-        maybe(icmp).prop_map(|it| Icmp(it).into()),
-        maybe(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
+        negatable(icmp).prop_map(|it| Icmp(it).into()),
+        negatable(icmp_type(255)).prop_map(|it| Icmp6(it).into()),
         (rate(), any::<u32>()).prop_map(|(rate, burst)| Limit { rate, burst }.into()),
-        maybe(masked()).prop_map(|mark| Mark { mark }.into()),
+        negatable(masked()).prop_map(|mark| Mark { mark }.into()),
         multiport().prop_map(Match::from),
         text().prop_map(|name| Nfacct { name }.into()),
         owner().prop_map(Match::from),
@@ -353,7 +381,7 @@ fn one_match() -> BoxedStrategy<Match<'static>> {
         recent().prop_map(Match::from),
         sctp().prop_map(Match::from),
         set().prop_map(Match::from),
-        maybe(state).prop_map(|state| State(state).into()),
+        negatable(state).prop_map(|state| State(state).into()),
         statistic().prop_map(Match::from),
         tcp().prop_map(Match::from),
         udp.prop_map(Match::from),

@@ -5,11 +5,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::ChainName;
 use vipline_iptables::targets::{
-    Addresses, Connmark, ConnmarkAction, Ct, CtEvents, Dnat, Log, Mark, Masks, Masquerade,
-    NatPorts, Redirect, Reject, Set, SetSides, Shift, Snat, Target, Tproxy, Zone, ZonePackets,
+    AddressRange, Connmark, ConnmarkAction, Ct, CtEvents, Dnat, Log, Mark, Masks, Masquerade,
+    NatPorts, Redirect, Reject, Set, SetReference, Shift, Snat, Target, Tproxy, Zone,
+    ZoneDirection,
 };
 
-use super::arbitrary::{address, bits, masked, name, sides, span, text};
+use super::arbitrary::{address, bits, directions, masked, name, range, text};
 
 fn chain() -> BoxedStrategy<ChainName> {
     "[a-z][a-z-]{0,20}"
@@ -18,7 +19,7 @@ fn chain() -> BoxedStrategy<ChainName> {
 }
 
 fn nat_ports() -> BoxedStrategy<NatPorts> {
-    span().prop_map(NatPorts).boxed()
+    range().prop_map(NatPorts).boxed()
 }
 
 fn connmark() -> BoxedStrategy<Connmark> {
@@ -46,8 +47,14 @@ fn connmark() -> BoxedStrategy<Connmark> {
 }
 
 fn ct() -> BoxedStrategy<Ct<'static>> {
-    let packets = select(&[ZonePackets::Both, ZonePackets::Original, ZonePackets::Reply][..]);
-    let zone = (of(1..u16::MAX), packets).prop_map(|(id, packets)| Zone { id, packets });
+    let direction = select(
+        &[
+            ZoneDirection::Both,
+            ZoneDirection::Original,
+            ZoneDirection::Reply,
+        ][..],
+    );
+    let zone = (of(1..u16::MAX), direction).prop_map(|(id, direction)| Zone { id, direction });
     let events = bits(CtEvents::from_bits_truncate, CtEvents::is_empty);
     (
         any::<[bool; 2]>(),
@@ -67,14 +74,14 @@ fn ct() -> BoxedStrategy<Ct<'static>> {
         .boxed()
 }
 
-/// Addresses of one family, and ports; one of the two at least.
-fn goal() -> BoxedStrategy<(Option<Addresses>, Option<NatPorts>)> {
+/// AddressRange of one family, and ports; one of the two at least.
+fn goal() -> BoxedStrategy<(Option<AddressRange>, Option<NatPorts>)> {
     let range = any::<([u16; 8], [u16; 8])>();
-    let range = range.prop_map(|(first, last)| Addresses {
+    let range = range.prop_map(|(first, last)| AddressRange {
         first: first.into(),
         last: last.into(),
     });
-    let addresses = prop_oneof![address().prop_map(Addresses::from), range];
+    let addresses = prop_oneof![address().prop_map(AddressRange::from), range];
     (of(addresses), of(nat_ports()))
         .prop_filter("some of it", |(addresses, ports)| {
             addresses.is_some() || ports.is_some()
@@ -84,10 +91,10 @@ fn goal() -> BoxedStrategy<(Option<Addresses>, Option<NatPorts>)> {
 
 fn dnat() -> BoxedStrategy<Dnat> {
     (goal(), of(any::<u16>()), any::<[bool; 2]>())
-        .prop_map(|((addresses, ports), base, flags)| Dnat {
+        .prop_map(|((addresses, ports), base_port, flags)| Dnat {
             addresses,
             ports,
-            base: base.filter(|_| ports.is_some()),
+            base_port: base_port.filter(|_| ports.is_some()),
             random: flags[0],
             persistent: flags[1],
         })
@@ -121,7 +128,8 @@ fn log() -> BoxedStrategy<Log<'static>> {
 }
 
 fn set_target() -> BoxedStrategy<Set<'static>> {
-    let place = || (name(), sides()).prop_map(|(name, sides)| SetSides { name, sides });
+    let place =
+        || (name(), directions()).prop_map(|(name, directions)| SetReference { name, directions });
     let timeout = of(0..u32::MAX);
     (
         place(),

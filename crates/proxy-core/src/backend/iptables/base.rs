@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vipline_iptables::matches::{AddrType, AddressKinds, Conntrack, CtState, Mark, Nfacct};
+use vipline_iptables::matches::{AddrType, AddressTypes, Conntrack, CtState, Mark, Nfacct};
 use vipline_iptables::targets::{Mark as SetMark, Masquerade, Target};
-use vipline_iptables::{Chain, Contents, End, Object, Rule};
+use vipline_iptables::{Chain, Contents, Object, Position, Rule};
 use vipline_service_model::{Family, NodePortMatch};
 
 use super::names::{self, FILTER, MANGLE, NAT};
@@ -132,7 +132,7 @@ const JUMPS: [Jump; 14] = [
 /// Packets come to our chains before they come to other rules. Who was there
 /// first stays where it is.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
-    let jump = move |jump: &Jump| entry(family, jump.table, jump.from, End::Head, jump.rule());
+    let jump = move |jump: &Jump| entry(family, jump.table, jump.from, Position::Head, jump.rule());
     JUMPS.iter().map(jump)
 }
 
@@ -193,7 +193,7 @@ pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
 fn firewall(cx: &Context) -> Object {
     let name = names::chain(names::FIREWALL);
     if !cx.serves_localhost {
-        return Chain::with(names::table(FILTER), name, Contents::Anything).into();
+        return Chain::with(names::table(FILTER), name, Contents::Unmanaged).into();
     }
     let accepted = CtState::RELATED | CtState::ESTABLISHED | CtState::DNAT;
     let rule = Rule::new()
@@ -257,7 +257,7 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
     let base = || Rule::new().comment(LAST_RULE);
     let rules = match &cx.nodeport_addresses {
         NodePortMatch::All => {
-            let local = base().matching(AddrType::destination(AddressKinds::LOCAL));
+            let local = base().matching(AddrType::destination(AddressTypes::LOCAL));
             vec![match cx.serves_localhost {
                 true => local,
                 false => local.not_destination(loopback(cx.family)),
@@ -271,7 +271,7 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
     };
     let last = |rule: Rule<'static>| {
         let rule = rule.jump(names::chain(names::NODEPORTS));
-        entry(cx.family, NAT, names::SERVICES, End::Tail, rule)
+        entry(cx.family, NAT, names::SERVICES, Position::Tail, rule)
     };
     rules.into_iter().map(last).collect()
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use vipline_iptables::targets::Target;
-use vipline_iptables::{Chain, ChainName, Contents, End, Entry, Line, Object, Rule, TableName};
+use vipline_iptables::{
+    Chain, ChainName, Contents, Line, Object, Position, Rule, SharedRule, TableName,
+};
 use vipline_service_model::Family;
 
 use super::layout::Layout;
@@ -89,11 +91,11 @@ impl Installed {
             return;
         }
         let rule = self.as_ours(spec);
-        let entry = Object::from(Entry {
+        let entry = Object::from(SharedRule {
             table,
             chain,
-            end: End::Head,
-            copy: 0,
+            position: Position::Head,
+            occurrence: 0,
             rule: rule.as_str().into(),
         });
         let place = (self.layout.place_of_jump)(table.as_str(), chain.as_str(), &rule);
@@ -138,23 +140,23 @@ impl Found {
             out.push(Chain::new(table, name, rules).into());
             return;
         }
-        out.push(Chain::with(table, name, Contents::Entries).into());
+        out.push(Chain::with(table, name, Contents::SharedRules).into());
         let last = self.rules.iter().rev();
         let tails = last.take_while(|rule| is_tail(table, name, rule)).count();
         let first_tail = self.rules.len() - tails;
         let mut copies: HashMap<String, u32> = HashMap::new();
         for (place, rule) in self.rules.into_iter().enumerate() {
-            let end = match place < first_tail && !follows_its_counter(table, name, &rule) {
-                true => End::Head,
-                false => End::Tail,
+            let position = match place < first_tail && !follows_its_counter(table, name, &rule) {
+                true => Position::Head,
+                false => Position::Tail,
             };
             let shared = rule.as_str().into();
             let seen = copies.entry(rule).or_default();
-            out.push(Object::from(Entry {
+            out.push(Object::from(SharedRule {
                 table,
                 chain: name,
-                end,
-                copy: *seen,
+                position,
+                occurrence: *seen,
                 rule: shared,
             }));
             *seen += 1;

@@ -176,7 +176,7 @@ impl Kernel {
         let sections = u32::try_from(restore.sections()).unwrap_or(u32::MAX);
         let before = self.generation();
         let done = self.client.restore(&restore);
-        let program = (before, self.generation(), self.client.last_pid());
+        let program = (before, self.generation(), self.client.last_restore_pid());
         if let (Some(before), Some(after), Some(process)) = program {
             self.trace.own.record(Run {
                 before,

@@ -107,7 +107,7 @@ impl backend::Planner for Planner {
                 Contents::Rules(rules) => (chain.table, rules.len()),
                 _ => (chain.table, 0),
             },
-            Object::Entry(entry) => {
+            Object::SharedRule(entry) => {
                 let (table, chain) = (entry.table.as_str(), entry.chain.as_str());
                 let is_ours = names::kind(table, chain) != names::Kind::System;
                 (entry.table, usize::from(is_ours))
@@ -121,7 +121,7 @@ impl backend::Planner for Planner {
     fn text(object: &Object) -> String {
         match object {
             Object::Chain(chain) => format!("-t {} -N {}", chain.table, chain.name),
-            Object::Entry(entry) => {
+            Object::SharedRule(entry) => {
                 format!("-t {} -A {} {}", entry.table, entry.chain, entry.rule)
             }
         }
@@ -157,10 +157,10 @@ fn headed(family: Family, edits: &[Edit<Object>]) -> String {
 fn place(object: &Object) -> (usize, String) {
     match object {
         Object::Chain(chain) => (0, format!("{} {}", chain.table, chain.name)),
-        Object::Entry(entry) => {
+        Object::SharedRule(entry) => {
             let (table, chain) = (entry.table.as_str(), entry.chain.as_str());
             let place = base::place_of_jump(table, chain, &entry.rule);
-            let text = format!("{table} {chain} {:?} {}", entry.end, entry.rule);
+            let text = format!("{table} {chain} {:?} {}", entry.position, entry.rule);
             (place.map_or(usize::MAX, |place| place + 1), text)
         }
     }

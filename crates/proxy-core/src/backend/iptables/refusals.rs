@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use vipline_iptables::{Chain, Contents, Entry, Key, Object, jump_target};
+use vipline_iptables::{Chain, Contents, Key, Object, SharedRule, jump_target};
 use vipline_reconcile::{Attempt, Cause, Edit, Reason};
 
 use super::names;
@@ -46,7 +46,7 @@ pub(super) fn applied<'a>(
         let edit = &edits[**index];
         // An entry goes with the rules of its chain.
         let of_chain = match edit {
-            Edit::Remove(Object::Entry(entry)) => {
+            Edit::Remove(Object::SharedRule(entry)) => {
                 keys.contains(&Key::Chain(&entry.table, &entry.chain))
             }
             _ => false,
@@ -93,7 +93,7 @@ fn is_about(line: &str, edit: &Edit<Object>) -> bool {
             let is_part = !is_rule || matches!(chain.contents, Contents::Rules(_));
             is_part && chain_of(line) == Some(chain.name.as_str()) && !line.starts_with("-D ")
         }
-        Object::Entry(entry) => match edit {
+        Object::SharedRule(entry) => match edit {
             Edit::Remove(_) => is_line_of(line, "-D ", entry),
             _ => ["-A ", "-I "]
                 .iter()
@@ -102,7 +102,7 @@ fn is_about(line: &str, edit: &Edit<Object>) -> bool {
     }
 }
 
-fn is_line_of(line: &str, word: &str, entry: &Entry) -> bool {
+fn is_line_of(line: &str, word: &str, entry: &SharedRule) -> bool {
     let rest = line.strip_prefix(word);
     let rest = rest.and_then(|rest| rest.strip_prefix(entry.chain.as_str()));
     rest.and_then(|rest| rest.strip_prefix(' ')) == Some(&*entry.rule)
@@ -189,7 +189,7 @@ impl<'a> Groups<'a> {
     pub(super) fn sort(&self, indexes: &mut [usize]) {
         let is_of_service = |index: usize| match self.edits[index].object() {
             Object::Chain(chain) => names::is_of_service(chain.name.as_str()),
-            Object::Entry(_) => true,
+            Object::SharedRule(_) => true,
         };
         indexes.sort_by_key(|&index| (is_of_service(index), self.groups[index], index));
     }
@@ -237,7 +237,7 @@ fn names_in(edit: &Edit<Object>) -> impl Iterator<Item = &str> {
     let names = objects.flat_map(|object| {
         let own = match object {
             Object::Chain(chain) => Some(chain.name.as_str()),
-            Object::Entry(_) => None,
+            Object::SharedRule(_) => None,
         };
         own.into_iter().chain(targets(object))
     });
@@ -248,7 +248,7 @@ fn names_in(edit: &Edit<Object>) -> impl Iterator<Item = &str> {
 fn targets(object: &Object) -> impl Iterator<Item = &str> {
     let (chain, entry) = match object {
         Object::Chain(chain) => (Some(chain), None),
-        Object::Entry(entry) => (None, Some(&*entry.rule)),
+        Object::SharedRule(entry) => (None, Some(&*entry.rule)),
     };
     let rules = chain.into_iter().flat_map(Chain::rules).chain(entry);
     rules.filter_map(jump_target)

@@ -1,6 +1,8 @@
 //! Objects made of rules.
 
-use vipline_iptables::{self as iptables, Chain, ChainName, Contents, End, Entry, Object, Rule};
+use vipline_iptables::{
+    self as iptables, Chain, ChainName, Contents, Object, Position, Rule, SharedRule,
+};
 use vipline_service_model::{Family, LocalTraffic};
 
 use super::names;
@@ -19,7 +21,12 @@ pub(in crate::backend) fn chain<'a>(
 
 /// Returns a chain whose rules have several owners.
 pub(in crate::backend) fn shared(table: &str, name: &str) -> Object {
-    Chain::with(names::table(table), names::chain(name), Contents::Entries).into()
+    Chain::with(
+        names::table(table),
+        names::chain(name),
+        Contents::SharedRules,
+    )
+    .into()
 }
 
 /// Returns a rule of a chain whose rules have several owners.
@@ -27,14 +34,14 @@ pub(in crate::backend) fn entry(
     family: Family,
     table: &str,
     chain: &str,
-    end: End,
+    position: Position,
     rule: Rule<'_>,
 ) -> Object {
-    Object::from(Entry {
+    Object::from(SharedRule {
         table: names::table(table),
         chain: names::chain(chain),
-        end,
-        copy: 0,
+        position,
+        occurrence: 0,
         rule: rule.for_family(iptables_family(family)).to_string().into(),
     })
 }

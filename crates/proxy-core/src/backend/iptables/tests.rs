@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vipline_iptables::{End, Object};
+use vipline_iptables::{Object, Position};
 use vipline_service_model::{
     DetectLocal, Endpoint, Family, NodeView, PortName, Protocol, Route, ServicePort,
 };
@@ -40,7 +40,7 @@ fn commands(objects: &[Object]) -> Vec<String> {
             let head = format!("-t {} -A {}", chain.table, chain.name);
             chain.rules().map(|rule| format!("{head} {rule}")).collect()
         }
-        Object::Entry(entry) => {
+        Object::SharedRule(entry) => {
             let is_jump = names::kind(entry.table.as_str(), entry.chain.as_str());
             let verb = match is_jump {
                 names::Kind::System => "-I",
@@ -322,15 +322,18 @@ fn there_are_as_many_rules_as_upstream_has() {
 fn a_node_port_counts_before_it_leads_on_wherever_it_is_among_others() {
     let objects = planned(&context(&config()), &exposed(Route::Cluster));
     let is_node_port = |object: &&Object| match object {
-        Object::Entry(entry) => entry.chain == names::chain(names::NODEPORTS),
+        Object::SharedRule(entry) => entry.chain == names::chain(names::NODEPORTS),
         Object::Chain(_) => false,
     };
     let planned: Vec<_> = objects.iter().filter(is_node_port).cloned().collect();
-    let [Object::Entry(counts), Object::Entry(leads)] = &*planned else {
+    let [Object::SharedRule(counts), Object::SharedRule(leads)] = &*planned else {
         panic!("a rule each: {planned:?}");
     };
     assert!(counts.rule.contains("nfacct"), "{planned:?}");
-    assert_eq!((counts.end, leads.end), (End::Head, End::Tail));
+    assert_eq!(
+        (counts.position, leads.position),
+        (Position::Head, Position::Tail)
+    );
     // As upstream has it: each port has its rules together.
     let other = |rule: &str| rule.replace("30080", "30081");
     let rules = [

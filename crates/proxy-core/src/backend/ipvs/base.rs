@@ -1,9 +1,9 @@
 //! What is there whatever Services there are: the link, sets, chains, and jumps.
 
 use vipline_ipset::{self as ipset, Range, SetType};
-use vipline_iptables::matches::{self, AddrType, AddressKinds, Conntrack, CtState, Physdev};
+use vipline_iptables::matches::{self, AddrType, AddressTypes, Conntrack, CtState, Physdev};
 use vipline_iptables::targets::{Masquerade, Reject, Target};
-use vipline_iptables::{End, Maybe, Protocol, Rule, Side, Sides};
+use vipline_iptables::{Direction, Negatable, Position, Protocol, Rule, SetDirections};
 use vipline_rtnl::{self as rtnl, Link};
 use vipline_service_model::Family;
 
@@ -149,7 +149,7 @@ fn jump(to: &str, comment: &'static str) -> Rule<'static> {
 /// first stays where it is.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
     JUMPS.iter().map(move |(table, from, to, comment)| {
-        entry(family, table, from, End::Head, jump(to, comment)).into()
+        entry(family, table, from, Position::Head, jump(to, comment)).into()
     })
 }
 
@@ -161,28 +161,36 @@ pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize
 }
 
 /// Returns a rule about what is in a set, which says so.
-fn about(cx: &Context, set: &Set, sides: impl Into<Sides>) -> Rule<'static> {
+fn about(cx: &Context, set: &Set, directions: impl Into<SetDirections>) -> Rule<'static> {
     Rule::new()
         .comment(set.comment)
-        .matching(contains(cx, set, sides))
+        .matching(contains(cx, set, directions))
 }
 
-fn contains(cx: &Context, set: &Set, sides: impl Into<Sides>) -> matches::Set<'static> {
-    matches::Set::contains(set.name(cx.family).to_string(), sides)
+fn contains(
+    cx: &Context,
+    set: &Set,
+    directions: impl Into<SetDirections>,
+) -> matches::Set<'static> {
+    matches::Set::contains(set.name(cx.family).to_string(), directions)
 }
 
 /// The destination, by address and port.
-fn dst_dst() -> Sides {
-    sides([Side::Destination, Side::Destination])
+fn dst_dst() -> SetDirections {
+    directions([Direction::Destination, Direction::Destination])
 }
 
 /// The destination, by address and port, and the source.
-fn dst_dst_src() -> Sides {
-    sides([Side::Destination, Side::Destination, Side::Source])
+fn dst_dst_src() -> SetDirections {
+    directions([
+        Direction::Destination,
+        Direction::Destination,
+        Direction::Source,
+    ])
 }
 
-fn sides<const N: usize>(sides: [Side; N]) -> Sides {
-    Sides::new(sides).expect("there are one to three")
+fn directions<const N: usize>(directions: [Direction; N]) -> SetDirections {
+    SetDirections::new(directions).expect("there are one to three")
 }
 
 fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {
@@ -190,12 +198,12 @@ fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {
 }
 
 fn to_here() -> AddrType {
-    AddrType::destination(AddressKinds::LOCAL)
+    AddrType::destination(AddressTypes::LOCAL)
 }
 
 fn not_from_here() -> AddrType {
-    let mut kind = AddrType::source(AddressKinds::LOCAL);
-    kind.source = Some(Maybe::Not(AddressKinds::LOCAL));
+    let mut kind = AddrType::source(AddressTypes::LOCAL);
+    kind.source = Some(Negatable::Not(AddressTypes::LOCAL));
     kind
 }
 
@@ -244,7 +252,11 @@ fn services(cx: &Context) -> vipline_iptables::Object {
 fn masquerade(cx: &Context) -> Rule<'static> {
     let set = &names::CLUSTER_IP;
     let rule = match (&cx.local, cx.masquerade_all) {
-        (None, false) => about(cx, set, sides([Side::Source, Side::Destination])),
+        (None, false) => about(
+            cx,
+            set,
+            directions([Direction::Source, Direction::Destination]),
+        ),
         (_, true) => about(cx, set, dst_dst()),
         (Some(local), false) => not_from_pods(about(cx, set, dst_dst()), local),
     };
@@ -263,7 +275,7 @@ fn masquerade(cx: &Context) -> Rule<'static> {
 fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
     let accept = |set: &'static Set| {
         let not_bridged = Physdev {
-            is_in: Some(Maybe::Not(())),
+            is_in: Some(Negatable::Not(())),
             ..Physdev::default()
         };
         let rule = || about(cx, set, dst_dst());
@@ -302,7 +314,7 @@ fn postrouting(cx: &Context) -> vipline_iptables::Object {
 /// What comes to a node port gets the node's address, unless the policy is to
 /// keep its source.
 fn node_port(cx: &Context) -> vipline_iptables::Object {
-    let one = || Sides::from(Side::Destination);
+    let one = || SetDirections::from(Direction::Destination);
     let kinds = [
         (
             Protocol::TCP,
@@ -323,10 +335,12 @@ fn node_port(cx: &Context) -> vipline_iptables::Object {
             dst_dst(),
         ),
     ];
-    let rules = kinds.into_iter().flat_map(|(protocol, local, all, sides)| {
-        let rule = |set| about(cx, set, sides).protocol(protocol);
-        [rule(local).target(Target::Return), to_mark_masq(rule(all))]
-    });
+    let rules = kinds
+        .into_iter()
+        .flat_map(|(protocol, local, all, directions)| {
+            let rule = |set| about(cx, set, directions).protocol(protocol);
+            [rule(local).target(Target::Return), to_mark_masq(rule(all))]
+        });
     chain_of(cx, NAT, names::KUBE_NODE_PORT, rules)
 }
 
@@ -349,7 +363,7 @@ fn load_balancer(cx: &Context) -> vipline_iptables::Object {
 ///
 /// Load balancers may ask how many endpoints there are.
 fn health_check(cx: &Context) -> vipline_iptables::Object {
-    let rule = about(cx, &names::HEALTH_CHECK_NODE_PORT, Side::Destination);
+    let rule = about(cx, &names::HEALTH_CHECK_NODE_PORT, Direction::Destination);
     chain_of(
         cx,
         FILTER,
@@ -403,15 +417,18 @@ fn ipvs_filter(cx: &Context) -> vipline_iptables::Object {
         (&names::CLUSTER_IP, dst_dst()),
         (&names::EXTERNAL_IP, dst_dst()),
         (&names::EXTERNAL_IP_LOCAL, dst_dst()),
-        (&names::HEALTH_CHECK_NODE_PORT, Side::Destination.into()),
+        (
+            &names::HEALTH_CHECK_NODE_PORT,
+            Direction::Destination.into(),
+        ),
     ];
-    let served = served.map(|(set, sides)| {
-        let rule = Rule::new().matching(contains(cx, set, sides));
+    let served = served.map(|(set, directions)| {
+        let rule = Rule::new().matching(contains(cx, set, directions));
         rule.target(Target::Return)
     });
     let refused = Rule::new()
         .matching(Conntrack::state(CtState::NEW))
-        .matching(contains(cx, &names::IPVS_IPS, Side::Destination))
+        .matching(contains(cx, &names::IPVS_IPS, Direction::Destination))
         .target(Target::from(Reject::Default));
     chain_of(
         cx,

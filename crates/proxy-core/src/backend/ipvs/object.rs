@@ -120,7 +120,7 @@ impl fmt::Display for Object {
             Self::Rule(iptables::Object::Chain(chain)) => {
                 write!(f, "-t {} -N {}", chain.table, chain.name)
             }
-            Self::Rule(iptables::Object::Entry(entry)) => {
+            Self::Rule(iptables::Object::SharedRule(entry)) => {
                 write!(f, "-t {} -A {} {}", entry.table, entry.chain, entry.rule)
             }
             Self::Server(ipvs::Object::VirtualServer(server)) => write!(f, "-A {server}"),

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use vipline_ipset::{self as ipset, Member};
 use vipline_iptables::matches::Match;
 use vipline_iptables::targets::Target;
-use vipline_iptables::{End, Rule};
+use vipline_iptables::{Position, Rule};
 use vipline_ipvs::{self as ipvs, Flags, Persistence, Scheduler, ServiceKey, VirtualServer};
 use vipline_rtnl as rtnl;
 use vipline_service_model::{self as service_model, Endpoint, Protocol, Route, ServicePort};
@@ -159,7 +159,7 @@ impl Port<'_> {
             .matching(Match::Other(words.into()))
             .target(Target::Drop);
         let family = self.cx.family;
-        entry(family, FILTER, names::IPVS_OUT_FILTER, End::Head, rule).into()
+        entry(family, FILTER, names::IPVS_OUT_FILTER, Position::Head, rule).into()
     }
 
     /// ```ipset

@@ -116,7 +116,7 @@ impl Steps {
 fn place(object: &iptables::Object) -> usize {
     let place = match object {
         iptables::Object::Chain(_) => Some(0),
-        iptables::Object::Entry(entry) => {
+        iptables::Object::SharedRule(entry) => {
             let place = place_of_jump(entry.table.as_str(), entry.chain.as_str(), &entry.rule);
             place.map(|place| place + 1)
         }

@@ -36,7 +36,7 @@ fn lines(objects: impl IntoIterator<Item = Object>) -> Vec<String> {
             let head = format!("-t {} -A {}", chain.table, chain.name);
             chain.rules().map(|rule| format!("{head} {rule}")).collect()
         }
-        Object::Rule(RuleObject::Entry(entry)) => {
+        Object::Rule(RuleObject::SharedRule(entry)) => {
             let (table, chain) = (entry.table, entry.chain);
             let is_jump = names::kind(table.as_str(), chain.as_str()) == names::Kind::System;
             let verb = if is_jump { "-I" } else { "-A" };

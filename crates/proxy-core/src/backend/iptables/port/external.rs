@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use vipline_iptables::matches::{AddrType, AddressKinds, Nfacct};
+use vipline_iptables::matches::{AddrType, AddressTypes, Nfacct};
 use vipline_iptables::targets::Target;
 use vipline_iptables::{ChainName, Object, Rule};
 use vipline_service_model::Family;
@@ -125,7 +125,7 @@ fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
         Rule::new()
             .protocol(port.transport())
             .comment(comment)
-            .matching(AddrType::destination(AddressKinds::LOCAL))
+            .matching(AddrType::destination(AddressTypes::LOCAL))
             .matching(port.dport(number))
     });
 }
@@ -201,7 +201,7 @@ fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
 /// Policy Local is for those outside; pods and the node use all endpoints.
 fn short_circuit<'a>(port: &Port<'_>) -> Vec<Rule<'a>> {
     let cluster = port.names.cluster();
-    let local = |words| remark(port, words).matching(AddrType::source(AddressKinds::LOCAL));
+    let local = |words| remark(port, words).matching(AddrType::source(AddressTypes::LOCAL));
     let mut rules = Vec::with_capacity(4);
     if let Some(pods) = &port.cx.local {
         rules.push(from_pods(remark(port, "pod traffic"), pods).jump(cluster));

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use vipline_iptables::matches::{Match, Probability, Recent, Statistic};
 use vipline_iptables::targets::{Reject, Target};
-use vipline_iptables::{ChainName, End, Object, Rule, Transport};
+use vipline_iptables::{ChainName, Object, Position, Rule, Transport};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
 use super::endpoint::{self, Way};
@@ -103,12 +103,12 @@ impl Port<'_> {
 
     /// Returns a rule of a chain that it shares with other ports.
     fn entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
-        entry(self.cx.family, table, chain, End::Head, rule)
+        entry(self.cx.family, table, chain, Position::Head, rule)
     }
 
     /// Returns such a rule that is to stand behind the others of the port.
     fn last_entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
-        entry(self.cx.family, table, chain, End::Tail, rule)
+        entry(self.cx.family, table, chain, Position::Tail, rule)
     }
 }
 
@@ -123,14 +123,14 @@ impl Fragment {
     /// Adds a rule that the port has only if it gets an address.
     fn claim(&mut self, kind: AddressKind, address: Address, mut object: Object) {
         let claimed = self.claims.at(kind, address);
-        if let Object::Entry(entry) = &mut object {
+        if let Object::SharedRule(entry) = &mut object {
             // An external IP may be that of a load balancer, too.
             let is_copy = |held: &&Object| {
-                matches!(held, Object::Entry(held)
+                matches!(held, Object::SharedRule(held)
                     if (held.table, held.chain, &held.rule) == (entry.table, entry.chain, &entry.rule))
             };
             let copies = claimed.iter().filter(is_copy).count();
-            entry.copy = u32::try_from(copies).expect("a Service is not that large");
+            entry.occurrence = u32::try_from(copies).expect("a Service is not that large");
         }
         claimed.push(object);
     }

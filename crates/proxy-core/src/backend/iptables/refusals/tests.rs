@@ -1,6 +1,6 @@
 //! Every kind of refusal, for a line of one of several Services.
 
-use vipline_iptables::{ChainName, End, TableName};
+use vipline_iptables::{ChainName, Position, TableName};
 use vipline_reconcile::{Atomic, Rejection, isolate};
 
 use super::*;
@@ -45,11 +45,11 @@ fn chain(name: &str, rules: &[&str]) -> Object {
 }
 
 fn entry(rule: &str) -> Object {
-    Object::from(Entry {
+    Object::from(SharedRule {
         table: nat(),
         chain: ChainName::new("KUBE-SERVICES").unwrap(),
-        end: End::Head,
-        copy: 0,
+        position: Position::Head,
+        occurrence: 0,
         rule: rule.into(),
     })
 }
@@ -72,7 +72,7 @@ fn base() -> Vec<Object> {
         Chain::with(
             nat(),
             ChainName::new("KUBE-SERVICES").unwrap(),
-            Contents::Entries,
+            Contents::SharedRules,
         )
         .into(),
     ]
@@ -138,7 +138,7 @@ fn rejections(
 fn names(edits: &[Edit<Object>], rejections: &[Rejection]) -> Vec<String> {
     let name = |rejection: &Rejection| match edits[rejection.index].object() {
         Object::Chain(chain) => chain.name.to_string(),
-        Object::Entry(entry) => entry.rule.to_string(),
+        Object::SharedRule(entry) => entry.rule.to_string(),
     };
     let mut names: Vec<_> = rejections.iter().map(name).collect();
     names.sort();

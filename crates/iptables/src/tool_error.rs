@@ -5,7 +5,7 @@ const SHOWN: usize = 3;
 
 /// A complaint, understood.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Complaint {
+pub(crate) struct ToolError {
     pub(crate) cause: Cause,
     /// The line of the document that it is about.
     pub(crate) line: Option<usize>,
@@ -26,7 +26,7 @@ pub(crate) enum Cause {
     Unsupported,
 }
 
-impl Complaint {
+impl ToolError {
     /// Understands what a program printed.
     pub(crate) fn new(printed: &str) -> Self {
         let lines: Vec<&str> = printed
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     const CAPTURES: [&str; 2] = [
-        include_str!("../tests/complaints/legacy.txt"),
-        include_str!("../tests/complaints/nft.txt"),
+        include_str!("../tests/tool_errors/legacy.txt"),
+        include_str!("../tests/tool_errors/nft.txt"),
     ];
 
     /// A command, what it printed, and what that means.
@@ -154,11 +154,11 @@ mod tests {
         assert_eq!(blocks.len(), 48);
         for block in blocks {
             let (command, printed, meaning) = captured(block.trim_start());
-            let Complaint {
+            let ToolError {
                 cause,
                 line,
                 message,
-            } = Complaint::new(&printed);
+            } = ToolError::new(&printed);
             let line = line
                 .map(|line| format!(" at line {line}"))
                 .unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Sides of a packet: where it comes from and where it goes.
+//! SetDirections of a packet: where it comes from and where it goes.
 
 use std::fmt;
 
 /// The source or the destination of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Side {
+pub enum Direction {
     /// Where it comes from.
     #[default]
     Source,
@@ -12,30 +12,30 @@ pub enum Side {
     Destination,
 }
 
-/// Sides, one for each dimension of a set: `src,dst`; one to six.
+/// SetDirections, one for each dimension of a set: `src,dst`; one to six.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Sides {
+pub struct SetDirections {
     /// How many there are.
     len: u8,
     /// Which of them are destinations, the first one in the lowest bit.
     destinations: u8,
 }
 
-impl Sides {
+impl SetDirections {
     /// The greatest number of dimensions: `IPSET_DIM_MAX`.
     const MAX: u8 = 6;
 
-    /// Makes sides, unless there are none or more than six.
-    pub fn new(sides: impl IntoIterator<Item = Side>) -> Option<Self> {
+    /// Makes directions, unless there are none or more than six.
+    pub fn new(directions: impl IntoIterator<Item = Direction>) -> Option<Self> {
         let mut all = Self {
             len: 0,
             destinations: 0,
         };
-        for side in sides {
+        for direction in directions {
             if all.len == Self::MAX {
                 return None;
             }
-            all.destinations |= u8::from(side == Side::Destination) << all.len;
+            all.destinations |= u8::from(direction == Direction::Destination) << all.len;
             all.len += 1;
         }
         (all.len > 0).then_some(all)
@@ -44,42 +44,42 @@ impl Sides {
     /// Reads `src` or `dst`, or several with commas.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut known = true;
-        let sides = text.split(',').map(|name| {
+        let directions = text.split(',').map(|name| {
             known &= matches!(name, "src" | "dst");
             if name == "dst" {
-                Side::Destination
+                Direction::Destination
             } else {
-                Side::Source
+                Direction::Source
             }
         });
-        Self::new(sides).filter(|_| known)
+        Self::new(directions).filter(|_| known)
     }
 
-    /// Returns the sides in their order.
-    pub fn iter(self) -> impl Iterator<Item = Side> {
+    /// Returns the directions in their order.
+    pub fn iter(self) -> impl Iterator<Item = Direction> {
         (0..self.len).map(move |at| match self.destinations >> at & 1 {
-            0 => Side::Source,
-            _ => Side::Destination,
+            0 => Direction::Source,
+            _ => Direction::Destination,
         })
     }
 }
 
-impl From<Side> for Sides {
-    fn from(only: Side) -> Self {
+impl From<Direction> for SetDirections {
+    fn from(only: Direction) -> Self {
         Self {
             len: 1,
-            destinations: u8::from(only == Side::Destination),
+            destinations: u8::from(only == Direction::Destination),
         }
     }
 }
 
-impl fmt::Display for Sides {
+impl fmt::Display for SetDirections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, side) in self.iter().enumerate() {
+        for (at, direction) in self.iter().enumerate() {
             f.write_str(if at > 0 { "," } else { "" })?;
-            f.write_str(match side {
-                Side::Source => "src",
-                Side::Destination => "dst",
+            f.write_str(match direction {
+                Direction::Source => "src",
+                Direction::Destination => "dst",
             })?;
         }
         Ok(())
@@ -93,15 +93,15 @@ mod tests {
     #[test]
     fn a_set_has_one_to_six_sides() {
         for text in ["src", "dst", "src,dst", "dst,dst,src,dst,src,dst"] {
-            assert_eq!(Sides::parse(text).unwrap().to_string(), text);
+            assert_eq!(SetDirections::parse(text).unwrap().to_string(), text);
         }
         for text in ["", "SRC", "src,", "src,src,src,src,src,src,src"] {
-            assert_eq!(Sides::parse(text), None, "{text}");
+            assert_eq!(SetDirections::parse(text), None, "{text}");
         }
-        assert_eq!(Sides::new([]), None);
+        assert_eq!(SetDirections::new([]), None);
         assert_eq!(
-            Sides::new([Side::Destination]),
-            Some(Side::Destination.into())
+            SetDirections::new([Direction::Destination]),
+            Some(Direction::Destination.into())
         );
     }
 }

@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A value that is wanted, or anything but it, which iptables writes as `!`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Maybe<T> {
+pub enum Negatable<T> {
     /// It has to be this.
     Is(T),
     /// It has to be anything else.
     Not(T),
 }
 
-impl<T> Maybe<T> {
+impl<T> Negatable<T> {
     /// Makes one of a value and whether it is negated.
     pub(crate) fn new(negated: bool, value: T) -> Self {
         if negated {
@@ -33,10 +33,10 @@ impl<T> Maybe<T> {
     }
 
     /// Returns one of what `change` makes of the value.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Maybe<U> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Negatable<U> {
         match self {
-            Self::Is(value) => Maybe::Is(change(value)),
-            Self::Not(value) => Maybe::Not(change(value)),
+            Self::Is(value) => Negatable::Is(change(value)),
+            Self::Not(value) => Negatable::Not(change(value)),
         }
     }
 

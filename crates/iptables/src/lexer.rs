@@ -6,7 +6,7 @@ use crate::rule::{Problem, RuleError};
 
 /// Splits text into words as `iptables-restore` does.
 #[derive(Clone, Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Word<'a> {
     pub(crate) quoted: bool,
 }
 
-impl<'a> Words<'a> {
+impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Result<Vec<String>, RuleError> {
-        let mut words = Words::new(text);
+        let mut words = Lexer::new(text);
         std::iter::from_fn(|| words.next().transpose())
             .map(|word| Ok(word?.text.into_owned()))
             .collect()
