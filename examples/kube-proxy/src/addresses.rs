@@ -1,4 +1,4 @@
-//! The addresses of the node's interfaces, followed as they change.
+//! Monitoring of the interface addresses of this node.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,34 +11,35 @@ use crate::interfaces::{self, Scope};
 /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR` of linux/rtnetlink.h.
 const GROUPS: [u32; 2] = [5, 9];
 
-/// The addresses of the node's interfaces, followed as they change.
+/// The addresses of the node's interfaces, read again after rtnetlink
+/// notifications.
 ///
-/// They are read when the kernel tells that one came or went, and at no other
-/// time.
+/// Without a notification the kernel is not asked.
 #[derive(Debug, Default)]
 pub struct Addresses {
-    /// Hears of changes; there is none before the first poll, and after a failure.
+    /// Notification socket. `None` before the first poll and after an error.
     listener: Option<Listener>,
-    /// Whether they did not change since they were read.
+    /// Whether the addresses are unchanged since the last read.
     is_known: bool,
 }
 
 impl Addresses {
-    /// Returns the addresses if they are others than the last time, or may be.
+    /// Returns the addresses if they changed, or may have changed, since the
+    /// last call.
     ///
     /// # Errors
     ///
-    /// The kernel does not tell; the next poll asks again.
+    /// The notification socket or the dump failed. The next poll tries again.
     pub fn poll(&mut self) -> Result<Option<Vec<IpAddr>>> {
-        // Whoever listens first and reads then misses nothing.
+        // Listening before reading misses no change.
         let mut listener = match self.listener.take() {
             Some(listener) => listener,
-            None => listen().context("listen to changes of the interfaces' addresses")?,
+            None => listen().context("subscribe to address changes of interfaces")?,
         };
         let is_known = &mut self.is_known;
         if let Err(error) = listener.read(|_| *is_known = false) {
             *is_known = false;
-            return Err(error).context("hear of changes of the interfaces' addresses");
+            return Err(error).context("receive address changes of interfaces");
         }
         self.listener = Some(listener);
         if self.is_known {
@@ -49,7 +50,7 @@ impl Addresses {
         Ok(Some(addresses))
     }
 
-    /// Returns what becomes readable when an address came or went.
+    /// Returns the descriptor that becomes readable after a change.
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
@@ -73,14 +74,14 @@ mod tests {
     use super::*;
     use crate::wait;
 
-    /// Runs `ip` with words.
+    /// Runs `ip` with the arguments in `line`.
     fn ip(line: &str) {
         let status = Command::new("ip").args(line.split(' ')).status().unwrap();
         assert!(status.success(), "ip {line}");
     }
 
-    /// Tells whether something is heard of within a time.
-    fn is_told(addresses: &Addresses, within: Duration) -> bool {
+    /// Returns whether a notification arrives within a time.
+    fn is_notified(addresses: &Addresses, within: Duration) -> bool {
         let fd = addresses.readable().unwrap();
         wait::readable(fd, &[], Some(within)).unwrap()
     }
@@ -89,17 +90,17 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// How long the kernel may take to tell.
+    /// Timeout of expected notifications.
     const SOON: Duration = Duration::from_secs(10);
 
     #[test]
-    fn addresses_are_read_once_and_whenever_one_comes_or_goes() {
+    fn addresses_are_read_once_and_after_each_change() {
         Netns::new().unwrap().run(|| {
             let mut addresses = Addresses::default();
             let loopback = ["127.0.0.1", "::1"];
             assert_eq!(addresses.poll().unwrap(), Some(parsed(&loopback)));
             assert_eq!(addresses.poll().unwrap(), None);
-            assert!(!is_told(&addresses, Duration::ZERO));
+            assert!(!is_notified(&addresses, Duration::ZERO));
             for (change, expected) in [
                 (
                     "address add 192.0.2.7/24 dev lo",
@@ -115,19 +116,19 @@ mod tests {
                 ),
             ] {
                 ip(change);
-                assert!(is_told(&addresses, SOON), "{change}");
+                assert!(is_notified(&addresses, SOON), "{change}");
                 let mut read = addresses.poll().unwrap().unwrap();
                 read.sort_unstable();
                 assert_eq!(read, parsed(expected), "{change}");
                 assert_eq!(addresses.poll().unwrap(), None);
             }
             ip("route add 198.51.100.0/24 dev lo");
-            assert!(!is_told(&addresses, Duration::ZERO), "routes are not heard");
+            assert!(!is_notified(&addresses, Duration::ZERO), "route changes are ignored");
         });
     }
 
     #[test]
-    fn of_a_link_alone_counts_too() {
+    fn link_local_addresses_are_included() {
         Netns::new().unwrap().run(|| {
             ip("address add 169.254.7.7/16 dev lo");
             let read = Addresses::default().poll().unwrap().unwrap();
@@ -136,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn those_that_mode_ipvs_made_for_services_do_not() {
+    fn addresses_that_mode_ipvs_made_for_services_are_left_out() {
         Netns::new().unwrap().run(|| {
-            // Of another type, for not every kernel has dummies.
+            // A veth, because not every kernel has the dummy driver.
             ip("link add kube-ipvs0 type veth peer name other");
             ip("address add 10.96.0.20/32 dev kube-ipvs0");
             ip("address add 192.0.2.7/32 dev other");
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn when_notices_are_lost_the_addresses_are_read_again() {
+    fn addresses_are_read_again_after_lost_notifications() {
         Netns::new().unwrap().run(|| {
             let mut addresses = Addresses::default();
             addresses.poll().unwrap();
@@ -162,7 +163,7 @@ mod tests {
             let file = folder.path().join("batch");
             ip(&format!("-batch {}", file.display()));
             let read = addresses.poll().unwrap().unwrap();
-            assert_eq!(read.len(), 202, "all but none are there: {read:?}");
+            assert_eq!(read.len(), 202, "all addresses are read: {read:?}");
             assert_eq!(addresses.poll().unwrap(), None);
         });
     }

@@ -20,7 +20,7 @@ const REJECTED: u8 = 3;
 ///
 /// # Errors
 ///
-/// The manifests are wrong, or the kernel does not tell.
+/// The manifests are invalid, or the kernel cannot be read.
 pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
     let page = Page::request(&settings);
     let mut setup = Setup::compare(settings)?;
@@ -29,7 +29,8 @@ pub fn diff(settings: Settings) -> Result<ExitCode, Failure> {
         .engine
         .difference_except(&known)
         .map_err(|error| Failure::machine(chain(&error)))?;
-    // In front of all documents they are in none: not all programs know comments.
+    // The comments come before all documents, because not all programs accept
+    // comments.
     let mut comments = flows::comments(&difference);
     comments += &page.as_ref().map(Page::comments).unwrap_or_default();
     print(&(comments + &difference.script))?;

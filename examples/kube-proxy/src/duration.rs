@@ -1,4 +1,4 @@
-//! Durations as Go has and writes them: `30s`, `1m30s`, `-1.5h`, `250ms`.
+//! Durations in Go's format: `30s`, `1m30s`, `-1.5h`, `250ms`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The units in nanoseconds, the longer of two that begin alike first.
+/// Units in nanoseconds. A unit comes before its prefixes.
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", MICROSECOND),
@@ -23,30 +23,30 @@ const MICROSECOND: i64 = 1_000;
 const MILLISECOND: i64 = 1_000_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// A duration as Go has it: a number of nanoseconds that may be negative.
+/// A duration as in Go: a signed number of nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct GoDuration(i64);
 
 impl GoDuration {
-    /// No time at all.
+    /// The zero duration.
     pub const ZERO: Self = Self(0);
 
-    /// Returns a duration of so many nanoseconds.
+    /// Creates a duration from nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Returns a duration of so many seconds.
+    /// Creates a duration from seconds.
     pub const fn from_secs(seconds: i32) -> Self {
         Self(seconds as i64 * SECOND)
     }
 
-    /// Returns the number of nanoseconds.
+    /// Returns the duration in nanoseconds.
     pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    /// Returns the duration, or none at all for a negative one.
+    /// Returns the duration. A negative duration becomes zero.
     pub fn positive(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
@@ -56,7 +56,7 @@ impl FromStr for GoDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no duration, such as 30s, 1m30s or 250ms");
+        let wrong = || format!("{text:?} is not a duration such as 30s, 1m30s or 250ms");
         let (sign, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest),
             None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -82,7 +82,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// Returns how many nanoseconds a decimal number of a unit is.
+/// Converts a decimal number of a unit to nanoseconds.
 fn amount(number: &str, unit: i64) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -92,7 +92,7 @@ fn amount(number: &str, unit: i64) -> Option<i128> {
         "" => Some(0),
         _ => text.parse::<u64>().ok().map(i128::from),
     };
-    // Digits beyond the nanosecond are nothing.
+    // Digits below a nanosecond are ignored.
     let fraction = fraction.get(..fraction.len().min(15))?;
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     let unit = i128::from(unit);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_does() {
+    fn durations_are_parsed_as_in_go() {
         for (text, millis) in [
             ("0", 0),
             ("-0", 0),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in [
             "",
             "+",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_go_does() {
+    fn durations_are_formatted_as_in_go() {
         for text in [
             "0s", "1s", "30s", "1m0s", "1m30.5s", "24h0m0s", "15m0s", "250ms", "1.5ms", "2µs",
             "3ns", "-1s", "-2h0m1s",

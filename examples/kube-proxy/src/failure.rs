@@ -1,4 +1,4 @@
-//! Why the program ends, and with which exit code.
+//! Fatal errors and exit codes.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,27 +9,27 @@ use vipline_ipvs::Error as IpvsError;
 use vipline_nftables::Error as NftablesError;
 use vipline_rtnl::Error as RtnlError;
 
-/// Why nothing more can be done.
+/// A fatal error.
 #[derive(Debug)]
 pub enum Failure {
-    /// Flags or manifests are wrong, one line for each thing.
+    /// Invalid flags, configuration or manifests, one line per problem.
     Input(Vec<String>),
-    /// The machine or its kernel lacks something, or refused.
+    /// A missing privilege or kernel feature, or a failed operation.
     Machine(String),
 }
 
 impl Failure {
-    /// Returns a failure about one thing that the user gave.
+    /// Creates an input failure with one line.
     pub fn input(reason: impl fmt::Display) -> Self {
         Self::Input(vec![reason.to_string()])
     }
 
-    /// Returns a failure of the machine.
+    /// Creates a failure of the machine.
     pub fn machine(reason: impl fmt::Display) -> Self {
         Self::Machine(reason.to_string())
     }
 
-    /// Returns the exit code: 2 for bad input, 1 for the rest.
+    /// Returns the exit code: 2 for invalid input, otherwise 1.
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Input(_) => ExitCode::from(2),
@@ -49,7 +49,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what the machine lacks, if it will lack it the next time as well.
+/// Returns the failure if a retry cannot succeed: a privilege, program or
+/// kernel feature is missing.
 pub fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
     use proxy_core::Error::{Ipset, Iptables, Ipvs, Nftables, Rtnl};
     let is_permanent = match error {
@@ -72,7 +73,7 @@ pub fn permanent_failure(error: &proxy_core::Error) -> Option<Failure> {
     is_permanent.then(|| Failure::machine(error))
 }
 
-/// Returns an error with all its causes in one line.
+/// Formats an error with all its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_retry_mends_ends_the_program_with_a_sentence() {
+    fn permanent_errors_end_the_program_with_one_line() {
         let errno = Errno::OPNOTSUPP;
         let unsupported = NftablesError::Unsupported {
             option: "CONFIG_NF_TABLES",

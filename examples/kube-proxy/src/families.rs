@@ -7,18 +7,19 @@ use vipline_iptables::{Client, Error, Family as IptablesFamily};
 use crate::failure::{Failure, chain};
 use crate::interfaces;
 
-/// An empty section: the kernel must have the table, and nothing is changed.
+/// An empty section. It changes nothing, but fails if the kernel lacks the
+/// table.
 const NAT: &str = "*nat\nCOMMIT\n";
 
 /// Returns the IP families that a mode can program on this node.
 ///
-/// A family that the kernel lacks is left out.
-/// Modes iptables and ipvs also leave out a family without programs of iptables or
-/// without its table `nat`, with a warning.
+/// A family that the kernel lacks is left out. Modes iptables and ipvs also
+/// leave out a family without iptables programs or without table `nat`, with a
+/// warning.
 ///
 /// # Errors
 ///
-/// No family is left; names the reason for the first.
+/// No family is left. The message has the reason for the first family.
 pub fn supported(mode: Mode) -> Result<Vec<Family>, Failure> {
     let families = interfaces::families();
     if mode == Mode::Nftables {
@@ -28,7 +29,7 @@ pub fn supported(mode: Mode) -> Result<Vec<Family>, Failure> {
     choose(checked.collect())
 }
 
-/// Returns the families that passed, and warns of the others.
+/// Returns the supported families. Logs a warning for each other family.
 fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Failure> {
     let (mut supported, mut missing) = (Vec::new(), Vec::new());
     for (family, result) in checked {
@@ -42,12 +43,12 @@ fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Fail
     }
     for (family, error) in &missing {
         let error = chain(error);
-        warn!(%family, "the family is not served because iptables does not support it: {error}");
+        warn!(%family, "IP family not supported by iptables, not serving it: {error}");
     }
     Ok(supported)
 }
 
-/// Finds the programs of iptables and has them open table `nat`.
+/// Finds the iptables programs and makes them open table `nat`.
 fn check(family: Family) -> Result<(), Error> {
     let family = match family {
         Family::V4 => IptablesFamily::V4,
@@ -56,8 +57,8 @@ fn check(family: Family) -> Result<(), Error> {
     Client::open(family)?.test(&NAT)
 }
 
-/// Returns whether an error will occur again. After others the family is served,
-/// and syncs are retried.
+/// Returns whether an error is permanent. After other errors the family is
+/// served and syncs are retried.
 fn is_lasting(error: &Error) -> bool {
     matches!(
         error,

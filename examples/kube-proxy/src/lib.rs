@@ -1,16 +1,18 @@
 //! A complete kube-proxy made of the Vipline crates.
 //!
-//! The library is the program in parts; it is published nowhere.
+//! The library contains the parts of the program and is not published.
 //!
-//! - [`cli`]: flags as upstream has them; [`config`]: the file, defaults, what is wrong;
-//! - [`settings`]: what the other parts are told of it;
-//! - [`manifests`]: objects from files, watched; [`kubernetes`]: from an API server;
-//! - [`setup`]: engine and objects brought together; [`tasks`]: what runs beside it;
+//! - [`cli`]: upstream's flags; [`config`]: configuration file, defaults and
+//!   validation;
+//! - [`settings`]: the configuration in the types of the other modules;
+//! - [`manifests`]: objects from files; [`kubernetes`]: objects from an API
+//!   server;
+//! - [`setup`]: engine and object source; [`tasks`]: background tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
-//! - [`run`], [`oneshot`], [`render`], [`diff`]: what the program does; [`flows`]: what
-//!   is told of stale ones;
-//! - [`process`], [`sysctl`], [`cleanup`]: what comes before running, and after the
-//!   last time.
+//! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands; [`flows`]:
+//!   reports about stale flows;
+//! - [`process`], [`sysctl`], [`cleanup`]: preparation of the node, and removal
+//!   of all rules.
 #![forbid(unsafe_code)]
 
 pub mod cli;
@@ -84,7 +86,7 @@ use config::{Effective, Logging};
 use failure::Failure;
 use settings::Settings;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn start(cli: &Cli) -> ExitCode {
     if let Some(text) = cli.version.apply() {
         return match output::print(&text) {
@@ -99,12 +101,12 @@ pub fn start(cli: &Cli) -> ExitCode {
     });
     let done = match cli.conflict() {
         Some(reason) => Err(Failure::input(reason)),
-        // What a node is cleaned of depends on no setting but this.
+        // Cleanup depends on no other setting.
         None if cli.cleanup => {
             let excluded = effective.map(|effective| settings::excluded(&effective.configuration));
             cleanup::cleanup(cli.dry_run, &excluded.unwrap_or_default())
         }
-        None => effective.and_then(|effective| obey(cli, effective)),
+        None => effective.and_then(|effective| run_command(cli, effective)),
     };
     match done {
         Ok(code) => code,
@@ -113,7 +115,7 @@ pub fn start(cli: &Cli) -> ExitCode {
                 error!("{line}");
             }
             match cli.command {
-                // There 1 means that something differs.
+                // For `diff`, exit code 1 means that something differs.
                 Some(Command::Diff) => ExitCode::from(2),
                 _ => failure.code(),
             }
@@ -121,7 +123,7 @@ pub fn start(cli: &Cli) -> ExitCode {
     }
 }
 
-fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
+fn run_command(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
     for warning in &effective.warnings {
         warn!("{warning}");
     }
@@ -135,7 +137,7 @@ fn obey(cli: &Cli, effective: Effective) -> Result<ExitCode, Failure> {
         warn!("{warning}");
     }
     let settings = match cli.command {
-        // What is planned only needs no kernel.
+        // `render` does not need a kernel.
         Some(Command::Render) => settings,
         _ => process::choose(settings),
     };

@@ -12,21 +12,21 @@ use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use crate::config::Logging;
 
-/// The filter of the log, which can be replaced.
+/// Filter of the log, which can be replaced at run time.
 static FILTER: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
 
 /// Sets the verbosity of the log.
 ///
 /// # Errors
 ///
-/// The log was not started.
+/// The log is not started.
 pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
-    let filter = FILTER.get().ok_or("the log was not started")?;
-    let replaced = filter.reload(wanted(verbosity));
+    let filter = FILTER.get().ok_or("the log is not started")?;
+    let replaced = filter.reload(filter(verbosity));
     replaced.map_err(|error| error.to_string())
 }
 
-/// Begins to log to stderr.
+/// Starts logging to stderr.
 pub fn start(logging: &Logging) {
     let log = fmt::layer()
         .with_writer(io::stderr)
@@ -36,19 +36,18 @@ pub fn start(logging: &Logging) {
         "json" => log.json().flatten_event(true).boxed(),
         _ => log.boxed(),
     };
-    let (filter, handle) = reload::Layer::new(wanted(logging.verbosity));
+    let (filter, handle) = reload::Layer::new(filter(logging.verbosity));
     let log = registry().with(log.with_filter(filter));
-    // A second start, in a test, keeps the first log.
+    // In tests, a second start keeps the first subscriber.
     if log.try_init().is_ok() {
         let _ = FILTER.set(handle);
     }
 }
 
-/// Returns what is logged at a verbosity.
+/// Returns the filter of a verbosity.
 ///
-/// What libraries say to themselves is for those who look for faults in them:
-/// whatever matters of it is told in our own words.
-fn wanted(verbosity: u32) -> Targets {
+/// Libraries log from verbosity 6 only. The proxy logs their errors itself.
+fn filter(verbosity: u32) -> Targets {
     let (ours, others) = match verbosity {
         0..=3 => (LevelFilter::INFO, LevelFilter::OFF),
         4..=5 => (LevelFilter::DEBUG, LevelFilter::OFF),
@@ -67,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_heard_only_by_those_who_look_for_faults() {
-        let hears = |verbosity, target, level| wanted(verbosity).would_enable(target, &level);
-        assert!(hears(0, "kube_proxy::run", Level::INFO));
-        assert!(!hears(3, "kube_proxy::run", Level::DEBUG));
-        assert!(hears(4, "kube_proxy::kubernetes::watch", Level::DEBUG));
-        assert!(!hears(5, "kube_client::client", Level::ERROR));
-        assert!(hears(6, "kube_client::client", Level::DEBUG));
-        assert!(hears(9, "kube_proxy", Level::TRACE));
+    fn libraries_log_from_verbosity_six() {
+        let logs = |verbosity, target, level| filter(verbosity).would_enable(target, &level);
+        assert!(logs(0, "kube_proxy::run", Level::INFO));
+        assert!(!logs(3, "kube_proxy::run", Level::DEBUG));
+        assert!(logs(4, "kube_proxy::kubernetes::watch", Level::DEBUG));
+        assert!(!logs(5, "kube_client::client", Level::ERROR));
+        assert!(logs(6, "kube_client::client", Level::DEBUG));
+        assert!(logs(9, "kube_proxy", Level::TRACE));
     }
 }

@@ -1,40 +1,42 @@
-//! This node, for want of a Node object or in correction of it.
+//! The Node object of this node: a substitute if it is missing, and the address
+//! set by flags.
 
 use std::net::IpAddr;
 
 use vipline_service_model::{Event, api};
 
-/// What is said of this node besides its Node object.
+/// Name and flags of this node.
 #[derive(Clone, Debug, Default)]
 pub struct ThisNode {
     /// The name.
     pub name: String,
-    /// The address that flags give it.
+    /// Value of `--bind-address`, the first node address of its family.
     pub bind_address: Option<IpAddr>,
 }
 
 impl ThisNode {
-    /// Returns a Node object for when there is none: name and addresses, no zone.
+    /// Returns a Node object with these addresses and without a zone, for use
+    /// without an API server.
     pub fn without_object(&self, addresses: &[IpAddr]) -> Event {
         let mut node = api::Node::default();
         node.metadata.name.clone_from(&self.name);
         node.status.addresses = addresses.iter().copied().map(internal).collect();
-        self.correct(Event::NodeApplied(node))
+        self.with_bind_address(Event::NodeApplied(node))
     }
 
-    /// Returns a Node object for when an API has none, if there is anything to
-    /// say; load balancers should not send new traffic to it.
-    pub fn unknown(&self) -> Option<Event> {
+    /// Returns a substitute for a missing Node object in the API, if
+    /// `--bind-address` is set. Load balancers send it no new traffic.
+    pub fn substitute(&self) -> Option<Event> {
         let mut node = api::Node::default();
         node.metadata.name.clone_from(&self.name);
-        // One that is being deleted gets none, and there is no other way to say it.
+        // A Node that is being deleted gets no load balancer traffic.
         node.metadata.deletion_timestamp = Some(String::new());
         self.bind_address
-            .map(|_| self.correct(Event::NodeApplied(node)))
+            .map(|_| self.with_bind_address(Event::NodeApplied(node)))
     }
 
-    /// Puts the address that flags give before all others of its family.
-    pub fn correct(&self, event: Event) -> Event {
+    /// Puts the address of `--bind-address` before the other node addresses.
+    pub fn with_bind_address(&self, event: Event) -> Event {
         match (event, self.bind_address) {
             (Event::NodeApplied(mut node), Some(address)) if node.metadata.name == self.name => {
                 node.status.addresses.insert(0, internal(address));
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_object_the_node_has_the_addresses_of_the_interfaces() {
+    fn a_node_without_an_object_has_the_interface_addresses() {
         let mut node = ThisNode {
             name: "n1".into(),
             bind_address: None,
@@ -87,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_no_api_knows_has_the_address_of_the_flag_and_gets_no_traffic() {
+    fn a_node_missing_in_the_api_has_the_bind_address_and_gets_no_traffic() {
         let mut node = ThisNode {
             name: "n1".into(),
             bind_address: None,
         };
-        assert_eq!(node.unknown(), None);
+        assert_eq!(node.substitute(), None);
         node.bind_address = "10.0.0.9".parse().ok();
-        let event = node.unknown().unwrap();
+        let event = node.substitute().unwrap();
         assert_eq!(addresses(&event), ["10.0.0.9"]);
         let Event::NodeApplied(object) = event else {
             panic!("{event:?}")
@@ -103,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn other_nodes_are_left_alone() {
+    fn other_nodes_are_not_changed() {
         let node = ThisNode {
             name: "n1".into(),
             bind_address: "10.0.0.9".parse().ok(),
         };
         let other = api::Node::default();
-        assert_eq!(node.correct(other.clone().into()), Event::from(other));
+        assert_eq!(node.with_bind_address(other.clone().into()), Event::from(other));
     }
 }

@@ -1,4 +1,4 @@
-//! `--oneshot`: one sync, then the question whether the kernel equals the plan.
+//! `--oneshot`: one sync, then a comparison of the kernel with the plan.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,51 +14,51 @@ use crate::process;
 use crate::settings::Settings;
 use crate::setup::{Counts, Reading, Setup};
 
-/// What `--oneshot` did.
+/// Report of `--oneshot`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The mode.
     pub mode: String,
     /// The node.
     pub node: String,
-    /// Services served.
+    /// Number of served Services.
     pub services: usize,
-    /// Their ports, once per family.
+    /// Number of their ports, once per IP family.
     pub ports: usize,
-    /// The endpoints of the ports.
+    /// Number of endpoints of the ports.
     pub endpoints: usize,
-    /// The edits in all families.
+    /// Number of edits in all IP families.
     pub edits: usize,
-    /// What was done in each family.
+    /// Report per IP family.
     pub families: Vec<FamilySummary>,
     /// Whether the kernel equals the plan now.
     pub in_sync: bool,
-    /// How long the sync took.
+    /// Duration of the sync in seconds.
     pub seconds: f64,
 }
 
-/// What `--oneshot` did in a family.
+/// Report for one IP family.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FamilySummary {
     /// The family.
     pub family: String,
-    /// How many edits were committed.
+    /// Number of committed edits.
     pub edits: usize,
-    /// How many objects there are.
+    /// Number of planned objects.
     pub objects: usize,
     /// Objects that the kernel rejected, each with its Service and the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<String>,
-    /// What went wrong.
+    /// The error, if the sync failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Syncs once and prints a report; succeeds only if the kernel equals the plan.
+/// Syncs once and prints a report. Succeeds if the kernel equals the plan.
 ///
 /// # Errors
 ///
-/// The manifests are wrong, or the machine lacks something.
+/// The manifests are invalid, or a privilege or kernel feature is missing.
 pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> {
     let (mode, node) = (
         settings.config.mode.to_string(),
@@ -105,7 +105,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     })
 }
 
-/// Asks the kernel whether it now equals the plan.
+/// Compares the kernel with the plan.
 fn equals(setup: &mut Setup, families: &mut [FamilySummary]) -> bool {
     match setup.engine.difference() {
         Ok(difference) => difference.edits == 0,

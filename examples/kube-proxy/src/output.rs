@@ -1,14 +1,14 @@
-//! Data, to stdout.
+//! Output to stdout.
 
 use std::io::{self, ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Prints a text; a reader that has read enough is no error.
+/// Prints a text. A closed pipe is not an error.
 ///
 /// # Errors
 ///
-/// It cannot be written.
+/// The text cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = stdout

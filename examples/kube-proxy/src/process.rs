@@ -1,4 +1,5 @@
-//! What the process asks of the system for itself and for its mode.
+//! Preparation of the process and the node: OOM score, limits, sysctls and
+//! kernel features.
 
 use std::fs;
 
@@ -22,16 +23,16 @@ use crate::interfaces;
 use crate::settings::Settings;
 use crate::sysctl;
 
-/// How readily the kernel kills a process for want of memory.
+/// OOM score adjustment of this process.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// A flag that no table can have.
+/// A table flag that the kernel always rejects.
 const IMPOSSIBLE: TableFlags = TableFlags::from_bits_retain(1 << 31);
 
-/// Tells the kernel how readily to kill this process for want of memory.
+/// Sets the OOM score adjustment.
 ///
-/// A score below that which the process was started with needs
-/// CAP_SYS_RESOURCE; without it the process goes on with what it has.
+/// A value below the initial one requires CAP_SYS_RESOURCE. An error is a
+/// warning.
 pub fn adjust_oom_score(score: i32) {
     if let Err(error) = write_oom_score(score) {
         warn!("{error:#}");
@@ -47,9 +48,8 @@ fn write_oom_score(score: i32) -> Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of open files to the hard limit, as Go does for every program.
-///
-/// Returns the limit that is in force.
+/// Raises the soft limit of open files to the hard limit, as Go programs do,
+/// and returns the limit in force.
 pub fn raise_descriptor_limit() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -58,14 +58,14 @@ pub fn raise_descriptor_limit() -> usize {
     };
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit = raised,
-        Err(error) => warn!("RLIMIT_NOFILE stays at {:?}: {error}", limit.current),
+        Err(error) => warn!("RLIMIT_NOFILE cannot be raised, using {:?}: {error}", limit.current),
     }
     let current = limit.current.and_then(|limit| usize::try_from(limit).ok());
     current.unwrap_or(usize::MAX)
 }
 
-/// Returns the settings as they are, or those of mode iptables where the kernel
-/// cannot do mode ipvs.
+/// Returns the settings of mode iptables if the kernel does not support mode
+/// ipvs, otherwise the settings unchanged.
 pub fn choose(mut settings: Settings) -> Settings {
     if settings.config.mode != Mode::Ipvs {
         return settings;
@@ -80,10 +80,10 @@ pub fn choose(mut settings: Settings) -> Settings {
     }
 }
 
-/// Asks the kernel for what mode ipvs needs, and so has it load its modules;
-/// returns what it lacks.
+/// Returns the kernel feature that mode ipvs lacks, if any. Makes the kernel
+/// load its modules.
 ///
-/// What else is wrong is told when the engine is opened.
+/// Other errors are reported when the engine opens.
 fn lack_of_ipvs() -> Option<String> {
     if let Err(error @ ipvs::Error::Unsupported { .. }) = ipvs::Client::open() {
         return Some(error.to_string());
@@ -94,11 +94,11 @@ fn lack_of_ipvs() -> Option<String> {
     }
 }
 
-/// Sets the sysctls and timeouts that the mode needs, before the first rule.
+/// Sets sysctls and timeouts of the mode before the first sync.
 ///
 /// # Errors
 ///
-/// A sysctl cannot be written.
+/// A sysctl cannot be set.
 pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
     let config = &settings.config;
     match config.mode {
@@ -115,7 +115,7 @@ pub fn prepare_mode(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// Returns the timeouts that are configured; zero is as it is.
+/// Returns the configured timeouts. Zero leaves a timeout unchanged.
 fn timeouts(ipvs: &Ipvs) -> Timeouts {
     Timeouts {
         tcp: ipvs.tcp_timeout.positive(),
@@ -124,63 +124,62 @@ fn timeouts(ipvs: &Ipvs) -> Timeouts {
     }
 }
 
-/// Tells the kernel after how long it forgets connections; whoever cannot goes on
-/// with the timeouts that there are.
+/// Sets the timeouts of IPVS. An error is a warning.
 fn set_timeouts(timeouts: &Timeouts) {
     if *timeouts == Timeouts::default() {
         return;
     }
     let set = ipvs::Client::open().and_then(|mut client| client.set_timeouts(timeouts));
     if let Err(error) = set {
-        warn!("the timeouts of ipvs stay as they are: {}", chain(&error));
+        warn!("IPVS timeouts cannot be set and stay unchanged: {}", chain(&error));
     }
 }
 
-/// `--init-only`: does what needs more than CAP_NET_ADMIN, and finds out whether
-/// the kernel can do the mode.
+/// `--init-only`: does the steps that need more than CAP_NET_ADMIN, and checks
+/// that the kernel supports the mode.
 ///
-/// All modes set what is configured of connection tracking; modes iptables and
-/// ipvs need sysctls besides, and ipvs may be told timeouts, which is all that is
-/// done for them.
-/// Mode nftables needs no more; but modules that the kernel lacks are loaded by
-/// the question.
+/// All modes set the configured conntrack sysctls. Modes iptables and ipvs set
+/// their own sysctls, and mode ipvs its timeouts. Mode nftables needs no more,
+/// but its check makes the kernel load its modules.
 ///
 /// # Errors
 ///
-/// The kernel cannot do the mode, or may not be asked.
+/// A sysctl cannot be set, or the kernel does not support the mode.
 pub fn init_only(settings: &Settings) -> Result<(), Failure> {
     let mode = settings.config.mode;
     sysctl::conntrack::set(&settings.configuration.conntrack);
     prepare_mode(settings)?;
     if mode != Mode::Nftables {
-        info!(%mode, "the kernel is prepared for it");
+        info!(%mode, "the node is prepared");
         return Ok(());
     }
     for family in interfaces::families() {
         let node = NodeView::default();
         let cx = Context::new(&settings.config, &node, [], family);
         probe_nftables(&cx)?;
-        info!(%mode, %family, "the kernel can do it");
+        info!(%mode, %family, "the kernel supports the mode");
     }
     Ok(())
 }
 
-/// Asks the kernel for all rules there are without Services, and for what
-/// cannot be: so it looks at everything, and does nothing of it.
+/// Checks that the kernel supports all rules that do not depend on Services.
+///
+/// The transaction contains an invalid table. So the kernel checks all
+/// operations and applies none.
 fn probe_nftables(cx: &Context) -> Result<(), Failure> {
-    let asked = Client::open().and_then(|mut client| {
+    let response = Client::open().and_then(|mut client| {
         let edits = edits(&mut client, Planner::base(cx))?;
         client.commit(&Transaction::from_edits(&edits))
     });
-    let (rejected, more) = match asked {
+    let (rejected, more) = match response {
         Err(Error::Rejected { rejected, more }) => (rejected, more),
         Err(error) => return Err(Failure::machine(error)),
-        Ok(()) => return Err(Failure::machine("the kernel did what is impossible")),
+        Ok(()) => return Err(Failure::machine("the kernel accepted an invalid table; the check is not possible")),
     };
-    let of_mode = rejected
+    let operations = rejected
         .iter()
         .filter(|operation| !is_deliberate(operation));
-    let mut reasons: Vec<_> = of_mode.map(ToString::to_string).collect();
+    let mut reasons: Vec<_> = operations.map(ToString::to_string).collect();
     if more > 0 {
         reasons.push(format!("and {more} more"));
     }
@@ -189,11 +188,12 @@ fn probe_nftables(cx: &Context) -> Result<(), Failure> {
     }
     let (family, reasons) = (cx.family, reasons.join("; "));
     Err(Failure::machine(format_args!(
-        "the kernel cannot do mode nftables for {family}: {reasons}"
+        "the kernel does not support mode nftables for {family}: {reasons}"
     )))
 }
 
-/// Puts objects in the place of what there is, and adds what cannot be.
+/// Returns edits that replace the existing table by `objects` and add an
+/// invalid table.
 fn edits(client: &mut Client, objects: Vec<Object>) -> Result<Vec<Edit<Object>>, Error> {
     let mut edits = Vec::new();
     for object in objects {
@@ -238,20 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_can_do_it_is_asked_and_left_as_it_was() {
+    fn a_probe_of_a_capable_kernel_changes_nothing() {
         let netns = Netns::new().unwrap();
-        let (before, asked, after) = netns.run(|| {
+        let (before, response, after) = netns.run(|| {
             let mut client = Client::open().unwrap();
             let before = client.generation().unwrap();
-            let asked = probe_nftables(&context());
-            (before, asked, client.generation().unwrap())
+            let response = probe_nftables(&context());
+            (before, response, client.generation().unwrap())
         });
-        asked.unwrap();
+        response.unwrap();
         assert_eq!(before, after, "nothing was committed");
     }
 
     #[test]
-    fn rules_that_are_there_are_no_hindrance_and_stay() {
+    fn existing_rules_do_not_affect_the_probe_and_stay() {
         let netns = Netns::new().unwrap();
         netns.run(|| {
             let mut client = Client::open().unwrap();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_named() {
+    fn rejected_operations_are_named() {
         let netns = Netns::new().unwrap();
         let error = netns.run(|| {
             let mut cx = context();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_cannot_be_is_told_with_its_value() {
+    fn an_invalid_oom_score_is_an_error_with_its_value() {
         let present = fs::read_to_string(OOM_SCORE).unwrap();
         write_oom_score(present.trim().parse().unwrap()).unwrap();
         let error = format!("{:#}", write_oom_score(1001).unwrap_err());

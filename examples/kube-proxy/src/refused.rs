@@ -16,8 +16,7 @@ pub struct RefusedAddresses {
 }
 
 impl RefusedAddresses {
-    /// Returns the object that an event is about if an Event was created for any
-    /// object; otherwise the object does not matter.
+    /// Returns the object of an event, if an Event was created for any object.
     pub fn object(&self, event: &Event) -> Option<(Kind, ObjectName)> {
         if self.noted.is_empty() {
             return None;
@@ -31,8 +30,8 @@ impl RefusedAddresses {
         }
     }
 
-    /// Returns a note for the refused addresses of an `object` among its `warnings`,
-    /// unless the last note for that object is equal.
+    /// Returns the Event for refused addresses among `warnings`, unless it
+    /// equals the last Event of the object.
     pub fn note(
         &mut self,
         object: Option<(Kind, ObjectName)>,

@@ -14,13 +14,13 @@ use crate::settings::Settings;
 /// Path of the page, at the port for metrics.
 pub const PATH: &str = "/rejectedz";
 
-/// Time to connect, and time between two parts of the response.
+/// Connect timeout, and maximum time between two parts of the response.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum size of a response.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The rejected objects of a proxy.
+/// The page of rejected objects.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
@@ -36,21 +36,22 @@ pub struct Page {
 #[serde(rename_all = "camelCase")]
 struct Object {
     ip_family: String,
-    /// The service port that wants the object, or wanted it before its removal.
+    /// The service port of the object. After a removal, the service port that
+    /// had it.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_port: Option<String>,
-    /// The object, as the tool of the mode names it.
+    /// The object in the syntax of the mode's tool.
     object: String,
-    /// Whether the kernel refuses to remove the object.
+    /// Whether the kernel refused to remove the object.
     is_removal: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     errno: Option<i32>,
-    /// Message of the kernel.
+    /// Error message of the kernel.
     reason: String,
 }
 
 impl Page {
-    /// Returns the page of a proxy, with its objects sorted.
+    /// Creates the page. Objects are sorted.
     pub fn new(mode: &str, node: &str, rejected: &[(Family, Arc<RejectedObject>)]) -> Self {
         let objects = rejected.iter().map(|(family, rejected)| Object {
             ip_family: family.to_string(),
@@ -74,9 +75,10 @@ impl Page {
         serde_json::to_string_pretty(self).map_or_else(|_| String::new(), |text| text + "\n")
     }
 
-    /// Requests the page of the proxy that runs with the same settings.
+    /// Requests the page of the running proxy with the same settings.
     ///
-    /// Returns `None` if no such proxy answers; another mode or node is another proxy.
+    /// Returns `None` if no proxy answers, or a proxy of another mode or node
+    /// answers.
     pub fn request(settings: &Settings) -> Option<Self> {
         let body = get(reachable(settings.metrics?)).ok()?;
         let page: Self = serde_json::from_str(&body).ok()?;
@@ -85,7 +87,7 @@ impl Page {
         is_same.then_some(page)
     }
 
-    /// Returns the objects as the engine compares them.
+    /// Returns the objects in the form that the engine compares.
     pub fn known(&self) -> KnownRejections {
         let mut known = KnownRejections::default();
         for object in &self.objects {
@@ -98,7 +100,7 @@ impl Page {
         known
     }
 
-    /// Returns a line for each object, which is a comment.
+    /// Returns one comment line per object.
     pub fn comments(&self) -> String {
         let mut text = String::new();
         for it in &self.objects {
@@ -115,12 +117,12 @@ impl Page {
     }
 }
 
-/// Returns a text without line breaks.
+/// Replaces line breaks by spaces.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns an address at which a server that listens on this address can be reached.
+/// Returns the address to connect to for a server that listens on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -14,29 +14,28 @@ use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 /// Maximum number of warnings of a sync of one family.
 const WARNINGS: usize = 16;
 
-/// Logs a warning for each Service with objects that the kernel rejected for the first
-/// time, and one for the objects without a Service.
+/// Logs new rejections: one warning per Service, and one for objects without a
+/// Service.
 ///
-/// One Service with many rejected objects hides no other Service.
+/// A Service with many rejected objects does not hide other Services.
 pub fn log(done: &Done) {
     let family = done.family;
     let services = by_service(&done.rejected);
     for objects in services.values().take(WARNINGS) {
         let text = text(objects);
-        warn!(%family, "object rejected, it is tried again with a backoff: {text}");
+        warn!(%family, "object rejected; retrying with backoff: {text}");
     }
     let rest = services.values().skip(WARNINGS).map(Vec::len);
     let more: usize = rest.sum();
     if more > 0 {
-        warn!(%family, more, "more objects rejected, they are tried again with a backoff");
+        warn!(%family, more, "more objects rejected; retrying with backoff");
     }
 }
 
-/// Returns one Event for each Service with objects that the kernel rejected for the
-/// first time.
+/// Returns one Event for each Service with new rejections.
 ///
-/// A Service that does not exist any more gets none, and neither does a Service whose
-/// objects were left out untested.
+/// Services that no longer exist are left out, and Services whose objects were
+/// left out untested.
 pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
     let services = by_service(&done.rejected).into_iter();
     let notes = services.filter_map(|(service, objects)| {
@@ -53,7 +52,8 @@ pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent>
     notes.collect()
 }
 
-/// Sorts objects by Service; of each Service first those that the kernel itself refused.
+/// Groups objects by Service. Objects that the kernel itself rejected come
+/// first.
 fn by_service(
     rejected: &[Arc<RejectedObject>],
 ) -> BTreeMap<Option<ObjectName>, Vec<&RejectedObject>> {

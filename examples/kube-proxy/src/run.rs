@@ -1,4 +1,4 @@
-//! Running: one thread that waits, and works when there is something to do.
+//! The main loop: one thread that waits for events and syncs.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,14 +22,13 @@ use crate::signals::Signals;
 use crate::telemetry;
 use crate::wait;
 
-/// Keeps the kernel in step with all objects until SIGTERM or SIGINT.
-///
-/// The rules stay when it ends.
+/// Keeps the kernel in sync with all objects until SIGTERM or SIGINT. The rules
+/// stay afterwards.
 ///
 /// # Errors
 ///
-/// Objects or credentials are wrong at the start, the machine lacks something,
-/// or something changed that only a restart takes up.
+/// Objects or credentials are invalid at the start, a privilege or kernel
+/// feature is missing, or a change requires a restart.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     settings.config.started = Some(telemetry::clock());
     let signals = Signals::listen().map_err(Failure::machine)?;
@@ -38,7 +37,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut config = match &settings.config_file {
         Some(path) => Some(ConfigWatch::open(path).map_err(|error| {
             let file = path.display();
-            Failure::input(format_args!("{file}: it cannot be watched: {error}"))
+            Failure::input(format_args!("{file}: cannot be watched: {error}"))
         })?),
         None => None,
     };
@@ -46,7 +45,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let mut setup = Setup::open(settings.clone(), Reading::Watched)?;
     process::prepare_mode(setup.settings())?;
     info!(%mode, %node, "started");
-    flows::warn_of_untracked(&setup.engine);
+    flows::warn_if_unreadable(&setup.engine);
     let _servers = serve(&setup, &settings)?;
     setup.recorder.note(NewEvent {
         regarding: Regarding::Node,
@@ -63,7 +62,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             let ended = Instant::now();
             setup.telemetry.synced(&setup.engine, &report, began, ended);
             if !synced {
-                first(&report)?;
+                check_first_sync(&report)?;
                 synced = report.is_success();
                 if synced {
                     let excluded = std::mem::take(&mut settings.config.ipvs.excluded);
@@ -71,9 +70,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 }
             }
             if synced && !setup.engine.is_watching() {
-                listen(&mut setup);
+                subscribe(&mut setup);
             }
-            tell(&setup, &report, ended - began);
+            report_sync(&setup, &report, ended - began);
         }
         let deadlines = [setup.engine.next_deadline(), setup.next_deadline()];
         let next = deadlines.into_iter().flatten().min();
@@ -81,9 +80,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         let mut others = setup.engine.fds();
         others.extend(setup.readable());
         others.extend(config.as_ref().map(AsFd::as_fd));
-        let asked = wait::readable(signals.as_fd(), &others, timeout);
-        if asked.map_err(Failure::machine)? {
-            info!("ended; the rules stay");
+        let readable = wait::readable(signals.as_fd(), &others, timeout);
+        if readable.map_err(Failure::machine)? {
+            info!("stopped; the rules stay");
             return Ok(());
         }
         if config.as_mut().is_some_and(ConfigWatch::changed) {
@@ -92,7 +91,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
 }
 
-/// Begins to serve health and metrics beside the engine.
+/// Starts the health and metrics servers.
 fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure> {
     let Some(tasks) = &setup.tasks else {
         return Ok(None);
@@ -104,7 +103,7 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
             Trouble::Service { name, .. } => (Regarding::Service(name.clone()), false),
             Trouble::Health(_) | Trouble::Metrics(_) => (Regarding::Node, is_hard),
         };
-        // Of servers that are tried again upstream tells nobody.
+        // Upstream creates no Event for a server that is retried.
         if is_fatal || matches!(trouble, Trouble::Service { .. }) {
             recorder.note(NewEvent {
                 regarding,
@@ -124,28 +123,28 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     servers.map(Some).map_err(Failure::machine)
 }
 
-/// Gives up when the first sync meets what no retry will mend.
-fn first(report: &Report) -> Result<(), Failure> {
+/// Fails if an error of the first sync is permanent.
+fn check_first_sync(report: &Report) -> Result<(), Failure> {
     report
         .errors()
         .find_map(|(_, error)| permanent_failure(error))
         .map_or(Ok(()), Err)
 }
 
-/// Begins to hear what somebody else does to the rules.
-fn listen(setup: &mut Setup) {
+/// Subscribes to changes of the rules by other programs.
+fn subscribe(setup: &mut Setup) {
     if let Err(error) = setup.engine.watch() {
-        let words = "changes by others are found late only, for nobody tells of them";
+        let words = "cannot subscribe to changes of the rules; changes by other programs are found by periodic checks only";
         warn!("{words}: {}", chain(&error));
     }
 }
 
-fn tell(setup: &Setup, report: &Report, took: Duration) {
+fn report_sync(setup: &Setup, report: &Report, took: Duration) {
     for contested in &report.contested {
         warn!("{contested}");
     }
     for lost in &report.lost {
-        // The only trace of the loss if there are too many Events or no API.
+        // Without an Event, this line is the only trace of the loss.
         info!("{lost}");
         setup.recorder.note(NewEvent {
             regarding: Regarding::Service(lost.service.clone()),
@@ -156,7 +155,7 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
         });
     }
     for scheduler in &report.missing_schedulers {
-        warn!(%scheduler, "the kernel lacks a scheduler: Services that ask for it get the usual one");
+        warn!(%scheduler, "IPVS scheduler not available in the kernel; its Services use the default scheduler");
     }
     for done in &report.families {
         rejections::log(done);
@@ -168,23 +167,23 @@ fn tell(setup: &Setup, report: &Report, took: Duration) {
                 let (family, edits, dumped) = (done.family, outcome.edits, outcome.dumped);
                 match &done.drift {
                     _ if outcome.took_over => {
-                        info!(%family, edits, ?took, "took over what somebody else programmed");
+                        info!(%family, edits, ?took, "took over the rules of another kube-proxy");
                     }
-                    // Where nobody tells of changes it is so again and again.
+                    // Without notifications this happens every period.
                     None if report.due == Due::Timer && edits == 0 => {
-                        debug!(%family, ?took, "looked, and all was as it should be");
+                        debug!(%family, ?took, "periodic check found no difference");
                     }
                     None => info!(%family, edits, dumped, ?took, "synced"),
                     Some(drift) => {
-                        warn!(%family, edits, ?took, "mended what somebody else did: {drift}");
+                        warn!(%family, edits, ?took, "repaired changes by another program: {drift}");
                     }
                 }
             }
             Err(error) => {
                 let family = done.family;
-                warn!(%family, "sync failed, it will be tried again: {}", chain(error));
+                warn!(%family, "sync failed; retrying: {}", chain(error));
             }
         }
-        flows::tell(done);
+        flows::log_search(done);
     }
 }

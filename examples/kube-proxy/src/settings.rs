@@ -1,4 +1,4 @@
-//! The configuration, turned into what the parts of the program are told.
+//! The configuration in the types of the other modules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,80 +15,82 @@ use crate::cli::Flags;
 use crate::config::{Configuration, Effective, Gate, Gates};
 use crate::failure::Failure;
 
-/// When the kernel is compared with the plan although nothing changed, and nobody
-/// was heard or seen to change anything.
+/// Maximum interval between two comparisons of the kernel with the plan.
 const MAX_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// The longest name of an interface: `IFNAMSIZ - 1` of linux/if.h.
+/// Maximum length of an interface name: `IFNAMSIZ - 1` of linux/if.h.
 const MAX_INTERFACE_NAME: usize = 15;
 
-/// What the parts of the program are told.
+/// The settings of all modules.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the objects come from.
+    /// Source of the objects.
     pub source: Source,
-    /// What the engine is told.
+    /// Configuration of the engine.
     pub config: Config,
-    /// The address of this node, whatever its Node object says.
+    /// Value of `--bind-address`, if it is not the unspecified address.
     pub bind_address: Option<IpAddr>,
     /// The effective configuration.
     pub configuration: Configuration,
-    /// Where health is served; `None` is nowhere.
+    /// Address of the health server; `None` disables it.
     pub healthz: Option<SocketAddr>,
-    /// Where metrics are served; `None` is nowhere.
+    /// Address of the metrics server; `None` disables it.
     pub metrics: Option<SocketAddr>,
     /// Whether the process ends if it cannot serve health or metrics.
     pub bind_address_hard_fail: bool,
-    /// How readily the kernel kills this process for want of memory.
+    /// OOM score adjustment of this process.
     pub oom_score_adj: i32,
-    /// The file that the configuration came from; its change ends the process.
+    /// Configuration file. A change of the file ends the process.
     pub config_file: Option<PathBuf>,
-    /// When a failed sync is tried again; health waits for twice that.
+    /// Retry interval of failed syncs. The health check allows twice this time.
     pub sync_period: Duration,
-    /// How often all objects are looked at again.
+    /// Value of `--config-sync-period`.
     pub config_sync_period: Duration,
-    /// Features that can be turned off.
+    /// Feature gates.
     pub feature_gates: Gates,
-    /// What is odd besides what is odd about the configuration itself.
+    /// Warnings that arise from flags besides the configuration.
     pub warnings: Vec<String>,
-    /// What to do where the kernel cannot do mode ipvs.
+    /// Settings of mode iptables, for a kernel without mode ipvs.
     pub fallback: Option<Box<Self>>,
 }
 
-/// Where the objects come from.
+/// Source of the objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// A file or a directory of them.
+    /// A file, or a directory of files.
     Manifests(PathBuf),
     /// An API server.
     Api(Access),
 }
 
-/// How the API server is reached.
+/// Access to the API server.
 ///
-/// With neither kubeconfig nor master it is that of the cluster this runs in.
+/// Without kubeconfig and master, the proxy uses the service account of its
+/// pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// The file that names the server and what to show it.
+    /// Path of the kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// The address of the server, instead of that in the file.
+    /// URL of the API server. Replaces that of the kubeconfig.
     pub master: Option<String>,
-    /// Requests a second.
+    /// Requests per second.
     pub qps: f32,
-    /// Requests at once.
+    /// Burst of requests.
     pub burst: i32,
-    /// The format of requests.
+    /// Content type of requests.
     pub content_type: String,
-    /// The formats of answers; empty for that of requests.
+    /// Accepted content types of responses. Empty for the content type of
+    /// requests.
     pub accept_content_types: String,
 }
 
 impl Settings {
-    /// Turns a configuration into settings; `hostname` is the machine's name.
+    /// Converts a configuration. `hostname` is the default node name.
     ///
     /// # Errors
     ///
-    /// All that this build cannot do, each in a line.
+    /// The configuration has values that this build does not support: one line
+    /// each.
     pub fn new(flags: &Flags, effective: Effective, hostname: &str) -> Result<Self, Failure> {
         let Effective {
             configuration,
@@ -141,7 +143,7 @@ impl Settings {
     }
 }
 
-/// Returns what the engine is told, or all that this build cannot do.
+/// Returns the configuration of the engine, or a line per unsupported value.
 fn config(
     configuration: &Configuration,
     gates: &Gates,
@@ -182,7 +184,7 @@ fn config(
     })
 }
 
-/// Returns how far apart syncs are.
+/// Returns the intervals between syncs.
 fn intervals(configuration: &Configuration) -> Intervals {
     let (retry, min) = configuration.sync_periods();
     Intervals {
@@ -192,12 +194,12 @@ fn intervals(configuration: &Configuration) -> Intervals {
     }
 }
 
-/// Returns the networks whose virtual servers are not touched, in any mode.
+/// Returns the networks of `--ipvs-exclude-cidrs`, in any mode.
 pub fn excluded(configuration: &Configuration) -> Vec<IpNet> {
     networks(configuration.ipvs.exclude_cidrs.iter().map(String::as_str))
 }
 
-/// Finds the scheduler that mode ipvs is told of; empty is the usual one.
+/// Returns the scheduler of mode ipvs. Empty is the default scheduler.
 fn scheduler(configuration: &Configuration) -> Result<Scheduler, String> {
     let name = &*configuration.ipvs.scheduler;
     if configuration.mode != Mode::Ipvs.name() || name.is_empty() {
@@ -227,7 +229,7 @@ fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<Strin
         return Source::Api(access);
     };
     if access.kubeconfig.is_some() || access.master.is_some() {
-        let words = "objects come from --manifests, and no API server is asked";
+        let words = "objects are read from --manifests; ignoring --kubeconfig and --master";
         warnings.push(words.to_owned());
     }
     Source::Manifests(path.clone())
@@ -280,18 +282,18 @@ fn detect_local(configuration: &Configuration) -> Result<DetectLocal, String> {
     }
 }
 
-/// Reads the name of an interface, or how one begins, as the kernel has them.
+/// Validates the name, or prefix of a name, of an interface.
 fn interface(field: &str, name: &str) -> Result<Arc<str>, String> {
     let refused = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     match name.len() > MAX_INTERFACE_NAME || name.contains(refused) {
         true => Err(format!(
-            "detectLocal.{field}: no interface can be called {name:?}"
+            "detectLocal.{field}: {name:?} is not a valid interface name"
         )),
         false => Ok(name.into()),
     }
 }
 
-/// Reads networks, all of which are known to be good.
+/// Parses networks that were validated before.
 fn networks<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<IpNet> {
     texts.filter_map(parse_network).collect()
 }
@@ -304,7 +306,7 @@ fn node_port_addresses(words: &[String]) -> NodePortAddresses {
     }
 }
 
-/// Reads an address that is known to be good, or empty.
+/// Parses an address that was validated before, or is empty.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = crate::cli::split_port(text)?;
     Some(SocketAddr::new(parse_address(address)?, port.parse().ok()?))

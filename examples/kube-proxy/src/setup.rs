@@ -1,4 +1,4 @@
-//! The engine and where its objects come from, brought together.
+//! The engine and its source of objects.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ use crate::tasks::Tasks;
 use crate::telemetry::{Telemetry, stopwatch};
 use crate::wait;
 
-/// Whether objects are only read once.
+/// How long objects are read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reading {
-    /// They are.
+    /// Once, for one-shot commands.
     Once,
-    /// They are watched.
+    /// For the lifetime of the process.
     Watched,
 }
 
@@ -47,60 +47,60 @@ enum Purpose {
     Program,
 }
 
-/// An engine, and what keeps telling it of objects.
+/// An engine with its source of objects.
 pub struct Setup {
     /// The engine.
     pub engine: Engine,
-    /// What others read of the engine.
+    /// Health and metrics.
     pub telemetry: Telemetry,
-    /// What tells the cluster's users.
+    /// Creator of Events.
     pub recorder: Recorder,
-    /// What happens beside the engine, if anything does.
+    /// Background tasks, if any.
     pub tasks: Option<Tasks>,
     purpose: Purpose,
     settings: Settings,
     objects: Objects,
     node: ThisNode,
     refused: RefusedAddresses,
-    /// The addresses of the interfaces, unless the engine only plans.
+    /// Monitor of interface addresses, unless the engine only plans.
     addresses: Option<Addresses>,
     start: Instant,
 }
 
-/// Where the objects come from.
+/// Source of the objects.
 enum Objects {
     /// Files.
     Manifests(Manifests),
-    /// An API server, by way of the tasks.
+    /// An API server.
     Api {
         gate: FirstSyncGate,
-        /// Whether it was told that the Node is waited for.
+        /// Whether the wait for the Node was logged.
         is_waiting: bool,
     },
 }
 
 impl Setup {
-    /// Returns an engine that programs the kernel in the families that this node
-    /// supports.
+    /// Creates an engine that programs the kernel, for the IP families that
+    /// this node supports.
     ///
-    /// The sysctls of connection tracking are set before, because one of them
-    /// decides on a rule.
-    /// Objects from files have all been read then, and so have those from an
-    /// API if they are read once.
+    /// Sets the conntrack sysctls first, because a rule depends on one of them.
+    /// On return, all objects of files are read. With [`Reading::Once`], all
+    /// objects of an API are read, too.
     ///
     /// # Errors
     ///
-    /// What is wrong with the manifests or the credentials, before anything is
-    /// written; what the kernel lacks; or what the API refuses.
+    /// - Manifests or credentials are invalid. Nothing is written then.
+    /// - A privilege or kernel feature is missing.
+    /// - The API server rejects a request.
     pub fn open(settings: Settings, reading: Reading) -> Result<Self, Failure> {
         Self::with_kernel(settings, Purpose::Program, reading)
     }
 
-    /// Returns an engine that only compares the kernel with the plan.
+    /// Creates an engine that only compares the kernel with the plan.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn compare(settings: Settings) -> Result<Self, Failure> {
         Self::with_kernel(settings, Purpose::Compare, Reading::Once)
     }
@@ -122,15 +122,15 @@ impl Setup {
         })?;
         setup.engine.time_searches(stopwatch);
         setup.addresses = Some(Addresses::default());
-        setup.look_at_addresses();
+        setup.poll_addresses();
         Ok(setup)
     }
 
-    /// Returns an engine that only plans, for both families.
+    /// Creates an engine that only plans, for both IP families.
     ///
     /// # Errors
     ///
-    /// What is wrong with the objects.
+    /// The objects are invalid.
     pub fn plan_only(settings: &Settings) -> Result<Self, Failure> {
         Self::new(settings, Purpose::Plan, Reading::Once, |config| {
             Engine::plan_only(config).map_err(Failure::input)
@@ -163,7 +163,7 @@ impl Setup {
                 let objects = Objects::Manifests(manifests);
                 let mut setup = Self::with(engine, objects, tasks, settings, telemetry(settings));
                 setup.purpose = purpose;
-                setup.read_all(update)
+                setup.apply_all(update)
             }
             Source::Api(access) => Self::from_api(settings, access, purpose, reading, open),
         }
@@ -227,8 +227,8 @@ impl Setup {
         }
     }
 
-    /// Takes in all manifests, for the first time.
-    fn read_all(mut self, update: Update) -> Result<Self, Failure> {
+    /// Applies all manifests for the first time.
+    fn apply_all(mut self, update: Update) -> Result<Self, Failure> {
         let name = &self.node.name;
         let holds_node = match &self.objects {
             Objects::Manifests(manifests) => manifests.holds(&Key::new(Kind::Node, "", name)),
@@ -241,13 +241,13 @@ impl Setup {
             });
             self.apply(self.node.without_object(&addresses));
         }
-        self.take(update);
+        self.apply_update(update);
         let node = self.engine.store().node();
         let detect_local = &self.settings.config.detect_local;
         if *detect_local == DetectLocal::NodeCidr && node.pod_cidrs.is_empty() {
             let needs = "--detect-local-mode=NodeCIDR needs the podCIDRs of this node";
             return Err(Failure::input(format_args!(
-                "{needs}, but no Node {} has any",
+                "{needs}, but Node {} has none",
                 self.node.name
             )));
         }
@@ -257,7 +257,8 @@ impl Setup {
         Ok(self)
     }
 
-    /// Checks the configuration on this node, before the first sync.
+    /// Checks the configuration against the IP families of this node, before
+    /// the first sync.
     fn check_families(&self) -> Result<(), Failure> {
         if self.purpose == Purpose::Plan {
             return Ok(());
@@ -278,12 +279,13 @@ impl Setup {
         }
     }
 
-    /// Returns the settings, with the families that this node supports.
+    /// Returns the settings, limited to the IP families that this node
+    /// supports.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Waits until an API has told all.
+    /// Waits until all objects of the API are listed.
     fn wait(&mut self) -> Result<(), Failure> {
         while !self.engine.store().is_synced() {
             let now = self.now();
@@ -296,39 +298,39 @@ impl Setup {
         Ok(())
     }
 
-    /// Returns the time that deadlines are counted in.
+    /// Returns the time since the start, on which all deadlines are based.
     pub fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Tells the engine of what has come, and the user of what is wrong with it.
+    /// Applies pending changes to the engine and logs problems of objects.
     ///
     /// # Errors
     ///
-    /// Why the process must end.
+    /// The reason why the process must end.
     pub fn poll(&mut self) -> Result<(), Failure> {
         let now = self.now();
         let items = match &mut self.tasks {
             Some(tasks) => tasks.take()?,
             None => Vec::new(),
         };
-        let mut is_told = !items.is_empty();
+        let mut has_changed = !items.is_empty();
         match &mut self.objects {
             Objects::Manifests(manifests) => {
                 let update = manifests.poll(now);
-                is_told |= !update.events.is_empty();
-                self.take(update);
+                has_changed |= !update.events.is_empty();
+                self.apply_update(update);
             }
-            Objects::Api { .. } => self.take_items(items, now)?,
+            Objects::Api { .. } => self.apply_items(items, now)?,
         }
-        is_told |= self.look_at_addresses();
-        if is_told {
+        has_changed |= self.poll_addresses();
+        if has_changed {
             self.telemetry.applied(&self.engine, Instant::now());
         }
         Ok(())
     }
 
-    /// Returns when to poll although nothing has come.
+    /// Returns the time of the next poll if nothing changes before.
     pub fn next_deadline(&self) -> Option<Duration> {
         match &self.objects {
             Objects::Manifests(manifests) => manifests.next_deadline(),
@@ -336,7 +338,8 @@ impl Setup {
         }
     }
 
-    /// Returns what becomes readable when there is something to poll for.
+    /// Returns the descriptors that become readable when there is something to
+    /// poll.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let files = match &self.objects {
             Objects::Manifests(manifests) => manifests.readable(),
@@ -347,65 +350,66 @@ impl Setup {
         files.into_iter().chain(addresses).chain(tasks)
     }
 
-    /// Tells the engine of the addresses of the interfaces if they changed, and
-    /// returns whether they did.
-    fn look_at_addresses(&mut self) -> bool {
+    /// Passes changed interface addresses to the engine. Returns whether they
+    /// changed.
+    fn poll_addresses(&mut self) -> bool {
         match self.addresses.as_mut().map(Addresses::poll) {
             Some(Ok(Some(addresses))) => {
                 self.engine.set_addresses(addresses);
                 true
             }
             Some(Err(error)) => {
-                warn!("{error:#}; those known before are used");
+                warn!("{error:#}; using the former addresses");
                 false
             }
             Some(Ok(None)) | None => false,
         }
     }
 
-    /// Takes in what an API told.
-    fn take_items(&mut self, items: Vec<Item>, now: Duration) -> Result<(), Failure> {
+    /// Applies items of the API.
+    fn apply_items(&mut self, items: Vec<Item>, now: Duration) -> Result<(), Failure> {
         for item in items {
             let Objects::Api { gate, .. } = &mut self.objects else {
                 continue;
             };
             match item {
                 Item::Listed(kind) => gate.mark_listed(kind, now),
-                Item::Event(Event::NodeApplied(node)) => self.take_node(node)?,
+                Item::Event(Event::NodeApplied(node)) => self.apply_node(node)?,
                 Item::Event(event) => {
                     if matches!(event, Event::NodeDeleted(_)) {
                         let name = &self.node.name;
-                        warn!("node {name:?} was deleted; what was known of it stays");
+                        warn!("node {name:?} was deleted; using its last known state");
                     }
                     self.apply(event);
                 }
             }
         }
-        self.look_at_gate(now)
+        self.poll_gate(now)
     }
 
-    /// Takes in what an API told of this node.
-    fn take_node(&mut self, node: api::Node) -> Result<(), Failure> {
+    /// Applies the Node object of this node.
+    fn apply_node(&mut self, node: api::Node) -> Result<(), Failure> {
         let Objects::Api { gate, .. } = &mut self.objects else {
             return Ok(());
         };
         let name = &self.node.name;
         match gate.update_node(&node) {
-            // Its object changes all the time, mostly in what is not read.
+            // Most changes of a Node concern fields that the proxy does not
+            // use.
             NodeChange::None => return Ok(()),
             NodeChange::Other => {}
-            NodeChange::Addresses => info!("node {name:?} has other addresses now"),
+            NodeChange::Addresses => info!("addresses of node {name:?} changed"),
             NodeChange::PodCidrs => {
-                let words = "has other podCIDRs now, which a restart takes up";
+                let words = "has changed podCIDRs; a restart is required";
                 return Err(Failure::machine(format_args!("node {name:?} {words}")));
             }
         }
-        self.apply(self.node.correct(node.into()));
+        self.apply(self.node.with_bind_address(node.into()));
         Ok(())
     }
 
-    /// Lets the engine begin as soon as enough is known.
-    fn look_at_gate(&mut self, now: Duration) -> Result<(), Failure> {
+    /// Permits the first sync when its conditions are met.
+    fn poll_gate(&mut self, now: Duration) -> Result<(), Failure> {
         let Objects::Api { gate, is_waiting } = &mut self.objects else {
             return Ok(());
         };
@@ -413,14 +417,14 @@ impl Setup {
         match gate.poll(now).map_err(Failure::Machine)? {
             Readiness::Waiting => {
                 if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
-                    info!("all is listed; waiting for what node {name:?} does not say yet");
+                    info!("all objects are listed; waiting for addresses or podCIDRs of node {name:?}");
                 }
                 return Ok(());
             }
             Readiness::Ready => {}
             Readiness::ReadyWithoutAddresses => {
-                warn!("node {name:?} has no address; going on without it");
-                if let Some(event) = self.node.unknown().filter(|_| !gate.has_node()) {
+                warn!("node {name:?} has no address; continuing without one");
+                if let Some(event) = self.node.substitute().filter(|_| !gate.has_node()) {
                     self.apply(event);
                 }
             }
@@ -430,16 +434,16 @@ impl Setup {
         Ok(())
     }
 
-    /// Tells the engine what changed, and the user what is wrong.
-    fn take(&mut self, update: Update) {
+    /// Applies an update of the manifests and logs its errors.
+    fn apply_update(&mut self, update: Update) {
         for line in update.ignored {
-            debug!("not read: {line}");
+            debug!("ignored: {line}");
         }
         for error in update.errors {
             error!("{error}");
         }
         for event in update.events {
-            self.apply(self.node.correct(event));
+            self.apply(self.node.with_bind_address(event));
         }
     }
 
@@ -455,8 +459,8 @@ impl Setup {
         }
     }
 
-    /// Returns how many Services have a cluster IP of any family, and the ports
-    /// and endpoints of them all.
+    /// Returns the number of Services with a cluster IP, and of their ports and
+    /// endpoints.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         let mut services = std::collections::HashSet::new();
@@ -470,14 +474,14 @@ impl Setup {
     }
 }
 
-/// How much there is.
+/// Numbers of served objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Services that are served.
+    /// Served Services.
     pub services: usize,
     /// Their ports, once per family.
     pub ports: usize,
-    /// The endpoints of the ports.
+    /// Endpoints of the ports.
     pub endpoints: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The signals that end the program, and the time that it has for that.
+//! Signals that end the process, and the shutdown limit.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,50 +10,52 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tracing::error;
 
-/// Time from a signal to the end of the process; Kubernetes kills it after ten seconds.
+/// Time from a signal to the forced end of the process. Kubernetes sends
+/// SIGKILL after ten seconds.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// Stack of the thread that waits for the signal, which only logs.
+/// Stack size of the thread that enforces the limit. It only logs.
 const STACK: usize = 256 << 10;
 
-/// Becomes readable when the program was asked to end.
+/// A descriptor that becomes readable after SIGTERM or SIGINT.
 #[derive(Debug)]
 pub struct Signals {
-    asked: UnixStream,
+    signaled: UnixStream,
 }
 
 impl Signals {
-    /// Begins to listen for SIGTERM and SIGINT.
+    /// Registers handlers for SIGTERM and SIGINT.
     ///
     /// # Errors
     ///
-    /// The system has no room for it.
+    /// The descriptors or handlers cannot be created.
     pub fn listen() -> io::Result<Self> {
-        let (asked, signal) = UnixStream::pair()?;
+        let (signaled, signal) = UnixStream::pair()?;
         pipe::register(SIGTERM, signal.try_clone()?)?;
         pipe::register(SIGINT, signal)?;
-        Ok(Self { asked })
+        Ok(Self { signaled })
     }
 
-    /// Ends the process after a signal, even if it is busy: with a program of iptables that hangs,
-    /// or a name server that does not answer.
+    /// Ends the process a limited time after a signal, even if it is busy, for
+    /// example with a hanging iptables program or name server.
     ///
-    /// A sync that is under way has 8 s to end. Then the process ends with exit code 1, and the
-    /// kernel kills the program that it waits for. A table of iptables and a transaction of
-    /// nftables are applied as a whole or not at all.
+    /// A running sync has 8 s to finish. Then the process ends with exit code
+    /// 1, and the kernel kills the child process that it waits for. Tables of
+    /// iptables and transactions of nftables are atomic.
     ///
     /// # Errors
     ///
-    /// The system has no room for it.
+    /// The descriptors, handlers or thread cannot be created.
     pub fn limit_shutdown() -> io::Result<()> {
-        let (mut asked, signal) = UnixStream::pair()?;
+        let (mut signaled, signal) = UnixStream::pair()?;
         pipe::register(SIGTERM, signal.try_clone()?)?;
         pipe::register(SIGINT, signal)?;
         let wait = move || {
-            // Only a signal writes to it, and nothing closes it.
-            let _ = asked.read_exact(&mut [0]);
+            // Only the signal handler writes, and nothing closes the
+            // descriptor.
+            let _ = signaled.read_exact(&mut [0]);
             thread::sleep(GRACE);
-            error!("still busy {GRACE:?} after the signal: ending now; the rules stay");
+            error!("shutdown did not finish within {GRACE:?} after the signal; exiting now, and the rules stay");
             process::exit(1);
         };
         let builder = thread::Builder::new().name("shutdown".to_owned());
@@ -63,6 +65,6 @@ impl Signals {
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.asked.as_fd()
+        self.signaled.as_fd()
     }
 }

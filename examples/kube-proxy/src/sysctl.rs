@@ -1,4 +1,4 @@
-//! The sysctls that modes read and set.
+//! Sysctls that the modes read and set.
 
 use std::path::Path;
 use std::{fs, io};
@@ -7,63 +7,64 @@ use crate::failure::Failure;
 
 pub mod conntrack;
 
-/// Where the kernel shows its sysctls: those of the network are of the network
-/// namespace of whoever asks.
+/// Root of the sysctls. Those below `net` belong to the network namespace of
+/// the process.
 const ROOT: &str = "/proc/sys";
 
-/// Whether conntrack takes late packets of TCP for part of their connection.
-const LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
+/// Whether conntrack accepts out-of-window TCP packets as part of their
+/// connection.
+const TCP_BE_LIBERAL: &str = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/// A sysctl that has to have a value.
+/// A required value of a sysctl.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sysctl {
     name: &'static str,
     value: &'static str,
-    /// For whom it has to.
-    needed: &'static str,
-    /// The flag that does without it, if one does.
-    without: Option<&'static str>,
+    /// The reason, for error messages.
+    reason: &'static str,
+    /// A flag that removes the requirement, if any.
+    disable_flag: Option<&'static str>,
 }
 
-/// Packets from and to loopback addresses are routed like others.
+/// Routes packets from and to loopback addresses.
 pub const ROUTE_LOCALNET: Sysctl = Sysctl {
     name: "net/ipv4/conf/all/route_localnet",
     value: "1",
-    needed: "as node ports on 127.0.0.0/8 need",
-    without: Some("--iptables-localhost-nodeports=false"),
+    reason: "as required by node ports on 127.0.0.0/8",
+    disable_flag: Some("--iptables-localhost-nodeports=false"),
 };
 
-/// What mode ipvs always needs.
-const OF_IPVS: [Sysctl; 4] = [
-    // Rules see packets of virtual servers, to masquerade them.
-    of_ipvs("net/ipv4/vs/conntrack", "1"),
-    // Connections end with their real server.
-    of_ipvs("net/ipv4/vs/expire_nodest_conn", "1"),
-    // Persistence, too.
-    of_ipvs("net/ipv4/vs/expire_quiescent_template", "1"),
-    of_ipvs("net/ipv4/ip_forward", "1"),
+/// Sysctls that mode ipvs always needs.
+const IPVS: [Sysctl; 4] = [
+    // Makes packets of virtual servers visible to conntrack, for masquerading.
+    for_ipvs("net/ipv4/vs/conntrack", "1"),
+    // Ends connections together with their real server.
+    for_ipvs("net/ipv4/vs/expire_nodest_conn", "1"),
+    // Ends persistence together with the real server.
+    for_ipvs("net/ipv4/vs/expire_quiescent_template", "1"),
+    for_ipvs("net/ipv4/ip_forward", "1"),
 ];
 
-/// Kernels of this version and later can do without [`REUSE`] being off, and
-/// earlier ones lose packets of connections whose port is used again.
-const REUSES: (u32, u32) = (5, 9);
-/// Kernels before this version do not have [`REUSE`].
-const HAS_REUSE: (u32, u32) = (4, 1);
-/// A port that is used again soon means the real server that it meant before.
-const REUSE: Sysctl = of_ipvs("net/ipv4/vs/conn_reuse_mode", "0");
+/// From this kernel version on, [`CONN_REUSE`] may stay on. Earlier kernels
+/// lose packets of connections that reuse a port.
+const CONN_REUSE_FIXED: (u32, u32) = (5, 9);
+/// Kernels before this version do not have [`CONN_REUSE`].
+const CONN_REUSE_ADDED: (u32, u32) = (4, 1);
+/// Keeps a connection that reuses a source port on its former real server.
+const CONN_REUSE: Sysctl = for_ipvs("net/ipv4/vs/conn_reuse_mode", "0");
 
-/// ARP is answered for an interface's own addresses only.
+/// Restricts ARP replies to addresses of the receiving interface.
 const STRICT_ARP: [Sysctl; 2] = [
     strict_arp("net/ipv4/conf/all/arp_ignore", "1"),
     strict_arp("net/ipv4/conf/all/arp_announce", "2"),
 ];
 
-const fn of_ipvs(name: &'static str, value: &'static str) -> Sysctl {
+const fn for_ipvs(name: &'static str, value: &'static str) -> Sysctl {
     Sysctl {
         name,
         value,
-        needed: "as mode ipvs needs",
-        without: None,
+        reason: "as required by mode ipvs",
+        disable_flag: None,
     }
 }
 
@@ -71,49 +72,49 @@ const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
     Sysctl {
         name,
         value,
-        needed: "as --ipvs-strict-arp wants",
-        without: Some("--ipvs-strict-arp=false"),
+        reason: "as required by --ipvs-strict-arp",
+        disable_flag: Some("--ipvs-strict-arp=false"),
     }
 }
 
-/// Returns what mode ipvs needs of a kernel with this release, such as
+/// Returns the sysctls that mode ipvs needs on a kernel release such as
 /// `6.1.0-13-amd64`.
-pub fn ipvs(release: &str, is_arp_strict: bool) -> Vec<Sysctl> {
-    let has_to = version(release).is_some_and(|version| (HAS_REUSE..REUSES).contains(&version));
-    let mut sysctls = OF_IPVS.to_vec();
-    sysctls.extend(has_to.then_some(REUSE));
-    sysctls.extend(STRICT_ARP.iter().filter(|_| is_arp_strict));
+pub fn ipvs(release: &str, strict_arp: bool) -> Vec<Sysctl> {
+    let needs_conn_reuse = version(release).is_some_and(|version| (CONN_REUSE_ADDED..CONN_REUSE_FIXED).contains(&version));
+    let mut sysctls = IPVS.to_vec();
+    sysctls.extend(needs_conn_reuse.then_some(CONN_REUSE));
+    sysctls.extend(STRICT_ARP.iter().filter(|_| strict_arp));
     sysctls
 }
 
-/// Reads the first two numbers of a release.
+/// Parses the first two numbers of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Tells whether conntrack takes late packets of TCP for part of their
-/// connection, so that those it takes for invalid really are.
+/// Returns whether conntrack accepts out-of-window TCP packets. Otherwise rules
+/// drop packets in state INVALID.
 pub fn is_liberal() -> bool {
     is_set(Path::new(ROOT))
 }
 
-/// Sets sysctls; writes only those that have another value.
+/// Sets sysctls. Writes only values that differ.
 ///
 /// # Errors
 ///
-/// The first that cannot be written: with what to do then.
+/// Names the first sysctl that cannot be written, and the remedy.
 pub fn set(sysctls: &[Sysctl]) -> Result<(), Failure> {
     let root = Path::new(ROOT);
     sysctls.iter().try_for_each(|sysctl| sysctl.set(root))
 }
 
 fn is_set(root: &Path) -> bool {
-    // Without connection tracking there is no such file, and nothing to drop.
-    fs::read_to_string(root.join(LIBERAL)).is_ok_and(|value| value.trim() != "0")
+    // Without conntrack the file does not exist, and there is nothing to drop.
+    fs::read_to_string(root.join(TCP_BE_LIBERAL)).is_ok_and(|value| value.trim() != "0")
 }
 
-/// Gives a sysctl a value, unless it has it.
+/// Sets a sysctl, unless it has the value already.
 fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
     let path = root.join(name);
     match fs::read_to_string(&path) {
@@ -127,16 +128,16 @@ impl Sysctl {
         let Self {
             name,
             value,
-            needed,
-            without,
+            reason,
+            disable_flag,
         } = self;
         write(root, name, value).map_err(|error| {
             let path = root.join(name);
             let path = path.display();
-            let or = without.map_or_else(String::new, |flag| format!(", or go without by {flag}"));
+            let or = disable_flag.map_or_else(String::new, |flag| format!(", or disable the feature with {flag}"));
             Failure::machine(format_args!(
-                "{path} cannot be set to {value}, {needed}: {error}; run kube-proxy --init-only \
-                 before, with the privilege to write it{or}"
+                "{path} cannot be set to {value}, {reason}: {error}; run kube-proxy --init-only \
+                 first, with the privilege to write sysctls{or}"
             ))
         })
     }
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a folder like the kernel's, with a sysctl in it.
+    /// Creates a directory like `/proc/sys` with one sysctl.
     fn folder(name: &str, value: &str) -> (Directory, PathBuf) {
         let folder = Directory::new().unwrap();
         let file = folder.path().join(name);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_routed_to_loopback_in_the_namespace_that_asks_for_it() {
+    fn route_localnet_is_set_in_the_current_network_namespace() {
         let path = Path::new(ROOT).join(ROUTE_LOCALNET.name);
         let value = || fs::read_to_string(&path).unwrap();
         let (one, other) = (Netns::new().unwrap(), Netns::new().unwrap());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_is_not_written() {
+    fn an_equal_value_is_not_written() {
         let (folder, file) = folder(ROUTE_LOCALNET.name, "1\n");
         fs::File::options()
             .append(true)
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_with_what_to_do() {
+    fn an_error_names_the_sysctl_and_the_remedy() {
         let folder = Directory::new().unwrap();
         let told = ROUTE_LOCALNET.set(folder.path()).unwrap_err().to_string();
         for words in [
@@ -202,14 +203,14 @@ mod tests {
             assert!(told.contains(words), "{words}: {told}");
         }
         assert_eq!(told.lines().count(), 1, "{told}");
-        let told = REUSE.set(folder.path()).unwrap_err().to_string();
+        let told = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
         let words = "conn_reuse_mode cannot be set to 0, as mode ipvs needs: ";
         assert!(told.contains(words), "{told}");
         assert!(told.ends_with("with the privilege to write it"), "{told}");
     }
 
     #[test]
-    fn what_has_another_value_is_written() {
+    fn a_different_value_is_written() {
         for sysctl in ipvs("5.4.0", true) {
             let (folder, file) = folder(sysctl.name, "7\n");
             sysctl.set(folder.path()).unwrap();
@@ -218,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn mode_ipvs_needs_more_of_some_kernels_and_with_strict_arp() {
-        let shown = |release, is_arp_strict| {
-            let sysctls = ipvs(release, is_arp_strict).into_iter();
+    fn mode_ipvs_needs_more_sysctls_on_some_kernels_and_with_strict_arp() {
+        let shown = |release, strict_arp| {
+            let sysctls = ipvs(release, strict_arp).into_iter();
             let lines = sysctls.map(|sysctl| format!("{}={}", sysctl.name, sysctl.value));
             lines.collect::<Vec<_>>()
         };
@@ -251,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn conntrack_is_liberal_if_it_says_so() {
+    fn conntrack_is_liberal_if_its_sysctl_is_set() {
         for (value, expected) in [("0\n", false), ("1\n", true), ("2\n", true)] {
-            let (folder, _) = folder(LIBERAL, value);
+            let (folder, _) = folder(TCP_BE_LIBERAL, value);
             assert_eq!(is_set(folder.path()), expected, "{value:?}");
         }
         let (folder, _) = folder("net/other", "1\n");
@@ -261,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn conntrack_of_the_namespace_is_asked() {
+    fn the_sysctl_is_read_in_the_current_network_namespace() {
         let netns = Netns::new().unwrap();
-        let path = Path::new(ROOT).join(LIBERAL);
+        let path = Path::new(ROOT).join(TCP_BE_LIBERAL);
         let (before, after) = netns.run(|| {
             let before = is_liberal();
             fs::write(&path, "1").unwrap();

@@ -1,5 +1,4 @@
-//! What happens beside the engine: the runtime of all tasks, and their way to
-//! the engine's thread.
+//! Background tasks: their runtime and their queue to the engine thread.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -9,23 +8,23 @@ use crate::failure::Failure;
 use crate::kubernetes::exec_plugin;
 use crate::kubernetes::feed::{Item, Receiver, Sender, feed};
 
-/// How many threads the tasks share: they wait, most of the time.
+/// Number of runtime threads. Tasks mostly wait.
 const THREADS: usize = 2;
 
-/// The runtime of all tasks; they end with it, whatever they are about.
+/// The runtime of all tasks. Dropping it ends all tasks.
 pub struct Tasks {
-    /// There is one until the end.
+    /// `Some` until the drop.
     runtime: Option<Runtime>,
     sender: Sender,
     receiver: Receiver,
 }
 
 impl Tasks {
-    /// Starts threads that have nothing to do yet.
+    /// Starts the runtime without tasks.
     ///
     /// # Errors
     ///
-    /// The system has no room for them.
+    /// Threads or descriptors cannot be created.
     pub fn start() -> Result<Self, Failure> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder
@@ -40,30 +39,30 @@ impl Tasks {
         })
     }
 
-    /// Returns what starts a task.
+    /// Returns the handle to spawn tasks.
     pub fn handle(&self) -> &Handle {
         self.runtime
             .as_ref()
-            .expect("it is there until the end")
+            .expect("the runtime exists until the drop")
             .handle()
     }
 
-    /// Returns what a task tells the engine's thread by.
+    /// Returns the sending end of the queue to the engine thread.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// Returns what the tasks told, without waiting.
+    /// Returns the queued items. Does not block.
     ///
     /// # Errors
     ///
-    /// Why one of them wants the process to end.
+    /// The reason of a task that requested the end of the process.
     pub fn take(&mut self) -> Result<Vec<Item>, Failure> {
         self.receiver.take().map_err(Failure::Machine)
     }
 }
 
-/// Becomes readable when there is something to take.
+/// Becomes readable while items are queued.
 impl AsFd for Tasks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiver.as_fd()
@@ -73,7 +72,8 @@ impl AsFd for Tasks {
 impl Drop for Tasks {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Nobody waits for a server that does not answer.
+            // Does not wait for tasks, such as requests to a server that does
+            // not respond.
             runtime.shutdown_background();
             exec_plugin::kill_running();
         }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_that_hang_do_not_keep_the_process() {
+    fn hanging_tasks_do_not_delay_the_end_of_the_process() {
         let tasks = Tasks::start().unwrap();
         let (started, hears) = std::sync::mpsc::channel();
         let (release, held) = std::sync::mpsc::channel::<()>();

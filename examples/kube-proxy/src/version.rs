@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// Version of Kubernetes whose kube-proxy this program replaces: major, minor, patch.
+/// Version of Kubernetes whose kube-proxy this program replaces: major, minor,
+/// patch.
 const KUBERNETES: [&str; 3] = ["1", "36", "2"];
 
 /// The version that `--version=vX.Y.Z...` sets.
@@ -13,11 +14,11 @@ static REPORTED: OnceLock<String> = OnceLock::new();
 pub enum Version {
     /// Print the version, and end.
     Print,
-    /// Print all that is known of the build, and end.
+    /// Print all build information, and end.
     Raw,
     /// Report this version.
     Report(String),
-    /// Nothing.
+    /// Flag not set.
     Off,
 }
 
@@ -27,7 +28,7 @@ pub fn kubernetes() -> (&'static str, &'static str) {
     (major, minor)
 }
 
-/// Returns the version that is reported, such as `v1.36.2+vipline.0.1.0`.
+/// Returns the reported version, such as `v1.36.2+vipline.0.1.0`.
 pub fn reported() -> String {
     let own = || {
         let kubernetes = KUBERNETES.join(".");
@@ -36,7 +37,8 @@ pub fn reported() -> String {
     REPORTED.get().cloned().unwrap_or_else(own)
 }
 
-/// Returns the platform as container images name it, such as `linux/amd64`.
+/// Returns the platform in the format of container images, such as
+/// `linux/amd64`.
 pub fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -47,13 +49,14 @@ pub fn platform() -> String {
 }
 
 impl Version {
-    /// Applies the flag; returns the text to print before the program ends.
+    /// Applies the flag. Returns the text to print before the program ends, if
+    /// any.
     pub fn apply(&self) -> Option<String> {
         match self {
             Self::Print => Some(format!("Kubernetes {}\n", reported())),
             Self::Raw => Some(raw()),
             Self::Report(version) => {
-                // The flag is read once.
+                // The flag is applied once.
                 let _ = REPORTED.set(version.clone());
                 None
             }
@@ -61,11 +64,12 @@ impl Version {
         }
     }
 
-    /// Checks a version to report: its first three numbers must be those of Kubernetes.
+    /// Validates a version to report: its first three numbers must equal those
+    /// of [`KUBERNETES`].
     ///
     /// # Errors
     ///
-    /// The version does not start with these numbers, or no suffix follows them.
+    /// The version does not start with these numbers, or has no suffix.
     pub fn report(text: &str) -> Result<Self, String> {
         let expected = KUBERNETES.join(".");
         let suffix = text
@@ -82,7 +86,7 @@ impl Version {
     }
 }
 
-/// Returns what upstream prints for `--version=raw`, a value in Go syntax.
+/// Returns the output of upstream's `--version=raw`: a value in Go syntax.
 fn raw() -> String {
     let (major, minor) = kubernetes();
     let empty = [

@@ -1,4 +1,4 @@
-//! The one place where the program waits.
+//! The only place where the main thread blocks.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits until the first or one of the others becomes readable, or for a time;
-/// tells whether the first one did.
+/// Waits until `first` or one of the others is readable, or until a timeout.
+/// Returns whether `first` is readable.
 ///
 /// # Errors
 ///
-/// What the kernel says to waiting for them.
+/// The `poll` system call fails, except with EINTR.
 pub fn readable(
     first: BorrowedFd<'_>,
     others: &[BorrowedFd<'_>],
@@ -22,11 +22,12 @@ pub fn readable(
     let mut waited: Vec<_> = all
         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
         .collect();
-    // A timeout too long for the kernel is as good as none.
+    // A timeout beyond the kernel's range is no timeout.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut waited, timeout.as_ref()) {
         Ok(_) => {}
-        // A signal: whoever wants to know reads of it next time.
+        // A signal handler has run. Its descriptor is readable in the next
+        // call.
         Err(Errno::INTR) => return Ok(false),
         Err(error) => return Err(error.into()),
     }
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_from_the_others() {
+    fn only_the_first_descriptor_counts_as_first() {
         let (first, mut first_end) = UnixStream::pair().unwrap();
         let (second, mut second_end) = UnixStream::pair().unwrap();
         let brief = Some(Duration::from_millis(1));

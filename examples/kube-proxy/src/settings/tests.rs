@@ -1,4 +1,4 @@
-//! What becomes of flags.
+//! Tests of the conversion from flags and configuration files.
 
 use clap::Parser;
 use testkit::leftovers::Directory;
@@ -15,7 +15,7 @@ fn settings(line: &str) -> Result<Settings, String> {
         .map_err(|failure| failure.to_string())
 }
 
-/// The settings of flags that go with what is always needed.
+/// Returns the settings of valid flags.
 fn good(line: &str) -> Settings {
     settings(&format!("--proxy-mode nftables {line}")).unwrap()
 }
@@ -25,14 +25,14 @@ fn bad(line: &str) -> String {
 }
 
 #[test]
-fn the_node_is_named_by_flag_or_machine() {
+fn the_node_name_is_the_flag_or_the_host_name() {
     assert_eq!(&*good("").config.node_name, "machine");
     let named = good("--hostname-override Node-1");
     assert_eq!(&*named.config.node_name, "node-1");
 }
 
 #[test]
-fn an_empty_mode_is_iptables_and_the_modes_built_in_are_named() {
+fn an_empty_mode_is_iptables_and_an_unknown_mode_lists_the_built_in_modes() {
     let names: Vec<_> = Mode::BUILT_IN.iter().map(|mode| mode.name()).collect();
     for (flag, mode) in [
         ("", "iptables"),
@@ -61,7 +61,7 @@ fn an_empty_mode_is_iptables_and_the_modes_built_in_are_named() {
 }
 
 #[test]
-fn objects_come_from_manifests_or_a_server() {
+fn objects_are_read_from_manifests_or_an_api_server() {
     let Source::Api(access) = good("--kubeconfig k --master m --kube-api-qps 7").source else {
         panic!("no API server")
     };
@@ -80,7 +80,7 @@ fn objects_come_from_manifests_or_a_server() {
 }
 
 #[test]
-fn local_traffic_is_told_as_upstream_does() {
+fn local_traffic_is_detected_as_in_upstream() {
     let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     for (line, expected) in [
         ("", DetectLocal::ClusterCidr(Vec::new())),
@@ -123,7 +123,7 @@ fn node_port_addresses_are_networks_or_primary() {
 }
 
 #[test]
-fn mode_iptables_has_settings_of_its_own() {
+fn mode_iptables_has_its_own_settings() {
     let iptables = |line: &str| settings(line).unwrap().config;
     let usual = iptables("");
     assert_eq!(usual.mode, Mode::Iptables);
@@ -143,7 +143,7 @@ fn mode_iptables_has_settings_of_its_own() {
     assert_eq!(nftables, Mark::default(), "the flag is not its");
 }
 
-/// The settings of a configuration file.
+/// Returns the settings of a configuration file.
 fn of_file(text: &str) -> Settings {
     let folder = Directory::new().unwrap();
     let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
@@ -157,7 +157,7 @@ fn of_file(text: &str) -> Settings {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn mode_ipvs_has_settings_of_its_own() {
+fn mode_ipvs_has_its_own_settings() {
     let ipvs = |line: &str| settings(&format!("--proxy-mode ipvs {line}")).unwrap();
     let usual = ipvs("").config;
     assert_eq!((usual.mode, &usual.ipvs), (Mode::Ipvs, &Ipvs::default()));
@@ -185,7 +185,7 @@ fn mode_ipvs_has_settings_of_its_own() {
 }
 
 #[test]
-fn mode_ipvs_of_a_file_has_no_pause_between_syncs() {
+fn mode_ipvs_of_a_file_has_no_minimum_sync_period() {
     let ipvs = of_file("mode: ipvs\nipvs: {scheduler: sh, strictARP: true}\n");
     assert_eq!(ipvs.config.intervals.min, Duration::ZERO);
     assert_eq!(ipvs.config.ipvs.scheduler, Scheduler::SourceHash);
@@ -193,7 +193,7 @@ fn mode_ipvs_of_a_file_has_no_pause_between_syncs() {
 }
 
 #[test]
-fn a_scheduler_that_there_is_not_is_told_with_those_there_are() {
+fn an_unknown_scheduler_lists_the_available_ones() {
     let reason = settings("--proxy-mode ipvs --ipvs-scheduler RR").unwrap_err();
     let start = "--ipvs-scheduler (ipvs.scheduler): the kernel has no scheduler \"RR\"; it has: \
                  rr, wrr, lc, ";
@@ -204,7 +204,7 @@ fn a_scheduler_that_there_is_not_is_told_with_those_there_are() {
 }
 
 #[test]
-fn instead_of_mode_ipvs_there_is_mode_iptables_as_its_section_says() {
+fn the_fallback_of_mode_ipvs_is_mode_iptables_with_its_section() {
     for settings in [
         settings(
             "--proxy-mode ipvs --iptables-sync-period 7s --iptables-min-sync-period 3s \
@@ -233,7 +233,7 @@ fn instead_of_mode_ipvs_there_is_mode_iptables_as_its_section_says() {
 }
 
 #[test]
-fn periods_addresses_and_the_rest_are_taken_over() {
+fn periods_addresses_and_other_values_are_converted() {
     let set = good(
         "--iptables-sync-period 10s --iptables-min-sync-period 0s --masquerade-all \
          --feature-gates AllowServiceExternalIPs=false --config-sync-period 1m",
@@ -251,7 +251,7 @@ fn periods_addresses_and_the_rest_are_taken_over() {
 }
 
 #[test]
-fn servers_are_where_flags_say() {
+fn server_addresses_follow_the_flags() {
     let places = |line: &str| {
         let settings = good(line);
         [settings.healthz, settings.metrics]
@@ -259,7 +259,7 @@ fn servers_are_where_flags_say() {
     };
     for (line, expected) in [
         ("", ["0.0.0.0:10256", "127.0.0.1:10249"]),
-        // The defaults were made before this flag was read.
+        // The defaults are set before this flag is parsed.
         ("--bind-address ::", ["0.0.0.0:10256", "127.0.0.1:10249"]),
         (
             "--healthz-bind-address ::1 --metrics-bind-address=",
@@ -281,7 +281,7 @@ fn servers_are_where_flags_say() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let reasons = settings("--cluster-cidr x --nodeport-addresses y").unwrap_err();
     assert_eq!(reasons.lines().count(), 2, "{reasons}");
 }

@@ -1,11 +1,11 @@
-//! The sysctls of connection tracking that are configured.
+//! Conntrack sysctls of the configuration.
 
 use std::path::Path;
 use std::{fs, thread};
 
 use tracing::warn;
 
-use super::{LIBERAL, ROOT, write};
+use super::{TCP_BE_LIBERAL, ROOT, write};
 use crate::config::Conntrack;
 
 const MAX: &str = "net/netfilter/nf_conntrack_max";
@@ -15,23 +15,23 @@ const TCP_CLOSE_WAIT: &str = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
 const UDP: &str = "net/netfilter/nf_conntrack_udp_timeout";
 const UDP_STREAM: &str = "net/netfilter/nf_conntrack_udp_timeout_stream";
 
-/// The CPUs at work, as ranges.
+/// List of online CPUs, as ranges.
 const CPUS: &str = "/sys/devices/system/cpu/online";
 
-/// How many connections are tracked at most because of the number of CPUs.
-const MOST: u64 = 1 << 20;
-/// How many connections may share a bucket.
-const DEPTH: u64 = 4;
+/// Maximum number of tracked connections that results from `maxPerCore`.
+const MAX_BY_CPUS: u64 = 1 << 20;
+/// Tracked connections per hash bucket.
+const CONNECTIONS_PER_BUCKET: u64 = 4;
 
-/// Sets what is configured; what the kernel does not let be set is told, and
-/// stays as it is.
+/// Sets the configured sysctls. Logs a warning for each sysctl that cannot be
+/// set.
 pub fn set(conntrack: &Conntrack) {
     for reason in set_in(Path::new(ROOT), conntrack, cpus()) {
-        warn!("{reason}; run kube-proxy --init-only before, with the privilege to write it");
+        warn!("{reason}; run kube-proxy --init-only first, with the privilege to write sysctls");
     }
 }
 
-/// Sets what is configured and returns what cannot be.
+/// Sets the configured sysctls and returns an error for each failure.
 fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
     let seconds = |name, value: crate::duration::GoDuration| (name, value.positive().as_secs());
     let max = max(conntrack, cpus);
@@ -40,11 +40,11 @@ fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
         (BUCKETS, buckets(root, max)),
         seconds(TCP_ESTABLISHED, conntrack.tcp_established_timeout),
         seconds(TCP_CLOSE_WAIT, conntrack.tcp_close_wait_timeout),
-        (LIBERAL, conntrack.tcp_be_liberal.into()),
+        (TCP_BE_LIBERAL, conntrack.tcp_be_liberal.into()),
         seconds(UDP, conntrack.udp_timeout),
         seconds(UDP_STREAM, conntrack.udp_stream_timeout),
     ];
-    // Zero leaves it as it is.
+    // Zero leaves a sysctl unchanged.
     let wanted = wanted.into_iter().filter(|(_, value)| *value > 0);
     let set = wanted.filter_map(|(name, value)| {
         let error = write(root, name, &value.to_string()).err()?;
@@ -57,23 +57,23 @@ fn set_in(root: &Path, conntrack: &Conntrack, cpus: u64) -> Vec<String> {
     set.collect()
 }
 
-/// Returns how many connections are to be tracked; 0 leaves it as it is.
+/// Returns the configured `nf_conntrack_max`; 0 leaves it unchanged.
 ///
-/// The limit by CPUs is one also where the least that is configured is above it.
+/// The limit by CPUs also applies if the configured minimum is higher.
 fn max(conntrack: &Conntrack, cpus: u64) -> u64 {
     let (per_core, min) = (conntrack.max_per_core, conntrack.min);
     let [per_core, min] = [per_core, min].map(|number| u64::try_from(number).unwrap_or(0));
     match per_core.saturating_mul(cpus) {
         0 => 0,
-        scaled if scaled > MOST => MOST,
+        scaled if scaled > MAX_BY_CPUS => MAX_BY_CPUS,
         scaled => scaled.max(min),
     }
 }
 
-/// Returns how many buckets the table has to have for so many connections, if it
-/// has too few.
+/// Returns the number of hash buckets for `max` connections; 0 if the table is
+/// large enough.
 fn buckets(root: &Path, max: u64) -> u64 {
-    let wanted = max / DEPTH;
+    let wanted = max / CONNECTIONS_PER_BUCKET;
     let present = fs::read_to_string(root.join(BUCKETS));
     let present: Option<u64> = present.ok().and_then(|text| text.trim().parse().ok());
     match present {
@@ -82,7 +82,8 @@ fn buckets(root: &Path, max: u64) -> u64 {
     }
 }
 
-/// Returns how many CPUs there are, whether this process may use them or not.
+/// Returns the number of online CPUs, regardless of the affinity of this
+/// process.
 fn cpus() -> u64 {
     let online = fs::read_to_string(CPUS).ok();
     let count = online.and_then(|ranges| count(ranges.trim()));
@@ -115,12 +116,12 @@ mod tests {
         BUCKETS,
         TCP_ESTABLISHED,
         TCP_CLOSE_WAIT,
-        LIBERAL,
+        TCP_BE_LIBERAL,
         UDP,
         UDP_STREAM,
     ];
 
-    /// Returns a folder like the kernel's, with these values.
+    /// Creates a directory like `/proc/sys` with these values.
     fn folder(values: [u64; 7]) -> Directory {
         let folder = Directory::new().unwrap();
         fs::create_dir_all(folder.path().join("net/netfilter")).unwrap();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_is_set_and_nothing_else() {
+    fn only_configured_sysctls_are_set() {
         let folder = folder([1, 1, 432_000, 60, 0, 30, 120]);
         let usual = Conntrack::default();
         assert_eq!(set_in(folder.path(), &usual, 2), Vec::<String>::new());
@@ -156,13 +157,13 @@ mod tests {
         assert_eq!(set_in(folder.path(), &other, 2), Vec::<String>::new());
         let expected = [131_072, 32_768, 86_400, 3600, 1, 10, 50];
         assert_eq!(values(&folder), expected);
-        // Once liberal it stays so.
+        // The liberal setting is never unset.
         set_in(folder.path(), &usual, 2);
         assert_eq!(values(&folder), expected);
     }
 
     #[test]
-    fn what_is_so_already_is_not_written() {
+    fn equal_values_are_not_written() {
         let folder = folder([131_072, 65_536, 86_400, 3600, 0, 30, 120]);
         for name in ALL {
             let file = fs::File::options()
@@ -197,11 +198,11 @@ mod tests {
         assert_eq!(max(&of(0, 5_000_000), 8), 0);
         assert_eq!(max(&of(-1, 5), 8), 0);
         assert_eq!(max(&of(1, 5_000_000), 8), 5_000_000);
-        assert_eq!(max(&of(1_000_000, 5_000_000), 8), MOST);
+        assert_eq!(max(&of(1_000_000, 5_000_000), 8), MAX_BY_CPUS);
     }
 
     #[test]
-    fn cpus_are_counted_as_the_kernel_lists_them() {
+    fn cpus_are_counted_in_the_kernels_list_format() {
         for (list, expected) in [
             ("0", Some(1)),
             ("0-3", Some(4)),
@@ -216,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_told_and_keeps_nothing_else_from_being_set() {
-        // The size of the table is the machine's: no namespace may change it.
+    fn a_failure_is_reported_and_the_other_sysctls_are_set() {
+        // The table size is global: a network namespace cannot change it.
         let read = |name| fs::read_to_string(Path::new(ROOT).join(name)).unwrap();
         let more: u64 = read(MAX).trim().parse::<u64>().unwrap() + 4;
         let conntrack = Conntrack {
