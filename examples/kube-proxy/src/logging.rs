@@ -22,7 +22,7 @@ static FILTER: OnceLock<Handle<Targets, Registry>> = OnceLock::new();
 /// The log is not started.
 pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
     let filter = FILTER.get().ok_or("the log is not started")?;
-    let replaced = filter.reload(filter(verbosity));
+    let replaced = filter.reload(log_filter(verbosity));
     replaced.map_err(|error| error.to_string())
 }
 
@@ -36,7 +36,7 @@ pub fn start(logging: &Logging) {
         "json" => log.json().flatten_event(true).boxed(),
         _ => log.boxed(),
     };
-    let (filter, handle) = reload::Layer::new(filter(logging.verbosity));
+    let (filter, handle) = reload::Layer::new(log_filter(logging.verbosity));
     let log = registry().with(log.with_filter(filter));
     // In tests, a second start keeps the first subscriber.
     if log.try_init().is_ok() {
@@ -47,7 +47,7 @@ pub fn start(logging: &Logging) {
 /// Returns the filter of a verbosity.
 ///
 /// Libraries log from verbosity 6 only. The proxy logs their errors itself.
-fn filter(verbosity: u32) -> Targets {
+fn log_filter(verbosity: u32) -> Targets {
     let (ours, others) = match verbosity {
         0..=3 => (LevelFilter::INFO, LevelFilter::OFF),
         4..=5 => (LevelFilter::DEBUG, LevelFilter::OFF),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn libraries_log_from_verbosity_six() {
-        let logs = |verbosity, target, level| filter(verbosity).would_enable(target, &level);
+        let logs = |verbosity, target, level| log_filter(verbosity).would_enable(target, &level);
         assert!(logs(0, "kube_proxy::run", Level::INFO));
         assert!(!logs(3, "kube_proxy::run", Level::DEBUG));
         assert!(logs(4, "kube_proxy::kubernetes::watch", Level::DEBUG));

@@ -15,7 +15,7 @@ use crate::flows;
 use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 use crate::process;
 use crate::rejections;
-use crate::server::{self, Servers, Trouble};
+use crate::server::{self, Servers, ListenFailure};
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup};
 use crate::signals::Signals;
@@ -98,28 +98,28 @@ fn serve(setup: &Setup, settings: &Settings) -> Result<Option<Servers>, Failure>
     };
     let (recorder, sender) = (setup.recorder.clone(), tasks.sender().clone());
     let is_hard = settings.bind_address_hard_fail;
-    let tell = move |trouble: Trouble| {
-        let (regarding, is_fatal) = match &trouble {
-            Trouble::Service { name, .. } => (Regarding::Service(name.clone()), false),
-            Trouble::Health(_) | Trouble::Metrics(_) => (Regarding::Node, is_hard),
+    let on_failure = move |failure: ListenFailure| {
+        let (regarding, is_fatal) = match &failure {
+            ListenFailure::Service { name, .. } => (Regarding::Service(name.clone()), false),
+            ListenFailure::Health(_) | ListenFailure::Metrics(_) => (Regarding::Node, is_hard),
         };
         // Upstream creates no Event for a server that is retried.
-        if is_fatal || matches!(trouble, Trouble::Service { .. }) {
+        if is_fatal || matches!(failure, ListenFailure::Service { .. }) {
             recorder.note(NewEvent {
                 regarding,
                 kind: EventType::Warning,
-                reason: trouble.reason(),
-                action: trouble.action(),
-                text: trouble.text().to_owned(),
+                reason: failure.reason(),
+                action: failure.action(),
+                text: failure.text().to_owned(),
             });
         }
         if is_fatal {
-            sender.fatal(trouble.text());
+            sender.fatal(failure.text());
         }
     };
     let descriptors = process::raise_descriptor_limit();
-    let tell = Arc::new(tell);
-    let servers = server::start(settings, &setup.telemetry, descriptors, tell);
+    let on_failure = Arc::new(on_failure);
+    let servers = server::start(settings, &setup.telemetry, descriptors, on_failure);
     servers.map(Some).map_err(Failure::machine)
 }
 

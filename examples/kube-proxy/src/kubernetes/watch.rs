@@ -58,7 +58,7 @@ pub struct Watcher<O> {
     /// Maximum silence of the watch.
     silence: Duration,
     last_contact: Instant,
-    is_in_step: bool,
+    is_in_sync: bool,
     /// The last logged problem.
     trouble: Option<String>,
     /// Resource version up to which all changes are known. Without one, the
@@ -114,7 +114,7 @@ impl<O: Object> Watcher<O> {
             random: Random::new(seed()),
             silence: MAX_SILENCE,
             last_contact: Instant::now(),
-            is_in_step: false,
+            is_in_sync: false,
             trouble: None,
             version: None,
             watch_lists: match reading {
@@ -260,7 +260,7 @@ impl<O: Object> Watcher<O> {
         if is_list {
             self.names.begin_list();
         } else {
-            self.mark_in_step();
+            self.mark_in_sync();
         }
         let mut ended = Ended::AtOnce;
         loop {
@@ -287,7 +287,7 @@ impl<O: Object> Watcher<O> {
             }
             ended = Ended::Well;
             if self.version.is_some() {
-                self.mark_in_step();
+                self.mark_in_sync();
                 self.backoff.reset();
             }
         }
@@ -370,7 +370,7 @@ impl<O: Object> Watcher<O> {
             );
             self.trouble = Some(reason);
         }
-        self.telemetry.source_contact(O::KIND, Contact::InStep);
+        self.telemetry.source_contact(O::KIND, Contact::InSync);
         self.feed.send(Item::Listed(O::KIND)).await;
         sleep(ABSENT_RETRY).await;
     }
@@ -391,20 +391,20 @@ impl<O: Object> Watcher<O> {
         sleep(wait).await;
     }
 
-    fn mark_in_step(&mut self) {
+    fn mark_in_sync(&mut self) {
         self.last_contact = Instant::now();
-        if self.is_in_step {
+        if self.is_in_sync {
             return;
         }
-        self.is_in_step = true;
-        self.telemetry.source_contact(O::KIND, Contact::InStep);
+        self.is_in_sync = true;
+        self.telemetry.source_contact(O::KIND, Contact::InSync);
         if self.trouble.take().is_some() {
             info!("{}: in sync with the API server again", plural(O::KIND));
         }
     }
 
     fn mark_lost(&mut self) {
-        if std::mem::take(&mut self.is_in_step) {
+        if std::mem::take(&mut self.is_in_sync) {
             let contact = Contact::LostSince(self.last_contact);
             self.telemetry.source_contact(O::KIND, contact);
         }

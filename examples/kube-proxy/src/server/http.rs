@@ -1,8 +1,9 @@
-//! HTTP on one listener, within limits.
+//! HTTP on one listener, with limits.
 //!
 //! A slow, silent or numerous client holds neither memory nor sockets for long.
-//! [`Connections`] limits their number; [`Timeouts`] and sizes limit each one.
-//! Accepting a connection never waits for another one to end.
+//! [`Connections`] limits the number of connections. [`Timeouts`] and maximum
+//! sizes limit each connection. Accepting a connection never waits for another
+//! one.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,62 +28,64 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
 pub(super) use pool::Connections;
-use pool::{Place, Pool};
+use pool::{Slot, Pool};
 use stream::Stream;
 
 mod pool;
 
 mod stream;
 
-/// A request; its body is read only if the method is PUT.
+/// A request. The body is read only if the method is PUT.
 pub(super) type Request = hyper::Request<Bytes>;
 
-/// What is sent back.
+/// A response.
 pub(super) type Response = hyper::Response<Full<Bytes>>;
 
-/// Timeouts of a connection; tests have shorter ones.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     /// Time from the start of a connection to the end of its first request.
     pub(super) first: Duration,
-    /// Time to the end of each further request, and for the client to read a response.
+    /// Time for each further request, and for the client to read a response.
     pub(super) request: Duration,
-    /// Duration of a connection. The last response gets another `request`.
+    /// Maximum duration of a connection. The last response gets another
+    /// `request`.
     pub(super) connection: Duration,
 }
 
 impl Timeouts {
-    /// The timeouts of all servers.
-    pub(super) const USUAL: Self = Self {
+    /// Timeouts of all servers.
+    pub(super) const DEFAULT: Self = Self {
         first: Duration::from_secs(2),
         request: Duration::from_secs(10),
         connection: Duration::from_secs(60),
     };
 }
 
-/// Bytes of a request before its body.
+/// Maximum size of a request line and headers, in bytes.
 const MAX_HEADERS: usize = 16 * 1024;
 
-/// Bytes of a body.
+/// Maximum size of a body, in bytes.
 const MAX_BODY: usize = 1024;
 
-/// Bytes that the kernel receives for a connection before they are read; it doubles the number.
+/// Receive buffer of a connection in bytes. The kernel doubles the number.
 const RECEIVE_BUFFER: u32 = 16 * 1024;
 
-/// Connections that may wait to be accepted; the kernel limits them by
-/// `net.core.somaxconn`, 4096 by default.
+/// Length of the accept queue. The kernel limits it by `net.core.somaxconn`,
+/// 4096 by default.
 const BACKLOG: u32 = 4096;
 
-/// Pause after a connection could not be accepted, such as without a free descriptor.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Pause after a failed accept, for example without a free descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections that a listener accepts before other tasks run: those that it evicted close then.
-const SERIES: usize = 8;
+/// Number of accepted connections after which other tasks run, so that evicted
+/// connections close.
+const YIELD_INTERVAL: usize = 8;
 
-/// Families of a listener on a wildcard address.
+/// IP families of a listener on a wildcard address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wildcard {
-    /// IPv4 and IPv6, whichever of the two wildcards it is, as Go listens on `tcp`.
+    /// IPv4 and IPv6, for either wildcard, as in Go's network `tcp`.
     BothFamilies,
     /// The family of the address.
     OwnFamily,
@@ -92,13 +95,13 @@ pub(super) enum Wildcard {
 ///
 /// # Errors
 ///
-/// The error of the system call that failed.
+/// Returns the error of the failed system call.
 pub(super) fn listen(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
     let is_v4_wildcard = address.is_ipv4() && address.ip().is_unspecified();
     if is_v4_wildcard && wildcard == Wildcard::BothFamilies {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match bind(both, wildcard) {
-            // The kernel has no IPv6.
+            // The kernel lacks IPv6.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {}
             listener_or_error => return listener_or_error,
         }
@@ -117,15 +120,15 @@ fn bind(address: SocketAddr, wildcard: Wildcard) -> io::Result<TcpListener> {
         }
     };
     socket.set_reuseaddr(true)?;
-    // Connections inherit it.
+    // Accepted connections inherit the size.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Answers requests until the other end of `open` is dropped.
+/// Serves requests until the other end of `open` is dropped.
 ///
-/// Then it accepts no connection any more, and finishes the responses that it sends.
+/// Then no connection is accepted, and responses in progress are finished.
 pub(super) async fn serve<F>(
     listener: TcpListener,
     connections: Connections,
@@ -154,15 +157,15 @@ pub(super) async fn serve<F>(
                 };
                 tokio::spawn(connection.serve(idle, active));
                 accepted = accepted.wrapping_add(1);
-                if accepted.is_multiple_of(SERIES) {
+                if accepted.is_multiple_of(YIELD_INTERVAL) {
                     yield_now().await;
                 }
             }
             Err(error) => {
-                debug!("a connection was not accepted: {error}");
+                debug!("connection cannot be accepted: {error}");
                 connections.shed();
                 tokio::select! {
-                    () = sleep(PAUSE) => {}
+                    () = sleep(ACCEPT_PAUSE) => {}
                     _ = open.changed() => return,
                 }
             }
@@ -170,7 +173,7 @@ pub(super) async fn serve<F>(
     }
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 struct Connection<F> {
     stream: TcpStream,
     peer: IpAddr,
@@ -183,10 +186,10 @@ impl<F> Connection<F>
 where
     F: Fn(&Request) -> Response + Send + Sync + 'static,
 {
-    /// Serves the connection until its pool evicts it.
+    /// Serves the connection until the pool evicts it.
     async fn serve(
         mut self,
-        (idle, mut evicted): (Place, oneshot::Receiver<Infallible>),
+        (idle, mut evicted): (Slot, oneshot::Receiver<Infallible>),
         active: Arc<Pool>,
     ) {
         let deadline = Instant::now() + self.timeouts.first;
@@ -198,16 +201,16 @@ where
             _ = self.open.changed() => return,
         }
         drop(idle);
-        let (place, evicted) = active.admit(self.peer);
-        let rest = Box::pin(self.answer_requests(place, deadline));
+        let (slot, evicted) = active.admit(self.peer);
+        let rest = Box::pin(self.answer_requests(slot, deadline));
         tokio::select! {
             () = rest => {}
             _ = evicted => {}
         }
     }
 
-    /// Answers requests; the first one must be complete at `deadline`.
-    async fn answer_requests(self, place: Place, deadline: Instant) {
+    /// Serves requests. The first request must be complete at `deadline`.
+    async fn answer_requests(self, slot: Slot, deadline: Instant) {
         let Self {
             stream,
             timeouts,
@@ -215,14 +218,14 @@ where
             mut open,
             ..
         } = self;
-        let shared = Arc::new((answer, place, AtomicBool::new(false)));
+        let shared = Arc::new((answer, slot, AtomicBool::new(false)));
         let of_requests = Arc::clone(&shared);
         let service = service_fn(move |request| {
             let shared = Arc::clone(&of_requests);
             async move {
-                let (answer, place, is_asked) = &*shared;
-                is_asked.store(true, Ordering::Relaxed);
-                place.touch();
+                let (answer, slot, has_request) = &*shared;
+                has_request.store(true, Ordering::Relaxed);
+                slot.touch();
                 let response = match read(request, timeouts.first).await {
                     Ok(request) => answer(&request),
                     Err(refusal) => refusal,
@@ -237,10 +240,10 @@ where
             .title_case_headers(true)
             .serve_connection(Stream::new(stream, timeouts.request), service);
         let mut connection = pin!(connection);
-        let (_, _, is_asked) = &*shared;
+        let (_, _, has_request) = &*shared;
         let silence = async {
             sleep_until(deadline).await;
-            if is_asked.load(Ordering::Relaxed) {
+            if has_request.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
         };
@@ -261,12 +264,12 @@ where
 /// # Errors
 ///
 /// The response to a body that is too long or too slow.
-async fn read(request: hyper::Request<Incoming>, patience: Duration) -> Result<Request, Response> {
+async fn read(request: hyper::Request<Incoming>, limit: Duration) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
     if head.method != Method::PUT {
         return Ok(Request::from_parts(head, Bytes::new()));
     }
-    match timeout(patience, Limited::new(body, MAX_BODY).collect()).await {
+    match timeout(limit, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes())),
         Ok(Err(error)) => Err(text(
             400,
@@ -277,7 +280,7 @@ async fn read(request: hyper::Request<Incoming>, patience: Duration) -> Result<R
     }
 }
 
-/// Returns a response that is a text.
+/// Creates a response from a text.
 pub(super) fn text(code: u16, content_type: &'static str, body: impl Into<String>) -> Response {
     let headers = [
         ("Content-Type", content_type.to_owned()),
@@ -290,7 +293,7 @@ pub(super) fn text(code: u16, content_type: &'static str, body: impl Into<String
     })
 }
 
-/// Returns what is said of a path that nothing is at.
+/// Creates the response for an unknown path.
 pub(super) fn not_found() -> Response {
     text(404, PLAIN, "404 page not found\n")
 }
@@ -298,7 +301,7 @@ pub(super) fn not_found() -> Response {
 /// The content type of plain text.
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Returns an answer as a response.
+/// Converts an answer into a response.
 pub(super) fn response(answer: Answer) -> Response {
     let mut builder = hyper::Response::builder().status(answer.code);
     for (name, value) in answer.headers {

@@ -1,7 +1,7 @@
-//! HTTP: health, metrics, and ports that load balancers ask about Services.
+//! HTTP servers: health, metrics, and health check node ports of Services.
 //!
-//! - `pages`: what is at which path; `services`: the ports of Services;
-//! - `http`: a listener and its connections, within bounds.
+//! - `pages`: the paths and their content; `services`: health check node ports;
+//! - `http`: listeners and connections, with limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use vipline_service_model::ObjectName;
 
 use crate::interfaces::{self, Scope};
 use crate::settings::Settings;
-use crate::telemetry::{Judged, Telemetry};
+use crate::telemetry::{ProxyHealth, Telemetry};
 use http::{Connections, Request, Response, Timeouts, Wildcard, listen, serve};
 use pages::Pages;
 use services::Ports;
@@ -27,36 +27,38 @@ mod pages;
 
 mod services;
 
-/// After which time a server that could not begin is tried again.
+/// Retry interval of a server that cannot listen.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Maximum number of idle connections of each server, or of the ports of all Services.
+/// Maximum idle connections of each server, and of the health check node ports
+/// together.
 const IDLE_CONNECTIONS: usize = 2048;
 
-/// Maximum numbers of active connections.
+/// Maximum active connections.
 const HEALTH_CONNECTIONS: usize = 256;
 const METRICS_CONNECTIONS: usize = 128;
 const SERVICE_CONNECTIONS: usize = 512;
 
-/// Limits on what the servers open, so that descriptors are left for the rest of the process.
+/// Limits of the servers, which leave file descriptors for the rest of the
+/// process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Limits {
-    /// Idle connections of each of the three.
+    /// Idle connections of each of the three servers.
     idle: usize,
-    /// Active connections to the port for health.
+    /// Active connections to the health port.
     health: usize,
-    /// Active connections to the port for metrics.
+    /// Active connections to the metrics port.
     metrics: usize,
-    /// Active connections to the ports of all Services.
+    /// Active connections to the health check node ports of all Services.
     services: usize,
-    /// Listeners on the ports of all Services.
+    /// Listeners on health check node ports of all Services.
     listeners: usize,
 }
 
 impl Limits {
-    /// Divides the file descriptors that the process may open.
+    /// Divides the file descriptors of the process.
     ///
-    /// Listeners get half, connections at most six sixteenths.
+    /// Listeners get half, and connections at most six sixteenths.
     fn new(descriptors: usize) -> Self {
         let sixteenth = descriptors / 16;
         Self {
@@ -69,27 +71,27 @@ impl Limits {
     }
 }
 
-/// Something that cannot be served; told when it begins.
+/// A listener that cannot be opened.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Trouble {
-    /// Health.
+pub enum ListenFailure {
+    /// The health server.
     Health(String),
-    /// Metrics.
+    /// The metrics server.
     Metrics(String),
-    /// What load balancers ask about a Service.
+    /// The health check node port of a Service.
     Service {
         /// The Service.
         name: ObjectName,
-        /// What is wrong.
+        /// The error message.
         text: String,
     },
 }
 
-/// Who is told what cannot be served.
-pub type Tell = Arc<dyn Fn(Trouble) + Send + Sync>;
+/// Callback for listeners that cannot be opened.
+pub type OnFailure = Arc<dyn Fn(ListenFailure) + Send + Sync>;
 
-impl Trouble {
-    /// Returns the reason of the event that tells of it.
+impl ListenFailure {
+    /// Returns the reason of the corresponding Event.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Health(_) => "FailedToStartProxierHealthcheck",
@@ -98,7 +100,7 @@ impl Trouble {
         }
     }
 
-    /// Returns the action of the event that tells of it.
+    /// Returns the action of the corresponding Event.
     pub fn action(&self) -> &'static str {
         match self {
             Self::Health(_) | Self::Metrics(_) => "StartKubeProxy",
@@ -106,7 +108,7 @@ impl Trouble {
         }
     }
 
-    /// Returns what is wrong.
+    /// Returns the error message.
     pub fn text(&self) -> &str {
         match self {
             Self::Health(text) | Self::Metrics(text) | Self::Service { text, .. } => text,
@@ -114,9 +116,9 @@ impl Trouble {
     }
 }
 
-/// The servers, which end when dropped.
+/// The running servers. Dropping the value ends them.
 pub struct Servers {
-    /// It exists until the end.
+    /// `Some` until the drop.
     runtime: Option<Runtime>,
 }
 
@@ -128,102 +130,102 @@ impl Drop for Servers {
     }
 }
 
-/// Begins to serve what the settings say, in the background.
+/// Starts the servers in the background.
 ///
-/// A server that cannot begin is tried again; `tell` is told when that starts,
-/// and besides the log is all that happens.
-/// The servers open a part of the `descriptors` that the process may have.
+/// A server that cannot listen is retried. The first failure is logged and
+/// passed to `report`. The servers use a part of the file `descriptors` of the
+/// process.
 ///
-/// They have one thread of their own.
-/// So no other task delays them, a flood of connections takes one processor at most, and tasks
-/// run in the order in which they become ready: a new connection is read before a later one
-/// evicts it.
+/// The servers have one thread of their own. So no other task delays them, and
+/// a flood of connections takes at most one CPU. Tasks run in the order in
+/// which they become ready: a new connection is read before a later one evicts
+/// it.
 ///
 /// # Errors
 ///
-/// The system has no room for the thread.
+/// The thread cannot be created.
 pub fn start(
     settings: &Settings,
     telemetry: &Telemetry,
     descriptors: usize,
-    tell: Tell,
+    on_failure: OnFailure,
 ) -> io::Result<Servers> {
     let limits = Limits::new(descriptors);
     let mut builder = Builder::new_multi_thread();
     let builder = builder.worker_threads(1).thread_name("http").enable_all();
     let runtime = builder.build()?;
-    let tell: Tell = Arc::new(move |trouble| {
-        warn!("{}", trouble.text());
-        tell(trouble);
+    let on_failure: OnFailure = Arc::new(move |failure| {
+        warn!("{}", failure.text());
+        on_failure(failure);
     });
-    let server = |what, address, active, trouble| Server {
+    let server = |what, address, active, failure| Server {
         what,
         address,
         connections: Connections::new(limits.idle, active),
-        trouble,
+        failure,
         retry: RETRY,
-        tell: Arc::clone(&tell),
+        on_failure: Arc::clone(&on_failure),
     };
     if let Some(address) = settings.healthz {
         let telemetry = telemetry.clone();
-        let server = server("health", address, limits.health, Trouble::Health);
+        let server = server("health", address, limits.health, ListenFailure::Health);
         runtime.spawn(server.run(move |request: &Request| pages::health(&telemetry, request)));
     }
     if let Some(address) = settings.metrics {
         let pages = Arc::new(Pages::new(settings, telemetry.clone()));
-        let server = server("metrics", address, limits.metrics, Trouble::Metrics);
+        let server = server("metrics", address, limits.metrics, ListenFailure::Metrics);
         runtime.spawn(server.run(move |request: &Request| pages.answer(request)));
     }
     let ports = Ports {
         telemetry: telemetry.clone(),
-        judged: match settings.healthz {
-            Some(_) => Judged::Really,
-            None => Judged::Healthy,
+        proxy_health: match settings.healthz {
+            Some(_) => ProxyHealth::Checked,
+            None => ProxyHealth::Assumed,
         },
         addresses: settings.config.node_port_addresses.clone(),
         interfaces: || interfaces::addresses(Scope::Host),
         retry: RETRY,
         connections: Connections::new(limits.idle, limits.services),
         max_listeners: limits.listeners,
-        tell,
+        on_failure,
     };
     runtime.spawn(ports.run());
     let runtime = Some(runtime);
     Ok(Servers { runtime })
 }
 
-/// A server of the process, whether it can be reached or not.
+/// A server on one address.
 struct Server {
     what: &'static str,
     address: SocketAddr,
     connections: Connections,
-    trouble: fn(String) -> Trouble,
-    /// After which time it is tried again.
+    failure: fn(String) -> ListenFailure,
+    /// Retry interval.
     retry: Duration,
-    tell: Tell,
+    on_failure: OnFailure,
 }
 
 impl Server {
-    /// Serves as soon as the address can be had.
+    /// Waits for the address, then serves.
     async fn run<F>(self, answer: F)
     where
         F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
     {
         let Self { what, address, .. } = self;
-        let mut told = None;
+        let mut reported = None;
         loop {
             match listen(address, Wildcard::BothFamilies) {
                 Ok(listener) => {
-                    info!(%address, "{what} is served");
+                    info!(%address, "{what} server started");
                     let (_open, watched) = watch::channel(());
-                    return serve(listener, self.connections, Timeouts::USUAL, answer, watched)
+                    return serve(listener, self.connections, Timeouts::DEFAULT, answer, watched)
                         .await;
                 }
                 Err(error) => {
-                    let text = format!("{what} cannot be served on {address}: {error}");
-                    if told.as_ref() != Some(&text) {
-                        (self.tell)((self.trouble)(text.clone()));
-                        told = Some(text);
+                    let text = format!("{what} server cannot listen on {address}: {error}; retrying");
+                    if reported.as_ref() != Some(&text) {
+                        (self.on_failure)((self.failure)(text.clone()));
+                        reported = Some(text);
                     }
                 }
             }

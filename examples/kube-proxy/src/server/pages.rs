@@ -1,4 +1,4 @@
-//! What is at which path.
+//! Pages of the health and metrics servers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::telemetry::{CONTENT_TYPE, Probe, Telemetry};
 use crate::version;
 
-/// Answers on the port for health.
+/// Responds on the health port.
 pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
     match request.uri().path() {
         "/healthz" => response(telemetry.probe(Probe::Healthz)),
@@ -24,22 +24,22 @@ pub(super) fn health(telemetry: &Telemetry, request: &Request) -> Response {
     }
 }
 
-/// What the port for metrics shows besides them.
+/// Content of the metrics port besides the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
     telemetry: Telemetry,
     mode: &'static str,
     node: Arc<str>,
-    /// The configuration as JSON.
+    /// Effective configuration as JSON.
     configuration: String,
     gates: Gates,
-    /// Whether `--profiling` is set, which upstream makes a condition of `/debug`.
+    /// Whether `--profiling` is set. As in upstream, `/debug` requires it.
     serves_debug: bool,
     start: Instant,
 }
 
 impl Pages {
-    /// Returns the pages of a proxy that begins.
+    /// Creates the pages.
     pub(super) fn new(settings: &Settings, telemetry: Telemetry) -> Self {
         Self {
             telemetry,
@@ -52,12 +52,12 @@ impl Pages {
         }
     }
 
-    /// Answers on the port for metrics.
+    /// Responds on the metrics port.
     pub(super) fn answer(&self, request: &Request) -> Response {
         match request.uri().path() {
             "/healthz" => text(200, PLAIN, "ok"),
             "/metrics" => text(200, CONTENT_TYPE, self.telemetry.metrics(&self.gates)),
-            // There is no component whose health is counted.
+            // The proxy has no component with health counters.
             "/metrics/slis" if request.method() == Method::DELETE => {
                 text(200, PLAIN, "metrics reset\n")
             }
@@ -94,7 +94,7 @@ impl Pages {
     }
 }
 
-/// Answers at `/debug/flags`: flags that can be changed while the program runs.
+/// Responds at `/debug/flags`: flags that can change at run time.
 fn debug(path: &str, request: &Request) -> Response {
     let plain = |code, result: String| text(code, "text/plain", result + "\n");
     match path {
@@ -112,12 +112,12 @@ fn debug(path: &str, request: &Request) -> Response {
     }
 }
 
-/// The page that lists flags, in upstream's words.
+/// The list of flags, with upstream's text.
 const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n\
     /debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\n\
     full flags configurable<br>\n</body>\n</html>\n";
 
-/// Sets the verbosity of the log; the result and the errors are in upstream's words.
+/// Sets the verbosity of the log. Result and errors have upstream's text.
 fn set_verbosity(text: &str) -> Result<String, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let wrong = |what, why| format!("strconv.{what}: parsing {text:?}: {why}");
@@ -137,12 +137,12 @@ fn set_verbosity(text: &str) -> Result<String, String> {
     Ok(format!("successfully set klog.logging.verbosity to {text}"))
 }
 
-/// Returns the flags that were given, and those that have a default of their
-/// own: what others are is in the configuration.
+/// Returns the flags that were set, and flags with defaults. Other values are
+/// in the configuration.
 fn flags() -> String {
     let mut page = "kube-proxy flagz\nThis page is for people; its form may change.\n\n".to_owned();
     let mut command = Cli::command();
-    // These arguments were read before, or this is no kube-proxy.
+    // Parsing fails only in other programs, such as tests.
     let Ok(read) = command.try_get_matches_from_mut(std::env::args_os()) else {
         return page;
     };

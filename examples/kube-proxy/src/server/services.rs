@@ -1,7 +1,7 @@
-//! Ports on which load balancers ask whether a Service has endpoints here.
+//! Health check node ports of Services (`healthCheckNodePort`).
 //!
-//! A listener belongs to a port number, and the number to a Service.
-//! So a number that moves from one Service to another keeps its listener.
+//! A listener belongs to a port number, and the number to a Service. So a
+//! number that moves from one Service to another keeps its listener.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,34 +18,33 @@ use tracing::{debug, info};
 use vipline_service_model::{NodePortAddresses, NodePortMatch, ObjectName};
 
 use super::http::{Connections, Request, Timeouts, Wildcard, listen, response, serve};
-use super::{Tell, Trouble};
-use crate::telemetry::{Judged, Telemetry};
+use super::{OnFailure, ListenFailure};
+use crate::telemetry::{ProxyHealth, Telemetry};
 
-/// What is told about the ports of Services.
+/// Settings of the health check node ports.
 pub(super) struct Ports {
     pub(super) telemetry: Telemetry,
-    pub(super) judged: Judged,
-    /// On which addresses they are.
+    pub(super) proxy_health: ProxyHealth,
+    /// Addresses of the listeners.
     pub(super) addresses: NodePortAddresses,
-    /// Tells the addresses of the interfaces.
+    /// Returns the addresses of the interfaces.
     pub(super) interfaces: fn() -> Result<Vec<IpAddr>>,
-    /// After which time what could not be opened is tried again, unless a sync
-    /// ends before.
+    /// Time until a failed listener is retried, unless a sync ends before.
     pub(super) retry: Duration,
-    /// Connections to all ports.
+    /// Limits on connections to all ports.
     pub(super) connections: Connections,
-    /// Maximum number of listeners, one for each address of each port.
+    /// Maximum number of listeners. Each address of each port has a listener.
     pub(super) max_listeners: usize,
-    pub(super) tell: Tell,
+    pub(super) on_failure: OnFailure,
 }
 
-/// The ports there are.
+/// State of all ports.
 #[derive(Default)]
-struct Opened {
-    /// On which addresses of a family they are, from the first use on.
+struct OpenPorts {
+    /// Listener addresses of a family, determined at the first use.
     addresses: BTreeMap<Family, Vec<IpAddr>>,
     ports: BTreeMap<Number, Port>,
-    /// Services that name a port of another Service.
+    /// Services whose port number belongs to another Service.
     conflicts: BTreeMap<Key, Conflict>,
 }
 
@@ -55,87 +54,88 @@ type Key = (Family, ObjectName);
 /// A port number in one family.
 type Number = (Family, u16);
 
-/// A port that is open, or cannot be opened.
+/// A port that is open or has failed to open.
 struct Port {
-    /// The Service that answers are about.
+    /// The Service that responses describe.
     service: Arc<Mutex<ObjectName>>,
     state: State,
 }
 
 enum State {
     Open {
-        /// Dropping it ends the listeners.
+        /// Closes the listeners when dropped.
         open: watch::Sender<()>,
         listeners: Vec<JoinHandle<()>>,
     },
-    /// It could not be opened; `told` is the Service whose Event has the reason.
-    Failed { told: ObjectName, text: String },
+    /// The port could not be ports. `reported` is the Service whose Event has
+    /// the reason.
+    Failed { reported: ObjectName, text: String },
 }
 
-/// A Service that names a port of another Service.
+/// A Service whose port number belongs to another Service.
 struct Conflict {
     number: u16,
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Ports {
-    /// Opens and closes ports as Services come and go.
+    /// Opens and closes ports after each sync.
     pub(super) async fn run(self) {
-        let mut opened = Opened::default();
+        let mut ports = OpenPorts::default();
         let mut syncs = self.telemetry.syncs();
         loop {
             syncs.mark_unchanged();
-            self.follow(&mut opened).await;
+            self.update(&mut ports).await;
             tokio::select! {
                 changed = syncs.changed() => if changed.is_err() { return },
-                () = sleep(self.retry), if opened.is_incomplete() => {}
+                () = sleep(self.retry), if ports.is_incomplete() => {}
             }
         }
     }
 
-    async fn follow(&self, opened: &mut Opened) {
+    async fn update(&self, ports: &mut OpenPorts) {
         let mut wanted: BTreeMap<Number, Vec<ObjectName>> = BTreeMap::new();
         for ((family, name), number) in self.telemetry.services() {
             wanted.entry((family, number)).or_default().push(name);
         }
-        opened.close_unwanted(&wanted).await;
+        ports.close_unwanted(&wanted).await;
         let mut losers = Vec::new();
         for (number, mut services) in wanted {
-            let owner = opened.owner(number, &services);
+            let owner = ports.owner(number, &services);
             let owner = services.swap_remove(owner);
             losers.extend(services.into_iter().map(|loser| (number, loser)));
-            self.give(opened, number, owner);
+            self.assign(ports, number, owner);
         }
-        self.judge(opened, losers);
+        self.report_conflicts(ports, losers);
     }
 
-    /// Gives a port to a Service: opens it, or changes the Service of an open one.
-    fn give(&self, opened: &mut Opened, number: Number, owner: ObjectName) {
-        let told = match opened.ports.get(&number) {
+    /// Assigns a port to a Service. Opens the port if it is not open.
+    fn assign(&self, ports: &mut OpenPorts, number: Number, owner: ObjectName) {
+        let reported = match ports.ports.get(&number) {
             Some(port @ Port { state, .. }) => match state {
                 State::Open { .. } => return port.set_service(owner),
-                State::Failed { told, text } => (*told == owner).then(|| text.clone()),
+                State::Failed { reported, text } => (*reported == owner).then(|| text.clone()),
             },
             None => None,
         };
-        let addresses = opened.addresses.entry(number.0);
+        let addresses = ports.addresses.entry(number.0);
         let addresses = addresses.or_insert_with(|| self.choose(number.0)).clone();
-        let left = self.max_listeners.saturating_sub(opened.listeners());
+        let left = self.max_listeners.saturating_sub(ports.listeners());
         let service = Arc::new(Mutex::new(owner.clone()));
         let state = match self.open(&addresses, number, &service, left) {
             Ok(state) => state,
             Err(text) => {
-                if told.as_ref() != Some(&text) {
-                    self.tell(&owner, text.clone());
+                if reported.as_ref() != Some(&text) {
+                    self.on_failure(&owner, text.clone());
                 }
-                State::Failed { told: owner, text }
+                State::Failed { reported: owner, text }
             }
         };
-        opened.ports.insert(number, Port { service, state });
+        ports.ports.insert(number, Port { service, state });
     }
 
-    /// Opens a port on all its addresses, or on none.
+    /// Opens a port on all addresses, or on none.
     fn open(
         &self,
         addresses: &[IpAddr],
@@ -176,47 +176,48 @@ impl Ports {
         service: Arc<Mutex<ObjectName>>,
         open: watch::Receiver<()>,
     ) -> JoinHandle<()> {
-        let (telemetry, judged) = (self.telemetry.clone(), self.judged);
+        let (telemetry, proxy_health) = (self.telemetry.clone(), self.proxy_health);
         let answer = move |_: &Request| {
             let name = unpoisoned(&service).clone();
-            response(telemetry.service(family, &name, judged))
+            response(telemetry.service(family, &name, proxy_health))
         };
         let connections = self.connections.clone();
-        tokio::spawn(serve(listener, connections, Timeouts::USUAL, answer, open))
+        tokio::spawn(serve(listener, connections, Timeouts::DEFAULT, answer, open))
     }
 
-    /// Reports Services whose port has belonged to another Service for the time of a retry.
+    /// Reports Services whose port has belonged to another Service for the
+    /// retry interval.
     ///
-    /// A port that moves may belong to both Services for a moment.
-    fn judge(&self, opened: &mut Opened, losers: Vec<(Number, ObjectName)>) {
+    /// A port that moves may belong to both Services for a short time.
+    fn report_conflicts(&self, ports: &mut OpenPorts, losers: Vec<(Number, ObjectName)>) {
         let now = Instant::now();
-        let mut before = std::mem::take(&mut opened.conflicts);
+        let mut before = std::mem::take(&mut ports.conflicts);
         for ((family, number), loser) in losers {
             let key = (family, loser);
             let known = before.remove(&key).filter(|known| known.number == number);
             let mut conflict = known.unwrap_or(Conflict {
                 number,
                 since: now,
-                is_told: false,
+                is_reported: false,
             });
-            if !conflict.is_told && now - conflict.since >= self.retry {
-                conflict.is_told = true;
-                let owner = opened.ports.get(&(family, number));
+            if !conflict.is_reported && now - conflict.since >= self.retry {
+                conflict.is_reported = true;
+                let owner = ports.ports.get(&(family, number));
                 let owner = owner.map_or_else(String::new, |port| port.service().to_string());
                 let loser = &key.1;
-                let text = format!("health check port {number} of {loser}: Service {owner} has it");
-                self.tell(loser, text);
+                let text = format!("health check port {number} of {loser}: the port belongs to Service {owner}");
+                self.on_failure(loser, text);
             }
-            opened.conflicts.insert(key, conflict);
+            ports.conflicts.insert(key, conflict);
         }
     }
 
-    fn tell(&self, name: &ObjectName, text: String) {
+    fn on_failure(&self, name: &ObjectName, text: String) {
         let name = name.clone();
-        (self.tell)(Trouble::Service { name, text });
+        (self.on_failure)(ListenFailure::Service { name, text });
     }
 
-    /// Returns the addresses of a family that ports are opened on.
+    /// Returns the listener addresses of a family.
     fn choose(&self, family: Family) -> Vec<IpAddr> {
         let everywhere = match family {
             Family::V4 => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -224,7 +225,7 @@ impl Ports {
         };
         let node = self.telemetry.node();
         let filter = self.addresses.filter(family, &node.addresses);
-        // Not to know one's addresses is no reason to be silent.
+        // Without the interface addresses, ports open on all addresses.
         match (self.interfaces)().map(|addresses| filter.choose(&addresses)) {
             Ok(NodePortMatch::Only(addresses)) => addresses,
             Ok(NodePortMatch::All) | Err(_) => vec![everywhere],
@@ -232,12 +233,13 @@ impl Ports {
     }
 }
 
-impl Opened {
-    /// Returns whether a retry is due: a port is not open, or a conflict was not reported yet.
+impl OpenPorts {
+    /// Returns whether a retry is pending: a port is not open, or a conflict is
+    /// not reported.
     fn is_incomplete(&self) -> bool {
         let failed = |port: &Port| matches!(port.state, State::Failed { .. });
-        let untold = |conflict: &Conflict| !conflict.is_told;
-        self.ports.values().any(failed) || self.conflicts.values().any(untold)
+        let unreported = |conflict: &Conflict| !conflict.is_reported;
+        self.ports.values().any(failed) || self.conflicts.values().any(unreported)
     }
 
     /// Returns the number of open listeners.
@@ -249,9 +251,8 @@ impl Opened {
         open.sum()
     }
 
-    /// Closes ports that no Service has any more.
-    ///
-    /// Their numbers can be bound again when it returns.
+    /// Closes ports that no Service names. On return the numbers can be bound
+    /// again.
     async fn close_unwanted(&mut self, wanted: &BTreeMap<Number, Vec<ObjectName>>) {
         let unwanted: Vec<_> = self
             .ports
@@ -267,14 +268,15 @@ impl Opened {
             if let State::Open { open, listeners } = port.state {
                 drop(open);
                 for listener in listeners {
-                    // It drops its socket as soon as it runs.
+                    // The task drops its socket when it runs next.
                     let _ = listener.await;
                 }
             }
         }
     }
 
-    /// Returns the index of the Service that gets a port: its present one, or the first.
+    /// Returns the index of the Service that gets a port: the current owner,
+    /// otherwise the first.
     fn owner(&self, number: Number, services: &[ObjectName]) -> usize {
         let present = self.ports.get(&number).map(|port| port.service().clone());
         let index = services
@@ -298,7 +300,8 @@ impl Port {
     }
 }
 
-/// Locks also after a panic: a name is always whole.
+/// Locks the name even after a panic of another holder: the name is always
+/// complete.
 fn unpoisoned(service: &Mutex<ObjectName>) -> MutexGuard<'_, ObjectName> {
     service.lock().unwrap_or_else(PoisonError::into_inner)
 }

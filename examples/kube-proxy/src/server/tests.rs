@@ -1,4 +1,4 @@
-//! What is answered on which port, byte by byte.
+//! Tests of the HTTP servers, with exact responses.
 
 use std::net::TcpListener;
 use std::sync::Mutex;
@@ -8,51 +8,51 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use vipline_service_model::NodePortAddresses;
 
-use super::http::tests::{ANY, ask, ask_if_open, ask_on, connect};
+use super::http::tests::{ANY, request, try_request, request_on, connect};
 use super::*;
 use crate::cli::Cli;
 use crate::config::Effective;
 use crate::telemetry::tests::Stage;
 
-/// How long what is waited for may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of expected events.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When what failed in a test is tried again.
+/// Retry interval in tests.
 const SOON: Duration = Duration::from_millis(20);
 
-/// How many listeners the ports of Services may have.
+/// Maximum number of listeners for Services in tests.
 const MAX_LISTENERS: usize = 5;
 
-/// The node of the stage.
+/// Name of the node.
 const HERE: &str = "node-1";
 
-/// A stage with servers around it.
+/// Servers on a test stage.
 struct Served {
     stage: Stage,
     runtime: Runtime,
-    told: Arc<Mutex<Vec<Trouble>>>,
+    failures: Arc<Mutex<Vec<ListenFailure>>>,
 }
 
 impl Served {
     fn new(period: Duration) -> Self {
-        let told: Arc<Mutex<Vec<Trouble>>> = Arc::default();
+        let failures: Arc<Mutex<Vec<ListenFailure>>> = Arc::default();
         Self {
             stage: Stage::new(period),
             runtime: Runtime::new().unwrap(),
-            told,
+            failures,
         }
     }
 
-    fn tell(&self) -> Tell {
-        let told = Arc::clone(&self.told);
-        Arc::new(move |trouble| told.lock().unwrap().push(trouble))
+    fn on_failure(&self) -> OnFailure {
+        let failures = Arc::clone(&self.failures);
+        Arc::new(move |failure| failures.lock().unwrap().push(failure))
     }
 
-    fn told(&self) -> Vec<Trouble> {
-        self.told.lock().unwrap().clone()
+    fn failures(&self) -> Vec<ListenFailure> {
+        self.failures.lock().unwrap().clone()
     }
 
-    /// Serves at an address of its own, which it returns.
+    /// Serves on a free address and returns the address.
     fn serve<F>(&self, answer: F) -> SocketAddr
     where
         F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl Served {
             serve(
                 listener,
                 Connections::new(8, 8),
-                Timeouts::USUAL,
+                Timeouts::DEFAULT,
                 answer,
                 watched,
             )
@@ -89,7 +89,7 @@ impl Served {
         self.serve(move |request| pages.answer(request))
     }
 
-    /// Opens the ports of Services on addresses within a network.
+    /// Opens health check node ports on addresses within a network.
     fn serve_services(&self, within: &str) {
         self.serve_services_with(within, SOON);
     }
@@ -97,19 +97,19 @@ impl Served {
     fn serve_services_with(&self, within: &str, retry: Duration) {
         let ports = Ports {
             telemetry: self.stage.telemetry.clone(),
-            judged: Judged::Really,
+            proxy_health: ProxyHealth::Checked,
             addresses: NodePortAddresses::Within(vec![within.parse().unwrap()]),
             interfaces: || Ok(vec!["127.0.0.1".parse()?, "127.0.0.2".parse()?]),
             retry,
             connections: Connections::new(64, 64),
             max_listeners: MAX_LISTENERS,
-            tell: self.tell(),
+            tell: self.on_failure(),
         };
         self.runtime.spawn(ports.run());
     }
 }
 
-/// Returns the status line, the headers but for those of every answer, and the
+/// Returns the status line, the headers that not every response has, and the
 /// body.
 fn parts(answer: &str) -> (&str, Vec<&str>, &str) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -123,14 +123,14 @@ fn parts(answer: &str) -> (&str, Vec<&str>, &str) {
 }
 
 fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Returns a port that nobody has, or one that is held.
+/// Returns a free port, or one that is held by the listener.
 fn port() -> (TcpListener, u16) {
     let listener = TcpListener::bind(ANY).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -138,7 +138,7 @@ fn port() -> (TcpListener, u16) {
 }
 
 #[test]
-fn health_is_told_at_its_paths_to_any_method() {
+fn health_paths_respond_to_any_method() {
     let mut served = Served::new(Duration::from_secs(30));
     let address = served.serve_health();
     let json = vec![
@@ -150,7 +150,7 @@ fn health_is_told_at_its_paths_to_any_method() {
         ("POST /healthz?verbose", "HTTP/1.1 200 OK", true),
         ("GET /livez", "HTTP/1.1 200 OK", false),
     ] {
-        let answer = ask(address, words);
+        let answer = request(address, words);
         let (status, headers, body) = parts(&answer);
         assert_eq!((status, &headers), (code, &json), "{words}");
         assert_eq!(body.contains(r#""nodeEligible":true,"#), has_node, "{body}");
@@ -161,7 +161,7 @@ fn health_is_told_at_its_paths_to_any_method() {
     }
     let taint = serde_json::json!({ "key": "ToBeDeletedByClusterAutoscaler" });
     served.stage.node(serde_json::json!({ "taints": [taint] }));
-    let answer = ask(address, "GET /healthz");
+    let answer = request(address, "GET /healthz");
     let (status, headers, body) = parts(&answer);
     assert_eq!(
         (status, headers),
@@ -171,7 +171,7 @@ fn health_is_told_at_its_paths_to_any_method() {
         body.contains(r#""nodeEligible":false,"healthy":true"#),
         "{body}"
     );
-    let answer = ask(address, "GET /metrics");
+    let answer = request(address, "GET /metrics");
     let (status, _, body) = parts(&answer);
     assert_eq!(
         (status, body),
@@ -180,7 +180,7 @@ fn health_is_told_at_its_paths_to_any_method() {
 }
 
 #[test]
-fn the_port_of_metrics_has_its_pages() {
+fn the_metrics_port_serves_its_pages() {
     let mut served = Served::new(Duration::from_secs(30));
     let address = served.serve_pages();
     served.stage.sync();
@@ -195,7 +195,7 @@ fn the_port_of_metrics_has_its_pages() {
         ("GET /configz", "application/json", None),
         ("GET /statusz", plain, None),
     ] {
-        let answer = ask(address, words);
+        let answer = request(address, words);
         let (status, headers, actual) = parts(&answer);
         assert_eq!(status, "HTTP/1.1 200 OK", "{words}");
         let expected = [
@@ -205,11 +205,11 @@ fn the_port_of_metrics_has_its_pages() {
         assert_eq!(headers, expected, "{words}");
         assert_eq!(actual, body.unwrap_or(actual), "{words}");
     }
-    let page = ask(address, "GET /metrics");
+    let page = request(address, "GET /metrics");
     let sample = "\nkubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1\n";
     assert!(page.contains(sample), "{page}");
-    assert!(ask(address, "GET /livez").starts_with("HTTP/1.1 404 "));
-    let config = ask(address, "GET /configz");
+    assert!(request(address, "GET /livez").starts_with("HTTP/1.1 404 "));
+    let config = request(address, "GET /configz");
     let config: serde_json::Value = serde_json::from_str(parts(&config).2).unwrap();
     let config = &config["kubeproxy.config.k8s.io"];
     assert_eq!(config["kind"], "KubeProxyConfiguration", "{config}");
@@ -217,7 +217,7 @@ fn the_port_of_metrics_has_its_pages() {
 }
 
 #[test]
-fn a_server_waits_for_its_address_and_tells_that_once() {
+fn a_server_waits_for_its_address_and_reports_that_once() {
     let served = Served::new(Duration::from_secs(30));
     let (held, port) = port();
     let address = held.local_addr().unwrap();
@@ -227,28 +227,28 @@ fn a_server_waits_for_its_address_and_tells_that_once() {
         what: "health",
         address,
         connections: Connections::new(8, 8),
-        trouble: Trouble::Health,
+        failure: ListenFailure::Health,
         retry: SOON,
-        tell: served.tell(),
+        tell: served.on_failure(),
     };
     served.runtime.spawn(server.run(answer));
-    until("the trouble", || !served.told().is_empty());
+    until("the failure", || !served.failures().is_empty());
     let text = format!(
         "health cannot be served on 127.0.0.1:{port}: Address already in use (os error 98)"
     );
     thread::sleep(SOON * 3);
-    assert_eq!(served.told(), [Trouble::Health(text)]);
-    let reason = served.told()[0].reason();
+    assert_eq!(served.failures(), [ListenFailure::Health(text)]);
+    let reason = served.failures()[0].reason();
     assert_eq!(reason, "FailedToStartProxierHealthcheck");
     drop(held);
     until("the server", || {
         std::net::TcpStream::connect(address).is_ok()
     });
-    assert!(ask(address, "GET /livez").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(request(address, "GET /livez").starts_with("HTTP/1.1 200 OK\r\n"));
 }
 
 #[test]
-fn a_port_of_a_service_opens_moves_and_closes() {
+fn a_health_check_port_opens_moves_and_closes() {
     let mut served = Served::new(Duration::from_secs(30));
     served.serve_services("127.0.0.0/8");
     let [first, second] = [port().1, port().1];
@@ -257,7 +257,7 @@ fn a_port_of_a_service_opens_moves_and_closes() {
     served.stage.service("front", first, HERE);
     served.stage.sync();
     until("the first port", || is_open(1, first) && is_open(2, first));
-    let answer = ask(at(2, first), "GET /any/path");
+    let answer = request(at(2, first), "GET /any/path");
     let headers = vec![
         "Content-Type: application/json",
         "X-Content-Type-Options: nosniff",
@@ -270,7 +270,7 @@ fn a_port_of_a_service_opens_moves_and_closes() {
     until("the second port", || {
         is_open(1, second) && !is_open(1, first)
     });
-    let answer = ask(at(1, second), "PUT /");
+    let answer = request(at(1, second), "PUT /");
     let (status, headers, body) = parts(&answer);
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     assert_eq!(headers[2], "X-Load-Balancing-Endpoint-Weight: 0");
@@ -278,18 +278,18 @@ fn a_port_of_a_service_opens_moves_and_closes() {
     served.stage.service("front", 0, HERE);
     served.stage.sync();
     until("no port", || !is_open(1, second) && !is_open(2, second));
-    assert_eq!(served.told(), []);
+    assert_eq!(served.failures(), []);
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_once_and_opened_when_it_is_free() {
+fn a_port_in_use_is_reported_once_and_opened_when_it_is_free() {
     let mut served = Served::new(Duration::from_secs(30));
     served.serve_services("127.0.0.0/8");
     let (held, port) = port();
     let other = SocketAddr::from(([127, 0, 0, 2], port));
     served.stage.service("front", port, HERE);
     served.stage.sync();
-    until("the trouble", || !served.told().is_empty());
+    until("the failure", || !served.failures().is_empty());
     for _ in 0..3 {
         served.stage.node(serde_json::json!({}));
         served.stage.sync();
@@ -298,20 +298,20 @@ fn a_port_that_is_taken_is_told_once_and_opened_when_it_is_free() {
         "health check port 127.0.0.1:{port} of shop/front: Address already in use (os error 98)"
     );
     let name = ObjectName::new("shop", "front");
-    let trouble = Trouble::Service { name, text };
+    let failure = ListenFailure::Service { name, text };
     let is_open = || std::net::TcpStream::connect(other).is_ok();
     assert!(!is_open(), "all of its addresses or none");
     drop(held);
     until("the port", is_open);
     assert_eq!(
-        (trouble.reason(), trouble.action()),
+        (failure.reason(), failure.action()),
         ("FailedToStartServiceHealthcheck", "Listen")
     );
-    assert_eq!(served.told(), [trouble]);
+    assert_eq!(served.failures(), [failure]);
 }
 
 #[test]
-fn where_no_address_matches_there_is_no_port() {
+fn no_port_opens_if_no_address_matches() {
     let mut served = Served::new(Duration::from_secs(30));
     served.serve_services("192.0.2.0/24");
     let (held, port) = port();
@@ -322,13 +322,13 @@ fn where_no_address_matches_there_is_no_port() {
     thread::sleep(SOON * 3);
     assert!(!syncs.has_changed().unwrap());
     assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
-    assert_eq!(served.told(), []);
+    assert_eq!(served.failures(), []);
 }
 
-/// Returns the Service that an answer at a port of this machine is about.
+/// Returns the Service in the response of a local port.
 fn service_at(port: u16) -> Option<String> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let answer = ask_if_open(address, "GET /")?;
+    let answer = try_request(address, "GET /")?;
     let body: serde_json::Value = serde_json::from_str(parts(&answer).2).ok()?;
     Some(body["service"]["name"].as_str()?.to_owned())
 }
@@ -337,7 +337,7 @@ fn is_about(port: u16, service: &str) -> bool {
     service_at(port).as_deref() == Some(service)
 }
 
-/// A retry that does not come while a test waits.
+/// A retry interval longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 
 #[test]
@@ -350,15 +350,15 @@ fn a_port_moves_between_services_without_a_retry() {
     stage.sync();
     until("the port", || is_about(one, "a"));
     let mut kept = connect(SocketAddr::from(([127, 0, 0, 1], one)));
-    ask_on(&mut kept, "\"name\": \"a\"");
-    // In one sync, to the Service that is first by name and back.
+    request_on(&mut kept, "\"name\": \"a\"");
+    // In one sync, to the Service that is first by name, and back.
     for (from, to) in [("a", "b"), ("b", "a")] {
         stage.service(from, 0, HERE);
         stage.service(to, one, HERE);
         stage.sync();
         until("the move", || is_about(one, to));
     }
-    ask_on(&mut kept, "\"name\": \"a\"");
+    request_on(&mut kept, "\"name\": \"a\"");
     // Removed in a sync, added in the next one.
     stage.service("a", 0, HERE);
     stage.sync();
@@ -379,7 +379,7 @@ fn a_port_moves_between_services_without_a_retry() {
     stage.service("b", one, HERE);
     stage.sync();
     until("the swap", || is_about(one, "b") && is_about(other, "a"));
-    assert_eq!(served.told(), []);
+    assert_eq!(served.failures(), []);
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn a_port_that_two_services_keep_is_reported_once() {
     until("the port", || is_about(number, "b"));
     served.stage.service("a", number, HERE);
     served.stage.sync();
-    until("the conflict", || !served.told().is_empty());
+    until("the conflict", || !served.failures().is_empty());
     for _ in 0..3 {
         served.stage.node(serde_json::json!({}));
         served.stage.sync();
@@ -400,7 +400,7 @@ fn a_port_that_two_services_keep_is_reported_once() {
     assert!(is_about(number, "b"));
     let name = ObjectName::new("shop", "a");
     let text = format!("health check port {number} of shop/a: Service shop/b has it");
-    assert_eq!(served.told(), [Trouble::Service { name, text }]);
+    assert_eq!(served.failures(), [ListenFailure::Service { name, text }]);
     served.stage.service("b", 0, HERE);
     served.stage.sync();
     until("the other Service", || is_about(number, "a"));
@@ -418,13 +418,13 @@ fn listeners_leave_descriptors_for_the_rest_of_the_process() {
     }
     served.stage.service("c", ports[2], HERE);
     served.stage.sync();
-    until("the trouble", || !served.told().is_empty());
+    until("the failure", || !served.failures().is_empty());
     let name = ObjectName::new("shop", "c");
     let text = format!(
         "health check port {} of shop/c: all 5 listeners that RLIMIT_NOFILE has room for are in use",
         ports[2]
     );
-    assert_eq!(served.told(), [Trouble::Service { name, text }]);
+    assert_eq!(served.failures(), [ListenFailure::Service { name, text }]);
     assert!(is_about(ports[0], "a") && is_about(ports[1], "b"));
     served.stage.service("a", 0, HERE);
     served.stage.sync();

@@ -1,28 +1,28 @@
-//! Prometheus' text format, as programs written in Go show it.
+//! Prometheus' text format, as Go programs write it.
 //!
-//! That is version 0.0.4: no `# EOF`, the name of a counter in `# TYPE` is that
-//! of its samples, and numbers are written as Go does by default.
+//! The version is 0.0.4: without `# EOF`, and the name of a counter in `# TYPE`
+//! is that of its samples. Numbers have Go's default format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::histogram::Histogram;
 
-/// The content type of a page.
+/// Content type of a page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Type {
-    /// A count that never falls.
+    /// A monotonic count.
     Counter,
-    /// A value that may be anything.
+    /// A value that can rise and fall.
     Gauge,
-    /// Counts of values, by how large they were.
+    /// Counts of values by size.
     Histogram,
 }
 
-/// Labels and their values.
+/// Label names and values.
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics.
@@ -31,14 +31,14 @@ pub(super) struct Page {
     metrics: BTreeMap<&'static str, String>,
 }
 
-/// One metric on its page.
+/// A metric of a page.
 pub(super) struct Metric<'a> {
     name: &'static str,
     text: &'a mut String,
 }
 
 impl Page {
-    /// Adds a metric, with `help` for people.
+    /// Adds a metric with its `HELP` text.
     pub(super) fn add(&mut self, name: &'static str, kind: Type, help: &str) -> Metric<'_> {
         let kind = match kind {
             Type::Counter => "counter",
@@ -50,7 +50,7 @@ impl Page {
         Metric { name, text }
     }
 
-    /// Returns the text, ordered by name.
+    /// Returns the page, sorted by metric name.
     pub(super) fn finish(self) -> String {
         let texts: Vec<String> = self.metrics.into_values().collect();
         texts.concat()
@@ -58,12 +58,12 @@ impl Page {
 }
 
 impl Metric<'_> {
-    /// Adds a value.
+    /// Adds a sample.
     pub(super) fn value(&mut self, labels: Labels<'_>, value: f64) {
         self.sample("", labels, value);
     }
 
-    /// Adds a histogram.
+    /// Adds the samples of a histogram.
     pub(super) fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) {
         for (bound, count) in histogram.buckets() {
             let bound = number(bound);
@@ -85,11 +85,11 @@ impl Metric<'_> {
             false => format!("{{{}}}", labels.join(",")),
         };
         writeln!(self.text, "{name}{suffix}{labels} {value}")
-            .expect("a text takes what is written");
+            .expect("writing to a string succeeds");
     }
 }
 
-/// Returns a count as every value of the format is: with 53 bits.
+/// Converts a count to a float, as all values of the format are.
 #[allow(clippy::cast_precision_loss, reason = "that is the format")]
 pub(super) fn float(count: impl TryInto<u64>) -> f64 {
     count.try_into().unwrap_or(u64::MAX) as f64
@@ -102,8 +102,8 @@ fn escaped(value: &str) -> String {
         .replace('\n', r"\n")
 }
 
-/// Writes a number with as few digits as tell it from others: with an exponent
-/// if it is a million or more, or less than a ten-thousandth.
+/// Formats a number with the fewest digits that identify it. Numbers from
+/// 1,000,000 and below 0.0001 have an exponent.
 fn number(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
@@ -112,7 +112,7 @@ fn number(value: f64) -> String {
     let Some((digits, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
-    // Two digits of an exponent at least, and its sign.
+    // The exponent has a sign and at least two digits.
     match exponent.parse() {
         Ok(exponent @ ..-4) => format!("{digits}e-{:02}", i32::abs(exponent)),
         Ok(exponent @ 6..) => format!("{digits}e+{exponent:02}"),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_go_does() {
+    fn numbers_are_formatted_as_in_go() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),

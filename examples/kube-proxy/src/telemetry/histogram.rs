@@ -1,20 +1,20 @@
-//! How often values were how large.
+//! Histograms.
 
 use std::time::Duration;
 
-/// How often values were at most how large.
+/// Counts of values by size.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
-    /// The bounds of the buckets, ascending.
+    /// Upper bounds of the buckets, ascending.
     bounds: &'static [f64],
-    /// How many values fell into each bucket and into no lower one; the last
-    /// bucket has no bound.
+    /// Number of values per bucket, not cumulative. The last bucket is
+    /// unbounded.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl Histogram {
-    /// Returns a histogram of nothing.
+    /// Creates an empty histogram.
     pub(super) fn new(bounds: &'static [f64]) -> Self {
         Self {
             bounds,
@@ -23,7 +23,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a value.
+    /// Adds a value.
     pub(super) fn observe(&mut self, value: f64) {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -32,12 +32,12 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Counts a time in seconds.
+    /// Adds a time in seconds.
     pub(super) fn observe_time(&mut self, time: Duration) {
         self.observe(time.as_secs_f64());
     }
 
-    /// Returns each bound with how many values were not above it.
+    /// Returns the bounds with their cumulative counts.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         bounds.zip(&self.counts).scan(0, |sum, (bound, count)| {
@@ -46,7 +46,7 @@ impl Histogram {
         })
     }
 
-    /// Returns how many values there were.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_counts_in_every_bucket_that_is_not_below_it() {
+    fn a_value_counts_in_every_bucket_with_a_higher_bound() {
         let mut histogram = Histogram::new(&[1.0, 2.0, 4.0]);
         for value in [0.5, 1.0, 1.5, 4.0, 9.0] {
             histogram.observe(value);

@@ -1,8 +1,8 @@
-//! What the engine does, for those who watch it: health and metrics.
+//! Health and metrics of the engine.
 //!
-//! [`Telemetry`] is a handle that the engine's thread reports to, and that HTTP
-//! answers are made from.
-//! Whoever reports waits for nobody but the answer that is being written.
+//! [`Telemetry`] is a handle. The engine's thread reports to it, and HTTP
+//! servers read it. A report waits at most for one response that is being
+//! created.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -30,17 +30,18 @@ mod process;
 
 mod counters;
 
-/// How many sync periods something may wait for a sync.
-const PATIENCE: u32 = 2;
+/// Number of sync periods that a change may be pending before the proxy is
+/// unhealthy.
+const MAX_PENDING_PERIODS: u32 = 2;
 
-/// What is known of the engine; cheap to clone.
+/// State of the engine for health and metrics. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Telemetry(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     start: Instant,
-    /// Counts syncs.
+    /// Number of syncs.
     syncs: watch::Sender<u64>,
     state: Mutex<State>,
 }
@@ -54,38 +55,39 @@ struct State {
     rejected: Vec<(Family, Arc<RejectedObject>)>,
 }
 
-/// Whether all changes of a kind of object are heard of.
+/// State of the watch of a kind of object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Contact {
-    /// They are.
-    InStep,
-    /// They have not been since a time.
+    /// All changes are received.
+    InSync,
+    /// Changes were last received at this time.
     LostSince(Instant),
 }
 
-/// Which health is asked for.
+/// A health probe.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Probe {
     /// `/healthz`, for load balancers.
     Healthz,
-    /// `/livez`, for those who would restart the proxy.
+    /// `/livez`, for liveness probes.
     Livez,
 }
 
-/// Whether the proxy's own health counts when endpoints are asked for.
+/// Whether health checks of Services include the health of the proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Judged {
-    /// It does.
-    Really,
-    /// Nobody asks for it: it is taken to be good.
-    Healthy,
+pub enum ProxyHealth {
+    /// They include it.
+    Checked,
+    /// They do not, because no health server exists: the proxy counts as
+    /// healthy.
+    Assumed,
 }
 
 impl Telemetry {
-    /// Returns the telemetry of a proxy that begins now.
+    /// Creates the telemetry of a starting proxy.
     pub fn new(mode: Mode, families: &[Family], sync_period: Duration) -> Self {
         let clock = clock();
-        let mut health = Health::new(sync_period.saturating_mul(PATIENCE));
+        let mut health = Health::new(sync_period.saturating_mul(MAX_PENDING_PERIODS));
         for &family in families {
             health.updated(family, clock);
         }
@@ -103,12 +105,12 @@ impl Telemetry {
         }))
     }
 
-    /// Takes note that the engine was told something at `now`; to be called
-    /// after every [`Engine::apply`], or once after several.
+    /// Records changes of the engine's objects at `now`. Must be called after
+    /// [`Engine::apply`], or once after several calls.
     pub fn applied(&self, engine: &Engine, now: Instant) {
         {
             let mut state = self.state();
-            state.see_node(engine);
+            state.update_node(engine);
             state.metrics.counts = engine.store().counts();
         }
         if engine.is_queued() {
@@ -116,7 +118,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes note that a sync is due since `now`, unless one was due before.
+    /// Records that a change is pending since `now`, unless one is pending
+    /// already.
     pub fn queued(&self, now: Instant) {
         let now = self.since_start(now);
         let clock = clock();
@@ -129,19 +132,19 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of a sync; to be called after every [`Engine::poll`] that
-    /// returned a report, failed ones too.
+    /// Records a sync. Must be called after every [`Engine::poll`] that
+    /// returned a report, including failed syncs.
     pub fn synced(&self, engine: &Engine, report: &Report, began: Instant, ended: Instant) {
         let (began, ended) = (self.since_start(began), self.since_start(ended));
         let clock = clock();
         let rejected = engine.rejected_objects();
         let mut state = self.state();
-        state.see_node(engine);
+        state.update_node(engine);
         state.rejected = rejected;
         let State {
             health, metrics, ..
         } = &mut *state;
-        // The removal of unused objects commits no change that waits.
+        // The removal of unused objects commits no pending change.
         let still_waits = report.due == Due::Unused && engine.is_queued();
         for done in &report.families {
             let family = done.family;
@@ -159,7 +162,7 @@ impl Telemetry {
                 health.updated(family, clock);
                 health.set_services(family, services(engine, family));
             } else {
-                // What it was about waits, though nobody may have asked for it.
+                // The change stays pending, even if it was not queued before.
                 health.queued(family, began);
             }
         }
@@ -168,25 +171,24 @@ impl Telemetry {
         self.0.syncs.send_modify(|syncs| *syncs += 1);
     }
 
-    /// Takes note of whether changes of a kind of object are heard of.
+    /// Records the state of the watch of a kind.
     pub fn source_contact(&self, kind: Kind, contact: Contact) {
         self.state().contacts.insert(kind, contact);
     }
 
-    /// Counts parts of objects of a kind that were left out.
+    /// Adds to the number of left out parts of objects of a kind.
     pub fn object_problems(&self, kind: Kind, count: usize) {
         let mut state = self.state();
         let problems = state.metrics.object_problems.entry(kind).or_default();
         *problems = problems.saturating_add(count);
     }
 
-    /// Takes note of what happened to a request with this method to the API
-    /// server at `host`.
+    /// Records an event of a request to the API server at `host`.
     pub fn record_request(&self, host: &str, method: &str, what: RequestEvent) {
         self.state().metrics.requests.note(host, method, what);
     }
 
-    /// Returns the answer to a question about health, and counts it.
+    /// Returns and counts the response to a health probe.
     pub fn probe(&self, probe: Probe) -> Answer {
         let now = self.since_start(Instant::now());
         let clock = clock();
@@ -201,15 +203,15 @@ impl Telemetry {
         answer
     }
 
-    /// Returns the answer to a question about a Service's endpoints here.
-    pub fn service(&self, family: Family, name: &ObjectName, judged: Judged) -> Answer {
+    /// Returns the response to a health check of a Service.
+    pub fn service(&self, family: Family, name: &ObjectName, proxy_health: ProxyHealth) -> Answer {
         let now = self.since_start(Instant::now());
         let health = &self.state().health;
-        let is_healthy = judged == Judged::Healthy || health.is_healthy(now);
+        let is_healthy = proxy_health == ProxyHealth::Assumed || health.is_healthy(now);
         health.service(family, name, is_healthy)
     }
 
-    /// Returns the Services that load balancers ask about, and on which port.
+    /// Returns all health check node ports with their Services.
     pub fn services(&self) -> Vec<((Family, ObjectName), u16)> {
         let health = &self.state().health;
         let services = health.services();
@@ -218,22 +220,22 @@ impl Telemetry {
             .collect()
     }
 
-    /// Returns what changes after each sync.
+    /// Returns a receiver that is notified after each sync.
     pub fn syncs(&self) -> watch::Receiver<u64> {
         self.0.syncs.subscribe()
     }
 
-    /// Returns this node, as far as it is known.
+    /// Returns this node.
     pub fn node(&self) -> Arc<NodeView> {
         Arc::clone(&self.state().node)
     }
 
-    /// Returns the objects that the kernel rejected at the last sync.
+    /// Returns the objects that the kernel rejected in the last sync.
     pub fn rejected(&self) -> Vec<(Family, Arc<RejectedObject>)> {
         self.state().rejected.clone()
     }
 
-    /// Returns the page that Prometheus reads; `gates` are shown on it.
+    /// Returns the page of all metrics, including the feature `gates`.
     pub fn metrics(&self, gates: &Gates) -> String {
         let mut page = self.values();
         if self.state().metrics.mode == Mode::Iptables {
@@ -250,7 +252,7 @@ impl Telemetry {
             metrics, contacts, ..
         } = &*self.state();
         let staleness = contacts.iter().map(|(&kind, contact)| match *contact {
-            Contact::InStep => (kind, Duration::ZERO),
+            Contact::InSync => (kind, Duration::ZERO),
             Contact::LostSince(at) => (kind, now.saturating_duration_since(at)),
         });
         metrics.page(staleness)
@@ -261,19 +263,19 @@ impl Telemetry {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // What a panic left half done is whole again after the next sync.
+        // After a panic, the next sync makes the state consistent again.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn see_node(&mut self, engine: &Engine) {
+    fn update_node(&mut self, engine: &Engine) {
         self.node = engine.store().node();
         self.health.set_eligible(self.node.eligible);
     }
 }
 
-/// Returns what load balancers are told of a family's Services.
+/// Returns the local endpoints of all Services in a family.
 fn services(engine: &Engine, family: Family) -> BTreeMap<ObjectName, LocalEndpoints> {
     let store = engine.store();
     let mut services = BTreeMap::new();
@@ -293,13 +295,13 @@ fn services(engine: &Engine, family: Family) -> BTreeMap<ObjectName, LocalEndpoi
     services
 }
 
-/// Returns a time that never goes back, counted from when it was first asked for.
+/// Returns a monotonic time since the first call.
 pub fn stopwatch() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }
 
-/// Returns the time of day.
+/// Returns the wall-clock time.
 pub fn clock() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let since_epoch = since_epoch.unwrap_or_default();

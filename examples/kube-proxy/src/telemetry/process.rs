@@ -1,4 +1,4 @@
-//! The process and the build, as metrics that every component has.
+//! Metrics of the process, the build and the feature gates.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::exposition::{Page, Type, float};
 use crate::config::Gates;
 use crate::version;
 
-/// Adds what the kernel tells of this process, and what was built.
+/// Adds process metrics from `/proc`, and the build.
 pub(super) fn add_to(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -21,43 +21,43 @@ pub(super) fn add_to(page: &mut Page) {
         (
             "process_cpu_seconds_total",
             Type::Counter,
-            "Processor time of the process, in seconds.",
+            "CPU time of the process in seconds.",
             stat.map(|stat| float(stat.processor) / ticks),
         ),
         (
             "process_max_fds",
             Type::Gauge,
-            "How many file descriptors the process may have open.",
+            "Maximum number of open file descriptors.",
             limit(&limits, "Max open files"),
         ),
         (
             "process_open_fds",
             Type::Gauge,
-            "How many file descriptors the process has open.",
+            "Number of open file descriptors.",
             open.map(float),
         ),
         (
             "process_resident_memory_bytes",
             Type::Gauge,
-            "Memory of the process that is resident, in bytes.",
+            "Resident memory in bytes.",
             stat.map(|stat| float(stat.resident) * float(page_size())),
         ),
         (
             "process_start_time_seconds",
             Type::Gauge,
-            "When the process started, in seconds since 1970.",
+            "Start time of the process in seconds since 1970.",
             since_boot.and_then(|passed| Some(boot_time(&boot)? + passed)),
         ),
         (
             "process_virtual_memory_bytes",
             Type::Gauge,
-            "Memory of the process that has addresses, in bytes.",
+            "Virtual memory in bytes.",
             stat.map(|stat| float(stat.size)),
         ),
         (
             "process_virtual_memory_max_bytes",
             Type::Gauge,
-            "How much memory of the process may have addresses, in bytes.",
+            "Maximum virtual memory in bytes.",
             limit(&limits, "Max address space"),
         ),
     ] {
@@ -78,37 +78,37 @@ fn add_build(page: &mut Page) {
         ("minor", minor),
         ("platform", &*platform),
     ];
-    let help = "[ALPHA] What was built; the value is 1";
+    let help = "[ALPHA] Build information; the value is 1";
     let mut metric = page.add("kubernetes_build_info", Type::Gauge, help);
     metric.value(&labels, 1.0);
 }
 
-/// Adds which features are turned on.
+/// Adds the state of all feature gates.
 pub(super) fn add_gates(page: &mut Page, gates: &Gates) {
-    let help = "[BETA] Whether a feature is turned on, and how finished it is";
+    let help = "[BETA] Whether a feature gate is enabled, with its stage";
     let mut metric = page.add("kubernetes_feature_enabled", Type::Gauge, help);
     for (name, stage, is_open) in gates.states() {
         metric.value(&[("name", name), ("stage", stage)], f64::from(is_open));
     }
 }
 
-/// What `/proc/PID/stat` tells.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Stat {
-    /// Processor time, in ticks.
+    /// CPU time in ticks.
     processor: u64,
-    /// When the process started, in ticks since the machine did.
+    /// Start time of the process, in ticks since boot.
     start: u64,
-    /// Memory that has addresses, in bytes.
+    /// Virtual memory in bytes.
     size: u64,
-    /// Memory that is resident, in pages.
+    /// Resident memory in pages.
     resident: u64,
 }
 
 impl Stat {
-    /// Reads the fields by their numbers in proc_pid_stat(5).
+    /// Parses the fields by their numbers in proc_pid_stat(5).
     fn parse(text: &str) -> Option<Self> {
-        // The second field is a name with anything in it.
+        // The second field is a name that may contain any character.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -121,7 +121,7 @@ impl Stat {
     }
 }
 
-/// Returns when the machine started, in seconds since 1970.
+/// Returns the boot time in seconds since 1970.
 fn boot_time(text: &str) -> Option<f64> {
     let time = text.lines().find_map(|line| line.strip_prefix("btime "))?;
     time.trim().parse().ok()
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_writes_is_read() {
+    fn proc_files_are_parsed() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 90 0 0 0 11 22 0 0 20 0 3 0 5000 4096000 77 18446744073709551615";
         let expected = Stat {
             processor: 33,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_page() {
+    fn process_metrics_of_this_process_exist() {
         let mut page = Page::default();
         add_to(&mut page);
         let page = page.finish();

@@ -1,4 +1,4 @@
-//! What the engine's reports make of health and metrics.
+//! Tests of health and metrics as results of the engine's reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,14 +23,14 @@ mod strict;
 
 mod unused;
 
-/// The node that the engine runs on.
+/// Name of the node.
 const NODE: &str = "node-1";
 
-/// An engine over kernels in memory that may refuse, and what is told of it.
+/// An engine over in-memory kernels that can fail, and its telemetry.
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) telemetry: Telemetry,
-    /// Whether the kernel of IPv4 refuses.
+    /// Whether the IPv4 kernel fails.
     refuses: Arc<AtomicBool>,
     now: Duration,
 }
@@ -57,13 +57,13 @@ impl<T: Keyed> Kernel for Refusing<T> {
 }
 
 impl Stage {
-    /// Returns an engine that knows its node and all objects, of which there are
-    /// none; whatever waits is late if `period` is nothing.
+    /// Creates an engine with a node and empty lists of objects. With `period`
+    /// zero, every pending change is late.
     pub(crate) fn new(period: Duration) -> Self {
         Self::in_mode::<backend::nftables::Planner>(Mode::Nftables, period)
     }
 
-    /// Returns the same in a mode.
+    /// Creates such an engine in a mode.
     fn in_mode<P>(mode: Mode, period: Duration) -> Self
     where
         P: Planner + 'static,
@@ -99,7 +99,7 @@ impl Stage {
         self.telemetry.applied(&self.engine, Instant::now());
     }
 
-    /// Changes the node: an address, and taints and the like.
+    /// Changes the Node: its address and `spec`.
     pub(crate) fn node(&mut self, spec: Value) {
         let addresses = json!([{ "type": "InternalIP", "address": "127.0.0.1" }]);
         let node = json!({
@@ -108,8 +108,8 @@ impl Stage {
         self.apply(Event::NodeApplied(serde_json::from_value(node).unwrap()));
     }
 
-    /// Adds a Service that load balancers ask about, if `port` is one, with an
-    /// endpoint on a node.
+    /// Adds a Service with one endpoint on `node`, and with health check node
+    /// port `port` unless it is zero.
     pub(crate) fn service(&mut self, name: &str, port: u16, node: &str) {
         let policy = if port > 0 { "Local" } else { "Cluster" };
         let service = json!({
@@ -142,12 +142,12 @@ impl Stage {
         self.apply(slice.into());
     }
 
-    /// Syncs as soon as that is due.
+    /// Syncs when the next sync is due.
     pub(crate) fn sync(&mut self) {
         self.sync_and_search(|_| {});
     }
 
-    /// Syncs as soon as that is due, and lets `search` say what came of searches
+    /// Syncs when the next sync is due. `search` sets the result of the search
     /// for stale flows.
     fn sync_and_search(&mut self, search: impl FnOnce(&mut Report)) {
         let mut report = loop {
@@ -172,7 +172,7 @@ impl Stage {
         (code(Probe::Healthz), code(Probe::Livez))
     }
 
-    /// Returns the value of a sample on the page, which may be none.
+    /// Returns the value of a sample, if the page has it.
     fn value(&self, sample: &str) -> Option<f64> {
         let page = self.telemetry.metrics(&Gates::default());
         let line = page.lines().find_map(|line| line.strip_prefix(sample))?;
@@ -188,7 +188,7 @@ impl Stage {
     }
 }
 
-/// Returns a line for each metric: name, type, labels and buckets.
+/// Returns a line per metric: name, type, labels and buckets.
 fn shape(page: &str) -> String {
     let mut shape = BTreeMap::new();
     for line in page.lines().filter(|line| line.starts_with("# TYPE ")) {
@@ -224,7 +224,7 @@ fn shape(page: &str) -> String {
 }
 
 #[test]
-fn rejected_objects_are_counted_and_leave_health_good() {
+fn rejected_objects_are_counted_and_do_not_affect_health() {
     let mut stage = Stage::in_mode::<backend::ipvs::Planner>(Mode::Ipvs, Duration::ZERO);
     stage.service("web", 0, NODE);
     let service =
@@ -247,7 +247,7 @@ fn rejected_objects_are_counted_and_leave_health_good() {
     let sample = "sync_rejected_objects{ip_family=\"IPv4\",mode=\"ipvs\"}";
     stage.expect(&[(sample, 1.0)]);
     assert_eq!(stage.codes(), (200, 200));
-    // Another address in its place is taken.
+    // An allowed address replaces the rejected one.
     let name = ObjectName::new("shop", "web");
     stage.apply(Event::ServiceDeleted(name));
     stage.sync();
@@ -256,18 +256,18 @@ fn rejected_objects_are_counted_and_leave_health_good() {
 }
 
 #[test]
-fn the_page_has_what_dashboards_read() {
+fn the_page_equals_the_golden_file() {
     let stage = Stage::new(Duration::from_secs(30));
     compare_with_golden(stage, "metrics.txt");
 }
 
-/// Compares the page of a proxy that has served something with a golden file.
+/// Compares the page of a proxy after some syncs with a golden file.
 #[track_caller]
 fn compare_with_golden(mut stage: Stage, file: &str) {
     stage.service("front", 0, NODE);
     stage.sync();
     let contact = stage.telemetry.clone();
-    contact.source_contact(Kind::Service, Contact::InStep);
+    contact.source_contact(Kind::Service, Contact::InSync);
     contact.record_request("10.0.0.1:6443", "GET", RequestEvent::Response(200));
     let page = stage.telemetry.metrics(&Gates::default());
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -280,7 +280,7 @@ fn compare_with_golden(mut stage: Stage, file: &str) {
 }
 
 #[test]
-fn a_page_is_one_of_the_format_whatever_happened() {
+fn pages_are_valid_in_all_states() {
     let mut stage = Stage::new(Duration::from_secs(30));
     strict::check(&stage.telemetry.metrics(&Gates::default()));
     for (refuses, count) in [(true, 1), (false, 2), (false, 3)] {
@@ -381,7 +381,7 @@ fn changes_and_syncs_are_counted() {
 }
 
 #[test]
-fn what_a_policy_leaves_without_endpoints_is_shown() {
+fn ports_without_local_endpoints_are_counted() {
     let mut stage = Stage::new(Duration::from_secs(30));
     let name = "sync_proxy_rules_no_local_endpoints_total";
     let [internal, external] = ["internal", "external"]
@@ -395,7 +395,7 @@ fn what_a_policy_leaves_without_endpoints_is_shown() {
 }
 
 #[test]
-fn the_time_from_a_cause_to_its_rules_counts_when_they_are_there() {
+fn programming_latency_is_observed_after_the_commit() {
     let mut stage = Stage::new(Duration::from_secs(30));
     stage.sync();
     stage.refuse(true);
@@ -420,7 +420,7 @@ fn the_time_from_a_cause_to_its_rules_counts_when_they_are_there() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_unhealthy_when_it_is_late() {
+fn a_failed_sync_is_unhealthy_when_it_is_late() {
     let mut stage = Stage::new(Duration::ZERO);
     assert_eq!(stage.codes(), (503, 503), "the first sync is due");
     stage.sync();
@@ -461,7 +461,7 @@ fn what_the_kernel_refuses_is_unhealthy_when_it_is_late() {
 }
 
 #[test]
-fn the_node_counts_at_once() {
+fn node_changes_take_effect_at_once() {
     let mut stage = Stage::new(Duration::from_secs(30));
     assert_eq!(stage.codes(), (200, 200));
     let taint = json!({ "key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule" });
@@ -474,19 +474,19 @@ fn the_node_counts_at_once() {
 }
 
 #[test]
-fn a_proxy_that_knows_no_node_is_live_but_gets_no_traffic() {
+fn a_proxy_without_a_node_is_live_but_not_eligible() {
     let telemetry = Telemetry::new(Mode::Nftables, &Family::ALL, Duration::from_secs(30));
     let codes = [Probe::Healthz, Probe::Livez].map(|probe| telemetry.probe(probe).code);
     assert_eq!(codes, [503, 200]);
 }
 
 #[test]
-fn staleness_is_zero_while_changes_are_heard_of() {
+fn staleness_is_zero_while_a_watch_is_in_sync() {
     let stage = Stage::new(Duration::from_secs(30));
     let sample = "vipline_source_staleness_seconds{kind=\"EndpointSlice\"}";
     assert_eq!(stage.value(sample), None);
     let kind = Kind::EndpointSlice;
-    stage.telemetry.source_contact(kind, Contact::InStep);
+    stage.telemetry.source_contact(kind, Contact::InSync);
     assert_eq!(stage.value(sample), Some(0.0));
     let then = Instant::now() - Duration::from_secs(90);
     stage

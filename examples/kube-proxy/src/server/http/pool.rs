@@ -1,9 +1,9 @@
 //! Limits on open connections: in total, and per client.
 //!
-//! A new connection is always admitted.
-//! If a limit is reached, the pool evicts another connection instead: the least recently used
-//! one of the same client, or of the client with most connections.
-//! So a client with one connection is evicted last, whatever other clients do.
+//! A new connection is always admitted. If a limit is reached, the pool evicts
+//! another connection: the least recently used one of the same client, or of
+//! the client with most connections. So a client with one connection is evicted
+//! last, regardless of other clients.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Bits of an IPv6 address that identify a client: a host chooses the other 64 freely.
+/// Prefix length that identifies an IPv6 client: a host chooses the other 64
+/// bits freely.
 const CLIENT_PREFIX: u32 = 64;
 
-/// Connections of all listeners that share limits.
+/// Limits shared by the connections of several listeners.
 ///
-/// A connection is idle until its client sends something.
-/// Idle connections cost little, so their limits are high: a client that is far away has sent its
-/// request before later connections evict its own.
+/// A connection is idle until its client sends data. Idle connections cost
+/// little, so their limits are high: even a distant client has sent its request
+/// before later connections evict it.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Connections {
     pub(super) idle: Arc<Pool>,
@@ -29,7 +30,8 @@ pub(in crate::server) struct Connections {
 }
 
 impl Connections {
-    /// Sets limits: half of the idle connections for one client, a quarter of the active ones.
+    /// Creates limits. One client may have half of the idle connections and a
+    /// quarter of the active ones.
     pub(in crate::server) fn new(idle: usize, active: usize) -> Self {
         Self {
             idle: Pool::new(idle, idle / 2),
@@ -55,24 +57,26 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Connections by client; no entry is empty.
+    /// Connections by client. No entry is empty.
     clients: BTreeMap<IpAddr, Uses>,
-    /// The same clients; the last one is the next to lose a connection.
+    /// The same clients in eviction order: the last one loses a connection
+    /// next.
     order: BTreeSet<Rank>,
     total: usize,
     /// Number of the last use of any connection.
     last_use: u64,
 }
 
-/// Connections of a client by the number of their last use; dropping a sender evicts one.
+/// Connections of a client by the number of their last use. Dropping a sender
+/// evicts the connection.
 type Uses = BTreeMap<u64, oneshot::Sender<Infallible>>;
 
 /// Number of connections of a client, its least recent use, and its address.
 type Rank = (usize, Reverse<u64>, IpAddr);
 
-/// The place of a connection in a pool, released when dropped.
+/// Slot of a connection in a pool. Dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     pool: Arc<Pool>,
     client: IpAddr,
     /// Number of the last use of the connection.
@@ -80,7 +84,8 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    /// Creates a pool of at most `limit` connections, and `client_limit` of one client.
+    /// Creates a pool of at most `limit` connections, of which one client may
+    /// have `client_limit`.
     fn new(limit: usize, client_limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
@@ -89,14 +94,15 @@ impl Pool {
         })
     }
 
-    /// Admits a connection from an address and evicts another one if a limit is reached.
+    /// Admits a connection from an address. Evicts another one if a limit is
+    /// reached.
     ///
-    /// Returns the place of the connection, and a receiver that completes when the connection
-    /// is evicted.
+    /// Returns the slot of the connection, and a receiver that completes when
+    /// the connection is evicted.
     pub(super) fn admit(
         self: &Arc<Self>,
         address: IpAddr,
-    ) -> (Place, oneshot::Receiver<Infallible>) {
+    ) -> (Slot, oneshot::Receiver<Infallible>) {
         let client = client_of(address);
         let (evict, evicted) = oneshot::channel();
         let mut open = self.open();
@@ -109,15 +115,15 @@ impl Pool {
         let last_use = open.next_use();
         open.change(client, |uses| uses.insert(last_use, evict));
         drop(open);
-        let place = Place {
+        let slot = Slot {
             pool: Arc::clone(self),
             client,
             last_use: last_use.into(),
         };
-        (place, evicted)
+        (slot, evicted)
     }
 
-    /// Evicts a connection; returns whether there was one.
+    /// Evicts a connection. Returns whether a connection existed.
     fn shed(&self) -> bool {
         let mut open = self.open();
         let is_any = open.total > 0;
@@ -167,7 +173,7 @@ fn rank(client: IpAddr, uses: &Uses) -> Rank {
     (uses.len(), Reverse(least), client)
 }
 
-impl Place {
+impl Slot {
     /// Marks the connection as the most recently used one.
     pub(super) fn touch(&self) {
         let mut open = self.pool.open();
@@ -182,7 +188,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let last_use = *self.last_use.get_mut();
         self.pool
@@ -191,7 +197,8 @@ impl Drop for Place {
     }
 }
 
-/// Returns the address that identifies a client: an IPv4 address, or the /64 of an IPv6 address.
+/// Returns the address that identifies a client: the IPv4 address, or the /64
+/// prefix of the IPv6 address.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -210,14 +217,14 @@ mod tests {
 
     /// An admitted connection.
     struct Admitted {
-        place: Place,
+        slot: Slot,
         evicted: oneshot::Receiver<Infallible>,
     }
 
     impl Admitted {
         fn from(pool: &Arc<Pool>, address: &str) -> Self {
-            let (place, evicted) = pool.admit(address.parse().unwrap());
-            Self { place, evicted }
+            let (slot, evicted) = pool.admit(address.parse().unwrap());
+            Self { slot, evicted }
         }
 
         fn is_open(&mut self) -> bool {
@@ -234,7 +241,7 @@ mod tests {
         let pool = Pool::new(12, 3);
         let mut other = Admitted::from(&pool, "192.0.2.2");
         let mut own: Vec<_> = (0..3).map(|_| Admitted::from(&pool, "192.0.2.1")).collect();
-        own[0].place.touch();
+        own[0].slot.touch();
         own.push(Admitted::from(&pool, "192.0.2.1"));
         assert_eq!(open(&mut own), [true, false, true, true]);
         assert!(other.is_open(), "another client is not concerned");
@@ -260,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_makes_room() {
+    fn a_closed_connection_frees_its_slot() {
         let pool = Pool::new(4, 1);
         let mut rest: Vec<_> = (1..=4)
             .map(|host| Admitted::from(&pool, &format!("10.0.0.{host}")))
@@ -270,7 +277,7 @@ mod tests {
         assert_eq!(open(&mut rest), [true; 4]);
         let evicted = Admitted::from(&pool, "10.0.0.6");
         assert_eq!(open(&mut rest), [false, true, true, true]);
-        // The place of an evicted connection was released already.
+        // The slot of an evicted connection is free already.
         rest.remove(0);
         assert_eq!(pool.open().total, 4);
         drop((rest, evicted));

@@ -1,4 +1,4 @@
-//! A stream whose writes time out.
+//! A stream with a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -10,17 +10,18 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// A stream that fails if the peer takes too long to read a response.
+/// A stream that fails if the peer reads a response too slowly.
 #[derive(Debug)]
 pub(super) struct Stream {
     inner: TokioIo<TcpStream>,
     timeout: Duration,
-    /// Timer since a write blocked, until everything is written.
+    /// Timer that runs from a blocked write until everything is written.
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream {
-    /// Wraps a stream: `timeout` is the time for what does not fit into the socket's buffer.
+    /// Wraps a stream. `timeout` applies to data beyond the socket's send
+    /// buffer.
     pub(super) fn new(stream: TcpStream, timeout: Duration) -> Self {
         Self {
             inner: TokioIo::new(stream),
@@ -29,7 +30,8 @@ impl Stream {
         }
     }
 
-    /// Returns the result of a write, or an error if writes have blocked for too long.
+    /// Returns the result of a write, or an error if writes were blocked for
+    /// too long.
     fn timed<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,7 +82,7 @@ impl Write for Stream {
         self.inner.is_write_vectored()
     }
 
-    /// Hyper flushes after it has written everything.
+    /// hyper flushes after it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.blocked = None;
         Pin::new(&mut self.inner).poll_flush(cx)

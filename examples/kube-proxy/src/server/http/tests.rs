@@ -1,4 +1,4 @@
-//! Clients that are impatient, silent or too many.
+//! Tests with impatient, silent and numerous clients.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,16 +10,16 @@ use tokio::runtime::Runtime;
 
 use super::*;
 
-/// How long a client waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of expected responses.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An address of this machine with a port that is free.
+/// A loopback address with a free port.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Connections of a server that has room for many of one client.
-const ROOM: usize = 1024;
+/// Connection limit that a single client cannot reach.
+const LIMIT: usize = 1024;
 
-/// The timeout that a test is about; all others are long.
+/// The timeout under test. All other timeouts are long.
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Timeouts = Timeouts {
     first: Duration::from_secs(30),
@@ -27,7 +27,7 @@ const LONG: Timeouts = Timeouts {
     connection: Duration::from_secs(30),
 };
 
-/// A server that says hello.
+/// A server with a fixed response.
 struct Hello {
     address: SocketAddr,
     runtime: Runtime,
@@ -38,10 +38,10 @@ impl Hello {
     fn start(timeouts: Timeouts) -> Self {
         let answer =
             |request: &Request| text(200, PLAIN, format!("hello {}", request.uri().path()));
-        Self::with(ROOM, timeouts, answer)
+        Self::with(LIMIT, timeouts, answer)
     }
 
-    fn with<F>(room: usize, timeouts: Timeouts, answer: F) -> Self
+    fn with<F>(limit: usize, timeouts: Timeouts, answer: F) -> Self
     where
         F: Fn(&Request) -> Response + Clone + Send + Sync + 'static,
     {
@@ -52,7 +52,7 @@ impl Hello {
         let (open, watched) = watch::channel(());
         runtime.spawn(serve(
             listener,
-            Connections::new(room, room),
+            Connections::new(limit, limit),
             timeouts,
             answer,
             watched,
@@ -76,19 +76,20 @@ impl Drop for Hello {
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-/// Asks and returns all that is answered.
-pub(crate) fn ask(address: SocketAddr, words: &str) -> String {
-    ask_if_open(address, words).unwrap()
+/// Sends a request and returns the response.
+pub(crate) fn request(address: SocketAddr, words: &str) -> String {
+    try_request(address, words).unwrap()
 }
 
-/// Asks if the address accepts connections, and returns all that is answered.
-pub(crate) fn ask_if_open(address: SocketAddr, words: &str) -> Option<String> {
+/// Sends a request and returns the response. Returns `None` if the address
+/// refuses connections.
+pub(crate) fn try_request(address: SocketAddr, words: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(
         stream,
         "{words} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -97,20 +98,21 @@ pub(crate) fn ask_if_open(address: SocketAddr, words: &str) -> Option<String> {
     Some(rest(&mut stream))
 }
 
-/// Reads until the other side ends, which it must do in time.
+/// Reads until the server closes the connection.
 fn rest(stream: &mut TcpStream) -> String {
     let mut answer = String::new();
     match stream.read_to_string(&mut answer) {
         Ok(_) => {}
-        // A connection that is cut may be reset.
+        // An evicted connection may be reset.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         Err(error) => panic!("{error} after {answer:?}"),
     }
     answer
 }
 
-/// Asks, reads until some words and leaves the connection open.
-pub(crate) fn ask_on(stream: &mut TcpStream, words: &str) -> String {
+/// Sends a request, reads until the expected text, and leaves the connection
+/// open.
+pub(crate) fn request_on(stream: &mut TcpStream, words: &str) -> String {
     write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     while !answer.contains(words) {
@@ -123,9 +125,9 @@ pub(crate) fn ask_on(stream: &mut TcpStream, words: &str) -> String {
 }
 
 #[test]
-fn an_answer_has_the_headers_that_go_programs_send() {
-    let server = Hello::start(Timeouts::USUAL);
-    let answer = ask(server.address, "GET /there?a=b");
+fn a_response_has_the_headers_of_go_programs() {
+    let server = Hello::start(Timeouts::DEFAULT);
+    let answer = request(server.address, "GET /there?a=b");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let mut lines: Vec<_> = head.split("\r\n").collect();
     assert_eq!(lines.remove(0), "HTTP/1.1 200 OK");
@@ -138,24 +140,24 @@ fn an_answer_has_the_headers_that_go_programs_send() {
         "X-Content-Type-Options: nosniff",
     ];
     assert_eq!((lines, body), (expected.to_vec(), "hello /there"));
-    let answer = ask(server.address, "HEAD /there");
+    let answer = request(server.address, "HEAD /there");
     assert!(answer.contains("Content-Length: 12") && answer.ends_with("\r\n\r\n"));
 }
 
 #[test]
-fn connections_may_be_used_again_but_not_for_ever() {
+fn connections_are_reused_for_a_limited_time() {
     let server = Hello::start(Timeouts {
         connection: SHORT,
         ..LONG
     });
     let mut stream = connect(server.address);
-    ask_on(&mut stream, "hello /");
-    ask_on(&mut stream, "hello /");
+    request_on(&mut stream, "hello /");
+    request_on(&mut stream, "hello /");
     assert_eq!(rest(&mut stream), "");
 }
 
 #[test]
-fn a_connection_without_a_request_is_closed_in_time() {
+fn a_connection_without_a_request_is_closed_after_a_timeout() {
     let server = Hello::start(Timeouts {
         first: SHORT,
         ..LONG
@@ -166,40 +168,40 @@ fn a_connection_without_a_request_is_closed_in_time() {
     slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX: ").unwrap();
     let mut byte_by_byte = slow.try_clone().unwrap();
     let writer = thread::spawn(move || {
-        while start.elapsed() < PATIENCE && byte_by_byte.write_all(b"x").is_ok() {
+        while start.elapsed() < TIMEOUT && byte_by_byte.write_all(b"x").is_ok() {
             thread::sleep(SHORT / 10);
         }
     });
     assert_eq!(rest(&mut silent), "");
     rest(&mut slow);
     assert!(start.elapsed() >= SHORT);
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
     writer.join().unwrap();
-    assert!(start.elapsed() < PATIENCE, "bytes extended the timeout");
+    assert!(start.elapsed() < TIMEOUT, "bytes extended the timeout");
 }
 
 #[test]
-fn a_further_request_is_complete_in_time() {
+fn a_further_request_has_a_timeout() {
     let server = Hello::start(Timeouts {
         request: SHORT,
         ..LONG
     });
     let mut stream = connect(server.address);
-    ask_on(&mut stream, "hello /");
+    request_on(&mut stream, "hello /");
     stream.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
     let start = Instant::now();
     rest(&mut stream);
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIMEOUT / 2, "{:?}", start.elapsed());
 }
 
-/// More than a socket buffers.
+/// More bytes than a socket buffers.
 const LARGE: usize = 32 << 20;
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off() {
+fn a_client_that_does_not_read_is_disconnected() {
     let large = |_: &Request| text(200, PLAIN, "x".repeat(LARGE));
     let server = Hello::with(
-        ROOM,
+        LIMIT,
         Timeouts {
             request: SHORT,
             ..LONG
@@ -208,17 +210,17 @@ fn a_client_that_does_not_read_is_cut_off() {
     );
     let mut stream = connect(server.address);
     write!(stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    // The server closes the connection meanwhile, so it sends nothing more.
+    // The server closes the connection meanwhile and sends no more.
     thread::sleep(SHORT * 3);
     let received = rest(&mut stream).len();
     assert!(received < LARGE, "{received}");
 }
 
 #[test]
-fn a_body_is_read_in_time_or_refused() {
+fn a_body_is_read_in_time_or_rejected() {
     let echo = |request: &Request| text(200, PLAIN, request.body().escape_ascii().to_string());
     let server = Hello::with(
-        ROOM,
+        LIMIT,
         Timeouts {
             first: SHORT,
             ..LONG
@@ -247,12 +249,13 @@ fn a_body_is_read_in_time_or_refused() {
 }
 
 #[test]
-fn a_request_has_a_size() {
-    let server = Hello::start(Timeouts::USUAL);
+fn a_request_has_a_maximum_size() {
+    let server = Hello::start(Timeouts::DEFAULT);
     let mut stream = connect(server.address);
     write!(stream, "GET / HTTP/1.1\r\nHost: ").unwrap();
-    // What is not read any more blocks or breaks, long before a megabyte.
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    // A write blocks or fails when the server no longer reads, long before a
+    // megabyte.
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     let chunk = [b'x'; 1024];
     let written = (0..1024).take_while(|_| stream.write_all(&chunk).is_ok());
     let written = written.count();
@@ -269,38 +272,38 @@ fn a_connection_beyond_the_limit_evicts_the_least_recently_used_one() {
     // Two active connections for each client.
     let server = Hello::with(8, LONG, hello);
     let mut first = connect(server.address);
-    ask_on(&mut first, "hello /");
+    request_on(&mut first, "hello /");
     let mut second = connect(server.address);
-    ask_on(&mut second, "hello /");
-    ask_on(&mut first, "hello /");
+    request_on(&mut second, "hello /");
+    request_on(&mut first, "hello /");
     let mut third = connect(server.address);
-    ask_on(&mut third, "hello /");
+    request_on(&mut third, "hello /");
     assert_eq!(rest(&mut second), "");
-    ask_on(&mut first, "hello /");
-    ask_on(&mut third, "hello /");
+    request_on(&mut first, "hello /");
+    request_on(&mut third, "hello /");
     // And four idle ones.
     let mut idle: Vec<_> = (0..5).map(|_| connect(server.address)).collect();
     assert_eq!(rest(&mut idle[0]), "");
     for stream in &mut idle[1..] {
-        ask_on(stream, "hello /");
+        request_on(stream, "hello /");
     }
 }
 
 #[test]
-fn when_a_port_is_closed_so_are_its_connections() {
-    let mut server = Hello::start(Timeouts::USUAL);
+fn closing_a_port_closes_its_connections() {
+    let mut server = Hello::start(Timeouts::DEFAULT);
     let mut stream = connect(server.address);
-    ask_on(&mut stream, "hello /");
+    request_on(&mut stream, "hello /");
     drop(server.open.take());
     assert_eq!(rest(&mut stream), "");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while TcpStream::connect(server.address).is_ok() {
         assert!(Instant::now() < deadline, "it is still open");
     }
 }
 
 #[test]
-fn both_families_may_have_a_port_each() {
+fn both_families_can_have_the_same_port() {
     Netns::new().unwrap().run(|| {
         let runtime = Runtime::new().unwrap();
         let _guard = runtime.enter();

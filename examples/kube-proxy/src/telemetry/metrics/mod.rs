@@ -1,8 +1,8 @@
-//! The values that Prometheus reads.
+//! The values of all metrics.
 //!
 //! Names, types, labels and buckets of `kubeproxy_…` and `rest_client_…` are
-//! upstream's, so that its dashboards and alerts go on; what it has not is called
-//! `vipline_…`.
+//! upstream's, so that dashboards and alerts continue to work. Metrics that
+//! upstream lacks are called `vipline_…`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,18 +19,18 @@ mod page;
 
 pub(super) mod requests;
 
-/// From a millisecond on, each twice the one before.
+/// Buckets from 1 ms, each twice the previous one.
 const SYNC: [f64; 15] = doubled(0.001);
 
-/// From 100 microseconds on, each twice the one before.
-const REACTION: [f64; 20] = doubled(0.0001);
+/// Buckets from 100 µs, each twice the previous one.
+const EVENT_TO_KERNEL: [f64; 20] = doubled(0.0001);
 
-/// Edits of a sync: powers of four.
+/// Buckets for edits of a sync: powers of four.
 const EDITS: [f64; 11] = [
     0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0,
 ];
 
-/// Upstream's for the time from the cause of a change to the rule.
+/// Upstream's buckets for the programming latency.
 const PROGRAMMING: [f64; 80] = programming();
 
 /// The kinds of objects that the proxy reads.
@@ -41,27 +41,27 @@ const KINDS: [Kind; 4] = [
     Kind::ServiceCidr,
 ];
 
-/// How many causes of changes are remembered while syncs fail.
+/// Maximum number of trigger times that are kept while syncs fail.
 const MAX_TRIGGERS: usize = 4096;
 
-/// The values.
+/// The values of all metrics.
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) mode: Mode,
-    pub(super) families: BTreeMap<Family, OfFamily>,
+    pub(super) families: BTreeMap<Family, FamilyMetrics>,
     pub(super) counts: Counts,
-    /// Addresses that several Services claim.
+    /// Number of addresses that several Services claim.
     pub(super) contested: usize,
-    /// The number of fields and parts of objects that were left out.
+    /// Number of left out fields and parts of objects.
     pub(super) object_problems: BTreeMap<Kind, usize>,
     pub(super) requests: Requests,
-    healthz: Answers,
-    livez: Answers,
+    healthz: ProbeCounts,
+    livez: ProbeCounts,
 }
 
-/// The values of one family.
+/// The values of one IP family.
 #[derive(Debug)]
-pub(super) struct OfFamily {
+pub(super) struct FamilyMetrics {
     pub(super) last_queued: Timestamp,
     last_synced: Option<Timestamp>,
     sync: Histogram,
@@ -72,61 +72,63 @@ pub(super) struct OfFamily {
     edits: Histogram,
     without_local: Option<NoLocalEndpoints>,
     objects: Option<usize>,
-    /// How many objects the kernel rejects.
+    /// Number of objects that the kernel rejects.
     rejected: usize,
-    /// How many rules each table holds, in modes with rules per Service.
+    /// Number of rules per table, in modes with rules per Service.
     rules: Vec<Rules>,
     failures: u64,
-    /// Of the failures those when only what changed was to be committed.
+    /// Number of failures of partial syncs. Included in `failures`.
     partial_failures: u64,
     drift: u64,
-    /// How long searches for stale flows took.
+    /// Duration of searches for stale flows.
     searches: Histogram,
-    /// How many stale flows were deleted.
+    /// Number of deleted stale flows.
     stale_flows: u64,
-    /// Whether the kernel's state is unknown, so that a sync begins by a dump.
+    /// Whether the kernel's state is unknown, so that the next sync begins with
+    /// a dump.
     is_unknown: bool,
-    /// When the causes of changes happened that are not in the kernel yet.
+    /// Times of changes that are not in the kernel yet.
     triggers: Vec<Timestamp>,
 }
 
-/// How many questions had which answer.
+/// Number of responses by result.
 #[derive(Debug, Default)]
-struct Answers {
+struct ProbeCounts {
     good: u64,
     bad: u64,
 }
 
-/// When a sync was.
+/// Times of a sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sync {
-    /// How long it took.
+    /// Duration.
     pub(super) took: Duration,
-    /// How long after what first asked for it it ended, if something did.
+    /// Time from the first change to the end of the sync, if a change was
+    /// pending.
     pub(super) waited: Option<Duration>,
-    /// When it ended.
+    /// Time of the end.
     pub(super) ended: Timestamp,
 }
 
 impl Metrics {
-    /// Returns the values of a proxy that begins.
+    /// Creates the values of a starting proxy.
     pub(super) fn new(mode: Mode, families: &[Family], now: Timestamp) -> Self {
         let families = families.iter();
         Self {
             mode,
             families: families
-                .map(|&family| (family, OfFamily::new(now)))
+                .map(|&family| (family, FamilyMetrics::new(now)))
                 .collect(),
             counts: Counts::default(),
             contested: 0,
             object_problems: KINDS.map(|kind| (kind, 0)).into(),
             requests: Requests::default(),
-            healthz: Answers::default(),
-            livez: Answers::default(),
+            healthz: ProbeCounts::default(),
+            livez: ProbeCounts::default(),
         }
     }
 
-    /// Takes in what a sync did in a family.
+    /// Records the result of a sync in one family.
     pub(super) fn synced(&mut self, store: &Store, done: &Done, sync: Sync) {
         let Some(family) = self.families.get_mut(&done.family) else {
             return;
@@ -139,14 +141,15 @@ impl Metrics {
         family.synced(done, sync);
         if done.outcome.is_ok() {
             family.without_local = Some(match self.mode {
-                // Upstream counts Services in this mode, and ports in the others.
+                // Upstream counts Services in mode ipvs, and ports in the other
+                // modes.
                 Mode::Ipvs => store.services_without_local_endpoints(done.family),
                 _ => store.ports_without_local_endpoints(done.family),
             });
         }
     }
 
-    /// Counts an answer about health.
+    /// Counts a response to a health probe.
     pub(super) fn probed(&mut self, probe: Probe, code: u16) {
         let answers = match probe {
             Probe::Healthz => &mut self.healthz,
@@ -158,8 +161,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the page of the values, given for how long changes were not heard
-    /// of.
+    /// Creates the page, with the given staleness per kind.
     pub(super) fn page(&self, staleness: impl Iterator<Item = (Kind, Duration)>) -> Page {
         let mut page = Page::default();
         self.add_to(&mut page);
@@ -169,7 +171,7 @@ impl Metrics {
     }
 }
 
-impl OfFamily {
+impl FamilyMetrics {
     fn new(now: Timestamp) -> Self {
         Self {
             last_queued: now,
@@ -178,7 +180,7 @@ impl OfFamily {
             sync_full: Histogram::new(&SYNC),
             sync_partial: Histogram::new(&SYNC),
             programming: Histogram::new(&PROGRAMMING),
-            reaction: Histogram::new(&REACTION),
+            reaction: Histogram::new(&EVENT_TO_KERNEL),
             edits: Histogram::new(&EDITS),
             without_local: None,
             objects: None,
@@ -196,7 +198,7 @@ impl OfFamily {
 
     fn synced(&mut self, done: &Done, sync: Sync) {
         let outcome = done.outcome.as_ref();
-        // An error does not tell whether there was a dump before it.
+        // After an error it is unknown whether a dump came before.
         let unknown = self.is_unknown || done.drift.is_some();
         let is_full = outcome.map_or(unknown, |outcome| outcome.dumped);
         self.is_unknown = outcome.is_err();
@@ -225,7 +227,7 @@ impl OfFamily {
         if let Some(drift) = &done.drift {
             self.drift += drift.changes.max(1) as u64;
         }
-        // Upstream does not count searches that fail either.
+        // As in upstream, failed searches are not counted.
         if let Some(Ok(cleaned)) = &done.cleaned {
             self.searches.observe_time(cleaned.took.unwrap_or_default());
             self.stale_flows += cleaned.deleted as u64;
@@ -233,7 +235,7 @@ impl OfFamily {
     }
 }
 
-/// Returns bounds of which each is twice the one before.
+/// Returns bounds that start at `first` and double.
 const fn doubled<const N: usize>(first: f64) -> [f64; N] {
     let mut bounds = [first; N];
     let mut index = 1;
@@ -244,8 +246,8 @@ const fn doubled<const N: usize>(first: f64) -> [f64; N] {
     bounds
 }
 
-/// Returns 0.25, 0.5, each second to a minute, each fifth to two, and each
-/// thirtieth to five.
+/// Returns 0.25, 0.5, every second to 1 min, every 5 s to 2 min and every 30 s
+/// to 5 min.
 const fn programming() -> [f64; 80] {
     let mut bounds = [0.25; 80];
     bounds[1] = 0.5;

@@ -1,4 +1,4 @@
-//! Which value is shown under which name.
+//! Names, types and help texts of all metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use vipline_service_model::{Kind, Timestamp};
 
 use super::super::exposition::{Page, Type, float};
 use super::super::histogram::Histogram;
-use super::{Answers, Metrics, OfFamily};
+use super::{ProbeCounts, Metrics, FamilyMetrics};
 
 impl Metrics {
-    /// Adds upstream's metrics of the mode, and ours.
+    /// Adds upstream's metrics of the mode, and the proxy's own.
     pub(super) fn add_to(&self, page: &mut Page) {
         self.add_syncs(page);
         self.add_changes(page);
@@ -28,7 +28,7 @@ impl Metrics {
             ("kubeproxy_proxy_healthz_total", "healthz", &self.healthz),
             ("kubeproxy_proxy_livez_total", "livez", &self.livez),
         ] {
-            let help = format!("[ALPHA] How often /{probe} had which answer");
+            let help = format!("[ALPHA] Number of requests to /{probe} by status code");
             answers.add_to(page, name, &help);
         }
     }
@@ -37,10 +37,10 @@ impl Metrics {
         self.add_histogram(
             page,
             "kubeproxy_sync_proxy_rules_duration_seconds",
-            "[ALPHA] How long syncs took, in seconds",
+            "[ALPHA] Duration of syncs in seconds",
             |family| &family.sync,
         );
-        // Upstream does not tell them apart in mode ipvs.
+        // Upstream has no such metrics in mode ipvs.
         if self.mode != Mode::Ipvs {
             self.add_parts(page);
         }
@@ -48,20 +48,20 @@ impl Metrics {
             page,
             "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
             Type::Gauge,
-            "[ALPHA] When the last sync succeeded, in seconds since 1970",
+            "[ALPHA] Time of the last successful sync in seconds since 1970",
             |family| family.last_synced.map(seconds),
         );
         self.add_values(
             page,
             "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
             Type::Gauge,
-            "[ALPHA] When a sync was last asked for, in seconds since 1970",
+            "[ALPHA] Time at which a sync was last queued, in seconds since 1970",
             |family| Some(seconds(family.last_queued)),
         );
         self.add_histogram(
             page,
             "kubeproxy_network_programming_duration_seconds",
-            "[ALPHA] How long after the cause of a change its rules were in place, in seconds",
+            "[ALPHA] Time from a change of an endpoint to its rules in the kernel, in seconds",
             |family| &family.programming,
         );
     }
@@ -70,44 +70,45 @@ impl Metrics {
         self.add_histogram(
             page,
             "kubeproxy_sync_full_proxy_rules_duration_seconds",
-            "[ALPHA] How long syncs of all rules took, in seconds",
+            "[ALPHA] Duration of full syncs in seconds",
             |family| &family.sync_full,
         );
         self.add_histogram(
             page,
             "kubeproxy_sync_partial_proxy_rules_duration_seconds",
-            "[ALPHA] How long syncs of what changed took, in seconds",
+            "[ALPHA] Duration of partial syncs in seconds",
             |family| &family.sync_partial,
         );
     }
 
     fn add_changes(&self, page: &mut Page) {
         let counts = &self.counts;
-        // Upstream has one proxy per family, and each counts every Service.
+        // Upstream has one proxy per IP family, and each proxy counts every
+        // Service.
         let service_changes = float(counts.service_changes) * float(self.families.len());
         for (name, kind, help, value) in [
             (
                 "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
                 Type::Gauge,
-                "[ALPHA] Changes of endpoints that wait for a sync",
+                "[ALPHA] Pending changes of endpoints",
                 float(counts.slice_changes_pending),
             ),
             (
                 "kubeproxy_sync_proxy_rules_endpoint_changes_total",
                 Type::Counter,
-                "[ALPHA] Changes of endpoints up to now",
+                "[ALPHA] Changes of endpoints",
                 float(counts.slice_changes),
             ),
             (
                 "kubeproxy_sync_proxy_rules_service_changes_pending",
                 Type::Gauge,
-                "[ALPHA] Changes of Services that wait for a sync",
+                "[ALPHA] Pending changes of Services",
                 float(counts.service_changes_pending),
             ),
             (
                 "kubeproxy_sync_proxy_rules_service_changes_total",
                 Type::Counter,
-                "[ALPHA] Changes of Services up to now, in dual stack once per family",
+                "[ALPHA] Changes of Services, once per IP family",
                 service_changes,
             ),
         ] {
@@ -116,9 +117,9 @@ impl Metrics {
         let mut metric = page.add(
             "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
             Type::Gauge,
-            "[ALPHA] Service ports whose traffic policy is Local and that have no endpoint here",
+            "[ALPHA] Service ports with traffic policy Local and without endpoints on this node",
         );
-        for (family, values) in self.shown() {
+        for (family, values) in self.families() {
             let Some(without) = values.without_local else {
                 continue;
             };
@@ -136,14 +137,14 @@ impl Metrics {
         self.add_histogram(
             page,
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-            "[ALPHA] How long the search for stale conntrack entries took, in seconds",
+            "[ALPHA] Duration of searches for stale conntrack entries in seconds",
             |family| &family.searches,
         );
         self.add_values(
             page,
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
             Type::Counter,
-            "[ALPHA] Stale conntrack entries that were deleted",
+            "[ALPHA] Deleted stale conntrack entries",
             |family| Some(float(family.stale_flows)),
         );
     }
@@ -153,15 +154,15 @@ impl Metrics {
             page,
             "kubeproxy_sync_proxy_rules_nftables_sync_failures_total",
             Type::Counter,
-            "[ALPHA] Syncs that nf_tables refused",
+            "[ALPHA] Failed syncs",
             |family| Some(float(family.failures)),
         );
-        // What is left over goes with the sync that leaves it over.
+        // Always 0: unused objects are removed within syncs.
         self.add_values(
             page,
             "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
             Type::Counter,
-            "[ALPHA] Attempts in vain to remove what is left over",
+            "[ALPHA] Failed removals of unused objects",
             |_| Some(0.0),
         );
     }
@@ -171,7 +172,7 @@ impl Metrics {
             page,
             "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
             Type::Counter,
-            "[ALPHA] Syncs that iptables refused, or another part of the mode",
+            "[ALPHA] Failed syncs",
             |family| Some(float(family.failures)),
         );
     }
@@ -182,19 +183,19 @@ impl Metrics {
             page,
             "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
             Type::Counter,
-            "[ALPHA] Syncs of what changed that iptables refused",
+            "[ALPHA] Failed partial syncs",
             |family| Some(float(family.partial_failures)),
         );
         self.add_rules(
             page,
             "kubeproxy_sync_proxy_rules_iptables_total",
-            "[ALPHA] Rules of the proxy that a table holds",
+            "[ALPHA] Number of rules of the proxy in a table",
             |rules| rules.total,
         );
         self.add_rules(
             page,
             "kubeproxy_sync_proxy_rules_iptables_last",
-            "[ALPHA] Rules that the last sync wrote to a table",
+            "[ALPHA] Number of rules written to a table by the last sync",
             |rules| rules.written,
         );
     }
@@ -207,7 +208,7 @@ impl Metrics {
         count: impl Fn(&Rules) -> usize,
     ) {
         let mut metric = page.add(name, Type::Gauge, help);
-        for (family, values) in self.shown() {
+        for (family, values) in self.families() {
             for rules in &values.rules {
                 let labels = [("ip_family", &*family), ("table", rules.table)];
                 metric.value(&labels, float(count(rules)));
@@ -219,36 +220,36 @@ impl Metrics {
         self.add_histogram(
             page,
             "vipline_event_to_kernel_seconds",
-            "How long after the first event that a sync is for it was in the kernel, in seconds",
+            "Time from the first event of a sync to its end, in seconds",
             |family| &family.reaction,
         );
         self.add_histogram(
             page,
             "vipline_sync_edits",
-            "How many edits of the kernel's state syncs committed",
+            "Number of edits committed by a sync",
             |family| &family.edits,
         );
         self.add_values(
             page,
             "vipline_drift_repaired_total",
             Type::Counter,
-            "Changes that somebody else made to the rules, and that were mended",
+            "Repaired changes of the rules by other programs",
             |family| Some(float(family.drift)),
         );
         self.add_values(
             page,
             "vipline_objects",
             Type::Gauge,
-            "Objects that the kernel holds for the proxy",
+            "Number of objects of the proxy in the kernel",
             |family| family.objects.map(float),
         );
-        let help = "Objects that the kernel rejected and has not taken since";
+        let help = "Objects that the kernel rejects";
         let mut metric = page.add("kubeproxy_sync_rejected_objects", Type::Gauge, help);
-        for (family, values) in self.shown() {
+        for (family, values) in self.families() {
             let labels = [("ip_family", &*family), ("mode", self.mode.name())];
             metric.value(&labels, float(values.rejected));
         }
-        let help = "Addresses with a port that several Services claim";
+        let help = "Address and port pairs claimed by several Services";
         let mut metric = page.add("vipline_contested_addresses", Type::Gauge, help);
         metric.value(&[], float(self.contested));
     }
@@ -258,10 +259,10 @@ impl Metrics {
         page: &mut Page,
         name: &'static str,
         help: &str,
-        histogram: impl Fn(&OfFamily) -> &Histogram,
+        histogram: impl Fn(&FamilyMetrics) -> &Histogram,
     ) {
         let mut metric = page.add(name, Type::Histogram, help);
-        for (family, values) in self.shown() {
+        for (family, values) in self.families() {
             metric.histogram(&[("ip_family", &family)], histogram(values));
         }
     }
@@ -272,24 +273,24 @@ impl Metrics {
         name: &'static str,
         kind: Type,
         help: &str,
-        value: impl Fn(&OfFamily) -> Option<f64>,
+        value: impl Fn(&FamilyMetrics) -> Option<f64>,
     ) {
         let mut metric = page.add(name, kind, help);
-        for (family, values) in self.shown() {
+        for (family, values) in self.families() {
             if let Some(value) = value(values) {
                 metric.value(&[("ip_family", &family)], value);
             }
         }
     }
 
-    /// Returns the families by the names they are shown with.
-    fn shown(&self) -> impl Iterator<Item = (String, &OfFamily)> {
+    /// Returns the families with their label values.
+    fn families(&self) -> impl Iterator<Item = (String, &FamilyMetrics)> {
         let families = self.families.iter();
         families.map(|(family, values): (&Family, _)| (family.to_string(), values))
     }
 }
 
-impl Answers {
+impl ProbeCounts {
     fn add_to(&self, page: &mut Page, name: &'static str, help: &str) {
         let mut metric = page.add(name, Type::Counter, help);
         metric.value(&[("code", "200")], float(self.good));
@@ -297,31 +298,31 @@ impl Answers {
     }
 }
 
-/// Adds for how long changes of kinds of objects were not heard of.
+/// Adds the staleness per kind of object.
 pub(super) fn add_staleness(page: &mut Page, staleness: impl Iterator<Item = (Kind, Duration)>) {
     let mut metric = page.add(
         "vipline_source_staleness_seconds",
         Type::Gauge,
-        "For how long changes of a kind of object were not heard of, in seconds; 0 while they are",
+        "Time since the watch of a kind of object was last in sync, in seconds; 0 if it is in sync",
     );
     for (kind, time) in staleness {
         metric.value(&[("kind", &kind.to_string())], time.as_secs_f64());
     }
 }
 
-/// Adds the number of fields and parts of objects that were left out.
+/// Adds the number of left out fields and parts of objects.
 pub(super) fn add_object_problems(page: &mut Page, problems: &BTreeMap<Kind, usize>) {
     let mut metric = page.add(
         "vipline_object_problems_total",
         Type::Counter,
-        "Fields and parts of API objects that were left out because they are unusable",
+        "Unusable fields and parts of API objects that were left out",
     );
     for (kind, &count) in problems {
         metric.value(&[("kind", &kind.to_string())], float(count));
     }
 }
 
-/// Returns a time as seconds since 1970.
+/// Converts a time to seconds since 1970.
 #[allow(clippy::cast_precision_loss, reason = "the format has 53 bits")]
 pub(super) fn seconds(at: Timestamp) -> f64 {
     at.seconds as f64 + f64::from(at.nanos) / 1e9

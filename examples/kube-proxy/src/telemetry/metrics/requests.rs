@@ -1,4 +1,4 @@
-//! Requests to API servers, as clients written in Go show them.
+//! Metrics of requests to the API server, as client-go has them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,42 +6,42 @@ use std::time::Duration;
 use super::super::exposition::{Page, Type, float};
 use super::super::histogram::Histogram;
 
-/// Upstream's for the time of requests, in seconds.
+/// Upstream's buckets for the duration of requests, in seconds.
 const TIMES: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
-/// What happened to a request.
+/// An event of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RequestEvent {
-    /// It waited so long for its turn.
+    /// The request waited this long for the rate limit.
     RateLimited(Duration),
-    /// An answer with this code began.
+    /// A response with this status code began.
     Response(u16),
-    /// There was no answer.
+    /// No response arrived.
     Failed,
-    /// It was over so long after it was sent.
+    /// The request ended this long after it was sent.
     Finished(Duration),
 }
 
-/// What happened to all requests.
+/// Counts of all requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// By host and method.
+    /// Groups by host and method.
     groups: BTreeMap<(String, String), Group>,
 }
 
 /// Requests with one method to one host.
 #[derive(Debug)]
 struct Group {
-    /// How many there were of each code; no code is no answer.
+    /// Number of requests by status code. `None`: no response.
     codes: BTreeMap<Option<u16>, u64>,
     took: Histogram,
     waited: Histogram,
 }
 
 impl Requests {
-    /// Takes note of what happened to a request.
+    /// Records an event of a request.
     pub(crate) fn note(&mut self, host: &str, method: &str, what: RequestEvent) {
         let key = (host.to_owned(), method.to_owned());
         let group = self.groups.entry(key).or_default();
@@ -53,12 +53,12 @@ impl Requests {
         }
     }
 
-    /// Adds what clients written in Go show.
+    /// Adds the metrics of client-go.
     pub(super) fn add_to(&self, page: &mut Page) {
         let mut metric = page.add(
             "rest_client_requests_total",
             Type::Counter,
-            "[ALPHA] Requests to the API server, by the code of the answer",
+            "[ALPHA] Requests to the API server by status code",
         );
         for ((host, method), group) in &self.groups {
             for (code, &count) in &group.codes {
@@ -70,13 +70,13 @@ impl Requests {
         self.add_times(
             page,
             "rest_client_request_duration_seconds",
-            "[ALPHA] How long requests to the API server took, but for watches, in seconds",
+            "[ALPHA] Duration of requests to the API server except watches, in seconds",
             |group| &group.took,
         );
         self.add_times(
             page,
             "rest_client_rate_limiter_duration_seconds",
-            "[ALPHA] How long requests to the API server waited for their turn, in seconds",
+            "[ALPHA] Time that requests to the API server waited for the rate limit, in seconds",
             |group| &group.waited,
         );
     }

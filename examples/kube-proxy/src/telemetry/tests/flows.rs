@@ -1,4 +1,4 @@
-//! Stale flows.
+//! Tests of the metrics of stale flows.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Stage;
 const DELETED: &str = "conntrack_reconciler_deleted_entries_total";
 const TIME: &str = "conntrack_reconciler_sync_duration_seconds";
 
-/// Lets the search of a family have had an outcome.
+/// Sets the result of the search in a family.
 fn found(report: &mut Report, family: Family, cleaned: Result<Cleaned, Error>) {
     let mut families = report.families.iter_mut();
     let done = families.find(|done| done.family == family).unwrap();
@@ -25,7 +25,7 @@ fn cleaned(deleted: usize, is_complete: bool, milliseconds: u64) -> Cleaned {
 }
 
 #[test]
-fn searches_and_what_they_delete_are_counted_by_family() {
+fn searches_and_deleted_flows_are_counted_by_family() {
     let mut stage = Stage::new(Duration::from_secs(30));
     let of = |name: &str, family: &str| format!("{name}{{ip_family=\"{family}\"}}");
     let (count, sum) = (format!("{TIME}_count"), format!("{TIME}_sum"));
@@ -37,9 +37,9 @@ fn searches_and_what_they_delete_are_counted_by_family() {
     ]);
     for (name, search) in [
         ("a", Ok(cleaned(3, true, 3))),
-        // One that was interrupted has deleted what it saw.
+        // An interrupted search has deleted the flows that it found.
         ("b", Ok(cleaned(2, false, 5))),
-        // One that failed counts no more than upstream's.
+        // As in upstream, a failed search is not counted.
         ("c", Err(Error::NoKernel)),
     ] {
         stage.service(name, 0, "node-2");

@@ -1,4 +1,4 @@
-//! What only mode iptables has in its metrics.
+//! Tests of the metrics of mode iptables.
 
 use proxy_core::backend::iptables::Planner;
 use testkit::netns::Netns;
@@ -10,13 +10,13 @@ fn stage() -> Stage {
     Stage::in_mode::<Planner>(Mode::Iptables, Duration::from_secs(30))
 }
 
-/// The counters that rules have packets counted in.
+/// nfacct counters of the rules.
 const COUNTERS: [&str; 2] = [
     "ct_state_invalid_dropped_pkts",
     "localhost_nps_accepted_pkts",
 ];
 
-/// Makes counters in the namespace of the calling thread.
+/// Creates counters in the network namespace of the calling thread.
 fn make(names: &[&str]) {
     let mut client = Client::open().unwrap();
     for name in names {
@@ -25,7 +25,7 @@ fn make(names: &[&str]) {
 }
 
 #[test]
-fn its_page_has_what_dashboards_read() {
+fn the_iptables_page_equals_the_golden_file() {
     Netns::new().unwrap().run(|| {
         make(&COUNTERS);
         compare_with_golden(stage(), "metrics-iptables.txt");
@@ -33,7 +33,7 @@ fn its_page_has_what_dashboards_read() {
 }
 
 #[test]
-fn counters_are_shown_in_this_mode_if_they_are_there() {
+fn existing_counters_are_shown_in_mode_iptables() {
     Netns::new().unwrap().run(|| {
         let samples = [
             "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
@@ -56,7 +56,7 @@ fn counters_are_shown_in_this_mode_if_they_are_there() {
 }
 
 #[test]
-fn rules_of_tables_and_what_iptables_refuses_are_counted() {
+fn rules_of_tables_and_failed_restores_are_counted() {
     let mut stage = stage();
     let rules = |stage: &Stage, name, table| {
         let labels = format!("ip_family=\"IPv4\",table=\"{table}\"");

@@ -1,4 +1,4 @@
-//! What is different in the metrics of mode ipvs.
+//! Tests of the metrics of mode ipvs.
 
 use proxy_core::backend::ipvs::Planner;
 
@@ -9,12 +9,12 @@ fn stage() -> Stage {
 }
 
 #[test]
-fn its_page_has_what_dashboards_read() {
+fn the_ipvs_page_equals_the_golden_file() {
     compare_with_golden(stage(), "metrics-ipvs.txt");
 }
 
 #[test]
-fn what_fails_is_counted_by_the_name_that_upstream_has_for_it() {
+fn failures_are_counted_under_upstreams_name() {
     let mut stage = stage();
     let name = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total";
     let failures = |stage: &Stage| stage.value(&format!("{name}{{ip_family=\"IPv4\"}}"));
@@ -27,7 +27,7 @@ fn what_fails_is_counted_by_the_name_that_upstream_has_for_it() {
 }
 
 #[test]
-fn services_without_local_endpoints_are_counted_in_this_mode_and_ports_in_others() {
+fn services_without_local_endpoints_are_counted_in_mode_ipvs_and_ports_in_others() {
     let name = "kubeproxy_sync_proxy_rules_no_local_endpoints_total";
     let others = Stage::new(Duration::from_secs(30));
     for (mut stage, expected) in [(stage(), 1.0), (others, 2.0)] {

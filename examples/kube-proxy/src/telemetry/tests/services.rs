@@ -1,9 +1,9 @@
-//! What load balancers are told of Services.
+//! Tests of the health check responses of Services.
 
 use super::*;
 
 #[test]
-fn load_balancers_ask_about_what_is_in_the_kernel() {
+fn health_checks_report_the_state_of_the_last_commit() {
     let mut stage = Stage::new(Duration::from_secs(30));
     stage.sync();
     let name = ObjectName::new("shop", "front");
@@ -14,8 +14,8 @@ fn load_balancers_ask_about_what_is_in_the_kernel() {
     stage.sync();
     assert!(syncs.has_changed().unwrap());
     assert_eq!(stage.telemetry.services(), [(key.clone(), 31_000)]);
-    let answer = |stage: &Stage, judged| stage.telemetry.service(Family::V4, &name, judged);
-    assert_eq!(answer(&stage, Judged::Really).code, 503, "it is elsewhere");
+    let answer = |stage: &Stage, proxy_health| stage.telemetry.service(Family::V4, &name, proxy_health);
+    assert_eq!(answer(&stage, ProxyHealth::Checked).code, 503, "it is elsewhere");
     stage.refuse(true);
     stage.service("front", 31_001, NODE);
     stage.sync();
@@ -23,15 +23,15 @@ fn load_balancers_ask_about_what_is_in_the_kernel() {
     stage.refuse(false);
     stage.sync();
     assert_eq!(stage.telemetry.services(), [(key, 31_001)]);
-    assert_eq!(answer(&stage, Judged::Really).code, 200);
+    assert_eq!(answer(&stage, ProxyHealth::Checked).code, 200);
     stage.apply(Event::ServiceDeleted(name.clone()));
     stage.sync();
     assert_eq!(stage.telemetry.services(), []);
-    assert_eq!(answer(&stage, Judged::Really).body, "");
+    assert_eq!(answer(&stage, ProxyHealth::Checked).body, "");
 }
 
 #[test]
-fn without_a_port_for_health_services_are_asked_of_their_endpoints_alone() {
+fn without_a_health_server_only_endpoints_count() {
     let mut stage = Stage::new(Duration::ZERO);
     stage.service("front", 31_000, NODE);
     stage.sync();
@@ -39,8 +39,8 @@ fn without_a_port_for_health_services_are_asked_of_their_endpoints_alone() {
     stage.service("front", 31_000, "node-2");
     stage.sync();
     let name = ObjectName::new("shop", "front");
-    for (judged, code) in [(Judged::Really, 503), (Judged::Healthy, 200)] {
-        let answer = stage.telemetry.service(Family::V4, &name, judged);
-        assert_eq!(answer.code, code, "{judged:?}");
+    for (proxy_health, code) in [(ProxyHealth::Checked, 503), (ProxyHealth::Assumed, 200)] {
+        let answer = stage.telemetry.service(Family::V4, &name, proxy_health);
+        assert_eq!(answer.code, code, "{proxy_health:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Pages of metrics, read as strictly as Prometheus' text format may be.
+//! A strict parser of Prometheus' text format.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ type Sample<'a> = (&'a str, Labels<'a>, f64);
 struct Read<'a> {
     name: &'a str,
     kind: &'a str,
-    /// Names, labels and values, in their order.
+    /// Samples in the order of the page: name, labels and value.
     samples: Vec<Sample<'a>>,
 }
 
-/// Panics if a page is not one of the format, or says what cannot be.
+/// Panics if a page is malformed or inconsistent.
 pub(super) fn check(page: &str) {
     let metrics = read(page);
     let mut names: Vec<_> = metrics.iter().map(|metric| metric.name).collect();
@@ -71,7 +71,7 @@ fn sample(line: &str) -> Sample<'_> {
     (name, labels, value.parse().expect(line))
 }
 
-/// Reads labels, and returns what comes after them.
+/// Parses labels and returns the rest of the line.
 fn labels(mut rest: &str) -> (Labels<'_>, &str) {
     let mut labels = Vec::new();
     loop {
@@ -122,8 +122,8 @@ impl Read<'_> {
         }
     }
 
-    /// Checks that each histogram is buckets, the sum and the count, and that
-    /// the buckets grow up to the count.
+    /// Checks that each histogram has buckets, sum and count, and that the
+    /// buckets grow up to the count.
     fn check_histograms(&self) {
         let mut samples = self.samples.iter().map(|(name, labels, value)| {
             let end = name.strip_prefix(self.name).expect(name);
@@ -156,7 +156,7 @@ impl Read<'_> {
 }
 
 #[test]
-fn what_is_wrong_with_a_page_is_seen() {
+fn malformed_pages_are_detected() {
     let counter = "# HELP a_total H.\n# TYPE a_total counter\n";
     let histogram = "# HELP h H.\n# TYPE h histogram\n";
     let ends = "h_sum 1\nh_count 2\n";

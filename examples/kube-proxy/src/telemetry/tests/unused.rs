@@ -1,11 +1,11 @@
-//! Changes that wait while unused objects are removed.
+//! Tests of changes that are pending while unused objects are removed.
 
 use proxy_core::Due;
 
 use super::*;
 
 #[test]
-fn a_change_waits_on_after_the_removal_of_unused_chains() {
+fn a_change_stays_pending_after_the_removal_of_unused_chains() {
     let mut stage = Stage::new(Duration::ZERO);
     stage.service("web", 0, NODE);
     let service = |affinity: &str| -> api::Service {
@@ -23,7 +23,7 @@ fn a_change_waits_on_after_the_removal_of_unused_chains() {
     stage.sync();
     assert!(stage.engine.poll(stage.now).is_none());
     let removal = stage.engine.next_deadline().expect("unused chains");
-    // The removal is within the pause that follows another change.
+    // The removal is within the minimum interval after another change.
     stage.now = removal - Duration::from_millis(2_500);
     stage.service("other", 0, NODE);
     stage.sync();
