@@ -123,7 +123,10 @@ mod tests {
                 assert_eq!(addresses.poll().unwrap(), None);
             }
             ip("route add 198.51.100.0/24 dev lo");
-            assert!(!is_notified(&addresses, Duration::ZERO), "route changes are ignored");
+            assert!(
+                !is_notified(&addresses, Duration::ZERO),
+                "route changes are ignored"
+            );
         });
     }
 

@@ -43,7 +43,7 @@ fn choose(checked: Vec<(Family, Result<(), Error>)>) -> Result<Vec<Family>, Fail
     }
     for (family, error) in &missing {
         let error = chain(error);
-        warn!(%family, "IP family not supported by iptables, not serving it: {error}");
+        warn!(%family, "IP family not served because iptables does not support it: {error}");
     }
     Ok(supported)
 }

@@ -111,6 +111,9 @@ mod tests {
             bind_address: "10.0.0.9".parse().ok(),
         };
         let other = api::Node::default();
-        assert_eq!(node.with_bind_address(other.clone().into()), Event::from(other));
+        assert_eq!(
+            node.with_bind_address(other.clone().into()),
+            Event::from(other)
+        );
     }
 }

@@ -76,7 +76,7 @@ pub fn oneshot(settings: Settings, output: Output) -> Result<ExitCode, Failure> 
     {
         return Err(failure);
     }
-    done.iter().for_each(flows::tell);
+    done.iter().for_each(flows::log_search);
     let mut families: Vec<_> = done.iter().map(FamilySummary::new).collect();
     let is_success = report.as_ref().is_some_and(proxy_core::Report::is_success);
     let in_sync = is_success && equals(&mut setup, &mut families);

@@ -58,7 +58,10 @@ pub fn raise_descriptor_limit() -> usize {
     };
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit = raised,
-        Err(error) => warn!("RLIMIT_NOFILE cannot be raised, using {:?}: {error}", limit.current),
+        Err(error) => warn!(
+            "RLIMIT_NOFILE cannot be raised, using {:?}: {error}",
+            limit.current
+        ),
     }
     let current = limit.current.and_then(|limit| usize::try_from(limit).ok());
     current.unwrap_or(usize::MAX)
@@ -131,7 +134,10 @@ fn set_timeouts(timeouts: &Timeouts) {
     }
     let set = ipvs::Client::open().and_then(|mut client| client.set_timeouts(timeouts));
     if let Err(error) = set {
-        warn!("IPVS timeouts cannot be set and stay unchanged: {}", chain(&error));
+        warn!(
+            "IPVS timeouts cannot be set and stay unchanged: {}",
+            chain(&error)
+        );
     }
 }
 
@@ -174,7 +180,11 @@ fn probe_nftables(cx: &Context) -> Result<(), Failure> {
     let (rejected, more) = match response {
         Err(Error::Rejected { rejected, more }) => (rejected, more),
         Err(error) => return Err(Failure::machine(error)),
-        Ok(()) => return Err(Failure::machine("the kernel accepted an invalid table; the check is not possible")),
+        Ok(()) => {
+            return Err(Failure::machine(
+                "the kernel accepted an invalid table; the check is not possible",
+            ));
+        }
     };
     let operations = rejected
         .iter()

@@ -15,7 +15,7 @@ use crate::flows;
 use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 use crate::process;
 use crate::rejections;
-use crate::server::{self, Servers, ListenFailure};
+use crate::server::{self, ListenFailure, Servers};
 use crate::settings::Settings;
 use crate::setup::{Reading, Setup};
 use crate::signals::Signals;

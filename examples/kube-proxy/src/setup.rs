@@ -398,7 +398,7 @@ impl Setup {
             // use.
             NodeChange::None => return Ok(()),
             NodeChange::Other => {}
-            NodeChange::Addresses => info!("addresses of node {name:?} changed"),
+            NodeChange::Addresses => info!("node {name:?} has new addresses"),
             NodeChange::PodCidrs => {
                 let words = "has changed podCIDRs; a restart is required";
                 return Err(Failure::machine(format_args!("node {name:?} {words}")));
@@ -417,7 +417,9 @@ impl Setup {
         match gate.poll(now).map_err(Failure::Machine)? {
             Readiness::Waiting => {
                 if gate.next_deadline().is_some() && !std::mem::replace(is_waiting, true) {
-                    info!("all objects are listed; waiting for addresses or podCIDRs of node {name:?}");
+                    info!(
+                        "all objects are listed; waiting for addresses or podCIDRs of node {name:?}"
+                    );
                 }
                 return Ok(());
             }

@@ -55,7 +55,9 @@ impl Signals {
             // descriptor.
             let _ = signaled.read_exact(&mut [0]);
             thread::sleep(GRACE);
-            error!("shutdown did not finish within {GRACE:?} after the signal; exiting now, and the rules stay");
+            error!(
+                "shutdown did not finish within {GRACE:?} after the signal; exiting now, and the rules stay"
+            );
             process::exit(1);
         };
         let builder = thread::Builder::new().name("shutdown".to_owned());

@@ -80,7 +80,8 @@ const fn strict_arp(name: &'static str, value: &'static str) -> Sysctl {
 /// Returns the sysctls that mode ipvs needs on a kernel release such as
 /// `6.1.0-13-amd64`.
 pub fn ipvs(release: &str, strict_arp: bool) -> Vec<Sysctl> {
-    let needs_conn_reuse = version(release).is_some_and(|version| (CONN_REUSE_ADDED..CONN_REUSE_FIXED).contains(&version));
+    let needs_conn_reuse = version(release)
+        .is_some_and(|version| (CONN_REUSE_ADDED..CONN_REUSE_FIXED).contains(&version));
     let mut sysctls = IPVS.to_vec();
     sysctls.extend(needs_conn_reuse.then_some(CONN_REUSE));
     sysctls.extend(STRICT_ARP.iter().filter(|_| strict_arp));
@@ -134,7 +135,9 @@ impl Sysctl {
         write(root, name, value).map_err(|error| {
             let path = root.join(name);
             let path = path.display();
-            let or = disable_flag.map_or_else(String::new, |flag| format!(", or disable the feature with {flag}"));
+            let or = disable_flag.map_or_else(String::new, |flag| {
+                format!(", or disable the feature with {flag}")
+            });
             Failure::machine(format_args!(
                 "{path} cannot be set to {value}, {reason}: {error}; run kube-proxy --init-only \
                  first, with the privilege to write sysctls{or}"
@@ -206,7 +209,10 @@ mod tests {
         let told = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
         let words = "conn_reuse_mode cannot be set to 0, as mode ipvs needs: ";
         assert!(told.contains(words), "{told}");
-        assert!(told.ends_with("with the privilege to write it"), "{told}");
+        assert!(
+            told.ends_with("with the privilege to write sysctls"),
+            "{told}"
+        );
     }
 
     #[test]

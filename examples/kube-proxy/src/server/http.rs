@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
 pub(super) use pool::Connections;
-use pool::{Slot, Pool};
+use pool::{Pool, Slot};
 use stream::Stream;
 
 mod pool;

@@ -218,11 +218,18 @@ impl Server {
                 Ok(listener) => {
                     info!(%address, "{what} server started");
                     let (_open, watched) = watch::channel(());
-                    return serve(listener, self.connections, Timeouts::DEFAULT, answer, watched)
-                        .await;
+                    return serve(
+                        listener,
+                        self.connections,
+                        Timeouts::DEFAULT,
+                        answer,
+                        watched,
+                    )
+                    .await;
                 }
                 Err(error) => {
-                    let text = format!("{what} server cannot listen on {address}: {error}; retrying");
+                    let text =
+                        format!("{what} server cannot listen on {address}: {error}; retrying");
                     if reported.as_ref() != Some(&text) {
                         (self.on_failure)((self.failure)(text.clone()));
                         reported = Some(text);

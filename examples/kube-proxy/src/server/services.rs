@@ -18,7 +18,7 @@ use tracing::{debug, info};
 use vipline_service_model::{NodePortAddresses, NodePortMatch, ObjectName};
 
 use super::http::{Connections, Request, Timeouts, Wildcard, listen, response, serve};
-use super::{OnFailure, ListenFailure};
+use super::{ListenFailure, OnFailure};
 use crate::telemetry::{ProxyHealth, Telemetry};
 
 /// Settings of the health check node ports.
@@ -129,7 +129,10 @@ impl Ports {
                 if reported.as_ref() != Some(&text) {
                     self.on_failure(&owner, text.clone());
                 }
-                State::Failed { reported: owner, text }
+                State::Failed {
+                    reported: owner,
+                    text,
+                }
             }
         };
         ports.ports.insert(number, Port { service, state });
@@ -182,7 +185,13 @@ impl Ports {
             response(telemetry.service(family, &name, proxy_health))
         };
         let connections = self.connections.clone();
-        tokio::spawn(serve(listener, connections, Timeouts::DEFAULT, answer, open))
+        tokio::spawn(serve(
+            listener,
+            connections,
+            Timeouts::DEFAULT,
+            answer,
+            open,
+        ))
     }
 
     /// Reports Services whose port has belonged to another Service for the
@@ -205,7 +214,9 @@ impl Ports {
                 let owner = ports.ports.get(&(family, number));
                 let owner = owner.map_or_else(String::new, |port| port.service().to_string());
                 let loser = &key.1;
-                let text = format!("health check port {number} of {loser}: the port belongs to Service {owner}");
+                let text = format!(
+                    "health check port {number} of {loser}: the port belongs to Service {owner}"
+                );
                 self.on_failure(loser, text);
             }
             ports.conflicts.insert(key, conflict);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use vipline_service_model::NodePortAddresses;
 
-use super::http::tests::{ANY, request, try_request, request_on, connect};
+use super::http::tests::{ANY, connect, request, request_on, try_request};
 use super::*;
 use crate::cli::Cli;
 use crate::config::Effective;
@@ -103,7 +103,7 @@ impl Served {
             retry,
             connections: Connections::new(64, 64),
             max_listeners: MAX_LISTENERS,
-            tell: self.on_failure(),
+            on_failure: self.on_failure(),
         };
         self.runtime.spawn(ports.run());
     }
@@ -229,7 +229,7 @@ fn a_server_waits_for_its_address_and_reports_that_once() {
         connections: Connections::new(8, 8),
         failure: ListenFailure::Health,
         retry: SOON,
-        tell: served.on_failure(),
+        on_failure: served.on_failure(),
     };
     served.runtime.spawn(server.run(answer));
     until("the failure", || !served.failures().is_empty());

@@ -5,7 +5,7 @@ use std::{fs, thread};
 
 use tracing::warn;
 
-use super::{TCP_BE_LIBERAL, ROOT, write};
+use super::{ROOT, TCP_BE_LIBERAL, write};
 use crate::config::Conntrack;
 
 const MAX: &str = "net/netfilter/nf_conntrack_max";

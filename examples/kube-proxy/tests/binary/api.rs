@@ -277,13 +277,11 @@ fn other_pod_cidrs_end_a_proxy_that_goes_by_them() {
     until("four watches", || cluster.watches() == 4);
     assert!(cluster.ruleset().contains("10.244.1.0/24"));
     cluster.server.apply(node("10.0.0.2", "10.244.1.0/24"));
-    until("the news", || {
-        proxy.output().contains("has other addresses now")
-    });
+    until("the news", || proxy.output().contains("has new addresses"));
     cluster.server.apply(node("10.0.0.2", "10.244.9.0/24"));
     assert_eq!(code(&mut proxy), 1);
     assert!(
-        proxy.output().contains("other podCIDRs"),
+        proxy.output().contains("changed podCIDRs"),
         "{}",
         proxy.output()
     );

@@ -264,7 +264,7 @@ fn init_only_asks_the_kernel_and_changes_nothing() {
     let said = stage.say("--init-only");
     assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
     assert_eq!(
-        said.stderr.matches("the kernel can do it").count(),
+        said.stderr.matches("the kernel supports the mode").count(),
         2,
         "{said:?}"
     );

@@ -46,7 +46,7 @@ fn what_somebody_else_does_is_mended_within_100_milliseconds() {
         println!("mended {best:?} after nft was started: {words}");
         assert!(best < SOON, "{words}: {best:?}");
         let count = changes.map(|changes| format!("{changes} changes by nft"));
-        let told = "mended what somebody else did: ".to_owned() + &count.unwrap_or_default();
+        let told = "repaired changes by another program: ".to_owned() + &count.unwrap_or_default();
         until(&told, || proxy.output().contains(&told));
     }
     assert!(proxy.terminate().unwrap().success());
@@ -83,6 +83,6 @@ fn own_commits_cause_no_dump_in_a_pid_namespace() {
     assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
     assert!(!output.contains("mended"), "{output}");
     assert_eq!(stage.nft(&["flush chain ip kube-proxy services"]).code, 0);
-    let told = "mended what somebody else did: ";
+    let told = "repaired changes by another program: ";
     until(told, || proxy.output().contains(told));
 }

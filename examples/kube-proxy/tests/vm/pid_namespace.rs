@@ -63,7 +63,7 @@ fn own_commits_cause_no_dump_and_foreign_ones_are_mended_in_a_pid_namespace() {
     assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
     assert!(!output.contains("mended"), "{output}");
     site.shell("iptables -w 5 -t nat -F KUBE-SERVICES");
-    let told = "mended what somebody else did: ";
+    let told = "repaired changes by another program: ";
     until(told, || has(proxy.process().output(), told));
     site.is_served_by(&[0]);
 }

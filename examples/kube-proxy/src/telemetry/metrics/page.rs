@@ -8,7 +8,7 @@ use vipline_service_model::{Kind, Timestamp};
 
 use super::super::exposition::{Page, Type, float};
 use super::super::histogram::Histogram;
-use super::{ProbeCounts, Metrics, FamilyMetrics};
+use super::{FamilyMetrics, Metrics, ProbeCounts};
 
 impl Metrics {
     /// Adds upstream's metrics of the mode, and the proxy's own.

@@ -14,8 +14,13 @@ fn health_checks_report_the_state_of_the_last_commit() {
     stage.sync();
     assert!(syncs.has_changed().unwrap());
     assert_eq!(stage.telemetry.services(), [(key.clone(), 31_000)]);
-    let answer = |stage: &Stage, proxy_health| stage.telemetry.service(Family::V4, &name, proxy_health);
-    assert_eq!(answer(&stage, ProxyHealth::Checked).code, 503, "it is elsewhere");
+    let answer =
+        |stage: &Stage, proxy_health| stage.telemetry.service(Family::V4, &name, proxy_health);
+    assert_eq!(
+        answer(&stage, ProxyHealth::Checked).code,
+        503,
+        "it is elsewhere"
+    );
     stage.refuse(true);
     stage.service("front", 31_001, NODE);
     stage.sync();

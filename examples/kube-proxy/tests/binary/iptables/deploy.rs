@@ -46,7 +46,7 @@ fn confined_as_the_manifests_say_it_follows_and_mends() {
     super::ip(node.netns(), "address add 192.0.2.7/24 dev lo");
     until("the address", || node.rules().contains("-d 192.0.2.7/32 "));
     node.shell("iptables-restore --noflush <<'END'\n*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\nEND");
-    let told = "mended what somebody else did: ";
+    let told = "repaired changes by another program: ";
     until(told, || proxy.output().contains(told));
     let output = proxy.output();
     assert!(

@@ -115,7 +115,9 @@ fn assert_mended(script: &str) {
     node.script("iptables-restore", &once);
     change(&node.stage, &proxy, |count| has_endpoints(&node, count));
     until("the warning", || {
-        proxy.output().contains("mended what somebody else did")
+        proxy
+            .output()
+            .contains("repaired changes by another program")
     });
     let rules = node.rules();
     assert!(rules.contains("-A KUBE-POSTROUTING "), "{rules}");
@@ -135,7 +137,9 @@ fn a_foreign_change_between_own_commits_is_mended_in_a_pid_namespace() {
     let rules = node.sorted();
     node.shell("iptables-nft -t nat -F KUBE-POSTROUTING");
     until("the warning", || {
-        proxy.output().contains("mended what somebody else did")
+        proxy
+            .output()
+            .contains("repaired changes by another program")
     });
     assert_eq!(node.sorted(), rules);
 }

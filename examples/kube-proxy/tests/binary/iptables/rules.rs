@@ -120,7 +120,7 @@ fn what_somebody_else_does_is_mended() {
                      -X KUBE-PROXY-CANARY\nCOMMIT\n*mangle\n:KUBE-PROXY-CANARY - [0:0]\n\
                      -X KUBE-PROXY-CANARY\nCOMMIT\n";
         node.shell(&format!("iptables-restore --noflush <<'END'\n{flush}END"));
-        let told = "mended what somebody else did: ";
+        let told = "repaired changes by another program: ";
         until(told, || proxy.output().contains(told));
         until("all rules", || node.sorted() == all);
         assert!(proxy.terminate().unwrap().success());
