@@ -286,7 +286,7 @@ mod tests {
             ));
             probe_nftables(&cx).unwrap_err().to_string()
         });
-        let start = "the kernel cannot do mode nftables for IPv4: add rule ip kube-proxy ";
+        let start = "the kernel does not support mode nftables for IPv4: add rule ip kube-proxy ";
         assert!(error.starts_with(start), "{error}");
     }
 

@@ -207,7 +207,7 @@ mod tests {
         }
         assert_eq!(told.lines().count(), 1, "{told}");
         let told = CONN_REUSE.set(folder.path()).unwrap_err().to_string();
-        let words = "conn_reuse_mode cannot be set to 0, as mode ipvs needs: ";
+        let words = "conn_reuse_mode cannot be set to 0, as required by mode ipvs: ";
         assert!(told.contains(words), "{told}");
         assert!(
             told.ends_with("with the privilege to write sysctls"),

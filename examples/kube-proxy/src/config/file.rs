@@ -206,7 +206,7 @@ mod tests {
             ),
             (
                 "configSyncPeriod: 5 minutes",
-                "3:19 configSyncPeriod: \"5 minutes\" is no duration, such as 30s, 1m30s or 250ms",
+                "3:19 configSyncPeriod: \"5 minutes\" is not a duration such as 30s, 1m30s or 250ms",
             ),
             (
                 "enableProfiling: 1",
@@ -218,7 +218,7 @@ mod tests {
             ),
             (
                 "logging: {options: {text: {infoBufferSize: 1KB}}}",
-                "3:44 logging.options.text.infoBufferSize: \"1KB\" is no amount, such as 512, 1K \
+                "3:44 logging.options.text.infoBufferSize: \"1KB\" is not a quantity such as 512, 1K \
                  or 2Ki",
             ),
         ] {

@@ -49,7 +49,7 @@ impl FromStr for Quantity {
             && (SUFFIXES.contains(&suffix) || exponent().is_some());
         match good {
             true => Ok(Self(text.to_owned())),
-            false => Err(format!("{text:?} is no amount, such as 512, 1K or 2Ki")),
+            false => Err(format!("{text:?} is not a quantity such as 512, 1K or 2Ki")),
         }
     }
 }

@@ -228,8 +228,7 @@ impl Server {
                     .await;
                 }
                 Err(error) => {
-                    let text =
-                        format!("{what} server cannot listen on {address}: {error}; retrying");
+                    let text = format!("{what} server cannot listen on {address}: {error}");
                     if reported.as_ref() != Some(&text) {
                         (self.on_failure)((self.failure)(text.clone()));
                         reported = Some(text);

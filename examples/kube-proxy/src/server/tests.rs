@@ -234,7 +234,7 @@ fn a_server_waits_for_its_address_and_reports_that_once() {
     served.runtime.spawn(server.run(answer));
     until("the failure", || !served.failures().is_empty());
     let text = format!(
-        "health cannot be served on 127.0.0.1:{port}: Address already in use (os error 98)"
+        "health server cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)"
     );
     thread::sleep(SOON * 3);
     assert_eq!(served.failures(), [ListenFailure::Health(text)]);
@@ -399,7 +399,7 @@ fn a_port_that_two_services_keep_is_reported_once() {
     }
     assert!(is_about(number, "b"));
     let name = ObjectName::new("shop", "a");
-    let text = format!("health check port {number} of shop/a: Service shop/b has it");
+    let text = format!("health check port {number} of shop/a: the port belongs to Service shop/b");
     assert_eq!(served.failures(), [ListenFailure::Service { name, text }]);
     served.stage.service("b", 0, HERE);
     served.stage.sync();

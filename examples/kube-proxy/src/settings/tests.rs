@@ -105,7 +105,7 @@ fn local_traffic_is_detected_as_in_upstream() {
     }
     assert_eq!(
         bad("--detect-local-mode BridgeInterface --pod-bridge-interface sixteen-letters!"),
-        "detectLocal.bridgeInterface: no interface can be called \"sixteen-letters!\""
+        "detectLocal.bridgeInterface: \"sixteen-letters!\" is not a valid interface name"
     );
 }
 

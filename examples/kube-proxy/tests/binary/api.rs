@@ -418,12 +418,12 @@ fn a_server_that_cannot_begin_ends_the_process_only_if_it_shall() {
     let _taken = taken.unwrap();
     let proxy = cluster.start();
     until("the complaint", || {
-        proxy.output().contains("metrics cannot be served")
+        proxy.output().contains("metrics server cannot listen")
     });
     assert!(proxy.terminate().unwrap().success());
     let mut proxy = cluster.start_unsynced("--bind-address-hard-fail");
     assert_eq!(code(&mut proxy), 1);
-    assert!(proxy.output().contains("metrics cannot be served"));
+    assert!(proxy.output().contains("metrics server cannot listen"));
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn a_port_that_is_taken_is_opened_when_it_is_free() {
     let held = [HEALTH, ASKED].map(hold);
     let proxy = stage.start();
     for words in [
-        "health cannot be served on 0.0.0.0:10256: Address already in use",
+        "health server cannot listen on 0.0.0.0:10256: Address already in use",
         "health check port 0.0.0.0:31000 of default/web: Address already in use",
     ] {
         until(words, || proxy.output().contains(words));
