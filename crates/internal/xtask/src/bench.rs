@@ -1,11 +1,9 @@
-//! Benches: run, gathered in one file, shown as one table.
+//! Runs benchmarks, collects their figures in one file, and prints a table.
 //!
-//! One of them is given the program, built for release, in `KUBE_PROXY`.
-//! What needs another kernel than the machine's runs in a guest.
-//! A bench writes its figures as `target/bench/NAME.json`: one [`Figure`] a
+//! A benchmark writes its figures to `target/bench/NAME.json`, one [`Figure`] per
 //! line.
-//! What is a ratio or a count and has to stay below a limit says so, and the
-//! task fails when one does not.
+//! The task fails if a figure exceeds its limit.
+//! Benchmarks that need another kernel than the host's run in a guest.
 
 use std::fs;
 use std::path::Path;
@@ -17,31 +15,31 @@ use crate::cargo::{cargo, metadata, release_build};
 use crate::process::execute;
 use crate::vm;
 
-/// One line of a bench's file.
+/// One line of a benchmark's file.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Figure {
-    /// What was measured, such as `nftables: full load`.
+    /// Name of the measurement, such as `nftables: full load`.
     measure: String,
-    /// At what size, such as `10000 x 5`.
+    /// Size of the input, such as `10000 x 5`. Default: empty.
     #[serde(default)]
     size: String,
-    /// The result.
+    /// Result.
     value: f64,
-    /// Its unit, such as `ms`, `x floor`, `sendmsg`.
+    /// Unit of the result, such as `ms`, `x floor`, `sendmsg`.
     unit: String,
-    /// What it must not exceed.
+    /// Highest allowed value. Default: none.
     #[serde(default)]
     limit: Option<f64>,
 }
 
-/// The bench that starts the program.
-const OF_PROGRAM: &str = "api";
+/// The benchmark that starts kube-proxy; `KUBE_PROXY` is the path of its release build.
+const PROGRAM_BENCH: &str = "api";
 
-/// The benches that run in a guest: on this machine they do nothing.
-const IN_GUEST: [&str; 1] = ["ipvs"];
+/// Benchmarks that run in a guest; on the host they do nothing.
+const GUEST_BENCHES: [&str; 1] = ["ipvs"];
 
-/// Runs the benches whose names contain `filter`.
+/// Runs the benchmarks whose names contain `filter`.
 pub(crate) fn run(filter: &str) -> Result<()> {
     let target = metadata()?.target_directory;
     let folder = target.join("bench");
@@ -52,13 +50,16 @@ pub(crate) fn run(filter: &str) -> Result<()> {
     let chosen = format!("*{filter}*");
     let mut bench = cargo(["bench", "--package", "benches", "--bench", &chosen]);
     bench.env("BENCH_FIGURES", &folder);
-    if OF_PROGRAM.contains(filter) {
+    if PROGRAM_BENCH.contains(filter) {
         bench.env("KUBE_PROXY", release_build()?);
     }
     execute(&mut bench)?;
-    for name in IN_GUEST.into_iter().filter(|name| name.contains(filter)) {
+    for name in GUEST_BENCHES
+        .into_iter()
+        .filter(|name| name.contains(filter))
+    {
         let figures = vm::bench(name, &target)?;
-        ensure!(!figures.is_empty(), "{name} took no figures in the guest");
+        ensure!(!figures.is_empty(), "{name} wrote no figures in the guest");
         fs::write(folder.join(format!("{name}.json")), figures)?;
     }
     let figures = figures(&folder)?;
@@ -78,7 +79,7 @@ impl Figure {
     }
 }
 
-/// Reads the files of all benches, in the order of their names.
+/// Reads the files of all benchmarks, sorted by name.
 fn figures(folder: &Path) -> Result<Vec<Figure>> {
     let mut files: Vec<_> = fs::read_dir(folder)?
         .map(|file| file.map(|file| file.path()))
@@ -119,7 +120,7 @@ mod tests {
     use testkit::leftovers::Directory;
 
     #[test]
-    fn figures_are_gathered_and_a_limit_exceeded_is_marked() {
+    fn figures_are_collected_and_an_exceeded_limit_is_marked() {
         let directory = Directory::new().unwrap();
         directory
             .write(
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_figure_names_its_file() {
+    fn the_error_for_an_invalid_line_names_file_and_line() {
         let directory = Directory::new().unwrap();
         directory.write("odd.json", "{\"value\": 1}\n").unwrap();
         let error = figures(directory.path()).unwrap_err();

@@ -1,15 +1,15 @@
-//! Golden files, written anew.
+//! Rewrites golden files.
 
 use anyhow::Result;
 
 use crate::cargo::cargo;
 use crate::process::execute;
 
-/// Runs the task: the tests called `golden` of all members write what they
-/// would compare.
+/// Runs the test binaries named `golden` of all packages with `BLESS=1`, so that
+/// they write their golden files instead of comparing them.
 pub(crate) fn run() -> Result<()> {
     let mut tests = cargo(["test", "--workspace", "--test", "golden"]);
     execute(tests.env("BLESS", "1"))?;
-    eprintln!("review the difference before it is committed");
+    eprintln!("review the diff before you commit it");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The workspace, and cargo commands in it.
+//! Workspace metadata and cargo commands.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) fn root() -> &'static Path {
         .expect("the crate is in crates/internal/xtask")
 }
 
-/// Makes a cargo command that runs in the workspace.
+/// Creates a cargo command that runs in the root of the workspace.
 pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -26,7 +26,7 @@ pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Com
         command.arg(argument.as_ref());
     }
     command.current_dir(root()).stdin(Stdio::null());
-    // Set by the cargo that runs this program, for this package alone.
+    // The cargo that runs this program sets them for this package only.
     for (name, _) in env::vars_os() {
         if name
             .to_str()
@@ -38,35 +38,35 @@ pub(crate) fn cargo(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Com
     command
 }
 
-/// What `cargo metadata` tells.
+/// Output of `cargo metadata`.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
-    /// The members of the workspace.
+    /// Members of the workspace.
     pub(crate) packages: Vec<Package>,
-    /// Where builds go.
+    /// Target directory of the workspace.
     pub(crate) target_directory: PathBuf,
 }
 
 /// A member of the workspace.
 #[derive(Deserialize)]
 pub(crate) struct Package {
-    /// Its name.
+    /// Name.
     pub(crate) name: String,
-    /// Its features, with what each one enables.
+    /// Features, with the features and dependencies that each enables.
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
-/// Asks cargo about the workspace.
+/// Runs `cargo metadata`.
 pub(crate) fn metadata() -> Result<Metadata> {
     let mut command = cargo(["metadata", "--format-version", "1", "--no-deps"]);
     let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         bail!("{}: {}", display(&command), output.status);
     }
-    serde_json::from_slice(&output.stdout).context("what cargo metadata prints")
+    serde_json::from_slice(&output.stdout).context("parse the output of cargo metadata")
 }
 
-/// Builds the kube-proxy for release and returns where it is.
+/// Builds kube-proxy with the release profile and returns its path.
 pub(crate) fn release_build() -> Result<PathBuf> {
     execute(&mut cargo([
         "build",
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_tells_the_members_of_the_workspace() {
+    fn metadata_lists_the_members_of_the_workspace() {
         let metadata = metadata().unwrap();
         let names: Vec<_> = metadata.packages.iter().map(|each| &*each.name).collect();
         assert!(names.contains(&"xtask") && names.contains(&"proxy-core"));

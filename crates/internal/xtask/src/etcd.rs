@@ -1,4 +1,4 @@
-//! The etcd that tests run.
+//! The etcd binary that tests run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use anyhow::{Context, Result, ensure};
 use crate::cargo::metadata;
 use crate::{packages, tools};
 
-/// The package that brings it; installed, it would start a service.
+/// Debian package with etcd. It is unpacked, because installation would start a service.
 const PACKAGE: &str = "etcd-server";
 
-/// Prints where etcd is, for `ETCD=$(cargo xtask etcd) cargo test …`.
+/// Prints the path of etcd, for `ETCD=$(cargo xtask etcd) cargo test …`.
 pub(crate) fn run() -> Result<()> {
     println!("{}", fetch(&metadata()?.target_directory)?.display());
     Ok(())
 }
 
-/// Returns the program etcd: the one in PATH, or else that of Debian, which is
-/// downloaded into the target folder if it is not there yet.
+/// Returns the path of etcd.
+///
+/// Without etcd in `PATH`, unpacks Debian's package in the target folder, once.
 pub(crate) fn fetch(target: &Path) -> Result<PathBuf> {
     match tools::find("etcd") {
         Some(found) => Ok(found),
@@ -30,8 +31,10 @@ fn download(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(PACKAGE);
     if !folder.exists() {
         fs::create_dir_all(cache)?;
-        packages::updating(|| packages::unpack(PACKAGE, &folder, |_| Ok(())))
-            .context("etcd is not in PATH, and its package cannot be had")?;
+        packages::with_fresh_lists(|| packages::unpack(PACKAGE, &folder, |_| Ok(())))
+            .with_context(|| {
+                format!("etcd is not in PATH, and package {PACKAGE} is unavailable")
+            })?;
     }
     let program = folder.join("usr/bin/etcd");
     ensure!(program.is_file(), "{PACKAGE} has no {}", program.display());

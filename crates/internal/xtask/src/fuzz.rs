@@ -1,4 +1,4 @@
-//! Fuzz targets: all built, their corpora replayed, each run for a while.
+//! Builds the fuzz targets, replays their corpora, and runs each for a while.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,19 +13,19 @@ use crate::process::{LIMIT, execute, execute_within};
 use crate::steps::Steps;
 use crate::tools;
 
-/// An input that takes longer, in seconds, is a finding.
+/// Limit of the time for one input: 10 s.
 const INPUT_TIMEOUT: &str = "-timeout=10";
-/// Megabytes of memory that are a finding.
+/// Limit of the memory of a target: 2,048 MB.
 const INPUT_MEMORY: &str = "-rss_limit_mb=2048";
 
-/// Says nothing but findings and the sums at the end.
+/// Suppresses all output except findings and final statistics.
 const QUIET: &str = "-verbosity=0";
 
 /// Runs the task.
 pub(crate) fn run(seconds: u64) -> Result<()> {
     let mut all = Steps::new();
     steps(&mut all, &metadata()?, seconds)?;
-    eprintln!("no target failed");
+    eprintln!("all fuzz targets passed");
     Ok(())
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
 pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Result<()> {
     let folder = root().join("fuzz");
     if !folder.join("Cargo.toml").exists() {
-        eprintln!("there is no fuzz/Cargo.toml: nothing to fuzz");
+        eprintln!("fuzz/Cargo.toml does not exist: nothing to fuzz");
         return Ok(());
     }
     let targets = targets(&folder)?;
@@ -53,7 +53,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
         command
     };
     steps.step("fuzz: build", || execute(&mut fuzz(&["build"])))?;
-    steps.step("fuzz: replay the corpora", || {
+    steps.step("fuzz: replay corpora", || {
         for target in &targets {
             let corpus = corpus(&folder, target)?;
             let corpus = corpus.to_string_lossy();
@@ -69,9 +69,9 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
         }
         Ok(())
     })?;
-    steps.step(&format!("fuzz: {seconds} s each"), || {
+    steps.step(&format!("fuzz: run, {seconds} s each"), || {
         for target in &targets {
-            // New inputs go to the first folder; the corpus is only read.
+            // libFuzzer writes new inputs to the first folder and only reads the others.
             let found = metadata.target_directory.join("fuzz-found").join(target);
             fs::create_dir_all(&found)?;
             let (found, corpus) = (found.to_string_lossy(), corpus(&folder, target)?);
@@ -95,7 +95,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, seconds: u64) -> Res
     })
 }
 
-/// Returns the names of all targets; there has to be one.
+/// Returns the names of all targets. An empty list is an error.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let folder = folder.join("fuzz_targets");
     let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -108,17 +108,17 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     if names.is_empty() {
-        bail!("{} holds no target", folder.display());
+        bail!("{} contains no fuzz target", folder.display());
     }
     Ok(names)
 }
 
-/// Returns the folder of a target's seeds; each target has some.
+/// Returns the folder of a target's corpus. An empty corpus is an error.
 fn corpus(folder: &Path, target: &str) -> Result<PathBuf> {
     let corpus = folder.join("corpus").join(target);
     match fs::read_dir(&corpus).map(|mut files| files.next().is_some()) {
         Ok(true) => Ok(corpus),
-        Ok(false) => bail!("{} holds no input", corpus.display()),
+        Ok(false) => bail!("{} contains no input", corpus.display()),
         Err(error) => bail!("{}: {error}", corpus.display()),
     }
 }

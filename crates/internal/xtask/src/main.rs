@@ -42,31 +42,31 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs the proxy in a lab of network namespaces and shows who answers.
+    /// Runs kube-proxy in network namespaces and shows which endpoints serve its traffic.
     Demo,
-    /// Checks everything: format, lints, tidiness, tests, documentation, fuzz targets.
+    /// Runs all checks of CI: format, tidy, lints, documentation, tests, fuzz targets.
     #[command(alias = "ci")]
     Test,
-    /// Runs kernel tests on Debian's kernels, booted by QEMU.
+    /// Runs kernel tests on Debian's oldest and newest cloud kernels in QEMU.
     Vm {
-        /// Runs the suites with this in their titles, such as `iptables kernel`.
+        /// Runs only suites whose titles contain this text, such as `iptables kernel`.
         #[arg(default_value = "")]
         filter: String,
         /// Builds the suites and prints their tests, without booting a kernel.
         #[arg(long)]
         list: bool,
     },
-    /// Prints where etcd is, for the tests that run it; downloads it if need be.
+    /// Prints the path of etcd for tests; downloads etcd if it is not in PATH.
     Etcd,
-    /// Runs all benches, in a guest where that is needed, and writes target/bench.json.
+    /// Runs all benchmarks and writes their figures to target/bench.json.
     Bench {
-        /// Runs the benches with this in their names, such as `ipvs`.
+        /// Runs only benchmarks whose names contain this text, such as `ipvs`.
         #[arg(default_value = "")]
         filter: String,
     },
-    /// Runs all fuzz targets.
+    /// Builds all fuzz targets, replays their corpora, and runs each target.
     Fuzz {
-        /// How long each target runs.
+        /// Time to run each target, in seconds.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -76,7 +76,7 @@ enum Task {
         #[arg(long)]
         prose: bool,
     },
-    /// Rewrites the golden files; review the difference.
+    /// Rewrites the golden files; review the diff before you commit it.
     Bless,
 }
 

@@ -1,4 +1,4 @@
-//! Packages of Debian, downloaded and unpacked without installing them.
+//! Downloads and unpacks Debian packages without installing them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 
 use crate::process::execute;
 
-/// Does what needs packages that apt offers; once more if its lists may be the
-/// reason that it did not work.
-pub(crate) fn updating<T>(work: impl Fn() -> Result<T>) -> Result<T> {
+/// Runs `work`, which uses apt's package lists.
+/// If it fails, updates the lists and runs it once more.
+pub(crate) fn with_fresh_lists<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     work().or_else(|error| {
-        // There are no lists of packages yet, or they are of another day.
-        eprintln!("{error:#}");
-        // What a task prints may be read by another program.
+        // The package lists may be absent or outdated.
+        eprintln!("{error:#}; updating the package lists");
+        // Standard output belongs to the result of the task.
         execute(
             Command::new("apt-get")
                 .args(["update", "-q"])
@@ -24,8 +24,9 @@ pub(crate) fn updating<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Downloads a package and unpacks it; the folder is there when all is done,
-/// which `finish` does with what was unpacked.
+/// Downloads a package, unpacks it, and calls `finish` with the unpacked tree.
+///
+/// Creates `folder` only after all steps have succeeded.
 pub(crate) fn unpack(
     name: &str,
     folder: &Path,
@@ -46,7 +47,7 @@ pub(crate) fn unpack(
     )?;
     let file = fs::read_dir(&package)?
         .next()
-        .context("apt-get downloads a file")??;
+        .context("apt-get downloaded no file")??;
     execute(Command::new("dpkg").arg("-x").arg(file.path()).arg(&tree))?;
     finish(&tree)?;
     fs::rename(&tree, folder)?;

@@ -1,4 +1,4 @@
-//! Commands, run to their end and no longer than they may.
+//! Runs commands with a time limit.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,20 +12,21 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a command may take.
+/// Default time limit of a command: 40 minutes.
 ///
-/// The longest one builds and runs all tests, in 25 minutes on two slow
+/// The longest command builds and runs all tests, in 25 minutes on two slow
 /// processors.
-/// CI gives up after 90 minutes, without a word on what it waited for.
+/// The limit is shorter than that of the CI job (90 minutes), which does not report
+/// the command that exceeded it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// How long processes may take to clean up after they were asked to end.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time between SIGTERM and SIGKILL.
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether a command has ended.
+/// Interval of checks whether a command has exited.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// A command on its way, killed with all that it started when dropped.
+/// A running command. Kills the process and all its descendants when dropped.
 struct Running {
     child: Child,
     text: String,
@@ -33,18 +34,18 @@ struct Running {
     limit: Duration,
 }
 
-/// The lines of what a command prints.
+/// Splits the output of a command into lines.
 struct Lines {
     pipe: Option<ChildStdout>,
     rest: Vec<u8>,
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its exit.
 pub(crate) fn execute(command: &mut Command) -> Result<()> {
     execute_within(LIMIT, command)
 }
 
-/// Runs a command to its end, or kills it.
+/// Runs a command and waits for its exit; kills it after `limit`.
 pub(crate) fn execute_within(limit: Duration, command: &mut Command) -> Result<()> {
     let mut running = Running::start(limit, command)?;
     loop {
@@ -55,11 +56,12 @@ pub(crate) fn execute_within(limit: Duration, command: &mut Command) -> Result<(
     }
 }
 
-/// Runs a command to its end, or kills it, and hears each line it prints.
-pub(crate) fn listen(
+/// Runs a command as [`execute_within`] does, and calls `on_line` for each line that
+/// it prints to standard output.
+pub(crate) fn execute_with_output(
     limit: Duration,
     command: &mut Command,
-    mut hear: impl FnMut(&str),
+    mut on_line: impl FnMut(&str),
 ) -> Result<()> {
     let mut running = Running::start(limit, command.stdout(Stdio::piped()))?;
     let mut lines = Lines {
@@ -68,18 +70,18 @@ pub(crate) fn listen(
     };
     loop {
         let ended = running.ended()?;
-        let more = lines.read(&mut hear)?;
-        // A process that it left behind may hold the pipe for ever.
+        let more = lines.read(&mut on_line)?;
+        // Does not wait for the end of the pipe: a descendant may keep it open.
         if let (Some(status), false) = (ended, more) {
             if !lines.rest.is_empty() {
-                hear(&String::from_utf8_lossy(&lines.rest));
+                on_line(&String::from_utf8_lossy(&lines.rest));
             }
             return running.check(status);
         }
     }
 }
 
-/// Returns a command as one would type it.
+/// Formats a command as in a shell, without quotes.
 pub(crate) fn display(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or_default().to_string_lossy();
@@ -102,7 +104,10 @@ impl Running {
         })
     }
 
-    /// Returns how it ended, if it has; it is an error if it should have.
+    /// Returns the exit status, if the command has exited.
+    ///
+    /// # Errors
+    /// If the command runs for longer than its limit.
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_none() && self.start.elapsed() > self.limit {
@@ -123,7 +128,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // Not a process group: it would not hear of Ctrl-C on the terminal.
+            // Does not use a process group, which would not receive Ctrl-C of the terminal.
             kill_all(Pid::from_child(&self.child));
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -132,13 +137,13 @@ impl Drop for Running {
 }
 
 impl Lines {
-    /// Waits for a while; returns whether there was something to read.
-    fn read(&mut self, hear: &mut impl FnMut(&str)) -> Result<bool> {
+    /// Waits for output for up to [`PERIOD`]; returns whether any was read.
+    fn read(&mut self, on_line: &mut impl FnMut(&str)) -> Result<bool> {
         let Some(pipe) = &mut self.pipe else {
             thread::sleep(PERIOD);
             return Ok(false);
         };
-        let timeout = Timespec::try_from(PERIOD).context("a short time")?;
+        let timeout = Timespec::try_from(PERIOD).context("poll timeout out of range")?;
         let mut ready = [PollFd::new(&*pipe, PollFlags::IN)];
         if poll(&mut ready, Some(&timeout))? == 0 {
             return Ok(false);
@@ -153,7 +158,7 @@ impl Lines {
                 None => self.rest.extend(part),
                 Some(end) => {
                     self.rest.extend(end);
-                    hear(&String::from_utf8_lossy(&self.rest));
+                    on_line(&String::from_utf8_lossy(&self.rest));
                     self.rest.clear();
                 }
             }
@@ -162,14 +167,14 @@ impl Lines {
     }
 }
 
-/// Asks a process and all that descend from it to end; kills those that stay.
+/// Sends SIGTERM to a process and its descendants, then SIGKILL to the remaining ones.
 fn kill_all(ancestor: Pid) {
     let mut all = descendants(ancestor);
     for signal in [Signal::TERM, Signal::KILL] {
         for pid in &all {
             let _ = kill_process(*pid, signal);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + GRACE_PERIOD;
         while Instant::now() < deadline && all.iter().any(|pid| parent(*pid).is_some()) {
             thread::sleep(PERIOD);
         }
@@ -178,7 +183,7 @@ fn kill_all(ancestor: Pid) {
     }
 }
 
-/// Returns a process and all that descend from it, each after its parent.
+/// Returns a process and its descendants, parents first.
 fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -199,10 +204,10 @@ fn descendants(ancestor: Pid) -> Vec<Pid> {
     all
 }
 
-/// Returns the parent of a process that is no zombie.
+/// Returns the parent of a process, unless the process is a zombie.
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    // The name before may hold anything.
+    // The process name before the last parenthesis may contain any character.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
     if words.next()? == "Z" {
         return None;
@@ -214,10 +219,10 @@ fn parent(pid: Pid) -> Option<Pid> {
 mod tests {
     use super::*;
 
-    /// Runs a script and returns its lines and how it ended.
+    /// Runs a script and returns its lines and its result.
     fn run(limit: u64, script: &str) -> (Vec<String>, Result<(), String>) {
         let mut lines = Vec::new();
-        let result = listen(
+        let result = execute_with_output(
             Duration::from_secs(limit),
             Command::new("sh").args(["-c", script]),
             |line| lines.push(line.to_owned()),
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_are_heard_and_the_last_one_without_its_end() {
+    fn each_line_is_reported_and_the_last_one_needs_no_newline() {
         let (lines, result) = run(60, "echo one; echo; printf 'two\\nthr'; printf ee");
         assert_eq!((lines.join("|"), result), ("one||two|three".into(), Ok(())));
         let long = "a".repeat(10_000);
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_leaves_behind_is_not_waited_for() {
+    fn a_background_process_of_a_command_is_not_waited_for() {
         let start = Instant::now();
         let (lines, result) = run(60, "sleep 60 & echo $!");
         result.unwrap();
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_takes_too_long_is_killed_with_all_that_it_started() {
+    fn a_command_that_exceeds_its_limit_is_killed_with_its_descendants() {
         let script = "echo $$; sh -c 'echo $$; trap : TERM; sleep 60 & echo $!; wait; sleep 60'; :";
         let (lines, result) = run(2, script);
         assert_eq!(result, Err(format!("sh -c {script}: killed after 2 s")));
@@ -267,6 +272,6 @@ mod tests {
         let start = Instant::now();
         let sleep = execute_within(Duration::ZERO, Command::new("sleep").arg("60"));
         assert_eq!(sleep.unwrap_err().to_string(), "sleep 60: killed after 0 s");
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < GRACE_PERIOD);
     }
 }

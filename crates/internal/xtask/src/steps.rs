@@ -1,4 +1,4 @@
-//! Steps of a long task, with headings and times.
+//! Runs the steps of a task with headings and durations.
 
 use std::ops::AddAssign;
 use std::process::Command;
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{LIMIT, listen};
+use crate::process::{LIMIT, execute_with_output};
 
-/// The steps done, and the tests counted on the way.
+/// Completed steps and the number of tests that they ran.
 pub(crate) struct Steps {
     start: Instant,
     done: Vec<(String, Duration)>,
     tally: Tally,
 }
 
-/// The sum of the `test result:` lines that cargo printed.
+/// Sum of the `test result:` lines of libtest.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     /// Tests that passed.
     pub(crate) passed: usize,
     /// Tests that failed.
     pub(crate) failed: usize,
-    /// Tests that were not run.
+    /// Tests that were skipped.
     pub(crate) ignored: usize,
 }
 
-/// The tests that run for more than a minute and have no result yet.
+/// Tests that have run for more than 60 seconds and have no result yet.
 #[derive(Debug, Default)]
 struct Slow(Vec<String>);
 
@@ -39,12 +39,12 @@ impl Steps {
         }
     }
 
-    /// Does one step, under a heading.
+    /// Runs one step.
     pub(crate) fn step(&mut self, title: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         self.counted(title, |_| work())
     }
 
-    /// Does one step in which tests run.
+    /// Runs one step and counts its tests.
     pub(crate) fn counted(
         &mut self,
         title: &str,
@@ -63,7 +63,10 @@ impl Steps {
         result.with_context(|| title.to_owned())
     }
 
-    /// Prints the table of steps and the number of tests.
+    /// Prints the duration of each step and the number of tests.
+    ///
+    /// # Errors
+    /// If a test failed or was ignored, or if no test ran.
     pub(crate) fn finish(self) -> Result<()> {
         self.print(&[]);
         let Tally {
@@ -72,7 +75,7 @@ impl Steps {
             ignored,
         } = self.tally;
         if failed + ignored > 0 || passed == 0 {
-            bail!("{passed} passed; {failed} failed; {ignored} ignored: every test has to pass");
+            bail!("{passed} passed; {failed} failed; {ignored} ignored: every test must pass");
         }
         println!(
             "all {} steps passed in {:.0} s; tests: {passed} passed; {failed} failed; {ignored} ignored",
@@ -91,26 +94,26 @@ impl Steps {
 }
 
 impl Tally {
-    /// Runs tests, shows what they print, and counts them.
+    /// Runs tests, prints their output, and counts their results.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<()> {
         self.run_within(LIMIT, command)
     }
 
-    /// Runs tests, or kills them.
+    /// Runs tests; kills them after `limit`.
     fn run_within(&mut self, limit: Duration, command: &mut Command) -> Result<()> {
         let mut slow = Slow::default();
-        let result = listen(limit, command, |line| {
+        let result = execute_with_output(limit, command, |line| {
             println!("{line}");
             self.count(line);
-            slow.hear(line);
+            slow.record(line);
         });
         match slow.0.is_empty() {
             true => result,
-            false => result.with_context(|| format!("without a result: {}", slow.0.join(", "))),
+            false => result.with_context(|| format!("unfinished tests: {}", slow.0.join(", "))),
         }
     }
 
-    /// Counts the tests of a line, if it is a sum of them.
+    /// Adds the counts of a `test result:` line. Ignores other lines.
     pub(crate) fn count(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else {
             return;
@@ -138,8 +141,8 @@ impl AddAssign for Tally {
 }
 
 impl Slow {
-    /// Takes note of a line of libtest.
-    fn hear(&mut self, line: &str) {
+    /// Processes a line of libtest.
+    fn record(&mut self, line: &str) {
         let Some(line) = line.strip_prefix("test ") else {
             return;
         };
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_fails_its_step_and_output_is_counted() {
+    fn a_failing_command_fails_its_step_after_its_tests_are_counted() {
         let mut steps = Steps::new();
         let result = steps.counted("shell", |tally| {
             let line = "echo 'test result: ok. 7 passed; 0 failed; 0 ignored;'; exit 3";
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_command_that_is_killed_the_tests_without_a_result_are_named() {
+    fn the_error_of_a_killed_command_names_its_unfinished_tests() {
         let script = "for name in a b::c d; do\n\
             echo \"test $name has been running for over 60 seconds\"\n\
             done\n\
@@ -199,7 +202,7 @@ mod tests {
             Tally::default().run_within(Duration::from_secs(2), command.args(["-c", script]));
         let error = format!("{:#}", result.unwrap_err());
         assert!(
-            error.starts_with("without a result: b::c, d: sh -c for"),
+            error.starts_with("unfinished tests: b::c, d: sh -c for"),
             "{error}"
         );
         assert!(
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_is_no_success() {
+    fn an_ignored_test_fails_the_task() {
         let mut steps = Steps::new();
         steps
             .tally

@@ -1,4 +1,4 @@
-//! Everything that CI checks.
+//! Runs all checks of CI.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::process::execute;
 use crate::steps::{Steps, Tally};
 use crate::{etcd, fuzz, tidy, tools, vm};
 
-/// How long each fuzz target runs.
+/// Time to run each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
 
 /// Runs the task.
@@ -24,7 +24,7 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
     })?;
     steps.step("tidy", || tidy::run(false))?;
     steps.step("lints", || {
-        // Tests for guests alone are no targets of all.
+        // `--all-targets` excludes the tests named `vm`, which run only in guests.
         for targets in [&["--all-targets"][..], &["--test", "vm"]] {
             let arguments = [
                 &["clippy", "--workspace"],
@@ -50,7 +50,7 @@ pub(crate) fn run_steps(steps: &mut Steps) -> Result<()> {
         Ok(())
     })?;
     steps.counted("tests", |tally| {
-        become_root().context("kernel tests need namespaces")?;
+        become_root().context("kernel tests need root or a user namespace")?;
         let mut tests = cargo(["test", "--workspace"]);
         tally.run(tests.env("KUBE_PROXY", &program).env("ETCD", &etcd))
     })?;
@@ -75,7 +75,7 @@ pub(crate) fn run() -> Result<()> {
     steps.finish()
 }
 
-/// Tests what libnftnl encodes; everything else is tested without it.
+/// Lints and tests the feature `nftnl`; all other steps run without the feature.
 fn nftnl(tally: &mut Tally) -> Result<()> {
     let features = [
         "--package=vipline-nftables",
@@ -101,14 +101,14 @@ fn nftnl(tally: &mut Tally) -> Result<()> {
         "--test=rollout",
         "--test=takeover",
         "--test=traffic",
-        // Mode iptables has no use for it.
+        // Mode iptables does not use nftnl.
         "--",
         "--skip=iptables_nft::",
         "--skip=iptables_legacy::",
     ]))
 }
 
-/// Lints every package without its features, and with each of them alone.
+/// Lints every package without features, and with each feature alone.
 fn features(metadata: &Metadata) -> Result<()> {
     for package in &metadata.packages {
         let alone = package.features.keys().filter(|name| *name != "default");

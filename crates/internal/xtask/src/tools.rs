@@ -1,4 +1,4 @@
-//! Programs that tasks need, and how they come to the machine.
+//! Finds and installs programs that tasks need.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,17 +10,17 @@ use rustix::process::geteuid;
 use crate::cargo::cargo;
 use crate::process::execute;
 
-/// The version of cargo-fuzz that the fuzz targets are built with.
+/// Version of cargo-fuzz that builds the fuzz targets.
 const CARGO_FUZZ: &str = "0.13.2";
 
-/// A program or the path of a file, and the Debian package it comes in.
+/// A program, or the path of a file, and its Debian package.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     program: &'static str,
     package: &'static str,
 }
 
-/// What kernel tests compare our own view with, and do what others do with.
+/// Programs that kernel tests compare results with, or change the kernel with.
 pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("nft", "nftables"),
     Tool::new("ip", "iproute2"),
@@ -32,7 +32,7 @@ pub(crate) const KERNEL_TOOLS: &[Tool] = &[
     Tool::new("conntrack", "conntrack"),
 ];
 
-/// What makes and runs the guests that kernel tests run in, and what they run there.
+/// Programs to build and boot guests, and programs that tests run in guests.
 pub(crate) const VM_TOOLS: &[Tool] = &[
     Tool::new("qemu-system-x86_64", "qemu-system-x86"),
     Tool::new("busybox", "busybox-static"),
@@ -44,14 +44,14 @@ pub(crate) const VM_TOOLS: &[Tool] = &[
     Tool::new("/etc/protocols", "netbase"),
 ];
 
-/// What the feature `nftnl` is built with.
+/// Libraries and tools to build the feature `nftnl`.
 pub(crate) const NFTNL: &[Tool] = &[
     Tool::new("pkg-config", "pkg-config"),
     Tool::new("/usr/include/libmnl/libmnl.h", "libmnl-dev"),
     Tool::new("/usr/include/libnftnl/expr.h", "libnftnl-dev"),
 ];
 
-/// What builds libFuzzer.
+/// Compiler for libFuzzer.
 pub(crate) const FUZZ_TOOLS: &[Tool] = &[Tool::new("c++", "g++")];
 
 impl Tool {
@@ -60,7 +60,10 @@ impl Tool {
     }
 }
 
-/// Installs the packages of the tools that are missing, or says which are.
+/// Installs the packages of missing tools.
+///
+/// # Errors
+/// If tools are missing and the caller is not root or the system has no `apt-get`.
 pub(crate) fn install(tools: &[Tool]) -> Result<()> {
     let missing: Vec<&Tool> = tools
         .iter()
@@ -73,7 +76,7 @@ pub(crate) fn install(tools: &[Tool]) -> Result<()> {
     let names: Vec<&str> = missing.iter().map(|tool| tool.program).collect();
     if find("apt-get").is_none() || !geteuid().is_root() {
         bail!(
-            "missing: {}; install the packages that bring them (on Debian: apt-get install {})",
+            "missing: {}; install them first (on Debian: apt-get install {})",
             names.join(", "),
             packages.join(" ")
         );
@@ -93,12 +96,15 @@ pub(crate) fn install(tools: &[Tool]) -> Result<()> {
     ]
     .concat())?;
     match names.iter().find(|name| find(name).is_none()) {
-        Some(name) => bail!("{name} is missing after installing {}", packages.join(" ")),
+        Some(name) => bail!(
+            "{name} is still missing after apt-get install {}",
+            packages.join(" ")
+        ),
         None => Ok(()),
     }
 }
 
-/// Returns the program cargo-fuzz; builds it in the target folder if need be.
+/// Returns the path of cargo-fuzz. Installs it in the target folder if it is absent.
 pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
     let tools = target.join("tools");
     let built = tools.join("bin/cargo-fuzz");
@@ -120,7 +126,7 @@ pub(crate) fn cargo_fuzz(target: &Path) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Looks for a program where a shell of root would, or for a file at its path.
+/// Finds a program in the search path of root, or a file at an absolute path.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let home = env::var_os("CARGO_HOME").map(|home| PathBuf::from(home).join("bin"));
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_and_absent_ones_are_not() {
+    fn only_existing_programs_and_files_are_found() {
         assert!(find("sh").is_some());
         assert!(find("no-such-program-anywhere").is_none());
         assert!(find("/etc/passwd").is_some());

@@ -1,4 +1,4 @@
-//! Real connections through a real proxy, in a lab of network namespaces.
+//! Connections through kube-proxy in a lab of network namespaces.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -22,44 +22,44 @@ mod program;
 
 use program::program;
 
-/// The addresses of the Service `web`, which the backends serve.
+/// Addresses of the Service `web`, whose endpoints are the backends.
 const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
-/// The addresses of the Service `empty`, which nobody serves.
+/// Addresses of the Service `empty`, which has no endpoints.
 const EMPTY: [&str; 2] = ["10.96.0.11", "fd00:10:96::11"];
-/// Addresses of the service networks that no Service has.
-const NOBODY: [&str; 2] = ["10.96.0.99", "fd00:10:96::99"];
+/// Addresses of the ServiceCIDRs that no Service has.
+const UNUSED: [&str; 2] = ["10.96.0.99", "fd00:10:96::99"];
 const SERVICE_NETWORKS: [&str; 2] = ["10.96.0.0/16", "fd00:10:96::/112"];
-/// The ports of both Services, and those that the backends listen on.
+/// Protocols of both Services, with port and target port.
 const PORTS: [(Protocol, u16, u16); 2] = [(Protocol::Tcp, 80, 8080), (Protocol::Udp, 53, 5353)];
-/// A port that no Service has.
+/// Port that no Service has.
 const OTHER_PORT: u16 = 81;
-/// How long a refusal may take, which is less than giving up.
+/// Time limit for a rejection; shorter than the request timeout.
 ///
-/// A refusal that arrives while the kernel is still sending the first packet is
-/// lost on it; the second packet follows after a second.
-const AT_ONCE: Duration = Duration::from_secs(2);
-/// How long an endpoint serves on after the proxy knows that it is removed.
-const SERVES_ON: Duration = Duration::from_secs(1);
-/// How long what somebody else did may stay, on a machine that has time.
-const MENDED: Duration = Duration::from_millis(100);
-/// How long nothing is committed once all is.
+/// The kernel ignores a rejection that arrives while it is still sending the first
+/// packet, and retransmits after a second.
+const REJECT_LIMIT: Duration = Duration::from_secs(2);
+/// Time that a server runs after the proxy has removed its endpoint.
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// Time limit for the repair of rules that another process removed, on an idle host.
+const REPAIR_LIMIT: Duration = Duration::from_millis(100);
+/// Time without a commit after which a sync is complete.
 const QUIET: Duration = Duration::from_millis(200);
-/// How long anything may take that happens soon.
-const SOON: Duration = Duration::from_secs(15);
+/// Time limit of other operations.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 #[test]
-fn a_thousand_connections_are_spread_over_three_endpoints_and_none_fails() {
+fn a_thousand_connections_are_balanced_over_three_endpoints_and_none_fails() {
     let stage = Stage::new();
     for ask in asks(Protocol::Tcp, WEB, 80) {
-        evenly(&ask.times(&stage.lab.client.netns, 1000));
+        assert_balanced(&ask.times(&stage.lab.client.netns, 1000));
     }
 }
 
 #[test]
-fn a_thousand_datagrams_are_spread_over_three_endpoints_and_none_is_lost() {
+fn a_thousand_datagrams_are_balanced_over_three_endpoints_and_none_is_lost() {
     let stage = Stage::new();
     for ask in asks(Protocol::Udp, WEB, 53) {
-        evenly(&ask.times(&stage.lab.client.netns, 1000));
+        assert_balanced(&ask.times(&stage.lab.client.netns, 1000));
     }
 }
 
@@ -79,8 +79,8 @@ fn pods_and_the_node_reach_a_service_as_clients_do() {
 fn nothing_fails_while_endpoints_are_replaced_under_load() {
     let mut stage = Stage::with_backends(5);
     let client = &stage.lab.client.netns;
-    let mut talks: Vec<Conversation> = asks(Protocol::Tcp, WEB, 80)
-        .map(|ask| talk_with(&stage.lab.client, ask, "backend-1"))
+    let mut connections: Vec<Conversation> = asks(Protocol::Tcp, WEB, 80)
+        .map(|ask| connect_to(&stage.lab.client, ask, "backend-1"))
         .into();
     let loads: Vec<(Ask, Load)> = web()
         .map(|ask| {
@@ -95,8 +95,9 @@ fn nothing_fails_while_endpoints_are_replaced_under_load() {
         stage.write_web(&current);
         stage.wait_until_only(&current);
         stage.serve(&current);
-        for talk in &mut talks {
-            talk.say("an endpoint that stays keeps its connections")
+        for connection in &mut connections {
+            connection
+                .say("a remaining endpoint keeps its connections")
                 .unwrap();
         }
     }
@@ -119,7 +120,7 @@ fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
         let current = [first, first + 1, first + 2];
         stage.write_web(&current);
         stage.wait_until_only(&current);
-        thread::sleep(SERVES_ON);
+        thread::sleep(GRACE_PERIOD);
         stage.serve(&Vec::from_iter(first..6));
     }
     let elapsed = start.elapsed();
@@ -136,7 +137,7 @@ fn no_new_connection_fails_while_all_endpoints_are_replaced_one_by_one() {
 }
 
 #[test]
-fn an_endpoint_that_asks_its_own_service_may_reach_itself() {
+fn an_endpoint_can_reach_itself_through_its_own_service() {
     let stage = Stage::new();
     let backend = &stage.lab.backends[0];
     for ask in web() {
@@ -148,37 +149,37 @@ fn an_endpoint_that_asks_its_own_service_may_reach_itself() {
 }
 
 #[test]
-fn a_service_without_endpoints_refuses_at_once() {
+fn a_service_without_endpoints_rejects_connections_immediately() {
     let stage = Stage::new();
-    stage.let_the_world_answer(&PORTS.map(|(protocol, port, _)| (protocol, port)), || {
+    stage.with_world_servers(&PORTS.map(|(protocol, port, _)| (protocol, port)), || {
         for (protocol, port, _) in PORTS {
             for ask in asks(protocol, EMPTY, port) {
-                stage.is_refused(ask);
+                stage.assert_rejected(ask);
             }
         }
     });
 }
 
 #[test]
-fn a_port_that_a_service_does_not_have_is_refused_at_once() {
+fn connections_to_an_unknown_service_port_are_rejected_immediately() {
     let stage = Stage::new();
     let both = PORTS.map(|(protocol, ..)| (protocol, OTHER_PORT));
-    stage.let_the_world_answer(&both, || {
+    stage.with_world_servers(&both, || {
         for (protocol, port) in both {
             for ask in asks(protocol, WEB, port) {
-                stage.is_refused(ask);
+                stage.assert_rejected(ask);
             }
         }
     });
 }
 
 #[test]
-fn a_cluster_ip_that_no_service_has_gets_no_answer() {
+fn packets_to_a_cluster_ip_without_a_service_are_dropped() {
     let stage = Stage::new();
     let both = PORTS.map(|(protocol, port, _)| (protocol, port));
-    stage.let_the_world_answer(&both, || {
+    stage.with_world_servers(&both, || {
         for (protocol, port) in both {
-            for ask in asks(protocol, NOBODY, port) {
+            for ask in asks(protocol, UNUSED, port) {
                 let ask = ask.patience(Duration::from_millis(300));
                 for host in [&stage.lab.client, &stage.lab.pod] {
                     let kind = ask.once(&host.netns).unwrap_err().kind();
@@ -190,7 +191,7 @@ fn a_cluster_ip_that_no_service_has_gets_no_answer() {
 }
 
 #[test]
-fn endpoints_see_the_node_for_clients_from_outside_and_pods_as_they_are() {
+fn external_clients_are_masqueraded_and_pods_are_not() {
     let stage = Stage::new();
     for ask in web() {
         let family = usize::from(ask.target.is_ipv6());
@@ -207,7 +208,7 @@ fn endpoints_see_the_node_for_clients_from_outside_and_pods_as_they_are() {
 }
 
 #[test]
-fn all_rules_are_back_within_100_milliseconds_when_they_are_flushed_under_load() {
+fn flushed_rules_are_restored_within_100_milliseconds_under_load() {
     let stage = Stage::new();
     let (client, node) = (&stage.lab.client.netns, &stage.lab.node.netns);
     let rules = || node.run(|| nft::run(&["list", "ruleset"], "").stdout);
@@ -223,13 +224,13 @@ fn all_rules_are_back_within_100_milliseconds_when_they_are_flushed_under_load()
                 .status
                 .success()
         );
-        let last = commits.last(begin + SOON, QUIET).unwrap();
+        let last = commits.last(begin + TIMEOUT, QUIET).unwrap();
         best = best.min(last.expect("nft committed") - begin);
-        until("the rules are back", || rules() == programmed);
+        until("the rules are restored", || rules() == programmed);
     }
-    assert!(best < MENDED, "{best:?}");
+    assert!(best < REPAIR_LIMIT, "{best:?}");
     let before: Vec<usize> = loads.iter().map(Load::asked).collect();
-    until("the load goes on", || {
+    until("the load continues", || {
         let asked = loads.iter().map(Load::asked);
         asked.zip(&before).all(|(now, before)| now > before + 50)
     });
@@ -241,26 +242,26 @@ fn all_rules_are_back_within_100_milliseconds_when_they_are_flushed_under_load()
 }
 
 #[test]
-fn connections_go_on_when_the_proxy_is_killed_and_when_it_is_back() {
+fn connections_continue_while_the_proxy_is_killed_and_restarted() {
     let mut stage = Stage::new();
     let client = &stage.lab.client.netns;
     let loads: Vec<Load> = web()
         .map(|ask| Load::start(client, ask.resending(), 2, Duration::from_millis(3)).unwrap())
         .collect();
-    let answer_more = || {
+    let continue_load = || {
         let before: Vec<usize> = loads.iter().map(Load::asked).collect();
-        until("more is asked", || {
+        until("the load continues", || {
             let asked = loads.iter().map(Load::asked);
             asked.zip(&before).all(|(now, before)| now > before + 50)
         });
     };
-    answer_more();
+    continue_load();
     stage.proxy.process().signal(Signal::KILL).unwrap();
-    answer_more();
+    continue_load();
     stage.proxy = Proxy::start(&stage.lab, &options(&stage.folder)).unwrap();
     stage.write_web(&[0, 1]);
     stage.wait_until_only(&[0, 1]);
-    answer_more();
+    continue_load();
     for load in loads {
         let answers = load.stop();
         assert!(answers.failures.is_empty(), "{answers}");
@@ -268,12 +269,12 @@ fn connections_go_on_when_the_proxy_is_killed_and_when_it_is_back() {
     stage.proxy.stop().unwrap();
 }
 
-/// A lab in which the proxy serves `web` and `empty`.
+/// A lab with a proxy for the Services `web` and `empty`.
 struct Stage {
     lab: Lab,
     folder: Directory,
     proxy: Proxy,
-    /// The servers of each backend that serves.
+    /// Running servers by the number of their backend.
     servers: BTreeMap<usize, Vec<Server>>,
 }
 
@@ -282,7 +283,7 @@ impl Stage {
         Self::with_backends(3)
     }
 
-    /// Makes a lab with that many backends, of which the first three serve.
+    /// Creates a lab with `count` backends and starts servers on the first three.
     fn with_backends(count: usize) -> Self {
         let lab = Lab::with_backends(count).unwrap();
         let folder = Directory::new().unwrap();
@@ -310,7 +311,7 @@ impl Stage {
         stage
     }
 
-    /// Lets these backends serve `web`, and no others.
+    /// Runs servers on these backends, and stops all others.
     fn serve(&mut self, backends: &[usize]) {
         self.servers.retain(|number, _| backends.contains(number));
         for &number in backends {
@@ -329,13 +330,13 @@ impl Stage {
         }
     }
 
-    /// Lets these backends be the endpoints of `web`.
+    /// Makes these backends the endpoints of `web`.
     fn write_web(&self, backends: &[usize]) {
         let manifest = web_plan(&self.lab, backends);
         self.folder.write("web.yaml", &manifest).unwrap();
     }
 
-    /// Waits until these backends are asked, and no others any more.
+    /// Waits until exactly these backends receive requests.
     fn wait_until_only(&self, backends: &[usize]) {
         for ask in web() {
             until("the endpoints are replaced", || {
@@ -350,8 +351,8 @@ impl Stage {
         }
     }
 
-    fn is_refused(&self, ask: Ask) {
-        // To a datagram of its own the node's kernel says EPERM instead.
+    fn assert_rejected(&self, ask: Ask) {
+        // For a datagram from the node itself, the kernel returns EPERM instead.
         let node = (ask.protocol == Protocol::Tcp).then_some(&self.lab.node);
         for host in [&self.lab.client, &self.lab.pod].into_iter().chain(node) {
             let start = Instant::now();
@@ -363,12 +364,12 @@ impl Stage {
                 "{ask:?} from {}",
                 host.name
             );
-            assert!(start.elapsed() < AT_ONCE, "{ask:?} from {}", host.name);
+            assert!(start.elapsed() < REJECT_LIMIT, "{ask:?} from {}", host.name);
         }
     }
 
-    /// Answers whatever reaches the world at these ports, during `work`.
-    fn let_the_world_answer(&self, ports: &[(Protocol, u16)], work: impl FnOnce()) {
+    /// Runs servers outside the cluster at these ports during `work`.
+    fn with_world_servers(&self, ports: &[(Protocol, u16)], work: impl FnOnce()) {
         let world = &self.lab.world;
         let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let mut servers = Vec::new();
@@ -410,7 +411,7 @@ fn plan(name: &str, addresses: [&str; 2]) -> Plan {
     })
 }
 
-/// Asks `web` in both protocols and families.
+/// Returns requests to `web` in both protocols and families.
 fn web() -> impl Iterator<Item = Ask> {
     PORTS
         .into_iter()
@@ -424,7 +425,7 @@ fn asks(protocol: Protocol, addresses: [&str; 2], port: u16) -> [Ask; 2] {
     })
 }
 
-fn evenly(answers: &Answers) {
+fn assert_balanced(answers: &Answers) {
     assert!(answers.failures.is_empty(), "{answers}");
     for server in ["backend-1", "backend-2", "backend-3"] {
         let share = answers.share(server);
@@ -436,24 +437,24 @@ fn evenly(answers: &Answers) {
     assert_eq!(answers.answered(), 1000);
 }
 
-/// Opens a connection that a certain server answers.
-fn talk_with(from: &Host, ask: Ask, server: &str) -> Conversation {
+/// Opens a connection to a particular server.
+fn connect_to(from: &Host, ask: Ask, server: &str) -> Conversation {
     (0..200)
         .map(|_| Conversation::open(&from.netns, ask).unwrap())
-        .find(|talk| talk.server() == server)
+        .find(|connection| connection.server() == server)
         .unwrap()
 }
 
 fn wait_for(proxy: &mut Proxy, from: &Netns, ask: Ask) {
-    if let Err(error) = proxy.wait_for(from, ask, SOON) {
+    if let Err(error) = proxy.wait_for(from, ask, TIMEOUT) {
         panic!("{error}");
     }
 }
 
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,7 +1,7 @@
-//! Who has to answer whom.
+//! Expected results of requests.
 //!
-//! The rules of Kubernetes, told once more and apart from the proxy: what the
-//! demo sees is compared with them.
+//! Implements the routing rules of Kubernetes independently of the proxy, so that the
+//! demo can check its results.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -11,40 +11,40 @@ use vipline_service_model::parse_network;
 
 use super::manifests::{Endpoint, Frontend, Kind};
 
-/// Where somebody asks from.
+/// Location of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
-    /// Outside of the cluster.
+    /// Outside the cluster.
     Outside,
-    /// A pod of the node.
+    /// A pod on the node.
     Pod,
     /// The node itself.
     Node,
 }
 
-/// What must come of asking.
+/// Expected result of requests.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Expected {
-    /// Each of these answers, and nobody else.
+    /// Exactly these servers answer.
     All(Vec<String>),
-    /// One of these answers, always the same.
+    /// A single server from this list answers all requests.
     One(Vec<String>),
-    /// The client hears at once that nobody is there.
+    /// Requests are rejected immediately.
     Refused,
-    /// The client hears nothing.
+    /// Requests get no response.
     Dropped,
 }
 
 impl Frontend {
-    /// Tells whether the rules say what comes of asking from there.
+    /// Returns whether the result of requests from `place` is defined.
     ///
-    /// What address a process of the node asks from is a matter of its routes,
-    /// so no source range is meant for it.
+    /// Routes determine the source address of a request from the node, so its result is
+    /// undefined if the Service has source ranges.
     pub(super) fn is_for(&self, place: Place) -> bool {
         place != Place::Node || self.ranges.is_empty()
     }
 
-    /// Returns what must come of asking from a place, at an address there.
+    /// Returns the expected result of requests from `from`, an address at `place`.
     pub(super) fn expected(
         &self,
         place: Place,
@@ -69,12 +69,11 @@ impl Frontend {
         }
     }
 
-    /// Tells whether endpoints see the client's own address; nothing is said of
-    /// the node, which has several.
+    /// Returns whether endpoints see the client's own address, or [`None`] for the node,
+    /// which has several addresses.
     ///
-    /// What comes from outside is masqueraded, unless it stays on this node for
-    /// the sake of its address; what pods send leaves as it is, unless the
-    /// answer would go another way.
+    /// Traffic from pods to cluster IPs is not masqueraded.
+    /// Other traffic is, unless the external traffic policy `Local` preserves the address.
     pub(super) fn shows_client(&self, place: Place) -> Option<bool> {
         match (self.kind, place) {
             (_, Place::Node) => None,
@@ -83,10 +82,9 @@ impl Frontend {
         }
     }
 
-    /// Tells whether only endpoints on this node may answer.
+    /// Returns whether only endpoints on this node may answer.
     ///
-    /// The policy for external traffic does not bind pods and the node, who
-    /// could ask the endpoints themselves.
+    /// The external traffic policy does not apply to pods and the node.
     fn is_local_for(&self, place: Place) -> bool {
         self.local_policy && (self.kind == Kind::ClusterIp || place == Place::Outside)
     }
@@ -98,25 +96,25 @@ impl Frontend {
 }
 
 impl Expected {
-    /// Compares answers with what must come; the error says what is wrong.
+    /// Compares answers with the expected result. The error describes the difference.
     pub(super) fn judge(&self, answers: &Answers) -> Result<(), String> {
-        let known = |by: &[String]| {
+        let only_from = |by: &[String]| {
             let mut servers = answers.servers.keys();
             servers
                 .find(|server| !by.contains(server))
                 .map_or(Ok(()), |server| Err(format!("{server} should not answer")))
         };
         match self {
-            Self::All(by) => all_answer(answers, by).and_then(|()| known(by)),
+            Self::All(by) => all_answer(answers, by).and_then(|()| only_from(by)),
             Self::One(by) => {
-                all_answer(answers, &[]).and_then(|()| known(by))?;
+                all_answer(answers, &[]).and_then(|()| only_from(by))?;
                 match answers.servers.len() {
                     1 => Ok(()),
                     count => Err(format!("sent to {count} endpoints, not to one")),
                 }
             }
             Self::Refused => fails(answers, "refused", &[ErrorKind::ConnectionRefused]),
-            // A process hears when its own node drops what it sends.
+            // A process gets EPERM if its own node drops the packet.
             Self::Dropped => fails(
                 answers,
                 "dropped",
@@ -126,7 +124,7 @@ impl Expected {
     }
 }
 
-/// Tells that nothing failed and that each of `by` answered.
+/// Checks that no request failed and that each server of `by` answered.
 pub(super) fn all_answer(answers: &Answers, by: &[String]) -> Result<(), String> {
     let silent: Vec<&str> = by
         .iter()
@@ -143,7 +141,7 @@ pub(super) fn all_answer(answers: &Answers, by: &[String]) -> Result<(), String>
     }
 }
 
-/// Tells that everything failed, in one of these ways.
+/// Checks that all requests failed, with errors in `kinds` only.
 fn fails(answers: &Answers, word: &str, kinds: &[ErrorKind]) -> Result<(), String> {
     let mut failures = answers.failures.iter();
     match failures.find(|failure| !kinds.contains(&failure.kind)) {
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_as_the_packet_matrix_of_kubernetes() {
+    fn traffic_policies_select_endpoints_as_kubernetes_does() {
         for kind in [Kind::ClusterIp, Kind::NodePort, Kind::LoadBalancer] {
             let mut frontend = frontend(kind);
             for place in [Place::Outside, Place::Pod, Place::Node] {
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_admit_only_clients_in_them() {
+    fn source_ranges_admit_only_their_clients() {
         let mut frontend = frontend(Kind::LoadBalancer);
         frontend.ranges = vec!["192.0.2.0/28".to_owned()];
         assert_eq!(expected(&frontend, Place::Outside), all(&[NEAR, FAR]));
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fails_is_silent_or_should_be_is_told() {
+    fn differences_from_the_expected_result_are_described() {
         let both = all(&["a", "b"]);
         let one = Expected::One(vec!["a".to_owned(), "b".to_owned()]);
         let late = &[ErrorKind::TimedOut];
@@ -268,12 +266,12 @@ mod tests {
         ];
         for (expected, answers, verdict) in cases {
             let found = expected.judge(&answers);
-            let told = match (&found, verdict) {
+            let matches = match (&found, verdict) {
                 (Ok(()), Ok(())) => true,
                 (Err(words), Err(part)) => words.contains(part),
                 _ => false,
             };
-            assert!(told, "{expected:?}: {found:?}, not {verdict:?}");
+            assert!(matches, "{expected:?}: {found:?}, not {verdict:?}");
         }
     }
 }

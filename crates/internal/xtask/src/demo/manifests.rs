@@ -1,4 +1,4 @@
-//! The Services of the demo, read from its manifests.
+//! Reads the Services of the demo from its manifests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ use testkit::proxy::Proxy;
 use testkit::traffic::Protocol;
 use vipline_service_model::api;
 
-/// One port of one address that a Service is reached by.
+/// One port of one address of a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Frontend {
-    /// The name of the Service.
+    /// Name of the Service.
     pub(super) service: String,
-    /// What kind of address it is.
+    /// Kind of the address.
     pub(super) kind: Kind,
-    /// The protocol.
+    /// Protocol.
     pub(super) protocol: Protocol,
-    /// The address and port.
+    /// Address and port.
     pub(super) address: SocketAddr,
-    /// Where its ready endpoints listen.
+    /// Ready endpoints.
     pub(super) endpoints: Vec<Endpoint>,
-    /// The traffic policy for this kind of address is Local.
+    /// Whether the traffic policy for this kind of address is `Local`.
     pub(super) local_policy: bool,
-    /// A client stays with its endpoint.
+    /// Whether session affinity is `ClientIP`.
     pub(super) sticky: bool,
-    /// The only networks of its family that may use it; empty is all.
+    /// Source ranges in the family of the address. Empty: all clients are allowed.
     pub(super) ranges: Vec<String>,
 }
 
-/// The kinds of addresses.
+/// Kind of a Service address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     ClusterIp,
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 }
 
 impl Frontend {
-    /// Tells whether two differ by nothing but their address.
+    /// Returns whether two frontends are equal except for their address.
     pub(super) fn differs_by_address(&self, other: &Self) -> bool {
         let key = |it: &Self| (it.kind, it.protocol, it.address.port());
         self.service == other.service && key(self) == key(other)
@@ -60,25 +60,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where a ready endpoint listens.
+/// A ready endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Endpoint {
-    /// Its address and port.
+    /// Address and port.
     pub(super) at: SocketAddr,
-    /// It is on the node of the proxy.
+    /// Whether the endpoint is on the proxy's node.
     pub(super) local: bool,
 }
 
-/// A manifest with its text.
+/// A manifest file.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// The name of the file.
+    /// Name of the file.
     pub(super) name: String,
-    /// What is in it.
+    /// Content.
     pub(super) text: String,
 }
 
-/// Reads the manifests of a folder, in the order of their names.
+/// Reads the manifests of a folder, sorted by name.
 pub(super) fn read(folder: &Path) -> Result<Vec<Manifest>> {
     let context = || folder.display().to_string();
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
@@ -102,7 +102,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Manifest>> {
     paths.iter().map(read).collect()
 }
 
-/// Finds every port of every address that a Service is reached by.
+/// Returns every port of every address of the Services in the manifests.
 pub(super) fn frontends(manifests: &[Manifest]) -> Result<Vec<Frontend>> {
     let mut objects = Objects::default();
     for manifest in manifests {
@@ -126,12 +126,12 @@ pub(super) fn frontends(manifests: &[Manifest]) -> Result<Vec<Frontend>> {
         }
     }
     if frontends.is_empty() {
-        bail!("no Service with a cluster IP in clusterIPs");
+        bail!("no Service has clusterIPs");
     }
     Ok(frontends)
 }
 
-/// What the manifests hold.
+/// Objects in the manifests.
 #[derive(Default)]
 struct Objects {
     services: Vec<api::Service>,
@@ -140,7 +140,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// Returns the addresses of a port of a Service, in the families it has.
+    /// Returns the addresses of a Service port in the families of the Service.
     fn addresses(
         &self,
         service: &api::Service,
@@ -208,7 +208,7 @@ impl Objects {
             protocol: match port.protocol {
                 api::Protocol::Tcp => Protocol::Tcp,
                 api::Protocol::Udp => Protocol::Udp,
-                _ => bail!("{name}: neither TCP nor UDP"),
+                _ => bail!("Service {name}: the protocol is neither TCP nor UDP"),
             },
             address,
             endpoints: self.endpoints(service, port, address.is_ipv6())?,
@@ -218,7 +218,7 @@ impl Objects {
         })
     }
 
-    /// Returns where the ready endpoints of a family listen.
+    /// Returns the ready endpoints of a family.
     fn endpoints(
         &self,
         service: &api::Service,
@@ -237,13 +237,17 @@ impl Objects {
                 target.name.as_deref() == Some(&port.name) && target.protocol == port.protocol
             });
             for target in targets.filter_map(|target| target.port) {
-                let target = u16::try_from(target).context("a port number")?;
+                let target = u16::try_from(target).context("port out of range")?;
                 for endpoint in &slice.endpoints {
                     let ready = endpoint.conditions.ready != Some(false);
-                    let of: IpAddr = endpoint.addresses.first().context("an endpoint")?.parse()?;
-                    if ready && of.is_ipv6() == v6 {
+                    let address = endpoint
+                        .addresses
+                        .first()
+                        .context("endpoint without address")?;
+                    let address: IpAddr = address.parse()?;
+                    if ready && address.is_ipv6() == v6 {
                         endpoints.push(Endpoint {
-                            at: SocketAddr::new(of, target),
+                            at: SocketAddr::new(address, target),
                             local: endpoint.node_name.as_deref() == Some(Proxy::NODE),
                         });
                     }
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_of_each_address_gets_the_endpoints_of_its_family() {
+    fn each_frontend_has_the_endpoints_of_its_family() {
         let frontends = frontends(&[manifest(web().manifest())]).unwrap();
         assert_eq!(frontends.len(), 4);
         let expected = Frontend {
@@ -303,14 +307,14 @@ mod tests {
         assert!(frontends[0].endpoints[0].local);
     }
 
-    /// The frontends of the demo.
+    /// Returns the frontends of the demo.
     fn demo() -> Vec<Frontend> {
         let folder = root().join("examples/kube-proxy/demo");
         frontends(&read(&folder).unwrap()).unwrap()
     }
 
     #[test]
-    fn the_demo_shows_both_protocols_and_families_at_cluster_ips_and_node_ports() {
+    fn the_demo_covers_protocols_and_families_of_cluster_ips_and_node_ports() {
         let demo = demo();
         for kind in [Kind::ClusterIp, Kind::NodePort] {
             for protocol in [Protocol::Tcp, Protocol::Udp] {
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_shows_each_kind_of_service() {
+    fn the_demo_covers_each_kind_of_service() {
         let demo = demo();
         let shown = |what: &dyn Fn(&Frontend) -> bool| assert!(demo.iter().any(what));
         shown(&|it| it.kind == Kind::ExternalIp);

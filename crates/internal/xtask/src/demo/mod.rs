@@ -1,11 +1,10 @@
-//! The proxy at work: real traffic through a real kernel, in a lab.
+//! Runs kube-proxy with real traffic in a lab of network namespaces.
 //!
-//! What is asked follows from the manifests in `examples/kube-proxy/demo`: each
-//! address and port of each Service is asked by clients outside, a pod and the
-//! node, and each endpoint there gets a server.
-//! Who has to answer follows from the Services too.
-//! A mode that this machine's kernel may lack is a line that says where it is
-//! shown.
+//! The manifests in `examples/kube-proxy/demo` define the traffic: external clients, a
+//! pod and the node send requests to each address and port of each Service.
+//! Each endpoint has a server.
+//! The Services also determine the expected endpoints.
+//! Modes that the host's kernel may not support are listed without traffic.
 
 use anyhow::{Context, Result, bail};
 use testkit::privilege::become_root;
@@ -24,32 +23,32 @@ mod table;
 
 use table::{Outcome, Row, Table};
 
-/// A mode of the proxy, and whether it can be shown.
+/// Proxy modes, and whether the demo runs them.
 const MODES: [(&str, Shown); 3] = [
     ("nftables", Shown::Yes),
     ("iptables", Shown::Yes),
-    ("ipvs", Shown::InGuests),
+    ("ipvs", Shown::GuestOnly),
 ];
 
 #[derive(Clone, Copy)]
 enum Shown {
     Yes,
-    InGuests,
+    GuestOnly,
 }
 
 /// Runs the task.
 pub(crate) fn run() -> Result<()> {
     let program = release_build()?;
-    become_root().context("a lab needs network namespaces")?;
+    become_root().context("network namespaces need root or a user namespace")?;
     let manifests = root().join("examples/kube-proxy/demo");
     let mut table = Table::default();
     for (name, shown) in MODES {
         match shown {
             Shown::Yes => mode::run(name, &program, &manifests, &mut table)?,
-            Shown::InGuests => table.add(Row {
+            Shown::GuestOnly => table.add(Row {
                 mode: name,
                 service: "-".to_owned(),
-                what: "shown by cargo xtask vm".to_owned(),
+                what: "see cargo xtask vm".to_owned(),
                 from: "-".to_owned(),
                 outcome: Outcome::Absent,
             }),
@@ -58,6 +57,6 @@ pub(crate) fn run() -> Result<()> {
     print!("\n{table}");
     match table.failures() {
         0 => Ok(()),
-        count => bail!("{count} lines of the table are not as they should be"),
+        count => bail!("{count} rows of the table are wrong"),
     }
 }

@@ -1,4 +1,4 @@
-//! One mode, shown.
+//! Runs the demo in one proxy mode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,42 +16,42 @@ use super::manifests::{self, Frontend, Kind};
 use super::rollout;
 use super::table::{Outcome, Row, Table, Tally};
 
-/// How often each address is asked by each who asks.
-const QUESTIONS: usize = 100;
-/// How often an address is asked that must not answer, and with what patience.
-const VAIN_QUESTIONS: usize = 10;
-const VAIN_PATIENCE: Duration = Duration::from_millis(300);
-/// How long the proxy may take to start.
-const START: Duration = Duration::from_secs(15);
-/// Three backends, and three to replace them.
+/// Requests from each client to each address.
+const REQUESTS: usize = 100;
+/// Requests to an address that must not answer, and their timeout.
+const UNANSWERED_REQUESTS: usize = 10;
+const UNANSWERED_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time limit for the start of the proxy.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// Three backends and three replacements.
 const BACKENDS: usize = 6;
 
-/// Everything that is there while a mode is shown.
+/// Environment of the demo in one mode.
 pub(super) struct Stage {
-    /// The mode.
+    /// Proxy mode.
     pub(super) mode: &'static str,
-    /// The lab.
+    /// Network namespaces.
     pub(super) lab: Lab,
-    /// The folder that the proxy watches.
+    /// Folder of manifests that the proxy watches.
     pub(super) folder: Directory,
-    /// What the Services of the demo are reached by.
+    /// Addresses and ports of the Services.
     pub(super) frontends: Vec<Frontend>,
-    /// The servers by where they listen.
+    /// Servers by the address that they listen on.
     pub(super) servers: BTreeMap<(Protocol, SocketAddr), Server>,
 }
 
-/// Shows a mode and adds what is seen to the table.
+/// Runs the demo in a mode and adds its results to the table.
 pub(super) fn run(
     mode: &'static str,
     program: &Path,
     folder: &Path,
     table: &mut Table,
 ) -> Result<()> {
-    eprintln!("{mode}: making a lab, and traffic in it");
+    eprintln!("{mode}: creating a lab and sending traffic");
     let manifests = manifests::read(folder)?;
     let mut stage = Stage {
         mode,
-        lab: Lab::with_backends(BACKENDS).context("make a lab")?,
+        lab: Lab::with_backends(BACKENDS).context("create a lab")?,
         folder: Directory::new()?,
         frontends: manifests::frontends(&manifests)?,
         servers: BTreeMap::new(),
@@ -81,7 +81,7 @@ pub(super) fn run(
 }
 
 impl Stage {
-    /// Starts a server for an endpoint, in the pod that has its address.
+    /// Starts a server for an endpoint, in the namespace that has its address.
     pub(super) fn serve(&mut self, protocol: Protocol, at: SocketAddr) -> Result<()> {
         if !self.servers.contains_key(&(protocol, at)) {
             let host = self.host(at)?;
@@ -92,20 +92,20 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the client gets an answer wherever it should.
+    /// Waits until the external client gets an answer from each frontend that must answer.
     fn wait_for(&self, proxy: &mut Proxy) -> Result<()> {
         let (host, place) = (&self.lab.client, Place::Outside);
         for frontend in &self.frontends {
-            let expected = self.expected(frontend, Asker { host, place });
+            let expected = self.expected(frontend, Client { host, place });
             if let Expected::All(_) | Expected::One(_) = expected {
                 let ask = Ask::new(frontend.protocol, frontend.address);
-                proxy.wait_for(&host.netns, ask, START)?;
+                proxy.wait_for(&host.netns, ask, START_TIMEOUT)?;
             }
         }
         Ok(())
     }
 
-    /// Lets the world answer what the node should have kept.
+    /// Starts servers outside the cluster, which answer traffic that leaves the node.
     fn world(&self) -> Result<Vec<Server>> {
         let ports: BTreeSet<_> = self
             .frontends
@@ -113,60 +113,58 @@ impl Stage {
             .map(|frontend| (frontend.protocol, frontend.address.port()))
             .collect();
         let serve = |(protocol, port)| {
-            // This one listens to IPv4 as well.
+            // Accepts IPv4 as well.
             let any = (Ipv6Addr::UNSPECIFIED, port).into();
             Server::start(&self.lab.world.netns, protocol, any, "world")
-                .with_context(|| format!("serve {protocol} {port} in the world"))
+                .with_context(|| format!("serve {protocol} {port} outside the cluster"))
         };
         ports.into_iter().map(serve).collect()
     }
 
-    /// Asks addresses that differ by nothing else, from everywhere.
+    /// Sends requests to frontends that differ only in their address, from all places.
     ///
-    /// Those who are to get the same answers share a row, which tells `when`.
+    /// Clients with the same expected results share a row; `when` is added to the row.
     pub(super) fn ask(&self, frontends: &[Frontend], when: &str, table: &mut Table) {
         let lab = &self.lab;
-        let mut rows: Vec<(Vec<Expected>, Vec<Asker<'_>>)> = Vec::new();
+        let mut rows: Vec<(Vec<Expected>, Vec<Client<'_>>)> = Vec::new();
         for (host, place) in [
             (&lab.client, Place::Outside),
             (&lab.neighbor, Place::Outside),
             (&lab.pod, Place::Pod),
             (&lab.node, Place::Node),
         ] {
-            let asker = Asker { host, place };
+            let client = Client { host, place };
             if !frontends.iter().all(|it| it.is_for(place)) {
                 continue;
             }
             let expected = frontends.iter();
-            let expected = expected.map(|it| self.expected(it, asker)).collect();
+            let expected = expected.map(|it| self.expected(it, client)).collect();
             match rows.iter_mut().find(|(other, _)| *other == expected) {
-                Some((_, askers)) => askers.push(asker),
-                None => rows.push((expected, vec![asker])),
+                Some((_, clients)) => clients.push(client),
+                None => rows.push((expected, vec![client])),
             }
         }
-        for (expected, askers) in rows {
+        for (expected, clients) in rows {
             let mut tally = Tally::default();
             for (frontend, expected) in frontends.iter().zip(&expected) {
-                for asker in &askers {
-                    let answers = question(frontend, expected, asker.host);
+                for client in &clients {
+                    let answers = send_requests(frontend, expected, client.host);
                     let verdict = expected
                         .judge(&answers)
-                        .and_then(|()| asker.recognized(frontend, &answers));
-                    let who = format!("{} at {}", asker.host.name, frontend.address);
-                    tally.add(who, answers, verdict);
+                        .and_then(|()| client.check_source_address(frontend, &answers));
+                    let source = format!("{} at {}", client.host.name, frontend.address);
+                    tally.add(source, answers, verdict);
                 }
             }
-            let from: Vec<_> = askers.iter().map(|it| &*it.host.name).collect();
-            let note = note(&frontends[0], &expected[0], askers[0].place);
+            let from: Vec<_> = clients.iter().map(|it| &*it.host.name).collect();
+            let note = note(&frontends[0], &expected[0], clients[0].place);
             let outcome = tally.outcome(note.to_owned());
             let from = from.join(", ") + when;
             table.add(self.row(frontends, &from, outcome));
         }
     }
 
-    /// Lets an endpoint ask its own Service, which may lead back to itself.
-    ///
-    /// One Service of each protocol is enough.
+    /// Sends requests from an endpoint to its own Service, for one Service per protocol.
     fn hairpin(&self, table: &mut Table) {
         let mut seen = BTreeSet::new();
         for frontends in self.frontends.chunk_by(Frontend::differs_by_address) {
@@ -182,8 +180,8 @@ impl Stage {
                 let mut tally = Tally::default();
                 for frontend in frontends {
                     let place = Place::Pod;
-                    let expected = self.expected(frontend, Asker { host, place });
-                    let answers = question(frontend, &expected, host);
+                    let expected = self.expected(frontend, Client { host, place });
+                    let answers = send_requests(frontend, &expected, host);
                     let verdict = expected.judge(&answers);
                     tally.add(frontend.address, answers, verdict);
                 }
@@ -193,7 +191,7 @@ impl Stage {
         }
     }
 
-    /// Makes a row about addresses that differ by nothing else.
+    /// Creates a row for frontends that differ only in their address.
     pub(super) fn row(&self, frontends: &[Frontend], from: &str, outcome: Outcome) -> Row {
         let Frontend {
             service,
@@ -220,8 +218,8 @@ impl Stage {
         }
     }
 
-    fn expected(&self, frontend: &Frontend, asker: Asker<'_>) -> Expected {
-        frontend.expected(asker.place, asker.address(frontend), |endpoint| {
+    fn expected(&self, frontend: &Frontend, client: Client<'_>) -> Expected {
+        frontend.expected(client.place, client.address(frontend), |endpoint| {
             let host = self.host(endpoint.at);
             host.map_or_else(|error| error.to_string(), |host| host.name.clone())
         })
@@ -232,20 +230,20 @@ impl Stage {
             .pods()
             .chain([&self.lab.remote])
             .find(|host| host.addresses().contains(&at.ip()))
-            .with_context(|| format!("no pod of the lab has the address {at}"))
+            .with_context(|| format!("no pod of the lab has address {at}"))
     }
 }
 
-/// Somebody who asks.
+/// A client and its location.
 #[derive(Clone, Copy)]
-struct Asker<'a> {
+struct Client<'a> {
     host: &'a Host,
     place: Place,
 }
 
-impl Asker<'_> {
-    /// Compares the addresses that endpoints saw with the asker's own.
-    fn recognized(&self, frontend: &Frontend, answers: &Answers) -> Result<(), String> {
+impl Client<'_> {
+    /// Checks the source addresses that endpoints saw.
+    fn check_source_address(&self, frontend: &Frontend, answers: &Answers) -> Result<(), String> {
         let Some(shown) = frontend.shows_client(self.place) else {
             return Ok(());
         };
@@ -255,7 +253,7 @@ impl Asker<'_> {
             .map_or(Ok(()), |wrong| Err(format!("seen as {wrong}")))
     }
 
-    /// Returns its address in the family of a frontend.
+    /// Returns the client's address in the family of a frontend.
     fn address(&self, frontend: &Frontend) -> IpAddr {
         match frontend.address {
             SocketAddr::V4(_) => self.host.v4.into(),
@@ -264,30 +262,30 @@ impl Asker<'_> {
     }
 }
 
-/// Asks often enough to see whether what is expected comes.
-fn question(frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
+/// Sends as many requests as the expected result needs.
+fn send_requests(frontend: &Frontend, expected: &Expected, host: &Host) -> Answers {
     let ask = Ask::new(frontend.protocol, frontend.address);
     match expected {
-        Expected::All(_) => ask.times(&host.netns, QUESTIONS),
-        // Before the first answer there is nothing to remember.
+        Expected::All(_) => ask.times(&host.netns, REQUESTS),
+        // Affinity starts with the first answer.
         Expected::One(_) => ask
             .times(&host.netns, 1)
-            .merge(ask.times(&host.netns, QUESTIONS - 1)),
-        Expected::Refused => ask.times(&host.netns, VAIN_QUESTIONS),
+            .merge(ask.times(&host.netns, REQUESTS - 1)),
+        Expected::Refused => ask.times(&host.netns, UNANSWERED_REQUESTS),
         Expected::Dropped => ask
-            .patience(VAIN_PATIENCE)
-            .times(&host.netns, VAIN_QUESTIONS),
+            .patience(UNANSWERED_TIMEOUT)
+            .times(&host.netns, UNANSWERED_REQUESTS),
     }
 }
 
-/// Returns what to say of answers that are as they should be.
+/// Returns the note for a row whose results are as expected.
 fn note(frontend: &Frontend, expected: &Expected, place: Place) -> &'static str {
     let outside = place == Place::Outside && frontend.kind != Kind::ClusterIp;
     match expected {
-        Expected::All(_) if outside && frontend.local_policy => ", which saw the client's address",
+        Expected::All(_) if outside && frontend.local_policy => ", client address preserved",
         Expected::All(_) => "",
-        Expected::One(_) => ", each client by one",
-        Expected::Refused => "refused, as it should be",
-        Expected::Dropped => "dropped, as it should be",
+        Expected::One(_) => ", one per client",
+        Expected::Refused => "rejected, as expected",
+        Expected::Dropped => "dropped, as expected",
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints replaced one after the other, under load.
+//! Replaces endpoints one after another, under load.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -13,24 +13,24 @@ use super::manifests::{Frontend, Manifest, frontends};
 use super::mode::Stage;
 use super::table::{Outcome, Row, Table, Tally};
 
-/// Clients of each address, and the pause of each after an answer.
+/// Clients per address, and their pause between requests.
 const CLIENTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long a change may take to reach the kernel.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// When nothing more is committed for so long, a change is through.
+/// Time limit for a change to reach the kernel.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without a commit after which a change is complete.
 const QUIET: Duration = Duration::from_millis(300);
-/// The time between changes, longer than the interval of the proxy's syncs.
+/// Time between changes; longer than the proxy's minimum sync period.
 const BETWEEN: Duration = Duration::from_millis(1200);
-/// Of three endpoints two are replaced and one stays.
+/// Number of replaced endpoints, of three.
 const REPLACED: usize = 2;
 
-/// Replaces endpoints in the manifests while their Services are asked.
+/// Replaces endpoints in the manifests while clients send requests to their Services.
 pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) -> Result<()> {
-    let leaves = stage.lab.backends[0].addresses();
+    let removed = stage.lab.backends[0].addresses();
     let mut asked = stage.frontends.clone();
-    asked.retain(|it| it.endpoints.iter().any(|at| leaves.contains(&at.at.ip())));
-    let mut talks = talks(stage, &asked)?;
+    asked.retain(|it| it.endpoints.iter().any(|at| removed.contains(&at.at.ip())));
+    let mut connections = open_connections(stage, &asked)?;
     let mut loads = Vec::new();
     for frontend in &asked {
         let ask = Ask::new(frontend.protocol, frontend.address).resending();
@@ -51,14 +51,18 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
             stage.ask(frontends, ", later", table);
         }
     }
-    for talk in &mut talks {
-        talk.say("still there?")
-            .context("a connection to an endpoint that stays")?;
+    for connection in &mut connections {
+        connection
+            .say("still there?")
+            .context("a connection to the remaining endpoint")?;
     }
     table.add(figure(
         stage,
         "open connections",
-        format!("{0} of {0} kept to the endpoint that stays", talks.len()),
+        format!(
+            "{0} of {0} to the remaining endpoint survived",
+            connections.len()
+        ),
     ));
     times.sort_unstable();
     let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
@@ -67,16 +71,16 @@ pub(super) fn run(stage: &mut Stage, manifests: &[Manifest], table: &mut Table) 
         stage,
         "manifest to kernel",
         format!(
-            "{middle:.1} ms, at most {last:.1}, in {} changes",
+            "median {middle:.1} ms, maximum {last:.1} ms, {} changes",
             times.len()
         ),
     ));
     Ok(())
 }
 
-/// Adds what came back under load: nothing failed, and all new ones answered.
+/// Adds the results under load: no request may fail, and all new endpoints must answer.
 ///
-/// Where clients stay with their endpoint one is enough: all have one address.
+/// With session affinity one endpoint is enough, because all clients share an address.
 fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut Table) {
     let fresh = stage.lab.backends[REPLACED..].iter().take(3);
     let fresh: Vec<String> = fresh.map(|host| host.name.clone()).collect();
@@ -93,19 +97,19 @@ fn judge(stage: &Stage, asked: &[Frontend], answers: Vec<Answers>, table: &mut T
     }
 }
 
-/// Replaces one backend by another, in one manifest after the other.
+/// Replaces one backend by another, in one manifest after another.
 ///
-/// Returns how long it took from each manifest to the kernel.
+/// Returns the time from the change of each manifest to the commit.
 fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Result<Vec<Duration>> {
     let old = stage.lab.backends[number].addresses();
     let new = stage.lab.backends[number + 3].addresses();
-    let leaving: Vec<(Protocol, SocketAddr)> = stage
+    let removed: Vec<(Protocol, SocketAddr)> = stage
         .servers
         .keys()
         .filter(|(_, at)| old.contains(&at.ip()))
         .copied()
         .collect();
-    for (protocol, at) in &leaving {
+    for (protocol, at) in &removed {
         let family = usize::from(at.is_ipv6());
         stage.serve(*protocol, (new[family], at.port()).into())?;
     }
@@ -123,39 +127,42 @@ fn replace(stage: &mut Stage, manifests: &mut [Manifest], number: usize) -> Resu
             let start = Instant::now();
             stage.folder.write(&manifest.name, &text)?;
             let seen = commits
-                .last(start + PATIENCE, QUIET)?
+                .last(start + COMMIT_TIMEOUT, QUIET)?
                 .with_context(|| format!("{} did not reach the kernel", manifest.name))?;
             times.push(seen - start);
             manifest.text = text;
         }
     }
-    let known = frontends(manifests)?;
+    let current = frontends(manifests)?;
     let gone = |at: &SocketAddr| {
-        let mut endpoints = known.iter().flat_map(|each| &each.endpoints);
+        let mut endpoints = current.iter().flat_map(|each| &each.endpoints);
         endpoints.all(|endpoint| endpoint.at != *at)
     };
-    ensure!(leaving.iter().all(|(_, at)| gone(at)), "an address stayed");
-    // The old servers had the time of QUIET to finish what they were asked.
-    stage.servers.retain(|key, _| !leaving.contains(key));
+    ensure!(
+        removed.iter().all(|(_, at)| gone(at)),
+        "a manifest still contains a replaced address"
+    );
+    // The old servers had the time QUIET to finish open requests.
+    stage.servers.retain(|key, _| !removed.contains(key));
     Ok(times)
 }
 
-/// Opens a connection to the endpoint that stays, for each TCP address.
-fn talks(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
-    let stays = &stage.lab.backends[REPLACED].name;
-    let mut talks = Vec::new();
+/// Opens a connection to the remaining endpoint through each TCP frontend.
+fn open_connections(stage: &Stage, asked: &[Frontend]) -> Result<Vec<Conversation>> {
+    let remaining = &stage.lab.backends[REPLACED].name;
+    let mut connections = Vec::new();
     for frontend in asked {
         if frontend.protocol != Protocol::Tcp || frontend.sticky {
             continue;
         }
         let ask = Ask::new(frontend.protocol, frontend.address);
         let found = (0..100).find_map(|_| {
-            let talk = Conversation::open(&stage.lab.client.netns, ask).ok()?;
-            (talk.server() == stays).then_some(talk)
+            let connection = Conversation::open(&stage.lab.client.netns, ask).ok()?;
+            (connection.server() == remaining).then_some(connection)
         });
-        talks.push(found.with_context(|| format!("{stays} never answers"))?);
+        connections.push(found.with_context(|| format!("{remaining} never answers"))?);
     }
-    Ok(talks)
+    Ok(connections)
 }
 
 fn figure(stage: &Stage, what: &str, words: String) -> Row {

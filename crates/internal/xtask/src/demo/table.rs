@@ -1,44 +1,44 @@
-//! The table that a demo ends with.
+//! Table of the results of the demo.
 
 use std::fmt;
 
 use testkit::traffic::Answers;
 
-/// The rows, in the order they were found.
+/// Rows in order of their addition.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Row>,
 }
 
-/// One line: what was asked in a mode, and what came of it.
+/// Results of requests to one frontend, in one mode.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// The mode.
+    /// Proxy mode.
     pub(super) mode: &'static str,
-    /// The Service, or `all`.
+    /// Name of the Service, or `all`.
     pub(super) service: String,
-    /// What was asked.
+    /// Description of the frontend.
     pub(super) what: String,
-    /// Who asked.
+    /// Names of the clients.
     pub(super) from: String,
-    /// What came of it.
+    /// Outcome.
     pub(super) outcome: Outcome,
 }
 
-/// What came of asking.
+/// Outcome of requests.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All is as it should be, and something to say of it, or nothing.
+    /// All results are as expected; with a note, which may be empty.
     Right(Answers, String),
-    /// Something is not, and what.
+    /// A result is not as expected; with a description.
     Wrong(Answers, String),
-    /// A figure that is neither right nor wrong.
+    /// A measurement.
     Figure(String),
-    /// The mode cannot be shown.
+    /// The mode did not run.
     Absent,
 }
 
-/// What came back to some who asked, and the first thing that is wrong.
+/// Sum of answers, and the first wrong result.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     answers: Answers,
@@ -50,7 +50,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Returns how many rows are not as they should be.
+    /// Returns the number of rows with wrong results.
     pub(super) fn failures(&self) -> usize {
         let is_wrong = |row: &&Row| matches!(row.outcome, Outcome::Wrong(..));
         self.rows.iter().filter(is_wrong).count()
@@ -58,20 +58,20 @@ impl Table {
 }
 
 impl Tally {
-    /// Adds what came back to one who asked, and what is wrong with it.
+    /// Adds the answers to one client, and the description of a wrong result.
     pub(super) fn add(
         &mut self,
-        who: impl fmt::Display,
+        source: impl fmt::Display,
         answers: Answers,
         verdict: Result<(), String>,
     ) {
         self.answers = std::mem::take(&mut self.answers).merge(answers);
         if let (None, Err(words)) = (&self.wrong, verdict) {
-            self.wrong = Some(format!("{who}: {words}"));
+            self.wrong = Some(format!("{source}: {words}"));
         }
     }
 
-    /// Ends it; `note` is what to say if nothing is wrong.
+    /// Returns the outcome, with `note` if no result is wrong.
     pub(super) fn outcome(self, note: String) -> Outcome {
         match self.wrong {
             Some(words) => Outcome::Wrong(self.answers, words),
@@ -91,8 +91,8 @@ impl fmt::Display for Table {
         let (what, from) = (width(|row| &row.what), width(|row| &row.from));
         writeln!(
             f,
-            "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  {:>6}  {:>6}  who answered",
-            "mode", "service", "reached by", "from", "asked", "failed"
+            "{:<mode$}  {:<service$}  {:<what$}  {:<from$}  {:>8}  {:>6}  answers",
+            "mode", "service", "frontend", "from", "requests", "failed"
         )?;
         for row in &self.rows {
             write!(
@@ -102,14 +102,14 @@ impl fmt::Display for Table {
             )?;
             match &row.outcome {
                 Outcome::Right(answers, note) if answers.answered() == 0 => {
-                    writeln!(f, "{:>6}  {:>6}  {note}", answers.asked(), "")?;
+                    writeln!(f, "{:>8}  {:>6}  {note}", answers.asked(), "")?;
                 }
                 Outcome::Right(answers, note) => writeln!(f, "{}{note}", counts(answers))?,
                 Outcome::Wrong(answers, words) => {
                     writeln!(f, "{}  WRONG: {words}", counts(answers))?;
                 }
-                Outcome::Figure(words) => writeln!(f, "{:>6}  {:>6}  {words}", "", "")?,
-                Outcome::Absent => writeln!(f, "{:>6}  {:>6}", "-", "-")?,
+                Outcome::Figure(words) => writeln!(f, "{:>8}  {:>6}  {words}", "", "")?,
+                Outcome::Absent => writeln!(f, "{:>8}  {:>6}", "-", "-")?,
             }
         }
         Ok(())
@@ -123,7 +123,7 @@ fn counts(answers: &Answers) -> String {
         .map(|(server, count)| format!("{server} {count}"))
         .collect();
     format!(
-        "{:>6}  {:>6}  {}",
+        "{:>8}  {:>6}  {}",
         answers.asked(),
         answers.failures.len(),
         servers.join(", ")
@@ -142,18 +142,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_thing_that_is_wrong_is_told_and_counted() {
+    fn the_first_wrong_result_is_shown_and_counted() {
         let mut tally = Tally::default();
         tally.add("client", answers("a", 3), Ok(()));
         tally.add("pod", answers("b", 4), Err("no answer from a".to_owned()));
-        tally.add("node", answers("b", 5), Err("never told".to_owned()));
+        tally.add("node", answers("b", 5), Err("not shown".to_owned()));
         let mut fine = Tally::default();
         fine.add("client", answers("a", 3), Ok(()));
         let mut table = Table::default();
         for outcome in [
             tally.outcome(String::new()),
-            fine.outcome(", as told".to_owned()),
-            Tally::default().outcome("refused".to_owned()),
+            fine.outcome(", as expected".to_owned()),
+            Tally::default().outcome("rejected".to_owned()),
             Outcome::Absent,
         ] {
             table.add(Row {
@@ -167,10 +167,10 @@ mod tests {
         assert_eq!(table.failures(), 1);
         let text = table.to_string();
         let ends = [
-            "who answered",
+            "answers",
             "12       0  a 3, b 9  WRONG: pod: no answer from a",
-            "3       0  a 3, as told",
-            "0          refused",
+            "3       0  a 3, as expected",
+            "0          rejected",
             "-       -",
         ];
         for (line, end) in text.lines().zip(ends) {

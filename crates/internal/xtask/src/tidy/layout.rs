@@ -1,8 +1,8 @@
-//! Which files there are.
+//! Checks names and locations of files.
 
 use super::Text;
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe the content of a file.
 const BANNED: [&str; 9] = [
     "common",
     "constants",
@@ -15,10 +15,10 @@ const BANNED: [&str; 9] = [
     "utils",
 ];
 
-/// The files that every mode has.
+/// Files that every proxy mode must have.
 const MODE_FILES: [&str; 6] = ["base", "endpoint", "kernel", "mod", "names", "port"];
 
-/// The folder whose folders are the modes.
+/// Folder with one subfolder per proxy mode.
 const MODES: &str = "crates/proxy-core/src/backend/";
 
 pub(super) fn check(files: &[Text]) -> Vec<String> {
@@ -37,7 +37,7 @@ pub(super) fn check(files: &[Text]) -> Vec<String> {
                 .any(|file| [&path, &folder].contains(&&file.path))
             {
                 findings.push(format!(
-                    "{path}: every mode has this file, or a folder of it"
+                    "{path}: every mode must have this file or a folder of this name"
                 ));
             }
         }
@@ -52,9 +52,12 @@ fn banned(file: &Text) -> Option<String> {
         "mod" => folder.rsplit('/').next()?,
         _ => stem,
     };
-    BANNED
-        .contains(&module)
-        .then(|| format!("{}: `{module}` does not say what is inside", file.path))
+    BANNED.contains(&module).then(|| {
+        format!(
+            "{}: the name `{module}` does not describe the content",
+            file.path
+        )
+    })
 }
 
 #[cfg(test)]
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_are_found() {
+    fn names_that_do_not_describe_the_content_are_found() {
         let findings = check(&[
             file("crates/a/src/util.rs"),
             file("crates/a/src/types/mod.rs"),
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_lacking_a_file_is_found() {
+    fn a_missing_file_of_a_mode_is_found() {
         let mut files: Vec<Text> = MODE_FILES
             .iter()
             .map(|name| file(&format!("{MODES}ipvs/{name}.rs")))

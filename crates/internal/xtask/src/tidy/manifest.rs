@@ -1,8 +1,8 @@
-//! What is in the manifests of cargo.
+//! Checks cargo manifests.
 
 use super::Text;
 
-/// Checks a manifest: every dependency is the workspace's, and so are the lints.
+/// Checks that a manifest inherits all dependencies and lints from the workspace.
 pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
     if file.path == "Cargo.toml" {
         return;
@@ -23,22 +23,22 @@ pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
         if is_dependency && !is_shared && !is_itself {
             find(
                 line,
-                &format!("`{name}` is declared in the root, and used by `workspace = true`"),
+                &format!("declare `{name}` in the root manifest and use `workspace = true` here"),
             );
         }
         if section.starts_with("dependencies.") {
-            find(line, "a dependency is one line");
+            find(line, "declare the dependency in one line");
         }
     }
     if !file.text.contains("[lints]\nworkspace = true\n") {
-        find(1, "the lints are the workspace's");
+        find(1, "inherit the lints: `[lints] workspace = true`");
     }
 }
 
-/// Checks that every dependency declared in the root is used by a member.
+/// Checks that a member uses every dependency of the root manifest.
 pub(super) fn check_root(files: &[Text]) -> Vec<String> {
     let Some(root) = files.iter().find(|file| file.path == "Cargo.toml") else {
-        return vec!["Cargo.toml: there is none".to_owned()];
+        return vec!["Cargo.toml: not found".to_owned()];
     };
     let members = files
         .iter()
@@ -65,7 +65,7 @@ pub(super) fn check_root(files: &[Text]) -> Vec<String> {
     findings
 }
 
-/// A `name = value` of a manifest.
+/// A `name = value` entry of a manifest.
 struct Entry {
     line: usize,
     section: String,
@@ -73,7 +73,7 @@ struct Entry {
     value: String,
 }
 
-/// Returns all entries; a value may go on over several lines.
+/// Returns all entries. A value may span several lines.
 fn entries(text: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let (mut section, mut open) = (String::new(), 0);
@@ -117,7 +117,7 @@ mod tests {
     const MEMBER: &str = "[lints]\nworkspace = true\n[dependencies]\na.workspace = true\n";
 
     #[test]
-    fn a_dependency_that_is_not_the_workspaces_is_found() {
+    fn dependencies_and_lints_that_are_not_inherited_are_found() {
         let mut findings = Vec::new();
         let fine = "b = {\n  workspace = true,\n  features = [\"c\"] }\nme = { path = \".\" }\n";
         check(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_nobody_uses_is_found() {
+    fn an_unused_dependency_of_the_root_is_found() {
         let root = file(
             "Cargo.toml",
             "[workspace.dependencies]\na = \"1\"\nz = \"1\" # last\n",

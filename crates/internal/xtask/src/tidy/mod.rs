@@ -1,8 +1,8 @@
-//! Habits of the house that no compiler knows.
+//! Checks conventions of the repository that neither rustc nor clippy checks.
 //!
-//! Each check looks at the files of the workspace as text and returns what it
-//! finds as `file:line: sentence`.
-//! It runs as a task and as a test of this crate.
+//! Each check reads the files of the workspace as text and returns findings in the
+//! format `file:line: sentence`.
+//! The checks run as a task and as a test of this crate.
 
 use std::fs;
 use std::path::Path;
@@ -48,9 +48,9 @@ pub(crate) fn run(list_prose: bool) -> Result<()> {
 /// A file of the workspace.
 #[derive(Debug)]
 struct Text {
-    /// Its path from the root, with slashes.
+    /// Path from the root of the workspace.
     path: String,
-    /// What is in it.
+    /// Content.
     text: String,
 }
 
@@ -69,7 +69,7 @@ fn check(files: &[Text]) -> Vec<String> {
     findings
 }
 
-/// Reads all text files but those that are built, found by fuzzing or hidden.
+/// Reads all text files except hidden files, build artifacts and fuzzing inputs.
 fn read(root: &Path) -> Result<Vec<Text>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_the_workspace_are_seen_and_no_others() {
+    fn files_of_the_workspace_are_read_without_build_artifacts() {
         let files = read(root()).unwrap();
         let seen = |path: &str| files.iter().any(|file| file.path == path);
         assert!(seen("Cargo.toml") && seen("crates/internal/xtask/src/tidy/mod.rs"));

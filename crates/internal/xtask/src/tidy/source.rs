@@ -1,14 +1,14 @@
-//! What is in a Rust file.
+//! Checks Rust files.
 //!
-//! Formatted code has its items' ends in the column of their beginnings, which
-//! is all the parsing that these checks need.
+//! The checks do not parse Rust: in formatted code an item starts and ends in the
+//! same column.
 
 use super::Text;
 
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 80;
 
-/// Files that may do IO, by name.
+/// Names of files that may do IO.
 const IO_FILES: [&str; 7] = [
     "client.rs",
     "kernel.rs",
@@ -19,7 +19,7 @@ const IO_FILES: [&str; 7] = [
     "socket.rs",
 ];
 
-/// Folders and files in which `unsafe` may stand.
+/// Folders and files that may contain `unsafe`.
 const UNSAFE: [&str; 3] = [
     "crates/iptables/src/process.rs",
     "crates/nftables/src/nftnl.rs",
@@ -31,13 +31,13 @@ pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
         findings.push(format!("{}:{line}: {words}", file.path));
     };
     if !file.text.starts_with("//!") && !file.text.starts_with("#![") {
-        find(1, "a file begins by saying what it is (`//!`)");
+        find(1, "a file must start with a module comment (`//!`)");
     }
     if file.path.contains("src/") && file.text.lines().count() > FILE_LINES {
         find(FILE_LINES, "a file has at most 500 lines");
     }
     if file.text.contains(concat!("reason = \"IO", " file\"")) && !may_do_io(&file.path) {
-        find(1, "only IO files do IO, and their names tell");
+        find(1, "only IO files may do IO; see `IO_FILES`");
     }
     let is_crate = ["src/lib.rs", "src/main.rs"]
         .iter()
@@ -49,16 +49,16 @@ pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
             .iter()
             .any(|path| path.starts_with(crate_of(&file.path)))
     {
-        find(1, "a crate without `unsafe` forbids it");
+        find(1, "a crate without `unsafe` must forbid it");
     }
     for (number, line) in (1..).zip(file.text.lines()) {
         for word in [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]].map(|halves| halves.concat()) {
             if has_word(line, &word) {
-                find(number, "what is to be done is no comment");
+                find(number, "a comment must not announce future work");
             }
         }
         if has_word(code_of(line), "unsafe") && !UNSAFE.iter().any(|at| file.path.starts_with(at)) {
-            find(number, "`unsafe` has its places, and this is none");
+            find(number, "`unsafe` is not allowed in this file");
         }
     }
     if file.path.contains("src/") {
@@ -73,7 +73,7 @@ pub(super) fn check(file: &Text, findings: &mut Vec<String>) {
     }
 }
 
-/// Counts the lines under a path that are no tests.
+/// Counts the lines of the files under a path, without tests.
 pub(super) fn lines_without_tests(files: &[Text], path: &str) -> usize {
     files
         .iter()
@@ -97,17 +97,17 @@ fn may_do_io(path: &str) -> bool {
             .any(|top| path.starts_with(top))
 }
 
-/// Returns the folder of the crate that a file belongs to.
+/// Returns the folder of the crate that contains a file.
 fn crate_of(path: &str) -> &str {
     path.split_once("src/").map_or(path, |(folder, _)| folder)
 }
 
-/// Returns the text up to the tests at its end.
+/// Returns the text before the unit tests at the end.
 fn before_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
-/// Returns the code of a line, without texts and comments.
+/// Returns the code of a line before the first string, quoted code or comment.
 fn code_of(line: &str) -> &str {
     line.split(['"', '`'])
         .next()
@@ -121,7 +121,7 @@ fn has_word(line: &str, word: &str) -> bool {
         .any(|part| part == word)
 }
 
-/// Returns each function's first line and its number of lines.
+/// Returns the first line and the number of lines of each function.
 fn functions(text: &str) -> Vec<(usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_habit_is_seen_when_it_is_broken() {
+    fn each_rule_has_a_file_that_breaks_it() {
         let path = "crates/nftables/src/rule.rs";
         assert_eq!(findings(path, "//! Rules.\n"), Vec::<String>::new());
         let long = format!("//! Long.\n{}", "\n".repeat(500));
@@ -173,14 +173,14 @@ mod tests {
         let to_do = format!("//! T.\n// {}{}: more\n", "TO", "DO");
         let io = format!("//! I.\n#![allow(clippy::x, reason = \"IO{}\")]\n", " file");
         for (text, words) in [
-            ("use a::b;\n", "begins by saying"),
+            ("use a::b;\n", "must start with a module comment"),
             (&*long, "500 lines"),
             (&*function, "80 lines, not 81"),
-            (&*to_do, "what is to be done"),
+            (&*to_do, "future work"),
             (&*io, "only IO files"),
             (
                 "//! U.\nfn f() {\n    unsafe { g() }\n}\n",
-                "`unsafe` has its places",
+                "`unsafe` is not allowed",
             ),
         ] {
             let findings = findings(path, text);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_not_found() {
+    fn allowed_files_have_no_findings() {
         let io = format!("//! I.\n#![allow(clippy::x, reason = \"IO{}\")]\n", " file");
         let code = "//! U.\nfn f() {\n    unsafe { g() }\n}\n";
         let words = "//! W.\n// No unsafe here: `unsafe` is a word.\nconst A: &str = \"unsafe\";\n";
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_measured_from_their_name_to_their_end() {
+    fn the_length_of_a_function_includes_its_signature() {
         let text = "trait T {\n    fn a();\n    fn b(\n        c: u8,\n    ) -> u8;\n\n    const fn d() {\n        e();\n    }\n}\nfn f() {}\npub(crate) fn g(\n    h: u8,\n) {\n    i();\n}\n";
         assert_eq!(functions(text), [(3, 3), (7, 3), (12, 5)]);
         let text = "    () => {\n        fn a() {\n            b()\n        })*\n    };\n";

@@ -1,4 +1,4 @@
-//! The archive that a kernel unpacks as its first file system.
+//! Builds the initramfs of a guest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
-/// Files of a guest, by their paths in it.
+/// Files of a guest by path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archive {
     entries: BTreeMap<PathBuf, Entry>,
@@ -23,7 +23,7 @@ struct Entry {
 }
 
 impl Archive {
-    /// Adds a folder, and those that it is in.
+    /// Adds a folder and its parents.
     pub(super) fn folder(&mut self, path: impl AsRef<Path>) {
         for folder in path.as_ref().ancestors() {
             if folder != Path::new("/") {
@@ -32,7 +32,7 @@ impl Archive {
         }
     }
 
-    /// Adds a file that may be run.
+    /// Adds an executable file.
     pub(super) fn file(&mut self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) {
         self.parent(path.as_ref());
         self.put(path.as_ref(), PROGRAM, content.into());
@@ -45,13 +45,13 @@ impl Archive {
         self.put(path.as_ref(), LINK, target.into_bytes());
     }
 
-    /// Adds a file of this machine, and the symbolic links that lead to it.
+    /// Adds a file of the host, including all symbolic links on its path.
     pub(super) fn copy(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.copy_links(path.as_ref())
             .with_context(|| path.as_ref().display().to_string())
     }
 
-    /// Adds all files of a folder of this machine.
+    /// Adds all files of a folder of the host, recursively.
     pub(super) fn copy_all(&mut self, folder: &Path) -> Result<()> {
         for path in files(folder).with_context(|| folder.display().to_string())? {
             self.copy(path)?;
@@ -59,7 +59,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Encodes it as `cpio` does in its format `newc`.
+    /// Encodes the archive in the `newc` format of `cpio`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, (path, entry)) in (1..).zip(&self.entries) {
@@ -106,7 +106,7 @@ impl Archive {
         }
     }
 
-    /// Adds an entry unless the path has one: no folder replaces a link to it.
+    /// Adds an entry unless the path has one, so that a folder does not replace a link.
     fn put(&mut self, path: &Path, mode: u32, content: Vec<u8>) {
         self.entries
             .entry(path.to_owned())
@@ -114,7 +114,7 @@ impl Archive {
     }
 }
 
-/// Returns all files in a folder and in those in it.
+/// Returns all files of a folder, recursively.
 fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder)? {
@@ -128,8 +128,8 @@ fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Writes a header of 13 numbers, the name, and the content, each of them
-/// padded to four bytes.
+/// Writes a header of 13 numbers, the name and the content.
+/// Pads name and content to four bytes.
 fn put_entry(bytes: &mut Vec<u8>, number: u32, name: &str, entry: &Entry) {
     let length = |bytes: usize| u32::try_from(bytes).expect("no file has 4 GiB");
     let pad = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -141,9 +141,9 @@ fn put_entry(bytes: &mut Vec<u8>, number: u32, name: &str, entry: &Entry) {
         1, // links
         0, // time
         length(entry.content.len()),
-        0, // major and minor number of its disk
+        0, // major and minor number of the file system's device
         0,
-        0, // and of the device that it is
+        0, // major and minor number of a device file
         0,
         length(name.len() + 1),
         0, // checksum
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_its_numbers_its_name_and_its_content() {
+    fn an_entry_is_encoded_as_header_name_and_content() {
         let mut archive = Archive::default();
         archive.file("/init", "hello");
         let expected = "070701\
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_come_before_what_is_in_them() {
+    fn folders_precede_their_files() {
         let mut archive = Archive::default();
         archive.file("/usr/bin/nft", "");
         archive.link("/bin", "usr/bin");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_copied_with_what_they_lead_to() {
+    fn links_are_copied_with_their_targets() {
         let directory = Directory::new().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir(at("real")).unwrap();

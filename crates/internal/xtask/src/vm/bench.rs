@@ -1,4 +1,4 @@
-//! Benches in a guest: what they measure is not in the machine's kernel.
+//! Runs benchmarks that need a kernel feature that the host may lack.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,16 @@ use crate::cargo::{cargo, root};
 use crate::process::display;
 use crate::tools;
 
-/// Builds a bench, runs it on the newest kernel, and returns the figures that it
-/// writes.
+/// Builds a benchmark, runs it on the newest kernel, and returns its figures.
 pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
     tools::install(&[tools::KERNEL_TOOLS, tools::VM_TOOLS].concat())?;
     let cache = target_directory.join("vm");
     fs::create_dir_all(&cache)?;
     let kernel = kernels::fetch(&cache)?;
-    let kernel = kernel.last().context("there is a newest kernel")?;
+    let kernel = kernel.last().context("no kernel available")?;
     let binary = build(name)?;
     let mut archive = guest::base(&[&binary], &cache)?;
-    // The guest has no disk: what is written there is read aloud.
+    // The guest has no disk: it prints its files to the console.
     let runs = [
         format!("BENCH_FIGURES=/run {}", guest::binary(0)),
         format!("cat /run/{name}.json"),
@@ -46,7 +45,7 @@ pub(crate) fn bench(name: &str, target_directory: &Path) -> Result<String> {
     Ok(figures)
 }
 
-/// Builds a bench and returns where it is.
+/// Builds a benchmark and returns the path of its binary.
 fn build(name: &str) -> Result<PathBuf> {
     let mut command = cargo(["bench", "--package", "benches", "--no-run"]);
     command.args(["--message-format=json", "--bench", name]);

@@ -1,4 +1,4 @@
-//! The guest: what is in it, what it does, and the machine it runs on.
+//! Builds the files and the init script of a guest, and boots it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,17 +13,16 @@ use super::archive::Archive;
 use super::kernels::Kernel;
 use super::modules::Modules;
 use super::results::{MARK, Results};
-use crate::process::{execute, listen};
+use crate::process::{execute, execute_with_output};
 use crate::tools;
 
-/// How long a guest may take from its start to its end: five minutes are enough
-/// on a machine that does nothing else.
+/// Time limit of a guest: 20 minutes. An idle host needs five.
 const DEADLINE: Duration = Duration::from_secs(1200);
 
-/// The memory of the guest in megabytes; half of it is for files.
+/// Memory of the guest in megabytes. Half is available for files.
 const MEMORY: &str = "1024";
 
-/// What `modprobe` finds modules by.
+/// Index files of `modprobe`.
 const INDEXES: [&str; 6] = [
     "modules.alias.bin",
     "modules.builtin.alias.bin",
@@ -33,7 +32,7 @@ const INDEXES: [&str; 6] = [
     "modules.symbols.bin",
 ];
 
-/// The programs that tests run, besides those of iptables.
+/// Programs that tests run, in addition to those of iptables.
 const PROGRAMS: [&str; 10] = [
     "conntrack",
     "ip",
@@ -47,27 +46,27 @@ const PROGRAMS: [&str; 10] = [
     "unshare",
 ];
 
-/// The folder of what iptables loads when it runs.
+/// Folder of the extensions that iptables loads at run time.
 const PLUGINS: &str = "/usr/lib/x86_64-linux-gnu/xtables";
 
-/// Something that the guest does.
+/// A command that the guest runs.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The folder that it happens in.
+    /// Working directory.
     pub(super) folder: PathBuf,
-    /// What the shell is told.
+    /// Shell command.
     pub(super) command: String,
 }
 
-/// Returns what is the same for all kernels: programs, their libraries, and
-/// binaries that were built here.
+/// Returns the files that guests of all kernels share: programs, their libraries, and
+/// `binaries` of the workspace.
 pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     let mut archive = Archive::default();
     for folder in ["/applets", "/dev", "/proc", "/run", "/sys", "/tmp"] {
         archive.folder(folder);
     }
     archive.copy(busybox()?)?;
-    // Where the kernel looks for it.
+    // The kernel runs modprobe from this path.
     archive.copy("/sbin/modprobe")?;
     archive.copy("/etc/protocols")?;
     archive.copy_all(Path::new(PLUGINS))?;
@@ -90,12 +89,12 @@ pub(super) fn base(binaries: &[&Path], cache: &Path) -> Result<Archive> {
     Ok(archive)
 }
 
-/// Adds the modules of a kernel, and what the guest does.
+/// Adds the modules of a kernel and the init script.
 pub(super) fn add(archive: &mut Archive, kernel: &Kernel, runs: &[Run]) -> Result<()> {
-    let (from, to) = (kernel.modules(), kernel.home()?);
+    let (from, to) = (kernel.modules(), kernel.guest_modules()?);
     let dependencies = fs::read_to_string(from.join("modules.dep"))?;
     let modules = Modules::parse(&dependencies)?;
-    for file in modules.there()?.into_iter().chain(INDEXES) {
+    for file in modules.included()?.into_iter().chain(INDEXES) {
         let content = fs::read(from.join(file)).with_context(|| file.to_owned())?;
         archive.file(to.join(file), content);
     }
@@ -103,16 +102,16 @@ pub(super) fn add(archive: &mut Archive, kernel: &Kernel, runs: &[Run]) -> Resul
     Ok(())
 }
 
-/// Boots a guest, and hears each line it prints until it ends.
+/// Boots a guest, and calls `on_line` for each line that it prints until it powers off.
 pub(super) fn run(
     kernel: &Kernel,
     initramfs: &Path,
-    mut hear: impl FnMut(&str),
+    mut on_line: impl FnMut(&str),
 ) -> Result<Results> {
     let mut command = Command::new("qemu-system-x86_64");
     command
-        // Processors take turns: with a thread for each, one may meet an instruction
-        // that the other has just patched away, and the kernel dies of an `int3`.
+        // With one thread per virtual processor, a processor may execute an `int3` that
+        // another has just replaced (text patching), and the kernel panics.
         .args(["-accel", "tcg,thread=single", "-smp", "2", "-cpu", "max"])
         .args(["-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio"])
@@ -122,15 +121,15 @@ pub(super) fn run(
         .arg("-initrd")
         .arg(initramfs);
     let mut results = Results::default();
-    listen(DEADLINE, &mut command, |line| {
+    execute_with_output(DEADLINE, &mut command, |line| {
         let line = line.trim_end_matches('\r');
-        hear(line);
-        results.hear(line);
+        on_line(line);
+        results.record(line);
     })?;
     Ok(results)
 }
 
-/// Returns what the first process of the guest runs.
+/// Returns the init script of the guest.
 fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
     let busybox = busybox.display();
     let mut text = format!(
@@ -144,7 +143,7 @@ fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
         DEADLINE.as_secs()
     );
     for module in modules {
-        text += &format!("/sbin/modprobe {module} || echo '{MARK}broken: modprobe {module}'\n");
+        text += &format!("/sbin/modprobe {module} || echo '{MARK}failed: modprobe {module}'\n");
     }
     for (number, Run { folder, command }) in runs.iter().enumerate() {
         text += &format!(
@@ -158,7 +157,7 @@ fn script(busybox: &Path, modules: &[&str], runs: &[Run]) -> String {
     text + &format!("echo '{MARK}done'\npoweroff -f\n")
 }
 
-/// Returns where a binary that was built here is in the guest.
+/// Returns the path of a binary of the workspace in the guest.
 pub(super) fn binary(number: usize) -> String {
     format!("/binaries/{number}")
 }
@@ -167,7 +166,7 @@ fn busybox() -> Result<PathBuf> {
     tools::find("busybox").context("busybox is not installed")
 }
 
-/// Returns the names of the programs of iptables.
+/// Returns the names of all iptables programs.
 fn iptables() -> impl Iterator<Item = String> {
     ["iptables", "ip6tables"].into_iter().flat_map(|family| {
         ["", "-legacy", "-nft"]
@@ -178,7 +177,7 @@ fn iptables() -> impl Iterator<Item = String> {
     })
 }
 
-/// Reads a program without what only a debugger needs.
+/// Returns the content of a program without debug information.
 fn stripped(program: &Path, cache: &Path) -> Result<Vec<u8>> {
     let file = cache.join("stripped");
     execute(Command::new("strip").arg("-o").arg(&file).arg(program))?;
@@ -187,7 +186,7 @@ fn stripped(program: &Path, cache: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the libraries that programs and libraries are linked with.
+/// Returns the shared libraries that programs and libraries are linked with.
 fn libraries(files: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut command = Command::new("ldd");
     let output = command.args(files).stderr(Stdio::inherit()).output()?;
@@ -195,7 +194,7 @@ fn libraries(files: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     linked(str::from_utf8(&output.stdout)?)
 }
 
-/// Reads `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)` of each line.
+/// Parses lines `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)` of `ldd`.
 fn linked(text: &str) -> Result<BTreeSet<PathBuf>> {
     let mut paths = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with('\t')) {
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_read_with_the_loader_and_without_what_is_no_file() {
+    fn libraries_include_the_loader_and_exclude_entries_without_a_file() {
         let text = "/usr/sbin/nft:\n\
             \tlinux-vdso.so.1 (0x00007ffd)\n\
             \tlibnftables.so.1 => /lib/x86_64-linux-gnu/libnftables.so.1 (0x00007f01)\n\
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_loads_its_modules_does_what_it_is_told_and_ends() {
+    fn the_init_script_loads_modules_runs_commands_and_powers_off() {
         let runs = [Run {
             folder: "/w/crates/ipvs".into(),
             command: format!("{} --exact a::b c", binary(0)),
@@ -236,7 +235,7 @@ mod tests {
         let text = script(Path::new("/bin/busybox"), &["ip_vs"], &runs);
         assert!(text.starts_with("#!/bin/busybox sh\n"));
         let end = "(sleep 1200; poweroff -f) &\n\
-            /sbin/modprobe ip_vs || echo '@vm broken: modprobe ip_vs'\n\
+            /sbin/modprobe ip_vs || echo '@vm failed: modprobe ip_vs'\n\
             cd /w/crates/ipvs\n\
             echo '@vm begin 0'\n\
             /binaries/0 --exact a::b c\n\
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_have_three_programs_of_each_variant() {
+    fn each_family_has_three_programs_per_iptables_variant() {
         let names: BTreeSet<String> = iptables().collect();
         assert_eq!(names.len(), 18);
         assert!(names.contains("ip6tables-legacy-restore") && names.contains("iptables"));

@@ -1,4 +1,4 @@
-//! Kernels of Debian, downloaded and unpacked without installing them.
+//! Downloads and unpacks Debian kernels without installing them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,19 +10,19 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::packages;
 use crate::process::{display, execute};
 
-/// A kernel on the disk.
+/// An unpacked kernel package.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    /// Its series, such as `6.1`.
+    /// Release series, such as `6.1`.
     pub(super) series: String,
-    /// What `uname -r` says on it.
+    /// Release as reported by `uname -r`.
     pub(super) release: String,
-    /// The folder that its package was unpacked in.
+    /// Folder of the unpacked package.
     folder: PathBuf,
 }
 
 impl Kernel {
-    /// Returns one that is on no disk.
+    /// Creates a kernel without files.
     #[cfg(test)]
     pub(super) fn of_series(series: &str) -> Self {
         Self {
@@ -32,42 +32,42 @@ impl Kernel {
         }
     }
 
-    /// Returns the file that boots.
+    /// Returns the path of the kernel image.
     pub(super) fn image(&self) -> PathBuf {
         self.folder
             .join("boot")
             .join(format!("vmlinuz-{}", self.release))
     }
 
-    /// Returns the folder of its modules.
+    /// Returns the folder of the modules on the host.
     pub(super) fn modules(&self) -> PathBuf {
         self.folder.join("lib/modules").join(&self.release)
     }
 
-    /// Returns where its modules would be on a machine that runs it.
-    pub(super) fn home(&self) -> Result<PathBuf> {
-        // The folder may be a link, and an archive is unpacked without.
+    /// Returns the folder of the modules in the guest.
+    pub(super) fn guest_modules(&self) -> Result<PathBuf> {
+        // `/lib` may be a link on the host, which the archive contains.
         Ok(fs::canonicalize("/lib")?
             .join("modules")
             .join(&self.release))
     }
 }
 
-/// Returns the kernels that apt offers, of the oldest series and of the newest,
-/// downloaded into a folder if they are not there yet.
+/// Returns the newest kernel of the oldest and of the newest series that apt offers.
+/// Downloads missing ones into `cache`.
 pub(super) fn fetch(cache: &Path) -> Result<Vec<Kernel>> {
-    packages::updating(|| fetch_offered(cache))
+    packages::with_fresh_lists(|| fetch_available(cache))
 }
 
-fn fetch_offered(cache: &Path) -> Result<Vec<Kernel>> {
-    let mut series = newest(&offered()?);
+fn fetch_available(cache: &Path) -> Result<Vec<Kernel>> {
+    let mut series = newest(&available()?);
     ensure!(!series.is_empty(), "apt offers no cloud kernel");
     let between = series.len().saturating_sub(1).max(1);
     series.drain(1..between);
     series
         .into_iter()
         .map(|(series, release)| {
-            eprintln!("of series {series}: {release}");
+            eprintln!("kernel series {series}: {release}");
             let folder = cache.join(&release);
             if !folder.exists() {
                 unpack(&release, &folder).with_context(|| format!("kernel {release}"))?;
@@ -81,8 +81,8 @@ fn fetch_offered(cache: &Path) -> Result<Vec<Kernel>> {
         .collect()
 }
 
-/// Asks apt for the names of all packages that are kernels.
-fn offered() -> Result<String> {
+/// Lists the packages of cloud kernels that apt offers.
+fn available() -> Result<String> {
     let mut command = Command::new("apt-cache");
     command.args(["search", "--names-only", "^linux-image-.*-cloud-amd64$"]);
     let output = command.stderr(Stdio::inherit()).output()?;
@@ -92,7 +92,7 @@ fn offered() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns each series among the names of packages, with its newest release.
+/// Returns the newest release of each series in a list of packages.
 fn newest(packages: &str) -> Vec<(String, String)> {
     let mut found: BTreeMap<[u32; 2], (Vec<u32>, &str)> = BTreeMap::new();
     for line in packages.lines() {
@@ -100,7 +100,7 @@ fn newest(packages: &str) -> Vec<(String, String)> {
         let Some(release) = name.strip_prefix("linux-image-") else {
             continue;
         };
-        // A package with no more than the series has no kernel in it.
+        // A name without a patch level is a meta-package.
         let mut version = release.split(|one: char| !one.is_ascii_digit() && one != '.');
         let version = numbers(version.next().unwrap_or_default());
         let [major, minor, _, ..] = version[..] else {
@@ -118,17 +118,17 @@ fn newest(packages: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the numbers in a name, by which versions are ordered.
+/// Returns the numbers in a name, to compare versions.
 fn numbers(name: &str) -> Vec<u32> {
     name.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
         .collect()
 }
 
-/// Downloads a kernel and unpacks it; the folder is there when all is done.
+/// Downloads and unpacks a kernel, and prepares its modules.
 fn unpack(release: &str, folder: &Path) -> Result<()> {
     packages::unpack(&format!("linux-image-{release}"), folder, |tree| {
-        // Nothing in the guest can read modules that are compressed.
+        // The guest has no program that decompresses modules.
         execute(
             Command::new("find")
                 .arg(tree.join("lib/modules"))
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_release_of_each_series_is_found_by_its_numbers() {
+    fn releases_of_a_series_are_compared_as_numbers() {
         let packages = "\
             linux-image-6.1.0-9-cloud-amd64 - Linux 6.1 for x86-64 cloud (signed)\n\
             linux-image-6.1.0-56-cloud-amd64 - Linux 6.1 for x86-64 cloud (signed)\n\

@@ -1,13 +1,12 @@
-//! Kernel tests, and benches, on kernels other than the machine's.
+//! Runs kernel tests and benchmarks on kernels other than the host's.
 //!
 //! Debian's kernels are downloaded, not installed, and booted by QEMU without
-//! hardware's help: what is left of such a machine is a process.
+//! hardware virtualization.
 //! A guest has no disk and no network.
-//! All its files are unpacked by its kernel: busybox, modules, the programs
-//! that tests run, and test binaries as cargo built them for this machine.
-//! Its first process loads what all tests need, runs them and powers off.
-//! Guests of all kernels run at the same time, for each keeps one processor busy.
-//! A bench is run in the same way, and its figures are heard.
+//! Its initramfs contains busybox, kernel modules, the programs that tests run, and
+//! the test binaries that cargo built for the host.
+//! The init script loads modules, runs the tests and powers off.
+//! Guests of all kernels run in parallel; each uses one processor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -82,7 +81,7 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
         let first = binaries.len();
         binaries.extend(&programs);
         base = guest::base(&binaries, &cache)?;
-        // Tests run them where they were built.
+        // Tests run programs at their paths on the host.
         for (number, program) in (first..).zip(programs) {
             base.link(program, guest::binary(number));
         }
@@ -93,15 +92,15 @@ pub(crate) fn steps(steps: &mut Steps, metadata: &Metadata, filter: &str) -> Res
     })?;
     steps.counted("vm: guests", |tally| {
         let run = |kernel: &Kernel| test(kernel, &suites, base.clone(), &cache);
-        for counted in at_once(&kernels, run)? {
+        for counted in in_parallel(&kernels, run)? {
             *tally += counted;
         }
         Ok(())
     })
 }
 
-/// Runs the suites on a kernel; each line that the guest prints is told with the
-/// kernel's series.
+/// Runs the suites on a kernel and prints each line of the guest with the kernel's
+/// series.
 fn test(kernel: &Kernel, suites: &[Suite], mut archive: Archive, cache: &Path) -> Result<Tally> {
     let start = Instant::now();
     let chosen: Vec<(&Suite, Vec<String>)> = suites
@@ -130,9 +129,9 @@ fn test(kernel: &Kernel, suites: &[Suite], mut archive: Archive, cache: &Path) -
     Ok(tally)
 }
 
-/// Does something with all kernels at the same time; of each with which it failed
-/// the error names the release.
-fn at_once<T: Send>(
+/// Runs `work` for all kernels in parallel.
+/// The error names the release of each kernel for which `work` failed.
+fn in_parallel<T: Send>(
     kernels: &[Kernel],
     work: impl Fn(&Kernel) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
@@ -144,7 +143,7 @@ fn at_once<T: Send>(
             .collect();
         let threads = threads.into_iter();
         threads
-            .map(|thread| thread.join().expect("it does not panic"))
+            .map(|thread| thread.join().expect("a guest's thread does not panic"))
             .collect()
     });
     let failures = results.iter().filter_map(|result| result.as_ref().err());
@@ -165,20 +164,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_with_all_kernels_is_done_at_once_and_each_that_fails_is_named() {
+    fn kernels_run_in_parallel_and_the_error_names_each_that_failed() {
         let kernels = ["6.1", "6.12", "6.18"].map(Kernel::of_series);
-        let there = AtomicUsize::new(0);
+        let arrived = AtomicUsize::new(0);
         let deadline = Instant::now() + Duration::from_secs(10);
-        let met = at_once(&kernels, |kernel| {
-            there.fetch_add(1, Ordering::Relaxed);
-            while there.load(Ordering::Relaxed) < 3 {
-                ensure!(Instant::now() < deadline, "the others are late");
+        let met = in_parallel(&kernels, |kernel| {
+            arrived.fetch_add(1, Ordering::Relaxed);
+            while arrived.load(Ordering::Relaxed) < 3 {
+                ensure!(Instant::now() < deadline, "not all threads run");
                 thread::yield_now();
             }
             Ok(kernel.series.len())
         });
         assert_eq!(met.unwrap(), [3, 4, 4]);
-        let failed = at_once(&kernels, |kernel| {
+        let failed = in_parallel(&kernels, |kernel| {
             ensure!(kernel.series == "6.12", "it broke");
             Ok(())
         });

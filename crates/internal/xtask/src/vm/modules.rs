@@ -1,13 +1,13 @@
-//! Which modules the guest has, and which of them it loads before the tests.
+//! Selects the kernel modules of the guest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 
-/// Folders of modules, and modules, that the guest has with those they need.
+/// Folders of modules, and modules, that the archive includes with their dependencies.
 ///
-/// The kernel loads what a test asks for by doing, such as a match of iptables.
-const THERE: [&str; 7] = [
+/// The kernel loads most modules on demand, such as those of iptables matches.
+const INCLUDED: [&str; 7] = [
     "kernel/arch/x86/crypto/",
     "kernel/crypto/",
     "kernel/drivers/net/dummy",
@@ -17,8 +17,8 @@ const THERE: [&str; 7] = [
     "kernel/net/",
 ];
 
-/// Folders of modules, and modules, that the guest loads: a kernel without one
-/// of them is not what the tests are for.
+/// Folders of modules, and modules, that the guest loads before the tests.
+/// A kernel that lacks any is an error.
 const LOADED: [&str; 4] = [
     "kernel/drivers/net/dummy",
     "kernel/drivers/net/veth",
@@ -26,14 +26,14 @@ const LOADED: [&str; 4] = [
     "kernel/net/sctp/sctp",
 ];
 
-/// The modules of a kernel, as `depmod` lists them.
+/// Modules of a kernel, as listed by `depmod`.
 pub(super) struct Modules<'a> {
-    /// The files that each file needs.
+    /// Direct and indirect dependencies of each module file.
     needs: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> Modules<'a> {
-    /// Reads `FILE: FILE …` of each line of `modules.dep`.
+    /// Parses `modules.dep`, which has lines `FILE: DEPENDENCY …`.
     pub(super) fn parse(dependencies: &'a str) -> Result<Self> {
         let needs = dependencies.lines().map(|line| {
             let (file, needs) = line
@@ -46,24 +46,28 @@ impl<'a> Modules<'a> {
         })
     }
 
-    /// Returns the files of all modules that the guest has.
-    pub(super) fn there(&self) -> Result<BTreeSet<&'a str>> {
-        let files = self.wanted(&THERE)?;
-        // What depmod lists are all files that are needed, not the nearest.
+    /// Returns the files of all modules to include.
+    pub(super) fn included(&self) -> Result<BTreeSet<&'a str>> {
+        let files = self.matching(&INCLUDED)?;
+        // depmod lists indirect dependencies as well.
         let needed = files.iter().flat_map(|file| self.needs[file].clone());
         Ok(needed.chain(files.iter().copied()).collect())
     }
 
-    /// Returns the names of all modules that the guest loads.
+    /// Returns the names of all modules to load before the tests.
     pub(super) fn loaded(&self) -> Result<Vec<&'a str>> {
         let name = |file: &'a str| {
             let name = file.rsplit('/').next()?;
             name.strip_suffix(".ko")
         };
-        Ok(self.wanted(&LOADED)?.into_iter().filter_map(name).collect())
+        Ok(self
+            .matching(&LOADED)?
+            .into_iter()
+            .filter_map(name)
+            .collect())
     }
 
-    fn wanted(&self, places: &[&str]) -> Result<Vec<&'a str>> {
+    fn matching(&self, places: &[&str]) -> Result<Vec<&'a str>> {
         let mut files = Vec::new();
         for place in places {
             let before = files.len();
@@ -71,7 +75,7 @@ impl<'a> Modules<'a> {
                 true => file.starts_with(place),
                 false => file.strip_suffix(".ko") == Some(place),
             }));
-            ensure!(files.len() > before, "there is no module {place}");
+            ensure!(files.len() > before, "the kernel has no module {place}");
         }
         Ok(files)
     }
@@ -97,14 +101,14 @@ mod tests {
     const SCTP: &str = "kernel/net/sctp/sctp.ko: kernel/lib/libcrc32c.ko\n";
 
     #[test]
-    fn the_guest_has_what_is_wanted_and_what_that_needs() {
+    fn modules_are_included_with_their_dependencies() {
         let text = format!("{DEPENDENCIES}{SCTP}");
         let modules = Modules::parse(&text).unwrap();
-        let there = modules.there().unwrap();
-        assert!(there.contains("kernel/lib/libcrc32c.ko"));
-        assert!(!there.contains("kernel/lib/other.ko"));
-        assert!(!there.contains("kernel/drivers/net/vethereal.ko"));
-        assert_eq!(there.len(), 10);
+        let included = modules.included().unwrap();
+        assert!(included.contains("kernel/lib/libcrc32c.ko"));
+        assert!(!included.contains("kernel/lib/other.ko"));
+        assert!(!included.contains("kernel/drivers/net/vethereal.ko"));
+        assert_eq!(included.len(), 10);
         let loaded = ["dummy", "veth", "ip_vs", "ip_vs_rr", "sctp"];
         assert_eq!(modules.loaded().unwrap(), loaded);
     }
@@ -113,7 +117,7 @@ mod tests {
     fn a_kernel_that_lacks_a_module_is_an_error() {
         let modules = Modules::parse(DEPENDENCIES).unwrap();
         let error = modules.loaded().unwrap_err().to_string();
-        assert_eq!(error, "there is no module kernel/net/sctp/sctp");
+        assert_eq!(error, "the kernel has no module kernel/net/sctp/sctp");
         assert!(Modules::parse("no colon").is_err());
     }
 }

@@ -1,32 +1,32 @@
-//! What the guest prints, and whether all tests passed.
+//! Parses the output of a guest and checks that all tests passed.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 
-/// What lines of the guest's own begin with.
+/// Prefix of the lines that the init script prints.
 pub(super) const MARK: &str = "@vm ";
 
-/// What was heard of the guest up to now.
+/// Results that the guest has printed so far.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    /// The suite that runs.
+    /// Number of the running suite.
     current: Option<usize>,
-    /// Tests that passed, with the number of their suite.
+    /// Passed tests, each with the number of its suite.
     passed: BTreeSet<(usize, String)>,
-    /// The suites that ended, with their exit status.
+    /// Finished suites with their exit status.
     ended: Vec<(usize, String)>,
-    /// What the guest says is wrong.
-    complaints: Vec<String>,
-    /// The guest said that it has done everything.
+    /// Errors that the init script printed.
+    errors: Vec<String>,
+    /// Whether the init script has finished.
     done: bool,
 }
 
 impl Results {
-    /// Takes note of a line.
-    pub(super) fn hear(&mut self, line: &str) {
+    /// Processes a line of the guest.
+    pub(super) fn record(&mut self, line: &str) {
         if let Some(words) = line.strip_prefix(MARK) {
-            self.hear_mark(words);
+            self.record_mark(words);
         } else if let Some(name) = line
             .strip_prefix("test ")
             .and_then(|line| line.strip_suffix(" ... ok"))
@@ -36,16 +36,16 @@ impl Results {
         }
     }
 
-    /// Checks that each suite ran, and passed each of its tests.
+    /// Checks that each suite finished and that each of its tests passed.
     pub(super) fn check<'a>(
         &self,
         suites: impl IntoIterator<Item = (String, &'a [String])>,
     ) -> Result<()> {
-        let mut problems = self.complaints.clone();
+        let mut problems = self.errors.clone();
         for (number, (suite, names)) in suites.into_iter().enumerate() {
             problems.extend(self.problem(number, &suite));
             if names.is_empty() {
-                problems.push(format!("{suite}: has no tests"));
+                problems.push(format!("{suite}: no tests"));
             }
             for name in names {
                 if !self.passed.contains(&(number, name.clone())) {
@@ -56,18 +56,18 @@ impl Results {
         self.conclude(problems)
     }
 
-    /// Checks that everything the guest did went well.
+    /// Checks that each command of the guest succeeded.
     pub(super) fn check_runs(&self, titles: &[&str]) -> Result<()> {
         let runs = titles.iter().enumerate();
         let problems = runs.filter_map(|(number, title)| self.problem(number, title));
-        self.conclude(self.complaints.iter().cloned().chain(problems).collect())
+        self.conclude(self.errors.iter().cloned().chain(problems).collect())
     }
 
-    /// Tells what is wrong with how something ended.
+    /// Returns an error message unless the command finished with exit status 0.
     fn problem(&self, number: usize, title: &str) -> Option<String> {
         let status = self.ended.iter().find(|(ended, _)| *ended == number);
         match status {
-            None => Some(format!("{title}: did not run to its end")),
+            None => Some(format!("{title}: did not finish")),
             Some((_, status)) if status != "0" => Some(format!("{title}: exit status {status}")),
             Some(_) => None,
         }
@@ -75,7 +75,7 @@ impl Results {
 
     fn conclude(&self, mut problems: Vec<String>) -> Result<()> {
         if !self.done {
-            problems.push("the guest did not come to its end".to_owned());
+            problems.push("the guest did not finish".to_owned());
         }
         if problems.is_empty() {
             return Ok(());
@@ -83,7 +83,7 @@ impl Results {
         bail!("{}", problems.join("\n"));
     }
 
-    fn hear_mark(&mut self, line: &str) {
+    fn record_mark(&mut self, line: &str) {
         let mut words = line.splitn(3, ' ');
         let (verb, number, rest) = (words.next(), words.next(), words.next());
         let number = number.and_then(|number| number.parse().ok());
@@ -94,7 +94,7 @@ impl Results {
                 self.ended.push((suite, status.to_owned()));
             }
             (Some("done"), ..) => self.done = true,
-            _ => self.complaints.push(format!("the guest says: {line}")),
+            _ => self.errors.push(format!("guest: {line}")),
         }
     }
 }
@@ -117,30 +117,30 @@ mod tests {
     /// Two suites, the first with two tests.
     fn check(output: &str) -> Result<(), String> {
         let mut results = Results::default();
-        output.lines().for_each(|line| results.hear(line));
+        output.lines().for_each(|line| results.record(line));
         let (first, second) = (["a".to_owned(), "b::c".to_owned()], ["a".to_owned()]);
         let suites = [("one".to_owned(), &first[..]), ("two".to_owned(), &second)];
         results.check(suites).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn all_that_passed_is_heard() {
+    fn a_guest_whose_tests_all_passed_succeeds() {
         assert_eq!(check(GOOD), Ok(()));
     }
 
     #[test]
-    fn what_did_not_run_or_pass_is_named() {
+    fn the_error_names_tests_and_suites_that_did_not_pass() {
         for (old, new, problem) in [
             ("test b::c ... ok\n", "", "one: b::c did not pass"),
             ("b::c ... ok", "b::c ... FAILED", "one: b::c did not pass"),
             ("b::c ... ok", "b::c ... ignored", "one: b::c did not pass"),
             ("@vm end 0 0", "@vm end 0 101", "one: exit status 101"),
-            ("@vm end 0 0\n", "", "one: did not run to its end"),
-            ("@vm done\n", "", "the guest did not come to its end"),
+            ("@vm end 0 0\n", "", "one: did not finish"),
+            ("@vm done\n", "", "the guest did not finish"),
             (
                 "@vm begin 0",
-                "@vm broken: modprobe ip_vs\n@vm begin 0",
-                "the guest says: broken: modprobe ip_vs",
+                "@vm failed: modprobe ip_vs\n@vm begin 0",
+                "guest: failed: modprobe ip_vs",
             ),
         ] {
             let output = GOOD.replacen(old, new, 1);
@@ -150,24 +150,24 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_without_tests_is_no_success() {
+    fn a_suite_without_tests_fails() {
         let mut results = Results::default();
         "@vm begin 0\n@vm end 0 0\n@vm done"
             .lines()
-            .for_each(|line| results.hear(line));
+            .for_each(|line| results.record(line));
         let error = results.check([("one".to_owned(), &[][..])]).unwrap_err();
-        assert_eq!(error.to_string(), "one: has no tests");
+        assert_eq!(error.to_string(), "one: no tests");
     }
 
     #[test]
-    fn what_has_no_tests_has_to_end_well_all_the_same() {
+    fn commands_without_tests_must_finish_with_exit_status_0() {
         let mut results = Results::default();
         "@vm begin 0\n@vm end 0 0\n@vm begin 1\n@vm end 1 1\n@vm done"
             .lines()
-            .for_each(|line| results.hear(line));
+            .for_each(|line| results.record(line));
         assert!(results.check_runs(&["one"]).is_ok());
         let error = results.check_runs(&["one", "two", "three"]).unwrap_err();
-        let expected = "two: exit status 1\nthree: did not run to its end";
+        let expected = "two: exit status 1\nthree: did not finish";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Which tests run in the guest.
+//! Builds test binaries and selects the tests that run in guests.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -97,15 +97,15 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
     ),
 ];
 
-/// A test that a guest cannot pass, or not in time.
+/// A test that does not run on some kernels.
 struct Exception {
-    /// The series of kernels.
+    /// Series of the kernels.
     series: &'static [&'static str],
-    /// The folder of the package and the name of the test binary.
+    /// Folder of the package and name of the test binary.
     suite: (&'static str, &'static str),
-    /// The name of the test.
+    /// Name of the test.
     name: &'static str,
-    /// Why.
+    /// Reason, as printed to the console.
     reason: &'static str,
 }
 
@@ -132,34 +132,35 @@ const EXCEPTIONS: &[Exception] = &[
         series: &["6.12"],
         suite: ("crates/proxy-core", "kernel"),
         name: "a_difference_is_a_script_that_nft_applies",
-        reason: NFT_TURNS,
+        reason: NFT_BYTE_ORDER,
     },
     Exception {
         series: &["6.12"],
         suite: ("crates/proxy-core", "kernel"),
         name: "a_set_with_other_properties_is_exchanged_though_rules_use_it",
-        reason: NFT_TURNS,
+        reason: NFT_BYTE_ORDER,
     },
 ];
 
-const NFT_TURNS: &str = "nft 1.0.6 turns the bytes of numbers that have one, which 6.12 refuses";
+const NFT_BYTE_ORDER: &str =
+    "nft 1.0.6 converts the byte order of one-byte numbers, which 6.12 rejects";
 
-/// A test binary, with the names of its tests that are chosen.
+/// A test binary and its selected tests.
 #[derive(Debug)]
 pub(super) struct Suite {
-    /// The folder of its package.
+    /// Folder of the package.
     folder: &'static str,
-    /// The name of the test binary.
+    /// Name of the test binary.
     target: &'static str,
-    /// Where it was built.
+    /// Path of the test binary on the host.
     pub(super) binary: PathBuf,
-    /// Where the programs of its package were: tests run them there.
+    /// Paths of the package's programs, which tests run at the same paths in the guest.
     pub(super) programs: Vec<PathBuf>,
-    /// The tests chosen.
+    /// Names of the selected tests.
     pub(super) names: Vec<String>,
 }
 
-/// A line of what cargo says of a build, as far as it matters.
+/// A message of `cargo --message-format=json`, reduced to the fields in use.
 #[derive(Deserialize)]
 struct Artifact {
     manifest_path: PathBuf,
@@ -174,18 +175,18 @@ struct Target {
 }
 
 impl Suite {
-    /// Returns the folder in which its tests run.
+    /// Returns the working directory of the tests.
     pub(super) fn folder(&self) -> PathBuf {
         root().join(self.folder)
     }
 
-    /// Returns what a person calls it.
+    /// Returns the title for filters and messages.
     pub(super) fn title(&self) -> String {
         title(self.folder, self.target)
     }
 
-    /// Returns what the guest does to run tests of it by name, as its binary of
-    /// this number.
+    /// Returns the command that runs the named tests; `number` is the binary's number in
+    /// the guest.
     pub(super) fn run(&self, number: usize, names: &[String]) -> Run {
         Run {
             folder: self.folder(),
@@ -193,7 +194,8 @@ impl Suite {
         }
     }
 
-    /// Returns it without the tests that kernels of a series cannot pass.
+    /// Returns the selected tests except those that do not run on a series, which are
+    /// printed.
     pub(super) fn names_for(&self, series: &str) -> Vec<String> {
         let mut names = self.names.clone();
         for exception in self
@@ -201,7 +203,7 @@ impl Suite {
             .filter(|each| each.series.contains(&series))
         {
             eprintln!(
-                "{}: {} is left out on {series}: {}",
+                "{}: skipping {} on {series}: {}",
                 self.title(),
                 exception.name,
                 exception.reason
@@ -297,21 +299,21 @@ fn title(folder: &str, target: &str) -> String {
     format!("{folder} {target}")
 }
 
-/// Looks for a binary of a kind, such as `test`, in what cargo says.
+/// Finds a binary of a kind, such as `test`, in the messages of cargo.
 pub(super) fn find(messages: &str, folder: &Path, kind: &str, target: &str) -> Option<PathBuf> {
     artifacts(messages, folder, kind)
         .find(|artifact| artifact.target.name == target)?
         .executable
 }
 
-/// Looks for the programs of a package in what cargo says.
+/// Finds the programs of a package in the messages of cargo.
 fn programs(messages: &str, folder: &Path) -> Vec<PathBuf> {
     artifacts(messages, folder, "bin")
         .filter_map(|artifact| artifact.executable)
         .collect()
 }
 
-/// Returns what cargo says that it built of a kind in a package.
+/// Returns the artifacts of a kind in a package.
 fn artifacts(messages: &str, folder: &Path, kind: &str) -> impl Iterator<Item = Artifact> {
     messages
         .lines()
@@ -321,7 +323,7 @@ fn artifacts(messages: &str, folder: &Path, kind: &str) -> impl Iterator<Item = 
         })
 }
 
-/// Asks a test binary for the names of its tests.
+/// Lists the tests of a test binary.
 fn list(binary: &Path) -> Result<Vec<String>> {
     let mut command = Command::new(binary);
     let output = command.args(["--list", "--format", "terse"]).output()?;
@@ -331,7 +333,7 @@ fn list(binary: &Path) -> Result<Vec<String>> {
     Ok(names(&String::from_utf8(output.stdout)?))
 }
 
-/// Reads `NAME: test` of each line.
+/// Parses lines `NAME: test`.
 fn names(list: &str) -> Vec<String> {
     list.lines()
         .filter_map(|line| line.strip_suffix(": test"))
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tests_are_listed_and_those_of_benches_are_not() {
+    fn tests_are_listed_without_benchmarks() {
         assert_eq!(names("a::b: test\nc: benchmark\nd: test\n"), ["a::b", "d"]);
     }
 
@@ -391,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn every_exception_is_of_a_suite_that_runs() {
+    fn every_exception_names_a_suite() {
         for exception in EXCEPTIONS {
             let mut suites = SUITES.iter().map(|(folder, target, ..)| (*folder, *target));
             assert!(

@@ -1,4 +1,4 @@
-//! A minute in which everything goes wrong with the API, under traffic.
+//! One minute of faults of the API server, under traffic.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,125 +11,129 @@ use testkit::over::Over;
 use testkit::traffic::{Conversation, Load, Server};
 
 use crate::cluster::{Cluster, PAUSE, Source, go_on, stop, until};
-use crate::kernel::Kernel;
-use crate::objects::{Brief, Generation, ask_rolling, ask_web, rolling};
+use crate::kernel::KernelMonitor;
+use crate::objects::{Generation, ShortLived, ask_rolling, ask_web, rolling};
 
-/// How long everything goes wrong at a time, between two ways of being away.
-const SPELL: Duration = Duration::from_secs(13);
+/// Duration of random faults between two outages.
+const FAULTS: Duration = Duration::from_secs(13);
 
-/// How many Services are deleted while the API is away, ten in a second.
-const SECRETS: usize = 20;
+/// Number of Services deleted during an outage, ten per second.
+const UNSEEN_DELETIONS: usize = 20;
 
-/// After how many bytes the first of the lists ends that are not complete.
-const CUT: usize = 150;
+/// Bytes of the first truncated list.
+const TRUNCATED: usize = 150;
 
-/// How far apart two changes are.
-const BREAK: Duration = Duration::from_millis(100);
+/// Time between changes.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long an endpoint serves on after the kernel does not have it any more.
-const SERVES_ON: Duration = Duration::from_secs(1);
+/// Time that a server runs after its endpoint has been removed from the kernel.
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// How many Services are there that come and go.
-const BRIEF: usize = 10;
+/// Number of short-lived Services that exist at a time.
+const SHORT_LIVED: usize = 10;
 
-/// How many endpoints `rolling` has at a time.
-const AT_A_TIME: usize = 3;
+/// Number of endpoints of `rolling` at a time.
+const ROLLING_ENDPOINTS: usize = 3;
 
-/// The first of the Services by which it is seen that everything came through.
-const FIRST_SIGN: usize = 10_000;
+/// Number of the first marker Service, whose arrival shows that all changes arrived.
+const FIRST_MARKER: usize = 10_000;
 
-/// A way in which the API is not there.
+/// A kind of outage of the API server.
 #[derive(Clone, Copy, Debug)]
-enum Away {
-    /// Nobody is connected.
+enum Outage {
+    /// The server refuses connections.
     Refused,
-    /// Nobody is connected, and afterwards there is no history any more.
+    /// The server refuses connections and loses its watch history.
     Restarted,
-    /// Connections stay, but nothing comes through them.
+    /// Connections stay open but transfer no data.
     Hanging,
-    /// There is no history any more, and everything is answered with 503.
+    /// The server loses its watch history and answers every request with 503.
     Failing,
 }
 
-/// What the threads of the test share.
-struct Play {
+/// State shared by the threads of the test.
+struct Scenario {
     cluster: Cluster,
-    kernel: Kernel,
-    /// When the API took something back: an address, or an endpoint.
-    taken_back: Mutex<BTreeMap<String, Instant>>,
-    /// Held by whoever changes objects.
-    pace: Mutex<()>,
-    signs: AtomicUsize,
+    kernel: KernelMonitor,
+    /// Deleted addresses and endpoints, with the time of their deletion.
+    deleted: Mutex<BTreeMap<String, Instant>>,
+    /// Held while a thread changes objects.
+    changes: Mutex<()>,
+    markers: AtomicUsize,
     is_over: AtomicBool,
 }
 
 #[test]
-fn a_minute_of_chaos_loses_nothing_and_leaves_the_kernel_as_the_api_wants_it() {
-    let play = Play::new();
-    let servers = play.begin_rolling();
-    let mut options = play.cluster.options(Source::Api);
-    // All that is told is to be seen in the kernel, and nothing be skipped.
+fn the_kernel_converges_without_failed_requests_during_a_minute_of_api_faults() {
+    let scenario = Scenario::new();
+    let servers = scenario.begin_rolling();
+    let mut options = scenario.cluster.options(Source::Api);
+    // Every change must reach the kernel; none may be merged with its successor.
     options.flags = ["--iptables-min-sync-period", "0s"].map(Into::into).into();
-    let proxy = play.cluster.start(&options);
+    let proxy = scenario.cluster.start(&options);
     let begin = Instant::now();
-    let loads: Vec<Load> = play
+    let loads: Vec<Load> = scenario
         .cluster
-        .load(ask_web(&play.cluster.lab).chain(ask_rolling()));
-    let talks = play.cluster.talk();
-    let (mishaps, said, (replaced, _servers), briefs) = thread::scope(|scope| {
-        let over = Over::new(&play.is_over);
-        let said = scope.spawn(|| play.talk(talks));
-        let replaced = scope.spawn(|| play.roll(servers));
-        let briefs = scope.spawn(|| play.come_and_go());
+        .load(ask_web(&scenario.cluster.lab).chain(ask_rolling()));
+    let connections = scenario.cluster.connect();
+    let (mishaps, messages, (replaced, _servers), short_lived) = thread::scope(|scope| {
+        let over = Over::new(&scenario.is_over);
+        let messages = scope.spawn(|| scenario.send_messages(connections));
+        let replaced = scope.spawn(|| scenario.roll(servers));
+        let short_lived = scope.spawn(|| scenario.create_and_delete_services());
         let mut mishaps = Counts::new();
-        for (seed, way) in (0..).zip([Away::Refused, Away::Restarted, Away::Hanging, Away::Failing])
-        {
-            let spell = Chaos::new(seed.into(), SPELL).pause(BREAK);
-            for (mishap, count) in spell.run(&play.cluster.server) {
+        for (seed, outage) in (0..).zip([
+            Outage::Refused,
+            Outage::Restarted,
+            Outage::Hanging,
+            Outage::Failing,
+        ]) {
+            let chaos = Chaos::new(seed.into(), FAULTS).pause(CHANGE_INTERVAL);
+            for (mishap, count) in chaos.run(&scenario.cluster.server) {
                 *mishaps.entry(mishap).or_default() += count;
             }
-            play.cut_a_list(CUT * 4_usize.pow(seed));
-            play.be_away(way);
+            scenario.truncate_list(TRUNCATED * 4_usize.pow(seed));
+            scenario.run_outage(outage);
         }
         drop(over);
-        let said = said.join().unwrap();
-        let (replaced, briefs) = (replaced.join().unwrap(), briefs.join().unwrap());
-        (mishaps, said, replaced, briefs)
+        let messages = messages.join().unwrap();
+        let (replaced, short_lived) = (replaced.join().unwrap(), short_lived.join().unwrap());
+        (mishaps, messages, replaced, short_lived)
     });
-    play.settle();
-    until("the kernel is as the API wants it", || {
+    scenario.settle();
+    until("the kernel has the state of the API", || {
         let mut diff = options.command();
-        let said = play
+        let output = scenario
             .cluster
             .lab
             .node
             .netns
             .run(|| diff.arg("diff").output());
-        said.unwrap().status.code() == Some(0)
+        output.unwrap().status.code() == Some(0)
     });
     go_on(&loads, 50);
     let asked = stop(loads);
     let took = begin.elapsed();
     proxy.stop().unwrap();
-    let removals = play.judge();
+    let removals = scenario.check_removals();
     println!(
-        "{took:?}: {mishaps:?}; {replaced} endpoints replaced, {briefs} Services came and went, \
-         {removals} things removed, {asked} questions and {said} words without a failure"
+        "{took:?}: {mishaps:?}; {replaced} endpoints replaced, {short_lived} short-lived Services, \
+        {removals} facts removed, {asked} requests and {messages} messages without a failure"
     );
     assert_eq!(mishaps.len(), Mishap::HARMLESS.len(), "{mishaps:?}");
-    assert!(replaced > 20 && briefs > 100 && removals > 100);
+    assert!(replaced > 20 && short_lived > 100 && removals > 100);
 }
 
-impl Play {
+impl Scenario {
     fn new() -> Self {
         let cluster = Cluster::new();
         cluster.server.apply(rolling());
         Self {
-            kernel: Kernel::listen(&cluster.lab.node.netns),
+            kernel: KernelMonitor::listen(&cluster.lab.node.netns),
             cluster,
-            taken_back: Mutex::default(),
-            pace: Mutex::default(),
-            signs: AtomicUsize::new(FIRST_SIGN),
+            deleted: Mutex::default(),
+            changes: Mutex::default(),
+            markers: AtomicUsize::new(FIRST_MARKER),
             is_over: AtomicBool::new(false),
         }
     }
@@ -138,19 +142,19 @@ impl Play {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Lets nobody else change objects for a while.
-    fn pause(&self) -> MutexGuard<'_, ()> {
-        self.pace.lock().unwrap()
+    /// Keeps other threads from changing objects while the guard exists.
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap()
     }
 
-    /// Deletes an object of which the text is known in the kernel.
-    fn take_back(&self, text: String) {
-        self.taken_back.lock().unwrap().insert(text, Instant::now());
+    /// Records the deletion of an address or endpoint.
+    fn record_deletion(&self, key: String) {
+        self.deleted.lock().unwrap().insert(key, Instant::now());
     }
 
-    /// Gives `rolling` its first endpoints, and returns their servers.
+    /// Creates the first endpoints of `rolling`, and returns their servers.
     fn begin_rolling(&self) -> Vec<Vec<Server>> {
-        let first = (0..AT_A_TIME).map(|number| {
+        let first = (0..ROLLING_ENDPOINTS).map(|number| {
             let generation = Generation(number);
             let slice = generation.slice(&self.cluster.lab);
             self.cluster.server.apply(slice);
@@ -159,100 +163,103 @@ impl Play {
         first.collect()
     }
 
-    /// Says something in each conversation again and again; returns how often.
-    fn talk(&self, mut talks: Vec<Conversation>) -> usize {
-        let mut said = 0;
+    /// Sends messages on each connection until the end; returns their number.
+    fn send_messages(&self, mut connections: Vec<Conversation>) -> usize {
+        let mut messages = 0;
         while !self.is_over() {
-            for talk in &mut talks {
-                talk.say("still there?").unwrap();
-                said += 1;
+            for connection in &mut connections {
+                connection.say("still there?").unwrap();
+                messages += 1;
             }
             thread::sleep(PAUSE);
         }
-        said
+        messages
     }
 
-    /// Lets Services come and go; returns how many did.
-    fn come_and_go(&self) -> usize {
+    /// Creates and deletes short-lived Services until the end; returns their number.
+    fn create_and_delete_services(&self) -> usize {
         let mut next = 0;
         while !self.is_over() {
-            let alone = self.pause();
-            let objects = Brief(next).objects(&self.cluster.lab);
+            let alone = self.lock_changes();
+            let objects = ShortLived(next).objects(&self.cluster.lab);
             self.cluster.server.apply_all(objects);
-            if let Some(last) = next.checked_sub(BRIEF) {
-                self.delete(Brief(last));
+            if let Some(last) = next.checked_sub(SHORT_LIVED) {
+                self.delete(ShortLived(last));
             }
             drop(alone);
             next += 1;
-            thread::sleep(BREAK);
+            thread::sleep(CHANGE_INTERVAL);
         }
         next
     }
 
-    /// Deletes a Service and its endpoints, in one order or the other.
-    fn delete(&self, brief: Brief) {
-        self.take_back(brief.address());
+    /// Deletes a Service and its EndpointSlice, in alternating order.
+    fn delete(&self, service: ShortLived) {
+        self.record_deletion(service.address());
         let mut kinds = ["Service", "EndpointSlice"];
-        kinds.rotate_left(brief.0 % 2);
+        kinds.rotate_left(service.0 % 2);
         for kind in kinds {
             let server = &self.cluster.server;
-            assert!(server.delete(kind, "default", &brief.name()));
+            assert!(server.delete(kind, "default", &service.name()));
         }
     }
 
-    /// Replaces the endpoints of `rolling`, one after the other; returns how
-    /// often, and the servers of the last ones.
+    /// Replaces the endpoints of `rolling` one after another until the end.
+    /// Returns the number of replacements, and the servers of the remaining endpoints.
     ///
-    /// Of three two are in the kernel all the time; the third, once it is not
-    /// there any more, serves on for a while.
+    /// Two of three endpoints are always in the kernel. The server of the replaced one
+    /// runs for [`GRACE_PERIOD`] after its removal.
     fn roll(&self, serving: Vec<Vec<Server>>) -> (usize, Vec<Vec<Server>>) {
         let (lab, server) = (&self.cluster.lab, &self.cluster.server);
         let mut serving = VecDeque::from(serving);
-        // Those that the kernel does not have any more, and since when.
-        let mut leaving = VecDeque::new();
+        // Servers of removed endpoints, with the time of the removal.
+        let mut terminating = VecDeque::new();
         let mut replaced = 0;
         while !self.is_over() {
-            let (old, new) = (Generation(replaced), Generation(replaced + AT_A_TIME));
+            let (old, new) = (
+                Generation(replaced),
+                Generation(replaced + ROLLING_ENDPOINTS),
+            );
             serving.push_back(self.cluster.serve(new));
-            let alone = self.pause();
+            let alone = self.lock_changes();
             server.apply(new.slice(lab));
-            self.take_back(old.text(lab));
+            self.record_deletion(old.key(lab));
             assert!(server.delete("EndpointSlice", "default", &old.name()));
             drop(alone);
             until("an endpoint is replaced", || {
-                let is_done = self.kernel.has(&new.text(lab)) && !self.kernel.has(&old.text(lab));
+                let is_done = self.kernel.has(&new.key(lab)) && !self.kernel.has(&old.key(lab));
                 is_done || self.is_over()
             });
-            leaving.push_back((Instant::now(), serving.pop_front()));
-            leaving.retain(|(since, _)| since.elapsed() < SERVES_ON);
+            terminating.push_back((Instant::now(), serving.pop_front()));
+            terminating.retain(|(since, _)| since.elapsed() < GRACE_PERIOD);
             replaced += 1;
-            thread::sleep(BREAK);
+            thread::sleep(CHANGE_INTERVAL);
         }
-        // They are asked until the end.
+        // The load sends requests to them until the end.
         (replaced, serving.into())
     }
 
-    /// Waits until all that was changed up to now is in the kernel.
+    /// Waits until all changes so far are in the kernel; returns the elapsed time.
     fn settle(&self) -> Duration {
         let begin = Instant::now();
-        let sign = Brief(self.signs.fetch_add(1, Ordering::Relaxed));
-        let objects = sign.objects(&self.cluster.lab);
+        let marker = ShortLived(self.markers.fetch_add(1, Ordering::Relaxed));
+        let objects = marker.objects(&self.cluster.lab);
         self.cluster.server.apply_all(objects);
-        let text = format!("{} . tcp . 80", sign.address());
-        until("a change comes through", || self.kernel.has(&text));
+        let key = format!("{} . tcp . 80", marker.address());
+        until("a change reaches the kernel", || self.kernel.has(&key));
         begin.elapsed()
     }
 
-    /// Waits until the kernel has nothing any more that was deleted.
+    /// Waits until the kernel has removed all deleted addresses and endpoints.
     fn wait_for_removals(&self) {
-        let taken_back = self.taken_back.lock().unwrap().clone();
-        until("what was deleted is removed", || {
-            taken_back.keys().all(|text| !self.kernel.has(text))
+        let deleted = self.deleted.lock().unwrap().clone();
+        until("deleted addresses and endpoints are removed", || {
+            deleted.keys().all(|key| !self.kernel.has(key))
         });
     }
 
-    /// Has everything listed again, of which one list ends in the middle.
-    fn cut_a_list(&self, bytes: usize) {
+    /// Expires all watches, and truncates one of the following lists after `bytes`.
+    fn truncate_list(&self, bytes: usize) {
         let server = &self.cluster.server;
         let (layer, ending) = (Layer::Http, Ending::Close);
         server.faults(|faults| {
@@ -263,56 +270,58 @@ impl Play {
             });
         });
         server.expire_watches();
-        until("a list is cut", || {
+        until("a list is truncated", || {
             let mut is_cut = false;
             server.faults(|faults| is_cut = faults.cut_after.is_none());
             is_cut
         });
     }
 
-    /// Has the API away for a while, in which nothing may be removed.
-    fn be_away(&self, way: Away) {
+    /// Runs an outage, during which the proxy must not remove anything.
+    fn run_outage(&self, outage: Outage) {
         let (server, node) = (&self.cluster.server, &self.cluster.lab.node.netns);
-        let alone = self.pause();
+        let alone = self.lock_changes();
         let settled = self.settle();
-        // Lists made anew tell what there is before they tell what is gone.
+        // After a relist, the proxy applies additions before deletions.
         self.wait_for_removals();
         self.kernel.catch_up(node);
-        let before = self.kernel.look(|told| told.deletions.len());
-        way.begin(server);
+        let before = self.kernel.inspect(|observed| observed.deletions.len());
+        outage.begin(server);
         drop(alone);
-        let known = self.taken_back.lock().unwrap().len();
+        let count = self.deleted.lock().unwrap().len();
         until("objects are deleted", || {
-            self.taken_back.lock().unwrap().len() >= known + SECRETS
+            self.deleted.lock().unwrap().len() >= count + UNSEEN_DELETIONS
         });
-        let alone = self.pause();
+        let alone = self.lock_changes();
         self.kernel.catch_up(node);
-        let removed = self.kernel.look(|told| told.deletions[before..].to_vec());
-        assert_eq!(removed, [""; 0], "{way:?}");
-        way.end(server);
-        let back = self.settle();
+        let removed = self
+            .kernel
+            .inspect(|observed| observed.deletions[before..].to_vec());
+        assert_eq!(removed, [""; 0], "{outage:?}");
+        outage.end(server);
+        let recovered = self.settle();
         self.wait_for_removals();
         drop(alone);
-        println!("{way:?}: in step after {settled:?}, and again after {back:?}");
+        println!("{outage:?}: synced after {settled:?}, recovered after {recovered:?}");
     }
 
-    /// Holds each removal against what the API took back; returns how many.
-    fn judge(&self) -> usize {
+    /// Checks that each removal follows a deletion in the API; returns their number.
+    fn check_removals(&self) -> usize {
         self.kernel.catch_up(&self.cluster.lab.node.netns);
-        let taken_back = self.taken_back.lock().unwrap();
-        self.kernel.look(|told| {
-            for (at, fact) in &told.lost {
+        let deleted = self.deleted.lock().unwrap();
+        self.kernel.inspect(|observed| {
+            for (at, fact) in &observed.lost {
                 let address = fact.service.split(' ').next().unwrap_or_default();
-                let texts = [address, &fact.endpoint];
-                let is_asked = |text: &&str| taken_back.get(*text).is_some_and(|since| since < at);
-                assert!(texts.iter().any(is_asked), "{fact:?} was removed");
+                let keys = [address, &fact.endpoint];
+                let is_deleted = |key: &&str| deleted.get(*key).is_some_and(|since| since < at);
+                assert!(keys.iter().any(is_deleted), "{fact:?} was removed");
             }
-            told.lost.len()
+            observed.lost.len()
         })
     }
 }
 
-impl Away {
+impl Outage {
     fn begin(self, server: &ApiServer) {
         match self {
             Self::Refused | Self::Restarted => server.refuse_connections(),

@@ -1,4 +1,4 @@
-//! A lab with an API server on its node, and the proxy that asks it.
+//! A lab with an API server and a proxy on its node.
 
 use std::fs;
 use std::thread;
@@ -14,14 +14,13 @@ use testkit::traffic::{Ask, Conversation, Load, Server};
 use crate::objects::{Generation, PORTS, ask_web, node, web};
 use crate::program::program;
 
-/// How long anything may take that happens soon; the longest break that the
-/// proxy makes between two questions is half of it.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// Time limit of all waits; twice the proxy's longest backoff.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A break that clients make between two questions.
+/// Pause of clients between requests.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A lab in which `web` is served on all backends.
+/// A lab in which all backends serve `web`.
 pub(crate) struct Cluster {
     pub(crate) lab: Lab,
     pub(crate) server: ApiServer,
@@ -29,7 +28,7 @@ pub(crate) struct Cluster {
     _servers: Vec<Server>,
 }
 
-/// Where the proxy gets its objects from.
+/// Source of the proxy's objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
     Api,
@@ -74,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// Starts the proxy, and waits until it has synced and `web` is served.
+    /// Starts the proxy, and waits until it has synced and `web` answers.
     pub(crate) fn start(&self, options: &Options) -> Proxy {
         let mut proxy = Proxy::start(&self.lab, options).unwrap();
         until("the first sync", || {
@@ -82,13 +81,13 @@ impl Cluster {
         });
         for ask in ask_web(&self.lab) {
             let from = &self.lab.client.netns;
-            let answer = proxy.wait_for(from, ask, SOON);
+            let answer = proxy.wait_for(from, ask, TIMEOUT);
             assert!(answer.is_ok(), "{}", answer.unwrap_err());
         }
         proxy
     }
 
-    /// Serves an endpoint of `rolling`.
+    /// Starts the servers of an endpoint of `rolling`.
     pub(crate) fn serve(&self, generation: Generation) -> Vec<Server> {
         let host = &self.lab.backends[generation.backend()];
         let at = (host.v4, generation.port()).into();
@@ -106,39 +105,39 @@ impl Cluster {
         list("ip") + &list("ip6")
     }
 
-    /// Opens a conversation with `web` in each way that it can be reached.
-    pub(crate) fn talk(&self) -> Vec<Conversation> {
+    /// Opens a connection to each frontend of `web`.
+    pub(crate) fn connect(&self) -> Vec<Conversation> {
         let open = ask_web(&self.lab).map(|ask| Conversation::open(&self.lab.client.netns, ask));
         open.map(Result::unwrap).collect()
     }
 
-    /// Asks again and again.
+    /// Starts a load for each request.
     pub(crate) fn load(&self, asks: impl Iterator<Item = Ask>) -> Vec<Load> {
         asks.map(|ask| Load::start(&self.lab.client.netns, ask, 1, PAUSE).unwrap())
             .collect()
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Waits until each load has asked so much more.
+/// Waits until each load has sent `more` requests.
 pub(crate) fn go_on(loads: &[Load], more: usize) {
     let before: Vec<usize> = loads.iter().map(Load::asked).collect();
-    until("more is asked", || {
+    until("the load continues", || {
         let asked = loads.iter().map(Load::asked);
         asked.zip(&before).all(|(now, before)| now >= before + more)
     });
 }
 
-/// Stops loads of which no question may have failed; returns how many there were.
+/// Stops loads, checks that no request failed, and returns the number of requests.
 pub(crate) fn stop(loads: Vec<Load>) -> usize {
     let answers = loads.into_iter().map(Load::stop);
     let asked = answers.map(|answers| {

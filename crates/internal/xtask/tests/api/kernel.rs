@@ -1,4 +1,4 @@
-//! What the kernel has, as `nft monitor` tells it: an independent reader.
+//! State of the kernel according to `nft monitor`, independent of the proxy's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -13,85 +13,85 @@ use testkit::nft;
 
 use crate::cluster::until;
 
-/// How often it is looked what was told.
+/// Interval of reading the output of `nft monitor`.
 const TICK: Duration = Duration::from_millis(2);
 
-/// The maps from Services to their endpoints.
+/// Names of the maps from Services to endpoints.
 const BACKENDS: [&str; 2] = ["backends", "nodeport-backends"];
 
-/// What the names of tables begin with that only mark a point in time.
+/// Prefix of the names of marker tables, which mark a point in time.
 const MARK: &str = "mark-";
 
-/// A listener to all that happens to the tables of a namespace.
+/// A monitor of the tables of a namespace.
 #[derive(Debug)]
-pub(crate) struct Kernel {
-    told: Arc<Mutex<Told>>,
+pub(crate) struct KernelMonitor {
+    observed: Arc<Mutex<Observed>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     marks: AtomicUsize,
 }
 
-/// What has been told up to now.
+/// State after the notifications so far.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// What is in sets and maps: by family, set and key.
+pub(crate) struct Observed {
+    /// Elements of sets and maps by family, set and key.
     elements: BTreeMap<(String, String, String), String>,
-    /// What Services had before the commit that is told now.
+    /// Facts before the current commit.
     former: BTreeSet<Fact>,
-    /// What Services lost, in the order of time.
+    /// Removed facts with the time of their removal, in order.
     pub(crate) lost: Vec<(Instant, Fact)>,
-    /// What was deleted, whatever it was.
+    /// Notifications of deletions.
     pub(crate) deletions: Vec<String>,
-    /// How many commits there were.
+    /// Number of commits.
     pub(crate) commits: usize,
-    /// How many times Services got something.
+    /// Number of added facts.
     pub(crate) gained: usize,
-    /// The last mark.
+    /// Number of the last marker table.
     mark: usize,
 }
 
-/// Something that a Service has: an address, or an endpoint.
+/// An address or an endpoint of a Service.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Fact {
-    /// Whose it is: `10.96.0.10`, `10.96.0.10 . tcp . 80` or `tcp . 30080`.
+    /// Service: `10.96.0.10`, `10.96.0.10 . tcp . 80` or `tcp . 30080`.
     pub(crate) service: String,
-    /// `10.244.1.11 . 8080`; empty for an address.
+    /// Endpoint, such as `10.244.1.11 . 8080`; empty for an address.
     pub(crate) endpoint: String,
 }
 
-impl Kernel {
-    /// Listens in a namespace that has no tables yet.
+impl KernelMonitor {
+    /// Starts `nft monitor` in a namespace without tables.
     pub(crate) fn listen(netns: &Netns) -> Self {
         let monitor = Process::start(netns, Command::new("nft").arg("monitor")).unwrap();
-        let (told, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let (heard, stopped) = (Arc::clone(&told), Arc::clone(&stop));
-        let thread = thread::spawn(move || hear(&monitor, &heard, &stopped));
+        let (observed, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (shared, stopped) = (Arc::clone(&observed), Arc::clone(&stop));
+        let thread = thread::spawn(move || read(&monitor, &shared, &stopped));
         let kernel = Self {
-            told,
+            observed,
             stop,
             thread: Some(thread),
             marks: AtomicUsize::new(0),
         };
-        // What happened before it listened would never be told.
-        until("nft listens", || {
+        // nft does not report changes before it listens.
+        until("nft monitor listens", || {
             kernel.mark(netns);
-            kernel.look(|told| told.mark > 0)
+            kernel.inspect(|observed| observed.mark > 0)
         });
         kernel
     }
 
-    /// Waits until everything was told that has happened up to now.
+    /// Waits until all changes so far have been reported.
     pub(crate) fn catch_up(&self, netns: &Netns) {
         let mark = self.mark(netns);
-        until("nft tells what happened", || {
-            self.look(|told| told.mark >= mark)
+        until("nft reports all changes", || {
+            self.inspect(|observed| observed.mark >= mark)
         });
     }
 
-    /// Makes and removes a table that is nobody's, and returns its number.
+    /// Creates and deletes a marker table, and returns its number.
     fn mark(&self, netns: &Netns) -> usize {
         let mark = 1 + self.marks.fetch_add(1, Ordering::Relaxed);
-        // In a commit each, for together they are nothing.
+        // A single commit of both would have no effect and no notification.
         for verb in ["add", "delete"] {
             let name = format!("{MARK}{mark}");
             netns.run(|| nft::succeeds(&[verb, "table", "inet", &name], ""));
@@ -99,27 +99,27 @@ impl Kernel {
         mark
     }
 
-    /// Looks at what was told.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Told) -> T) -> T {
-        look(&self.told.lock().unwrap())
+    /// Calls `inspect` with the current state.
+    pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Observed) -> T) -> T {
+        inspect(&self.observed.lock().unwrap())
     }
 
-    /// Tells whether Services have an endpoint, or one of them an address.
-    pub(crate) fn has(&self, text: &str) -> bool {
-        let is_it = |fact: &Fact| fact.endpoint == text || fact.service == text;
-        self.look(|told| told.facts().iter().any(is_it))
+    /// Returns whether a Service has the address or the endpoint `key`.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let matches = |fact: &Fact| fact.endpoint == key || fact.service == key;
+        self.inspect(|observed| observed.facts().iter().any(matches))
     }
 }
 
-impl Drop for Kernel {
+impl Drop for KernelMonitor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-impl Told {
-    /// Returns what Services have.
+impl Observed {
+    /// Returns the addresses and endpoints of all Services.
     fn facts(&self) -> BTreeSet<Fact> {
         let elements = self.elements.iter();
         let facts = elements.filter_map(|((_, set, key), value)| {
@@ -138,10 +138,10 @@ impl Told {
         facts.collect()
     }
 
-    /// Takes a line such as `add element ip kube-proxy active-cluster-ips { 10.96.0.10 }`.
-    fn take(&mut self, line: &str) {
+    /// Applies a line such as `add element ip kube-proxy active-cluster-ips { 10.96.0.10 }`.
+    fn apply(&mut self, line: &str) {
         if line.starts_with("# new generation") {
-            return self.end();
+            return self.end_commit();
         }
         let words: Vec<&str> = line.split(' ').collect();
         match *words {
@@ -173,8 +173,8 @@ impl Told {
         }
     }
 
-    /// Takes the end of a commit: what it replaced by the same is not lost.
-    fn end(&mut self) {
+    /// Ends a commit. A fact that the commit removes and adds again is not lost.
+    fn end_commit(&mut self) {
         let facts = self.facts();
         self.commits += 1;
         self.gained += facts.difference(&self.former).count();
@@ -185,13 +185,13 @@ impl Told {
     }
 }
 
-/// Reads lines until told to stop.
-fn hear(monitor: &Process, told: &Mutex<Told>, stop: &AtomicBool) {
+/// Reads notifications until `stop` is set.
+fn read(monitor: &Process, observed: &Mutex<Observed>, stop: &AtomicBool) {
     let mut rest = String::new();
     while !stop.load(Ordering::Relaxed) {
         rest += &monitor.news();
         while let Some((line, after)) = rest.split_once('\n') {
-            told.lock().unwrap().take(line.trim());
+            observed.lock().unwrap().apply(line.trim());
             rest = after.to_owned();
         }
         thread::sleep(TICK);

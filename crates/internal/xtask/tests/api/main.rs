@@ -1,7 +1,7 @@
-//! Real connections through a real proxy that asks an API server, while that
-//! server, or the proxy, is away.
+//! Connections through kube-proxy while its API server, or kube-proxy itself, is
+//! unavailable.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stdout, reason = "a test says what it saw")]
+#![allow(clippy::print_stdout, reason = "a test prints its measurements")]
 
 mod chaos;
 

@@ -1,4 +1,4 @@
-//! The objects of the tests, as an API server or a manifest has them.
+//! API objects of the tests, as JSON.
 
 use std::net::IpAddr;
 
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use testkit::lab::Lab;
 use testkit::traffic::{Ask, Protocol};
 
-/// The addresses of the Service `web`, which never changes.
+/// Addresses of the Service `web`, which never changes.
 const WEB: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
-/// The address of the Service `rolling`, whose endpoints are replaced.
+/// Address of the Service `rolling`, whose endpoints are replaced.
 const ROLLING: &str = "10.96.0.20";
-/// The ports of both: the Service's, the node's, and that of the endpoints.
+/// Ports of both Services: protocol, port, node port, target port.
 pub(crate) const PORTS: [(Protocol, u16, u16, u16); 2] = [
     (Protocol::Tcp, 80, 30080, 8080),
     (Protocol::Udp, 53, 30053, 5353),
 ];
 
-/// An endpoint of `rolling`, which is the only one to have its port.
+/// An endpoint of `rolling`. Each generation has its own port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generation(pub(crate) usize);
 
-/// A Service that comes and goes, and has an address that no other one ever had.
+/// A short-lived Service with an address of its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Brief(pub(crate) usize);
+pub(crate) struct ShortLived(pub(crate) usize);
 
 impl Generation {
     pub(crate) fn backend(self) -> usize {
@@ -33,7 +33,7 @@ impl Generation {
         u16::try_from(20_000 + self.0).unwrap()
     }
 
-    /// Returns the name of its slice.
+    /// Returns the name of the EndpointSlice.
     pub(crate) fn name(self) -> String {
         format!("rolling-{}", self.0)
     }
@@ -44,16 +44,16 @@ impl Generation {
         slice("rolling", &self.name(), &ports, &[address])
     }
 
-    /// Returns its address and port as rules have them.
-    pub(crate) fn text(self, lab: &Lab) -> String {
+    /// Returns address and port in nft syntax.
+    pub(crate) fn key(self, lab: &Lab) -> String {
         let address = lab.backends[self.backend()].v4;
         format!("{address} . {}", self.port())
     }
 }
 
-impl Brief {
+impl ShortLived {
     pub(crate) fn name(self) -> String {
-        format!("brief-{}", self.0)
+        format!("short-lived-{}", self.0)
     }
 
     pub(crate) fn address(self) -> String {
@@ -75,7 +75,7 @@ impl Brief {
     }
 }
 
-/// Returns the node that the proxy runs on.
+/// Returns the Node object of the proxy's node.
 pub(crate) fn node(lab: &Lab) -> Value {
     let addresses = lab
         .node
@@ -89,7 +89,7 @@ pub(crate) fn node(lab: &Lab) -> Value {
     })
 }
 
-/// Returns `web`, which all backends serve in both families.
+/// Returns `web` with endpoints on all backends in both families.
 pub(crate) fn web(lab: &Lab) -> Vec<Value> {
     let targets = PORTS.map(|(protocol, _, _, target)| (protocol, target));
     let slices = [0, 1].map(|family| {
@@ -110,7 +110,7 @@ pub(crate) fn rolling() -> Value {
     service("rolling", &[ROLLING], &ports)
 }
 
-/// Asks `web` in both protocols and families, and at the ports of the node.
+/// Returns requests to the cluster IPs and node ports of `web`, in all protocols and families.
 pub(crate) fn ask_web(lab: &Lab) -> impl Iterator<Item = Ask> {
     let node = lab.node.addresses();
     PORTS
@@ -123,7 +123,7 @@ pub(crate) fn ask_web(lab: &Lab) -> impl Iterator<Item = Ask> {
         })
 }
 
-/// Asks `rolling` in both protocols.
+/// Returns requests to `rolling` in both protocols.
 pub(crate) fn ask_rolling() -> impl Iterator<Item = Ask> {
     let address: IpAddr = ROLLING.parse().unwrap();
     PORTS

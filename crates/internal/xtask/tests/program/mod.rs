@@ -1,11 +1,11 @@
-//! The program to test.
+//! Locates the kube-proxy binary.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, str};
 
-/// Returns the program to test; builds it unless told where it is.
+/// Returns the path in `KUBE_PROXY`. Otherwise builds kube-proxy and returns its path.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -30,6 +30,6 @@ pub(crate) fn program() -> &'static Path {
             .lines()
             .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
             .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
-            .expect("cargo tells where the program is")
+            .expect("cargo prints the path of the program")
     })
 }
