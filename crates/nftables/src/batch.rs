@@ -1,4 +1,4 @@
-//! Batches: transactions as bytes.
+//! Batches: encoded transactions.
 
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_str};
 use vipline_netlink::message::{ACK, APPEND, CREATE, REQUEST, begin, end};
@@ -19,12 +19,12 @@ const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// `NFNL_BATCH_GENID`
 pub(crate) const BATCH_GENERATION: u16 = 1;
-/// Where a list of elements is cut: its length has to fit 16 bits.
+/// Length at which an element list is split: attribute lengths have 16 bits.
 pub(crate) const LIST_LIMIT: usize = 48 << 10;
-/// What an element takes at most that is not opaque: see [`LIST_LIMIT`].
-const USUAL_ELEMENT: usize = 112;
+/// Estimated encoded length of an element, to allocate the buffer.
+const ELEMENT_LEN_ESTIMATE: usize = 112;
 
-/// A transaction as bytes, and what each message of it is about.
+/// An encoded transaction. Maps each message to its operation.
 #[derive(Debug)]
 pub struct Batch<'t> {
     transaction: &'t Transaction,
@@ -33,14 +33,14 @@ pub struct Batch<'t> {
     messages: Vec<Message>,
 }
 
-/// What a message is about.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
-    /// Where it starts.
+    /// Offset in the batch.
     pub(crate) start: usize,
-    /// The step it belongs to; none for the first and the last message.
+    /// Step of the transaction; `None` for the begin and end messages.
     pub(crate) step: Option<u32>,
-    /// The first element in it, and how many there are.
+    /// Index of the first element and number of elements.
     pub(crate) elements: (u32, u32),
 }
 
@@ -57,19 +57,21 @@ impl<'t> Batch<'t> {
             .map(|step| step.elements().len())
             .sum();
         let mut encoder = Encoder {
-            out: Vec::with_capacity(elements * USUAL_ELEMENT + (transaction.steps.len() + 2) * 64),
+            out: Vec::with_capacity(
+                elements * ELEMENT_LEN_ESTIMATE + (transaction.steps.len() + 2) * 64,
+            ),
             sequence,
             messages: Vec::with_capacity(transaction.steps.len() + 2),
             next_set_id: 1,
             scratch: Vec::new(),
         };
-        encoder.bracket(BATCH_BEGIN, generation);
+        encoder.batch_message(BATCH_BEGIN, generation);
         for (step, place) in transaction.steps.iter().zip(0..) {
             encoder.step(step, place);
         }
         let last = encoder.messages.last().map_or(0, |message| message.start);
         acknowledge(&mut encoder.out, last);
-        encoder.bracket(BATCH_END, None);
+        encoder.batch_message(BATCH_END, None);
         Self {
             transaction,
             bytes: encoder.out,
@@ -78,9 +80,9 @@ impl<'t> Batch<'t> {
         }
     }
 
-    /// Keeps what another encoder made of a transaction.
+    /// Wraps a batch of another encoder.
     #[cfg(feature = "nftnl")]
-    pub(crate) fn of_bytes(
+    pub(crate) fn from_parts(
         transaction: &'t Transaction,
         bytes: Vec<u8>,
         sequence: u32,
@@ -96,17 +98,16 @@ impl<'t> Batch<'t> {
 }
 
 impl Batch<'_> {
-    /// Returns the messages, the first one and the last one being those of the
-    /// batch.
+    /// Returns the netlink messages, including the begin and end messages.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the operation that the message with this number is about.
+    /// Returns the operation of the message with this sequence number.
     ///
-    /// With the offset of the extended acknowledgement, the number of bytes
-    /// from the start of the message to what is wrong, one of many elements
-    /// is found.
+    /// `offset` is the offset in the extended ACK: the distance in bytes from the
+    /// start of the message to the faulty attribute. It identifies one element of
+    /// a list.
     pub fn operation(&self, sequence: u32, offset: Option<u32>) -> Option<Operation> {
         let place = usize::try_from(sequence.wrapping_sub(self.sequence)).ok()?;
         let message = self.messages.get(place)?;
@@ -137,7 +138,7 @@ impl Batch<'_> {
         Some(Operation { action, subject })
     }
 
-    /// Returns the element at an offset, or all elements of the message.
+    /// Returns the element at an offset, otherwise all elements of the message.
     fn elements(&self, message: &Message, all: &[Element], offset: Option<u32>) -> Option<Subject> {
         let (first, count) = message.elements;
         let (first, count) = (usize::try_from(first).ok()?, usize::try_from(count).ok()?);
@@ -153,14 +154,14 @@ impl Batch<'_> {
         })
     }
 
-    /// Finds the element whose bytes are at an offset.
+    /// Returns the element whose encoding contains the offset.
     fn element_at<'a>(
         &self,
         message: &Message,
         elements: &'a [Element],
         offset: u32,
     ) -> Option<&'a Element> {
-        /// The lengths of `struct nlmsghdr`, `struct nfgenmsg` and `struct nlattr`.
+        /// Length of `struct nlmsghdr` and `struct nfgenmsg`.
         const HEADERS: usize = 16 + 4;
         const ATTR: usize = 4;
         let offset = usize::try_from(offset).ok()?;
@@ -179,7 +180,7 @@ impl Batch<'_> {
             });
             let members = elements
                 .iter()
-                .flat_map(|element| std::iter::repeat_n(element, element::members(element)));
+                .flat_map(|element| std::iter::repeat_n(element, element::list_entries(element)));
             return members
                 .zip(&mut ends)
                 .find(|(_, end)| offset < *end)
@@ -189,7 +190,7 @@ impl Batch<'_> {
     }
 }
 
-/// Asks for an acknowledgement of the message that starts here.
+/// Sets `NLM_F_ACK` in the message at offset `start`.
 pub(crate) fn acknowledge(messages: &mut [u8], start: usize) {
     // The flags follow length and type in `struct nlmsghdr`.
     if let Some([low, high]) = messages.get_mut(start + 6..start + 8) {
@@ -198,7 +199,7 @@ pub(crate) fn acknowledge(messages: &mut [u8], start: usize) {
     }
 }
 
-/// Appends messages.
+/// Encodes a batch.
 struct Encoder {
     out: Vec<u8>,
     sequence: u32,
@@ -230,8 +231,8 @@ impl Encoder {
         end(&mut self.out, start);
     }
 
-    /// Appends the first or the last message of the batch.
-    fn bracket(&mut self, ty: u16, generation: Option<u32>) {
+    /// Appends the begin or end message of the batch.
+    fn batch_message(&mut self, ty: u16, generation: Option<u32>) {
         self.message(ty, 0, (None, (0, 0)), |out, _| {
             wire::put_header(out, 0, SUBSYSTEM.into());
             if let Some(generation) = generation {
@@ -305,7 +306,7 @@ impl Encoder {
         id
     }
 
-    /// Appends a rule, after the sets that belong to it.
+    /// Appends a rule, after its anonymous sets.
     fn rule(&mut self, chain: &Chain, rule: &Rule, at: u32) {
         let mut ids = Vec::new();
         for set in rule.sets() {
@@ -321,7 +322,7 @@ impl Encoder {
     fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
         let id = self.set_id();
         let AnonymousSet { set, elements } = anonymous;
-        let members: usize = elements.iter().map(element::members).sum();
+        let members: usize = elements.iter().map(element::list_entries).sum();
         let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
         let size = size.and_then(|size| u32::try_from(size).ok());
         self.simple(Kind::NewSet, CREATE, at, table, |out| {
@@ -338,7 +339,7 @@ impl Encoder {
         id
     }
 
-    /// Appends elements of one set, as few messages as lengths of 16 bits allow.
+    /// Appends elements of one set, split into messages at [`LIST_LIMIT`].
     fn elements(
         &mut self,
         kind: Kind,
@@ -396,7 +397,7 @@ mod tests {
         TableId::new(Family::Ip, Name::new("t").unwrap())
     }
 
-    /// A transaction that adds a table and so many ports to a set of it.
+    /// Returns a transaction that adds a table and `count` ports to a set.
     fn ports(count: u16, flags: SetFlags) -> Transaction {
         let name = Name::new("s").unwrap();
         let set = Set::set(table(), name, [Datatype::InetService.into()]).with_flags(flags);
@@ -407,7 +408,7 @@ mod tests {
         Transaction::from_edits(&edits)
     }
 
-    /// Returns where a message starts and where its nth element does.
+    /// Returns the offset of an element in a message.
     fn place(batch: &Batch<'_>, message: usize, element: usize) -> usize {
         let start = batch.messages[message].start;
         let payload = &batch.bytes[start + 20..];
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_alone_is_acknowledged() {
+    fn only_the_last_message_requests_an_ack() {
         let transaction = ports(3, SetFlags::empty());
         let batch = transaction.encode(40, Some(9));
         let messages: Vec<_> = Messages::new(batch.bytes()).map(Result::unwrap).collect();
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_names_one_of_many_elements() {
+    fn an_offset_identifies_one_element_of_a_list() {
         let transaction = ports(9, SetFlags::empty());
         let batch = transaction.encode(40, None);
         let offset = |element| u32::try_from(place(&batch, 2, element)).unwrap() + 4;
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_at_either_end_names_the_interval() {
+    fn an_offset_in_either_end_identifies_the_interval() {
         let transaction = ports(9, SetFlags::INTERVAL);
         let batch = transaction.encode(40, None);
         for end in [10, 11] {
@@ -466,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_no_message_name_nothing() {
+    fn an_unknown_sequence_number_has_no_operation() {
         let transaction = ports(1, SetFlags::empty());
         let batch = transaction.encode(40, None);
         assert_eq!(batch.operation(39, None), None);
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut_before_their_length_overflows() {
+    fn long_lists_are_split_before_their_length_overflows() {
         let transaction = ports(30_000, SetFlags::INTERVAL);
         let batch = transaction.encode(0, None);
         let mut count = 0;

@@ -1,27 +1,27 @@
-//! Short byte strings that need no allocation.
+//! Byte strings with inline storage for short values.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// The length up to which a string is kept in place.
-const SHORT: usize = 30;
+/// Maximum length of inline storage.
+const INLINE_LEN: usize = 30;
 
-/// A byte string that is kept in place up to 30 bytes.
+/// A byte string. Up to 30 bytes are stored inline, without an allocation.
 ///
-/// Keys and data of elements and the operands of expressions are such strings:
-/// each field padded to four bytes, as the kernel's registers hold it.
+/// Holds keys and data of elements and operands of expressions, in the layout of
+/// the kernel's registers: each field is padded to four bytes.
 #[derive(Clone)]
-pub struct Bytes(Kept);
+pub struct Bytes(Repr);
 
 #[derive(Clone)]
-enum Kept {
-    /// The length, and the bytes.
+enum Repr {
+    /// Length and bytes.
     ///
     /// Invariant: bytes beyond the length are zero.
-    Here(u8, [u8; SHORT]),
-    Elsewhere(Vec<u8>),
+    Inline(u8, [u8; INLINE_LEN]),
+    Heap(Vec<u8>),
 }
 
 const _: () = assert!(size_of::<Bytes>() <= 32);
@@ -30,10 +30,10 @@ impl Bytes {
     /// Returns an empty string.
     #[inline]
     pub fn new() -> Self {
-        Self(Kept::Here(0, [0; SHORT]))
+        Self(Repr::Inline(0, [0; INLINE_LEN]))
     }
 
-    /// Returns so many times this byte.
+    /// Returns `len` copies of `byte`.
     pub fn repeat(byte: u8, len: usize) -> Self {
         Self::from(&*vec![byte; len])
     }
@@ -42,7 +42,7 @@ impl Bytes {
     #[inline]
     pub fn extend(&mut self, bytes: &[u8]) {
         match &mut self.0 {
-            Kept::Here(len, kept) => {
+            Repr::Inline(len, kept) => {
                 let start = usize::from(*len);
                 let end = start + bytes.len();
                 match kept.get_mut(start..end) {
@@ -50,10 +50,10 @@ impl Bytes {
                         room.copy_from_slice(bytes);
                         *len = end as u8;
                     }
-                    None => self.0 = Kept::Elsewhere([&**self, bytes].concat()),
+                    None => self.0 = Repr::Heap([&**self, bytes].concat()),
                 }
             }
-            Kept::Elsewhere(kept) => kept.extend_from_slice(bytes),
+            Repr::Heap(kept) => kept.extend_from_slice(bytes),
         }
     }
 
@@ -63,17 +63,17 @@ impl Bytes {
         const ZEROS: [u8; 3] = [0; 3];
         let padded = self.len().next_multiple_of(4);
         match &mut self.0 {
-            // They are there already.
-            Kept::Here(len, _) if padded <= SHORT => *len = padded as u8,
+            // The unused bytes are already zero.
+            Repr::Inline(len, _) if padded <= INLINE_LEN => *len = padded as u8,
             _ => self.extend(ZEROS.get(..padded - self.len()).unwrap_or_default()),
         }
     }
 
-    /// Returns the bytes to change them in place.
+    /// Returns the bytes as a mutable slice.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Kept::Here(len, kept) => kept.get_mut(..usize::from(*len)).unwrap_or_default(),
-            Kept::Elsewhere(kept) => kept,
+            Repr::Inline(len, kept) => kept.get_mut(..usize::from(*len)).unwrap_or_default(),
+            Repr::Heap(kept) => kept,
         }
     }
 }
@@ -84,8 +84,8 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Kept::Here(len, kept) => kept.get(..usize::from(*len)).unwrap_or_default(),
-            Kept::Elsewhere(kept) => kept,
+            Repr::Inline(len, kept) => kept.get(..usize::from(*len)).unwrap_or_default(),
+            Repr::Heap(kept) => kept,
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_outgrows_its_place_stays_the_same_string() {
+    fn a_string_that_outgrows_inline_storage_keeps_its_content() {
         let mut bytes = Bytes::new();
         let mut expected = Vec::new();
         for byte in 0..40 {

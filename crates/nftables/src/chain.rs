@@ -8,20 +8,20 @@ use crate::{Comment, Name, Rule, TableId};
 /// A chain with its rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chain {
-    /// The table it is in.
+    /// Table of the chain.
     pub table: TableId,
-    /// Its name, unique within the table.
+    /// Name, unique within the table.
     pub name: Name,
-    /// Where packets enter it; none for a chain that others jump to.
+    /// Hook of a base chain; `None` for a regular chain.
     pub base: Option<BaseChain>,
-    /// The rules in their order, shared between clones.
+    /// Rules, in order; shared between clones.
     pub rules: Arc<[Rule]>,
-    /// What `nft` lists as its comment.
+    /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
 }
 
 impl Chain {
-    /// Returns a chain without rules that others can jump to.
+    /// Creates a regular chain without rules.
     pub fn new(table: TableId, name: Name) -> Self {
         Self {
             table,
@@ -32,53 +32,57 @@ impl Chain {
         }
     }
 
-    /// Returns the chain with a place where packets enter it.
+    /// Makes the chain a base chain.
     #[must_use]
     pub fn with_base(mut self, base: BaseChain) -> Self {
         self.base = Some(base);
         self
     }
 
-    /// Returns the chain with these rules in place of those it had.
+    /// Replaces the rules.
     #[must_use]
     pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.rules = rules.into_iter().collect();
         self
     }
 
-    /// Returns the chain with a comment.
+    /// Sets the comment.
     #[must_use]
     pub fn with_comment(mut self, comment: Comment) -> Self {
         self.comment = Some(comment);
         self
     }
 
-    /// Tells whether the kernel sees no difference to another chain of the name.
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    /// Returns whether the kernel treats both chains of the same name alike.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         self.base == other.base
             && (Arc::ptr_eq(&self.rules, &other.rules)
                 || self.rules.len() == other.rules.len()
-                    && self.rules.iter().zip(&*other.rules).all(|(a, b)| a.same(b)))
+                    && self
+                        .rules
+                        .iter()
+                        .zip(&*other.rules)
+                        .all(|(a, b)| a.is_equivalent(b)))
     }
 }
 
-/// Where and when packets enter a chain.
+/// The hook, type and policy of a base chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BaseChain {
-    /// What the chain may do.
+    /// Type.
     pub kind: ChainType,
-    /// Where packets enter it.
+    /// Hook.
     pub hook: Hook,
-    /// Its place among the chains of a hook: lower comes first.
+    /// Priority among the chains of the hook; lower values run first.
     pub priority: i32,
-    /// What becomes of packets that leave the chain at its end.
+    /// Policy for packets that reach the end of the chain.
     pub policy: Policy,
-    /// The device whose packets it sees; only for `netdev` and `inet ingress`.
+    /// Device; only for family `netdev` and for `inet` with hook `ingress`.
     pub device: Option<Name>,
 }
 
 impl BaseChain {
-    /// Returns a base chain that accepts what reaches its end.
+    /// Creates a base chain with policy `accept`.
     pub fn new(kind: ChainType, hook: Hook, priority: i32) -> Self {
         Self {
             kind,
@@ -89,14 +93,14 @@ impl BaseChain {
         }
     }
 
-    /// Returns the base chain with a policy.
+    /// Sets the policy.
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Returns the base chain bound to a device.
+    /// Sets the device.
     #[must_use]
     pub fn with_device(mut self, device: Name) -> Self {
         self.device = Some(device);
@@ -114,22 +118,22 @@ impl fmt::Display for BaseChain {
     }
 }
 
-/// What a base chain may do.
+/// The type of a base chain.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ChainType {
-    /// Judges packets.
+    /// Filters packets.
     Filter,
-    /// Changes addresses; sees the first packet of a connection.
+    /// Translates addresses; sees the first packet of each connection.
     Nat,
-    /// Judges packets and routes them anew after a change.
+    /// Filters packets and routes them again after a change.
     Route,
-    /// Another kind, by the kernel's word for it.
+    /// Another type, by the kernel's name.
     Other(Name),
 }
 
 impl ChainType {
-    /// Returns the kernel's word for the kind.
+    /// Returns the kernel's name of the type.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Filter => "filter",
@@ -146,22 +150,22 @@ impl fmt::Display for ChainType {
     }
 }
 
-/// Where packets enter a base chain.
+/// A netfilter hook.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Hook {
-    /// When they arrive, before routing.
+    /// Incoming packets, before routing.
     Prerouting,
-    /// On their way to a process of this machine.
+    /// Packets to local processes.
     Input,
-    /// On their way through this machine.
+    /// Forwarded packets.
     Forward,
-    /// When a process of this machine sends them.
+    /// Packets of local processes.
     Output,
-    /// When they leave, after routing.
+    /// Outgoing packets, after routing.
     Postrouting,
-    /// When a device hands them over.
+    /// Packets received by a device.
     Ingress,
-    /// When a device is about to send them.
+    /// Packets to be sent by a device.
     Egress,
 }
 
@@ -179,12 +183,12 @@ impl fmt::Display for Hook {
     }
 }
 
-/// What becomes of packets that leave a base chain at its end.
+/// The policy of a base chain for packets that reach its end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Policy {
-    /// They go on.
+    /// Accepts the packets.
     Accept,
-    /// They are thrown away.
+    /// Drops the packets.
     Drop,
 }
 

@@ -1,4 +1,4 @@
-//! The client: rules read from the kernel, and transactions given to it.
+//! The client: dumps and commits over a netlink socket.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,41 +19,40 @@ use crate::{
     Subject, TableId, Transaction,
 };
 
-/// How often a dump is begun again when the rules change under it.
+/// Maximum number of attempts to get a consistent dump.
 const ATTEMPTS: usize = 10;
 
-/// A connection to the nf_tables of one network namespace.
+/// A connection to nf_tables of one network namespace.
 ///
-/// It stays in the namespace in which it was opened, and reads and writes the
-/// rules there with one system call each way.
-/// Keep it: on a new socket even a small transaction takes milliseconds.
+/// The client stays in the network namespace in which it was opened.
+/// Reuse it: the first transaction on a new socket takes milliseconds.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
     payload: Vec<u8>,
-    /// What transactions are sent by if libnftnl encodes them.
+    /// Sender of transactions that libnftnl encodes.
     #[cfg(feature = "nftnl")]
     sender: Option<nftnl::Sender>,
 }
 
-/// Who makes messages of transactions; the kernel hears the same from each.
+/// The encoder of transactions. All encoders produce equivalent messages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Encoder {
     /// This crate.
     #[default]
     Native,
-    /// libnftnl, and libmnl sends them.
+    /// libnftnl; libmnl sends the messages.
     #[cfg(feature = "nftnl")]
     Nftnl,
 }
 
-/// The number of a state of all tables; each commit makes the next one.
+/// A ruleset generation ID. Every commit increments it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// Returns the number of the state after one more commit.
+    /// Returns the generation after one more commit.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -65,17 +64,18 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when the kernel has no nfnetlink; whether it has
-    /// nf_tables and lets us use them shows with the first dump or commit.
+    /// [`Error::Unsupported`]: the kernel has no nfnetlink. Missing nf_tables or
+    /// a missing capability is reported by the first dump or commit.
     pub fn open() -> Result<Self, Error> {
         Self::open_with(Encoder::Native)
     }
 
-    /// Opens a connection whose transactions are encoded by who is named.
+    /// Opens a connection that encodes transactions with `encoder`.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// As [`open`](Self::open). With libnftnl also [`Error::Io`], if the socket
+    /// cannot be shared with libmnl.
     pub fn open_with(encoder: Encoder) -> Result<Self, Error> {
         let socket = Socket::open(Protocol::Netfilter)?;
         #[cfg(feature = "nftnl")]
@@ -93,25 +93,28 @@ impl Client {
         })
     }
 
-    /// Reads all objects of these tables; a table that does not exist has none.
+    /// Dumps all objects in `tables`. Skips tables that do not exist.
     ///
-    /// What is returned is one state of the kernel: when the rules change
-    /// meanwhile, reading begins again.
-    /// Elements of [dynamic](Set::is_dynamic) sets come and go with packets and
-    /// time, so they are left out: [`elements`](Self::elements) reads them.
+    /// The result is a consistent snapshot: the dump restarts if the ruleset
+    /// changes.
+    /// Elements of [dynamic](Set::is_dynamic) sets are not included, because packets
+    /// and timeouts change them. Use [`elements`](Self::elements).
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`]: the ruleset changed during every attempt.
+    /// [`Error::Denied`], [`Error::Kernel`] and others: a request failed.
     pub fn dump(&mut self, tables: &[TableId]) -> Result<Ruleset, Error> {
         for _ in 0..ATTEMPTS {
             let before = self.generation()?;
-            match self.read(tables) {
-                Ok(Some(ruleset)) if self.generation()? == before && is_whole(&ruleset) => {
+            match self.try_dump(tables) {
+                Ok(Some(ruleset))
+                    if self.generation()? == before && has_no_duplicates(&ruleset) =>
+                {
                     return Ok(ruleset);
                 }
                 Ok(_) => {}
-                // What was there a moment ago is gone.
+                // An object was deleted during the dump.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -119,18 +122,18 @@ impl Client {
         Err(Error::Interrupted { attempts: ATTEMPTS })
     }
 
-    /// Reads the elements of a set, which is in the kernel as it is here.
+    /// Dumps the elements of a set. `set` must match the set in the kernel.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such set, and
-    /// [`Error::Interrupted`] when it changed under every attempt.
+    /// [`Error::is_not_found`]: the set does not exist.
+    /// [`Error::Interrupted`]: the set changed during every attempt.
     pub fn elements(&mut self, set: &Set) -> Result<Vec<Element>, Error> {
         for _ in 0..ATTEMPTS {
-            let mut assembler = Assembler::of(set);
-            if self.list(Query::Elements(set), &mut assembler)? {
+            let mut assembler = Assembler::for_set(set);
+            if self.dump_query(Query::Elements(set), &mut assembler)? {
                 let ruleset = assembler.finish();
-                if is_whole(&ruleset) {
+                if has_no_duplicates(&ruleset) {
                     return Ok(ruleset.into_elements().collect());
                 }
             }
@@ -138,15 +141,15 @@ impl Client {
         Err(Error::Interrupted { attempts: ATTEMPTS })
     }
 
-    /// Makes the changes of a transaction: all of them, or none.
+    /// Applies a transaction atomically, with a single system call.
     ///
-    /// However long it is, it is given to the kernel by one system call; a
-    /// transaction without operations is not.
+    /// An empty transaction is not sent.
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] names every operation the kernel refused;
-    /// [`Error::committed`] tells what each error means for the rules.
+    /// [`Error::Rejected`] names every operation that the kernel rejected.
+    /// [`Error::committed`] returns for each error whether the transaction may have
+    /// been applied.
     pub fn commit(&mut self, transaction: &Transaction) -> Result<(), Error> {
         if transaction.is_empty() {
             return Ok(());
@@ -155,7 +158,9 @@ impl Client {
         let batch = self.encode(transaction, first)?;
         match self.send(batch.bytes())? {
             Outcome::Committed => Ok(()),
-            Outcome::Refused { refusals, more } => Err(refused(&batch, first, refusals, more)),
+            Outcome::Refused { refusals, more } => {
+                Err(rejected_operations(&batch, first, refusals, more))
+            }
             Outcome::Unknown(error) => Err(error.into()),
         }
     }
@@ -176,39 +181,43 @@ impl Client {
         Ok(self.socket.batch(batch)?)
     }
 
-    /// Returns the number of the present state of all tables.
+    /// Returns the current generation of the ruleset.
     ///
-    /// Who knows the number of the state that was read or written last learns
-    /// from it whether anybody has changed rules since.
+    /// A generation that differs from that of the last dump or commit means that
+    /// another process changed the ruleset.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`]: the kernel has no nf_tables.
     pub fn generation(&mut self) -> Result<Generation, Error> {
         let mut generation = None;
-        let answer = self.ask(Query::Generation, |message| {
+        let reply = self.request(Query::Generation, |message| {
             generation = Some(wire::generation(message.payload)?);
             Ok(())
         });
-        answer.map_err(Error::of_subsystem)?;
+        reply.map_err(Error::into_unsupported)?;
         generation.map(Generation).ok_or(Error::Timeout)
     }
 
-    /// Returns the port by which the kernel tells this client from others.
+    /// Returns the netlink port ID of the socket.
     pub fn port_id(&self) -> u32 {
         self.socket.port()
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
 
-    /// Reads tables; none when the kernel says that they changed meanwhile.
-    fn read(&mut self, tables: &[TableId]) -> Result<Option<Ruleset>, Error> {
+    /// Dumps tables. Returns `None` if the kernel reports an interrupted dump.
+    fn try_dump(&mut self, tables: &[TableId]) -> Result<Option<Ruleset>, Error> {
         let mut assembler = Assembler::new(tables);
         let mut present: Vec<&TableId> = Vec::new();
         for table in tables {
-            let answer = self.ask(Query::Table(table), |message| {
+            let reply = self.request(Query::Table(table), |message| {
                 Ok(assembler.push(message.ty, message.payload)?)
             });
-            match answer {
+            match reply {
                 Ok(()) => present.push(table),
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -222,21 +231,21 @@ impl Client {
             .into_iter()
             .flat_map(|table| [Query::Rules(table), Query::Sets(table)]);
         for query in chains.chain(parts) {
-            if !self.list(query, &mut assembler)? {
+            if !self.dump_query(query, &mut assembler)? {
                 return Ok(None);
             }
         }
         let sets = assembler.sets().iter().filter(|set| !set.is_dynamic());
         for set in sets.cloned().collect::<Vec<_>>() {
-            if !self.list(Query::Elements(&set), &mut assembler)? {
+            if !self.dump_query(Query::Elements(&set), &mut assembler)? {
                 return Ok(None);
             }
         }
         Ok(Some(assembler.finish()))
     }
 
-    /// Asks for one object, or what there is once.
-    fn ask(
+    /// Sends a request for a single object.
+    fn request(
         &mut self,
         query: Query<'_>,
         each: impl FnMut(Message<'_>) -> Result<(), vipline_netlink::Error>,
@@ -245,11 +254,11 @@ impl Client {
         query.encode(&mut self.payload);
         self.socket
             .request(query.message_type(), 0, &self.payload, each)
-            .map_err(|error| unanswered(&query, error))
+            .map_err(|error| request_error(&query, error))
     }
 
-    /// Asks for all objects of a kind; false when they changed meanwhile.
-    fn list(&mut self, query: Query<'_>, assembler: &mut Assembler) -> Result<bool, Error> {
+    /// Sends a dump request. Returns false if the dump was interrupted.
+    fn dump_query(&mut self, query: Query<'_>, assembler: &mut Assembler) -> Result<bool, Error> {
         self.payload.clear();
         query.encode(&mut self.payload);
         let dump: Result<_, vipline_netlink::Error> = self.socket.dump(
@@ -262,7 +271,7 @@ impl Client {
         match dump {
             Ok(Dump::Complete(())) => Ok(true),
             Ok(Dump::Interrupted(())) => Ok(false),
-            Err(error) => Err(unanswered(&query, error)),
+            Err(error) => Err(request_error(&query, error)),
         }
     }
 }
@@ -273,13 +282,11 @@ impl AsFd for Client {
     }
 }
 
-/// Tells whether no element was read twice.
+/// Returns whether no element was dumped twice.
 ///
-/// The kernel resizes the hash table of a set after the commit that made it
-/// grow or shrink, and begins to walk it anew when it does so during a dump.
-/// An element that is missing then has left its place to one that was read
-/// already.
-fn is_whole(ruleset: &Ruleset) -> bool {
+/// The kernel resizes the hash table of a set after a commit. A resize during a
+/// dump restarts the walk: some elements are dumped twice, others are missing.
+fn has_no_duplicates(ruleset: &Ruleset) -> bool {
     let mut keys = HashSet::new();
     let mut sets = ruleset
         .tables
@@ -294,26 +301,31 @@ fn is_whole(ruleset: &Ruleset) -> bool {
     })
 }
 
-/// Asks for what, in words, and of which object.
-fn words(query: &Query<'_>) -> (&'static str, String) {
+/// Returns the operation and object of a request, for error messages.
+fn describe(query: &Query<'_>) -> (&'static str, String) {
     match query {
         Query::Table(table) => ("list table", table.to_string()),
         Query::Chains(family) => ("list chains", family.to_string()),
         Query::Rules(table) => ("list rules of table", table.to_string()),
         Query::Sets(table) => ("list sets of table", table.to_string()),
         Query::Elements(set) => ("list set", format!("{} {}", set.table, set.name)),
-        Query::Generation => ("ask for the generation of", "the ruleset".to_owned()),
+        Query::Generation => ("get the generation of", "the ruleset".to_owned()),
     }
 }
 
-/// Names what the kernel refused to tell.
-fn unanswered(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
-    let (operation, object) = words(query);
-    Error::asking(operation, object, error)
+/// Adds operation and object of a request to an error.
+fn request_error(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
+    let (operation, object) = describe(query);
+    Error::from_request(operation, object, error)
 }
 
-/// Names the operations of a batch that the kernel refused.
-fn refused(batch: &Batch<'_>, first: u32, refusals: Vec<Refusal>, more: usize) -> Error {
+/// Maps rejected messages to the operations of the batch.
+fn rejected_operations(
+    batch: &Batch<'_>,
+    first: u32,
+    refusals: Vec<Refusal>,
+    more: usize,
+) -> Error {
     if let [whole] = &*refusals {
         match whole.errno {
             Errno::PERM if whole.seq == first => return Error::Denied,
@@ -349,34 +361,34 @@ mod tests {
 
     const FIRST: u32 = 7;
 
-    /// What a commit says that adds a table, when the kernel refuses a message.
-    fn told(seq: u32, errno: Errno) -> Error {
+    /// Returns the error of a commit that adds a table, for a rejected message.
+    fn commit_error(seq: u32, errno: Errno) -> Error {
         let table = TableId::new(Family::Ip, Name::new("filter").unwrap());
         let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
         let batch = transaction.encode(FIRST, None);
         let refusal = Refusal::new(seq, errno, Answer::default());
-        refused(&batch, FIRST, vec![refusal], 0)
+        rejected_operations(&batch, FIRST, vec![refusal], 0)
     }
 
     #[test]
-    fn the_refusal_of_a_whole_batch_tells_what_the_kernel_or_the_program_lacks() {
-        assert!(matches!(told(FIRST, Errno::PERM), Error::Denied));
-        let unsupported = told(FIRST, Errno::OPNOTSUPP);
+    fn a_rejected_batch_reports_a_missing_capability_or_nf_tables() {
+        assert!(matches!(commit_error(FIRST, Errno::PERM), Error::Denied));
+        let unsupported = commit_error(FIRST, Errno::OPNOTSUPP);
         assert!(unsupported.to_string().contains("CONFIG_NF_TABLES"));
         assert_eq!(
-            told(FIRST, Errno::RESTART).to_string(),
+            commit_error(FIRST, Errno::RESTART).to_string(),
             "commit transaction: interrupted system call should be restarted"
         );
     }
 
     #[test]
-    fn the_refusal_of_one_message_names_its_operation_whatever_the_errno() {
+    fn a_rejected_message_names_its_operation_for_any_errno() {
         assert_eq!(
-            told(FIRST + 1, Errno::PERM).to_string(),
+            commit_error(FIRST + 1, Errno::PERM).to_string(),
             "add table ip filter: operation not permitted"
         );
         assert_eq!(
-            told(FIRST + 1, Errno::OPNOTSUPP).to_string(),
+            commit_error(FIRST + 1, Errno::OPNOTSUPP).to_string(),
             "add table ip filter: operation not supported"
         );
     }

@@ -1,4 +1,4 @@
-//! Tests: what a rule compares and looks up.
+//! Match statements: comparisons and lookups.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::{
 impl Expression {
     /// `ip daddr 10.0.0.1`, `ct state new`, `iifname "cni*"`, `tcp dport 1-5`
     ///
-    /// A value has to be of the expression's size; one that is not is compared
-    /// as it is and leads to an error of the kernel or to no packet at all.
-    /// A state or a set of flags matches if any of its bits is set.
+    /// The value must have the size of the expression. This function does not check
+    /// the size: with another size the kernel rejects the rule, or no packet matches.
+    /// A conntrack state, conntrack status or TCP flag matches if any of the bits is
+    /// set.
     pub fn is(self, value: impl Into<Value>) -> Statement {
         self.compare(CmpOp::Eq, &value.into())
     }
@@ -55,10 +56,14 @@ impl Expression {
         )
     }
 
-    /// `meta l4proto { tcp, udp }`: a set that belongs to the rule.
+    /// `meta l4proto { tcp, udp }`: a lookup in an anonymous set.
     ///
-    /// Each value of a concatenation is a list with one value a field.
-    /// Prefixes and ranges make it a set of intervals.
+    /// Each value of a concatenation is a list with one value per field.
+    /// With a prefix or a range the set has intervals.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if a value does not fit the expression.
     pub fn is_one_of<V: AsRef<[Value]>>(
         self,
         values: impl IntoIterator<Item = V>,
@@ -76,7 +81,7 @@ impl Expression {
         values: &[V],
     ) -> Result<SetRef, InvalidElement> {
         let pattern = |text| Name::new(text).expect("a constant that is a name");
-        // The table is that of the rule, which the transaction knows.
+        // A placeholder. The encoder uses the table of the rule.
         let table = TableId::new(Family::Inet, pattern("-"));
         let fields: Vec<Field> = self.parts().iter().cloned().map(Field::from).collect();
         let mut flags = SetFlags::ANONYMOUS | SetFlags::CONSTANT;
@@ -97,7 +102,7 @@ impl Expression {
         let mut lower = Lower::default();
         let source = lower.value(value);
         lower.store(&self, source);
-        Statement::of(lower)
+        Statement::from_lower(lower)
     }
 
     /// `meta mark set 0x4000`
@@ -119,7 +124,7 @@ impl Expression {
         };
         let source = lower.value(&self);
         if intervals && !matches!(self.0, Term::Concat(_)) {
-            lower.turn(0, &self);
+            lower.convert_to_network_order(0, &self);
         }
         lower.push(Lookup {
             set,
@@ -127,7 +132,7 @@ impl Expression {
             destination,
             invert,
         });
-        Statement::of(lower)
+        Statement::from_lower(lower)
     }
 
     fn bytes_of(&self, value: &Value, order: ByteOrder) -> (Bytes, Bytes) {
@@ -166,7 +171,7 @@ impl Expression {
             }
             Value::Range(_) => {
                 lower.value(&self);
-                lower.turn(0, &self);
+                lower.convert_to_network_order(0, &self);
                 let (from, to) = self.bytes_of(value, ByteOrder::Big);
                 if op == CmpOp::Ne {
                     lower.push(Range {
@@ -207,7 +212,7 @@ impl Expression {
                 lower.value(&self);
                 let ordered = !matches!(op, CmpOp::Eq | CmpOp::Ne);
                 if ordered {
-                    lower.turn(0, &self);
+                    lower.convert_to_network_order(0, &self);
                 }
                 let order = if ordered {
                     ByteOrder::Big
@@ -218,7 +223,7 @@ impl Expression {
                 lower.push(Cmp { source, op, data });
             }
         }
-        Statement::of(lower)
+        Statement::from_lower(lower)
     }
 
     fn is_bitmask(&self) -> bool {

@@ -1,35 +1,34 @@
-//! The types of values: numbers, sizes and names as `nft` has them.
+//! nft's data types: numbers, sizes, byte orders and names.
 
 use std::fmt;
 
-/// How many bits of a key type one field of a concatenation takes.
+/// Number of bits per field in the key type of a concatenation.
 const FIELD_BITS: u32 = 6;
 
-/// The order of the bytes of a number in a register.
+/// Byte order of a number in a register.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum ByteOrder {
-    /// Network order, or no number at all.
+    /// Network byte order; also used for values that are not numbers.
     Big,
-    /// The order of the machine.
+    /// Host byte order.
     Host,
 }
 
 macro_rules! datatypes {
     ($($(#[$doc:meta])* $variant:ident = $id:literal, $bytes:literal, $order:ident, $name:literal;)*) => {
-        /// The type of a value.
+        /// The data type of a value: `enum datatypes` of nft.
         ///
-        /// The kernel keeps the number of a set's key type for `nft` and does
-        /// not look at it (`enum datatypes` of nft).
+        /// The kernel stores the type of a set's key for `nft` without interpreting it.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         #[non_exhaustive]
         pub enum Datatype {
             $($(#[$doc])* $variant,)*
-            /// A type we have no name for, by its number.
+            /// Another type, by number.
             Other(u8),
         }
 
         impl Datatype {
-            /// Returns the number `nft` has for the type.
+            /// Returns nft's number of the type.
             pub const fn id(self) -> u8 {
                 match self { $(Self::$variant => $id,)* Self::Other(id) => id }
             }
@@ -39,17 +38,17 @@ macro_rules! datatypes {
                 match id { $($id => Self::$variant,)* id => Self::Other(id) }
             }
 
-            /// Returns how many bytes a value has; 0 if values vary in size.
+            /// Returns the size of a value in bytes, or 0 if the size varies.
             pub const fn bytes(self) -> u16 {
                 match self { $(Self::$variant => $bytes,)* Self::Other(_) => 0 }
             }
 
-            /// Returns the order of the bytes.
+            /// Returns the byte order of values.
             pub(crate) const fn order(self) -> ByteOrder {
                 match self { $(Self::$variant => ByteOrder::$order,)* Self::Other(_) => ByteOrder::Big }
             }
 
-            /// Returns the name `nft` has for the type.
+            /// Returns nft's name of the type.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* Self::Other(_) => "unknown" }
             }
@@ -58,73 +57,73 @@ macro_rules! datatypes {
 }
 
 datatypes! {
-    /// A number of any size.
+    /// An integer.
     Integer = 4, 4, Host, "integer";
     /// A string.
     String = 5, 0, Host, "string";
-    /// A link layer address of any kind.
+    /// A link-layer address.
     LlAddr = 6, 0, Big, "ll_addr";
     /// An IPv4 address.
     Ipv4Addr = 7, 4, Big, "ipv4_addr";
-    /// An IPv6 address.
+    /// An Ethernet address.
     Ipv6Addr = 8, 16, Big, "ipv6_addr";
     /// An Ethernet address.
     EtherAddr = 9, 6, Big, "ether_addr";
-    /// The type of an Ethernet frame.
+    /// An Ethernet type.
     EtherType = 10, 2, Big, "ether_type";
-    /// The protocol of the transport layer.
+    /// A transport protocol.
     InetProto = 12, 1, Big, "inet_proto";
-    /// A port of any transport protocol.
+    /// A transport port.
     InetService = 13, 2, Big, "inet_service";
-    /// The type of an ICMP message.
+    /// An ICMP message type.
     IcmpType = 14, 1, Big, "icmp_type";
-    /// The flags of a TCP segment.
+    /// TCP flags.
     TcpFlag = 15, 1, Big, "tcp_flag";
     /// A packet mark or a connection mark.
     Mark = 19, 4, Host, "mark";
-    /// The index of an interface.
+    /// An interface index.
     IfaceIndex = 20, 4, Host, "iface_index";
-    /// The hardware type of an interface.
+    /// An interface hardware type.
     IfaceType = 21, 2, Host, "iface_type";
     /// A routing realm.
     Realm = 22, 4, Host, "realm";
-    /// The id of a user.
+    /// A user ID.
     Uid = 24, 4, Host, "uid";
-    /// The id of a group.
+    /// A group ID.
     Gid = 25, 4, Host, "gid";
-    /// The state of a connection.
+    /// A conntrack state.
     CtState = 26, 4, Host, "ct_state";
-    /// The direction of a packet in its connection.
+    /// A conntrack direction.
     CtDirection = 27, 1, Host, "ct_dir";
-    /// The status of a connection.
+    /// A conntrack status.
     CtStatus = 28, 4, Host, "ct_status";
-    /// The type of an ICMPv6 message.
+    /// An ICMPv6 message type.
     Icmpv6Type = 29, 1, Big, "icmpv6_type";
-    /// A connection label.
+    /// A conntrack label.
     CtLabel = 30, 16, Host, "ct_label";
-    /// Whom a frame is for.
+    /// Destination of the frame (`meta pkttype`).
     PacketType = 31, 1, Host, "pkt_type";
-    /// The differentiated services code point.
+    /// A differentiated services code point.
     Dscp = 36, 1, Big, "dscp";
-    /// What an address is to this machine.
+    /// A route type of an address (`fib … type`): local, unicast, and so on.
     FibAddrType = 38, 4, Host, "fib_addrtype";
-    /// Whether something is so.
+    /// Whether a route or header exists.
     Boolean = 39, 1, Host, "boolean";
-    /// The name of an interface.
+    /// An interface name.
     Ifname = 41, 16, Host, "ifname";
-    /// The netfilter family of a packet.
+    /// A netfilter protocol family.
     NfProto = 2, 1, Host, "nf_proto";
 }
 
 impl Datatype {
-    /// Returns the key type of a set whose key has these fields.
+    /// Returns the key type of a concatenation.
     pub(crate) fn concat(fields: impl IntoIterator<Item = Self>) -> u32 {
         fields
             .into_iter()
             .fold(0, |id, field| id << FIELD_BITS | u32::from(field.id()))
     }
 
-    /// Returns the fields of a key type, the first field first.
+    /// Returns the fields of a key type, in order.
     pub(crate) fn fields(mut id: u32) -> Vec<Self> {
         let mut fields = Vec::new();
         while id != 0 {
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_comes_back() {
+    fn every_number_round_trips() {
         for id in 0..64 {
             assert_eq!(Datatype::from_id(id).id(), id);
         }

@@ -1,4 +1,4 @@
-//! How expressions, rules and elements read.
+//! `Display` of expressions, rules and elements.
 
 use std::fmt;
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn fmt_fib(f: &mut fmt::Formatter<'_>, flags: FibFlags, result: FibResult) -> fm
     write!(f, "fib {} {result}", words.join(" . "))
 }
 
-/// Writes changed bits with as few operators as give the same expression.
+/// Writes a bitwise operation with the fewest operators.
 fn fmt_bits(f: &mut fmt::Formatter<'_>, of: &Expression, mask: &[u8], xor: &[u8]) -> fmt::Result {
     let datatype = of.datatype();
     let text = |bytes: &[u8]| {
@@ -162,7 +162,7 @@ impl fmt::Display for SetRef {
 }
 
 impl Rule {
-    /// Returns the text of the rule in a table of a family.
+    /// Returns the text of the rule in a table of this family.
     pub(crate) fn text(&self, family: Option<Family>) -> String {
         let mut listing = Listing::new(family);
         for expr in &self.exprs {
@@ -177,16 +177,15 @@ impl Rule {
 }
 
 impl fmt::Display for Rule {
-    /// Writes the rule as nft does.
+    /// Writes the rule in nft syntax, without knowledge of the table's family.
     ///
-    /// What depends on the family of the table is guessed: the text of a
-    /// chain, a transaction or a ruleset knows it.
+    /// The `Display` of a chain, transaction or ruleset uses the family.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(None))
     }
 }
 
-/// A span of time, as nft writes it.
+/// A duration in nft syntax.
 pub(crate) struct Span(pub(crate) Duration);
 
 impl fmt::Display for Span {
@@ -212,7 +211,7 @@ impl fmt::Display for Span {
 }
 
 impl fmt::Display for Element {
-    /// Writes the element as nft does: `10.0.0.1 . tcp . 80 : goto c`.
+    /// Writes the element in nft syntax: `10.0.0.1 . tcp . 80 : goto c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_key(f)?;
         if let Some(timeout) = self.timeout() {
@@ -233,23 +232,29 @@ impl fmt::Display for Element {
 }
 
 impl Element {
-    /// Writes the key alone, which names the element.
+    /// Writes the key only.
     pub(crate) fn fmt_key(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_catch_all() {
             return f.write_str("*");
         }
-        let turned = self.set().has_intervals();
-        fmt_fields(f, &self.set().key, self.key_bytes(), self.key_end(), turned)
+        let swapped = self.set().has_intervals();
+        fmt_fields(
+            f,
+            &self.set().key,
+            self.key_bytes(),
+            self.key_end(),
+            swapped,
+        )
     }
 }
 
-/// Writes the fields of a key or data, as intervals if there is an end.
+/// Writes the fields of a key or of data; as intervals if there is a last key.
 fn fmt_fields(
     f: &mut fmt::Formatter<'_>,
     fields: &[Field],
     first: &[u8],
     last: Option<&[u8]>,
-    turned: bool,
+    swapped: bool,
 ) -> fmt::Result {
     let last = last.unwrap_or(first);
     for (at, ((field, first), (_, last))) in
@@ -258,7 +263,7 @@ fn fmt_fields(
         if at != 0 {
             f.write_str(" . ")?;
         }
-        write!(f, "{}", Literal::new(field.datatype, first, turned))?;
+        write!(f, "{}", Literal::new(field.datatype, first, swapped))?;
         if first == last {
             continue;
         }
@@ -274,28 +279,28 @@ fn fmt_fields(
             {
                 write!(f, "/{len}")?;
             }
-            _ => write!(f, "-{}", Literal::new(field.datatype, last, turned))?,
+            _ => write!(f, "-{}", Literal::new(field.datatype, last, swapped))?,
         }
     }
     Ok(())
 }
 
-/// Returns the text of a comparison, and what is compared.
+/// Returns the left-hand side and the text of a comparison.
 pub(crate) fn comparison(
     left: Expression,
     op: CmpOp,
     data: &[u8],
-    turned: bool,
+    swapped: bool,
 ) -> (Expression, String) {
     let datatype = left.datatype();
     if let (Term::Bits { of, mask, xor }, CmpOp::Ne) = (&left.0, op) {
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         if is_bitmask(datatype) && none(data) && none(xor) {
-            let flags = Literal::new(datatype, mask, turned).to_string();
+            let flags = Literal::new(datatype, mask, swapped).to_string();
             return ((**of).clone(), flags);
         }
     }
-    let value = Literal::new(datatype, data, turned).to_string();
+    let value = Literal::new(datatype, data, swapped).to_string();
     if datatype == Datatype::Ifname && data.len() < usize::from(datatype.bytes()) {
         let value = value.trim_end_matches('"');
         return (left, format!("{}{value}*\"", op.sign()));
@@ -313,7 +318,7 @@ pub(crate) fn comparison(
     (left, format!("{sign}{text}"))
 }
 
-/// Returns the text of a value of several fields.
+/// Returns the text of a concatenated value.
 fn concatenation(parts: &[Expression], data: &[u8]) -> String {
     let fields: Vec<_> = parts.iter().cloned().map(Field::from).collect();
     let values: Vec<String> = split(&fields, data)
@@ -322,21 +327,21 @@ fn concatenation(parts: &[Expression], data: &[u8]) -> String {
     values.join(" . ")
 }
 
-pub(crate) fn range_text(left: &Expression, from: &[u8], to: &[u8], turned: bool) -> String {
+pub(crate) fn range_text(left: &Expression, from: &[u8], to: &[u8], swapped: bool) -> String {
     let datatype = left.datatype();
-    let text = |bytes| Literal::new(datatype, bytes, turned);
+    let text = |bytes| Literal::new(datatype, bytes, swapped);
     format!("{}-{}", text(from), text(to))
 }
 
-/// Returns the text of a value that something is set to.
-pub(crate) fn operand(expression: &Expression, datatype: Datatype, turned: bool) -> String {
+/// Returns the text of an assigned value.
+pub(crate) fn operand(expression: &Expression, datatype: Datatype, swapped: bool) -> String {
     match &expression.0 {
-        Term::Constant(bytes) => Literal::new(datatype, bytes, turned).to_string(),
+        Term::Constant(bytes) => Literal::new(datatype, bytes, swapped).to_string(),
         _ => expression.to_string(),
     }
 }
 
-/// Returns how many bits come first in a mask, if no others are set.
+/// Returns the prefix length of a mask, or `None` if the mask is not contiguous.
 pub(crate) fn prefix_len(mask: &[u8]) -> Option<u32> {
     let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
     let mut left = ones;

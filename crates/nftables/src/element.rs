@@ -12,48 +12,48 @@ use crate::set::{DataKind, Set, join};
 use crate::verdict::{decode_value, encode_value};
 use crate::{Bytes, Comment, Data, Name, Value, Verdict, userdata, wire};
 
-mod held;
+mod storage;
 
 mod prefix;
 
 pub use prefix::KeyPrefix;
 
-use held::{Full, Held};
+use storage::{Full, Storage};
 
 /// An element of a set or map.
 ///
-/// Made by [`Set::element`], which checks that the values fit.
-/// Shared: a clone costs nothing.
+/// Created with [`Set::element`], which checks that the values fit the key.
+/// Clones share the content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Element(Arc<Content>);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Content {
     set: Set,
-    held: Held,
+    storage: Storage,
 }
 
-// With its counts it takes the allocator 64 bytes: there are many elements.
+// With the reference counts an element takes 64 bytes of the allocator.
 const _: () = assert!(size_of::<Content>() <= 40);
 
-/// What an element maps to.
+/// Data of a map element.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ElementData<'a> {
-    /// Bytes as registers hold them.
+    /// Bytes in register layout.
     Value(&'a [u8]),
     /// A verdict.
     Verdict(&'a Verdict),
 }
 
-fn wrong(part: &'static str, set: &Set) -> InvalidElement {
+fn invalid(part: &'static str, set: &Set) -> InvalidElement {
     let set = set.name.clone();
     InvalidElement { part, set }
 }
 
-/// What few elements have.
+/// Optional attributes of an element.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Extras {
-    /// The last key, if it is not the first one.
+    /// Last key of an interval of more than one key.
     pub(crate) key_end: Option<Bytes>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) expires_in: Option<Duration>,
@@ -63,29 +63,34 @@ pub(crate) struct Extras {
     pub(crate) catch_all: bool,
 }
 
-/// Why values do not make an element.
+/// Error: the values do not fit the fields of the set.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("the {part} does not fit the fields of {set}")]
+#[error("the {part} does not fit the fields of set {set}")]
 pub struct InvalidElement {
     /// `key` or `data`.
     pub part: &'static str,
-    /// The name of the set.
+    /// Name of the set.
     pub set: Name,
 }
 
 impl Element {
     #[inline]
-    fn of(set: &Set, held: Held) -> Self {
+    fn from_storage(set: &Set, storage: Storage) -> Self {
         let set = set.clone();
-        Self(Arc::new(Content { set, held }))
+        Self(Arc::new(Content { set, storage }))
     }
 
-    /// Makes an element of the bytes the kernel keeps.
+    /// Creates an element from key and data in register layout.
     pub(crate) fn raw(set: &Set, key: Bytes, data: Option<Data>, extras: Extras) -> Self {
-        Self::of(set, Full { key, data, extras }.into())
+        Self::from_storage(set, Full { key, data, extras }.into())
     }
 
-    /// Returns the element mapped to these values, one a field.
+    /// Sets the data, one value per field.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the set is not a map to values, or if the values do not
+    /// match the data fields.
     pub fn with_data(mut self, data: &[Value]) -> Result<Self, InvalidElement> {
         let joined = match &self.0.set.data {
             DataKind::Fields(fields) => join(
@@ -97,23 +102,27 @@ impl Element {
             _ => None,
         };
         let Some((value, None)) = joined else {
-            return Err(wrong("data", self.set()));
+            return Err(invalid("data", self.set()));
         };
-        let short = match &self.0.held {
-            Held::Short(..) => Held::short(self.0.held.key(), &value),
-            Held::Long(_) => None,
+        let inline = match &self.0.storage {
+            Storage::Inline(..) => Storage::inline(self.0.storage.key(), &value),
+            Storage::Boxed(_) => None,
         };
-        match short {
-            Some(short) => self.content_mut().held = short,
+        match inline {
+            Some(inline) => self.content_mut().storage = inline,
             None => self.change(|full| full.data = Some(Data::Value(value))),
         }
         Ok(self)
     }
 
-    /// Returns the element mapped to a verdict.
+    /// Sets the verdict that the key maps to.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the set is not a verdict map.
     pub fn with_verdict(mut self, verdict: Verdict) -> Result<Self, InvalidElement> {
         if self.0.set.data != DataKind::Verdict {
-            return Err(wrong("data", self.set()));
+            return Err(invalid("data", self.set()));
         }
         self.change(|full| full.data = Some(Data::Verdict(verdict)));
         Ok(self)
@@ -124,54 +133,54 @@ impl Element {
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Full)) {
-        let mut full = self.0.held.full();
+        let mut full = self.0.storage.full();
         change(&mut full);
-        self.content_mut().held = full.into();
+        self.content_mut().storage = full.into();
     }
 
-    /// Returns the element with a time after which it expires.
+    /// Sets the time after which the element expires.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.change(|full| full.extras.timeout = Some(timeout));
         self
     }
 
-    /// Returns the element with a comment.
+    /// Sets the comment.
     #[must_use]
     pub fn with_comment(mut self, comment: Comment) -> Self {
         self.change(|full| full.extras.comment = Some(comment));
         self
     }
 
-    /// Returns the set it is in.
+    /// Returns the set of the element.
     pub fn set(&self) -> &Set {
         &self.0.set
     }
 
-    /// Returns its key, or the first one of an interval, as registers hold it.
+    /// Returns the key in register layout; for an interval, its first key.
     pub fn key_bytes(&self) -> &[u8] {
-        self.0.held.key()
+        self.0.storage.key()
     }
 
-    /// Returns the last key of an interval.
+    /// Returns the last key of an interval, or `None` for a single key.
     pub fn key_end(&self) -> Option<&[u8]> {
         self.extras()?.key_end.as_deref()
     }
 
-    /// Returns what it maps to.
+    /// Returns the data of a map element.
     pub fn data(&self) -> Option<ElementData<'_>> {
-        match &self.0.held {
-            held @ Held::Short(..) => Some(held.short_data())
+        match &self.0.storage {
+            storage @ Storage::Inline(..) => Some(storage.inline_data())
                 .filter(|data| !data.is_empty())
                 .map(ElementData::Value),
-            Held::Long(full) => full.data.as_ref().map(|data| match data {
+            Storage::Boxed(full) => full.data.as_ref().map(|data| match data {
                 Data::Value(value) => ElementData::Value(value),
                 Data::Verdict(verdict) => ElementData::Verdict(verdict),
             }),
         }
     }
 
-    /// Returns the verdict it maps to.
+    /// Returns the verdict of a verdict map element.
     pub fn verdict(&self) -> Option<&Verdict> {
         match self.data() {
             Some(ElementData::Verdict(verdict)) => Some(verdict),
@@ -179,39 +188,39 @@ impl Element {
         }
     }
 
-    /// Returns the time after which it expires, counted from its last update.
+    /// Returns the timeout, counted from the last update of the element.
     pub fn timeout(&self) -> Option<Duration> {
         self.extras()?.timeout
     }
 
-    /// Returns the time that was left when the element was dumped.
+    /// Returns the remaining lifetime at the time of the dump.
     pub fn expires_in(&self) -> Option<Duration> {
         self.extras()?.expires_in
     }
 
-    /// Returns what `nft` lists as its comment.
+    /// Returns the comment, listed by `nft`.
     pub fn comment(&self) -> Option<&Comment> {
         self.extras()?.comment.as_ref()
     }
 
-    /// Tells whether the kernel sees no difference to another element of the key.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.0.set.same(&other.0.set)
+    /// Returns whether the kernel treats both elements of the same key alike.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
+        self.0.set.is_equivalent(&other.0.set)
             && self.key_end() == other.key_end()
             && self.data() == other.data()
             && self.timeout() == other.timeout()
             && self.is_catch_all() == other.is_catch_all()
     }
 
-    /// Returns what few elements have.
+    /// Returns the optional attributes.
     pub(crate) fn extras(&self) -> Option<&Extras> {
-        match &self.0.held {
-            Held::Short(..) => None,
-            Held::Long(full) => Some(&full.extras),
+        match &self.0.storage {
+            Storage::Inline(..) => None,
+            Storage::Boxed(full) => Some(&full.extras),
         }
     }
 
-    /// Tells whether it stands for all keys that no other element has.
+    /// Returns whether this is the catch-all element, which matches all other keys.
     pub fn is_catch_all(&self) -> bool {
         self.extras().is_some_and(|extras| extras.catch_all)
     }
@@ -239,14 +248,14 @@ const NFTA_SET_ELEM_EXPRESSIONS: u16 = 11;
 pub(crate) const INTERVAL_END: u32 = 1;
 pub(crate) const CATCH_ALL: u32 = 2;
 
-/// Returns a span of time in the kernel's unit.
+/// Returns a duration in milliseconds, the kernel's unit.
 pub(crate) fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Appends an element as the member of a list, or both ends of its interval.
+/// Appends an element as a list entry; an interval as two entries, start and end.
 ///
-/// `scratch` is room for user data.
+/// `scratch` is a reusable buffer for user data.
 pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
     let has_intervals = element.set().has_intervals();
     let simple = has_intervals && !element.set().is_concatenated();
@@ -263,8 +272,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
         if !element.is_catch_all() {
             encode_value(out, NFTA_SET_ELEM_KEY, element.key_bytes());
         }
-        // The kernel needs no end of a single key, but nft lists what it finds
-        // without one together with its neighbours.
+        // The kernel does not need the end of a single key. nft, however, lists a
+        // key without an end joined with its neighbors.
         if has_intervals && !simple && !element.is_catch_all() {
             encode_value(out, NFTA_SET_ELEM_KEY_END, last);
         }
@@ -283,7 +292,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>
     }
 }
 
-/// Appends what few elements have.
+/// Appends the optional attributes.
 fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mut Vec<u8>) {
     scratch.clear();
     if let Some(comment) = element.comment() {
@@ -312,7 +321,7 @@ fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mu
     }
 }
 
-/// Returns the number one higher, unless there is none.
+/// Returns the big-endian number plus one, or `None` on overflow.
 pub(crate) fn successor(number: &[u8]) -> Option<Bytes> {
     let mut next = Bytes::from(number);
     for byte in next.as_mut_slice().iter_mut().rev() {
@@ -324,8 +333,8 @@ pub(crate) fn successor(number: &[u8]) -> Option<Bytes> {
     None
 }
 
-/// Makes a number one lower; zero becomes the highest.
-fn precede(number: &mut [u8]) {
+/// Decrements a big-endian number; zero wraps around.
+fn decrement(number: &mut [u8]) {
     for byte in number.iter_mut().rev() {
         *byte = byte.wrapping_sub(1);
         if *byte != u8::MAX {
@@ -334,7 +343,7 @@ fn precede(number: &mut [u8]) {
     }
 }
 
-/// An element as the kernel dumps it, before its set is known.
+/// A decoded element of a dump, not yet assigned to a set.
 #[derive(Debug)]
 pub(crate) struct Raw {
     key: Bytes,
@@ -343,7 +352,7 @@ pub(crate) struct Raw {
     is_end: bool,
 }
 
-/// Returns how many elements a list has.
+/// Returns the number of entries in an element list.
 pub(crate) fn count(payload: &[u8]) -> Result<usize, DecodeError> {
     let (_, attrs) = wire::split_header(payload)?;
     let mut count = 0;
@@ -356,8 +365,8 @@ pub(crate) fn count(payload: &[u8]) -> Result<usize, DecodeError> {
     Ok(count)
 }
 
-/// Returns the names of the table and the set that a list is about.
-pub(crate) fn list_of(payload: &[u8]) -> Result<(&str, &str), DecodeError> {
+/// Returns the names of the table and the set of an element list.
+pub(crate) fn list_names(payload: &[u8]) -> Result<(&str, &str), DecodeError> {
     let (_, attrs) = wire::split_header(payload)?;
     let (mut table, mut set) = (None, None);
     for attr in attrs {
@@ -372,7 +381,7 @@ pub(crate) fn list_of(payload: &[u8]) -> Result<(&str, &str), DecodeError> {
     Ok((table.ok_or_else(missing)?, set.ok_or_else(missing)?))
 }
 
-/// Reads the elements of a list.
+/// Decodes the entries of an element list.
 pub(crate) fn decode_list(payload: &[u8], mut each: impl FnMut(Raw)) -> Result<(), DecodeError> {
     let (_, attrs) = wire::split_header(payload)?;
     for attr in attrs {
@@ -427,10 +436,11 @@ fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
     })
 }
 
-/// Makes elements of what the kernel dumped of a set.
+/// Converts the dumped entries of a set to elements.
 ///
-/// Sets of plain intervals have two elements each: the first key, and the key
-/// after the last one; an interval up to the highest key has only the first.
+/// An interval of a set without concatenation is dumped as two entries: its first
+/// key, and the key after the last. An interval up to the highest key has no end
+/// entry.
 pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
     if set.has_intervals() && !set.is_concatenated() {
         raw.sort_by(|a, b| (&a.key, !a.is_end).cmp(&(&b.key, !b.is_end)));
@@ -442,7 +452,7 @@ pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
                 let mut last = ends
                     .take()
                     .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
-                precede(last.as_mut_slice());
+                decrement(last.as_mut_slice());
                 element.extras.key_end = Some(last).filter(|last| *last != element.key);
             }
         }
@@ -453,8 +463,8 @@ pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
         .collect()
 }
 
-/// Returns how many members of a list an element takes.
-pub(crate) fn members(element: &Element) -> usize {
+/// Returns the number of list entries that encode an element.
+pub(crate) fn list_entries(element: &Element) -> usize {
     let simple = element.set().has_intervals() && !element.set().is_concatenated();
     let last = element.key_end().unwrap_or_else(|| element.key_bytes());
     if simple && !element.is_catch_all() && successor(last).is_some() {

@@ -1,4 +1,4 @@
-//! What goes wrong with nf_tables.
+//! nf_tables errors.
 
 use std::{fmt, io};
 
@@ -7,87 +7,86 @@ use vipline_netlink::{DecodeError, Errno};
 
 use crate::Operation;
 
-/// Why a dump or a commit failed.
+/// An error of a dump, a commit or a monitor.
 ///
-/// [`committed`](Self::committed) tells what a failed commit left behind.
+/// [`committed`](Self::committed) returns whether a failed commit may have been
+/// applied.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The transaction is longer than the socket can send at once.
-    #[error(
-        "a transaction of {bytes} bytes is longer than the {limit} bytes the socket can send at once"
-    )]
+    /// The transaction exceeds the length that the socket can send at once.
+    #[error("a transaction of {bytes} bytes exceeds the limit of the socket, {limit} bytes")]
     BatchTooLarge {
-        /// The length of the transaction.
+        /// Length of the transaction.
         bytes: usize,
-        /// The greatest length that can be sent.
+        /// Maximum length.
         limit: usize,
     },
-    /// The kernel's bytes are not what they should be.
+    /// A netlink message is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The program may not do this.
+    /// `CAP_NET_ADMIN` is missing.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
     /// libnftnl does not support a part of the transaction.
     #[cfg(feature = "nftnl")]
     #[error("libnftnl does not support {feature}")]
     LibnftnlUnsupported {
-        /// The part.
+        /// The unsupported feature.
         feature: Box<str>,
     },
-    /// The rules changed under every attempt to read them.
-    #[error("the rules changed during each of {attempts} attempts to read them")]
+    /// The ruleset changed during every attempt to dump it.
+    #[error("the ruleset changed during each of {attempts} attempts to dump it")]
     Interrupted {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// Failed operation.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel refused to tell something.
-    #[error("{operation} {object}: {}", Words { errno: *errno, message })]
+    /// The kernel rejected a request.
+    #[error("{operation} {object}: {}", ErrnoText { errno: *errno, message })]
     Kernel {
-        /// What was asked for, such as `list rules`.
+        /// Operation, such as `list rules`.
         operation: &'static str,
-        /// The table or set it was asked about, as `nft` names it.
+        /// Table or set of the request, in nft syntax.
         object: Box<str>,
-        /// Why not.
+        /// Error number.
         errno: Errno,
-        /// What the kernel has to say about it, in its own words.
+        /// Message of the kernel's extended ACK.
         message: Option<Box<str>>,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// Replies were lost because the socket's receive buffer was full.
+    #[error("netlink replies were lost: the state of the kernel is unknown")]
     Overrun,
-    /// The kernel refused a transaction, and did nothing of it.
-    #[error("{}", Listed { rejected, more: *more })]
+    /// The kernel rejected a transaction and applied nothing.
+    #[error("{}", RejectedList { rejected, more: *more })]
     Rejected {
-        /// What it refused, in the order of the transaction, never empty.
+        /// Rejected operations, in order of the transaction; never empty.
         rejected: Vec<RejectedOperation>,
-        /// How many operations more it refused, at least.
+        /// Minimum number of further rejected operations.
         more: usize,
     },
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply in time.
+    #[error("the kernel did not reply in time")]
     Timeout,
-    /// The kernel cannot do this.
-    #[error("the kernel has no nf_tables: {option} is off, or its module is missing")]
+    /// The kernel lacks nf_tables.
+    #[error("the kernel does not support nf_tables: {option} is off, or its module is missing")]
     Unsupported {
-        /// The option of the kernel's configuration that is off.
+        /// Missing kernel configuration option.
         option: &'static str,
-        /// The error number that told so.
+        /// Error number that the kernel returned.
         errno: Errno,
     },
 }
 
 impl Error {
-    /// Tells what a failed commit left behind.
+    /// Returns whether a failed commit may have been applied.
     pub fn committed(&self) -> Committed {
         match self {
             Self::BatchTooLarge { .. }
@@ -100,22 +99,22 @@ impl Error {
         }
     }
 
-    /// Tells whether all that was refused was refused for lack of an object.
+    /// Returns whether all errors of the kernel are `ENOENT`: no such object.
     pub fn is_not_found(&self) -> bool {
         self.is_only(Errno::NOENT)
     }
 
-    /// Tells whether all that was refused was refused because it exists.
+    /// Returns whether all errors of the kernel are `EEXIST`: the object exists.
     pub fn is_already_exists(&self) -> bool {
         self.is_only(Errno::EXIST)
     }
 
-    /// Tells whether all that was refused was refused because it is in use.
+    /// Returns whether all errors of the kernel are `EBUSY`: the object is in use.
     pub fn is_busy(&self) -> bool {
         self.is_only(Errno::BUSY)
     }
 
-    /// Returns the error number; of several refusals, that of the first.
+    /// Returns the error number; of several, that of the first rejected operation.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -126,7 +125,7 @@ impl Error {
         }
     }
 
-    /// Tells whether there is nothing but refusals with this number.
+    /// Returns whether all errors of the kernel have this number.
     fn is_only(&self, errno: Errno) -> bool {
         match self {
             Self::Rejected { rejected, more: 0 } => rejected.iter().all(|one| one.errno == errno),
@@ -135,8 +134,8 @@ impl Error {
         }
     }
 
-    /// Names what a question to the kernel was about.
-    pub(crate) fn asking(
+    /// Adds operation and object to the error of a request.
+    pub(crate) fn from_request(
         operation: &'static str,
         object: String,
         error: vipline_netlink::Error,
@@ -155,11 +154,11 @@ impl Error {
         }
     }
 
-    /// Says what the refusal of a message that cannot be wrong means.
+    /// Converts the error of a request that is always valid to `Unsupported`.
     ///
-    /// Without the subsystem the kernel calls a request invalid, and a batch
-    /// not supported.
-    pub(crate) fn of_subsystem(self) -> Self {
+    /// Without nf_tables the kernel rejects a request with `EINVAL` and a batch with
+    /// `EOPNOTSUPP`.
+    pub(crate) fn into_unsupported(self) -> Self {
         match self {
             Self::Kernel { errno, .. } if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) => {
                 Self::unsupported(errno)
@@ -168,7 +167,7 @@ impl Error {
         }
     }
 
-    /// Says that the kernel has no nf_tables.
+    /// Returns the error for a kernel without nf_tables.
     pub(crate) fn unsupported(errno: Errno) -> Self {
         Self::Unsupported {
             option: "CONFIG_NF_TABLES",
@@ -189,34 +188,34 @@ impl From<vipline_netlink::Error> for Error {
                 }
                 _ => Self::Io { operation, source },
             },
-            refused @ Netlink::Kernel(_) => Self::asking("ask for", "rules".to_owned(), refused),
+            error @ Netlink::Kernel(_) => Self::from_request("get", "ruleset".to_owned(), error),
             Netlink::Overrun => Self::Overrun,
             Netlink::Truncated { bytes, .. } => {
                 Self::Decode(DecodeError::new("datagram of a bounded size", 0, bytes))
             }
             Netlink::Timeout => Self::Timeout,
             other => Self::Io {
-                operation: "talk to the kernel",
+                operation: "netlink request",
                 source: io::Error::other(other),
             },
         }
     }
 }
 
-/// One operation of a transaction that the kernel refused.
+/// An operation of a transaction that the kernel rejected.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RejectedOperation {
-    /// What was to be done, with the object it was to be done to.
+    /// The operation and its object.
     pub operation: Operation,
-    /// Why not.
+    /// Error number.
     pub errno: Errno,
-    /// What the kernel has to say about it, in its own words.
+    /// Message of the kernel's extended ACK.
     pub message: Option<Box<str>>,
 }
 
 impl RejectedOperation {
-    /// Returns the refusal of an operation.
+    /// Creates a rejected operation.
     pub fn new(operation: Operation, errno: Errno, message: Option<Box<str>>) -> Self {
         Self {
             operation,
@@ -226,12 +225,12 @@ impl RejectedOperation {
     }
 }
 
-/// What a failed commit left behind.
+/// Whether a failed commit was applied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Committed {
-    /// Nothing of the transaction is done.
+    /// The transaction was not applied.
     No,
-    /// All of the transaction is done, or nothing: a dump will tell.
+    /// The transaction was applied completely or not at all. A dump shows which.
     Unknown,
 }
 
@@ -245,7 +244,7 @@ impl fmt::Display for RejectedOperation {
         write!(
             f,
             "{operation}: {}",
-            Words {
+            ErrnoText {
                 errno: *errno,
                 message
             }
@@ -253,13 +252,13 @@ impl fmt::Display for RejectedOperation {
     }
 }
 
-/// The words of the system, and those of the kernel if it has any.
-struct Words<'a> {
+/// Displays an errno and, if any, the message of the extended ACK.
+struct ErrnoText<'a> {
     errno: Errno,
     message: &'a Option<Box<str>>,
 }
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for ErrnoText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message {
             Some(message) => write!(f, "{} ({message})", self.errno),
@@ -268,18 +267,18 @@ impl fmt::Display for Words<'_> {
     }
 }
 
-/// Refusals in a row.
-struct Listed<'a> {
+/// Displays the first rejected operations and the number of others.
+struct RejectedList<'a> {
     rejected: &'a [RejectedOperation],
     more: usize,
 }
 
-impl Listed<'_> {
-    /// How many are spelled out.
+impl RejectedList<'_> {
+    /// Number of operations that are shown.
     const SHOWN: usize = 3;
 }
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for RejectedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, one) in self.rejected.iter().take(Self::SHOWN).enumerate() {
             if place > 0 {
@@ -306,7 +305,7 @@ mod tests {
         Refusal::new(1, errno, Answer::default()).into()
     }
 
-    fn refused(errno: Errno, message: Option<&str>) -> RejectedOperation {
+    fn rejected(errno: Errno, message: Option<&str>) -> RejectedOperation {
         let (action, subject) = (Action::Commit, Subject::Transaction);
         RejectedOperation {
             operation: Operation { action, subject },
@@ -316,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_nf_tables_is_told_by_every_errno_it_has_for_it() {
+    fn every_errno_of_a_kernel_without_nf_tables_is_unsupported() {
         let socket = Netlink::Io {
             operation: "open a netlink socket",
             source: io::Error::from_raw_os_error(93),
         };
-        let request = |errno| Error::asking("list table", "ip t".to_owned(), kernel(errno));
+        let request = |errno| Error::from_request("list table", "ip t".to_owned(), kernel(errno));
         for error in [
             Error::from(socket),
-            request(Errno::INVAL).of_subsystem(),
-            request(Errno::OPNOTSUPP).of_subsystem(),
+            request(Errno::INVAL).into_unsupported(),
+            request(Errno::OPNOTSUPP).into_unsupported(),
         ] {
             assert_eq!(error.committed(), Committed::No);
             assert!(error.to_string().contains("CONFIG_NF_TABLES"), "{error}");
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn another_failure_to_open_the_socket_is_that_of_the_machine() {
+    fn another_failure_to_open_the_socket_is_an_io_error() {
         let error = Error::from(Netlink::Io {
             operation: "open a netlink socket",
             source: io::Error::from_raw_os_error(24),
@@ -345,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_missing_capability_is_named() {
-        let error = Error::asking("list table", "ip t".to_owned(), kernel(Errno::PERM));
+        let error = Error::from_request("list table", "ip t".to_owned(), kernel(Errno::PERM));
         assert_eq!(
             error.to_string(),
             "operation not permitted: CAP_NET_ADMIN is missing"
@@ -354,8 +353,8 @@ mod tests {
     }
 
     #[test]
-    fn a_question_without_an_answer_names_what_it_was_about() {
-        let error = Error::asking("list table", "ip t".to_owned(), kernel(Errno::NOENT));
+    fn a_failed_request_names_its_object() {
+        let error = Error::from_request("list table", "ip t".to_owned(), kernel(Errno::NOENT));
         assert_eq!(
             error.to_string(),
             "list table ip t: no such file or directory"
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_answers_leave_it_unknown_whether_it_was_committed() {
+    fn lost_replies_leave_the_commit_unknown() {
         for error in [Netlink::Overrun, Netlink::Timeout] {
             assert_eq!(Error::from(error).committed(), Committed::Unknown);
         }
@@ -373,8 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn a_few_refusals_are_spelled_out_and_the_rest_is_counted() {
-        let one = refused(Errno::BUSY, Some("in use by a rule"));
+    fn the_first_rejections_are_shown_and_the_others_counted() {
+        let one = rejected(Errno::BUSY, Some("in use by a rule"));
         let error = |count, more| Error::Rejected {
             rejected: vec![one.clone(); count],
             more,
@@ -389,9 +388,9 @@ mod tests {
     }
 
     #[test]
-    fn a_predicate_holds_only_if_it_does_for_every_refusal() {
+    fn a_predicate_requires_the_errno_of_every_rejection() {
         let error = |errnos: &[Errno], more| Error::Rejected {
-            rejected: errnos.iter().map(|errno| refused(*errno, None)).collect(),
+            rejected: errnos.iter().map(|errno| rejected(*errno, None)).collect(),
             more,
         };
         assert!(error(&[Errno::NOENT, Errno::NOENT], 0).is_not_found());

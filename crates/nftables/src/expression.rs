@@ -1,8 +1,9 @@
-//! Expressions: what a rule looks at, written as in nft.
+//! Expressions of the nft language: the values that a rule reads.
 //!
-//! An expression compares ([`Expression::is`]), is looked up ([`Expression::in_set`],
-//! [`Expression::vmap`], [`Expression::map`]), is set ([`Expression::set`]) or is
-//! part of a concatenation ([`concat()`]).
+//! An expression can be compared ([`Expression::is`]), looked up
+//! ([`Expression::in_set`], [`Expression::vmap`], [`Expression::map`]), assigned
+//! ([`Expression::set`]) or concatenated ([`concat()`]).
+//! Kernel expressions, which execute a rule, are in [`expr`](crate::expr).
 
 use crate::datatype::ByteOrder;
 use crate::expr::{
@@ -12,11 +13,11 @@ use crate::header::{self, HeaderField};
 use crate::set::width;
 use crate::{Bytes, Datatype, Family, Field, Set};
 
-/// What a rule looks at: a header field, a property, a number, or several.
+/// An expression: a header field, packet metadata, a number, or a concatenation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Expression(pub(crate) Term);
 
-/// The kinds of expressions.
+/// The variants of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     Header(&'static HeaderField),
@@ -55,7 +56,7 @@ pub(crate) enum Term {
     },
     Concat(Vec<Expression>),
     Constant(Bytes),
-    /// A port of a protocol that was tested for, in text only.
+    /// A port of the protocol that a previous match implies. Only used for text.
     Port(&'static str, &'static str),
     Unknown,
 }
@@ -63,7 +64,7 @@ pub(crate) enum Term {
 impl Eq for Term {}
 
 impl PartialEq for Term {
-    /// Two terms are equal if they read so.
+    /// Two terms are equal if their nft texts are equal.
     fn eq(&self, other: &Self) -> bool {
         Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
     }
@@ -117,7 +118,7 @@ header_expressions! {
     ether_daddr = ETHER_DADDR;
 }
 
-/// The source address: `ip6 saddr` in the family `ip6`, else `ip saddr`.
+/// The source address: `ip6 saddr` in family `ip6`, otherwise `ip saddr`.
 pub fn saddr(family: Family) -> Expression {
     if family == Family::Ip6 {
         ip6_saddr()
@@ -126,7 +127,7 @@ pub fn saddr(family: Family) -> Expression {
     }
 }
 
-/// The destination address: `ip6 daddr` in the family `ip6`, else `ip daddr`.
+/// The destination address: `ip6 daddr` in family `ip6`, otherwise `ip daddr`.
 pub fn daddr(family: Family) -> Expression {
     if family == Family::Ip6 {
         ip6_daddr()
@@ -147,17 +148,17 @@ macro_rules! meta_expressions {
 meta_expressions! {
     /// The transport protocol: `meta l4proto`.
     l4proto = L4Proto;
-    /// The family of the packet: `meta nfproto`.
+    /// The protocol family of the packet: `meta nfproto`.
     nfproto = NfProto;
     /// The packet mark: `meta mark`.
     mark = Mark;
-    /// The name of the device it came in by: `iifname`.
+    /// The name of the input interface: `iifname`.
     iifname = Iifname;
-    /// The name of the device it goes out by: `oifname`.
+    /// The name of the output interface: `oifname`.
     oifname = Oifname;
-    /// The index of the device it came in by: `iif`.
+    /// The index of the input interface: `iif`.
     iif = Iif;
-    /// The index of the device it goes out by: `oif`.
+    /// The index of the output interface: `oif`.
     oif = Oif;
 }
 
@@ -181,17 +182,17 @@ pub fn ct_direction() -> Expression {
     CtKey::Direction.into()
 }
 
-/// A property of the connection as it was opened: `ct original ip daddr`.
+/// A conntrack property of the original direction: `ct original ip daddr`.
 pub fn ct_original(key: CtKey) -> Expression {
     Expression::ct(key, Some(Direction::Original))
 }
 
-/// A property of the answers of the connection: `ct reply ip saddr`.
+/// A conntrack property of the reply direction: `ct reply ip saddr`.
 pub fn ct_reply(key: CtKey) -> Expression {
     Expression::ct(key, Some(Direction::Reply))
 }
 
-/// The source address the connection was opened with: `ct original ip saddr`.
+/// The source address of the original direction: `ct original ip saddr`.
 pub fn ct_original_saddr(family: Family) -> Expression {
     ct_original(if family == Family::Ip6 {
         CtKey::SrcIp6
@@ -200,7 +201,7 @@ pub fn ct_original_saddr(family: Family) -> Expression {
     })
 }
 
-/// The destination address it was opened with: `ct original ip daddr`.
+/// The destination address of the original direction: `ct original ip daddr`.
 pub fn ct_original_daddr(family: Family) -> Expression {
     ct_original(if family == Family::Ip6 {
         CtKey::DstIp6
@@ -209,44 +210,44 @@ pub fn ct_original_daddr(family: Family) -> Expression {
     })
 }
 
-/// What the routing tables say: `fib daddr . mark type`.
+/// The result of a route lookup: `fib daddr . mark type`.
 pub fn fib(flags: FibFlags, result: FibResult) -> Expression {
     Expression::fib(flags, result)
 }
 
-/// What the destination is to this machine: `fib daddr type`.
+/// The route type of the destination address: `fib daddr type`.
 pub fn fib_daddr_type() -> Expression {
     fib(FibFlags::DADDR, FibResult::AddrType)
 }
 
-/// What the source is to this machine: `fib saddr type`.
+/// The route type of the source address: `fib saddr type`.
 pub fn fib_saddr_type() -> Expression {
     fib(FibFlags::SADDR, FibResult::AddrType)
 }
 
-/// A number below `modulus` by chance: `numgen random mod 3`.
+/// A random number below `modulus`: `numgen random mod 3`.
 pub fn numgen_random(modulus: u32) -> Expression {
     Expression::numgen(NumgenMode::Random, modulus, 0)
 }
 
-/// A number below `modulus`, one after the other: `numgen inc mod 3`.
+/// A round-robin counter below `modulus`: `numgen inc mod 3`.
 pub fn numgen_inc(modulus: u32) -> Expression {
     Expression::numgen(NumgenMode::Incremental, modulus, 0)
 }
 
-/// A number below `modulus` made of a value: `jhash ip saddr mod 251`.
+/// The Jenkins hash of an expression, modulo `modulus`: `jhash ip saddr mod 251`.
 ///
-/// Without a seed the kernel takes one by chance.
+/// Without a seed the kernel chooses a random one.
 pub fn jhash(of: Expression, modulus: u32, seed: Option<u32>) -> Expression {
     Expression::jenkins(of, modulus, seed, 0)
 }
 
-/// A number below `modulus` made of both ends of the connection: `symhash mod 2`.
+/// The symmetric hash of the connection, modulo `modulus`: `symhash mod 2`.
 pub fn symhash(modulus: u32) -> Expression {
     Expression::symmetric(modulus, 0)
 }
 
-/// Several expressions as one: `ip daddr . meta l4proto . th dport`.
+/// The concatenation of expressions: `ip daddr . meta l4proto . th dport`.
 pub fn concat(parts: impl IntoIterator<Item = Expression>) -> Expression {
     Expression(Term::Concat(parts.into_iter().collect()))
 }
@@ -264,7 +265,8 @@ impl From<CtKey> for Expression {
 }
 
 impl Expression {
-    /// Selects bytes of the packet: `@nh,96,32` or the field that is there.
+    /// Returns the expression for bytes of the packet: the named header field at this
+    /// location, or `@nh,96,32`.
     pub fn payload(base: PayloadBase, offset: u32, len: u32, family: Option<Family>) -> Self {
         Self(match HeaderField::find(base, offset, len, family) {
             Some(field) => Term::Header(field),
@@ -272,7 +274,7 @@ impl Expression {
         })
     }
 
-    /// Selects a property of the connection.
+    /// Returns the expression for a conntrack property.
     pub fn ct(key: CtKey, direction: Option<Direction>) -> Self {
         Self(Term::Ct(key, direction))
     }
@@ -306,7 +308,7 @@ impl Expression {
         Self(Term::Constant(bytes))
     }
 
-    /// Returns the type of the value; that of the first one of several.
+    /// Returns the data type; of a concatenation, that of the first field.
     pub fn datatype(&self) -> Datatype {
         match &self.0 {
             Term::Header(field) => field.datatype,
@@ -323,7 +325,7 @@ impl Expression {
         }
     }
 
-    /// Returns the length of the value in bytes; of several, with padding.
+    /// Returns the size in bytes; of a concatenation, including padding.
     pub fn bytes(&self) -> u16 {
         match &self.0 {
             Term::Header(field) => field.bytes,
@@ -340,7 +342,7 @@ impl Expression {
         }
     }
 
-    /// Returns the order of the bytes of the value.
+    /// Returns the byte order of the value.
     pub(crate) fn order(&self) -> ByteOrder {
         match &self.0 {
             Term::Header(_) | Term::Payload { .. } | Term::Constant(_) => ByteOrder::Big,
@@ -350,12 +352,12 @@ impl Expression {
         }
     }
 
-    /// Returns how many words of a register the value takes.
+    /// Returns the number of 32-bit register words that the value takes.
     pub(crate) fn words(&self) -> u8 {
         u8::try_from(self.bytes().div_ceil(4)).unwrap_or(u8::MAX)
     }
 
-    /// Returns the fields of the value.
+    /// Returns the fields of a concatenation, or the expression itself.
     pub(crate) fn parts(&self) -> &[Self] {
         match &self.0 {
             Term::Concat(parts) => parts,
@@ -363,28 +365,28 @@ impl Expression {
         }
     }
 
-    /// Returns the value with only the bits that are in the mask: `meta mark & 0x1`.
+    /// Returns the bitwise AND with a mask: `meta mark & 0x1`.
     #[must_use]
     pub fn and(self, mask: u32) -> Self {
         let [mask, none] = [self.integer(mask), self.integer(0)];
         self.with_bits(mask, none)
     }
 
-    /// Returns the value with these bits in addition: `meta mark | 0x1`.
+    /// Returns the bitwise OR: `meta mark | 0x1`.
     #[must_use]
     pub fn or(self, bits: u32) -> Self {
         let [mask, bits] = [self.integer(!bits), self.integer(bits)];
         self.with_bits(mask, bits)
     }
 
-    /// Returns the value with these bits changed: `meta mark ^ 0x1`.
+    /// Returns the bitwise XOR: `meta mark ^ 0x1`.
     #[must_use]
     pub fn xor(self, bits: u32) -> Self {
         let [mask, bits] = [self.integer(u32::MAX), self.integer(bits)];
         self.with_bits(mask, bits)
     }
 
-    /// Returns the bytes of a number as the value has them; high bits are lost.
+    /// Encodes a number in the size and byte order of the expression. Truncates it.
     fn integer(&self, number: u32) -> Bytes {
         let len = usize::from(self.bytes());
         let big = number.to_be_bytes();
@@ -396,7 +398,7 @@ impl Expression {
         bytes
     }
 
-    /// Returns the value with bits taken by a mask, then changed.
+    /// Returns `value & mask ^ xor`, merged with an existing mask.
     pub(crate) fn with_bits(self, mask: Bytes, xor: Bytes) -> Self {
         let (of, mask, xor) = match self.0 {
             Term::Bits {
@@ -413,7 +415,7 @@ impl Expression {
         Self(Term::Bits { of, mask, xor })
     }
 
-    /// Returns what the value maps to: `ip daddr map @m`.
+    /// Returns the data that the value maps to: `ip daddr map @m`.
     #[must_use]
     pub fn map(self, map: &Set) -> Self {
         let data = match &map.data {
@@ -427,7 +429,7 @@ impl Expression {
         })
     }
 
-    /// Returns what the value maps to, where the fields of the map are unknown.
+    /// Returns the data that the value maps to in a map with unknown fields.
     pub(crate) fn map_by(self, set: SetRef) -> Self {
         Self(Term::Map {
             of: Box::new(self),
@@ -437,7 +439,7 @@ impl Expression {
     }
 }
 
-/// Joins byte strings byte by byte, up to the end of the shorter one.
+/// Combines two byte strings bytewise, up to the length of the shorter one.
 pub(crate) fn zip(one: &[u8], other: &[u8], join: impl Fn(u8, u8) -> u8) -> Bytes {
     let mut joined = Bytes::new();
     for (a, b) in one.iter().zip(other) {

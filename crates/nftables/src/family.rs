@@ -1,13 +1,13 @@
-//! The families a table can belong to.
+//! Table families.
 
 use std::fmt;
 
-/// The family of a table: which packets its chains can see.
+/// The family of a table. It selects the packets that the table's chains see.
 ///
-/// Numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+/// The numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
-    /// IPv4 and IPv6 packets alike.
+    /// IPv4 and IPv6 packets.
     Inet,
     /// IPv4 packets.
     Ip,
@@ -15,14 +15,14 @@ pub enum Family {
     Ip6,
     /// ARP packets.
     Arp,
-    /// Frames that cross a bridge.
+    /// Frames that traverse a bridge.
     Bridge,
-    /// Frames as a device receives or sends them.
+    /// Frames that a device receives or sends.
     Netdev,
 }
 
 impl Family {
-    /// All families, in the order of their declaration.
+    /// All families, in declaration order.
     pub const ALL: [Self; 6] = [
         Self::Inet,
         Self::Ip,
@@ -32,7 +32,7 @@ impl Family {
         Self::Netdev,
     ];
 
-    /// Returns the number the kernel knows the family by.
+    /// Returns the kernel's number of the family.
     #[doc(alias = "NFPROTO_INET")]
     pub const fn number(self) -> u8 {
         match self {
@@ -50,7 +50,7 @@ impl Family {
         Self::ALL.into_iter().find(|f| f.number() == number)
     }
 
-    /// Returns the word `nft` has for the family.
+    /// Returns nft's name of the family.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Inet => "inet",
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_family_has_its_number() {
+    fn every_family_number_round_trips() {
         for family in Family::ALL {
             assert_eq!(Family::from_number(family.number()), Some(family));
         }

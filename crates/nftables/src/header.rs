@@ -1,4 +1,4 @@
-//! The fields of protocol headers that have a name.
+//! Named fields of protocol headers.
 
 use crate::expr::PayloadBase;
 use crate::{Datatype, Family};
@@ -13,22 +13,22 @@ pub(crate) struct HeaderField {
     pub(crate) bytes: u16,
     pub(crate) datatype: Datatype,
     pub(crate) layer: Layer,
-    /// The numbers nft gives the protocol and the field in user data.
+    /// nft's numbers of the protocol and the field in `typeof` user data.
     pub(crate) typeof_ids: (u32, u32),
 }
 
-/// Which packets have a header.
+/// The packets that have a header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Layer {
-    /// All that have its layer.
+    /// All packets with this layer.
     Any,
-    /// Those of a family.
+    /// Packets of a network protocol family.
     Network(Family),
-    /// Those of a transport protocol.
+    /// Packets of a transport protocol.
     Transport(u8),
 }
 
-/// Protocol numbers of IANA that `nft` has words for.
+/// IANA protocol numbers and nft's names for them.
 pub(crate) const PROTOCOLS: [(u8, &str); 11] = [
     (1, "icmp"),
     (2, "igmp"),
@@ -43,7 +43,7 @@ pub(crate) const PROTOCOLS: [(u8, &str); 11] = [
     (136, "udplite"),
 ];
 
-/// The protocols whose ports have names of their own.
+/// Protocols whose ports have named expressions, such as `tcp dport`.
 pub(crate) const WITH_PORTS: [(u8, &str); 5] = [
     (6, "tcp"),
     (17, "udp"),
@@ -66,7 +66,7 @@ macro_rules! fields {
             typeof_ids: ($desc, $field),
         };)*
 
-        /// All fields, those any packet has before those of one protocol.
+        /// All fields. Fields of any packet precede fields of a single protocol.
         pub(crate) static ALL: &[&HeaderField] = &[$(&$id),*];
     };
 }
@@ -106,7 +106,7 @@ fields! {
 }
 
 impl HeaderField {
-    /// Finds a field by its place, first among those of the table's family.
+    /// Finds a field by its location. Prefers fields of the table's family.
     pub(crate) fn find(
         base: PayloadBase,
         offset: u32,
@@ -124,7 +124,7 @@ impl HeaderField {
         ALL.iter().filter(here).find(fits).copied()
     }
 
-    /// Finds the address that starts here, whatever its length.
+    /// Finds the address field that starts at this location and is longer than `len`.
     pub(crate) fn find_addr(
         base: PayloadBase,
         offset: u32,

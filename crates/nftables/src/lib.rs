@@ -1,10 +1,10 @@
 //! nf_tables objects, expressions and atomic transactions over netlink.
 //!
 //! Tables, chains with their rules, sets, maps, verdict maps and their elements
-//! are values ([`Object`]); what changes between two states is a
-//! [`Transaction`], which the kernel does as a whole or not at all.
-//! Rules are built of statements that read as in nft, and everything prints as
-//! a script that `nft -f` loads.
+//! are values ([`Object`]). The difference of two states is a [`Transaction`],
+//! which the kernel applies atomically.
+//! Rules are built from statements that read like nft syntax. Every object
+//! displays as a script that `nft -f` loads.
 //!
 //! ```no_run
 //! use vipline_nftables::expr::CtState;
@@ -22,43 +22,44 @@
 //!     Rule::new(id.family, [ct_state().is(CtState::ESTABLISHED), accept()]),
 //!     Rule::new(id.family, [tcp_dport().is(22_u16), accept()]),
 //! ]);
-//! let wanted = [Table::new(id.clone()).into(), input.into()];
+//! let desired = [Table::new(id.clone()).into(), input.into()];
 //!
 //! let mut client = Client::open()?;
-//! let edits = diff(client.dump(&[id])?, &wanted);
+//! let edits = diff(client.dump(&[id])?, &desired);
 //! client.commit(&Transaction::from_edits(&edits))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! It parses no nft scripts.
-//! Flowtables and named counters, quotas and the like can be used by rules,
-//! but are not objects here.
-//! Two matches of adjacent header fields stay two, where nft joins them.
-//! Expressions it does not know are kept as bytes ([`expr::Expr::Other`]) and
-//! written back as they came.
+//! - No parser for nft scripts.
+//! - Flowtables and stateful objects (named counters, quotas and others) are not
+//!   objects of this crate. Rules can use existing ones.
+//! - Matches of adjacent header fields are not merged; nft merges them.
+//! - Unknown kernel expressions are kept as raw attributes
+//!   ([`expr::Expr::Other`]) and written back unchanged.
 //!
-//! # The kernel's side
+//! # Kernel interface
 //!
-//! Netlink messages of `linux/netfilter/nf_tables.h`, for Linux 6.1 and later.
-//! `CAP_NET_ADMIN` is needed in the user namespace of the network namespace.
-//! The codecs do no IO and are public: [`Transaction::encode`] gives a batch,
-//! [`wire::Query`] a question, [`Assembler`] takes the answers and [`Notifications`]
-//! what the kernel tells of changes, for those who have a socket of their own.
+//! Netlink messages of `linux/netfilter/nf_tables.h`; Linux 6.1 or later.
+//! Requires `CAP_NET_ADMIN` in the user namespace of the network namespace.
+//! The codecs are public and do no IO, for callers with a socket of their own:
+//! [`Transaction::encode`] returns a batch, [`wire::Query`] encodes a request,
+//! [`Assembler`] decodes the replies, and [`Notifications`] decodes change
+//! notifications.
 //!
 //! # Features
 //!
-//! - `nftnl`: libnftnl can make the messages of transactions, and libmnl send
-//!   them ([`Client::open_with`]). libnftnl is GPL-2.0-or-later, and makes a
-//!   program that is linked with it GPL.
+//! - `nftnl`: libnftnl encodes transactions and libmnl sends them
+//!   ([`Client::open_with`]). libnftnl is GPL-2.0-or-later, which applies to a
+//!   program linked with it.
 //!
 //! # Modules
 //!
-//! Names, families and values come first; then [`expression`] and [`statement`],
-//! what rules are built of; [`expr`], what the kernel runs; rules, chains and
-//! objects; their text; [`wire`], their bytes; transactions and rulesets; the
-//! [`Client`]; and the [`Monitor`] of what others change.
+//! - [`expression`]: expressions of the nft language, such as `tcp dport`
+//! - [`statement`]: statements of the nft language, such as `accept`
+//! - [`expr`]: expressions that the kernel executes (`struct nft_expr`)
+//! - [`wire`]: requests and replies
 #![cfg_attr(not(feature = "nftnl"), forbid(unsafe_code))]
 
 mod name;

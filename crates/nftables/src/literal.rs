@@ -1,4 +1,4 @@
-//! The text of values, as nft prints them.
+//! The text of values, as printed by nft.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,31 +7,31 @@ use crate::Datatype;
 use crate::datatype::ByteOrder;
 use crate::header::PROTOCOLS;
 
-/// A value of a type, to be printed.
+/// A value to be printed.
 pub(crate) struct Literal<'a> {
     datatype: Datatype,
     bytes: &'a [u8],
-    /// Whether a number is in network order although its type is not.
-    turned: bool,
+    /// Whether an integer of a host-order type is in network byte order.
+    swapped: bool,
 }
 
 impl<'a> Literal<'a> {
-    pub(crate) fn new(datatype: Datatype, bytes: &'a [u8], turned: bool) -> Self {
+    pub(crate) fn new(datatype: Datatype, bytes: &'a [u8], swapped: bool) -> Self {
         Self {
             datatype,
             bytes,
-            turned,
+            swapped,
         }
     }
 
-    /// Returns the value as a number, if it has at most eight bytes.
+    /// Returns the value as an integer, or `None` if it has more than eight bytes.
     fn number(&self) -> Option<u64> {
         let mut number = [0; 8];
         let at = number.len().checked_sub(self.bytes.len())?;
         let (_, low) = number.split_at_mut(at);
         low.copy_from_slice(self.bytes);
         if self.datatype.order() == ByteOrder::Host
-            && !self.turned
+            && !self.swapped
             && cfg!(target_endian = "little")
         {
             low.reverse();
@@ -75,7 +75,7 @@ impl fmt::Display for Literal<'_> {
         if let Some(flags) = flags(self.datatype).filter(|_| number != 0) {
             return write_flags(f, flags, number);
         }
-        match words(self.datatype)
+        match constants(self.datatype)
             .iter()
             .find(|(word, _)| *word == number)
         {
@@ -99,8 +99,8 @@ fn protocol(number: u64) -> Option<&'static str> {
         .map(|(_, word)| *word)
 }
 
-/// Returns the words for single values of a type.
-fn words(datatype: Datatype) -> &'static [(u64, &'static str)] {
+/// Returns nft's symbolic constants of a type.
+fn constants(datatype: Datatype) -> &'static [(u64, &'static str)] {
     match datatype {
         Datatype::NfProto => &[(2, "ipv4"), (10, "ipv6")],
         Datatype::CtDirection => &[(0, "original"), (1, "reply")],
@@ -144,7 +144,7 @@ fn words(datatype: Datatype) -> &'static [(u64, &'static str)] {
     }
 }
 
-/// Returns the words for the bits of a type.
+/// Returns nft's symbolic constants for the bits of a bitmask type.
 fn flags(datatype: Datatype) -> Option<&'static [(u64, &'static str)]> {
     Some(match datatype {
         Datatype::CtState => &[
@@ -177,7 +177,7 @@ fn flags(datatype: Datatype) -> Option<&'static [(u64, &'static str)]> {
     })
 }
 
-/// Tells whether values of a type are sets of bits.
+/// Returns whether values of a type are bitmasks.
 pub(crate) fn is_bitmask(datatype: Datatype) -> bool {
     flags(datatype).is_some()
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_as_nft_prints_them() {
+    fn values_display_in_nft_syntax() {
         let mark = 0x4000_u32.to_ne_bytes();
         let state = 6_u32.to_ne_bytes();
         let slot = 3_u32.to_ne_bytes();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_in_network_order_reads_the_same() {
+    fn an_integer_in_network_order_displays_the_same() {
         let literal = Literal::new(Datatype::Mark, &[0, 0, 0x40, 0], true);
         assert_eq!(literal.to_string(), "0x00004000");
     }

@@ -1,7 +1,7 @@
-//! From expressions to expressions: which register holds what.
+//! Compilation of nft expressions to kernel expressions, with register allocation.
 //!
-//! Registers are given out as nft 1.0.6 does: a concatenation gets the words
-//! it needs, any other value four.
+//! Registers are allocated as in nft 1.0.6: a concatenation gets the words
+//! it requires, any other value four.
 
 use crate::datatype::ByteOrder;
 use crate::expr::{
@@ -13,17 +13,17 @@ use crate::header::Layer;
 use crate::statement::Protocols;
 use crate::{Bytes, Data, Datatype, Family};
 
-/// How many words nft gives a value that is no concatenation.
+/// Number of register words that nft allocates for a single value.
 pub(crate) const SINGLE: u8 = 4;
 
-/// Turns expressions into expressions and gives out registers.
+/// Compiles nft expressions to kernel expressions and allocates registers.
 #[derive(Default)]
 pub(crate) struct Lower {
     pub(crate) exprs: Vec<Expr>,
-    pub(crate) needs: Protocols,
-    /// The first word that nothing uses.
+    pub(crate) requires: Protocols,
+    /// First unused register word.
     pub(crate) next: u8,
-    /// Whether numbers have to be in network order.
+    /// Whether concatenated integers must be in network byte order.
     pub(crate) intervals: bool,
 }
 
@@ -32,7 +32,7 @@ impl Lower {
         self.exprs.push(expr.into());
     }
 
-    /// Loads a value into words of its own, and returns the first one.
+    /// Loads a value into newly allocated words and returns the first.
     pub(crate) fn value(&mut self, expression: &Expression) -> Register {
         let at = self.next;
         self.next += match &expression.0 {
@@ -44,14 +44,14 @@ impl Lower {
         Register::word(at)
     }
 
-    /// Loads a constant into words of its own, and returns the first one.
+    /// Loads a constant into newly allocated words and returns the first.
     pub(crate) fn constant(&mut self, bytes: Bytes) -> Register {
         self.value(&Expression::constant(bytes))
     }
 
-    /// Loads a value into the words from `at` on.
+    /// Loads a value into the words that start at `at`.
     pub(crate) fn load(&mut self, expression: &Expression, at: u8) {
-        self.needs = self.needs.with(expression.needs());
+        self.requires = self.requires.with(expression.requires());
         let destination = Register::word(at);
         let access = Access::Load(destination);
         match &expression.0 {
@@ -108,7 +108,7 @@ impl Lower {
                 for part in parts {
                     self.load(part, at);
                     if self.intervals {
-                        self.turn_field(at, part);
+                        self.convert_field(at, part);
                     }
                     at += part.words();
                 }
@@ -123,7 +123,7 @@ impl Lower {
         }
     }
 
-    /// Loads a number that is made, not found.
+    /// Loads a generated number or a hash.
     fn load_number(&mut self, expression: &Expression, destination: Register) {
         match &expression.0 {
             Term::Numgen {
@@ -184,7 +184,9 @@ impl Lower {
         });
     }
 
-    /// Loads what a prefix of `len` bits is compared with, and returns that.
+    /// Loads the operand of a prefix match and returns the bytes to compare with.
+    ///
+    /// A prefix of whole bytes of a header field loads these bytes only.
     pub(crate) fn load_prefix(
         &mut self,
         expression: &Expression,
@@ -192,7 +194,7 @@ impl Lower {
         first: Bytes,
     ) -> Bytes {
         if let (Term::Header(field), 0, 1..) = (&expression.0, len % 8, len) {
-            self.needs = self.needs.with(expression.needs());
+            self.requires = self.requires.with(expression.requires());
             let bytes = u32::try_from(len / 8).unwrap_or(u32::MAX);
             self.load_payload(field.base, field.offset, bytes, Register::word(0));
             return first.get(..len / 8).unwrap_or(&first).into();
@@ -207,28 +209,28 @@ impl Lower {
         first
     }
 
-    /// Turns the number in the words from `at` on to network order.
-    pub(crate) fn turn(&mut self, at: u8, expression: &Expression) {
+    /// Converts the integer at word `at` to network byte order.
+    pub(crate) fn convert_to_network_order(&mut self, at: u8, expression: &Expression) {
         let bytes = expression.bytes();
         if expression.order() == ByteOrder::Host && matches!(bytes, 2 | 4 | 8) {
-            self.push_turn(at, bytes.into(), bytes.into());
+            self.push_byteorder(at, bytes.into(), bytes.into());
         }
     }
 
-    /// Turns one field of a concatenation to network order, as nft does.
-    fn turn_field(&mut self, at: u8, expression: &Expression) {
+    /// Converts one field of a concatenation to network byte order, as nft does.
+    fn convert_field(&mut self, at: u8, expression: &Expression) {
         let bytes: u32 = expression.bytes().into();
         let number = !matches!(expression.datatype(), Datatype::Ifname | Datatype::String);
         let is_header = matches!(expression.0, Term::Header(_) | Term::Payload { .. });
         let is_host = expression.order() == ByteOrder::Host
             || expression.datatype() == Datatype::InetProto && !is_header;
-        // A single byte has no order; Linux 6.12.117 refuses to turn it.
+        // A single byte has no byte order; Linux 6.12.117 rejects its conversion.
         if is_host && number && bytes > 1 {
-            self.push_turn(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
+            self.push_byteorder(at, bytes, if bytes % 4 == 0 { 4 } else { 2 });
         }
     }
 
-    fn push_turn(&mut self, at: u8, len: u32, size: u32) {
+    fn push_byteorder(&mut self, at: u8, len: u32, size: u32) {
         let source = Register::word(at);
         let op = ByteorderOp::ToNetwork;
         self.push(Byteorder {
@@ -240,7 +242,7 @@ impl Lower {
         });
     }
 
-    /// Sets a property from a register.
+    /// Stores a register to packet metadata, conntrack or a header field.
     pub(crate) fn store(&mut self, expression: &Expression, source: Register) {
         let access = Access::Store(source);
         match &expression.0 {
@@ -253,7 +255,7 @@ impl Lower {
                 });
             }
             Term::Header(field) => {
-                self.needs = self.needs.with(expression.needs());
+                self.requires = self.requires.with(expression.requires());
                 let ip = field.layer == Layer::Network(Family::Ip);
                 let access = PayloadAccess::Store {
                     source,
@@ -275,8 +277,8 @@ impl Lower {
 }
 
 impl Expression {
-    /// Returns the protocols that packets have to have.
-    fn needs(&self) -> Protocols {
+    /// Returns the protocols that the packet must have.
+    fn requires(&self) -> Protocols {
         match &self.0 {
             Term::Header(field) => match field.layer {
                 Layer::Any => Protocols::default(),
@@ -289,10 +291,12 @@ impl Expression {
                     transport: Some(proto),
                 },
             },
-            Term::Jenkins { of, .. } | Term::Bits { of, .. } | Term::Map { of, .. } => of.needs(),
-            Term::Concat(parts) => parts
-                .iter()
-                .fold(Protocols::default(), |known, part| known.with(part.needs())),
+            Term::Jenkins { of, .. } | Term::Bits { of, .. } | Term::Map { of, .. } => {
+                of.requires()
+            }
+            Term::Concat(parts) => parts.iter().fold(Protocols::default(), |known, part| {
+                known.with(part.requires())
+            }),
             _ => Protocols::default(),
         }
     }

@@ -1,22 +1,26 @@
-//! Names of kernel objects, and comments.
+//! Names and comments of kernel objects.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The greatest length of a name: `NFT_NAME_MAXLEN` of 256 bytes with the NUL byte.
+/// Maximum length of a name: `NFT_NAME_MAXLEN` (256 bytes) without the NUL byte.
 const MAX_NAME: usize = 255;
-/// The greatest length of a comment that nft lists, without the NUL byte.
+/// Maximum length of a comment that nft lists, without the NUL byte.
 const MAX_COMMENT: usize = 128;
 
 /// The name of a table, chain, set, device or other kernel object.
 ///
-/// Holds 1 to 255 bytes without a NUL byte; a clone shares the text.
+/// 1 to 255 bytes without a NUL byte. Clones share the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks and keeps a name.
+    /// Creates a name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] if the text is empty, longer than 255 bytes, or contains NUL.
     ///
     /// ```
     /// use vipline_nftables::Name;
@@ -58,24 +62,31 @@ impl TryFrom<&str> for Name {
     }
 }
 
-/// A text that cannot be a name or a comment.
+/// Error: the text is not a valid name or comment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a text of {len} bytes is too short, too long or holds a character that nft cannot print")]
+#[error(
+    "invalid name or comment of {len} bytes: empty, too long, or with a character that nft cannot print"
+)]
 pub struct InvalidName {
-    /// How long the text is, in bytes.
+    /// Length of the text in bytes.
     pub len: usize,
 }
 
 /// A comment on a table, chain, rule, set or element.
 ///
-/// The kernel keeps it as opaque user data and `nft` lists it.
-/// Holds 1 to 128 bytes without NUL bytes, line ends and double quotes, which
-/// nft has no way to write.
+/// The kernel stores a comment as opaque user data; `nft` lists it.
+/// 1 to 128 bytes without NUL bytes, newlines and double quotes, which nft
+/// cannot print.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Comment(Arc<str>);
 
 impl Comment {
-    /// Checks and keeps a comment.
+    /// Creates a comment.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] if the text is empty, longer than 128 bytes, or contains NUL,
+    /// a newline or a double quote.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let unprintable = |c: char| matches!(c, '\0' | '\n' | '"');
         if text.is_empty() || text.len() > MAX_COMMENT || text.contains(unprintable) {
@@ -110,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_holds_only_what_nft_can_read_back() {
+    fn a_comment_contains_only_characters_that_nft_can_parse() {
         assert_eq!(Comment::new("x y").unwrap().to_string(), "comment \"x y\"");
         assert!(Comment::new("say \"x\"").is_err());
         assert!(Comment::new("two\nlines").is_err());

@@ -1,12 +1,12 @@
-//! A second way to the kernel: libnftnl makes the messages, libmnl sends them.
+//! An alternative encoder: libnftnl encodes transactions, libmnl sends them.
 //!
-//! The messages are those of [`Transaction::encode`], made by the library that
-//! `nft` uses; tests compare the two.
-//! A [`Client`](crate::Client) goes this way when it is opened with
-//! [`Encoder::Nftnl`](crate::Encoder::Nftnl); it reads as any other does.
+//! libnftnl is the library of `nft`. Its messages are equivalent to those of
+//! [`Transaction::encode`]; tests compare both.
+//! A [`Client`](crate::Client) uses this encoder if it is opened with
+//! [`Encoder::Nftnl`](crate::Encoder::Nftnl). Dumps do not use libnftnl.
 //!
-//! libnftnl is licensed under the GPL, version 2 or later, and so is a program
-//! that is linked with it.
+//! libnftnl is licensed under the GPL, version 2 or later, which applies to a
+//! program linked with it.
 //!
 //! libnftnl does not support raw expressions
 //! ([`Expr::Other`](crate::expr::Expr::Other)), values of more than 64 bytes,
@@ -40,10 +40,10 @@ use self::attributes::{Attr, Number, Short};
 use crate::expr::{Dynset, ExprType};
 use crate::{Batch, Error, Transaction};
 
-/// Encodes a transaction as one batch for the kernel, by libnftnl.
+/// Encodes a transaction as one batch with libnftnl.
 ///
-/// Does what [`Transaction::encode`] does; numbers and acknowledgements are the
-/// same.
+/// Sequence numbers and ACK requests are the same as with
+/// [`Transaction::encode`].
 ///
 /// # Errors
 ///
@@ -57,30 +57,30 @@ pub fn encode(
     batch::encode(transaction, sequence, generation)
 }
 
-/// A kind of object of libnftnl.
+/// A type of libnftnl object.
 trait Kind {
-    /// What pointers to it point to.
+    /// The C struct.
     type Raw;
 
-    /// Frees an object and all it owns.
+    /// Frees an object and everything it owns.
     ///
     /// # Safety
     ///
-    /// It was allocated by the library, and nobody else frees it.
+    /// The library allocated the object, and no other code frees it.
     unsafe fn free(raw: *mut Self::Raw);
 
     /// Sets an attribute to a copy of `len` bytes.
     ///
     /// # Safety
     ///
-    /// The object is alive, and the bytes are what the attribute takes.
+    /// The object is alive, and `data` has the type that the attribute expects.
     unsafe fn set(raw: *mut Self::Raw, attr: u16, data: *const c_void, len: u32) -> c_int;
 
     /// Appends the object to a message.
     ///
     /// # Safety
     ///
-    /// Both are alive, and the message has room for what is appended.
+    /// Message and object are alive, and the message has room for the object.
     unsafe fn build(message: *mut nlmsghdr, raw: *mut Self::Raw);
 }
 
@@ -94,17 +94,17 @@ macro_rules! kinds {
             type Raw = sys::$raw;
 
             unsafe fn free(raw: *mut Self::Raw) {
-                // SAFETY: the caller says so.
+                // SAFETY: guaranteed by the caller.
                 unsafe { sys::$free(raw) }
             }
 
             unsafe fn set(raw: *mut Self::Raw, attr: u16, data: *const c_void, len: u32) -> c_int {
-                // SAFETY: the caller says so.
+                // SAFETY: guaranteed by the caller.
                 unsafe { sys::$set(raw, attr, data, len) }
             }
 
             unsafe fn build(message: *mut nlmsghdr, raw: *mut Self::Raw) {
-                // SAFETY: the caller says so.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $build(message, raw) }
             }
         }
@@ -120,60 +120,60 @@ kinds! {
     Rule: nftnl_rule, nftnl_rule_free, nftnl_rule_set_data, sys::nftnl_rule_nlmsg_build_payload;
     /// A set or map, without its elements.
     Set: nftnl_set, nftnl_set_free, nftnl_set_set_data, sys::nftnl_set_nlmsg_build_payload;
-    /// An element, which becomes the member of a list.
+    /// An element; encoded as a list entry.
     Element: nftnl_set_elem, nftnl_set_elem_free, nftnl_set_elem_set, build_member;
 }
 
-/// Expressions have one type in the library, and each has attributes of its own.
+/// libnftnl has one type for all expressions, with attributes for each.
 impl<E: ExprType> Kind for E {
     type Raw = sys::nftnl_expr;
 
     unsafe fn free(raw: *mut Self::Raw) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::nftnl_expr_free(raw) }
     }
 
     unsafe fn set(raw: *mut Self::Raw, attr: u16, data: *const c_void, len: u32) -> c_int {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::nftnl_expr_set(raw, attr, data, len) }
     }
 
     unsafe fn build(message: *mut nlmsghdr, raw: *mut Self::Raw) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::nftnl_expr_build_payload(message, raw) }
     }
 }
 
-/// Appends an element as the member of a list.
+/// Appends an element as a list entry.
 ///
 /// # Safety
 ///
 /// As for [`Kind::build`].
 unsafe fn build_member(message: *mut nlmsghdr, raw: *mut sys::nftnl_set_elem) {
     const NFTA_LIST_ELEM: c_int = 1;
-    // SAFETY: the caller says so; what is returned points into the message.
+    // SAFETY: guaranteed by the caller. The result points into the message.
     unsafe { sys::nftnl_set_elem_nlmsg_build(message, raw, NFTA_LIST_ELEM) };
 }
 
-/// An object of libnftnl, freed when it is dropped.
+/// A libnftnl object, freed on drop.
 ///
-/// Invariant: of a value and a verdict, which share room, one at most is set.
+/// Invariant: at most one of value and verdict is set; they share memory.
 #[derive(Debug)]
 struct Object<K: Kind> {
     raw: NonNull<K::Raw>,
-    /// How many bytes it adds to a message, at most.
+    /// Upper bound of the encoded length in bytes.
     room: usize,
 }
 
-/// The bytes of an object that has no attributes: nests and its name.
+/// Upper bound of the length of an object without attributes: nests and name.
 const BARE: usize = 64;
-/// What encloses the value of an attribute: its header and nests around it.
+/// Upper bound of the overhead of an attribute: its header and nests.
 const ENCLOSING: usize = 32;
-/// What encloses one of the lengths of fields.
+/// Overhead of one entry of a list of field lengths.
 const ENCLOSING_BYTE: usize = 12;
 
 impl<K: Kind> Object<K> {
-    /// Owns what the library has allocated.
+    /// Takes ownership of an allocated object.
     fn own(raw: *mut K::Raw) -> Self {
         let raw = NonNull::new(raw).unwrap_or_else(|| out_of_memory());
         Self { raw, room: BARE }
@@ -192,7 +192,7 @@ impl<K: Kind> Object<K> {
         self.set(attr.number(), value);
     }
 
-    /// Sets an attribute, unless the object has no room for so many bytes.
+    /// Sets an attribute of at most `MAX` bytes.
     fn short<const MAX: usize>(
         &mut self,
         attr: Attr<K, Short<MAX>>,
@@ -211,18 +211,18 @@ impl<K: Kind> Object<K> {
 
     fn set(&mut self, attr: u16, value: &[u8]) {
         let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
-        // SAFETY: the object is ours and alive; the type of the attribute says
-        // that it takes what `value` is: a number of its size, a text that ends
-        // with NUL, or so many bytes at most. The library keeps a copy.
+        // SAFETY: the object is owned and alive. The type of the attribute
+        // guarantees that `value` fits: an integer of its size, a string with
+        // NUL, or at most the given number of bytes. The library copies it.
         let result = unsafe { K::set(self.raw.as_ptr(), attr, value.as_ptr().cast(), len) };
         if result < 0 {
-            // The attribute exists, so nothing else can fail.
+            // The attribute exists, so the only possible failure is allocation.
             out_of_memory();
         }
         self.room += ENCLOSING + value.len().next_multiple_of(4);
     }
 
-    /// Takes an expression from its owner, for the function that makes it ours.
+    /// Releases ownership of an expression, for a function that takes ownership.
     fn adopt(&mut self, expr: AnyExpr) -> *mut sys::nftnl_expr {
         self.room += expr.room;
         let raw = expr.raw.as_ptr();
@@ -233,7 +233,7 @@ impl<K: Kind> Object<K> {
 
 impl<K: Kind> Drop for Object<K> {
     fn drop(&mut self) {
-        // SAFETY: the object is ours, and was not given away.
+        // SAFETY: the object is still owned.
         unsafe { K::free(self.raw.as_ptr()) }
     }
 }
@@ -258,11 +258,11 @@ constructors! {
 }
 
 impl<E: ExprType> Object<E> {
-    /// Makes an expression without attributes, unless the library knows none
-    /// of its name.
+    /// Creates an expression without attributes. Fails if the library does not
+    /// support the expression.
     fn new() -> Result<Self, Error> {
         let name = CString::new(E::NAME).unwrap_or_default();
-        // SAFETY: the name ends with NUL; the library looks it up.
+        // SAFETY: the name ends with NUL.
         let raw = unsafe { sys::nftnl_expr_alloc(name.as_ptr()) };
         if raw.is_null() {
             return Err(unsupported(format_args!("the expression {}", E::NAME)));
@@ -270,7 +270,7 @@ impl<E: ExprType> Object<E> {
         Ok(Self::own(raw))
     }
 
-    /// Returns the expression as one of any kind.
+    /// Erases the type of the expression.
     fn into_any(self) -> AnyExpr {
         let any = AnyExpr {
             raw: self.raw,
@@ -281,7 +281,7 @@ impl<E: ExprType> Object<E> {
     }
 }
 
-/// An expression of whatever kind, to become part of an object.
+/// An expression of any type.
 #[derive(Debug)]
 struct AnyExpr {
     raw: NonNull<sys::nftnl_expr>,
@@ -290,16 +290,16 @@ struct AnyExpr {
 
 impl Drop for AnyExpr {
     fn drop(&mut self) {
-        // SAFETY: the expression is ours, and was not given away.
+        // SAFETY: the expression is still owned.
         unsafe { sys::nftnl_expr_free(self.raw.as_ptr()) }
     }
 }
 
 impl Object<Dynset> {
-    /// Appends what each element does that this adds to a set.
+    /// Adds a stateful expression for new elements.
     fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
-        // SAFETY: both are alive; from here on this one owns the other.
+        // SAFETY: both are alive. This expression takes ownership of the other.
         unsafe {
             sys::nftnl_expr_add_expr(self.raw.as_ptr(), sys::NFTNL_EXPR_DYNSET_EXPRESSIONS, raw);
         }
@@ -309,7 +309,7 @@ impl Object<Dynset> {
 impl Object<Rule> {
     fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
-        // SAFETY: both are alive; from here on the rule owns the expression.
+        // SAFETY: both are alive. The rule takes ownership of the expression.
         unsafe { sys::nftnl_rule_add_expr(self.raw.as_ptr(), raw) }
     }
 }
@@ -317,16 +317,16 @@ impl Object<Rule> {
 impl Object<Element> {
     fn push(&mut self, expr: AnyExpr) {
         let raw = self.adopt(expr);
-        // SAFETY: both are alive; from here on the element owns the expression.
+        // SAFETY: both are alive. The element takes ownership of the expression.
         unsafe { sys::nftnl_set_elem_add_expr(self.raw.as_ptr(), raw) }
     }
 }
 
-/// A message that the libraries append to.
+/// A netlink message under construction.
 #[derive(Debug)]
 struct Message {
-    /// Invariant: the first of them is the length in bytes, a multiple of four
-    /// that the words have room for, once a header is there.
+    /// Invariant, once the header is written: the first word is the message length
+    /// in bytes, a multiple of four that does not exceed the words.
     words: Vec<u32>,
 }
 
@@ -334,28 +334,28 @@ struct Message {
 const HEADERS: usize = 16 + 4;
 
 impl Message {
-    /// Begins a message about nf_tables; `kind` is its number there.
+    /// Begins an nf_tables message of type `kind`.
     fn new(kind: u16, family: u8, flags: u16, sequence: u32) -> Self {
         let family = family.into();
-        // SAFETY: there is room for the headers, which is all that is written.
+        // SAFETY: there is room for the headers; nothing else is written.
         Self::begin(|room| unsafe {
             sys::nftnl_nlmsg_build_hdr(room, kind, family, flags, sequence)
         })
     }
 
-    /// Begins the message that begins a batch.
+    /// Begins the begin message of a batch.
     fn batch_begin(sequence: u32) -> Self {
-        // SAFETY: there is room for the headers, which is all that is written.
+        // SAFETY: there is room for the headers; nothing else is written.
         Self::begin(|room| unsafe { sys::nftnl_batch_begin(room, sequence) })
     }
 
-    /// Begins the message that ends a batch.
+    /// Begins the end message of a batch.
     fn batch_end(sequence: u32) -> Self {
-        // SAFETY: there is room for the headers, which is all that is written.
+        // SAFETY: there is room for the headers; nothing else is written.
         Self::begin(|room| unsafe { sys::nftnl_batch_end(room, sequence) })
     }
 
-    /// Gives `write` room for headers.
+    /// Reserves room for the headers and calls `write`.
     fn begin(write: impl FnOnce(*mut c_char) -> *mut nlmsghdr) -> Self {
         let mut message = Self { words: Vec::new() };
         write(message.with_room(HEADERS).cast());
@@ -367,7 +367,7 @@ impl Message {
         self.words.first().map_or(0, |len| *len as usize)
     }
 
-    /// Makes room for so many bytes more, and returns where the message is.
+    /// Reserves room for `bytes` more bytes and returns the message.
     fn with_room(&mut self, bytes: usize) -> *mut nlmsghdr {
         let words = (self.len() + bytes).div_ceil(4);
         if self.words.len() < words {
@@ -380,29 +380,29 @@ impl Message {
     fn push<K: Kind>(&mut self, object: &Object<K>) {
         let limit = self.len() + object.room;
         let message = self.with_room(object.room);
-        // SAFETY: both are alive, and there is room for the object; `set` and
-        // `adopt` have counted what it becomes.
+        // SAFETY: both are alive, and there is room for the object: `set` and
+        // `adopt` have counted its length.
         unsafe { K::build(message, object.raw.as_ptr()) }
         debug_assert!(self.len() <= limit, "{} bytes, not {limit}", self.len());
     }
 
-    /// Appends an attribute with bytes.
+    /// Appends an attribute.
     fn put(&mut self, kind: u16, value: &[u8]) {
         let message = self.with_room(ENCLOSING + value.len().next_multiple_of(4));
-        // SAFETY: there is room for the attribute, whose value is copied.
+        // SAFETY: there is room for the attribute. The value is copied.
         unsafe { mnl_sys::mnl_attr_put(message, kind, value.len(), value.as_ptr().cast()) }
     }
 
-    /// Appends an attribute that encloses those which `body` appends.
+    /// Appends a nested attribute with the attributes that `body` appends.
     fn nest(&mut self, kind: u16, body: impl FnOnce(&mut Self)) {
         let start = self.len();
         let message = self.with_room(ENCLOSING);
-        // SAFETY: there is room for the header of an attribute.
+        // SAFETY: there is room for an attribute header.
         unsafe { mnl_sys::mnl_attr_nest_start(message, kind) };
         body(self);
         let message = self.with_room(0);
-        // SAFETY: the attribute was begun here, within the words of the message,
-        // which only grows.
+        // SAFETY: the attribute starts at `start`, within the words of the
+        // message, which never shrinks.
         unsafe { mnl_sys::mnl_attr_nest_end(message, message.cast::<u8>().add(start).cast()) }
     }
 
@@ -412,13 +412,13 @@ impl Message {
     }
 }
 
-/// What libmnl sends by: it shares the socket of a client.
+/// A libmnl socket that shares the socket of a client.
 #[derive(Debug)]
 pub(crate) struct Sender {
     socket: NonNull<mnl_sys::mnl_socket>,
 }
 
-// SAFETY: libmnl keeps nothing about threads, and sending changes nothing in it.
+// SAFETY: libmnl has no thread-local state, and sending does not modify it.
 unsafe impl Send for Sender {}
 // SAFETY: as above.
 unsafe impl Sync for Sender {}
@@ -434,14 +434,14 @@ impl Sender {
         // SAFETY: the descriptor is open.
         let socket = unsafe { mnl_sys::mnl_socket_fdopen(shared.as_raw_fd()) };
         let socket = NonNull::new(socket).ok_or_else(|| failed(io::Error::last_os_error()))?;
-        // From here on libmnl closes it.
+        // libmnl now owns the descriptor and closes it.
         let _ = shared.into_raw_fd();
         Ok(Self { socket })
     }
 
-    /// Sends bytes as one datagram, and tells how many they were.
+    /// Sends bytes as one datagram. Returns the number of bytes sent.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the socket is open, and as many bytes are read as there are.
+        // SAFETY: the socket is open, and the length is that of the slice.
         let sent = unsafe {
             mnl_sys::mnl_socket_sendto(self.socket.as_ptr(), bytes.as_ptr().cast(), bytes.len())
         };
@@ -451,7 +451,7 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // SAFETY: the socket is ours; with it goes the descriptor it was made of.
+        // SAFETY: the socket is owned. This also closes the descriptor.
         unsafe { mnl_sys::mnl_socket_close(self.socket.as_ptr()) };
     }
 }
@@ -463,7 +463,7 @@ fn unsupported(feature: impl std::fmt::Display) -> Error {
     }
 }
 
-/// Ends the program as any allocation that fails does.
+/// Aborts like any failed allocation.
 fn out_of_memory() -> ! {
     handle_alloc_error(Layout::new::<[u8; BARE]>())
 }

@@ -1,4 +1,4 @@
-//! What a ruleset consists of, and the keys of it.
+//! The objects of a ruleset and their keys.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,17 +8,17 @@ use vipline_reconcile::Keyed;
 
 use crate::{Chain, Comment, Element, Family, Name, Set};
 
-/// The family and the name of a table.
+/// Family and name of a table.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TableId {
-    /// The family of the table.
+    /// Family.
     pub family: Family,
-    /// Its name, unique within the family.
+    /// Name, unique within the family.
     pub name: Name,
 }
 
 impl TableId {
-    /// Returns the id of a table.
+    /// Creates the ID of a table.
     pub fn new(family: Family, name: Name) -> Self {
         Self { family, name }
     }
@@ -31,37 +31,36 @@ impl fmt::Display for TableId {
 }
 
 bitflags! {
-    /// Properties of a table: `enum nft_table_flags` of
-    /// `linux/netfilter/nf_tables.h`.
+    /// Table flags: `enum nft_table_flags` of `linux/netfilter/nf_tables.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct TableFlags: u32 {
-        /// Packets pass by its chains.
+        /// The table's chains are not evaluated.
         #[doc(alias = "NFT_TABLE_F_DORMANT")]
         const DORMANT = 0x1;
-        /// Only the socket that made it may change it.
+        /// Only the netlink socket that created the table can change it.
         #[doc(alias = "NFT_TABLE_F_OWNER")]
         const OWNER = 0x2;
-        /// It stays when the socket of its owner is closed.
+        /// The table persists after its owner's socket is closed.
         #[doc(alias = "NFT_TABLE_F_PERSIST")]
         const PERSIST = 0x4;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// A table: what chains and sets live in.
+/// A table, without its chains and sets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Table {
-    /// Which table it is.
+    /// Family and name.
     pub id: TableId,
-    /// Its properties.
+    /// Flags.
     pub flags: TableFlags,
-    /// What `nft` lists as its comment.
+    /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
 }
 
 impl Table {
-    /// Returns a table without properties or a comment.
+    /// Creates a table without flags or comment.
     pub fn new(id: TableId) -> Self {
         Self {
             id,
@@ -71,10 +70,9 @@ impl Table {
     }
 }
 
-/// An entry of a ruleset.
+/// An object of a ruleset.
 ///
-/// Rules are part of their chain: the kernel gives them no name, so the chain
-/// is what changes.
+/// A rule has no name in the kernel, so a chain with its rules is one object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
@@ -88,11 +86,11 @@ pub enum Object {
     Element(Element),
 }
 
-// Almost all objects are elements, and edits hold two objects.
+// Almost all objects are elements, and a change edit holds two objects.
 const _: () = assert!(size_of::<Object>() <= 16);
 
 impl Object {
-    /// Returns the table the object is or lives in.
+    /// Returns the table that the object is, or belongs to.
     pub fn table(&self) -> &TableId {
         match self {
             Self::Table(table) => &table.id,
@@ -103,7 +101,7 @@ impl Object {
     }
 }
 
-/// What identifies an object.
+/// The key of an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Key<'a> {
@@ -113,7 +111,7 @@ pub enum Key<'a> {
     Set(&'a TableId, &'a Name),
     /// A chain, by table and name.
     Chain(&'a TableId, &'a Name),
-    /// An element, by the set it is in and the first byte string it stands for.
+    /// An element, by its set and its first key bytes.
     Element(SetKey<'a>, &'a [u8]),
 }
 
@@ -133,7 +131,7 @@ impl Hash for Key<'_> {
     }
 }
 
-/// The set an element is in: equal if table and name are.
+/// The set of an element. Equal if table and name are equal.
 #[derive(Clone, Copy, Debug)]
 pub struct SetKey<'a>(&'a Set);
 
@@ -154,7 +152,7 @@ impl PartialEq for SetKey<'_> {
 
 impl Hash for SetKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.place_hash());
+        state.write_u64(self.0.id_hash());
     }
 }
 
@@ -170,14 +168,16 @@ impl Keyed for Object {
         }
     }
 
-    /// Tells whether the kernel sees no difference: user data (comments, the
-    /// expressions `nft` lists as types), counts and remaining time aside.
+    /// Returns whether the kernel treats both objects alike.
+    ///
+    /// Ignores user data (comments and `typeof` expressions), counts and remaining
+    /// lifetimes.
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Table(one), Self::Table(other)) => one.flags == other.flags,
-            (Self::Set(one), Self::Set(other)) => one.same(other),
-            (Self::Chain(one), Self::Chain(other)) => one.same(other),
-            (Self::Element(one), Self::Element(other)) => one.same(other),
+            (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),
+            (Self::Chain(one), Self::Chain(other)) => one.is_equivalent(other),
+            (Self::Element(one), Self::Element(other)) => one.is_equivalent(other),
             _ => false,
         }
     }

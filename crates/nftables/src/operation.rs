@@ -1,57 +1,57 @@
-//! Single operations of a transaction, to name them in errors.
+//! Operations of a transaction, for error reports.
 
 use std::fmt;
 
 use crate::{Chain, Element, Object, Rule};
 
-/// One operation of a transaction.
+/// An operation of a transaction.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// What is to be done.
+    /// Action.
     pub action: Action,
-    /// What it is to be done to.
+    /// Subject of the action.
     pub subject: Subject,
 }
 
 impl Operation {
-    /// Returns the operation that does something to a subject.
+    /// Creates an operation.
     pub fn new(action: Action, subject: Subject) -> Self {
         Self { action, subject }
     }
 }
 
-/// What is to be done.
+/// The action of an operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
-    /// The object is made.
+    /// Adds the object.
     Add,
-    /// The object is removed.
+    /// Deletes the object.
     Delete,
-    /// The rules of the chain are removed.
+    /// Deletes all rules of the chain.
     Flush,
-    /// The transaction as a whole is begun or committed.
+    /// Begins or commits the transaction.
     Commit,
 }
 
-/// What an operation is done to.
+/// The subject of an operation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Subject {
     /// A table, a set, a chain without its rules or an element.
     Object(Box<Object>),
-    /// A rule of a chain.
+    /// A rule and its chain.
     Rule(Box<Chain>, Box<Rule>),
-    /// One of many elements: it is unknown which.
+    /// One of several elements; the kernel does not report which one.
     Elements {
-        /// The first of them.
+        /// First element.
         first: Box<Element>,
-        /// The last of them.
+        /// Last element.
         last: Box<Element>,
-        /// How many there are.
+        /// Number of elements.
         count: usize,
     },
-    /// All of the transaction.
+    /// The whole transaction.
     Transaction,
 }
 
@@ -67,14 +67,14 @@ impl fmt::Display for Action {
 }
 
 impl fmt::Display for Operation {
-    /// Writes the operation as nft does, without the properties of objects.
+    /// Writes the operation in nft syntax, without the properties of objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let action = self.action;
         match &self.subject {
             Subject::Object(object) => match &**object {
                 Object::Table(table) => write!(f, "{action} table {}", table.id),
                 Object::Set(set) => {
-                    write!(f, "{action} {} {} {}", set.noun(), set.table, set.name)
+                    write!(f, "{action} {} {} {}", set.keyword(), set.table, set.name)
                 }
                 Object::Chain(chain) => write!(f, "{action} chain {} {}", chain.table, chain.name),
                 Object::Element(element) => {
@@ -111,7 +111,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An element with or without what it maps to.
+/// Displays an element with or without its data.
 pub(crate) struct ElementText<'a> {
     pub(crate) element: &'a Element,
     pub(crate) with_data: bool,

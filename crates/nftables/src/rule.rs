@@ -4,9 +4,9 @@ use crate::expr::{Access, Cmp, CmpOp, Expr, Meta, MetaKey, Register, Reject, Set
 use crate::statement::{Protocols, Statement, Step};
 use crate::{Bytes, Comment, Family};
 
-/// A rule: expressions that are evaluated one after the other.
+/// A rule: kernel expressions that are evaluated in order.
 ///
-/// [`Rule::new`] makes one of statements that read as in nft:
+/// [`Rule::new`] builds a rule from statements that read like nft syntax:
 ///
 /// ```
 /// use vipline_nftables::expr::CtState;
@@ -23,18 +23,18 @@ use crate::{Bytes, Comment, Family};
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
-    /// The expressions in their order.
+    /// Kernel expressions, in order of evaluation.
     pub exprs: Vec<Expr>,
-    /// What `nft` lists as its comment.
+    /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
 }
 
 impl Rule {
-    /// Makes a rule for a table of this family.
+    /// Creates a rule for a table of this family.
     ///
-    /// Statements about headers that not every packet has get the test for
-    /// their protocol in front of them, unless one was made before, as nft
-    /// does: `meta l4proto tcp` before `tcp dport`, in the family `inet` also
+    /// Like nft, inserts a protocol match before a statement that depends on a
+    /// header, unless a previous statement already matches the protocol:
+    /// `meta l4proto tcp` before `tcp dport`, and in family `inet`
     /// `meta nfproto ipv4` before `ip daddr`.
     pub fn new(family: Family, statements: impl IntoIterator<Item = Statement>) -> Self {
         let mut exprs = Vec::new();
@@ -43,16 +43,16 @@ impl Rule {
             transport: None,
         };
         for statement in statements {
-            let needs = statement.needs();
-            if let Some(network) = needs.network.filter(|_| known.network.is_none()) {
+            let requires = statement.requires();
+            if let Some(network) = requires.network.filter(|_| known.network.is_none()) {
                 exprs.extend(network_test(family, network));
                 known.network = Some(network);
             }
-            if let Some(transport) = needs.transport.filter(|t| known.transport != Some(*t)) {
+            if let Some(transport) = requires.transport.filter(|t| known.transport != Some(*t)) {
                 exprs.extend(test(MetaKey::L4Proto, [transport].into()));
                 known.transport = Some(transport);
             }
-            known = known.with(statement.gives());
+            known = known.with(statement.implies());
             match statement.0 {
                 Step::Exprs { exprs: step, .. } => exprs.extend(step),
                 Step::Reject => exprs.push(Reject::port_unreachable(family).into()),
@@ -64,26 +64,26 @@ impl Rule {
         }
     }
 
-    /// Returns the rule with a comment.
+    /// Sets the comment.
     #[must_use]
     pub fn with_comment(mut self, comment: Comment) -> Self {
         self.comment = Some(comment);
         self
     }
 
-    /// Tells whether the kernel sees no difference: counts and comments aside.
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    /// Returns whether the kernel treats both rules alike. Ignores counts and comments.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let counts = |expr: &Expr| matches!(expr, Expr::Counter(_) | Expr::Quota(_));
         let same = |one: &Expr, other: &Expr| {
             one == other || counts(one) && one.without_counts() == other.without_counts()
         };
-        let mut others = other.exprs.iter().filter(|expr| !is_idle(expr));
-        let mut ones = self.exprs.iter().filter(|expr| !is_idle(expr));
+        let mut others = other.exprs.iter().filter(|expr| !is_no_op(expr));
+        let mut ones = self.exprs.iter().filter(|expr| !is_no_op(expr));
         ones.all(|one| others.next().is_some_and(|other| same(one, other)))
             && others.next().is_none()
     }
 
-    /// Returns the sets the rule looks values up in or adds elements to.
+    /// Returns the sets that the rule uses for lookups or updates.
     pub fn sets(&self) -> impl Iterator<Item = &SetRef> {
         self.exprs.iter().filter_map(|expr| match expr {
             Expr::Lookup(lookup) => Some(&lookup.set),
@@ -123,9 +123,11 @@ fn test(key: MetaKey, data: Bytes) -> [Expr; 2] {
     ]
 }
 
-/// Tells whether an expression does nothing: nft 1.0.6 turns the bytes of a
-/// number that has one, and young kernels refuse that.
-fn is_idle(expr: &Expr) -> bool {
+/// Returns whether an expression has no effect.
+///
+/// nft 1.0.6 adds byte order conversions of single bytes; newer kernels reject
+/// them.
+fn is_no_op(expr: &Expr) -> bool {
     matches!(expr, Expr::Byteorder(turn) if turn.len <= 1)
 }
 
@@ -135,7 +137,7 @@ mod tests {
     use crate::expr::{Byteorder, ByteorderOp};
 
     #[test]
-    fn a_turn_of_a_single_byte_is_no_difference_and_one_of_two_is() {
+    fn a_byte_order_conversion_of_a_single_byte_is_ignored() {
         let turn = |len| {
             Expr::from(Byteorder {
                 source: Register::word(0),
@@ -155,10 +157,10 @@ mod tests {
         };
         let plain = rule(&[]);
         for idle in [&[1][..], &[1, 1]] {
-            assert!(plain.same(&rule(idle)) && rule(idle).same(&plain));
+            assert!(plain.is_equivalent(&rule(idle)) && rule(idle).is_equivalent(&plain));
         }
         for busy in [&[2][..], &[1, 2]] {
-            assert!(!plain.same(&rule(busy)) && !rule(busy).same(&plain));
+            assert!(!plain.is_equivalent(&rule(busy)) && !rule(busy).is_equivalent(&plain));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rulesets: all objects of some tables.
+//! Rulesets, and their assembly from dumps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,30 +10,30 @@ use crate::expr::{AnonymousSet, Expr, SetRef};
 use crate::wire::{self, Kind};
 use crate::{Chain, Element, Family, Name, Object, Rule, Set, SetFlags, Table, TableId};
 
-/// All objects of some tables: what a dump returns.
+/// All objects of some tables: the result of a dump.
 ///
-/// Its text is what `nft list ruleset` prints of the tables, sorted by name and
-/// key, and `nft -f` loads it.
+/// Displays like `nft list ruleset`, sorted by name and key. `nft -f` loads the
+/// text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ruleset {
-    pub(crate) tables: BTreeMap<TableId, Content>,
+    pub(crate) tables: BTreeMap<TableId, TableContent>,
 }
 
-/// What is in a table.
+/// The objects of a table.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Content {
+pub(crate) struct TableContent {
     pub(crate) table: Option<Table>,
     pub(crate) sets: BTreeMap<Name, (Option<Set>, Vec<Element>)>,
     pub(crate) chains: BTreeMap<Name, Chain>,
 }
 
 impl Ruleset {
-    /// Returns a ruleset without objects.
+    /// Creates an empty ruleset.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the objects: each table before its sets, their elements, its
+    /// Returns the objects: each table, then its sets with their elements, then its
     /// chains.
     pub fn objects(&self) -> impl Iterator<Item = Object> {
         self.tables.values().flat_map(|content| {
@@ -48,7 +48,7 @@ impl Ruleset {
         })
     }
 
-    /// Takes the ruleset apart, in the order of [`Ruleset::objects`].
+    /// Consumes the ruleset. Same order as [`Ruleset::objects`].
     pub fn into_objects(self) -> impl Iterator<Item = Object> {
         self.tables.into_values().flat_map(|content| {
             let table = content.table.into_iter().map(Object::from);
@@ -62,31 +62,31 @@ impl Ruleset {
         })
     }
 
-    /// Takes the elements of all sets out.
+    /// Consumes the ruleset and returns the elements of all sets.
     pub(crate) fn into_elements(self) -> impl Iterator<Item = Element> {
         let sets = self.tables.into_values().map(|content| content.sets);
         sets.flat_map(BTreeMap::into_values)
             .flat_map(|(_, elements)| elements)
     }
 
-    /// Returns the set with this name, with its elements in no order.
+    /// Returns a set and its elements, in no particular order.
     pub fn set(&self, table: &TableId, name: &str) -> Option<(&Set, &[Element])> {
         let (set, elements) = self.tables.get(table)?.sets.get(name)?;
         Some((set.as_ref()?, elements))
     }
 
-    /// Returns the chain with this name.
+    /// Returns a chain.
     pub fn chain(&self, table: &TableId, name: &str) -> Option<&Chain> {
         self.tables.get(table)?.chains.get(name)
     }
 
-    /// Tells whether there are no objects.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 }
 
-/// The objects of a ruleset, in the order of [`Ruleset::objects`].
+/// Iterator over the objects of a ruleset, in the order of [`Ruleset::objects`].
 pub struct Objects(Box<dyn Iterator<Item = Object>>);
 
 impl fmt::Debug for Objects {
@@ -113,8 +113,8 @@ impl IntoIterator for Ruleset {
 }
 
 impl Extend<Object> for Ruleset {
-    /// Adds objects; one that is there under the same key, elements aside, is
-    /// replaced.
+    /// Adds objects. An object replaces one with the same key, except for elements,
+    /// which are appended.
     fn extend<T: IntoIterator<Item = Object>>(&mut self, objects: T) {
         for object in objects {
             let content = self.tables.entry(object.table().clone()).or_default();
@@ -144,26 +144,26 @@ impl FromIterator<Object> for Ruleset {
     }
 }
 
-/// Puts the messages of dumps together to a [`Ruleset`].
+/// Assembles a [`Ruleset`] from dump replies.
 ///
-/// Feed it the answers to [`Query::Table`](wire::Query::Table), then to
-/// [`Query::Chains`](wire::Query::Chains), `Rules` and `Sets`, then, for each
-/// of [`Assembler::sets`], to [`Query::Elements`](wire::Query::Elements).
-/// Objects of other tables are left out.
+/// Push the replies to [`Query::Table`](wire::Query::Table), then those to
+/// [`Query::Chains`](wire::Query::Chains), `Rules` and `Sets`, then for each
+/// of [`Assembler::sets`] those to [`Query::Elements`](wire::Query::Elements).
+/// Objects of other tables are ignored.
 #[derive(Debug, Default)]
 pub struct Assembler {
     tables: Vec<TableId>,
     ruleset: Ruleset,
     rules: Vec<(TableId, Name, Rule)>,
     sets: Vec<Set>,
-    /// Elements with the place of their set in `sets`.
+    /// Elements with the index of their set in `sets`.
     elements: Vec<(usize, Raw)>,
-    /// Where the last element went: the next one mostly goes there, too.
+    /// Set of the previous elements: usually also that of the next.
     last: usize,
 }
 
 impl Assembler {
-    /// Returns an assembler of these tables.
+    /// Creates an assembler for these tables.
     pub fn new(tables: &[TableId]) -> Self {
         Self {
             tables: tables.to_vec(),
@@ -171,22 +171,26 @@ impl Assembler {
         }
     }
 
-    /// Returns an assembler of the elements of a set.
-    pub(crate) fn of(set: &Set) -> Self {
+    /// Creates an assembler for the elements of one set.
+    pub(crate) fn for_set(set: &Set) -> Self {
         Self {
             sets: vec![set.clone()],
             ..Self::default()
         }
     }
 
-    /// Returns the sets that came so far, those of rules among them.
+    /// Returns the sets received so far, including anonymous sets.
     pub fn sets(&self) -> &[Set] {
         &self.sets
     }
 
-    /// Takes a message, by its type and what follows the netlink header.
+    /// Processes a message: its type, and its payload after the netlink header.
     ///
-    /// Messages about other things are left out.
+    /// Other messages are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the payload is malformed.
     pub fn push(&mut self, message_type: u16, payload: &[u8]) -> Result<(), DecodeError> {
         let (family, attrs) = wire::split_header(payload)?;
         let is = |kind: Kind| kind.message_type() == message_type;
@@ -225,7 +229,7 @@ impl Assembler {
     }
 
     fn take_elements(&mut self, family: Family, payload: &[u8]) -> Result<(), DecodeError> {
-        let (table, name) = element::list_of(payload)?;
+        let (table, name) = element::list_names(payload)?;
         let is_here = |set: &Set| {
             set.table.family == family
                 && set.name.as_str() == name
@@ -241,9 +245,9 @@ impl Assembler {
         element::decode_list(payload, |raw| elements.push((place, raw)))
     }
 
-    /// Puts everything together.
+    /// Returns the assembled ruleset.
     ///
-    /// Sets that belong to a rule become part of it.
+    /// Anonymous sets become part of their rules.
     pub fn finish(self) -> Ruleset {
         let mut ruleset = self.ruleset;
         let mut lists: Vec<Vec<Raw>> = self.sets.iter().map(|_| Vec::new()).collect();

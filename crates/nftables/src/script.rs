@@ -6,7 +6,7 @@ use crate::display::Span;
 use crate::expression::Term;
 use crate::header::Layer;
 use crate::operation::ElementText;
-use crate::ruleset::Content;
+use crate::ruleset::TableContent;
 
 use crate::transaction::Step;
 use crate::{
@@ -15,15 +15,15 @@ use crate::{
 };
 
 impl SetSpec {
-    /// Returns what nft calls it: a set or a map.
-    pub(crate) fn noun(&self) -> &'static str {
+    /// Returns nft's keyword: `set` or `map`.
+    pub(crate) fn keyword(&self) -> &'static str {
         match self.data {
             DataKind::None => "set",
             _ => "map",
         }
     }
 
-    /// Returns the lines of its declaration.
+    /// Returns the lines of the declaration.
     fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.type_line()];
         if let Some(size) = self.size {
@@ -66,7 +66,7 @@ impl SetSpec {
         }
     }
 
-    /// Tells whether no field of the key is about one transport protocol.
+    /// Returns whether no key field belongs to a single transport protocol.
     fn is_of_any_transport(&self) -> bool {
         let of_one = |field: &Field| match field.expression.as_ref().map(|s| &s.0) {
             Some(Term::Header(header)) => matches!(header.layer, Layer::Transport(_)),
@@ -76,11 +76,11 @@ impl SetSpec {
     }
 }
 
-/// Writes fields after `type` or `typeof`.
+/// Returns the text of fields after `type` or `typeof`.
 ///
-/// nft takes a port of one protocol among the data of a map for a promise, and
-/// adds the test for that protocol to the first rule that uses the map.
-/// With `any_transport` such a port is written as that of any protocol.
+/// If map data is declared as a port of one protocol, nft adds a protocol match
+/// to the first rule that uses the map. With `any_transport` such a
+/// port is therefore declared as `th sport` or `th dport`.
 fn fields_text(fields: &[Field], is_typeof: bool, any_transport: bool) -> String {
     let text = |field: &Field| match (&field.expression, is_typeof) {
         (Some(expression), true) => match &expression.0 {
@@ -118,7 +118,7 @@ impl fmt::Display for Object {
 }
 
 impl Table {
-    /// Returns the lines of its declaration.
+    /// Returns the lines of the declaration.
     fn lines(&self) -> Vec<String> {
         let words = [
             (TableFlags::DORMANT, "dormant"),
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-/// Returns the line of the flags that are there, if there is one.
+/// Returns the line of the flags that are set, if any.
 fn flags_line<F: Copy>(words: &[(F, &str)], is_there: impl Fn(F) -> bool) -> Option<String> {
     let words = words.iter().filter(|(flag, _)| is_there(*flag));
     let words: Vec<&str> = words.map(|(_, word)| *word).collect();
@@ -152,7 +152,7 @@ fn fmt_set(f: &mut fmt::Formatter<'_>, set: &SetSpec) -> fmt::Result {
     write!(
         f,
         "add {} {} {} {{ {lines}; }}",
-        set.noun(),
+        set.keyword(),
         set.table,
         set.name
     )
@@ -217,7 +217,7 @@ impl fmt::Display for Transaction {
                 Step::DeleteTable(table) => write!(f, "delete table {}", table.id)?,
                 Step::AddSet(set) => fmt_set(f, set)?,
                 Step::DeleteSet(set) => {
-                    write!(f, "delete {} {} {}", set.noun(), set.table, set.name)?;
+                    write!(f, "delete {} {} {}", set.keyword(), set.table, set.name)?;
                 }
                 Step::AddChain(chain) => fmt_chain(f, chain)?,
                 Step::FlushChain(chain) => write!(f, "flush chain {} {}", chain.table, chain.name)?,
@@ -235,8 +235,8 @@ impl fmt::Display for Transaction {
 }
 
 impl fmt::Display for Ruleset {
-    /// Writes what `nft list ruleset` prints, but for the values in dynamic
-    /// sets, which belong to the packets.
+    /// Writes the ruleset like `nft list ruleset`, without the elements of dynamic
+    /// sets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tables
             .iter()
@@ -244,7 +244,7 @@ impl fmt::Display for Ruleset {
     }
 }
 
-impl Content {
+impl TableContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>, id: &TableId) -> fmt::Result {
         writeln!(f, "table {id} {{")?;
         for line in self.table.iter().flat_map(|table| table.lines()) {
@@ -254,7 +254,7 @@ impl Content {
             let Some(set) = set.as_ref().or_else(|| elements.first().map(Element::set)) else {
                 continue;
             };
-            writeln!(f, "\t{} {name} {{", set.noun())?;
+            writeln!(f, "\t{} {name} {{", set.keyword())?;
             for line in set.lines() {
                 writeln!(f, "\t\t{line}")?;
             }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_of_an_endpoint_is_that_of_any_protocol() {
+    fn the_port_in_map_data_is_declared_for_any_protocol() {
         assert_eq!(
             declared(&[ip_daddr(), l4proto(), th_dport()].map(Field::from)),
             "add map ip t m { typeof ip daddr . meta l4proto . th dport : ip daddr . th dport; }"
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_of_an_endpoint_is_of_the_protocol_of_the_key() {
+    fn the_port_in_map_data_keeps_the_protocol_of_the_key() {
         assert_eq!(
             declared(&[ip_daddr(), tcp_dport()].map(Field::from)),
             "add map ip t m { typeof ip daddr . tcp dport : ip daddr . tcp dport; }"

@@ -13,40 +13,40 @@ use crate::value::End;
 use crate::{Bytes, Comment, Datatype, InvalidElement, Name, TableId, Value};
 
 bitflags! {
-    /// Properties of a set: `enum nft_set_flags` of `linux/netfilter/nf_tables.h`.
+    /// Set flags: `enum nft_set_flags` of `linux/netfilter/nf_tables.h`.
     ///
-    /// Those that follow from the set's fields (map, concatenation) are not
-    /// among them: the encoder adds them.
+    /// The encoder adds the flags that follow from the set's fields: map, object and
+    /// concatenation.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct SetFlags: u32 {
-        /// Exists for one rule and vanishes with it.
+        /// The set belongs to one rule and is deleted with it.
         #[doc(alias = "NFT_SET_ANONYMOUS")]
         const ANONYMOUS = 0x1;
-        /// Does not change while a rule uses it.
+        /// The elements do not change while a rule uses the set.
         #[doc(alias = "NFT_SET_CONSTANT")]
         const CONSTANT = 0x2;
-        /// Holds intervals.
+        /// The set contains intervals.
         #[doc(alias = "NFT_SET_INTERVAL")]
         const INTERVAL = 0x4;
-        /// Elements can expire.
+        /// Elements can have a timeout.
         #[doc(alias = "NFT_SET_TIMEOUT")]
         const TIMEOUT = 0x10;
-        /// Rules add elements, `dynamic` in nft.
+        /// Rules can add elements: `dynamic` in nft.
         #[doc(alias = "NFT_SET_EVAL")]
         const DYNAMIC = 0x20;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// One field of a key or of data.
+/// One field of a key or of map data.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
-    /// The type of its values.
+    /// Type of the values.
     pub datatype: Datatype,
-    /// How many bytes a value has, without padding.
+    /// Size of a value in bytes, without padding.
     pub bytes: u16,
-    /// The expression whose value it holds; `nft` lists it after `typeof`.
+    /// Expression that the field is declared with (`typeof`).
     pub expression: Option<Expression>,
 }
 
@@ -70,46 +70,46 @@ impl From<Expression> for Field {
     }
 }
 
-/// What the elements of a set map to.
+/// The kind of data that the elements of a set map to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DataKind {
-    /// Nothing: a set.
+    /// No data: a set.
     None,
     /// Values: a map.
     Fields(Vec<Field>),
     /// Verdicts: a verdict map.
     Verdict,
-    /// Named counters, quotas and the like; the number is the kind of object.
+    /// Stateful objects of this type (`NFT_OBJECT_*`): an object map.
     Object(u32),
 }
 
-/// What a set is: everything but its elements.
+/// The specification of a set: all properties except its elements.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SetSpec {
-    /// The table it is in.
+    /// Table of the set.
     pub table: TableId,
-    /// Its name, unique within the table.
+    /// Name, unique within the table.
     pub name: Name,
-    /// The fields of its keys; more than one make a concatenation.
+    /// Fields of the key. More than one field make a concatenation.
     pub key: Vec<Field>,
-    /// What its elements map to.
+    /// Data that elements map to.
     pub data: DataKind,
-    /// Its properties.
+    /// Flags.
     pub flags: SetFlags,
-    /// After which time an element without a timeout of its own expires.
+    /// Default timeout of elements.
     pub timeout: Option<Duration>,
-    /// How often expired elements are looked for.
+    /// Interval of the garbage collection of expired elements.
     pub gc_interval: Option<Duration>,
-    /// How many elements it holds at most.
+    /// Maximum number of elements.
     pub size: Option<u32>,
-    /// What `nft` lists as its comment.
+    /// Comment, listed by `nft`.
     pub comment: Option<Comment>,
 }
 
 /// A set, map or verdict map, without its elements.
 ///
-/// Shared: a clone costs nothing, and each element refers to its set.
-/// All properties are fields of [`SetSpec`], which a set dereferences to.
+/// Dereferences to its [`SetSpec`]. Each element refers to its set; clones share
+/// the specification.
 ///
 /// ```
 /// use vipline_nftables::{Datatype, Family, Name, Set, TableId, Value, Verdict};
@@ -130,12 +130,12 @@ pub struct Set(Arc<Shared>);
 #[derive(Clone, Debug)]
 struct Shared {
     spec: SetSpec,
-    /// Invariant: a function of `spec.table` and `spec.name`.
-    place_hash: u64,
+    /// Hash of `spec.table` and `spec.name`.
+    id_hash: u64,
 }
 
 impl Set {
-    /// Returns a set.
+    /// Creates a set.
     #[allow(
         clippy::self_named_constructors,
         reason = "beside a map and a verdict map"
@@ -144,7 +144,7 @@ impl Set {
         Self::plain(table, name, key.into(), DataKind::None)
     }
 
-    /// Returns a map to values.
+    /// Creates a map to values.
     pub fn map(
         table: TableId,
         name: Name,
@@ -154,7 +154,7 @@ impl Set {
         Self::plain(table, name, key.into(), DataKind::Fields(data.into()))
     }
 
-    /// Returns a map to verdicts.
+    /// Creates a map to verdicts.
     pub fn verdict_map(table: TableId, name: Name, key: impl Into<Vec<Field>>) -> Self {
         Self::plain(table, name, key.into(), DataKind::Verdict)
     }
@@ -173,13 +173,13 @@ impl Set {
         })
     }
 
-    /// Returns the set with these properties in addition.
+    /// Adds flags.
     #[must_use]
     pub fn with_flags(self, flags: SetFlags) -> Self {
         self.with(|spec| spec.flags |= flags)
     }
 
-    /// Returns the set with a time after which elements expire.
+    /// Sets the default timeout of elements.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with(|spec| {
@@ -188,13 +188,13 @@ impl Set {
         })
     }
 
-    /// Returns the set with a greatest number of elements.
+    /// Sets the maximum number of elements.
     #[must_use]
     pub fn with_size(self, size: u32) -> Self {
         self.with(|spec| spec.size = Some(size))
     }
 
-    /// Returns the set with a comment.
+    /// Sets the comment.
     #[must_use]
     pub fn with_comment(self, comment: Comment) -> Self {
         self.with(|spec| spec.comment = Some(comment))
@@ -205,43 +205,51 @@ impl Set {
         self
     }
 
-    /// Returns an element with this key, one value a field.
+    /// Creates an element with this key, one value per field.
     ///
-    /// An element of a map needs its data, too: [`Element::with_data`] or
+    /// An element of a map also needs data: [`Element::with_data`] or
     /// [`Element::with_verdict`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the number, type or size of the values does not match
+    /// the key fields, or if the key is an interval and the set has no intervals.
     pub fn element(&self, key: &[Value]) -> Result<Element, InvalidElement> {
         self.key_prefix(&[])?.element(key)
     }
 
-    /// Returns the first fields of keys, for many elements that have these in
-    /// common.
+    /// Creates a key prefix: values of the first fields, shared by many elements.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the values do not match the first fields of the key.
     pub fn key_prefix(&self, values: &[Value]) -> Result<KeyPrefix<'_>, InvalidElement> {
         KeyPrefix::new(self, values)
     }
 
-    /// Tells whether keys or data are of more than one field.
+    /// Returns whether the key has more than one field.
     pub fn is_concatenated(&self) -> bool {
         self.key.len() > 1
     }
 
-    /// Tells whether elements map to something.
+    /// Returns whether elements map to data.
     pub fn is_map(&self) -> bool {
         self.data != DataKind::None
     }
 
-    /// Tells whether elements can stand for more than one key.
+    /// Returns whether elements can be intervals of keys.
     pub fn has_intervals(&self) -> bool {
         self.flags.contains(SetFlags::INTERVAL)
     }
 
-    /// Tells whether packets add and time removes elements.
+    /// Returns whether rules can add elements (flag `dynamic`).
     pub fn is_dynamic(&self) -> bool {
         self.flags.contains(SetFlags::DYNAMIC)
     }
 
-    /// Returns the order of the bytes of a field in keys.
+    /// Returns the byte order of a key field.
     ///
-    /// Intervals compare bytes, so all numbers are in network order in them.
+    /// Interval sets compare keys bytewise, so their keys are in network byte order.
     pub(crate) fn order(&self, field: &Field) -> ByteOrder {
         if self.has_intervals() {
             ByteOrder::Big
@@ -250,36 +258,36 @@ impl Set {
         }
     }
 
-    /// Returns the length of keys in bytes.
+    /// Returns the length of a key in bytes.
     pub(crate) fn key_bytes(&self) -> usize {
         width(&self.key)
     }
 
-    /// Tells whether the other is the same set, whatever its properties.
+    /// Returns whether both have the same table and name, regardless of the rest.
     pub(crate) fn is_same_set(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-            || self.0.place_hash == other.0.place_hash
+            || self.0.id_hash == other.0.id_hash
                 && self.name == other.name
                 && self.table == other.table
     }
 
-    /// Returns a hash of table and name.
-    pub(crate) fn place_hash(&self) -> u64 {
-        self.0.place_hash
+    /// Returns the hash of table and name.
+    pub(crate) fn id_hash(&self) -> u64 {
+        self.0.id_hash
     }
 
-    /// Tells whether the kernel sees no difference to another set of the name.
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    /// Returns whether the kernel treats both sets of the same name alike.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || same_fields(&self.key, &other.key)
-                && self.data.same(&other.data)
+                && self.data.is_equivalent(&other.data)
                 && self.flags == other.flags
                 && self.timeout == other.timeout
                 && self.gc_interval == other.gc_interval
                 && self.effective_size() == other.effective_size()
     }
 
-    /// Returns the size the kernel takes: a dynamic set has one even if none is given.
+    /// Returns the size that the kernel applies: it gives every dynamic set one.
     fn effective_size(&self) -> Option<u32> {
         match self.size {
             None if self.is_dynamic() => Some(u16::MAX.into()),
@@ -288,7 +296,7 @@ impl Set {
     }
 }
 
-/// Returns the length in bytes of fields one after the other in registers.
+/// Returns the length of concatenated fields in registers, in bytes.
 pub(crate) fn width(fields: &[Field]) -> usize {
     match fields {
         [field] => usize::from(field.bytes),
@@ -300,7 +308,7 @@ pub(crate) fn width(fields: &[Field]) -> usize {
 }
 
 impl DataKind {
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fields(one), Self::Fields(other)) => same_fields(one, other),
             (one, other) => one == other,
@@ -328,13 +336,13 @@ impl From<SetSpec> for Set {
             spec.table.name.as_str(),
             spec.name.as_str(),
         ];
-        let place_hash = place
+        let id_hash = place
             .into_iter()
             .flat_map(|part| part.bytes().chain([0]))
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
-        Self(Arc::new(Shared { spec, place_hash }))
+        Self(Arc::new(Shared { spec, id_hash }))
     }
 }
 
@@ -346,7 +354,7 @@ impl PartialEq for Set {
     }
 }
 
-/// Cuts the byte string of fields into the strings of each.
+/// Splits concatenated bytes into fields.
 pub(crate) fn split<'a>(
     fields: &'a [Field],
     mut bytes: &'a [u8],
@@ -361,10 +369,10 @@ pub(crate) fn split<'a>(
     })
 }
 
-/// Appends values to the first byte string they stand for, and to the last if
-/// that is another one.
+/// Appends encoded values to the start of a key or of data.
 ///
-/// `padded` tells whether they are some of several fields.
+/// `padded`: pads each value to four bytes, as in a concatenation. Returns `None`
+/// if the values do not match the fields.
 pub(crate) fn join(
     start: &Joined,
     (fields, padded): (&[Field], bool),
@@ -397,12 +405,12 @@ pub(crate) fn join(
     Some((first, last))
 }
 
-/// The first byte string that values stand for, and the last one if it is another.
+/// First key of an interval and, if different, the last key.
 pub(crate) type Joined = (Bytes, Option<Bytes>);
 
-/// Returns the fields of a key type of so many bytes.
+/// Returns the fields of a key of type `ty` and length `len`.
 ///
-/// `lens` are the lengths of the fields, if the kernel tells them.
+/// `lens` are the lengths of the fields, if the kernel reports them.
 pub(crate) fn fields(ty: u32, len: u32, lens: &[u32]) -> Vec<Field> {
     let types = Datatype::fields(ty);
     let of = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);

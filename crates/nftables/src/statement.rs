@@ -1,8 +1,8 @@
-//! Statements: what a rule tests and does, written as in nft.
+//! Statements of the nft language: matches and actions of a rule.
 //!
-//! Tests come from expressions ([`Expression::is`] and its kin); what a rule does
-//! comes from the functions of this module.
-//! Registers are given out as nft 1.0.6 does.
+//! Matches come from expressions ([`Expression::is`] and others), actions from the
+//! functions of this module.
+//! Registers are allocated as in nft 1.0.6.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,19 +15,22 @@ use crate::expression::{Expression, Term};
 use crate::lower::{Lower, SINGLE};
 use crate::{Bytes, Family, Name, Set, Verdict};
 
-/// A part of a rule: a test, or something to do.
+/// A statement of a rule: a match or an action.
 #[derive(Clone, Debug)]
 pub struct Statement(pub(crate) Step);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Expressions, with the headers they need.
-    Exprs { exprs: Vec<Expr>, needs: Protocols },
-    /// A rejection whose form depends on the family of the table.
+    /// Kernel expressions and the protocols that the packet must have.
+    Exprs {
+        exprs: Vec<Expr>,
+        requires: Protocols,
+    },
+    /// A `reject` whose type depends on the family of the table.
     Reject,
 }
 
-/// The protocols of a packet, as far as they are known.
+/// The protocols of a packet, if known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Protocols {
     pub(crate) network: Option<Family>,
@@ -35,7 +38,7 @@ pub(crate) struct Protocols {
 }
 
 impl Protocols {
-    /// Returns what is known after this is learned, too.
+    /// Returns the protocols known from both.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             network: self.network.or(other.network),
@@ -45,15 +48,15 @@ impl Protocols {
 }
 
 impl Statement {
-    pub(crate) fn needs(&self) -> Protocols {
+    pub(crate) fn requires(&self) -> Protocols {
         match &self.0 {
-            Step::Exprs { needs, .. } => *needs,
+            Step::Exprs { requires, .. } => *requires,
             Step::Reject => Protocols::default(),
         }
     }
 
-    /// Returns what is known about a packet that passes the statement.
-    pub(crate) fn gives(&self) -> Protocols {
+    /// Returns the protocols of a packet that matches the statement.
+    pub(crate) fn implies(&self) -> Protocols {
         let mut known = Protocols::default();
         let Step::Exprs { exprs, .. } = &self.0 else {
             return known;
@@ -95,10 +98,10 @@ impl Statement {
         known
     }
 
-    pub(crate) fn of(lower: Lower) -> Self {
+    pub(crate) fn from_lower(lower: Lower) -> Self {
         Self(Step::Exprs {
             exprs: lower.exprs,
-            needs: lower.needs,
+            requires: lower.requires,
         })
     }
 }
@@ -107,7 +110,7 @@ impl From<Expr> for Statement {
     fn from(expr: Expr) -> Self {
         Self(Step::Exprs {
             exprs: vec![expr],
-            needs: Protocols::default(),
+            requires: Protocols::default(),
         })
     }
 }
@@ -169,7 +172,7 @@ pub fn log(prefix: &Name) -> Statement {
     .into()
 }
 
-/// `reject`: says that nobody listens to the port.
+/// `reject`: replies with ICMP port unreachable.
 pub fn reject() -> Statement {
     Statement(Step::Reject)
 }
@@ -179,7 +182,7 @@ pub fn reject_with_tcp_reset() -> Statement {
     let kind = RejectType::TcpReset;
     Statement(Step::Exprs {
         exprs: vec![Reject { kind }.into()],
-        needs: Protocols {
+        requires: Protocols {
             network: None,
             transport: Some(6),
         },
@@ -216,10 +219,10 @@ pub fn redirect(port: u16) -> Statement {
         proto_min,
         ..Redir::default()
     });
-    Statement::of(lower)
+    Statement::from_lower(lower)
 }
 
-/// Where packets go to or seem to come from.
+/// The new address, and optionally port, of a NAT statement.
 #[derive(Clone, Debug)]
 pub struct NatTarget(NatTargetKind);
 
@@ -242,7 +245,7 @@ impl From<SocketAddr> for NatTarget {
 }
 
 impl From<Expression> for NatTarget {
-    /// Takes the address, and the port if there is one, from a map.
+    /// Takes the address, and the port if the map has one, from map data.
     fn from(map: Expression) -> Self {
         Self(NatTargetKind::Map(map))
     }
@@ -250,7 +253,7 @@ impl From<Expression> for NatTarget {
 
 /// `dnat to 10.0.0.1:80`, `dnat ip to ip daddr . tcp dport map @m`
 ///
-/// A map has an address, or an address and a port, as its data.
+/// The data of a map is an address, or an address and a port.
 pub fn dnat(target: impl Into<NatTarget>) -> Statement {
     nat(NatType::Dnat, &target.into().0, NatFlags::empty())
 }
@@ -276,7 +279,7 @@ fn nat(kind: NatType, target: &NatTargetKind, flags: NatFlags) -> Statement {
             )
         }
         NatTargetKind::Map(map) => {
-            // nft keeps room for the key and for one more value.
+            // nft allocates registers for the key and one more value.
             let key = match &map.0 {
                 Term::Map { of, .. } => of.words(),
                 _ => SINGLE,
@@ -302,7 +305,7 @@ fn nat(kind: NatType, target: &NatTargetKind, flags: NatFlags) -> Statement {
         proto_max: None,
         flags,
     });
-    Statement::of(lower)
+    Statement::from_lower(lower)
 }
 
 /// `add @set { key }`
@@ -334,7 +337,7 @@ fn dynset(
 ) -> Statement {
     let mut lower = Lower::default();
     let key = lower.value(key);
-    // nft keeps room for a whole value, however short the key is.
+    // nft allocates registers for a whole value, however short the key is.
     lower.next = lower.next.max(SINGLE);
     let data = data.map(|data| lower.value(data));
     lower.push(Dynset {
@@ -346,5 +349,5 @@ fn dynset(
         exprs: Vec::new(),
         invert: false,
     });
-    Statement::of(lower)
+    Statement::from_lower(lower)
 }

@@ -1,7 +1,7 @@
-//! The text of rules, as nft writes them.
+//! The text of rules, as printed by nft.
 //!
-//! Derived from the expressions: registers hold expressions in place of values,
-//! so that rules which somebody else wrote read well, too.
+//! Kernel expressions are evaluated symbolically: registers hold nft expressions
+//! instead of values. This also works for rules of other programs.
 
 use std::fmt;
 
@@ -12,43 +12,43 @@ use crate::header::{self, HeaderField, Layer, WITH_PORTS};
 use crate::literal::Literal;
 use crate::{Bytes, Datatype, Family};
 
-/// How many words registers have.
+/// Number of register words.
 const WORDS: usize = 16;
 
-/// A rule being written down.
+/// The text of a rule under construction.
 pub(crate) struct Listing {
     family: Option<Family>,
     words: [Option<Slot>; WORDS],
     parts: Vec<Part>,
-    /// The transport protocol that was tested for.
+    /// Transport protocol that a previous statement matched.
     transport: Option<u8>,
 }
 
-/// What a register holds.
+/// Symbolic content of a register.
 #[derive(Clone)]
 struct Slot {
     expression: Expression,
-    /// How many words it takes.
+    /// Number of words of the value.
     words: usize,
-    /// How many parts there were when it was loaded.
+    /// Number of parts at the time of the load.
     loaded: usize,
-    /// Whether a number was turned to network order.
-    turned: bool,
+    /// Whether the integer was converted to network byte order.
+    swapped: bool,
 }
 
 /// A statement of the rule.
 struct Part {
-    /// What it is about, if that stands in front.
+    /// Left-hand side, if any.
     left: Option<Expression>,
     text: String,
     kind: PartKind,
 }
 
-/// What the next part may be joined with.
+/// How the part can be merged with the next part.
 #[derive(PartialEq)]
 enum PartKind {
     Plain,
-    /// `meta l4proto tcp`, by the number of the protocol.
+    /// `meta l4proto tcp`, with the protocol number.
     Transport(u8),
     /// `x >= first`
     AtLeast(Bytes),
@@ -69,7 +69,7 @@ impl Listing {
         self.family
     }
 
-    /// Returns the expression of bytes of the packet.
+    /// Returns the expression for bytes of the packet.
     pub(crate) fn payload(&self, base: PayloadBase, offset: u32, len: u32) -> Expression {
         let of_protocol = self.transport.and_then(|proto| {
             header::ALL.iter().find(|field| {
@@ -84,7 +84,7 @@ impl Listing {
         }
     }
 
-    /// Notes that a register holds the value of an expression from now on.
+    /// Records that a register holds the value of an expression.
     pub(crate) fn load(&mut self, register: Register, expression: Expression) {
         let loaded = self.parts.len();
         let words = usize::from(expression.words()).max(1);
@@ -94,23 +94,23 @@ impl Listing {
                 expression,
                 words,
                 loaded,
-                turned: false,
+                swapped: false,
             },
         );
     }
 
-    /// Notes that a value was changed.
+    /// Records that a register holds a modified value.
     pub(crate) fn replace(&mut self, register: Register, expression: Expression) {
         self.load(register, expression);
     }
 
-    /// Notes that a value was turned to network order.
-    pub(crate) fn turn(&mut self, register: Register) {
+    /// Records that a register was converted to network byte order.
+    pub(crate) fn swap(&mut self, register: Register) {
         if let Some(Some(slot)) = register
             .start()
             .and_then(|at| self.words.get_mut(usize::from(at)))
         {
-            slot.turned = true;
+            slot.swapped = true;
         }
     }
 
@@ -131,7 +131,7 @@ impl Listing {
         self.words.get(usize::from(at))?.as_ref()
     }
 
-    /// Returns the expression whose value of so many bytes a register holds.
+    /// Returns the expression for `bytes` bytes of a register.
     pub(crate) fn read(&self, register: Register, bytes: usize) -> Expression {
         let Some(slot) = self.slot(register) else {
             return Expression(Term::Unknown);
@@ -142,7 +142,7 @@ impl Listing {
         self.gather(register, Some(bytes.div_ceil(4)))
     }
 
-    /// Returns the expression of a key, which ends where `until` starts.
+    /// Returns the expression of a key that ends before register `until`.
     pub(crate) fn read_key(&self, register: Register, until: Option<Register>) -> Expression {
         let words = match (register.start(), until.and_then(Register::start)) {
             (Some(at), Some(end)) if end > at => Some(usize::from(end - at)),
@@ -151,7 +151,7 @@ impl Listing {
         self.gather(register, words)
     }
 
-    /// Joins what adjacent registers hold that were loaded for the same part.
+    /// Concatenates adjacent registers that were loaded for the same part.
     fn gather(&self, register: Register, words: Option<usize>) -> Expression {
         let (Some(first), Some(start)) = (self.slot(register), register.start()) else {
             return Expression(Term::Unknown);
@@ -173,19 +173,19 @@ impl Listing {
         }
     }
 
-    /// Tells whether a register holds what something maps to.
+    /// Returns whether a register holds the data of a map.
     pub(crate) fn holds_map(&self, register: Register) -> bool {
         self.slot(register)
             .is_some_and(|slot| matches!(slot.expression.0, Term::Map { .. }))
     }
 
-    /// Returns ` to …` for a target that comes from a map.
+    /// Returns ` to …` for a NAT target from a map.
     pub(crate) fn target_of_map(&self, register: Option<Register>) -> String {
         let target = register.and_then(|register| self.slot(register));
         target.map_or_else(String::new, |slot| format!(" to {}", slot.expression))
     }
 
-    /// Returns the text of an address or a range of addresses.
+    /// Returns the text of an address or an address range.
     pub(crate) fn addr_range(
         &self,
         first: Option<Register>,
@@ -200,7 +200,7 @@ impl Listing {
         self.operand_range(first, last, datatype)
     }
 
-    /// Returns the text of a port or a range of ports.
+    /// Returns the text of a port or a port range.
     pub(crate) fn port_range(
         &self,
         first: Option<Register>,
@@ -226,8 +226,8 @@ impl Listing {
         })
     }
 
-    /// Adds a statement.
-    pub(crate) fn say(&mut self, text: impl fmt::Display) {
+    /// Appends a statement.
+    pub(crate) fn push(&mut self, text: impl fmt::Display) {
         let text = text.to_string();
         self.parts.push(Part {
             left: None,
@@ -236,8 +236,8 @@ impl Listing {
         });
     }
 
-    /// Adds a statement about an expression.
-    fn say_of(&mut self, left: Expression, text: String, kind: PartKind) {
+    /// Appends a statement with a left-hand side.
+    fn push_with_left(&mut self, left: Expression, text: String, kind: PartKind) {
         self.parts.push(Part {
             left: Some(left),
             text,
@@ -245,32 +245,32 @@ impl Listing {
         });
     }
 
-    /// Adds an expression that nft has no text for.
+    /// Appends a comment for an expression without nft syntax.
     pub(crate) fn unknown(&mut self, name: &str, bytes: &[u8]) {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.say(format_args!("/* {name} {hex} */"));
+        self.push(format_args!("/* {name} {hex} */"));
     }
 
-    /// Adds `expression set value`.
+    /// Appends `expression set value`.
     pub(crate) fn set(&mut self, expression: Expression, source: Register) {
         let value = self.read_key(source, None);
         let value = operand(&value, expression.datatype(), false);
-        self.say_of(expression, format!("set {value}"), PartKind::Plain);
+        self.push_with_left(expression, format!("set {value}"), PartKind::Plain);
     }
 
-    /// Adds `expression @set`, or `expression != @set`.
+    /// Appends `expression @set` or `expression != @set`.
     pub(crate) fn is_member(&mut self, key: Expression, invert: bool, set: &SetRef) {
         let sign = if invert { "!= " } else { "" };
-        self.say_of(key, format!("{sign}{set}"), PartKind::Plain);
+        self.push_with_left(key, format!("{sign}{set}"), PartKind::Plain);
     }
 
-    /// Adds a verdict map.
+    /// Appends a verdict map lookup.
     pub(crate) fn vmap(&mut self, key: Expression, set: &SetRef) {
-        self.say_of(key, format!("vmap {set}"), PartKind::Plain);
+        self.push_with_left(key, format!("vmap {set}"), PartKind::Plain);
     }
 
-    /// Adds a comparison.
-    pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, turned: bool) {
+    /// Appends a comparison. Merges `>=` and `<=` of one expression into a range.
+    pub(crate) fn compare(&mut self, left: Expression, op: CmpOp, data: Bytes, swapped: bool) {
         if let Some(Part {
             left: Some(of),
             kind: PartKind::AtLeast(first),
@@ -278,15 +278,15 @@ impl Listing {
         }) = self.parts.last()
         {
             if op == CmpOp::Le && *of == left {
-                let text = range_text(&left, first, &data, turned);
+                let text = range_text(&left, first, &data, swapped);
                 self.parts.pop();
-                return self.say_of(left, text, PartKind::Plain);
+                return self.push_with_left(left, text, PartKind::Plain);
             }
         }
         if let Some((left, prefix)) = self.prefix(&left, &data) {
-            return self.say_of(left, format!("{}{prefix}", op.sign()), PartKind::Plain);
+            return self.push_with_left(left, format!("{}{prefix}", op.sign()), PartKind::Plain);
         }
-        let (left, text) = comparison(left, op, &data, turned);
+        let (left, text) = comparison(left, op, &data, swapped);
         let kind = match (&left.0, op, &*data) {
             (Term::Meta(MetaKey::L4Proto), CmpOp::Eq, [proto]) => {
                 self.transport = Some(*proto);
@@ -295,28 +295,28 @@ impl Listing {
             (_, CmpOp::Ge, _) => PartKind::AtLeast(data),
             _ => PartKind::Plain,
         };
-        self.say_of(left, text, kind);
+        self.push_with_left(left, text, kind);
     }
 
-    /// Adds a comparison with a range.
+    /// Appends a comparison with a range.
     pub(crate) fn compare_range(
         &mut self,
         left: Expression,
         op: CmpOp,
         from: &[u8],
         to: &[u8],
-        turned: bool,
+        swapped: bool,
     ) {
-        let text = format!("{}{}", op.sign(), range_text(&left, from, to, turned));
-        self.say_of(left, text, PartKind::Plain);
+        let text = format!("{}{}", op.sign(), range_text(&left, from, to, swapped));
+        self.push_with_left(left, text, PartKind::Plain);
     }
 
-    /// Tells whether a register was turned to network order.
-    pub(crate) fn is_turned(&self, register: Register) -> bool {
-        self.slot(register).is_some_and(|slot| slot.turned)
+    /// Returns whether a register was converted to network byte order.
+    pub(crate) fn is_swapped(&self, register: Register) -> bool {
+        self.slot(register).is_some_and(|slot| slot.swapped)
     }
 
-    /// Returns an address and the text of its prefix, if that is compared.
+    /// Returns address and prefix text if the comparison is a prefix match.
     fn prefix(&self, left: &Expression, data: &[u8]) -> Option<(Expression, String)> {
         match &left.0 {
             Term::Payload { base, offset, len } => {
@@ -364,7 +364,7 @@ impl Listing {
         let mut parts = self.parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             if let (PartKind::Transport(proto), Some(next)) = (&part.kind, parts.peek_mut()) {
-                // nft adds the test for the protocol by itself.
+                // nft adds the protocol match implicitly.
                 if next
                     .left
                     .as_mut()
@@ -382,7 +382,9 @@ impl Listing {
     }
 }
 
-/// Makes an expression name the protocol, if it is about a header of it alone.
+/// Rewrites an expression to name the transport protocol.
+///
+/// Returns false if the expression does not belong to this protocol.
 fn names_protocol(expression: &mut Expression, proto: u8) -> bool {
     match &mut expression.0 {
         Term::Header(field) if field.protocol == "th" => {
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_one_protocol_stands_for_its_test() {
+    fn a_protocol_header_implies_the_protocol_match() {
         assert_text(
             [icmp_type().is(8_u8), drop()],
             "icmp type echo-request drop",
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn several_bits_stand_in_parentheses() {
+    fn several_bits_are_in_parentheses() {
         let bits = (CtStatus::SNAT | CtStatus::DNAT).bits();
         let status = ct_status().and(bits).is(CtStatus::DNAT);
         assert_text([status], "ct status & (snat | dnat) == dnat");
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nft_cannot_write_reads_as_a_comment() {
+    fn an_expression_without_nft_syntax_is_a_comment() {
         let (name, bytes) = (Name::new("synproxy").unwrap(), Bytes::from([1, 0xab]));
         let rule = Rule {
             exprs: vec![Expr::Other { name, bytes }],
@@ -451,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_mask_is_no_prefix() {
+    fn a_mask_with_gaps_is_not_a_prefix() {
         assert_text(
             [ip_daddr().and(0xff00_ff00).is(0x0a00_0100_u32)],
             "ip daddr & 255.0.255.0 == 10.0.1.0",

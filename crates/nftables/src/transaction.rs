@@ -1,4 +1,4 @@
-//! Transactions: edits in the order the kernel takes them, as one batch.
+//! Transactions: ordered edits, applied atomically.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,16 +6,16 @@ use vipline_reconcile::Edit;
 
 use crate::{Batch, Chain, Element, Object, Set, Table, TableId};
 
-/// Edits in the order the kernel takes them.
+/// Edits in an order that the kernel accepts.
 ///
-/// The kernel does all of a transaction or nothing.
-/// Its text is a script that `nft -f` loads.
+/// The kernel applies a transaction atomically.
+/// It displays as a script that `nft -f` loads.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Something the kernel is told in one message, or in a few.
+/// One step of a transaction, encoded as one or more messages.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     AddTable(Table),
@@ -31,22 +31,21 @@ pub(crate) enum Step {
 }
 
 impl Transaction {
-    /// Returns the transaction that makes these edits.
+    /// Orders edits into a transaction.
     ///
-    /// Tables go first, then tables come; then what is in the way goes: rules,
-    /// elements, chains, sets; then come sets, chains, rules and elements.
-    /// Within each of these, edits keep their order; elements of a set
-    /// stand together.
+    /// Order: delete tables, add tables; then remove rules, elements, chains, sets;
+    /// then add sets, chains, rules and elements.
+    /// Edits of the same kind keep their order; elements are grouped by set.
     ///
-    /// - The change of an element removes and adds it.
-    /// - The change of a chain exchanges its rules, or all of it if packets
-    ///   are to enter it elsewhere.
-    /// - The change of a set exchanges it: all its elements and the rules that
-    ///   use it have to be among the edits.
-    /// - The change of a table's flags comes first; the kernel refuses new base
-    ///   chains in the transaction that wakes a dormant table.
-    /// - What is in a removed table goes with it; a table that is removed and
-    ///   added is replaced.
+    /// - A changed element is deleted and added.
+    /// - A changed chain gets its rules replaced. If its base (type, hook, priority,
+    ///   policy or device) changed, the chain itself is replaced.
+    /// - A changed set is deleted and added. The edits must include all its elements
+    ///   and all rules that use the set.
+    /// - Changed table flags are applied first. The kernel rejects new base chains in
+    ///   the transaction that clears the flag `dormant`.
+    /// - Objects of a removed table are not deleted individually. A table that is
+    ///   both removed and added is replaced.
     pub fn from_edits<'a, E>(edits: E) -> Self
     where
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
@@ -72,18 +71,18 @@ impl Transaction {
         order.into_transaction()
     }
 
-    /// Tells whether there is nothing to do.
+    /// Returns whether the transaction has no operations.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Encodes the transaction as one batch for the kernel.
+    /// Encodes the transaction as one batch.
     ///
-    /// Messages are numbered from `sequence` on.
-    /// With a `generation` the kernel refuses the batch unless it is the
-    /// number of its present one ([`wire::generation`](crate::wire::generation)).
-    /// Only the last message before the end asks for an acknowledgement;
-    /// refusals are reported anyway.
+    /// Sequence numbers start at `sequence`.
+    /// With a `generation` the kernel rejects the batch unless that is the current
+    /// generation ([`wire::generation`](crate::wire::generation)).
+    /// Only the last message before the end message requests an ACK; the kernel
+    /// reports errors of all messages.
     pub fn encode(&self, sequence: u32, generation: Option<u32>) -> Batch<'_> {
         Batch::new(self, sequence, generation)
     }
@@ -98,7 +97,7 @@ impl Step {
     }
 }
 
-/// Steps by kind, in the order the kinds have in a transaction.
+/// Steps by kind. [`into_transaction`](Self::into_transaction) orders the kinds.
 #[derive(Default)]
 struct Order {
     add_tables: Vec<Step>,
@@ -153,7 +152,7 @@ impl Order {
             Object::Set(set) => self.delete_sets.push(Step::DeleteSet(set.clone())),
             Object::Element(element) => self.delete_elements.push(element),
             Object::Chain(chain) => {
-                // Its rules go first, for they may lead to chains that go, too.
+                // The rules go first: they may refer to chains that are deleted, too.
                 if !chain.rules.is_empty() {
                     self.flush_chains
                         .push(Step::FlushChain(Chain::clone(chain)));
@@ -184,7 +183,7 @@ impl Order {
     }
 }
 
-/// Elements by set, the sets in the order of their first elements.
+/// Elements grouped by set, in order of the first element of each set.
 #[derive(Default)]
 struct Groups {
     lists: Vec<Vec<Element>>,
@@ -192,8 +191,8 @@ struct Groups {
     last: usize,
 }
 
-/// How many sets are looked through before they are looked up.
-const EARLY: usize = 8;
+/// Number of groups to search linearly before the hash lookup.
+const LINEAR_SEARCH: usize = 8;
 
 impl Groups {
     fn push(&mut self, element: &Element) {
@@ -203,10 +202,10 @@ impl Groups {
                 .is_some_and(|first| first.set().is_same_set(set))
         };
         if !self.lists.get(self.last).is_some_and(is_here) {
-            // Elements of a few sets take turns more often than not.
-            let early = self.lists.iter().take(EARLY).position(is_here);
+            // Fast path: edits mostly alternate between a few sets.
+            let early = self.lists.iter().take(LINEAR_SEARCH).position(is_here);
             self.last = early.unwrap_or_else(|| {
-                let places = self.places.entry(set.place_hash()).or_default();
+                let places = self.places.entry(set.id_hash()).or_default();
                 let mut known = places.iter().copied();
                 let known = known.find(|at| self.lists.get(*at).is_some_and(is_here));
                 known.unwrap_or_else(|| {
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_comes_before_what_needs_it() {
+    fn objects_are_added_before_objects_that_refer_to_them() {
         let rule = Rule::new(Family::Ip, [accept()]);
         assert_script(
             &[
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_goes_after_what_needs_it() {
+    fn objects_are_deleted_after_objects_that_refer_to_them() {
         let rule = Rule::new(Family::Ip, [accept()]);
         assert_script(
             &[
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_changes_by_going_and_coming_back() {
+    fn a_changed_element_is_deleted_and_added() {
         assert_script(
             &[Edit::Change {
                 old: element(80, Verdict::Drop),
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_keeps_its_place_when_its_rules_change() {
+    fn a_chain_with_changed_rules_is_flushed_and_refilled() {
         let [old, new] = [accept(), drop()].map(|verdict| Rule::new(Family::Ip, [verdict]));
         assert_script(
             &[Edit::Change {
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_packets_enter_elsewhere_is_exchanged() {
+    fn a_chain_with_a_changed_hook_is_replaced() {
         let base = |priority| BaseChain::new(ChainType::Nat, Hook::Output, priority);
         let rule = Rule::new(Family::Ip, [accept()]);
         let at = |priority| chain("c", std::slice::from_ref(&rule)).with_base(base(priority));
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_removed_table_goes_with_it() {
+    fn objects_of_a_removed_table_are_not_deleted_individually() {
         assert_script(
             &[
                 Edit::Remove(map().into()),
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_a_set_stand_together() {
+    fn elements_are_grouped_by_set() {
         let other = Set::set(table(), name("s"), [Datatype::InetService.into()]);
         let port = Object::from(other.element(&[7_u16.into()]).unwrap());
         assert_script(

@@ -1,8 +1,8 @@
-//! User data: what `nft` keeps in the kernel for its listings.
+//! User data: metadata that `nft` stores in the kernel for its listings.
 //!
-//! Records of type (one byte), length (one byte) and content; numbers in the
-//! order of the machine.
-//! The kernel does not look at them (`libnftnl/udata.h`).
+//! User data consists of records: type (one byte), length (one byte) and content.
+//! Integers are in host byte order. The kernel does not interpret user data
+//! (`libnftnl/udata.h`).
 
 use crate::datatype::ByteOrder;
 use crate::expr::{CtKey, Direction, MetaKey, NumgenMode};
@@ -10,11 +10,11 @@ use crate::expression::{Expression, Term};
 use crate::header;
 use crate::{Comment, DataKind, Field, SetSpec};
 
-/// The comment of a table, chain, rule or element.
+/// Comment of a table, chain, rule or element.
 const COMMENT: u8 = 0;
-/// The flags of an element.
+/// Flags of an element.
 const ELEMENT_FLAGS: u8 = 1;
-/// The interval of an element has no end.
+/// The interval of the element is open-ended.
 const ELEMENT_IS_OPEN: u32 = 1;
 // enum nftnl_udata_set_types
 const SET_KEY_ORDER: u8 = 0;
@@ -32,20 +32,20 @@ const KIND_META: u32 = 9;
 const KIND_CT: u32 = 12;
 const KIND_CONCAT: u32 = 13;
 const KIND_NUMGEN: u32 = 23;
-/// The direction of a connection property that has none.
+/// Direction of a conntrack key without a direction.
 const NO_DIRECTION: u32 = u32::MAX;
 
-/// Appends the record of a comment.
+/// Appends a comment record.
 pub(crate) fn put_comment(out: &mut Vec<u8>, comment: &Comment) {
     put_text(out, COMMENT, comment);
 }
 
-/// Reads the comment of a table, chain, rule or element.
+/// Decodes the comment of a table, chain, rule or element.
 pub(crate) fn comment(bytes: &[u8]) -> Option<Comment> {
     text(Records(bytes).find(COMMENT)?)
 }
 
-/// Appends the record that an interval has no end.
+/// Appends the record of an open-ended interval.
 pub(crate) fn put_open(out: &mut Vec<u8>) {
     put_u32(out, ELEMENT_FLAGS, ELEMENT_IS_OPEN);
 }
@@ -76,7 +76,7 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &SetSpec) {
     }
 }
 
-/// Reads the comment of a set, and gives its fields the expressions it names.
+/// Decodes the comment of a set and the `typeof` expressions of its fields.
 pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     let records = Records(bytes);
     set.comment = records.find(SET_COMMENT).and_then(text);
@@ -90,7 +90,7 @@ pub(crate) fn read_set(bytes: &[u8], set: &mut SetSpec) {
     }
 }
 
-/// Returns the number nft has for the order of the bytes of fields.
+/// Returns nft's number for the byte order of fields.
 fn order(fields: &[Field]) -> u32 {
     match fields {
         [field] if field.datatype.order() == ByteOrder::Host => 1,
@@ -100,7 +100,7 @@ fn order(fields: &[Field]) -> u32 {
 }
 
 impl SetSpec {
-    /// Tells whether all fields have an expression that nft can keep.
+    /// Returns whether nft can store the expressions of all fields (`typeof`).
     pub(crate) fn is_typeof(&self) -> bool {
         let known = |fields: &[Field]| {
             fields
@@ -115,7 +115,7 @@ impl SetSpec {
     }
 }
 
-/// Returns what nft keeps of an expression: its kind and two or three numbers.
+/// Returns the stored form of an expression: a type and its parameters.
 fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
     Some(match &expression.0 {
         Term::Header(field) => (KIND_PAYLOAD, vec![field.typeof_ids.0, field.typeof_ids.1]),
@@ -140,7 +140,7 @@ fn kind(expression: &Expression) -> Option<(u32, Vec<u32>)> {
     })
 }
 
-/// Returns the expression of a kind with these numbers.
+/// Returns the expression of a stored type and parameters.
 fn expression(kind: u32, numbers: &[u32]) -> Option<Expression> {
     Some(match (kind, numbers) {
         (KIND_PAYLOAD, [protocol, field]) => {
@@ -220,7 +220,9 @@ fn read_typeof(content: &[u8], fields: &mut [Field]) {
     }
 }
 
-/// Appends a record with what `body` appends; none if that is too long.
+/// Appends a record with the content that `body` appends.
+///
+/// Omits the record if the content is longer than 255 bytes.
 fn put(out: &mut Vec<u8>, ty: u8, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[ty, 0]);
@@ -255,7 +257,7 @@ fn text(content: &[u8]) -> Option<Comment> {
     Comment::new(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// The records in a slice; what does not fit is left out.
+/// Iterator over records. Stops at a truncated record.
 #[derive(Clone, Copy)]
 struct Records<'a>(&'a [u8]);
 
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_come_back_from_the_records() {
+    fn typeof_expressions_round_trip() {
         let mut out = Vec::new();
         let wanted = (*backends()).clone();
         put_set(&mut out, &wanted);
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_do_not_fit_are_left_out() {
+    fn truncated_records_are_ignored() {
         assert_eq!(
             Records(&[0, 1, 7, 1, 9, 9]).collect::<Vec<_>>(),
             [(0, &[7][..])]

@@ -1,4 +1,4 @@
-//! Values that fields of keys and data hold.
+//! Values of fields of set keys and data.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,26 +9,26 @@ use crate::{Bytes, Field};
 
 /// A value of one field.
 ///
-/// [`Value::Prefix`] and [`Value::Range`] stand for all values in them and fit
-/// only where intervals do.
+/// [`Value::Prefix`] and [`Value::Range`] stand for an interval of values. Only
+/// sets with intervals accept them.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
     /// An address.
     Addr(IpAddr),
-    /// Bytes as a register holds them, without padding.
+    /// Bytes in register layout, without padding.
     Bytes(Bytes),
-    /// A number, written in the order and size of the field.
+    /// A number; encoded with the size and byte order of the field.
     Integer(u64),
     /// All addresses of a network.
     Prefix(IpNet),
-    /// All values from the first to the last, both within.
+    /// All values from the first to the last, inclusive.
     Range(Box<(Self, Self)>),
-    /// The name of an interface, filled up with NUL bytes.
+    /// An interface name; padded with NUL bytes.
     Text(Bytes),
 }
 
-/// One of the two ends of an interval.
+/// One end of an interval.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     First,
@@ -36,25 +36,25 @@ pub(crate) enum End {
 }
 
 impl Value {
-    /// Makes the value of all addresses from one to another.
+    /// Returns the range of addresses from `first` to `last`, inclusive.
     pub fn addr_range(first: IpAddr, last: IpAddr) -> Self {
         Self::Range(Box::new((Self::Addr(first), Self::Addr(last))))
     }
 
-    /// Makes the value of all numbers from one to another: ports, marks.
+    /// Returns the range of integers, such as ports, from `first` to `last`, inclusive.
     pub fn integer_range(first: u64, last: u64) -> Self {
         Self::Range(Box::new((Self::Integer(first), Self::Integer(last))))
     }
 
-    /// Tells whether it stands for more than one value, or may do so.
+    /// Returns whether the value is an interval, possibly of a single value.
     pub(crate) fn is_interval(&self) -> bool {
         matches!(self, Self::Prefix(_) | Self::Range(_))
     }
 
-    /// Appends the first or the last byte string the value stands for.
+    /// Appends the encoding of one end of the value. Both ends are equal unless the
+    /// value is an interval.
     ///
-    /// Both are equal but for intervals.
-    /// Gives back false if the value does not fit the field.
+    /// Returns false if the value does not fit the field.
     pub(crate) fn write(&self, field: &Field, order: ByteOrder, end: End, out: &mut Bytes) -> bool {
         match (self, end) {
             (Self::Prefix(net), End::First) => {
@@ -86,10 +86,10 @@ impl Value {
     }
 }
 
-/// Appends a number of so many bytes, unless it needs more.
+/// Appends a number of `bytes` bytes. Returns false if the number does not fit.
 fn write_integer(number: u64, bytes: usize, order: ByteOrder, out: &mut Bytes) -> bool {
     let is_big = order == ByteOrder::Big;
-    // One branch each for the usual sizes: most of a ruleset are such numbers.
+    // Fast path for common sizes: most values of a ruleset are such integers.
     match (
         bytes,
         u8::try_from(number),
@@ -102,13 +102,13 @@ fn write_integer(number: u64, bytes: usize, order: ByteOrder, out: &mut Bytes) -
         (4, _, _, Ok(number)) if is_big => out.extend(&number.to_be_bytes()),
         (4, _, _, Ok(number)) => out.extend(&number.to_ne_bytes()),
         (1 | 2 | 4, ..) => return false,
-        _ => return write_odd(number, bytes, is_big, out),
+        _ => return write_any_size(number, bytes, is_big, out),
     }
     true
 }
 
-/// Appends a number of any other size.
-fn write_odd(number: u64, bytes: usize, is_big: bool, out: &mut Bytes) -> bool {
+/// Appends a number of any other size. Returns false if the number does not fit.
+fn write_any_size(number: u64, bytes: usize, is_big: bool, out: &mut Bytes) -> bool {
     let mut ordered = number.to_le_bytes();
     let Some((low, high)) = ordered.split_at_mut_checked(bytes) else {
         return false;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_take_the_size_and_order_of_their_field() {
+    fn integers_take_the_size_and_byte_order_of_their_field() {
         let port = written(80_u16, Datatype::InetService, ByteOrder::Big);
         assert_eq!(port, Some([Bytes::from([0, 80]), Bytes::from([0, 80])]));
         let mark = Bytes::from(7_u32.to_ne_bytes());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_its_first_and_its_last_address() {
+    fn a_prefix_spans_its_first_to_last_address() {
         let net: IpNet = "10.1.0.0/16".parse().unwrap();
         let ends = [Bytes::from([10, 1, 0, 0]), Bytes::from([10, 1, 255, 255])];
         assert_eq!(written(net, Datatype::Ipv4Addr, ByteOrder::Big), Some(ends));

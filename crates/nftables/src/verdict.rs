@@ -14,25 +14,25 @@ const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
 const NFTA_VERDICT_CHAIN: u16 = 2;
 
-/// What becomes of a packet.
+/// A verdict: the decision about a packet.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Lets the packet go on to the next base chain.
+    /// Accepts the packet. Evaluation continues in the next base chain.
     Accept,
-    /// Throws the packet away.
+    /// Drops the packet.
     Drop,
-    /// Goes on with the next rule.
+    /// Continues evaluation of the current rule (`NFT_CONTINUE`).
     Continue,
-    /// Leaves this rule and goes on with the next one.
+    /// Ends evaluation of the current rule and continues with the next (`NFT_BREAK`).
     Break,
-    /// Leaves this chain for the one that jumped here.
+    /// Returns to the calling chain.
     Return,
-    /// Goes through a chain and comes back.
+    /// Jumps to a chain; `return` continues here.
     Jump(Name),
-    /// Goes to a chain and does not come back.
+    /// Goes to a chain without a way back.
     Goto(Name),
-    /// Another verdict, by its number.
+    /// Another verdict, by number.
     Other(i32),
 }
 
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the chain the packet goes to.
+    /// Returns the target chain of a jump or goto.
     pub fn chain(&self) -> Option<&Name> {
         match self {
             Self::Jump(chain) | Self::Goto(chain) => Some(chain),
@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// Appends the verdict as data, in an attribute of this type.
+    /// Appends the verdict as a data attribute of type `kind`.
     pub(crate) fn encode_as_data(&self, out: &mut Vec<u8>, kind: u16) {
         nest(out, kind, |out| {
             nest(out, NFTA_DATA_VERDICT, |out| self.encode(out));
@@ -113,17 +113,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A value or a verdict: what an immediate loads and what a map holds.
+/// A value or a verdict: operand of an immediate, data of a map element.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Data {
-    /// Bytes as registers hold them.
+    /// Bytes in register layout.
     Value(Bytes),
     /// A verdict.
     Verdict(Verdict),
 }
 
 impl Data {
-    /// Appends the data as an attribute of this type.
+    /// Appends the data as an attribute of type `kind`.
     pub fn encode(&self, out: &mut Vec<u8>, kind: u16) {
         match self {
             Self::Value(bytes) => encode_value(out, kind, bytes),
@@ -131,7 +131,11 @@ impl Data {
         }
     }
 
-    /// Reads the data of an attribute that [`Data::encode`] wrote.
+    /// Decodes the data of an attribute.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the attribute is malformed or contains no data.
     pub fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
         for inner in attr.attrs() {
             let inner = inner?;
@@ -145,12 +149,12 @@ impl Data {
     }
 }
 
-/// Appends bytes as an attribute of this type.
+/// Appends a value as a data attribute of type `kind`.
 pub(crate) fn encode_value(out: &mut Vec<u8>, kind: u16, bytes: &[u8]) {
     nest(out, kind, |out| put(out, NFTA_DATA_VALUE, bytes));
 }
 
-/// Reads the bytes of an attribute that holds no verdict.
+/// Decodes a data attribute that must hold a value, not a verdict.
 pub(crate) fn decode_value(attr: &Attr<'_>) -> Result<Bytes, DecodeError> {
     match Data::decode(attr)? {
         Data::Value(bytes) => Ok(bytes),
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_comes_back_as_it_went() {
+    fn data_round_trips() {
         let chain = Name::new("c").unwrap();
         let verdicts = [
             Verdict::Accept,

@@ -1,4 +1,4 @@
-//! Our bytes, our text and nft agree: a rule is the same whoever loads it.
+//! Agreement of encoder, text and nft: each installs the same rule.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -20,7 +20,7 @@ use vipline_reconcile::{Edit, diff};
 
 const FAMILIES: [Family; 2] = [Family::Ip, Family::Ip6];
 
-/// Runs `nft` in a namespace; gives its output, or its words on failure.
+/// Runs `nft` in a namespace. Returns stdout, or stderr on failure.
 fn nft(netns: &Netns, args: &[&str], script: &str) -> Result<String, String> {
     let output = netns.run(|| nft::run(args, script));
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -36,7 +36,7 @@ fn additions(objects: &[Object]) -> Transaction {
     Transaction::from_edits(&edits)
 }
 
-/// What the kernel holds after we gave it these objects.
+/// Returns dump and listing after the client added the objects.
 fn written_by_us(samples: &Samples, objects: &[Object]) -> (Ruleset, String) {
     let netns = Netns::new().unwrap();
     let mut client = netns.run(Client::open).unwrap();
@@ -45,7 +45,7 @@ fn written_by_us(samples: &Samples, objects: &[Object]) -> (Ruleset, String) {
     (ruleset, nft(&netns, &["list", "ruleset"], "").unwrap())
 }
 
-/// What the kernel holds after nft loaded a script.
+/// Returns dump and listing after nft loaded a script.
 fn written_by_nft(samples: &Samples, script: &str) -> (Ruleset, String) {
     let netns = Netns::new().unwrap();
     if let Err(words) = nft(&netns, &["-f", "-"], script) {
@@ -67,7 +67,7 @@ fn assert_same(one: &Ruleset, other: &Ruleset) {
     );
 }
 
-/// The cases nft can load, each with the objects around it.
+/// Returns the cases that nft can load, with their chains and sets.
 fn loadable(samples: &Samples) -> Vec<Object> {
     let cases: Vec<Case> = samples
         .cases()
@@ -78,7 +78,7 @@ fn loadable(samples: &Samples) -> Vec<Object> {
 }
 
 #[test]
-fn every_rule_reads_as_nft_writes_it() {
+fn every_rule_displays_in_nft_syntax() {
     for family in FAMILIES {
         for case in Samples::new(family).cases() {
             assert_eq!(case.rule.to_string(), case.text);
@@ -87,7 +87,7 @@ fn every_rule_reads_as_nft_writes_it() {
 }
 
 #[test]
-fn a_dump_of_what_we_wrote_is_what_we_wrote() {
+fn a_dump_equals_the_added_objects() {
     for family in FAMILIES {
         let samples = Samples::new(family);
         let objects = samples.objects(&samples.cases());
@@ -97,7 +97,7 @@ fn a_dump_of_what_we_wrote_is_what_we_wrote() {
 }
 
 #[test]
-fn a_script_of_a_transaction_loads_to_what_we_write() {
+fn nft_loads_the_script_of_a_transaction_to_the_same_ruleset() {
     for family in FAMILIES {
         let samples = Samples::new(family);
         let objects = loadable(&samples);
@@ -108,7 +108,7 @@ fn a_script_of_a_transaction_loads_to_what_we_write() {
 }
 
 #[test]
-fn the_listing_of_a_ruleset_loads_to_what_we_write() {
+fn nft_loads_the_text_of_a_dump_to_the_same_ruleset() {
     for family in FAMILIES {
         let samples = Samples::new(family);
         let objects = loadable(&samples);
@@ -122,7 +122,7 @@ fn the_listing_of_a_ruleset_loads_to_what_we_write() {
 }
 
 #[test]
-fn what_nft_lists_of_our_rules_loads_to_what_we_write() {
+fn nft_loads_its_own_listing_to_the_same_ruleset() {
     for family in FAMILIES {
         let samples = Samples::new(family);
         let objects = loadable(&samples);

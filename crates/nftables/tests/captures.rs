@@ -1,4 +1,4 @@
-//! Messages that nft sends, recorded: ours are the same bytes.
+//! Recorded messages of nft, compared with the encoder.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -20,7 +20,7 @@ use vipline_nftables::{
 };
 use vipline_reconcile::Edit;
 
-/// A table in which all recorded rules can stand.
+/// A table for all recorded rules.
 const TABLE: &str = "table ip t {
     counter hits { }
     set addrs { type ipv4_addr; }
@@ -30,7 +30,7 @@ const TABLE: &str = "table ip t {
     chain c { }
 }";
 
-/// The rules recorded for each expression, in the file of its name.
+/// The recorded rules per expression. The capture file has the expression's name.
 const RULES: [(&str, &[&str]); 25] = [
     (
         "bitwise",
@@ -150,7 +150,7 @@ const RULES: [(&str, &[&str]); 25] = [
     ),
 ];
 
-/// Expressions of which nft sends other bytes that mean the same.
+/// Expressions that nft encodes differently, with the same meaning.
 const DIFFERENT: [(&str, &str); 6] = [
     ("bitwise", "the operation is left out of some"),
     ("dynset", "the number of a set stands beside its name"),
@@ -163,7 +163,7 @@ const DIFFERENT: [(&str, &str); 6] = [
     ("redir", "flags tell what the registers tell, too"),
 ];
 
-/// One rule as nft sent it.
+/// A recorded rule.
 struct Capture {
     command: String,
     message: Vec<u8>,
@@ -179,7 +179,7 @@ fn path(expr: &str) -> PathBuf {
     .collect()
 }
 
-/// Reads a file of captures: a line with the command, a line with the bytes.
+/// Reads a capture file: alternating lines with command and bytes.
 fn captures(expr: &str) -> Vec<Capture> {
     let text = std::fs::read_to_string(path(expr)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -200,9 +200,9 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Records what nft sends for the rules of an expression.
+/// Records the messages of nft for the rules of an expression.
 ///
-/// To record anew, write what this returns to the file of the expression.
+/// To update a capture, write the result to the file of the expression.
 fn record(rules: &[&str]) -> String {
     let mut text = String::new();
     for rule in rules {
@@ -216,9 +216,9 @@ fn record(rules: &[&str]) -> String {
     text
 }
 
-/// Returns the messages with rules that nft sends for a script.
+/// Returns the rule messages that nft sends for a script.
 ///
-/// Whether the kernel takes them does not matter: it may lack a module.
+/// The kernel may reject the messages, for example if a module is missing.
 fn sent(script: &str) -> Vec<Vec<u8>> {
     let netns = Netns::new().unwrap();
     let output = netns.run(|| {
@@ -253,7 +253,7 @@ fn sent(script: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Takes the colors off a line.
+/// Strips color codes from a line.
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let mut plain = parts.next().unwrap_or_default().to_string();
@@ -263,7 +263,7 @@ fn plain(line: &str) -> String {
     plain
 }
 
-/// Returns the bytes a line of nft's debug output stands for.
+/// Returns the bytes of a line of nft's debug output.
 fn line_bytes(line: &str) -> Vec<u8> {
     let columns: Vec<&str> = line.split('|').collect();
     if line.contains("|len |flags| type|") {
@@ -279,7 +279,7 @@ fn line_bytes(line: &str) -> Vec<u8> {
     Vec::new()
 }
 
-/// Decodes a message with a rule.
+/// Decodes a rule message.
 fn decoded(message: &[u8]) -> Rule {
     let table = TableId::new(Family::Ip, Name::new("t").unwrap());
     let mut assembler = Assembler::new(std::slice::from_ref(&table));
@@ -297,7 +297,7 @@ fn transaction(chain: &Chain) -> Transaction {
     Transaction::from_edits(&[Edit::Add(Object::from(chain.clone()))])
 }
 
-/// Returns the expressions in a message with a rule, as bytes.
+/// Returns the encoded expressions of a rule message.
 fn expressions(message: &[u8]) -> Vec<&[u8]> {
     const HEADER: usize = 4;
     const EXPRESSIONS: u16 = 4;
@@ -309,7 +309,7 @@ fn expressions(message: &[u8]) -> Vec<&[u8]> {
 }
 
 #[test]
-fn what_nft_sends_is_what_was_recorded() {
+fn the_messages_of_nft_equal_the_captures() {
     for (expr, rules) in RULES {
         let recorded = std::fs::read_to_string(path(expr)).unwrap_or_default();
         let now = record(rules);
@@ -324,7 +324,7 @@ fn what_nft_sends_is_what_was_recorded() {
 }
 
 #[test]
-fn a_recorded_expression_comes_back_byte_by_byte() {
+fn a_captured_expression_round_trips_byte_by_byte() {
     for (file, _) in RULES {
         for Capture { command, message } in captures(file) {
             for bytes in expressions(&message) {
@@ -342,7 +342,7 @@ fn a_recorded_expression_comes_back_byte_by_byte() {
 }
 
 #[test]
-fn a_recorded_rule_is_known_in_all_its_expressions() {
+fn a_captured_rule_has_no_unknown_expression() {
     for (expr, _) in RULES {
         for Capture { command, message } in captures(expr) {
             let rule = decoded(&message);
@@ -358,7 +358,7 @@ fn a_recorded_rule_is_known_in_all_its_expressions() {
 }
 
 #[test]
-fn every_expression_is_recorded() {
+fn every_expression_has_a_capture() {
     let recorded: BTreeSet<&str> = RULES.into_iter().map(|(expr, _)| expr).collect();
     let known: BTreeSet<&str> = Expr::NAMES.iter().copied().collect();
     assert_eq!(recorded, known);

@@ -1,7 +1,6 @@
-//! Transactions and dumps with a real kernel, judged by `nft` beside our own dump.
+//! Transactions and dumps with a real kernel, checked with dumps and `nft`.
 //!
-//! Each test has a network namespace of its own; a program that is missing is
-//! a failure.
+//! Each test runs in its own network namespace. A missing program is a failure.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -25,7 +24,7 @@ use vipline_nftables::{
 };
 use vipline_reconcile::{Edit, diff};
 
-/// Opens a client; these are also tests of libnftnl, as a part of `nftnl.rs`.
+/// Opens a client. `nftnl.rs` includes these tests to run them with libnftnl.
 fn open() -> Result<Client, Error> {
     #[cfg(feature = "nftnl")]
     if module_path!().starts_with("nftnl") {
@@ -34,7 +33,7 @@ fn open() -> Result<Client, Error> {
     Client::open()
 }
 
-/// A namespace, and a client in it.
+/// A network namespace with a client.
 struct Lab {
     netns: Netns,
     client: Client,
@@ -60,14 +59,14 @@ impl Lab {
         self.client.dump(std::slice::from_ref(table)).unwrap()
     }
 
-    /// Fails unless the kernel has exactly these objects in the table.
+    /// Asserts that the table contains exactly these objects.
     #[track_caller]
     fn assert_installed(&mut self, table: &TableId, wanted: &[Object]) {
         let edits = diff(self.dump(table).into_objects(), wanted);
         assert!(edits.is_empty(), "{}", Transaction::from_edits(&edits));
     }
 
-    /// Runs `nft` in the namespace, which has to succeed.
+    /// Runs `nft` in the namespace. Panics if it fails.
     #[track_caller]
     fn nft(&self, args: &[&str]) -> String {
         let output = self.netns.run(|| nft::run(args, ""));
@@ -75,14 +74,14 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Loads a script, which has to succeed.
+    /// Loads a script with `nft`. Panics if it fails.
     #[track_caller]
     fn load(&self, script: &str) {
         let output = self.netns.run(|| nft::run(&["-f", "-"], script));
         assert!(output.status.success(), "{script}\n{output:?}");
     }
 
-    /// Fails unless `nft` lists the ruleset as text and as JSON; returns the text.
+    /// Asserts that `nft` lists the ruleset as text and JSON. Returns the text.
     #[track_caller]
     fn assert_listable(&self) -> String {
         let json = self.nft(&["-j", "list", "ruleset"]);
@@ -90,7 +89,7 @@ impl Lab {
         self.nft(&["list", "ruleset"])
     }
 
-    /// Counts the elements of a set, as `nft` lists them.
+    /// Returns the number of elements of a set that `nft` lists.
     fn count(&self, set: &Set) -> usize {
         let (family, table) = (set.table.family.as_str(), set.table.name.as_str());
         let kind = if set.data == DataKind::None {
@@ -106,7 +105,7 @@ impl Lab {
     }
 }
 
-/// The lines of a text in an order of their own: `nft` lists chains by age.
+/// Returns the lines of a text, sorted: `nft` lists chains by age.
 fn sorted(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();
@@ -114,7 +113,7 @@ fn sorted(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_kind_of_object_is_written_listed_and_read_back() {
+fn every_kind_of_object_is_added_listed_and_dumped() {
     let mut lab = Lab::new();
     for table in samples::tables() {
         let objects = samples::objects(&table);
@@ -125,7 +124,7 @@ fn every_kind_of_object_is_written_listed_and_read_back() {
 }
 
 #[test]
-fn every_expression_is_written_listed_and_read_back() {
+fn every_expression_is_added_listed_and_dumped() {
     let mut lab = Lab::new();
     let table = samples::table();
     lab.load("table ip samples { counter hits { }; }");
@@ -151,7 +150,7 @@ fn every_expression_is_written_listed_and_read_back() {
 }
 
 #[test]
-fn the_text_of_a_dump_loads_and_lists_as_what_was_written() {
+fn the_text_of_a_dump_loads_and_lists_like_the_original() {
     let mut written = Lab::new();
     let table = samples::table();
     let counter = "table ip samples { counter hits { }; }";
@@ -167,13 +166,13 @@ fn the_text_of_a_dump_loads_and_lists_as_what_was_written() {
 }
 
 #[test]
-fn an_unknown_table_is_absent_and_no_error() {
+fn a_dump_of_a_missing_table_is_empty() {
     let mut lab = Lab::new();
     assert_eq!(lab.dump(&samples::table()).objects().count(), 0);
 }
 
 #[test]
-fn only_the_tables_that_are_named_are_read() {
+fn a_dump_contains_only_the_requested_tables() {
     let mut lab = Lab::new();
     lab.load("table ip other { set s { type ipv4_addr; elements = { 10.0.0.1 } }; chain c { accept; }; }");
     let table = samples::table();
@@ -201,7 +200,7 @@ fn a_hundred_thousand_elements_are_one_transaction_and_one_send() {
 }
 
 #[test]
-fn a_refused_object_is_named_and_nothing_is_done() {
+fn a_rejected_object_is_named_and_nothing_is_applied() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
@@ -211,39 +210,39 @@ fn a_refused_object_is_named_and_nothing_is_done() {
     let elements = samples::dispatch_elements(&set, 5000);
     let mut edits: Vec<_> = elements[..4000].iter().cloned().map(Edit::Add).collect();
     edits.push(Edit::Remove(elements[4321].clone()));
-    let refused = lab.commit(&edits).unwrap_err();
+    let error = lab.commit(&edits).unwrap_err();
     assert_eq!(
-        refused.to_string(),
+        error.to_string(),
         "delete element ip samples service-ips { 10.0.16.225 . tcp . 80 }: \
          no such file or directory"
     );
-    assert!(refused.is_not_found());
-    assert_eq!(refused.errno(), Some(Errno::NOENT));
-    assert_eq!(refused.committed(), Committed::No);
+    assert!(error.is_not_found());
+    assert_eq!(error.errno(), Some(Errno::NOENT));
+    assert_eq!(error.committed(), Committed::No);
     assert_eq!(lab.assert_listable(), listed);
 }
 
 #[test]
-fn the_one_refused_element_among_many_is_named() {
+fn the_rejected_element_of_a_list_is_named() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
     lab.add(&objects);
     let elements = samples::dispatch_elements(&set, 3000);
-    // The same key with another verdict.
+    // Returns the same key with another verdict.
     lab.add(&[samples::dropped(&elements[2345])]);
     let edits: Vec<_> = elements.iter().cloned().map(Edit::Add).collect();
-    let refused = lab.commit(&edits).unwrap_err();
+    let error = lab.commit(&edits).unwrap_err();
     assert_eq!(
-        refused.to_string(),
+        error.to_string(),
         "add element ip samples service-ips { 10.0.9.41 . tcp . 80 : accept }: file exists"
     );
-    assert!(refused.is_already_exists());
+    assert!(error.is_already_exists());
     assert_eq!(lab.count(&set), 1);
 }
 
 #[test]
-fn every_refused_operation_is_told() {
+fn every_rejected_operation_is_reported() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
@@ -261,23 +260,23 @@ fn every_refused_operation_is_told() {
 }
 
 #[test]
-fn what_is_in_use_cannot_be_deleted() {
+fn an_object_in_use_cannot_be_deleted() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, objects) = samples::dispatch(&table);
     lab.add(&objects);
-    let refused = lab.commit(&[Edit::Remove(set.into())]).unwrap_err();
-    assert!(refused.is_busy(), "{refused}");
+    let error = lab.commit(&[Edit::Remove(set.into())]).unwrap_err();
+    assert!(error.is_busy(), "{error}");
 }
 
 #[test]
-fn all_goes_in_whatever_order_it_is_removed() {
+fn objects_are_deleted_in_any_order_of_edits() {
     for reverse in [false, true] {
         let mut lab = Lab::new();
         let table = samples::table();
         let mut objects = samples::objects(&table);
         lab.add(&objects);
-        // The table is kept, for it would take everything with it.
+        // Keep the table: its deletion would delete everything else.
         objects.retain(|object| !matches!(object, Object::Table(_)));
         if reverse {
             objects.reverse();
@@ -291,7 +290,7 @@ fn all_goes_in_whatever_order_it_is_removed() {
 }
 
 #[test]
-fn a_table_takes_what_is_in_it_along() {
+fn a_deleted_table_deletes_its_objects() {
     let mut lab = Lab::new();
     let table = samples::table();
     let objects = samples::objects(&table);
@@ -302,7 +301,7 @@ fn a_table_takes_what_is_in_it_along() {
 }
 
 #[test]
-fn an_element_moves_to_a_new_chain_as_the_old_one_goes() {
+fn an_element_moves_to_a_new_chain_while_the_old_one_is_deleted() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (set, mut objects) = samples::dispatch(&table);
@@ -341,10 +340,10 @@ fn the_generation_counts_commits() {
     assert_eq!(lab.client.generation().unwrap(), before.next());
 }
 
-/// Elements move between two sets while they are read: each dump has all of
-/// them once, or says that it was interrupted.
+/// Elements move between two sets during dumps. Each dump must contain every
+/// element once or return `Interrupted`.
 #[test]
-fn a_dump_under_commits_is_one_state_or_none() {
+fn a_dump_during_commits_is_consistent_or_interrupted() {
     let mut lab = Lab::new();
     let table = samples::table();
     let (sets, objects) = samples::two_sets(&table);
@@ -386,16 +385,16 @@ fn a_dump_under_commits_is_one_state_or_none() {
     );
 }
 
-/// Set for tests that run without some privilege.
-const INSIDE: &str = "VIPLINE_TEST_IS_INSIDE_A_USER_NAMESPACE";
+/// Environment variable that marks the unprivileged child process of a test.
+const CHILD: &str = "VIPLINE_TEST_IS_INSIDE_A_USER_NAMESPACE";
 
-/// Tells whether this is a test that [`again`] runs.
-fn is_inside() -> bool {
-    env::var_os(INSIDE).is_some()
+/// Returns whether this process was started by [`rerun`].
+fn is_child() -> bool {
+    env::var_os(CHILD).is_some()
 }
 
-/// Runs one test of this file again, by a program that takes privileges away.
-fn again(program: &str, args: &[&str], test: &str) {
+/// Runs one test of this file again, under a program that drops privileges.
+fn rerun(program: &str, args: &[&str], test: &str) {
     let test = match module_path!().split_once("::") {
         Some((_, module)) => format!("{module}::{test}"),
         None => test.to_owned(),
@@ -404,22 +403,22 @@ fn again(program: &str, args: &[&str], test: &str) {
         .args(args)
         .arg(env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
-        .env(INSIDE, "1")
+        .env(CHILD, "1")
         .output()
         .expect("the program is installed");
-    let words = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && words.contains("1 passed"),
+        output.status.success() && stdout.contains("1 passed"),
         "{output:?}"
     );
 }
 
 #[test]
 fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
-    if !is_inside() {
+    if !is_child() {
         let args = ["--user", "--map-root-user", "--net"];
         let test = "a_transaction_too_large_for_the_unprivileged_is_not_begun";
-        return again("unshare", &args, test);
+        return rerun("unshare", &args, test);
     }
     let mut client = open().unwrap();
     let table = samples::table();
@@ -429,14 +428,14 @@ fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
 
     let elements = samples::dispatch_elements(&set, 250_000);
     let edits: Vec<_> = elements.into_iter().map(Edit::Add).collect();
-    let refused = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
-    let Error::BatchTooLarge { bytes, limit } = refused else {
-        panic!("{refused}");
+    let error = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
+    let Error::BatchTooLarge { bytes, limit } = error else {
+        panic!("{error}");
     };
     assert!(bytes > limit && limit > 100_000, "{bytes} {limit}");
-    assert_eq!(refused.committed(), Committed::No);
+    assert_eq!(error.committed(), Committed::No);
 
-    // Half the limit still goes, by a buffer larger than the default.
+    // Half the limit still fits, with a send buffer above the default.
     let part = &edits[..edits.len() * (limit / 2) / bytes];
     client.commit(&Transaction::from_edits(part)).unwrap();
     let installed = client.dump(&[table]).unwrap();
@@ -445,9 +444,9 @@ fn a_transaction_too_large_for_the_unprivileged_is_not_begun() {
 
 #[test]
 fn a_missing_capability_is_named() {
-    if !is_inside() {
+    if !is_child() {
         let args = ["--net", "setpriv", "--bounding-set=-net_admin"];
-        return again("unshare", &args, "a_missing_capability_is_named");
+        return rerun("unshare", &args, "a_missing_capability_is_named");
     }
     let mut client = open().unwrap();
     let table = samples::table();

@@ -1,4 +1,4 @@
-//! Laws: what is encoded decodes to the same, and no bytes make a panic.
+//! Property tests: values decode to themselves, and no input causes a panic.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[path = "laws/arbitrary.rs"]
@@ -14,7 +14,7 @@ use vipline_nftables::{
 };
 use vipline_reconcile::{Edit, diff};
 
-/// What a transaction that adds objects says, as the kernel would dump it.
+/// Decodes the messages of a transaction that adds objects, like a dump.
 fn echoed(objects: &[Object]) -> Ruleset {
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
     let transaction = Transaction::from_edits(&edits);
@@ -22,7 +22,7 @@ fn echoed(objects: &[Object]) -> Ruleset {
     let mut assembler = Assembler::new(&[table()]);
     for message in Messages::new(batch.bytes()) {
         let message = message.unwrap();
-        // The messages that enclose the batch are not about tables.
+        // The begin and end messages of the batch are not nf_tables messages.
         if message.ty > 0xff {
             assembler.push(message.ty, message.payload).unwrap();
         }
@@ -48,12 +48,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_an_expression_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn decoding_arbitrary_bytes_as_an_expression_does_not_panic(bytes in vec(any::<u8>(), 0..200)) {
         let _ = Expr::decode(&bytes);
     }
 
     #[test]
-    fn no_cut_or_changed_expression_panics(expr in expr(), cut in any::<prop::sample::Index>(), with in any::<u8>()) {
+    fn decoding_a_truncated_or_corrupted_expression_does_not_panic(expr in expr(), cut in any::<prop::sample::Index>(), with in any::<u8>()) {
         let mut out = Vec::new();
         expr.encode(&mut out);
         let at = cut.index(out.len());
@@ -65,12 +65,12 @@ proptest! {
     }
 
     #[test]
-    fn any_rule_has_text(exprs in vec(expr(), 0..8)) {
+    fn every_rule_has_text(exprs in vec(expr(), 0..8)) {
         let _ = Rule { exprs, comment: None }.to_string();
     }
 
     #[test]
-    fn no_bytes_make_the_assembler_panic(messages in vec((0..20_u16, vec(any::<u8>(), 0..200)), 0..6)) {
+    fn the_assembler_does_not_panic_on_arbitrary_bytes(messages in vec((0..20_u16, vec(any::<u8>(), 0..200)), 0..6)) {
         let mut assembler = Assembler::new(&[table()]);
         for (kind, mut payload) in messages {
             payload.splice(0..0, [1, 0, 0, 0]);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_fits_or_is_refused(number in any::<u64>()) {
+    fn a_value_fits_or_is_an_error(number in any::<u64>()) {
         let set = Set::set(table(), Name::new("s").unwrap(), [Datatype::InetService.into()]);
         let fits = set.element(&[Value::from(number)]).is_ok();
         prop_assert_eq!(fits, number <= u64::from(u16::MAX));

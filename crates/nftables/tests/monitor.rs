@@ -1,4 +1,4 @@
-//! What others do to a real kernel's tables, each test in a namespace of its own.
+//! The monitor with a real kernel. Each test runs in its own network namespace.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,10 +16,10 @@ use vipline_nftables::{
 };
 use vipline_reconcile::Edit;
 
-/// How many elements fill any buffer with notices about them.
+/// Number of elements whose notifications overrun the receive buffer.
 const MANY: u32 = 20_000;
 
-/// A namespace with our table and its set, a client, and a monitor.
+/// A namespace with a monitored table and set, a client, and a monitor.
 struct Lab {
     netns: Netns,
     client: Client,
@@ -49,21 +49,21 @@ impl Lab {
         }
     }
 
-    /// Changes something as somebody else.
+    /// Changes the ruleset as another process.
     #[track_caller]
     fn nft(&self, script: &str) {
         let output = self.netns.run(|| nft::run(&["-f", "-"], script));
-        let words = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
     }
 
     fn commits(&mut self) -> Vec<Commit> {
-        let heard = self.monitor.read().unwrap();
-        assert!(!heard.is_incomplete);
-        heard.commits
+        let notification = self.monitor.read().unwrap();
+        assert!(!notification.is_incomplete);
+        notification.commits
     }
 
-    /// Returns what somebody else changed by a script, in our only table.
+    /// Runs a script as another process. Returns the changes of the only table.
     #[track_caller]
     fn changes(&mut self, script: &str) -> ChangeCounts {
         self.nft(script);
@@ -78,7 +78,7 @@ impl Lab {
         *changes
     }
 
-    /// Adds elements as we do.
+    /// Adds elements with the client, which the monitor ignores.
     fn add(&mut self, numbers: std::ops::Range<u32>) {
         let element = |number| self.set.element(&[Value::from(number)]).unwrap();
         let edits: Vec<_> = numbers
@@ -90,14 +90,14 @@ impl Lab {
     }
 }
 
-/// A script that adds elements.
+/// Returns a script that adds elements.
 fn elements(numbers: impl IntoIterator<Item = u32>) -> String {
     let numbers: Vec<_> = numbers.into_iter().map(|n| n.to_string()).collect();
     format!("add element ip ours numbers {{ {} }}\n", numbers.join(", "))
 }
 
 #[test]
-fn what_somebody_else_changes_is_counted_by_kind() {
+fn changes_by_another_process_are_counted_by_kind() {
     let mut lab = Lab::new();
     let changes = lab.changes(
         "add chain ip ours c\nadd rule ip ours c accept\nadd rule ip ours c drop\n\
@@ -117,7 +117,7 @@ fn what_somebody_else_changes_is_counted_by_kind() {
 }
 
 #[test]
-fn a_commit_names_its_process_and_its_state() {
+fn a_commit_reports_its_process_and_generation() {
     let mut lab = Lab::new();
     lab.nft(&elements([1]));
     let commits = lab.commits();
@@ -128,7 +128,7 @@ fn a_commit_names_its_process_and_its_state() {
 }
 
 #[test]
-fn a_flush_of_the_ruleset_is_told_of_every_table() {
+fn a_ruleset_flush_is_reported_for_every_table() {
     let mut lab = Lab::new();
     lab.nft("add table ip6 ours\nadd table ip other");
     assert_eq!(lab.commits().len(), 1);
@@ -142,7 +142,7 @@ fn a_flush_of_the_ruleset_is_told_of_every_table() {
 }
 
 #[test]
-fn what_we_do_and_what_leaves_our_tables_alone_is_not_told() {
+fn own_commits_and_changes_of_other_tables_are_not_reported() {
     let mut lab = Lab::new();
     lab.add(0..10);
     lab.nft("add table ip other\nadd table inet ours\nadd set inet ours numbers { type mark; }");
@@ -150,7 +150,7 @@ fn what_we_do_and_what_leaves_our_tables_alone_is_not_told() {
 }
 
 #[test]
-fn our_own_large_commits_overrun_nothing() {
+fn large_own_commits_do_not_overrun_the_monitor() {
     let mut lab = Lab::new();
     lab.monitor.set_recv_buffer_size(4096).unwrap();
     for part in 0..5 {
@@ -162,7 +162,7 @@ fn our_own_large_commits_overrun_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_as_lost() {
+fn an_overrun_is_reported_as_incomplete() {
     let mut lab = Lab::new();
     lab.monitor.set_recv_buffer_size(4096).unwrap();
     lab.nft(&elements(0..MANY));
@@ -172,7 +172,7 @@ fn what_does_not_fit_is_told_as_lost() {
 }
 
 #[test]
-fn elements_of_a_set_are_read_alone() {
+fn elements_of_a_set_are_dumped_separately() {
     let mut lab = Lab::new();
     lab.add(0..1000);
     let set = lab.set.clone();
@@ -188,7 +188,7 @@ fn elements_of_a_set_are_read_alone() {
 }
 
 #[test]
-fn elements_of_a_dynamic_set_are_read_alone_and_not_dumped() {
+fn elements_of_a_dynamic_set_are_only_dumped_separately() {
     let mut lab = Lab::new();
     let learned = Set::map(
         lab.set.table.clone(),

@@ -1,11 +1,10 @@
-//! libnftnl is a judge of our encoder: it makes the same messages.
+//! Comparison of the native encoder with libnftnl.
 //!
-//! They are compared as trees, for the order of attributes means nothing to the
-//! kernel but in lists.
-//! Two differences mean nothing to the kernel, either: what libnftnl makes has no
-//! list of expressions for a rule that has none, where ours is empty, and no NUL
-//! at the end of names in `objref`.
-//! The tests of `kernel.rs` run here, too, with what libnftnl makes.
+//! Messages are compared as trees, because the order of attributes is only
+//! significant in lists. Two other differences are not significant either:
+//! libnftnl omits the expression list of a rule without expressions, and the
+//! NUL at the end of names in `objref`.
+//! The tests of `kernel.rs` also run here, with the libnftnl encoder.
 #![cfg(feature = "nftnl")]
 #![allow(
     clippy::disallowed_methods,
@@ -44,14 +43,14 @@ use vipline_reconcile::Edit;
 
 const FAMILIES: [Family; 3] = [Family::Ip, Family::Ip6, Family::Inet];
 
-/// `NFTA_RULE_EXPRESSIONS`, a nest.
+/// `NFTA_RULE_EXPRESSIONS`, nested.
 const EXPRESSIONS: u16 = 1 << 15 | 4;
 /// `NFTA_OBJREF_IMM_NAME`
 const OBJREF_IMM_NAME: u16 = 2;
 /// `NFTA_OBJREF_SET_NAME`
 const OBJREF_SET_NAME: u16 = 4;
 
-/// An attribute with its flags: bytes, or attributes in the order of their types.
+/// An attribute with its flags: bytes, or attributes sorted by type.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Tree {
     Leaf(u16, Vec<u8>),
@@ -65,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Reads attributes; those of one type keep their order.
+    /// Decodes attributes. Attributes of the same type keep their order.
     fn all(mut bytes: &[u8]) -> Vec<Self> {
         const NESTED: u16 = 1 << 15;
         let mut trees = Vec::new();
@@ -85,7 +84,7 @@ impl Tree {
         trees
     }
 
-    /// Takes what differs, and means nothing, off the attributes of a rule.
+    /// Removes insignificant differences from the attributes of a rule.
     fn without_differences(mut attrs: Vec<Self>) -> Vec<Self> {
         attrs.retain(|attr| *attr != Self::Nest(EXPRESSIONS, Vec::new()));
         for attr in &mut attrs {
@@ -96,7 +95,7 @@ impl Tree {
         attrs
     }
 
-    /// Takes the NUL off the end of the names in `objref`.
+    /// Removes the NUL at the end of names in `objref`.
     fn end_names(&mut self) {
         let Self::Nest(_, parts) = self else { return };
         let [Self::Leaf(_, name), Self::Nest(_, data)] = &mut parts[..] else {
@@ -114,7 +113,7 @@ impl Tree {
     }
 }
 
-/// A message: its headers and its attributes.
+/// A message: headers and attributes.
 type Parts = (u16, u16, u32, Vec<u8>, Vec<Tree>);
 
 fn messages(bytes: &[u8]) -> Vec<Parts> {
@@ -138,7 +137,7 @@ fn messages(bytes: &[u8]) -> Vec<Parts> {
         .collect()
 }
 
-/// Fails unless libnftnl makes the messages of a transaction that we make.
+/// Asserts that both encoders produce the same messages.
 #[track_caller]
 fn assert_agreed(transaction: &Transaction) {
     let ours = transaction.encode(7, Some(3));
@@ -152,7 +151,7 @@ fn assert_agreed(transaction: &Transaction) {
     assert_eq!(ours_read.len(), theirs_read.len());
 }
 
-/// Fails unless objects are the same however they come and go.
+/// Asserts that both encoders agree on adding, changing and removing objects.
 #[track_caller]
 fn assert_agreed_on(objects: &[Object]) {
     let objects = || objects.iter().cloned();
@@ -176,7 +175,7 @@ fn table() -> TableId {
     TableId::new(Family::Inet, name("t"))
 }
 
-/// A chain with one rule of these expressions.
+/// Returns a chain with one rule.
 fn chain(exprs: Vec<Expr>) -> Object {
     let rule = Rule {
         exprs,
@@ -190,7 +189,7 @@ fn adding(object: impl Into<Object>) -> Transaction {
 }
 
 #[test]
-fn every_kind_of_object_is_the_same() {
+fn both_encoders_agree_on_every_kind_of_object() {
     for table in samples::tables() {
         assert_agreed_on(&samples::objects(&table));
     }
@@ -207,7 +206,7 @@ fn every_kind_of_object_is_the_same() {
 }
 
 #[test]
-fn every_expression_is_the_same() {
+fn both_encoders_agree_on_every_expression() {
     assert_agreed_on(&samples::expressions(&samples::table()));
     for family in FAMILIES {
         let samples = rules::Samples::new(family);
@@ -255,9 +254,9 @@ fn every_expression_is_the_same() {
     ])));
 }
 
-/// The messages nft sent for each expression, which it made with libnftnl.
+/// nft recorded these messages with libnftnl.
 #[test]
-fn recorded_expressions_are_the_same() {
+fn both_encoders_agree_on_captured_expressions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let mut seen = BTreeSet::new();
     for file in fs::read_dir(folder).unwrap() {
@@ -278,7 +277,7 @@ fn recorded_expressions_are_the_same() {
     );
 }
 
-/// Returns the expressions of a message with a rule.
+/// Returns the expressions of a rule message.
 fn expressions(message: &[u8]) -> Vec<Expr> {
     const EXPRESSIONS: u16 = 4;
     let attrs = vipline_netlink::attr::Attrs::new(&message[4..]).map(Result::unwrap);
@@ -293,7 +292,7 @@ fn expressions(message: &[u8]) -> Vec<Expr> {
 
 proptest! {
     #[test]
-    fn any_expression_is_the_same(expr in arbitrary::expr()) {
+    fn both_encoders_agree_on_arbitrary_expressions(expr in arbitrary::expr()) {
         let is_known = !matches!(expr, Expr::Other { .. });
         let transaction = adding(chain(vec![expr]));
         match is_known {
@@ -303,7 +302,7 @@ proptest! {
     }
 
     #[test]
-    fn any_objects_are_the_same(objects in arbitrary::objects()) {
+    fn both_encoders_agree_on_arbitrary_objects(objects in arbitrary::objects()) {
         let known = |expr: &Expr| !matches!(expr, Expr::Other { .. });
         let objects: Vec<Object> = objects.into_iter().map(|object| match object {
             Object::Chain(mut chain) => {
@@ -319,7 +318,7 @@ proptest! {
 }
 
 #[test]
-fn long_lists_are_cut_at_the_same_places() {
+fn both_encoders_split_long_lists_alike() {
     let (set, mut objects) = samples::dispatch(&samples::table());
     objects.extend(samples::dispatch_elements(&set, 5000));
     assert_agreed_on(&objects);
@@ -330,14 +329,14 @@ fn long_lists_are_cut_at_the_same_places() {
 }
 
 #[test]
-fn without_a_generation_none_is_asked_for() {
+fn a_batch_without_generation_requests_none() {
     let transaction = adding(Table::new(table()));
     let batch = nftnl::encode(&transaction, u32::MAX, None).unwrap();
     assert_eq!(batch.bytes(), transaction.encode(u32::MAX, None).bytes());
 }
 
 #[test]
-fn a_rule_without_expressions_has_no_list_of_them() {
+fn libnftnl_omits_an_empty_expression_list() {
     let transaction = adding(chain(Vec::new()));
     let [ours, theirs] = [
         transaction.encode(1, None),
@@ -404,10 +403,10 @@ fn an_unsupported_transaction_is_not_sent() {
     };
     let table = Object::from(Table::new(table()));
     let edits = [table, chain(vec![other])].map(Edit::Add);
-    let refused = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
+    let error = client.commit(&Transaction::from_edits(&edits)).unwrap_err();
     assert!(
-        matches!(refused, Error::LibnftnlUnsupported { .. }),
-        "{refused}"
+        matches!(error, Error::LibnftnlUnsupported { .. }),
+        "{error}"
     );
     assert_eq!(client.counters().sends, 0);
     client

@@ -1,17 +1,17 @@
-//! What the keys of many elements have in common.
+//! Key prefixes that many elements share.
 
-use super::held::Held;
-use super::{Element, Extras, InvalidElement, wrong};
+use super::storage::Storage;
+use super::{Element, Extras, InvalidElement, invalid};
 use crate::set::{Joined, join};
 use crate::{Bytes, Field, Set, Value};
 
-/// The first fields of keys, for many elements that have these in common.
+/// Values of the first fields of a key, shared by many elements.
 ///
-/// Made by [`Set::prefix`].
+/// Created with [`Set::key_prefix`].
 #[derive(Clone, Debug)]
 pub struct KeyPrefix<'a> {
     set: &'a Set,
-    /// Those that follow.
+    /// Remaining fields of the key.
     fields: &'a [Field],
     joined: Joined,
 }
@@ -19,11 +19,11 @@ pub struct KeyPrefix<'a> {
 impl<'a> KeyPrefix<'a> {
     pub(crate) fn new(set: &'a Set, values: &[Value]) -> Result<Self, InvalidElement> {
         let fields = set.key.split_at_checked(values.len());
-        let (those, fields) = fields.ok_or_else(|| wrong("key", set))?;
+        let (first, fields) = fields.ok_or_else(|| invalid("key", set))?;
         let joined = (Bytes::new(), None);
-        let joined = match those {
+        let joined = match first {
             [] => joined,
-            those => Self::join(set, &joined, those, values)?,
+            first => Self::join(set, &joined, first, values)?,
         };
         Ok(Self {
             set,
@@ -32,15 +32,19 @@ impl<'a> KeyPrefix<'a> {
         })
     }
 
-    /// Returns the element with this key: the prefix, and one value for each
-    /// field that follows it.
+    /// Creates the element with this prefix and one value for each remaining field.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidElement`] if the values do not match the remaining fields, or if the
+    /// key is an interval and the set has no intervals.
     pub fn element(&self, rest: &[Value]) -> Result<Element, InvalidElement> {
         let (key, key_end) = Self::join(self.set, &self.joined, self.fields, rest)?;
         if key_end.is_some() && !self.set.has_intervals() {
-            return Err(wrong("key", self.set));
+            return Err(invalid("key", self.set));
         }
-        if let (None, Some(short)) = (&key_end, Held::short(&key, &[])) {
-            return Ok(Element::of(self.set, short));
+        if let (None, Some(inline)) = (&key_end, Storage::inline(&key, &[])) {
+            return Ok(Element::from_storage(self.set, inline));
         }
         let extras = Extras {
             key_end,
@@ -57,7 +61,7 @@ impl<'a> KeyPrefix<'a> {
     ) -> Result<Joined, InvalidElement> {
         let order = |field: &Field| set.order(field);
         let joined = join(start, (fields, set.is_concatenated()), values, order);
-        joined.ok_or_else(|| wrong("key", set))
+        joined.ok_or_else(|| invalid("key", set))
     }
 }
 
@@ -66,7 +70,7 @@ mod tests {
     use crate::{Datatype, Family, Name, Set, TableId, Value};
 
     #[test]
-    fn a_prefix_and_the_rest_are_the_key() {
+    fn a_prefix_and_the_remaining_values_make_the_key() {
         let name = |text| Name::new(text).unwrap();
         let table = TableId::new(Family::Ip, name("t"));
         let fields = [Datatype::InetProto, Datatype::InetService, Datatype::Mark];

@@ -1,4 +1,4 @@
-//! `bitwise`: changed bits.
+//! `bitwise`: bitwise operations.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -17,32 +17,32 @@ const NFTA_BITWISE_XOR: u16 = 5;
 const NFTA_BITWISE_OP: u16 = 6;
 const NFTA_BITWISE_DATA: u16 = 7;
 
-/// Changes bits of a value.
+/// The `bitwise` expression: performs a bitwise operation.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Bitwise {
-    /// Where the value comes from.
+    /// Source register.
     pub source: Register,
-    /// Where the changed value goes.
+    /// Destination register.
     pub destination: Register,
-    /// How many bytes it has.
+    /// Length of the value in bytes.
     pub len: u32,
-    /// How bits change.
+    /// Operation.
     pub op: BitwiseOp,
 }
 
-/// How bits change: `enum nft_bitwise_ops`.
+/// A bitwise operation: `enum nft_bitwise_ops`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum BitwiseOp {
-    /// Those not in the mask become zero, then those in `xor` change.
+    /// `value & mask ^ xor`.
     MaskXor {
-        /// The bits that stay.
+        /// AND mask.
         mask: Bytes,
-        /// The bits that change after it.
+        /// XOR value.
         xor: Bytes,
     },
-    /// All move to the left by the number in these bytes.
+    /// Left shift by this number of bits.
     ShiftLeft(Bytes),
-    /// All move to the right by the number in these bytes.
+    /// Right shift by this number of bits.
     ShiftRight(Bytes),
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn every_operation_comes_back() {
+    fn every_operation_round_trips() {
         let bytes = Bytes::from([0, 0, 0x40, 0]);
         for op in [
             BitwiseOp::MaskXor {

@@ -1,4 +1,4 @@
-//! `byteorder`: numbers turned to or from network order.
+//! `byteorder`: byte order conversions.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -13,27 +13,27 @@ const NFTA_BYTEORDER_OP: u16 = 3;
 const NFTA_BYTEORDER_LEN: u16 = 4;
 const NFTA_BYTEORDER_SIZE: u16 = 5;
 
-/// Turns numbers to or from network order.
+/// The `byteorder` expression: converts integers between host and network byte order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Byteorder {
-    /// Where the numbers come from.
+    /// Source register.
     pub source: Register,
-    /// Where they go.
+    /// Destination register.
     pub destination: Register,
-    /// Which way they are turned.
+    /// Direction of the conversion.
     pub op: ByteorderOp,
-    /// How many bytes all have.
+    /// Total length in bytes.
     pub len: u32,
-    /// How many bytes one has: 2, 4 or 8.
+    /// Size of one integer in bytes: 2, 4 or 8.
     pub size: u32,
 }
 
-/// Which way numbers are turned: `enum nft_byteorder_ops`.
+/// Direction of a conversion: `enum nft_byteorder_ops`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ByteorderOp {
-    /// To the order of the machine.
+    /// To host byte order.
     ToHost,
-    /// To network order.
+    /// To network byte order.
     ToNetwork,
 }
 
@@ -85,9 +85,9 @@ impl ExprType for Byteorder {
 }
 
 impl List for Byteorder {
-    /// The order of bytes follows from what a value is compared with.
+    /// Has no text: nft derives conversions from the comparison.
     fn list(&self, listing: &mut Listing) {
-        listing.turn(self.destination);
+        listing.swap(self.destination);
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_ways_come_back() {
+    fn both_directions_round_trip() {
         let (source, destination) = (Register::word(0), Register::word(1));
         for op in [ByteorderOp::ToHost, ByteorderOp::ToNetwork] {
             assert_identity(Byteorder {

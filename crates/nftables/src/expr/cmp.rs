@@ -13,18 +13,18 @@ const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
 const NFTA_CMP_DATA: u16 = 3;
 
-/// Goes on if a value compares so with a constant, byte by byte.
+/// The `cmp` expression: compares a value with a constant, bytewise. Breaks the rule on mismatch.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cmp {
-    /// Where the value comes from.
+    /// Source register.
     pub source: Register,
-    /// How it has to compare.
+    /// Comparison operator.
     pub op: CmpOp,
-    /// The constant; as many bytes are compared as it has.
+    /// Constant. Its length is the length of the comparison.
     pub data: Bytes,
 }
 
-/// How a value has to compare: `enum nft_cmp_ops`.
+/// A comparison operator: `enum nft_cmp_ops`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum CmpOp {
     /// Equal.
@@ -44,7 +44,7 @@ pub enum CmpOp {
 impl CmpOp {
     const ALL: [Self; 6] = [Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
 
-    /// Returns the sign between two values, which `nft` leaves out for equality.
+    /// Returns nft's operator text. Equality has none.
     pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Eq => "",
@@ -87,8 +87,8 @@ impl ExprType for Cmp {
 impl List for Cmp {
     fn list(&self, listing: &mut Listing) {
         let left = listing.read(self.source, self.data.len());
-        let turned = listing.is_turned(self.source);
-        listing.compare(left, self.op, self.data.clone(), turned);
+        let swapped = listing.is_swapped(self.source);
+        listing.compare(left, self.op, self.data.clone(), swapped);
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn every_comparison_comes_back() {
+    fn every_operator_round_trips() {
         for op in CmpOp::ALL {
             assert_identity(Cmp {
                 source: Register::word(0),

@@ -1,4 +1,4 @@
-//! `counter`: counted packets.
+//! `counter`: packet and byte counters.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be64};
@@ -11,12 +11,12 @@ const NFTA_COUNTER_BYTES: u16 = 1;
 const NFTA_COUNTER_PACKETS: u16 = 2;
 const NFTA_COUNTER_PAD: u16 = 3;
 
-/// Counts packets and their bytes.
+/// The `counter` expression: counts packets and bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Counter {
-    /// How many packets came.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes they had.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -51,9 +51,9 @@ impl List for Counter {
     fn list(&self, listing: &mut Listing) {
         let Self { packets, bytes } = self;
         if *self == Self::default() {
-            listing.say("counter");
+            listing.push("counter");
         } else {
-            listing.say(format_args!("counter packets {packets} bytes {bytes}"));
+            listing.push(format_args!("counter packets {packets} bytes {bytes}"));
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn counts_come_back() {
+    fn counts_round_trip() {
         assert_identity(Counter {
             packets: 5,
             bytes: 300,

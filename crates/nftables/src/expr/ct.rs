@@ -1,4 +1,4 @@
-//! `ct`: what the kernel knows about the connection.
+//! `ct`: conntrack properties.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
@@ -15,23 +15,23 @@ const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_DIRECTION: u16 = 3;
 const NFTA_CT_SREG: u16 = 4;
 
-/// Loads or sets what the kernel knows about the connection.
+/// The `ct` expression: loads or sets a conntrack property.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Ct {
-    /// What to load or set.
+    /// Key.
     pub key: CtKey,
-    /// The direction, for keys that have one.
+    /// Direction, for keys that depend on it.
     pub direction: Option<Direction>,
-    /// Whether it is loaded or set.
+    /// Load or store, with the register.
     pub access: Access,
 }
 
-/// The direction of packets of a connection: `enum ip_conntrack_dir`.
+/// A conntrack direction: `enum ip_conntrack_dir`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Direction {
-    /// From who opened the connection.
+    /// The direction of the first packet.
     Original,
-    /// To who opened it.
+    /// The opposite direction.
     Reply,
 }
 
@@ -46,12 +46,12 @@ impl From<Direction> for Value {
 
 macro_rules! ct_keys {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
-        /// What the kernel knows about a connection: `enum nft_ct_keys`.
+        /// A conntrack property: `enum nft_ct_keys`.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum CtKey {
             $($(#[$doc])* $variant,)*
-            /// Another key, by its number.
+            /// Another key, by number.
             Other(u32),
         }
 
@@ -66,12 +66,12 @@ macro_rules! ct_keys {
                 match number { $($number => Self::$variant,)* number => Self::Other(number) }
             }
 
-            /// Returns the text of the key; none for those we do not know.
+            /// Returns nft's text of the key, or `None` for [`Other`](Self::Other).
             pub const fn as_str(self) -> Option<&'static str> {
                 match self { $(Self::$variant => Some($text),)* Self::Other(_) => None }
             }
 
-            /// Returns the type of the value and its size in bytes.
+            /// Returns data type and size in bytes of the value.
             pub const fn datatype(self) -> (Datatype, u16) {
                 match self {
                     $(Self::$variant => (Datatype::$datatype, $bytes),)*
@@ -91,13 +91,13 @@ ct_keys! {
     Status = 2, "status", CtStatus, 4;
     /// The mark.
     Mark = 3, "mark", Mark, 4;
-    /// The protocol of the network layer.
+    /// The network protocol.
     L3Proto = 7, "l3proto", NfProto, 1;
-    /// The protocol of the transport layer.
+    /// The transport protocol.
     Protocol = 10, "protocol", InetProto, 1;
-    /// The source port of a direction.
+    /// The source port in a direction.
     ProtoSrc = 11, "proto-src", InetService, 2;
-    /// The destination port of a direction.
+    /// The destination port in a direction.
     ProtoDst = 12, "proto-dst", InetService, 2;
     /// The number of packets.
     Packets = 14, "packets", Integer, 8;
@@ -105,50 +105,50 @@ ct_keys! {
     Bytes = 15, "bytes", Integer, 8;
     /// The zone.
     Zone = 17, "zone", Integer, 2;
-    /// The IPv4 source address of a direction.
+    /// The IPv4 source address in a direction.
     SrcIp = 19, "ip saddr", Ipv4Addr, 4;
-    /// The IPv4 destination address of a direction.
+    /// The IPv4 destination address in a direction.
     DstIp = 20, "ip daddr", Ipv4Addr, 4;
-    /// The IPv6 source address of a direction.
+    /// The IPv6 source address in a direction.
     SrcIp6 = 21, "ip6 saddr", Ipv6Addr, 16;
-    /// The IPv6 destination address of a direction.
+    /// The IPv6 destination address in a direction.
     DstIp6 = 22, "ip6 daddr", Ipv6Addr, 16;
 }
 
 bitflags! {
-    /// The state of a connection, as bits.
+    /// Conntrack states, as bits.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtState: u32 {
-        /// The packet belongs to no connection.
+        /// The packet cannot be assigned to a connection.
         const INVALID = 1;
-        /// Packets went both ways.
+        /// Packets were seen in both directions.
         const ESTABLISHED = 2;
-        /// The connection belongs to another one.
+        /// The connection is related to another connection.
         const RELATED = 4;
-        /// The packet opens a connection.
+        /// The packet starts a connection.
         const NEW = 8;
-        /// The packet is kept out of connection tracking.
+        /// The packet is not tracked.
         const UNTRACKED = 64;
     }
 }
 
 bitflags! {
-    /// The status of a connection: `enum ip_conntrack_status`.
+    /// Conntrack status bits: `enum ip_conntrack_status`.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtStatus: u32 {
-        /// Another connection announced it.
+        /// The connection was expected (expectation).
         const EXPECTED = 1;
-        /// Packets went both ways.
+        /// Packets were seen in both directions.
         const SEEN_REPLY = 2;
-        /// It is kept even if the table is full.
+        /// The entry is not dropped early if the table is full.
         const ASSURED = 4;
-        /// Its first packet left.
+        /// The first packet has left the host.
         const CONFIRMED = 8;
-        /// Its source is changed.
+        /// The source is translated.
         const SNAT = 16;
-        /// Its destination is changed.
+        /// The destination is translated.
         const DNAT = 32;
-        /// It is about to go.
+        /// The entry is being removed.
         const DYING = 512;
     }
 }
@@ -226,7 +226,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn loads_and_stores_come_back() {
+    fn loads_and_stores_round_trip() {
         let load = Access::Load(Register::word(0));
         assert_identity(Ct {
             key: CtKey::State,

@@ -1,4 +1,4 @@
-//! `dynset`: elements that packets add.
+//! `dynset`: set updates from the packet path.
 
 use std::time::Duration;
 
@@ -26,33 +26,33 @@ const NFT_DYNSET_F_EXPR: u32 = 2;
 // enum nft_list_attributes
 const NFTA_LIST_ELEM: u16 = 1;
 
-/// Adds an element to a set or map, with a key and data of the packet.
+/// The `dynset` expression: adds, updates or deletes a set element, with key and data of the packet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dynset {
-    /// The set or map.
+    /// Set or map.
     pub set: SetRef,
-    /// What happens to the element.
+    /// Operation.
     pub op: DynsetOp,
-    /// Where the key comes from.
+    /// Register of the key.
     pub key: Register,
-    /// Where the data comes from.
+    /// Register of the data.
     pub data: Option<Register>,
-    /// When the element expires, in place of the timeout of the set.
+    /// Timeout of the element, instead of the set's default.
     pub timeout: Option<Duration>,
-    /// What each element does when it is used: a limit, a counter.
+    /// Stateful expressions of the element, such as a limit or counter.
     pub exprs: Vec<Expr>,
-    /// Goes on if it did not work.
+    /// Inverts the match: breaks the rule if the operation succeeds.
     pub invert: bool,
 }
 
-/// What happens to an element: `enum nft_dynset_ops`.
+/// A set update operation: `enum nft_dynset_ops`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum DynsetOp {
-    /// It is added.
+    /// Adds the element.
     Add,
-    /// It is added, or its time starts anew.
+    /// Adds the element or refreshes its timeout.
     Update,
-    /// It is removed.
+    /// Deletes the element.
     Delete,
 }
 
@@ -111,7 +111,7 @@ impl ExprType for Dynset {
                     }
                 }
                 NFTA_DYNSET_FLAGS => flags = attr.be32()?,
-                // The name says the same.
+                // Redundant: the name identifies the set.
                 NFTA_DYNSET_SET_ID | NFTA_DYNSET_PAD => {}
                 _ => return Ok(None),
             }
@@ -150,7 +150,7 @@ impl List for Dynset {
         if let Some(data) = self.data {
             text += &format!(" : {}", listing.read_key(data, None));
         }
-        listing.say(text + " }");
+        listing.push(text + " }");
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use crate::expr::{Counter, Notrack};
 
     #[test]
-    fn every_operation_comes_back() {
+    fn every_operation_round_trips() {
         let plain = Dynset {
             set: SetRef::Named(Name::new("s").unwrap()),
             op: DynsetOp::Add,

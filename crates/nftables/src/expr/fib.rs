@@ -1,4 +1,4 @@
-//! `fib`: what the routing tables say about an address.
+//! `fib`: route lookups.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
@@ -14,55 +14,55 @@ const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
 
-/// Looks an address up in the routing tables.
+/// The `fib` expression: looks up the route of an address.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Fib {
-    /// What the lookup starts from.
+    /// Keys of the lookup.
     pub flags: FibFlags,
-    /// What of the route found is wanted.
+    /// Result of the lookup.
     pub result: FibResult,
-    /// Where it goes.
+    /// Destination register.
     pub destination: Register,
 }
 
 bitflags! {
-    /// What a lookup starts from: `enum nft_fib_flags`.
+    /// Keys of a route lookup: `enum nft_fib_flags`.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct FibFlags: u32 {
         /// The source address.
         const SADDR = 1;
         /// The destination address.
         const DADDR = 2;
-        /// The packet mark, too.
+        /// The packet mark.
         const MARK = 4;
-        /// The device it came in by, too.
+        /// The input interface.
         const IIF = 8;
-        /// The device it goes out by, too.
+        /// The output interface.
         const OIF = 16;
-        /// Asks only whether there is a route.
+        /// Returns only whether a route exists.
         const PRESENT = 32;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// What is wanted of a route: `enum nft_fib_result`.
+/// Result of a route lookup: `enum nft_fib_result`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FibResult {
-    /// The index of the device.
+    /// The index of the interface.
     Oif,
-    /// The name of the device.
+    /// The name of the interface.
     Oifname,
-    /// What the address is to this machine.
+    /// The route type of the address.
     AddrType,
 }
 
-/// What an address is to this machine: `RTN_*` of `linux/rtnetlink.h`.
+/// A route type: `RTN_*` of `linux/rtnetlink.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AddrType {
-    /// Somebody else's.
+    /// An address of another host.
     Unicast,
-    /// An address of this machine.
+    /// A local address.
     Local,
     /// A broadcast address.
     Broadcast,
@@ -70,11 +70,11 @@ pub enum AddrType {
     Anycast,
     /// A multicast address.
     Multicast,
-    /// An address whose packets are thrown away.
+    /// Packets are dropped silently.
     Blackhole,
-    /// An address that cannot be reached.
+    /// Packets are rejected as unreachable.
     Unreachable,
-    /// An address that may not be reached.
+    /// Packets are rejected as prohibited.
     Prohibit,
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn lookups_come_back() {
+    fn lookups_round_trip() {
         for result in [FibResult::Oif, FibResult::Oifname, FibResult::AddrType] {
             let flags = FibFlags::DADDR | FibFlags::MARK;
             assert_identity(Fib {

@@ -1,4 +1,4 @@
-//! `flow_offload`: connections moved to a flowtable.
+//! `flow_offload`: flowtable offload.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_str};
@@ -10,10 +10,10 @@ use crate::text::Listing;
 // enum nft_offload_attributes
 const NFTA_FLOW_TABLE_NAME: u16 = 1;
 
-/// Moves the connection to a flowtable, past the chains: `flow add @f`.
+/// The `flow_offload` expression: adds the connection to a flowtable, which bypasses the chains: `flow add @f`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct FlowOffload {
-    /// The name of the flowtable.
+    /// Name of the flowtable.
     pub flowtable: Name,
 }
 
@@ -39,7 +39,7 @@ impl ExprType for FlowOffload {
 
 impl List for FlowOffload {
     fn list(&self, listing: &mut Listing) {
-        listing.say(format_args!("flow add @{}", self.flowtable));
+        listing.push(format_args!("flow add @{}", self.flowtable));
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn it_comes_back() {
+    fn flow_offload_round_trips() {
         assert_identity(FlowOffload {
             flowtable: Name::new("f").unwrap(),
         });

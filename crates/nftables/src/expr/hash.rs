@@ -1,4 +1,4 @@
-//! `hash`: numbers made of values (`jhash`) or of a connection (`symhash`).
+//! `hash`: hashes of a value (`jhash`) or of a connection (`symhash`).
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -16,32 +16,32 @@ const NFTA_HASH_SEED: u16 = 5;
 const NFTA_HASH_OFFSET: u16 = 6;
 const NFTA_HASH_TYPE: u16 = 7;
 
-/// Makes a number from `offset` to `offset + modulus - 1` of a value.
+/// The `hash` expression: computes a hash from `offset` to `offset + modulus - 1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Hash {
-    /// What the number is made of.
+    /// Hash function.
     pub kind: HashType,
-    /// How many different numbers there are.
+    /// Modulus.
     pub modulus: u32,
-    /// The least number.
+    /// Smallest number.
     pub offset: u32,
-    /// Where the number goes, in the order of the machine.
+    /// Destination register; the number is in host byte order.
     pub destination: Register,
 }
 
-/// What the number is made of: `enum nft_hash_types`.
+/// A hash function: `enum nft_hash_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum HashType {
-    /// The bytes of registers.
+    /// Jenkins hash of registers.
     Jenkins {
-        /// The first register.
+        /// First register.
         source: Register,
-        /// How many bytes.
+        /// Length in bytes.
         len: u32,
-        /// Makes the numbers differ from those of others; none: by chance.
+        /// Seed; `None` lets the kernel choose a random seed.
         seed: Option<u32>,
     },
-    /// The two ends of the connection, in any order.
+    /// Hash of both ends of the connection, independent of direction.
     Symmetric,
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_kinds_come_back() {
+    fn both_types_round_trip() {
         let destination = Register::word(3);
         for seed in [None, Some(7)] {
             let kind = HashType::Jenkins {

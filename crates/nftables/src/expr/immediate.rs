@@ -12,12 +12,12 @@ use crate::{Data, Verdict};
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 
-/// Loads a constant, or gives a verdict.
+/// The `immediate` expression: loads a constant or returns a verdict.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Immediate {
-    /// Where it goes: [`Register::VERDICT`] for a verdict.
+    /// Destination register: [`Register::VERDICT`] for a verdict.
     pub destination: Register,
-    /// The constant or the verdict.
+    /// Constant or verdict.
     pub data: Data,
 }
 
@@ -58,7 +58,7 @@ impl ExprType for Immediate {
 impl List for Immediate {
     fn list(&self, listing: &mut Listing) {
         match &self.data {
-            Data::Verdict(verdict) => listing.say(verdict),
+            Data::Verdict(verdict) => listing.push(verdict),
             Data::Value(bytes) => {
                 listing.load(self.destination, Expression::constant(bytes.clone()))
             }
@@ -73,7 +73,7 @@ mod tests {
     use crate::{Bytes, Name};
 
     #[test]
-    fn constants_and_verdicts_come_back() {
+    fn constants_and_verdicts_round_trip() {
         let data = Data::Value(Bytes::from([10, 0, 0, 1]));
         assert_identity(Immediate {
             destination: Register::word(0),

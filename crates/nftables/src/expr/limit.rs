@@ -1,4 +1,4 @@
-//! `limit`: a rate of packets or bytes.
+//! `limit`: rate limits.
 
 use std::fmt;
 
@@ -17,25 +17,25 @@ const NFTA_LIMIT_FLAGS: u16 = 5;
 const NFTA_LIMIT_PAD: u16 = 6;
 // enum nft_limit_flags
 const NFT_LIMIT_F_INV: u32 = 1;
-/// How many packets may come at once unless told otherwise.
+/// nft's default burst, in packets.
 const DEFAULT_BURST: u32 = 5;
 
-/// Goes on at most so often, or only beyond that.
+/// The `limit` expression: limits a rate. Breaks the rule beyond the rate, or below with `over`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Limit {
-    /// How many packets or bytes in a unit of time.
+    /// Packets or bytes per unit of time.
     pub rate: u64,
-    /// The unit of time, in seconds.
+    /// Unit of time in seconds.
     pub unit: u64,
-    /// How many packets or bytes may come at once.
+    /// Burst, in packets or bytes.
     pub burst: u32,
-    /// What is limited.
+    /// Unit of rate and burst.
     pub kind: LimitType,
-    /// Goes on only beyond the rate: `limit rate over`.
+    /// Matches only beyond the rate: `limit rate over`.
     pub over: bool,
 }
 
-/// What is limited: `enum nft_limit_type`.
+/// The unit of a limit: `enum nft_limit_type`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LimitType {
     /// Packets.
@@ -45,7 +45,7 @@ pub enum LimitType {
 }
 
 impl Limit {
-    /// Returns a limit of so many packets a second.
+    /// Creates a limit in packets per second, with a burst of 5.
     pub fn per_second(rate: u64) -> Self {
         Self {
             rate,
@@ -56,7 +56,7 @@ impl Limit {
         }
     }
 
-    /// Returns a limit of so many packets a minute.
+    /// Creates a limit in packets per minute, with a burst of 5.
     pub fn per_minute(rate: u64) -> Self {
         Self {
             unit: 60,
@@ -64,13 +64,13 @@ impl Limit {
         }
     }
 
-    /// Returns the limit with so many packets that may come at once.
+    /// Sets the burst.
     #[must_use]
     pub fn with_burst(self, burst: u32) -> Self {
         Self { burst, ..self }
     }
 
-    /// Returns the limit that goes on only beyond the rate.
+    /// Matches only beyond the rate.
     #[must_use]
     pub fn over(self) -> Self {
         Self { over: true, ..self }
@@ -153,7 +153,7 @@ impl fmt::Display for Limit {
 
 impl List for Limit {
     fn list(&self, listing: &mut Listing) {
-        listing.say(self);
+        listing.push(self);
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn limits_come_back() {
+    fn limits_round_trip() {
         assert_identity(Limit::per_second(10));
         let kind = LimitType::Bytes;
         assert_identity(Limit {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_reads_as_nft_writes_it() {
+    fn a_limit_displays_in_nft_syntax() {
         let limit = Limit::per_minute(5).over();
         assert_eq!(
             limit.to_string(),

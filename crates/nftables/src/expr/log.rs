@@ -1,4 +1,4 @@
-//! `log`: packets written to a log.
+//! `log`: packet logs.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
@@ -16,25 +16,25 @@ const NFTA_LOG_QTHRESHOLD: u16 = 4;
 const NFTA_LOG_LEVEL: u16 = 5;
 const NFTA_LOG_FLAGS: u16 = 6;
 
-/// Writes the packet to the kernel's log, or to who listens to a group.
+/// The `log` expression: logs the packet to the kernel log or to an nfnetlink_log group.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Log {
-    /// What is written before the packet; at most 127 bytes.
+    /// Prefix of the entry; at most 127 bytes.
     pub prefix: Option<Name>,
-    /// The group of `nfnetlink_log`; none for the kernel's own log.
+    /// nfnetlink_log group; `None` for the kernel log.
     pub group: Option<u16>,
-    /// How many bytes of the packet a group gets.
+    /// Number of packet bytes copied to a group.
     pub snaplen: Option<u32>,
-    /// How many packets are gathered for a group.
+    /// Number of packets queued before they are sent to a group.
     pub queue_threshold: Option<u16>,
-    /// How important the entry is; for the kernel's own log.
+    /// Log level; kernel log only.
     pub level: Option<LogLevel>,
-    /// What is written in addition; for the kernel's own log.
+    /// Additional content; kernel log only.
     pub flags: LogFlags,
 }
 
 bitflags! {
-    /// What is written in addition: `NF_LOG_*` of `linux/netfilter/nf_log.h`.
+    /// Additional log content: `NF_LOG_*` of `linux/netfilter/nf_log.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct LogFlags: u32 {
         /// TCP sequence numbers.
@@ -43,16 +43,16 @@ bitflags! {
         const TCP_OPTIONS = 0x02;
         /// IP options.
         const IP_OPTIONS = 0x04;
-        /// The user whose socket sent it.
+        /// The user ID of the sending socket.
         const UID = 0x08;
-        /// The header of the link layer.
+        /// The link-layer header.
         const LINK = 0x20;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// How important an entry is: `enum nft_log_level`.
+/// A log level: `enum nft_log_level`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[expect(missing_docs, reason = "the names are those of syslog")]
 pub enum LogLevel {
@@ -128,7 +128,7 @@ impl ExprType for Log {
                 _ => return Ok(None),
             }
         }
-        // The kernel dumps the level it takes when none is given.
+        // The kernel dumps its default level even if none was given.
         log.level = log.level.filter(|level| *level != LogLevel::Warning);
         Ok(Some(log))
     }
@@ -169,7 +169,7 @@ impl List for Log {
                 text += word;
             }
         }
-        listing.say(text);
+        listing.push(text);
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn logs_come_back() {
+    fn logs_round_trip() {
         assert_identity(Log::default());
         assert_identity(Log {
             prefix: Some(Name::new("x: ").unwrap()),

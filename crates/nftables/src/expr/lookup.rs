@@ -1,4 +1,4 @@
-//! `lookup`: values looked up in a set or map.
+//! `lookup`: set and map lookups.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
@@ -15,16 +15,16 @@ const NFTA_LOOKUP_FLAGS: u16 = 5;
 // enum nft_lookup_flags
 const NFT_LOOKUP_F_INV: u32 = 1;
 
-/// Goes on if a value is in a set or map, and loads what it maps to.
+/// The `lookup` expression: looks up a value in a set or map and loads map data. Breaks the rule if absent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lookup {
-    /// The set or map.
+    /// Set or map.
     pub set: SetRef,
-    /// Where the value comes from.
+    /// Source register.
     pub source: Register,
-    /// Where what it maps to goes: [`Register::VERDICT`] for a verdict map.
+    /// Destination register of map data: [`Register::VERDICT`] for a verdict map.
     pub destination: Option<Register>,
-    /// Goes on if the value is not in the set.
+    /// Inverts the match: breaks the rule if the value is in the set.
     pub invert: bool,
 }
 
@@ -51,7 +51,7 @@ impl ExprType for Lookup {
                 NFTA_LOOKUP_SREG => source = Some(Register::from_number(attr.be32()?)),
                 NFTA_LOOKUP_DREG => destination = Some(Register::from_number(attr.be32()?)),
                 NFTA_LOOKUP_FLAGS => flags = attr.be32()?,
-                // The name says the same.
+                // Redundant: the name identifies the set.
                 NFTA_LOOKUP_SET_ID => {}
                 _ => return Ok(None),
             }
@@ -69,7 +69,7 @@ impl ExprType for Lookup {
 }
 
 impl Lookup {
-    /// Appends the attributes, with the number of a set of the same transaction.
+    /// Appends the attributes and the ID of a set of the same transaction.
     pub(crate) fn encode_with_set_id(&self, out: &mut Vec<u8>, id: u32) {
         self.encode(out);
         put_be32(out, NFTA_LOOKUP_SET_ID, id);
@@ -94,7 +94,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn sets_maps_and_verdict_maps_come_back() {
+    fn sets_maps_and_verdict_maps_round_trip() {
         let set = SetRef::Named(Name::new("s").unwrap());
         let source = Register::word(0);
         for destination in [None, Some(Register::VERDICT), Some(source)] {

@@ -1,4 +1,4 @@
-//! `masq`: sources changed to an address of the device.
+//! `masq`: masquerading.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -11,14 +11,14 @@ const NFTA_MASQ_FLAGS: u16 = 1;
 const NFTA_MASQ_REG_PROTO_MIN: u16 = 2;
 const NFTA_MASQ_REG_PROTO_MAX: u16 = 3;
 
-/// Changes the source to an address of the device the packet leaves by.
+/// The `masq` expression: changes the source to an address of the output interface.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Masq {
-    /// How ports are chosen.
+    /// Port selection.
     pub flags: NatFlags,
-    /// Where the (first) port comes from.
+    /// Register of the first port.
     pub proto_min: Option<Register>,
-    /// Where the last port comes from, if it is not the first.
+    /// Register of the last port of a range.
     pub proto_max: Option<Register>,
 }
 
@@ -60,7 +60,7 @@ impl List for Masq {
         let ports = ports
             .map(|ports| format!(" to :{ports}"))
             .unwrap_or_default();
-        listing.say(format_args!("masquerade{ports}{}", self.flags.text()));
+        listing.push(format_args!("masquerade{ports}{}", self.flags.text()));
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn masquerades_come_back() {
+    fn masquerades_round_trip() {
         assert_identity(Masq::default());
         assert_identity(Masq {
             flags: NatFlags::FULLY_RANDOM,

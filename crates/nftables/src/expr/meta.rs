@@ -1,4 +1,4 @@
-//! `meta`: what the kernel knows about the packet.
+//! `meta`: packet metadata.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -13,23 +13,23 @@ const NFTA_META_DREG: u16 = 1;
 const NFTA_META_KEY: u16 = 2;
 const NFTA_META_SREG: u16 = 3;
 
-/// Loads or sets what the kernel knows about the packet.
+/// The `meta` expression: loads or sets packet metadata.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Meta {
-    /// What to load or set.
+    /// Key.
     pub key: MetaKey,
-    /// Whether it is loaded or set.
+    /// Load or store, with the register.
     pub access: Access,
 }
 
 macro_rules! meta_keys {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $text:literal, $datatype:ident, $bytes:literal;)*) => {
-        /// What the kernel knows about a packet: `enum nft_meta_keys`.
+        /// A packet metadata key: `enum nft_meta_keys`.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum MetaKey {
             $($(#[$doc])* $variant,)*
-            /// Another key, by its number.
+            /// Another key, by number.
             Other(u32),
         }
 
@@ -44,12 +44,12 @@ macro_rules! meta_keys {
                 match number { $($number => Self::$variant,)* number => Self::Other(number) }
             }
 
-            /// Returns the text of the key; none for those we do not know.
+            /// Returns nft's text of the key, or `None` for [`Other`](Self::Other).
             pub const fn as_str(self) -> Option<&'static str> {
                 match self { $(Self::$variant => Some($text),)* Self::Other(_) => None }
             }
 
-            /// Returns the type of the value and its size in bytes.
+            /// Returns data type and size in bytes of the value.
             pub const fn datatype(self) -> (Datatype, u16) {
                 match self {
                     $(Self::$variant => (Datatype::$datatype, $bytes),)*
@@ -63,37 +63,37 @@ macro_rules! meta_keys {
 meta_keys! {
     /// The length of the packet.
     Length = 0, "meta length", Integer, 4;
-    /// The protocol of the network layer, as an Ethernet type.
+    /// The network protocol, as an Ethernet type.
     Protocol = 1, "meta protocol", EtherType, 2;
     /// The priority.
     Priority = 2, "meta priority", Integer, 4;
     /// The packet mark.
     Mark = 3, "meta mark", Mark, 4;
-    /// The index of the device it came in by.
+    /// The index of the input interface.
     Iif = 4, "iif", IfaceIndex, 4;
-    /// The index of the device it goes out by.
+    /// The index of the output interface.
     Oif = 5, "oif", IfaceIndex, 4;
-    /// The name of the device it came in by.
+    /// The name of the input interface.
     Iifname = 6, "iifname", Ifname, 16;
-    /// The name of the device it goes out by.
+    /// The name of the output interface.
     Oifname = 7, "oifname", Ifname, 16;
-    /// The type of the device it came in by.
+    /// The hardware type of the input interface.
     Iiftype = 8, "iiftype", IfaceType, 2;
-    /// The type of the device it goes out by.
+    /// The hardware type of the output interface.
     Oiftype = 9, "oiftype", IfaceType, 2;
-    /// The user whose socket sent it.
+    /// The user ID of the sending socket.
     Skuid = 10, "meta skuid", Uid, 4;
-    /// The group whose socket sent it.
+    /// The group ID of the sending socket.
     Skgid = 11, "meta skgid", Gid, 4;
     /// Whether the packet is traced.
     Nftrace = 12, "meta nftrace", Integer, 1;
-    /// The family of the packet.
+    /// The netfilter protocol family.
     NfProto = 15, "meta nfproto", NfProto, 1;
-    /// The protocol of the transport layer.
+    /// The transport protocol.
     L4Proto = 16, "meta l4proto", InetProto, 1;
-    /// Whom the frame is for.
+    /// The destination of the frame: host, broadcast, multicast or other.
     PacketType = 19, "meta pkttype", PacketType, 1;
-    /// The processor that handles the packet.
+    /// The CPU that processes the packet.
     Cpu = 20, "meta cpu", Integer, 4;
     /// A random number.
     Random = 24, "meta random", Integer, 4;
@@ -145,7 +145,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn loads_and_stores_come_back() {
+    fn loads_and_stores_round_trip() {
         let access = Access::Load(Register::word(0));
         assert_identity(Meta {
             key: MetaKey::L4Proto,

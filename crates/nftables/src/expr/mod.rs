@@ -1,4 +1,4 @@
-//! The kernel's expressions, one file each: struct, bytes, text and tests.
+//! Kernel expressions (`struct nft_expr`). One file per expression: type, codec, text.
 //!
 //! A rule is a list of expressions that load values into registers, change and
 //! compare them, and act.
@@ -97,7 +97,7 @@ pub use tproxy::Tproxy;
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 
-/// What the file of an expression provides.
+/// A kernel expression type: name and codec.
 pub trait ExprType: Sized {
     /// The kernel's name of the expression.
     const NAME: &'static str;
@@ -105,36 +105,36 @@ pub trait ExprType: Sized {
     /// Appends the attributes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads the attributes.
+    /// Decodes the attributes.
     ///
-    /// None: some are missing or unknown, so the expression has to be kept as
-    /// bytes.
+    /// Returns `None` if attributes are missing or unknown: the caller then keeps
+    /// the raw attributes.
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError>;
 }
 
-/// What an expression does to the text of a rule.
+/// Effect of a kernel expression on the text of a rule.
 pub(crate) trait List {
     fn list(&self, listing: &mut Listing);
 }
 
 macro_rules! expressions {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// An expression of a rule.
+        /// A kernel expression of a rule.
         #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]
         pub enum Expr {
             $($(#[$doc])* $name($name),)*
-            /// An expression, or a form of one, that we do not know.
+            /// An unknown expression, or one with unknown attributes.
             Other {
                 /// The kernel's name of the expression.
                 name: Name,
-                /// Its attributes, as bytes.
+                /// Raw attributes.
                 bytes: Bytes,
             },
         }
 
         impl Expr {
-            /// The names of the expressions that are not [`Expr::Other`].
+            /// The names of all expressions except [`Expr::Other`].
             pub const NAMES: &[&str] = &[$($name::NAME),*];
 
             /// Returns the kernel's name of the expression.
@@ -178,58 +178,58 @@ macro_rules! expressions {
 expressions! {
     /// Loads or writes bytes of the packet.
     Payload,
-    /// Loads or sets what the kernel knows about the packet.
+    /// Loads or sets packet metadata.
     Meta,
-    /// Loads or sets what the kernel knows about the connection.
+    /// Loads or sets a conntrack property.
     Ct,
-    /// Looks an address up in the routing tables.
+    /// Looks up the route of an address.
     Fib,
-    /// Makes a number.
+    /// Generates a number.
     Numgen,
-    /// Makes a number of a value.
+    /// Computes a hash.
     Hash,
-    /// Loads a constant or gives a verdict.
+    /// Loads a constant or returns a verdict.
     Immediate,
-    /// Changes bits.
+    /// Performs a bitwise operation.
     Bitwise,
-    /// Changes the order of bytes.
+    /// Converts between byte orders.
     Byteorder,
-    /// Goes on if a value compares so.
+    /// Compares a value with a constant.
     Cmp,
-    /// Goes on if a value is within or without a range.
+    /// Compares a value with a range.
     Range,
-    /// Looks a value up in a set or map.
+    /// Looks up a value in a set or map.
     Lookup,
-    /// Adds an element to a set or map.
+    /// Adds, updates or deletes a set element.
     Dynset,
-    /// Uses a named counter, quota or the like.
+    /// Uses a stateful object, such as a named counter.
     Objref,
-    /// Counts packets.
+    /// Counts packets and bytes.
     Counter,
-    /// Goes on until so many bytes came.
+    /// Matches up to a number of bytes.
     Quota,
-    /// Goes on at most so often.
+    /// Limits a rate.
     Limit,
-    /// Writes packets to a log.
+    /// Logs packets.
     Log,
-    /// Changes the source or the destination.
+    /// Translates the source or destination.
     Nat,
-    /// Changes the source to an address of the device the packet leaves by.
+    /// Changes the source to an address of the output interface.
     Masq,
-    /// Changes the destination to this machine.
+    /// Redirects packets to the local host.
     Redir,
-    /// Gives packets to a local socket.
+    /// Assigns packets to a local socket.
     Tproxy,
-    /// Answers with an error.
+    /// Drops packets and replies with an error.
     Reject,
-    /// Keeps packets out of connection tracking.
+    /// Disables connection tracking for the packet.
     Notrack,
-    /// Moves a connection to a flowtable.
+    /// Adds the connection to a flowtable.
     FlowOffload,
 }
 
 impl Expr {
-    /// Appends the name and the attributes of the expression.
+    /// Appends name and attributes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_str(out, NFTA_EXPR_NAME, self.name());
         if !matches!(self, Self::Notrack(_)) {
@@ -237,7 +237,7 @@ impl Expr {
         }
     }
 
-    /// Reads what [`Expr::encode`] appends.
+    /// Decodes name and attributes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (mut name, mut data) = (None, &[][..]);
         for attr in Attrs::new(bytes) {
@@ -262,7 +262,7 @@ impl Expr {
         })
     }
 
-    /// Returns the expression without counts, which change by themselves.
+    /// Returns the expression without counts, which change with each packet.
     pub(crate) fn without_counts(&self) -> Self {
         match self {
             Self::Counter(_) => Counter::default().into(),
@@ -276,19 +276,19 @@ impl Expr {
     }
 }
 
-/// Appends a text attribute if there is one.
+/// Appends a string attribute, if any.
 fn put_name(out: &mut Vec<u8>, kind: u16, name: Option<&Name>) {
     if let Some(name) = name {
         put_str(out, kind, name.as_str());
     }
 }
 
-/// Reads a name.
+/// Decodes a name.
 fn name(attr: &Attr<'_>) -> Result<Name, DecodeError> {
     Name::new(attr.str()?).map_err(|_| attr.error("name"))
 }
 
-/// Appends an attribute with a `u8`, which netlink pads.
+/// Appends an attribute of one byte and its padding.
 fn put_byte(out: &mut Vec<u8>, kind: u16, value: u8) {
     put(out, kind, &[value]);
 }
@@ -297,7 +297,7 @@ fn put_byte(out: &mut Vec<u8>, kind: u16, value: u8) {
 mod tests {
     use super::*;
 
-    /// Fails unless the expression comes back from its bytes.
+    /// Asserts that an expression decodes to itself.
     #[track_caller]
     pub(super) fn assert_identity(expr: impl Into<Expr>) {
         let expr = expr.into();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_expression_is_kept_as_bytes() {
+    fn an_unknown_expression_keeps_its_raw_attributes() {
         let mut bytes = Vec::new();
         put(&mut bytes, 9, &[1, 2, 3]);
         let name = Name::new("synproxy").unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_expression_with_an_unknown_attribute_is_kept_as_bytes() {
+    fn a_known_expression_with_an_unknown_attribute_keeps_its_raw_attributes() {
         let mut data = Vec::new();
         Notrack.encode(&mut data);
         put(&mut data, 77, &[1, 2, 3, 4]);

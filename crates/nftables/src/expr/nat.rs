@@ -1,4 +1,4 @@
-//! `nat`: changed sources and destinations.
+//! `nat`: network address translation.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
@@ -17,50 +17,50 @@ const NFTA_NAT_REG_PROTO_MIN: u16 = 5;
 const NFTA_NAT_REG_PROTO_MAX: u16 = 6;
 const NFTA_NAT_FLAGS: u16 = 7;
 
-/// Changes the source or the destination of a connection.
+/// The `nat` expression: translates the source or destination of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Nat {
-    /// Which end is changed.
+    /// Source or destination.
     pub kind: NatType,
-    /// The family of the addresses.
+    /// Family of the addresses.
     pub family: Family,
-    /// Where the (first) address comes from.
+    /// Register of the first address.
     pub addr_min: Option<Register>,
-    /// Where the last address comes from, if it is not the first.
+    /// Register of the last address of a range.
     pub addr_max: Option<Register>,
-    /// Where the (first) port comes from.
+    /// Register of the first port.
     pub proto_min: Option<Register>,
-    /// Where the last port comes from, if it is not the first.
+    /// Register of the last port of a range.
     pub proto_max: Option<Register>,
-    /// How addresses and ports are chosen.
+    /// Selection of addresses and ports.
     pub flags: NatFlags,
 }
 
-/// Which end is changed: `enum nft_nat_types`.
+/// A type of NAT: `enum nft_nat_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum NatType {
-    /// The source.
+    /// Source NAT.
     Snat,
-    /// The destination.
+    /// Destination NAT.
     Dnat,
 }
 
 bitflags! {
-    /// How addresses and ports are chosen: `NF_NAT_RANGE_*` of `linux/netfilter/nf_nat.h`.
+    /// Selection of addresses and ports: `NF_NAT_RANGE_*` of `linux/netfilter/nf_nat.h`.
     ///
-    /// The two flags that follow from the registers in use (an address, a
-    /// port) are not among them: the kernel adds them.
+    /// The kernel adds the flags that follow from the registers: address and port
+    /// given.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct NatFlags: u32 {
-        /// The port is chosen by chance, but for its low bits.
+        /// Randomizes the port: `random`.
         const RANDOM = 0x04;
-        /// A source always gets the same address.
+        /// Maps each client to the same address every time: `persistent`.
         const PERSISTENT = 0x08;
-        /// The port is chosen by chance.
+        /// Randomizes the port with a random number generator: `fully-random`.
         const FULLY_RANDOM = 0x10;
-        /// Only the network part of the address changes.
+        /// Translates only the network part of the address.
         const NETMAP = 0x40;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
@@ -69,12 +69,12 @@ bitflags! {
 const DERIVED: u32 = 0x3;
 
 impl NatFlags {
-    /// Reads flags, without those that follow from the registers.
+    /// Decodes flags, without those that follow from the registers.
     pub(super) fn decode(bits: u32) -> Self {
         Self::from_bits_retain(bits & !DERIVED)
     }
 
-    /// Returns the words for the flags, each with a space before it.
+    /// Returns the flags in nft syntax, with a leading space.
     pub(super) fn text(self) -> String {
         let words = [
             (Self::RANDOM, "random"),
@@ -179,7 +179,7 @@ impl List for Nat {
                 (None, None) => String::new(),
             }
         };
-        listing.say(format_args!("{kind}{family}{target}{}", self.flags.text()));
+        listing.push(format_args!("{kind}{family}{target}{}", self.flags.text()));
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_kinds_come_back() {
+    fn both_types_round_trip() {
         assert_identity(Nat {
             kind: NatType::Dnat,
             family: Family::Ip,

@@ -1,4 +1,4 @@
-//! `notrack`: packets kept out of connection tracking.
+//! `notrack`: exclusion from connection tracking.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::Attrs;
@@ -6,7 +6,7 @@ use vipline_netlink::attr::Attrs;
 use super::{ExprType, List};
 use crate::text::Listing;
 
-/// Keeps the packet out of connection tracking.
+/// The `notrack` expression: disables connection tracking for the packet.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Notrack;
 
@@ -23,7 +23,7 @@ impl ExprType for Notrack {
 
 impl List for Notrack {
     fn list(&self, listing: &mut Listing) {
-        listing.say("notrack");
+        listing.push("notrack");
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn it_comes_back() {
+    fn notrack_round_trips() {
         assert_identity(Notrack);
     }
 }

@@ -1,4 +1,4 @@
-//! `numgen`: random or counted numbers.
+//! `numgen`: number generators.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -13,25 +13,25 @@ const NFTA_NG_MODULUS: u16 = 2;
 const NFTA_NG_TYPE: u16 = 3;
 const NFTA_NG_OFFSET: u16 = 4;
 
-/// Makes a number from `offset` to `offset + modulus - 1`.
+/// The `numgen` expression: generates a number from `offset` to `offset + modulus - 1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Numgen {
-    /// How numbers follow each other.
+    /// Mode.
     pub mode: NumgenMode,
-    /// How many different numbers there are.
+    /// Modulus.
     pub modulus: u32,
-    /// The least number.
+    /// Smallest number.
     pub offset: u32,
-    /// Where the number goes, in the order of the machine.
+    /// Destination register; the number is in host byte order.
     pub destination: Register,
 }
 
-/// How numbers follow each other: `enum nft_ng_types`.
+/// A mode of number generation: `enum nft_ng_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum NumgenMode {
-    /// Each is one more than the one before.
+    /// Round robin: each number is one greater than the previous.
     Incremental,
-    /// By chance.
+    /// Random.
     Random,
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_modes_come_back() {
+    fn both_modes_round_trip() {
         for mode in [NumgenMode::Incremental, NumgenMode::Random] {
             assert_identity(Numgen {
                 mode,

@@ -1,4 +1,4 @@
-//! `objref`: named counters, quotas and the like.
+//! `objref`: references to stateful objects.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
@@ -14,33 +14,33 @@ const NFTA_OBJREF_SET_SREG: u16 = 3;
 const NFTA_OBJREF_SET_NAME: u16 = 4;
 const NFTA_OBJREF_SET_ID: u16 = 5;
 
-/// Uses a named object.
+/// The `objref` expression: uses a stateful object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Objref {
-    /// Which object.
+    /// Source of the reference.
     pub source: ObjrefSource,
 }
 
-/// How the object is found.
+/// The source of an object reference.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ObjrefSource {
-    /// By its kind and name.
+    /// By type and name.
     Named {
-        /// The kind of object: `NFT_OBJECT_*`.
+        /// Object type: `NFT_OBJECT_*`.
         kind: u32,
-        /// Its name.
+        /// Name.
         name: Name,
     },
-    /// By a map.
+    /// By map lookup.
     Map {
-        /// The map.
+        /// Object map.
         set: SetRef,
-        /// Where the key comes from.
+        /// Register of the key.
         key: Register,
     },
 }
 
-/// Returns the word for a kind of object: `NFT_OBJECT_*`.
+/// Returns nft's name of an object type: `NFT_OBJECT_*`.
 pub(crate) fn kind_text(kind: u32) -> Option<&'static str> {
     Some(match kind {
         1 => "counter",
@@ -80,7 +80,7 @@ impl ExprType for Objref {
                 NFTA_OBJREF_IMM_NAME => object = Some(name(&attr)?),
                 NFTA_OBJREF_SET_SREG => key = Some(Register::from_number(attr.be32()?)),
                 NFTA_OBJREF_SET_NAME => set = Some(SetRef::Named(name(&attr)?)),
-                // The name says the same.
+                // Redundant: the name identifies the set.
                 NFTA_OBJREF_SET_ID => {}
                 _ => return Ok(None),
             }
@@ -98,16 +98,16 @@ impl List for Objref {
     fn list(&self, listing: &mut Listing) {
         match &self.source {
             ObjrefSource::Named { kind, name } => match kind_text(*kind) {
-                Some("limit") => listing.say(format_args!("limit name \"{name}\"")),
+                Some("limit") => listing.push(format_args!("limit name \"{name}\"")),
                 Some(kind @ ("counter" | "quota" | "synproxy")) => {
-                    listing.say(format_args!("{kind} name \"{name}\""));
+                    listing.push(format_args!("{kind} name \"{name}\""));
                 }
-                Some(kind) => listing.say(format_args!("{kind} set \"{name}\"")),
+                Some(kind) => listing.push(format_args!("{kind} set \"{name}\"")),
                 None => listing.unknown("objref", &kind.to_be_bytes()),
             },
             ObjrefSource::Map { set, key } => {
                 let key = listing.read_key(*key, None);
-                listing.say(format_args!("counter name {key} map {set}"));
+                listing.push(format_args!("counter name {key} map {set}"));
             }
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_sources_come_back() {
+    fn both_sources_round_trip() {
         let name = Name::new("o").unwrap();
         let set = SetRef::Named(name.clone());
         assert_identity(Objref {

@@ -1,4 +1,4 @@
-//! `payload`: bytes of the packet.
+//! `payload`: packet payload.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -16,29 +16,29 @@ const NFTA_PAYLOAD_CSUM_TYPE: u16 = 6;
 const NFTA_PAYLOAD_CSUM_OFFSET: u16 = 7;
 const NFTA_PAYLOAD_CSUM_FLAGS: u16 = 8;
 
-/// Loads or writes bytes of the packet.
+/// The `payload` expression: loads or writes bytes of the packet.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Payload {
-    /// The header to count from.
+    /// Header that the offset refers to.
     pub base: PayloadBase,
-    /// The first byte.
+    /// Offset in bytes.
     pub offset: u32,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Whether they are read or written.
+    /// Load or store.
     pub access: PayloadAccess,
 }
 
-/// The header an offset counts from: `enum nft_payload_bases`.
+/// The header that an offset refers to: `enum nft_payload_bases`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PayloadBase {
-    /// The header of the link layer.
+    /// The link-layer header.
     Link,
-    /// The header of the network layer.
+    /// The network header.
     Network,
-    /// The header of the transport layer.
+    /// The transport header.
     Transport,
-    /// Another one, by its number.
+    /// Another header, by number.
     Other(u32),
 }
 
@@ -62,20 +62,20 @@ impl PayloadBase {
     }
 }
 
-/// Whether bytes of the packet are read or written.
+/// Load from or store to the packet.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PayloadAccess {
-    /// Reads into this register.
+    /// Loads into this register.
     Load(Register),
-    /// Writes from a register and corrects a checksum.
+    /// Stores a register and updates a checksum.
     Store {
-        /// Where the bytes come from.
+        /// Source register.
         source: Register,
-        /// The kind of checksum: `enum nft_payload_csum_types`.
+        /// Checksum type: `enum nft_payload_csum_types`.
         checksum: u32,
-        /// Where the checksum is, from the same header.
+        /// Offset of the checksum in the same header.
         checksum_offset: u32,
-        /// `enum nft_payload_csum_flags`.
+        /// Checksum flags: `enum nft_payload_csum_flags`.
         checksum_flags: u32,
     },
 }
@@ -161,7 +161,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn loads_and_stores_come_back() {
+    fn loads_and_stores_round_trip() {
         let base = PayloadBase::Network;
         assert_identity(Payload {
             base,

@@ -1,4 +1,4 @@
-//! `quota`: a number of bytes to let through.
+//! `quota`: byte quotas.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_be64};
@@ -15,14 +15,14 @@ const NFTA_QUOTA_CONSUMED: u16 = 4;
 const NFT_QUOTA_F_INV: u32 = 1;
 const NFT_QUOTA_F_DEPLETED: u32 = 2;
 
-/// Goes on until so many bytes came, or only after them.
+/// The `quota` expression: matches until the quota is used up, or only afterwards with `over`.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Quota {
-    /// How many bytes.
+    /// Quota in bytes.
     pub bytes: u64,
-    /// How many of them came already.
+    /// Bytes already consumed.
     pub consumed: u64,
-    /// Goes on only after them: `quota over`.
+    /// Matches only beyond the quota: `quota over`.
     pub over: bool,
 }
 
@@ -65,7 +65,7 @@ impl List for Quota {
         if self.consumed != 0 {
             text += &format!(" used {} bytes", self.consumed);
         }
-        listing.say(text);
+        listing.push(text);
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn quotas_come_back() {
+    fn quotas_round_trip() {
         for over in [false, true] {
             assert_identity(Quota {
                 bytes: 5 << 20,

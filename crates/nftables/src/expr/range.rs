@@ -1,4 +1,4 @@
-//! `range`: values within or without a range.
+//! `range`: comparisons with a range.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -14,16 +14,16 @@ const NFTA_RANGE_OP: u16 = 2;
 const NFTA_RANGE_FROM_DATA: u16 = 3;
 const NFTA_RANGE_TO_DATA: u16 = 4;
 
-/// Goes on if a value is within a range, or without it.
+/// The `range` expression: compares a value with a range. Breaks the rule if the value is outside.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Range {
-    /// Where the value comes from.
+    /// Source register.
     pub source: Register,
-    /// Goes on if the value is not in the range.
+    /// Inverts the match: breaks the rule if the value is inside.
     pub invert: bool,
-    /// The first value within.
+    /// First value, inclusive.
     pub from: Bytes,
-    /// The last value within.
+    /// Last value, inclusive.
     pub to: Bytes,
 }
 
@@ -65,8 +65,8 @@ impl List for Range {
     fn list(&self, listing: &mut Listing) {
         let left = listing.read(self.source, self.from.len());
         let op = if self.invert { CmpOp::Ne } else { CmpOp::Eq };
-        let turned = listing.is_turned(self.source);
-        listing.compare_range(left, op, &self.from, &self.to, turned);
+        let swapped = listing.is_swapped(self.source);
+        listing.compare_range(left, op, &self.from, &self.to, swapped);
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn both_senses_come_back() {
+    fn both_senses_round_trip() {
         let (from, to) = (Bytes::from([0, 1]), Bytes::from([0, 5]));
         for invert in [false, true] {
             let (from, to) = (from.clone(), to.clone());

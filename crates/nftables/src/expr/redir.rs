@@ -1,4 +1,4 @@
-//! `redir`: destinations changed to this machine.
+//! `redir`: redirects to the local host.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -11,14 +11,14 @@ const NFTA_REDIR_REG_PROTO_MIN: u16 = 1;
 const NFTA_REDIR_REG_PROTO_MAX: u16 = 2;
 const NFTA_REDIR_FLAGS: u16 = 3;
 
-/// Changes the destination to this machine.
+/// The `redir` expression: redirects packets to the local host.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Redir {
-    /// Where the (first) port comes from.
+    /// Register of the first port.
     pub proto_min: Option<Register>,
-    /// Where the last port comes from, if it is not the first.
+    /// Register of the last port of a range.
     pub proto_max: Option<Register>,
-    /// How ports are chosen.
+    /// Port selection.
     pub flags: NatFlags,
 }
 
@@ -62,7 +62,7 @@ impl List for Redir {
         let ports = ports
             .map(|ports| format!(" to :{ports}"))
             .unwrap_or_default();
-        listing.say(format_args!("redirect{ports}{}", self.flags.text()));
+        listing.push(format_args!("redirect{ports}{}", self.flags.text()));
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn redirects_come_back() {
+    fn redirects_round_trip() {
         assert_identity(Redir::default());
         assert_identity(Redir {
             proto_min: Some(Register::word(0)),

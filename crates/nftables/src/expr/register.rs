@@ -1,18 +1,18 @@
-//! Registers, which values pass through from one expression to the next.
+//! Registers: they pass values from one kernel expression to the next.
 
 /// A register, by the kernel's number (`enum nft_registers`).
 ///
-/// Sixteen words of four bytes; each fourth word also has the old name of a
-/// register of sixteen bytes, which the kernel prefers when it dumps.
+/// There are 16 words of 4 bytes. Every fourth word also has the number of a legacy
+/// 16-byte register, which the kernel uses in dumps.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Register(u32);
 
 impl Register {
-    /// The register of the verdict.
+    /// The verdict register.
     #[doc(alias = "NFT_REG_VERDICT")]
     pub const VERDICT: Self = Self(0);
 
-    /// Returns the register that starts at this word of four bytes.
+    /// Returns the register that starts at this 4-byte word.
     #[doc(alias = "NFT_REG32_00")]
     pub const fn word(word: u8) -> Self {
         if word % 4 == 0 {
@@ -35,7 +35,7 @@ impl Register {
         self.0
     }
 
-    /// Returns the word it starts at; none for the verdict and for nonsense.
+    /// Returns the first word, or `None` for the verdict and for invalid numbers.
     pub const fn start(self) -> Option<u8> {
         match self.0 {
             number @ 1..=4 => Some((number as u8 - 1) * 4),
@@ -45,12 +45,12 @@ impl Register {
     }
 }
 
-/// Whether an expression reads something into a register or sets it from one.
+/// Load into or store from a register.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Access {
-    /// Reads it into this register.
+    /// Loads into this register.
     Load(Register),
-    /// Sets it from this register.
+    /// Stores from this register.
     Store(Register),
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fourth_word_has_the_old_name() {
+    fn every_fourth_word_has_a_legacy_number() {
         assert_eq!(Register::word(0).number(), 1);
         assert_eq!(Register::word(1).number(), 9);
         assert_eq!(Register::word(4).number(), 2);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_knows_its_word() {
+    fn a_register_returns_its_word() {
         for word in 0..16 {
             assert_eq!(Register::word(word).start(), Some(word));
         }

@@ -1,4 +1,4 @@
-//! `reject`: packets answered with an error.
+//! `reject`: packet rejection.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -11,26 +11,26 @@ use crate::text::Listing;
 const NFTA_REJECT_TYPE: u16 = 1;
 const NFTA_REJECT_ICMP_CODE: u16 = 2;
 
-/// Throws the packet away and answers with an error.
+/// The `reject` expression: drops the packet and replies with an error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Reject {
-    /// What the answer is.
+    /// Reply.
     pub kind: RejectType,
 }
 
-/// What an answer is: `enum nft_reject_types`.
+/// The reply to a rejected packet: `enum nft_reject_types`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RejectType {
-    /// An ICMP message of the packet's family with this code.
+    /// ICMP or ICMPv6 destination unreachable with this code.
     Icmp(u8),
-    /// A TCP reset.
+    /// TCP reset.
     TcpReset,
-    /// An ICMP message with this code of `enum nft_reject_inet_code`.
+    /// ICMP or ICMPv6 by packet family: a code of `enum nft_reject_inet_code`.
     Icmpx(u8),
 }
 
 impl Reject {
-    /// Returns the rejection that says that nobody listens to the port.
+    /// Returns the rejection with port unreachable.
     pub fn port_unreachable(family: Family) -> Self {
         Self {
             kind: match family {
@@ -78,15 +78,15 @@ impl ExprType for Reject {
 impl List for Reject {
     fn list(&self, listing: &mut Listing) {
         match (self.kind, listing.family()) {
-            (RejectType::TcpReset, _) => listing.say("reject with tcp reset"),
+            (RejectType::TcpReset, _) => listing.push("reject with tcp reset"),
             (RejectType::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
             | (RejectType::Icmp(3), None | Some(Family::Ip))
-            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.say("reject"),
-            (RejectType::Icmpx(code), _) => listing.say(format_args!("reject with icmpx {code}")),
+            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.push("reject"),
+            (RejectType::Icmpx(code), _) => listing.push(format_args!("reject with icmpx {code}")),
             (RejectType::Icmp(code), Some(Family::Ip6)) => {
-                listing.say(format_args!("reject with icmpv6 {code}"));
+                listing.push(format_args!("reject with icmpv6 {code}"));
             }
-            (RejectType::Icmp(code), _) => listing.say(format_args!("reject with icmp {code}")),
+            (RejectType::Icmp(code), _) => listing.push(format_args!("reject with icmp {code}")),
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn every_answer_comes_back() {
+    fn every_reply_round_trips() {
         for kind in [
             RejectType::Icmp(3),
             RejectType::TcpReset,

@@ -1,31 +1,31 @@
-//! How expressions name the set they use.
+//! References to sets.
 
 use std::sync::Arc;
 
 use crate::{Element, Name, Set};
 
-/// The set an expression uses.
+/// The set that a kernel expression uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SetRef {
-    /// A set with a name.
+    /// A named set.
     Named(Name),
-    /// A set that belongs to the rule: `{ tcp, udp }`.
+    /// An anonymous set: `{ tcp, udp }`.
     Anonymous(Arc<AnonymousSet>),
 }
 
-/// A set that belongs to a rule, with its elements.
+/// An anonymous set with its elements.
 #[derive(Clone, Debug)]
 pub struct AnonymousSet {
-    /// The set; its name is a pattern which the kernel numbers.
+    /// Set. The kernel replaces `%d` in its name with a number.
     pub set: Set,
-    /// Its elements.
+    /// Elements.
     pub elements: Vec<Element>,
 }
 
 impl Eq for AnonymousSet {}
 
 impl PartialEq for AnonymousSet {
-    /// Compares what the sets hold, not how they are called.
+    /// Compares the elements, not the names.
     fn eq(&self, other: &Self) -> bool {
         fn content(anonymous: &AnonymousSet) -> Vec<impl Ord + '_> {
             let mut content: Vec<_> = anonymous
@@ -43,7 +43,7 @@ impl PartialEq for AnonymousSet {
 }
 
 impl SetRef {
-    /// Returns the name, which is a pattern for a set that belongs to the rule.
+    /// Returns the name. The name of an anonymous set is a pattern.
     pub fn name(&self) -> &Name {
         match self {
             Self::Named(name) => name,

@@ -1,4 +1,4 @@
-//! `tproxy`: packets given to a local socket.
+//! `tproxy`: transparent proxying.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
@@ -11,17 +11,17 @@ use crate::text::Listing;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_ADDR: u16 = 2;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
-/// `NFPROTO_UNSPEC`: whatever the packet is.
+/// `NFPROTO_UNSPEC`: the family of the packet.
 const UNSPECIFIED: u32 = 0;
 
-/// Gives the packet to a local socket without a change.
+/// The `tproxy` expression: assigns the packet to a local socket without translation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Tproxy {
-    /// The family of the address; none for packets of both.
+    /// Family; `None` for IPv4 and IPv6.
     pub family: Option<Family>,
-    /// Where the address of the socket comes from.
+    /// Register of the socket's address.
     pub addr: Option<Register>,
-    /// Where the port of the socket comes from.
+    /// Register of the socket's port.
     pub port: Option<Register>,
 }
 
@@ -86,7 +86,7 @@ impl List for Tproxy {
             addr => addr.unwrap_or_default(),
         };
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-        listing.say(format_args!("tproxy{family} to {addr}{port}"));
+        listing.push(format_args!("tproxy{family} to {addr}{port}"));
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use crate::expr::tests::assert_identity;
 
     #[test]
-    fn proxies_come_back() {
+    fn proxies_round_trip() {
         let port = Some(Register::word(0));
         assert_identity(Tproxy {
             family: None,

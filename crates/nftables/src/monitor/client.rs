@@ -1,4 +1,4 @@
-//! The monitor: what others change, as the kernel tells it.
+//! The monitor socket.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -15,15 +15,16 @@ use crate::{Error, TableId};
 /// `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const GROUP: u32 = 7;
 
-/// How many bytes of notices there is room for, if the system allows it: what
-/// others do to tables of their own fills it, too.
-const ROOM: usize = 4 << 20;
-
-/// Hears what others change in some tables, and never waits.
+/// Default size of the receive buffer in bytes, if the system allows it.
 ///
-/// It stays in the network namespace in which it was opened.
-/// While anybody listens the kernel has more work with each commit, so the
-/// time to open it is after a first, large one.
+/// The notifications of all tables share the buffer.
+const RECV_BUFFER_SIZE: usize = 4 << 20;
+
+/// Monitors changes that other processes make to tables. Does not block.
+///
+/// The monitor stays in the network namespace in which it was opened.
+/// The kernel does more work per commit while a monitor is open. If the first
+/// commit is large, open the monitor after it.
 ///
 /// ```no_run
 /// use vipline_nftables::{Client, Family, Monitor, Name, TableId};
@@ -40,75 +41,79 @@ const ROOM: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Monitor {
     listener: Listener,
-    notices: Notifications,
+    notifications: Notifications,
 }
 
-/// What a monitor heard.
+/// Changes reported by [`Monitor::read`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Notification {
-    /// The commits that changed the tables.
+    /// Commits that changed the tables.
     pub commits: Vec<Commit>,
-    /// Whether more was changed than could be heard: then who wants to know
-    /// the tables has to dump them.
+    /// Whether notifications were lost. A dump then shows the state of the tables.
     pub is_incomplete: bool,
 }
 
 impl Monitor {
-    /// Watches these tables in the network namespace of the calling thread,
-    /// except for what [clients](crate::Client::port_id) with these ports do.
+    /// Monitors tables in the network namespace of the calling thread.
+    ///
+    /// Ignores changes by sockets with the port IDs `ignored`, such as those of own
+    /// [clients](crate::Client::port_id).
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when the kernel has no nfnetlink, or what else it
-    /// says to a listener.
-    pub fn open(tables: &[TableId], ours: &[u32]) -> Result<Self, Error> {
-        Self::open_with(Notifications::new(tables), ours)
+    /// [`Error::Unsupported`]: the kernel has no nfnetlink.
+    /// [`Error::Io`]: the socket cannot be opened or configured.
+    pub fn open(tables: &[TableId], ignored: &[u32]) -> Result<Self, Error> {
+        Self::open_with(Notifications::new(tables), ignored)
     }
 
-    /// Watches what [`Notifications`] count, except for what clients with these ports do.
+    /// Monitors with a configured decoder, such as one with a filter.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_with(notices: Notifications, ours: &[u32]) -> Result<Self, Error> {
+    pub fn open_with(notifications: Notifications, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
-        listener.ignore(ours)?;
-        listener.set_room(ROOM)?;
+        listener.ignore(ignored)?;
+        listener.set_room(RECV_BUFFER_SIZE)?;
         listener.join(GROUP)?;
-        Ok(Self { listener, notices })
+        Ok(Self {
+            listener,
+            notifications,
+        })
     }
 
-    /// Returns what was heard since the last time.
+    /// Returns the changes since the last call. Does not block.
     ///
     /// # Errors
     ///
-    /// What the system says to reading; nothing will be heard any more then.
+    /// [`Error::Io`]: the socket failed. Open another monitor.
     pub fn read(&mut self) -> Result<Notification, Error> {
-        let (mut heard, notices) = (Notification::default(), &mut self.notices);
+        let (mut notification, notifications) = (Notification::default(), &mut self.notifications);
         self.listener.read(|event| {
-            let taken = match event {
-                Event::Message(message) => notices.push(message),
+            let commit = match event {
+                Event::Message(message) => notifications.push(message),
                 _ => {
-                    notices.reset();
-                    heard.is_incomplete = true;
+                    notifications.reset();
+                    notification.is_incomplete = true;
                     return;
                 }
             };
-            match taken {
-                Ok(commit) => heard.commits.extend(commit),
-                // What it was about may be in our tables.
-                Err(_) => heard.is_incomplete = true,
+            match commit {
+                Ok(commit) => notification.commits.extend(commit),
+                // The malformed message may concern a monitored table.
+                Err(_) => notification.is_incomplete = true,
             }
         })?;
-        Ok(heard)
+        Ok(notification)
     }
 
-    /// Makes room for so many bytes of notices that were not read yet.
+    /// Sets the size of the receive buffer in bytes.
     ///
     /// # Errors
     ///
-    /// What the system says to it.
+    /// [`Error::Io`]: the system rejected the size.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
         Ok(self.listener.set_room(bytes)?)
     }

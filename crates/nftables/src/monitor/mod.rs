@@ -1,4 +1,4 @@
-//! What somebody changed: the kernel's notices, put together to commits.
+//! Monitoring of changes: nf_tables notifications, grouped by commit.
 
 mod client;
 
@@ -12,32 +12,33 @@ use crate::{Generation, TableId, element};
 
 pub use client::{Monitor, Notification};
 
-/// A commit that changed tables which are watched.
+/// A commit that changed monitored tables.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Commit {
-    /// The state that it made.
+    /// Generation that the commit created.
     pub generation: Generation,
-    /// Process that made it.
+    /// Process that sent the commit.
     pub process: Process,
-    /// Port ID of the netlink socket that made it.
+    /// Port ID of the netlink socket that sent the commit.
     ///
-    /// By default a socket gets the process ID as the process itself sees it, so
-    /// this number is comparable across PID namespaces where [`Process::id`] is not.
+    /// By default the port ID of a socket is the PID of its process in the process's
+    /// own PID namespace. It is therefore comparable in PID namespaces in which
+    /// [`Process::id`] is not.
     pub port_id: u32,
-    /// What it changed in each table, in no order.
+    /// Number of changes per table, in no particular order.
     pub changes: Vec<(TableId, ChangeCounts)>,
 }
 
-/// A process as the kernel names it; displays as name and number.
+/// A process, as reported by the kernel. Displays as `name (id)`.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Process ID in the initial PID namespace.
+    /// PID in the initial PID namespace.
     ///
-    /// A program in another PID namespace has another number for the same process.
+    /// Programs in other PID namespaces see another PID for the same process.
     pub id: u32,
-    /// Its name, at most 15 bytes.
+    /// Command name, at most 15 bytes.
     pub name: Box<str>,
 }
 
@@ -47,9 +48,9 @@ impl fmt::Display for Process {
     }
 }
 
-/// How many objects of each kind were made, changed or removed.
+/// Number of objects that were added, changed or deleted, by kind.
 ///
-/// Elements that vanish with their set are not told by the kernel.
+/// The kernel does not report elements that are deleted with their set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ChangeCounts {
@@ -63,45 +64,44 @@ pub struct ChangeCounts {
     pub sets: usize,
     /// Elements of sets and maps.
     pub elements: usize,
-    /// Flowtables, counters and whatever else there is.
+    /// Flowtables, stateful objects and others.
     pub others: usize,
 }
 
 impl ChangeCounts {
-    /// Returns the number of changes of all kinds.
+    /// Returns the total number of changes.
     pub fn total(&self) -> usize {
         self.tables + self.chains + self.rules + self.sets + self.elements + self.others
     }
 }
 
-/// A chain that was changed, or a rule in it.
+/// A change of a chain or of one of its rules.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Change<'a> {
-    /// The table.
+    /// Table.
     pub table: &'a TableId,
-    /// The chain.
+    /// Name of the chain.
     pub chain: &'a str,
-    /// Whether the chain or the rule is gone.
+    /// Whether the chain or rule was deleted.
     pub is_removed: bool,
 }
 
-/// Puts the kernel's notices about changes together to [`Commit`]s.
+/// Decodes nf_tables notifications and groups them by [`Commit`].
 ///
-/// Sans-IO: feed it the messages that the kernel sends to the group
-/// `NFNLGRP_NFTABLES`.
-/// It tells nothing of commits that leave its tables alone.
+/// Sans-IO: push the messages of multicast group `NFNLGRP_NFTABLES`.
+/// Commits that do not change the monitored tables are not reported.
 #[derive(Clone, Debug, Default)]
 pub struct Notifications {
     tables: Vec<TableId>,
-    /// Which changes of chains and rules count; `None`: all.
+    /// Filter for changes of chains and rules; `None` accepts all.
     filter: Option<fn(Change<'_>) -> bool>,
-    /// What was changed by the commit whose end did not come yet.
+    /// Changes of the commit that has not ended yet.
     changes: Vec<(TableId, ChangeCounts)>,
 }
 
 impl Notifications {
-    /// Watches these tables.
+    /// Creates a decoder for these tables.
     pub fn new(tables: &[TableId]) -> Self {
         Self {
             tables: tables.to_vec(),
@@ -110,19 +110,20 @@ impl Notifications {
         }
     }
 
-    /// Looks only at some changes of chains and rules, and at all others: for
-    /// tables that several programs share.
+    /// Ignores changes of chains and rules that `filter` rejects.
+    ///
+    /// For tables that several programs share. Other changes always count.
     #[must_use]
     pub fn with_filter(mut self, filter: fn(Change<'_>) -> bool) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// Takes a message. Returns the commit with the last message about it.
+    /// Processes a message. Returns the commit with its last message.
     ///
     /// # Errors
     ///
-    /// The message has not the form of a notice.
+    /// [`DecodeError`] if the message is malformed.
     pub fn push(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
         let (message_type, payload) = (message.ty, message.payload);
         let [kind, subsystem] = message_type.to_le_bytes();
@@ -134,8 +135,7 @@ impl Notifications {
         }
         let (family, attrs) = wire::split_header(payload)?;
         let mut attrs = attrs;
-        // The name of the table is the first attribute of all objects, and has
-        // the same number.
+        // All objects have the table name as first attribute, with the same number.
         let Some(name) = attrs.next().transpose()? else {
             return Ok(None);
         };
@@ -143,26 +143,26 @@ impl Notifications {
             return Ok(None);
         }
         let name = name.str()?;
-        let is_it = |table: &TableId| Some(table.family) == family && table.name.as_str() == name;
-        let Some(table) = self.tables.iter().find(|table| is_it(table)) else {
+        let matches = |table: &TableId| Some(table.family) == family && table.name.as_str() == name;
+        let Some(table) = self.tables.iter().find(|table| matches(table)) else {
             return Ok(None);
         };
-        if !self.counts(table, kind, payload)? {
+        if !self.accepts(table, kind, payload)? {
             return Ok(None);
         }
-        let place = self.changes.iter().position(|(known, _)| known == table);
-        let place = place.unwrap_or_else(|| {
+        let index = self.changes.iter().position(|(id, _)| id == table);
+        let index = index.unwrap_or_else(|| {
             self.changes.push((table.clone(), ChangeCounts::default()));
             self.changes.len() - 1
         });
-        if let Some((_, changes)) = self.changes.get_mut(place) {
+        if let Some((_, changes)) = self.changes.get_mut(index) {
             changes.add(kind, payload)?;
         }
         Ok(None)
     }
 
-    /// Tells whether a change in a table counts.
-    fn counts(&self, table: &TableId, kind: u8, payload: &[u8]) -> Result<bool, DecodeError> {
+    /// Returns whether the filter accepts a change.
+    fn accepts(&self, table: &TableId, kind: u8, payload: &[u8]) -> Result<bool, DecodeError> {
         let Some(filter) = self.filter else {
             return Ok(true);
         };
@@ -186,12 +186,12 @@ impl Notifications {
         Ok(true)
     }
 
-    /// Forgets a commit whose end is lost.
+    /// Discards an unfinished commit whose end message was lost.
     pub fn reset(&mut self) {
         self.changes.clear();
     }
 
-    /// Takes the message that ends a commit.
+    /// Processes the last message of a commit.
     fn end(&mut self, message: Message<'_>) -> Result<Option<Commit>, DecodeError> {
         let payload = message.payload;
         let changes = std::mem::take(&mut self.changes);
@@ -212,7 +212,7 @@ impl Notifications {
 }
 
 impl ChangeCounts {
-    /// Counts what a message is about.
+    /// Counts the objects of a message.
     fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
         let is = |one: Kind, other: Kind| kind == one as u8 || kind == other as u8;
         if is(Kind::NewSetElem, Kind::DelSetElem) {
@@ -254,15 +254,15 @@ mod tests {
         }
     }
 
-    /// A message about something in a table of family `ip`.
-    fn notice(kind: u8, table: &str) -> (u16, Vec<u8>) {
+    /// A message about an object in a table of family `ip`.
+    fn message_about(kind: u8, table: &str) -> (u16, Vec<u8>) {
         let mut payload = Vec::new();
         wire::put_header(&mut payload, Family::Ip.number(), 0);
         put_str(&mut payload, 1, table);
         (u16::from(SUBSYSTEM) << 8 | u16::from(kind), payload)
     }
 
-    /// The message that ends the commit of `nft` with process number 42.
+    /// The last message of a commit by `nft` with PID 42.
     fn end(generation: u32) -> (u16, Vec<u8>) {
         let mut payload = Vec::new();
         wire::put_header(&mut payload, 0, 0);
@@ -273,14 +273,15 @@ mod tests {
     }
 
     fn commits(messages: impl IntoIterator<Item = (u16, Vec<u8>)>) -> Vec<Commit> {
-        let mut notices = Notifications::new(&[table("ours"), table("too")]);
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.push(message(ty, &payload)).unwrap();
+        let mut notifications = Notifications::new(&[table("ours"), table("too")]);
+        let take =
+            |(ty, payload): (u16, Vec<u8>)| notifications.push(message(ty, &payload)).unwrap();
         messages.into_iter().filter_map(take).collect()
     }
 
-    /// A message about a chain, or about a rule in it.
+    /// A message about a chain or one of its rules.
     fn of_chain(kind: Kind, chain: &str) -> (u16, Vec<u8>) {
-        let (ty, mut payload) = notice(kind as u8, "ours");
+        let (ty, mut payload) = message_about(kind as u8, "ours");
         let attribute = match kind {
             Kind::NewChain | Kind::DelChain => wire::NFTA_CHAIN_NAME,
             _ => wire::NFTA_RULE_CHAIN,
@@ -290,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn of_a_table_that_is_shared_only_some_chains_count() {
+    fn a_filter_ignores_chains_of_a_shared_table() {
         let ours = |touched: Change<'_>| touched.chain == "mine" || touched.is_removed;
-        let mut notices = Notifications::new(&[table("ours")]).with_filter(ours);
+        let mut notifications = Notifications::new(&[table("ours")]).with_filter(ours);
         let messages = [
             of_chain(Kind::NewChain, "theirs"),
             of_chain(Kind::NewRule, "theirs"),
@@ -301,37 +302,42 @@ mod tests {
             of_chain(Kind::NewRule, "theirs"),
             of_chain(Kind::DelRule, "theirs"),
             of_chain(Kind::NewChain, "mine"),
-            notice(Kind::DelTable as u8, "ours"),
+            message_about(Kind::DelTable as u8, "ours"),
             end(2),
         ];
-        let take = |(ty, payload): (u16, Vec<u8>)| notices.push(message(ty, &payload)).unwrap();
-        let told: Vec<_> = messages.into_iter().filter_map(take).collect();
-        let [commit] = &*told else { panic!("{told:?}") };
+        let take =
+            |(ty, payload): (u16, Vec<u8>)| notifications.push(message(ty, &payload)).unwrap();
+        let commits: Vec<_> = messages.into_iter().filter_map(take).collect();
+        let [commit] = &*commits else {
+            panic!("{commits:?}")
+        };
         let (_, changes) = &commit.changes[0];
         let counted = (changes.tables, changes.chains, changes.rules);
         assert_eq!(counted, (1, 1, 2));
     }
 
     #[test]
-    fn a_commit_is_told_with_its_last_message_and_counts_by_kind() {
-        let (elements, mut payload) = notice(Kind::DelSetElem as u8, "ours");
+    fn a_commit_is_reported_with_its_last_message_and_counts_by_kind() {
+        let (elements, mut payload) = message_about(Kind::DelSetElem as u8, "ours");
         nest(&mut payload, 3, |out| {
             put(out, 1, &[]);
             put(out, 1, &[]);
         });
-        let of = |kind: Kind| notice(kind as u8, "ours");
-        let told = commits([
+        let of = |kind: Kind| message_about(kind as u8, "ours");
+        let commits = commits([
             of(Kind::NewTable),
             of(Kind::DelRule),
             of(Kind::NewRule),
             of(Kind::DelChain),
             of(Kind::NewSet),
             (elements, payload),
-            notice(77, "ours"),
-            notice(Kind::DelTable as u8, "too"),
+            message_about(77, "ours"),
+            message_about(Kind::DelTable as u8, "too"),
             end(9),
         ]);
-        let [commit] = &*told else { panic!("{told:?}") };
+        let [commit] = &*commits else {
+            panic!("{commits:?}")
+        };
         assert_eq!(commit.generation, Generation(9));
         assert_eq!(commit.process.to_string(), "nft (42)");
         assert_eq!(commit.port_id, 7);
@@ -349,49 +355,49 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_tables_alone_is_not_told() {
-        let mut other_family = notice(Kind::DelTable as u8, "ours");
+    fn commits_to_other_tables_are_not_reported() {
+        let mut other_family = message_about(Kind::DelTable as u8, "ours");
         other_family.1[0] = Family::Ip6.number();
-        let other_subsystem = (0x0100, notice(0, "ours").1);
+        let other_subsystem = (0x0100, message_about(0, "ours").1);
         let nameless = (Kind::NewTable.message_type(), vec![2, 0, 0, 0]);
-        let told = commits([
-            notice(0, "other"),
+        let commits = commits([
+            message_about(0, "other"),
             other_family,
             other_subsystem,
             nameless,
             end(9),
         ]);
-        assert_eq!(told, []);
+        assert_eq!(commits, []);
     }
 
     #[test]
-    fn one_commit_after_the_other_is_told_for_itself() {
-        let told = commits([
-            notice(0, "ours"),
+    fn consecutive_commits_are_reported_separately() {
+        let commits = commits([
+            message_about(0, "ours"),
             end(9),
             end(10),
-            notice(2, "ours"),
+            message_about(2, "ours"),
             end(11),
         ]);
-        let generations: Vec<_> = told.iter().map(|commit| commit.generation.0).collect();
+        let generations: Vec<_> = commits.iter().map(|commit| commit.generation.0).collect();
         assert_eq!(generations, [9, 11]);
     }
 
     #[test]
-    fn what_is_forgotten_is_not_told() {
-        let mut notices = Notifications::new(&[table("ours")]);
-        let (ty, payload) = notice(0, "ours");
-        notices.push(message(ty, &payload)).unwrap();
-        notices.reset();
+    fn a_reset_discards_the_unfinished_commit() {
+        let mut notifications = Notifications::new(&[table("ours")]);
+        let (ty, payload) = message_about(0, "ours");
+        notifications.push(message(ty, &payload)).unwrap();
+        notifications.reset();
         let (ty, payload) = end(9);
-        assert_eq!(notices.push(message(ty, &payload)), Ok(None));
+        assert_eq!(notifications.push(message(ty, &payload)), Ok(None));
     }
 
     #[test]
-    fn a_message_cut_off_is_an_error() {
-        let (ty, payload) = notice(0, "ours");
-        let mut notices = Notifications::new(&[table("ours")]);
-        assert!(notices.push(message(ty, &payload[..3])).is_err());
-        assert!(notices.push(message(ty, &payload[..7])).is_err());
+    fn a_truncated_message_is_an_error() {
+        let (ty, payload) = message_about(0, "ours");
+        let mut notifications = Notifications::new(&[table("ours")]);
+        assert!(notifications.push(message(ty, &payload[..3])).is_err());
+        assert!(notifications.push(message(ty, &payload[..7])).is_err());
     }
 }

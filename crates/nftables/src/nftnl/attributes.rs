@@ -1,7 +1,7 @@
-//! The attributes of libnftnl's objects, and what each of them takes.
+//! The attributes of libnftnl objects and their value types.
 //!
-//! The library trusts its callers with this, and so the types here are what
-//! calls of it rely on; they were read in libnftnl 1.2.4.
+//! The library does not check types, so the safety of calls depends on this
+//! table. It was derived from libnftnl 1.2.4.
 #![forbid(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -11,13 +11,13 @@ use nftnl_sys as sys;
 use super::{Chain, Element, Rule, Set, Table};
 use crate::expr::*;
 
-/// How long a value in a register is at most: `NFT_DATA_VALUE_MAXLEN`.
+/// Maximum length of a register value: `NFT_DATA_VALUE_MAXLEN`.
 const REGISTERS: usize = 64;
-/// How many lengths of fields libnftnl keeps: one less than it has room for,
-/// because it looks for a zero behind them.
+/// Maximum number of field lengths: one less than libnftnl's array, because it
+/// needs a terminating zero.
 const FIELDS: usize = 15;
 
-/// An attribute of objects of the kind `K`, which takes a value like `V`.
+/// An attribute of objects of type `K` with values of type `V`.
 #[derive(Debug)]
 pub(super) struct Attr<K, V: ?Sized> {
     number: u16,
@@ -38,11 +38,11 @@ impl<K, V: ?Sized> Attr<K, V> {
     }
 }
 
-/// Bytes that an object has room for `MAX` of.
+/// A value of at most `MAX` bytes.
 #[derive(Debug)]
 pub(super) struct Short<const MAX: usize>;
 
-/// A number in the order of the machine.
+/// An integer in host byte order.
 pub(super) trait Number {
     fn bytes(self) -> impl AsRef<[u8]>;
 }
@@ -59,7 +59,7 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 }
 
-/// The value of a register.
+/// A register value.
 pub(super) type Value = Short<REGISTERS>;
 
 macro_rules! attributes {

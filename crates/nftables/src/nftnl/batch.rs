@@ -1,4 +1,4 @@
-//! Transactions as batches of messages that libnftnl makes.
+//! Encoding of transactions with libnftnl.
 #![forbid(unsafe_code)]
 
 use vipline_netlink::message::{APPEND, CREATE};
@@ -37,7 +37,7 @@ pub(super) fn encode(
     encoder.acknowledge_last();
     let end = Message::batch_end(encoder.next_sequence());
     encoder.take(&end, None, (0, 0));
-    Ok(Batch::of_bytes(
+    Ok(Batch::from_parts(
         transaction,
         encoder.out,
         sequence,
@@ -45,7 +45,7 @@ pub(super) fn encode(
     ))
 }
 
-/// Appends messages.
+/// Encodes a batch.
 struct Encoder {
     out: Vec<u8>,
     sequence: u32,
@@ -54,13 +54,13 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Returns the number of the message that comes next.
+    /// Returns the sequence number of the next message.
     fn next_sequence(&self) -> u32 {
         let done = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
         self.sequence.wrapping_add(done)
     }
 
-    /// Appends a message, and keeps what it is about.
+    /// Appends a message and records its operation.
     fn take(&mut self, message: &Message, step: Option<u32>, elements: (u32, u32)) {
         self.messages.push(batch::Message {
             start: self.out.len(),
@@ -71,7 +71,7 @@ impl Encoder {
         self.out.extend(bytes);
     }
 
-    /// Asks for an acknowledgement of the last message.
+    /// Sets `NLM_F_ACK` in the last message.
     fn acknowledge_last(&mut self) {
         let start = self.messages.last().map_or(0, |message| message.start);
         batch::acknowledge(&mut self.out, start);
@@ -82,7 +82,7 @@ impl Encoder {
         Message::new(kind as u16, family, flags, self.next_sequence())
     }
 
-    /// Appends the message about one object.
+    /// Appends the message for one object.
     fn object<K: ObjectKind>(
         &mut self,
         kind: Kind,
@@ -147,7 +147,7 @@ impl Encoder {
         id
     }
 
-    /// Appends a rule, after the sets that belong to it.
+    /// Appends a rule, after its anonymous sets.
     fn rule(&mut self, chain: &Chain, rule: &Rule, at: u32) -> Result<(), Error> {
         let mut ids = Vec::new();
         for set in rule.sets() {
@@ -163,7 +163,7 @@ impl Encoder {
     fn anonymous(&mut self, table: &TableId, set: &AnonymousSet, at: u32) -> Result<u32, Error> {
         let id = self.set_id();
         let AnonymousSet { set, elements } = set;
-        let members: usize = elements.iter().map(element::members).sum();
+        let members: usize = elements.iter().map(element::list_entries).sum();
         let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
         let size = size.and_then(|size| u32::try_from(size).ok());
         let object = objects::set(table, set, id, size)?;
@@ -173,9 +173,9 @@ impl Encoder {
         Ok(id)
     }
 
-    /// Appends elements of one set, as few messages as lengths of 16 bits allow.
+    /// Appends elements of one set, split into messages at [`LIST_LIMIT`].
     ///
-    /// `place` is the table of a set that belongs to a rule, and its number.
+    /// `place` is table and ID of an anonymous set.
     fn elements(
         &mut self,
         kind: Kind,

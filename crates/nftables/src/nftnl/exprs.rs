@@ -1,4 +1,4 @@
-//! Rules and expressions as objects of libnftnl.
+//! Conversion of rules and expressions to libnftnl objects.
 #![forbid(unsafe_code)]
 
 use super::attributes::*;
@@ -12,7 +12,7 @@ const INVERTED: u32 = 1;
 // enum nft_dynset_flags
 const NFT_DYNSET_F_EXPR: u32 = 2;
 
-/// Returns all rules of a chain.
+/// Returns an object that names all rules of a chain.
 pub(super) fn rules_of(chain: &Chain) -> Object<super::Rule> {
     let mut object = Object::<super::Rule>::new();
     object.text(NFTNL_RULE_TABLE, chain.table.name.as_str());
@@ -20,9 +20,9 @@ pub(super) fn rules_of(chain: &Chain) -> Object<super::Rule> {
     object
 }
 
-/// Returns a new rule.
+/// Returns a rule with all attributes.
 ///
-/// `anonymous` are the numbers of the sets that belong to it, in their order.
+/// `anonymous` are the IDs of the rule's anonymous sets, in order.
 pub(super) fn rule(
     chain: &Chain,
     rule: &Rule,
@@ -77,7 +77,7 @@ pub(super) fn expr(expr: &Expr) -> Result<AnyExpr, Error> {
     }
 }
 
-/// An expression whose attributes are set on the way.
+/// Builder of an expression.
 struct Builder<E: ExprType>(Object<E>);
 
 impl<E: ExprType> Builder<E> {
@@ -120,7 +120,7 @@ impl<E: ExprType> Builder<E> {
     }
 }
 
-/// Returns a number, unless it is zero.
+/// Returns `None` for zero.
 fn non_zero<N: Default + PartialEq>(number: N) -> Option<N> {
     Some(number).filter(|number| *number != N::default())
 }
@@ -291,7 +291,7 @@ fn range(range: &Range) -> Result<AnyExpr, Error> {
         .done()
 }
 
-/// Returns a lookup, with the number of its set if it came just before.
+/// Returns a lookup, with the ID of an anonymous set.
 fn lookup(lookup: &Lookup, id: Option<u32>) -> Result<AnyExpr, Error> {
     Builder::<Lookup>::new()?
         .register(NFTNL_EXPR_LOOKUP_SREG, lookup.source)

@@ -1,4 +1,4 @@
-//! Tables, chains, sets and elements as objects of libnftnl.
+//! Conversion of tables, chains, sets and elements to libnftnl objects.
 #![forbid(unsafe_code)]
 
 use super::attributes::*;
@@ -11,7 +11,7 @@ use crate::{
     Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, Table, TableId, userdata,
 };
 
-/// Returns a new table.
+/// Returns a table with all attributes.
 pub(super) fn table(table: &Table) -> Object<super::Table> {
     let mut object = table_name(&table.id);
     object.number(NFTNL_TABLE_FLAGS, table.flags.bits());
@@ -22,14 +22,14 @@ pub(super) fn table(table: &Table) -> Object<super::Table> {
     object
 }
 
-/// Returns a table that exists.
+/// Returns an object that names a table.
 pub(super) fn table_name(table: &TableId) -> Object<super::Table> {
     let mut object = Object::<super::Table>::new();
     object.text(NFTNL_TABLE_NAME, table.name.as_str());
     object
 }
 
-/// Returns a new chain.
+/// Returns a chain with all attributes.
 pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
     let mut object = chain_name(chain);
     if let Some(base) = &chain.base {
@@ -50,7 +50,7 @@ pub(super) fn chain(chain: &Chain) -> Object<super::Chain> {
     object
 }
 
-/// Returns a chain that exists.
+/// Returns an object that names a chain.
 pub(super) fn chain_name(chain: &Chain) -> Object<super::Chain> {
     let mut object = Object::<super::Chain>::new();
     object.text(NFTNL_CHAIN_TABLE, chain.table.name.as_str());
@@ -58,7 +58,7 @@ pub(super) fn chain_name(chain: &Chain) -> Object<super::Chain> {
     object
 }
 
-/// Returns a new set with a number and a size.
+/// Returns a set with all attributes, an ID and a size.
 pub(super) fn set(
     table: &TableId,
     set: &Set,
@@ -109,14 +109,14 @@ pub(super) fn set(
     Ok(object)
 }
 
-/// Returns how many bytes each field has, none of which may be empty.
+/// Returns the lengths of the fields, which must not be zero.
 fn lengths(fields: &[Field]) -> Result<Vec<u8>, Error> {
     let length = |field: &Field| u8::try_from(field.bytes).ok().filter(|bytes| *bytes != 0);
     let lengths: Option<Vec<u8>> = fields.iter().map(length).collect();
     lengths.ok_or_else(|| unsupported("a field of 0 or of more than 255 bytes"))
 }
 
-/// Returns a set that exists.
+/// Returns an object that names a set.
 pub(super) fn set_name(table: &TableId, set: &Name) -> Object<super::Set> {
     let mut object = Object::<super::Set>::new();
     object.text(NFTNL_SET_TABLE, table.name.as_str());
@@ -124,7 +124,7 @@ pub(super) fn set_name(table: &TableId, set: &Name) -> Object<super::Set> {
     object
 }
 
-/// Returns an element, or both ends of its interval.
+/// Returns an element; of an interval, start and end.
 pub(super) fn element(
     element: &crate::Element,
 ) -> Result<(Object<Element>, Option<Object<Element>>), Error> {
@@ -186,7 +186,7 @@ pub(super) fn element(
     Ok((object, end))
 }
 
-/// Returns the records of user data that `write` appends.
+/// Returns the user data that `write` appends.
 pub(super) fn records(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut records = Vec::new();
     write(&mut records);

@@ -1,8 +1,8 @@
-//! The messages of nf_tables: objects to bytes and back.
+//! Codec of nf_tables messages.
 //!
-//! Sans-IO: [`Transaction::encode`](crate::Transaction::encode) gives a whole
-//! batch, [`Query`] the payload of a question, and
-//! [`Assembler`](crate::Assembler) takes the messages of the answers.
+//! Sans-IO: [`Transaction::encode`](crate::Transaction::encode) returns a whole
+//! batch, [`Query`] encodes the payload of a request, and
+//! [`Assembler`](crate::Assembler) decodes the replies.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
 pub(crate) mod set;
@@ -18,12 +18,12 @@ use crate::{
 
 pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
 
-/// The number of nf_tables within nfnetlink: `NFNL_SUBSYS_NFTABLES`.
+/// nfnetlink subsystem of nf_tables: `NFNL_SUBSYS_NFTABLES`.
 pub const SUBSYSTEM: u8 = 10;
-/// The length of what stands before the attributes: `struct nfgenmsg`.
+/// Length of `struct nfgenmsg`.
 const HEADER: usize = 4;
 
-/// The kinds of messages: `enum nf_tables_msg_types`.
+/// Message types: `enum nf_tables_msg_types`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     NewTable = 0,
@@ -81,13 +81,13 @@ const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 
-/// Appends what stands before the attributes of a message.
+/// Appends `struct nfgenmsg`.
 pub(crate) fn put_header(out: &mut Vec<u8>, family: u8, resource: u16) {
     out.extend_from_slice(&[family, 0]);
     out.extend_from_slice(&resource.to_be_bytes());
 }
 
-/// Takes what stands before the attributes off a payload.
+/// Splits a payload into the family and the attributes.
 pub(crate) fn split_header(payload: &[u8]) -> Result<(Option<Family>, Attrs<'_>), DecodeError> {
     match payload.split_at_checked(HEADER) {
         Some(([family, ..], attrs)) => Ok((Family::from_number(*family), Attrs::new(attrs))),
@@ -119,7 +119,7 @@ pub(crate) fn put_table_name(out: &mut Vec<u8>, table: &TableId) {
     put_str(out, NFTA_TABLE_NAME, table.name.as_str());
 }
 
-/// Reads a table.
+/// Decodes a table.
 pub(crate) fn table(family: Family, attrs: Attrs<'_>) -> Result<Table, DecodeError> {
     let (mut found, mut flags, mut comment) = (None, TableFlags::empty(), None);
     for attr in attrs {
@@ -202,7 +202,7 @@ fn hook(family: Family, number: u32) -> Option<Hook> {
     })
 }
 
-/// Reads a chain, without its rules.
+/// Decodes a chain, without its rules.
 pub(crate) fn chain(family: Family, attrs: Attrs<'_>) -> Result<Chain, DecodeError> {
     let (mut table, mut found, mut kind, mut place) = (None, None, None, None);
     let (mut policy, mut comment) = (Policy::Accept, None);
@@ -271,7 +271,7 @@ fn hook_attrs(family: Family, attr: &Attr<'_>) -> Result<(Hook, i32, Option<Name
 
 /// Appends the attributes of a new rule.
 ///
-/// `anonymous` are the numbers of the sets that belong to it, in their order.
+/// `anonymous` are the IDs of the rule's anonymous sets, in order.
 pub(crate) fn put_rule(out: &mut Vec<u8>, chain: &Chain, rule: &Rule, anonymous: &[u32]) {
     put_str(out, NFTA_RULE_TABLE, chain.table.name.as_str());
     put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
@@ -308,7 +308,7 @@ pub(crate) fn put_rules_of(out: &mut Vec<u8>, chain: &Chain) {
     put_str(out, NFTA_RULE_CHAIN, chain.name.as_str());
 }
 
-/// Reads a rule, and the names of its table and its chain.
+/// Decodes a rule and the names of its table and chain.
 pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> {
     let (mut table, mut chain, mut exprs, mut comment) = (None, None, Vec::new(), None);
     for attr in attrs {
@@ -331,26 +331,25 @@ pub(crate) fn rule(attrs: Attrs<'_>) -> Result<(Name, Name, Rule), DecodeError> 
     Ok((table, chain, Rule { exprs, comment }))
 }
 
-/// A question to the kernel, whose answers an [`Assembler`](crate::Assembler)
-/// takes.
+/// A request. [`Assembler`](crate::Assembler) decodes the replies.
 #[derive(Clone, Copy, Debug)]
 pub enum Query<'a> {
-    /// Asks whether there is a table; not a dump.
+    /// A table. Not a dump request.
     Table(&'a TableId),
-    /// Asks for the chains of a family.
+    /// The chains of a family.
     Chains(Family),
-    /// Asks for the rules of a table.
+    /// The rules of a table.
     Rules(&'a TableId),
-    /// Asks for the sets and maps of a table.
+    /// The sets and maps of a table.
     Sets(&'a TableId),
-    /// Asks for the elements of a set or map.
+    /// The elements of a set or map.
     Elements(&'a Set),
-    /// Asks for the number of the kernel's generation; not a dump.
+    /// The current generation. Not a dump request.
     Generation,
 }
 
 impl Query<'_> {
-    /// Returns the type of the message.
+    /// Returns the netlink message type.
     pub fn message_type(&self) -> u16 {
         match self {
             Self::Table(_) => Kind::GetTable,
@@ -363,7 +362,7 @@ impl Query<'_> {
         .message_type()
     }
 
-    /// Appends the payload of the message: all after the netlink header.
+    /// Appends the payload: the message without the netlink header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let family = match self {
             Self::Table(id) | Self::Rules(id) | Self::Sets(id) => id.family.number(),
@@ -387,8 +386,11 @@ const NFTA_GEN_ID: u16 = 1;
 const NFTA_GEN_PROC_PID: u16 = 2;
 const NFTA_GEN_PROC_NAME: u16 = 3;
 
-/// Reads the number of the kernel's generation from the answer to
-/// [`Query::Generation`].
+/// Decodes the generation in a reply to [`Query::Generation`].
+///
+/// # Errors
+///
+/// [`DecodeError`] if the payload is malformed or contains no generation.
 pub fn generation(payload: &[u8]) -> Result<u32, DecodeError> {
     let (_, attrs) = split_header(payload)?;
     for attr in attrs {
@@ -400,8 +402,9 @@ pub fn generation(payload: &[u8]) -> Result<u32, DecodeError> {
     Err(missing(NFTA_GEN_ID, "generation"))
 }
 
-/// Reads the number and name of the process that made the kernel's generation;
-/// 0 and no name where the kernel does not tell.
+/// Decodes PID and name of the process that created the generation.
+///
+/// Returns 0 and an empty name if the kernel does not report them.
 pub(crate) fn process(payload: &[u8]) -> Result<(u32, &str), DecodeError> {
     let (_, attrs) = split_header(payload)?;
     let (mut id, mut name) = (0, "");

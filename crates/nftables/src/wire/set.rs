@@ -1,4 +1,4 @@
-//! Sets, as messages hold them.
+//! Codec of sets.
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ const NFTA_SET_DESC_SIZE: u16 = 1;
 const NFTA_SET_DESC_CONCAT: u16 = 2;
 // enum nft_set_field_attributes
 const NFTA_SET_FIELD_LEN: u16 = 1;
-// enum nft_set_flags: those that follow from the fields
+// enum nft_set_flags: flags that follow from the fields
 pub(crate) const NFT_SET_MAP: u32 = 0x8;
 pub(crate) const NFT_SET_OBJECT: u32 = 0x40;
 pub(crate) const NFT_SET_CONCAT: u32 = 0x80;
-/// The data type of verdicts: `NFT_DATA_VERDICT`.
+/// Data type of verdicts: `NFT_DATA_VERDICT`.
 pub(crate) const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
 /// Appends the attributes of a new set.
 pub(crate) fn put(out: &mut Vec<u8>, table: &TableId, set: &Set, id: u32, size: Option<u32>) {
@@ -112,7 +112,7 @@ pub(crate) fn put_name(out: &mut Vec<u8>, table: &TableId, set: &Name) {
     put_str(out, NFTA_SET_NAME, set.as_str());
 }
 
-/// What the attributes of a set say, before they are put together.
+/// Decoded attributes of a set.
 #[derive(Default)]
 struct SetAttrs<'a> {
     table: Option<Name>,
@@ -130,7 +130,7 @@ struct SetAttrs<'a> {
     userdata: &'a [u8],
 }
 
-/// Reads a set.
+/// Decodes a set.
 pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<Set, DecodeError> {
     let mut found = SetAttrs::default();
     for attr in attrs {

@@ -1,4 +1,4 @@
-//! Rules that do something.
+//! Rules with actions.
 
 use std::net::SocketAddr;
 

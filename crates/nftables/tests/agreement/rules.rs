@@ -1,4 +1,4 @@
-//! A table of each family, with rules as programs for load balancing need them.
+//! A table per family with rules for load balancing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -20,16 +20,16 @@ pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A rule, the text nft has for it, and the base chain it can stand in.
+/// A rule, its text in nft syntax, and a base chain for it.
 pub(crate) struct Case {
     pub(crate) text: String,
     pub(crate) rule: Rule,
     pub(crate) hook: Hook,
-    /// Whether nft 1.0.6 can load the text: it aborts at some.
+    /// Whether nft 1.0.6 can load the text; it aborts on some.
     pub(crate) loads: bool,
 }
 
-/// The table, its sets, a chain for each case, and the cases.
+/// A table with sets, and one chain per case.
 pub(crate) struct Samples {
     pub(crate) family: Family,
     pub(crate) table: TableId,
@@ -91,7 +91,7 @@ impl Samples {
         IpNet::new(addr, bits - host_bits).unwrap().trunc()
     }
 
-    /// Everything as objects: a chain for each case.
+    /// Returns all objects, with a chain per case.
     pub(crate) fn objects(&self, cases: &[Case]) -> Vec<Object> {
         let mut objects = vec![Object::from(Table::new(self.table.clone()))];
         objects.extend(self.sets().into_iter().map(Object::from));
@@ -175,7 +175,7 @@ impl Samples {
         objects.into_iter().map(Object::from).collect()
     }
 
-    /// A case per rule; `IP` in a text stands for the word of the family.
+    /// Returns one case per rule. `IP` in a text stands for `ip` or `ip6`.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = self.dispatch();
         cases.extend(self.tests());

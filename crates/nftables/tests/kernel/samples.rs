@@ -1,4 +1,4 @@
-//! Objects and rules of every kind.
+//! Samples: objects and rules of every kind.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use vipline_nftables::{
     Object, Policy, Rule, Set, SetFlags, Statement, Table, TableId, Value, Verdict,
 };
 
-/// Kernels without flowtables cannot have rules with it.
+/// Kernels without flowtable support reject this expression.
 pub(crate) const NEEDS_FLOWTABLES: &str = "flow_offload";
 
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// The table most tests use.
+/// The table of most tests.
 pub(crate) fn table() -> TableId {
     TableId::new(Family::Ip, name("samples"))
 }
 
-/// A table of each family that sees addresses.
+/// A table of each family with IP addresses.
 pub(crate) fn tables() -> [TableId; 3] {
     let of = |family| TableId::new(family, name("samples"));
     [of(Family::Ip), of(Family::Ip6), of(Family::Inet)]
 }
 
-/// Every kind of object; the first one is the table.
+/// Returns objects of every kind; the first is the table.
 pub(crate) fn objects(table: &TableId) -> Vec<Object> {
     let mut objects = vec![Object::from(Table {
         comment: Some(Comment::new("made by a test").unwrap()),
@@ -54,7 +54,7 @@ pub(crate) fn objects(table: &TableId) -> Vec<Object> {
     objects
 }
 
-/// The type of addresses of a family, and the nth address.
+/// Returns the address type of a family and a function for the nth address.
 fn addresses(family: Family) -> (Datatype, fn(u32) -> IpAddr) {
     match family {
         Family::Ip6 => (Datatype::Ipv6Addr, |n| {
@@ -142,9 +142,9 @@ fn sets(table: &TableId) -> Vec<Object> {
     sets.map(Object::from).into_iter().chain(elements).collect()
 }
 
-/// Rules with every expression; the first object is the table.
+/// Returns rules with every expression; the first object is the table.
 ///
-/// They refer to the counter `hits`, which is no object of ours.
+/// The rules refer to the counter `hits`, which the caller must create.
 pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
     let learned = Set::set(table.clone(), name("learned"), [Datatype::Ipv4Addr.into()])
         .with_flags(SetFlags::DYNAMIC)
@@ -215,7 +215,7 @@ pub(crate) fn expressions(table: &TableId) -> Vec<Object> {
     ]
 }
 
-/// What rules can ask about a packet.
+/// Returns match statements.
 fn tests() -> Vec<Vec<Statement>> {
     let protocols = l4proto()
         .is_one_of([[Value::from(6_u8)], [17_u8.into()]])
@@ -241,7 +241,7 @@ fn tests() -> Vec<Vec<Statement>> {
     ]
 }
 
-/// What rules can do with a packet.
+/// Returns action statements.
 fn actions(learned: &Set) -> Vec<Vec<Statement>> {
     let address = Immediate {
         destination: Register::word(0),
@@ -309,7 +309,7 @@ fn actions(learned: &Set) -> Vec<Vec<Statement>> {
     ]
 }
 
-/// Numbers that the kernel makes.
+/// Returns rules with number generators and hashes.
 fn numbers() -> Vec<Vec<Statement>> {
     vec![
         vec![mark().set(&numgen_random(3))],
@@ -320,7 +320,7 @@ fn numbers() -> Vec<Vec<Statement>> {
     ]
 }
 
-/// A verdict map that a rule looks up, with table and chain.
+/// Returns a verdict map, and the objects that use it: table, chain and rule.
 pub(crate) fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
     let set = Set::verdict_map(
         table.clone(),
@@ -342,7 +342,7 @@ pub(crate) fn dispatch(table: &TableId) -> (Set, Vec<Object>) {
     (set, objects)
 }
 
-/// As many elements of the verdict map.
+/// Returns `count` elements of the verdict map.
 pub(crate) fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
     (0..u32::try_from(count).unwrap())
         .map(|n| {
@@ -357,7 +357,7 @@ pub(crate) fn dispatch_elements(set: &Set, count: usize) -> Vec<Object> {
         .collect()
 }
 
-/// The element of a service that goes to a chain.
+/// Returns an element with a goto verdict.
 pub(crate) fn goto(set: &Set, chain: &str) -> Object {
     let addr = Ipv4Addr::new(10, 96, 0, 1);
     let element = set.element(&[addr.into(), 6_u8.into(), 80_u16.into()]);
@@ -368,7 +368,7 @@ pub(crate) fn goto(set: &Set, chain: &str) -> Object {
         .into()
 }
 
-/// The same key with another verdict.
+/// Returns the same key with another verdict.
 pub(crate) fn dropped(object: &Object) -> Object {
     match object {
         Object::Element(element) => element.clone().with_verdict(Verdict::Drop).unwrap().into(),
@@ -376,12 +376,12 @@ pub(crate) fn dropped(object: &Object) -> Object {
     }
 }
 
-/// A chain that others can jump to.
+/// Returns a regular chain.
 pub(crate) fn empty_chain(table: &TableId, text: &str) -> Object {
     Chain::new(table.clone(), name(text)).into()
 }
 
-/// Two sets of addresses, with their table.
+/// Returns two sets of addresses, and the objects with their table.
 pub(crate) fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
     let set = |text| Set::set(table.clone(), name(text), [Datatype::Ipv4Addr.into()]);
     let sets = [set("left"), set("right")];
@@ -392,7 +392,7 @@ pub(crate) fn two_sets(table: &TableId) -> ([Set; 2], Vec<Object>) {
     )
 }
 
-/// The same addresses as elements of each of the sets.
+/// Returns the same addresses as elements of each set.
 pub(crate) fn hops(sets: &[Set; 2], count: u32) -> [Vec<Object>; 2] {
     sets.each_ref().map(|set| {
         (0..count)

@@ -1,4 +1,4 @@
-//! Generators of expressions and objects, whatever they mean.
+//! Generators of arbitrary expressions and objects.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -356,7 +356,7 @@ fn set() -> impl Strategy<Value = Vec<Object>> {
             }
             let mut objects = vec![Object::from(set.clone())];
             for (v6, port, verdict, comment) in keys {
-                // Whole addresses only: those of an interval set do not overlap.
+                // Single addresses only: elements of an interval set must not overlap.
                 let key = [v6.into(), port.into()];
                 let len = if two_fields { 2 } else { 1 };
                 let mut element = set.element(&key[..len]).unwrap();
@@ -388,7 +388,7 @@ pub(crate) fn objects() -> impl Strategy<Value = Vec<Object>> {
         objects.extend(chains);
         objects.extend(sets.into_iter().flatten());
         let objects = unique(objects);
-        // A set that came twice would have elements of two kinds.
+        // A set that is generated twice would have elements of two types.
         let is_of = |element: &Element, object: &Object| match object {
             Object::Set(set) => set == element.set(),
             _ => false,

@@ -1,22 +1,22 @@
-//! What is kept of an element: little for most of them.
+//! Compact storage of an element's key, data and optional attributes.
 
 use super::Extras;
 use crate::{Bytes, Data};
 
-/// How many bytes of key and data together are kept in place.
-const SHORT: usize = 29;
+/// Maximum total length of key and data in inline storage.
+const INLINE_LEN: usize = 29;
 
-/// All of an element but its set.
+/// Key, data and optional attributes of an element.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Held {
-    /// The lengths of key and data, and both; no data is none.
+pub(super) enum Storage {
+    /// Lengths of key and data, then the bytes of both. Empty data means no data.
     ///
-    /// Invariant: all that fits is kept like this, and what follows is zero.
-    Short(u8, u8, [u8; SHORT]),
-    Long(Box<Full>),
+    /// Invariant: used for every element that fits; unused bytes are zero.
+    Inline(u8, u8, [u8; INLINE_LEN]),
+    Boxed(Box<Full>),
 }
 
-/// All of an element but its set, whatever it is.
+/// Key, data and optional attributes, unpacked.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Full {
     pub(super) key: Bytes,
@@ -24,61 +24,61 @@ pub(super) struct Full {
     pub(super) extras: Extras,
 }
 
-impl Held {
-    /// Keeps key and data in place, if they fit.
+impl Storage {
+    /// Stores key and data inline. Returns `None` if they do not fit.
     #[inline]
-    pub(super) fn short(key: &[u8], data: &[u8]) -> Option<Self> {
-        let mut bytes = [0; SHORT];
+    pub(super) fn inline(key: &[u8], data: &[u8]) -> Option<Self> {
+        let mut bytes = [0; INLINE_LEN];
         let (start, rest) = bytes.split_at_mut_checked(key.len())?;
         start.copy_from_slice(key);
         rest.get_mut(..data.len())?.copy_from_slice(data);
-        Some(Self::Short(key.len() as u8, data.len() as u8, bytes))
+        Some(Self::Inline(key.len() as u8, data.len() as u8, bytes))
     }
 
     pub(super) fn full(&self) -> Full {
         match self {
-            Self::Short(..) => Full {
+            Self::Inline(..) => Full {
                 key: self.key().into(),
-                data: Some(self.short_data())
+                data: Some(self.inline_data())
                     .filter(|data| !data.is_empty())
                     .map(|data| Data::Value(data.into())),
                 extras: Extras::default(),
             },
-            Self::Long(full) => Full::clone(full),
+            Self::Boxed(full) => Full::clone(full),
         }
     }
 
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         match self {
-            Self::Short(key, _, bytes) => bytes.get(..usize::from(*key)).unwrap_or_default(),
-            Self::Long(full) => &full.key,
+            Self::Inline(key, _, bytes) => bytes.get(..usize::from(*key)).unwrap_or_default(),
+            Self::Boxed(full) => &full.key,
         }
     }
 
     #[inline]
-    pub(super) fn short_data(&self) -> &[u8] {
+    pub(super) fn inline_data(&self) -> &[u8] {
         match self {
-            Self::Short(key, data, bytes) => bytes
+            Self::Inline(key, data, bytes) => bytes
                 .get(usize::from(*key)..usize::from(*key) + usize::from(*data))
                 .unwrap_or_default(),
-            Self::Long(_) => &[],
+            Self::Boxed(_) => &[],
         }
     }
 }
 
-impl From<Full> for Held {
+impl From<Full> for Storage {
     #[inline]
     fn from(full: Full) -> Self {
         let data = match &full.data {
             None => Some(&[][..]),
-            // Nothing would be taken for none.
+            // Inline storage cannot distinguish empty data from no data.
             Some(Data::Value(value)) => Some(&**value).filter(|value| !value.is_empty()),
             Some(Data::Verdict(_)) => None,
         };
         let data = data.filter(|_| full.extras == Extras::default());
-        data.and_then(|data| Self::short(&full.key, data))
-            .unwrap_or_else(|| Self::Long(Box::new(full)))
+        data.and_then(|data| Self::inline(&full.key, data))
+            .unwrap_or_else(|| Self::Boxed(Box::new(full)))
     }
 }
 
@@ -87,29 +87,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_and_data_come_back_whether_they_fit_or_not() {
+    fn key_and_data_round_trip_inline_and_boxed() {
         for (key, data) in [(0, 0), (4, 0), (16, 8), (28, 1), (29, 0), (28, 2), (30, 0)] {
             let full = Full {
                 key: Bytes::repeat(1, key),
                 data: (data > 0).then(|| Data::Value(Bytes::repeat(2, data))),
                 extras: Extras::default(),
             };
-            let held = Held::from(full.clone());
-            assert_eq!((held.key(), held.full()), (&*full.key, full.clone()));
-            let fits = matches!(held, Held::Short(..));
-            assert_eq!(fits, key + data <= SHORT, "{key} and {data} bytes");
+            let storage = Storage::from(full.clone());
+            assert_eq!((storage.key(), storage.full()), (&*full.key, full.clone()));
+            let fits = matches!(storage, Storage::Inline(..));
+            assert_eq!(fits, key + data <= INLINE_LEN, "{key} and {data} bytes");
         }
     }
 
     #[test]
-    fn what_few_elements_have_is_never_lost() {
+    fn optional_attributes_are_never_lost() {
         let full = Full {
             key: Bytes::repeat(1, 4),
             data: Some(Data::Value(Bytes::new())),
             extras: Extras::default(),
         };
         assert_eq!(
-            Held::from(full.clone()).full(),
+            Storage::from(full.clone()).full(),
             full,
             "empty data is not none"
         );
@@ -121,6 +121,6 @@ mod tests {
             extras: catch_all,
             ..full
         };
-        assert_eq!(Held::from(full.clone()).full(), full);
+        assert_eq!(Storage::from(full.clone()).full(), full);
     }
 }
