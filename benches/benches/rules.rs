@@ -127,7 +127,7 @@ impl Watched {
         let client = Client::open_variant(iptables::Family::V4, variant)?;
         let inner = Inner {
             netns,
-            kernel: Iptables::with(client, Family::V4),
+            kernel: Iptables::with_client(client, Family::V4),
             seen: Seen::default(),
         };
         Ok(Self(Arc::new(Mutex::new(inner))))

@@ -57,7 +57,7 @@ fn fragments(size: Size) -> Vec<Vec<Object>> {
     let fragments = ports.map(|port| {
         let objects = Planner::port(&cx, port).into_objects();
         let mut objects: Vec<_> = objects.collect();
-        objects.retain(|object| !Planner::lingers(object));
+        objects.retain(|object| !Planner::is_removal_delayed(object));
         objects
     });
     fragments.chain(iter::once(Planner::base(&cx))).collect()

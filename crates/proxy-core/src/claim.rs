@@ -10,7 +10,7 @@ use vipline_service_model::{ObjectName, PortName, Protocol};
 
 /// What one service port wants.
 #[derive(Clone, Debug)]
-pub struct Wants<T> {
+pub struct PortObjects<T> {
     /// What it gets in any case.
     pub own: Vec<T>,
     /// Objects per address. The service port gets them if its claim to the address
@@ -30,14 +30,14 @@ pub struct Claim<T> {
     pub objects: Vec<T>,
 }
 
-impl<T> Default for Wants<T> {
+impl<T> Default for PortObjects<T> {
     /// Wants nothing.
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-impl<T> From<Vec<T>> for Wants<T> {
+impl<T> From<Vec<T>> for PortObjects<T> {
     /// Wants objects that are of no address.
     fn from(own: Vec<T>) -> Self {
         let claims = Vec::new();
@@ -45,7 +45,7 @@ impl<T> From<Vec<T>> for Wants<T> {
     }
 }
 
-impl<T> Wants<T> {
+impl<T> PortObjects<T> {
     /// Returns all objects, as if no address were contested.
     pub fn into_objects(self) -> impl Iterator<Item = T> {
         let claimed = self.claims.into_iter().flat_map(|claim| claim.objects);
@@ -182,7 +182,7 @@ impl fmt::Display for AddressKind {
 /// An address that several service ports claim.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Contested {
+pub struct ContestedAddress {
     /// The address.
     pub address: Address,
     /// The service port that gets the address.
@@ -190,22 +190,22 @@ pub struct Contested {
     /// The kind of the winner's claim.
     pub kind: AddressKind,
     /// Number of service ports that claim the address, including the winner.
-    pub claims: usize,
+    pub claim_count: usize,
 }
 
 /// Displays as a warning for the cluster's operator.
-impl fmt::Display for Contested {
+impl fmt::Display for ContestedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             address,
             winner,
             kind,
-            claims,
+            claim_count,
         } = self;
         let words = "service ports claim this address";
         write!(
             f,
-            "{address}: {claims} {words}; {winner} gets it as its {kind}"
+            "{address}: {claim_count} {words}; {winner} gets it as its {kind}"
         )
     }
 }

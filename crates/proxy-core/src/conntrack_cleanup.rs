@@ -21,13 +21,13 @@ use served::Served;
 /// What a search for stale flows did in one family.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Cleaned {
+pub struct CleanupReport {
     /// How many flows were deleted.
     pub deleted: usize,
     /// Whether all flows were looked at; if not, the search is made again.
     pub is_complete: bool,
-    /// How long it took, by the caller's [clock](crate::Engine::time_searches).
-    pub took: Option<Duration>,
+    /// How long it took, by the caller's [clock](crate::Engine::set_flow_cleanup_clock).
+    pub duration: Option<Duration>,
 }
 
 /// The flows that a kernel tracks.
@@ -91,7 +91,7 @@ impl Cleanup {
 
     /// Deletes the stale flows of a family whose rules are what they should be;
     /// `None`: nothing changed since the last search.
-    pub(crate) fn run(&mut self, family: Family) -> Option<Result<Cleaned, Error>> {
+    pub(crate) fn run(&mut self, family: Family) -> Option<Result<CleanupReport, Error>> {
         self.due.contains(&family).then(|| self.clean(family))
     }
 
@@ -105,7 +105,7 @@ impl Cleanup {
         Ok(self.flows.find(family, &self.served)?.flows)
     }
 
-    fn clean(&mut self, family: Family) -> Result<Cleaned, Error> {
+    fn clean(&mut self, family: Family) -> Result<CleanupReport, Error> {
         let began = self.clock.map(|clock| clock());
         let found = self.flows.find(family, &self.served)?;
         let deleted = self.flows.delete(&found.flows)?;
@@ -113,10 +113,10 @@ impl Cleanup {
             self.due.remove(&family);
             self.served.forget_gone(family);
         }
-        Ok(Cleaned {
+        Ok(CleanupReport {
             deleted,
             is_complete: found.is_complete,
-            took: self.clock.zip(began).map(|(clock, began)| clock() - began),
+            duration: self.clock.zip(began).map(|(clock, began)| clock() - began),
         })
     }
 }

@@ -22,8 +22,8 @@ use self::on_demand::{Id, OnDemand};
 use crate::entry::{Entry, edits};
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
-    AddressKind, Contested, Context, Difference, Error, LostAddresses, Outcome, Planner, Rules,
-    Wants,
+    AddressKind, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome, Planner,
+    PortObjects, RuleCount,
 };
 
 /// What the engine does with a family, whatever the mode.
@@ -72,7 +72,7 @@ pub(crate) trait Drive: Send {
     fn rejected_objects(&self) -> Vec<Arc<RejectedObject>>;
 
     /// Returns how many objects the kernel rejected.
-    fn rejected(&self) -> usize;
+    fn rejected_count(&self) -> usize;
 
     /// Compares kernel and plan except for `known` rejected objects, and changes
     /// nothing.
@@ -83,13 +83,13 @@ pub(crate) trait Drive: Send {
 
     /// Removes and returns the contested addresses that were not contested at the
     /// last call or had another winner.
-    fn take_contested(&mut self) -> Vec<Contested>;
+    fn take_contested(&mut self) -> Vec<ContestedAddress>;
 
     /// Removes and returns what Services lost since the last call, by Service.
     fn take_lost(&mut self) -> Vec<LostAddresses>;
 
     /// Returns how many addresses are contested.
-    fn contested(&self) -> usize;
+    fn contested_count(&self) -> usize;
 }
 
 /// Whether ports planned before have to be planned again.
@@ -147,7 +147,7 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     /// How many objects there are in the ledger, while the kernel's state is known.
     objects: usize,
     /// How many rules they are, by table, and how many the last commit wrote.
-    rules: Vec<Rules>,
+    rules: Vec<RuleCount>,
     /// Room for the edits of entries.
     passed: Pending<Entry<P::Object>>,
     /// Objects that several service ports use.
@@ -168,7 +168,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     fn replace_port(
         &mut self,
         name: &Arc<PortName>,
-        mut wants: [Wants<P::Object>; AddressKind::ALL.len()],
+        mut wants: [PortObjects<P::Object>; AddressKind::ALL.len()],
     ) {
         if self.reconciler.is_known() {
             self.changed.push(Arc::clone(name));
@@ -188,8 +188,8 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     }
 
     /// Replaces what an owner wants; tells whether it shares any of that.
-    fn replace(&mut self, owner: Owner, wants: Wants<P::Object>) -> bool {
-        let Wants { own, claims } = wants;
+    fn replace(&mut self, owner: Owner, wants: PortObjects<P::Object>) -> bool {
+        let PortObjects { own, claims } = wants;
         let mut entries = Vec::with_capacity(own.len() + claims.len());
         entries.extend(own.into_iter().map(Entry::Object));
         for claim in claims {
@@ -200,12 +200,14 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
 
     /// Takes out objects that other service ports may use, too, and enters those
     /// that are new.
-    fn enter_on_demand(&mut self, name: &Arc<PortName>, wants: &mut Wants<P::Object>) {
+    fn enter_on_demand(&mut self, name: &Arc<PortName>, wants: &mut PortObjects<P::Object>) {
         let mut used = Vec::new();
         let claimed = wants.claims.iter_mut().map(|claim| &mut claim.objects);
         for objects in iter::once(&mut wants.own).chain(claimed) {
-            if objects.iter().any(P::lingers) {
-                let (on_demand, rest) = mem::take(objects).into_iter().partition(P::lingers);
+            if objects.iter().any(P::is_removal_delayed) {
+                let (on_demand, rest) = mem::take(objects)
+                    .into_iter()
+                    .partition(P::is_removal_delayed);
                 *objects = rest;
                 used.extend::<Vec<_>>(on_demand);
             }
@@ -293,9 +295,9 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
 }
 
 /// Splits what a service port wants by the kinds of its addresses.
-fn by_kind<T>(wants: Wants<T>) -> [Wants<T>; AddressKind::ALL.len()] {
-    let Wants { own, claims } = wants;
-    let mut by_kind: [Wants<T>; AddressKind::ALL.len()] = Default::default();
+fn by_kind<T>(wants: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()] {
+    let PortObjects { own, claims } = wants;
+    let mut by_kind: [PortObjects<T>; AddressKind::ALL.len()] = Default::default();
     by_kind[AddressKind::ClusterIp as usize].own = own;
     for claim in claims {
         by_kind[claim.kind as usize].claims.push(claim);
@@ -305,16 +307,16 @@ fn by_kind<T>(wants: Wants<T>) -> [Wants<T>; AddressKind::ALL.len()] {
 
 /// Changes the count of the table that an object is in, if its rules count.
 fn of_table<P: Planner>(
-    tables: &mut Vec<Rules>,
+    tables: &mut Vec<RuleCount>,
     object: &P::Object,
-    change: impl FnOnce(&mut Rules, usize),
+    change: impl FnOnce(&mut RuleCount, usize),
 ) {
-    let Some((table, count)) = P::rules(object) else {
+    let Some((table, count)) = P::rule_count(object) else {
         return;
     };
     let at = tables.iter().position(|each| each.table == table);
     let at = at.unwrap_or_else(|| {
-        tables.push(Rules {
+        tables.push(RuleCount {
             table,
             total: 0,
             written: 0,
@@ -342,7 +344,7 @@ where
         self.replace(Owner::Base, P::base(&cx).into());
         let before = self.cx.replace(cx);
         match (before, &self.cx) {
-            (Some(before), Some(cx)) if P::concerns_ports(&before, cx) => Replan::All,
+            (Some(before), Some(cx)) if P::requires_replan(&before, cx) => Replan::All,
             _ => Replan::Nothing,
         }
     }
@@ -360,7 +362,7 @@ where
     }
 
     fn unplan(&mut self, name: &Arc<PortName>) {
-        self.enter_on_demand(name, &mut Wants::default());
+        self.enter_on_demand(name, &mut PortObjects::default());
         self.replace_port(name, Default::default());
     }
 
@@ -384,7 +386,7 @@ where
         self.rules.iter_mut().for_each(|it| it.written = 0);
         for edit in step.committed() {
             if !matches!(edit, Edit::Remove(_)) {
-                let written = |it: &mut Rules, count| it.written += count;
+                let written = |it: &mut RuleCount, count| it.written += count;
                 of_table::<P>(&mut self.rules, edit.object(), written);
             }
         }
@@ -414,7 +416,7 @@ where
         self.registry.described().cloned().collect()
     }
 
-    fn rejected(&self) -> usize {
+    fn rejected_count(&self) -> usize {
         self.reconciler.rejected_count()
     }
 
@@ -427,7 +429,7 @@ where
     fn difference(&mut self, known: &KnownRejections) -> Result<Difference, Error> {
         let desired = self.ledger.objects().flat_map(Entry::objects);
         let mut edits = self.reconciler.difference(desired)?;
-        edits.retain(|edit| !matches!(edit, Edit::Remove(object) if P::is_kept(object)));
+        edits.retain(|edit| !matches!(edit, Edit::Remove(object) if P::tolerates_unused(object)));
         let (edits, rejected) = known.split::<P>(self.family, edits);
         Ok(Difference {
             edits: edits.len(),
@@ -444,7 +446,7 @@ where
         P::listing(self.family, self.desired_objects())
     }
 
-    fn take_contested(&mut self) -> Vec<Contested> {
+    fn take_contested(&mut self) -> Vec<ContestedAddress> {
         self.newly_contested()
     }
 
@@ -452,7 +454,7 @@ where
         self.newly_lost()
     }
 
-    fn contested(&self) -> usize {
+    fn contested_count(&self) -> usize {
         self.contests.len()
     }
 }

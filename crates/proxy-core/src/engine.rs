@@ -15,11 +15,11 @@ use vipline_service_model::{
 
 use crate::conntrack_cleanup::{self, Cleanup};
 use crate::driver::{Drive, Replan, driver};
-use crate::report::Done;
+use crate::report::FamilyReport;
 use crate::watch::Watch;
 use crate::{
-    Config, Context, Difference, Drift, Due, Error, KnownRejections, LostAddresses, Planner,
-    RejectedObject, Report, Schedule,
+    Config, Context, Difference, Drift, Error, KnownRejections, LostAddresses, Planner,
+    RejectedObject, Report, Schedule, Trigger,
 };
 
 /// Takes in what happens to Services and keeps the kernel's rules in step.
@@ -53,7 +53,7 @@ impl Engine {
         let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
         engine.watch = Some(watch);
-        engine.track_flows()?;
+        engine.enable_flow_cleanup()?;
         Ok(engine)
     }
 
@@ -119,21 +119,21 @@ impl Engine {
     /// # Errors
     ///
     /// What the kernel says.
-    pub fn track_flows(&mut self) -> Result<bool, Error> {
+    pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
         self.cleanup = conntrack_cleanup::Kernel::open()?.map(Cleanup::new);
         Ok(self.cleanup.is_some())
     }
 
     /// Has reports tell how long the searches for stale flows took, by a clock of
     /// the caller's that never goes back.
-    pub fn time_searches(&mut self, clock: fn() -> Duration) {
+    pub fn set_flow_cleanup_clock(&mut self, clock: fn() -> Duration) {
         if let Some(cleanup) = &mut self.cleanup {
             cleanup.set_clock(clock);
         }
     }
 
     /// Tells whether stale flows are deleted.
-    pub fn is_tracking_flows(&self) -> bool {
+    pub fn is_flow_cleanup_enabled(&self) -> bool {
         self.cleanup.is_some()
     }
 
@@ -156,9 +156,9 @@ impl Engine {
         let Some(watch) = &mut self.watch else {
             return Ok(());
         };
-        for family in watch.begin()? {
+        for family in watch.start()? {
             self.forget(|driver| driver.family() == family);
-            self.schedule.urge();
+            self.schedule.request_sync_now();
         }
         Ok(())
     }
@@ -237,17 +237,17 @@ impl Engine {
             self.schedule.request();
         }
         let is_before_pause = self.schedule.is_before_pause();
-        let Some(due) = self.schedule.poll(now) else {
+        let Some(trigger) = self.schedule.poll(now) else {
             return match is_before_pause {
                 true => None,
                 false => self.remove_unused(now),
             };
         };
-        if due == Due::Timer && !self.is_watching() {
+        if trigger == Trigger::Timer && !self.is_watching() {
             self.forget(|_| true);
         }
         let ports = self.plan();
-        let report = self.reconcile(due, ports, now);
+        let report = self.reconcile(trigger, ports, now);
         if report.is_success() && !self.cleanup.as_ref().is_some_and(Cleanup::is_due) {
             self.schedule.succeeded();
         } else {
@@ -262,7 +262,7 @@ impl Engine {
     /// does not wait for it, plans no change and begins no pause.
     fn remove_unused(&mut self, now: Duration) -> Option<Report> {
         self.expires().filter(|&at| at <= now)?;
-        let report = self.reconcile(Due::Unused, 0, now);
+        let report = self.reconcile(Trigger::Unused, 0, now);
         if !report.is_success() {
             self.schedule.failed();
         }
@@ -270,33 +270,33 @@ impl Engine {
     }
 
     /// Makes the kernel equal to the plan in each family.
-    fn reconcile(&mut self, due: Due, ports: usize, now: Duration) -> Report {
+    fn reconcile(&mut self, trigger: Trigger, ports: usize, now: Duration) -> Report {
         let drivers = self.drivers.iter_mut();
         let contested = drivers.flat_map(|driver| driver.take_contested()).collect();
-        let lost = self.take_lost();
+        let lost_addresses = self.take_lost();
         let cleanup = &mut self.cleanup;
         let families = self.drivers.iter_mut().map(|driver| {
             let family = driver.family();
-            let was_known = driver.is_known();
+            let was_state_known = driver.is_known();
             let outcome = driver.reconcile(now);
             let cleanup = cleanup.as_mut().filter(|_| outcome.is_ok());
-            Done {
+            FamilyReport {
                 family,
                 drift: self.drift.remove(&family),
-                was_known,
+                was_state_known,
                 outcome,
                 rejected: driver.take_rejected(),
-                cleaned: cleanup.and_then(|cleanup| cleanup.run(family)),
+                cleanup: cleanup.and_then(|cleanup| cleanup.run(family)),
             }
         });
         let families = families.collect();
         let watch = self.watch.as_mut();
         Report {
-            due,
+            trigger,
             ports,
             families,
             contested,
-            lost,
+            lost_addresses,
             missing_schedulers: watch.map_or_else(Vec::new, |it| it.take_missing_schedulers()),
         }
     }
@@ -308,11 +308,11 @@ impl Engine {
         if !self.store.is_synced() {
             return None;
         }
-        let look = self.watch.as_ref().and_then(|watch| watch.next_look());
+        let poll = self.watch.as_ref().and_then(|watch| watch.next_poll());
         // A sync that was asked for retries rejected objects.
         let retry = self.next_retry();
         let retry = retry.filter(|_| !self.schedule.is_requested());
-        [self.schedule.next_deadline(), look, retry, self.expires()]
+        [self.schedule.next_deadline(), poll, retry, self.expires()]
             .into_iter()
             .flatten()
             .min()
@@ -324,14 +324,17 @@ impl Engine {
     }
 
     /// Returns how many addresses are claimed by several Services.
-    pub fn contested(&self) -> usize {
-        self.drivers.iter().map(|driver| driver.contested()).sum()
+    pub fn contested_count(&self) -> usize {
+        self.drivers
+            .iter()
+            .map(|driver| driver.contested_count())
+            .sum()
     }
 
     /// Returns how many objects of a family the kernel rejects.
-    pub fn rejected(&self, family: Family) -> usize {
+    pub fn rejected_count(&self, family: Family) -> usize {
         let drivers = self.drivers.iter().filter(|it| it.family() == family);
-        drivers.map(|driver| driver.rejected()).sum()
+        drivers.map(|driver| driver.rejected_count()).sum()
     }
 
     /// Returns the objects that the kernel rejects, each with its family, in no order.
@@ -354,7 +357,7 @@ impl Engine {
     ///
     /// To be called when somebody else changed the kernel's state, unless the
     /// engine [hears](Self::watch) of it.
-    pub fn distrust(&mut self) {
+    pub fn request_resync(&mut self) {
         self.forget(|_| true);
         self.schedule.request();
     }
@@ -414,15 +417,15 @@ impl Engine {
 
     /// Takes in what somebody else did.
     fn listen(&mut self, now: Duration) {
-        let heard = self.watch.as_mut().map(|watch| {
-            let mut heard = watch.read();
-            heard.extend(watch.look(now));
-            heard
+        let drifts = self.watch.as_mut().map(|watch| {
+            let mut drifts = watch.read();
+            drifts.extend(watch.poll(now));
+            drifts
         });
-        for (family, drift) in heard.into_iter().flatten() {
+        for (family, drift) in drifts.into_iter().flatten() {
             self.forget(|driver| driver.family() == family);
             self.drift.entry(family).or_default().add(drift);
-            self.schedule.urge();
+            self.schedule.request_sync_now();
         }
     }
 
@@ -441,9 +444,9 @@ impl Engine {
     }
 
     /// Declares the kernel's state unknown in some families.
-    fn forget(&mut self, is_meant: impl Fn(&dyn Drive) -> bool) {
+    fn forget(&mut self, matches: impl Fn(&dyn Drive) -> bool) {
         for driver in &mut self.drivers {
-            if is_meant(&**driver) {
+            if matches(&**driver) {
                 driver.forget();
             }
         }

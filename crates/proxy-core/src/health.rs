@@ -49,7 +49,7 @@ pub struct LocalEndpoints {
 
 /// An HTTP answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The status code.
     pub code: u16,
     /// Names and values of headers that depend on the answer.
@@ -91,7 +91,7 @@ impl Health {
     }
 
     /// Returns since when something waits for a sync of a family.
-    pub fn waits_since(&self, family: Family) -> Option<Duration> {
+    pub fn pending_since(&self, family: Family) -> Option<Duration> {
         self.families.get(&family)?.queued
     }
 
@@ -121,14 +121,14 @@ impl Health {
 
     /// Returns what `/healthz` answers at a time: for load balancers, which
     /// should not send new traffic to a node that goes away.
-    pub fn healthz(&self, now: Duration, clock: Timestamp) -> Answer {
+    pub fn healthz(&self, now: Duration, clock: Timestamp) -> HttpResponse {
         let is_good = self.is_healthy(now) && self.eligible;
         self.answer(is_good, Some(self.eligible), now, clock)
     }
 
     /// Returns what `/livez` answers at a time: for those who would restart the
     /// proxy, whatever becomes of the node.
-    pub fn livez(&self, now: Duration, clock: Timestamp) -> Answer {
+    pub fn livez(&self, now: Duration, clock: Timestamp) -> HttpResponse {
         self.answer(self.is_healthy(now), None, now, clock)
     }
 
@@ -137,10 +137,10 @@ impl Health {
     /// The node's eligibility is no matter of a single Service, and who asks for
     /// nobody's health takes the proxy to be healthy.
     /// A Service that is gone since the question was read has an empty answer.
-    pub fn service(&self, family: Family, name: &ObjectName, is_healthy: bool) -> Answer {
+    pub fn service(&self, family: Family, name: &ObjectName, is_healthy: bool) -> HttpResponse {
         let local = self.services.get(&family);
         let Some(local) = local.and_then(|services| services.get(name)) else {
-            return Answer {
+            return HttpResponse {
                 code: 200,
                 headers: Vec::new(),
                 body: String::new(),
@@ -152,7 +152,7 @@ impl Health {
             "{{\n\t\"service\": {{\n\t\t\"namespace\": {namespace:?},\n\t\t\"name\": {name:?}\n\t}},\n\
              \t\"localEndpoints\": {count},\n\t\"serviceProxyHealthy\": {is_healthy}\n}}"
         );
-        let mut answer = Answer::json(is_healthy && count > 0, body);
+        let mut answer = HttpResponse::json(is_healthy && count > 0, body);
         let weight = ("X-Load-Balancing-Endpoint-Weight", count.to_string());
         answer.headers.push(weight);
         answer
@@ -169,7 +169,7 @@ impl Health {
         eligible: Option<bool>,
         now: Duration,
         clock: Timestamp,
-    ) -> Answer {
+    ) -> HttpResponse {
         // Who watches the time of a good answer expects it to go on.
         let updated = match is_good {
             true => clock,
@@ -193,7 +193,7 @@ impl Health {
             ));
         }
         body += if judged.count() == 0 { "}" } else { "}}" };
-        Answer::json(is_good, body)
+        HttpResponse::json(is_good, body)
     }
 
     fn last_updated(&self) -> Option<Timestamp> {
@@ -204,7 +204,7 @@ impl Health {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     fn json(is_good: bool, body: String) -> Self {
         let headers = [
             ("Content-Type", "application/json"),

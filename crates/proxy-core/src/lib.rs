@@ -73,13 +73,13 @@ mod conntrack_cleanup;
 pub mod backend;
 
 pub use backend::{Mode, Planner};
-pub use claim::{Address, AddressKind, Claim, Contested, LostAddresses, Wants};
+pub use claim::{Address, AddressKind, Claim, ContestedAddress, LostAddresses, PortObjects};
 pub use config::{Config, Iptables, Ipvs, Mark};
-pub use conntrack_cleanup::Cleaned;
+pub use conntrack_cleanup::CleanupReport;
 pub use context::Context;
 pub use engine::Engine;
 pub use error::Error;
 pub use rejected::{KnownRejections, RejectedObject};
-pub use report::{Difference, Done, Drift, Outcome, Report, Rules};
-pub use schedule::{Due, Intervals, Schedule};
+pub use report::{Difference, Drift, FamilyReport, Outcome, Report, RuleCount};
+pub use schedule::{Intervals, Schedule, Trigger};
 pub use vipline_service_model::{Event, Family, Warning};

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use vipline_conntrack::Flow;
 use vipline_service_model::Family;
 
-use crate::{Cleaned, Contested, Due, Error, LostAddresses, RejectedObject};
+use crate::{CleanupReport, ContestedAddress, Error, LostAddresses, RejectedObject, Trigger};
 
 /// What a sync did; displays as one line per family.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
     /// Why it was due.
-    pub due: Due,
+    pub trigger: Trigger,
     /// How many service ports changed since the last sync, in all families.
     pub ports: usize,
     /// What was done in each family, in the order of the configuration.
-    pub families: Vec<Done>,
+    pub families: Vec<FamilyReport>,
     /// Contested addresses that were not contested at the last sync or had another
     /// winner.
-    pub contested: Vec<Contested>,
+    pub contested: Vec<ContestedAddress>,
     /// Services that lost an address since the last sync, each once.
-    pub lost: Vec<LostAddresses>,
+    pub lost_addresses: Vec<LostAddresses>,
     /// Which schedulers the kernel is found not to have: Services that ask for
     /// one get the usual one. Each is told of once.
     pub missing_schedulers: Vec<Box<str>>,
@@ -31,14 +31,14 @@ pub struct Report {
 /// What a sync did in one family.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Done {
+pub struct FamilyReport {
     /// The family.
     pub family: Family,
     /// What somebody else was heard to do before, and the sync has mended.
     pub drift: Option<Drift>,
     /// Whether the kernel's state was known, so that only what changed was to
     /// be committed.
-    pub was_known: bool,
+    pub was_state_known: bool,
     /// What was done; after an error it will be tried again.
     pub outcome: Result<Outcome, Error>,
     /// Objects that the kernel rejected for the first time.
@@ -50,7 +50,7 @@ pub struct Done {
     /// for nothing had changed or the sync failed.
     ///
     /// After an error it will be made again.
-    pub cleaned: Option<Result<Cleaned, Error>>,
+    pub cleanup: Option<Result<CleanupReport, Error>>,
 }
 
 /// What somebody else did to what the engine programs.
@@ -60,9 +60,9 @@ pub struct Drift {
     /// How many objects were heard to be made, changed or removed.
     pub changes: usize,
     /// Who did it, as far as the kernel tells: the first few.
-    pub by: Vec<Box<str>>,
+    pub processes: Vec<Box<str>>,
     /// Whether more may have been done than was heard.
-    pub is_lost: bool,
+    pub is_incomplete: bool,
 }
 
 /// What was done to a kernel.
@@ -82,12 +82,12 @@ pub struct Outcome {
     /// That commit alone may keep others waiting for more than a moment.
     pub took_over: bool,
     /// How many rules each table holds for us, in modes with rules per Service.
-    pub rules: Vec<Rules>,
+    pub rules: Vec<RuleCount>,
 }
 
 /// How many rules a table holds for us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Rules {
+pub struct RuleCount {
     /// The table.
     pub table: &'static str,
     /// How many there are.
@@ -131,10 +131,10 @@ impl Drift {
     /// Adds what was done later.
     pub(crate) fn add(&mut self, later: Self) {
         self.changes += later.changes;
-        self.is_lost |= later.is_lost;
-        for process in later.by {
-            if self.by.len() < Self::NAMED && !self.by.contains(&process) {
-                self.by.push(process);
+        self.is_incomplete |= later.is_incomplete;
+        for process in later.processes {
+            if self.processes.len() < Self::NAMED && !self.processes.contains(&process) {
+                self.processes.push(process);
             }
         }
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for FamilyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.family)?;
         match &self.outcome {
@@ -184,10 +184,10 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} changes", self.changes)?;
-        if self.is_lost {
+        if self.is_incomplete {
             write!(f, " and more")?;
         }
-        for (index, process) in self.by.iter().enumerate() {
+        for (index, process) in self.processes.iter().enumerate() {
             let before = if index == 0 { " by" } else { "," };
             write!(f, "{before} {process}")?;
         }
@@ -209,20 +209,20 @@ mod tests {
     fn drift_adds_up_and_names_each_process_once() {
         let drift = |changes, by: &str| Drift {
             changes,
-            by: vec![by.into()],
-            is_lost: false,
+            processes: vec![by.into()],
+            is_incomplete: false,
         };
         let mut sum = drift(2, "nft (7)");
         assert_eq!(sum.to_string(), "2 changes by nft (7)");
         sum.add(drift(3, "nft (7)"));
         sum.add(Drift {
-            is_lost: true,
+            is_incomplete: true,
             ..drift(1, "perl (9)")
         });
         assert_eq!(sum.to_string(), "6 changes and more by nft (7), perl (9)");
         for process in 0..100 {
             sum.add(drift(1, &format!("nft ({process})")));
         }
-        assert_eq!((sum.changes, sum.by.len()), (106, Drift::NAMED));
+        assert_eq!((sum.changes, sum.processes.len()), (106, Drift::NAMED));
     }
 }

@@ -31,7 +31,7 @@ impl Default for Intervals {
 
 /// Why a sync is due.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Due {
+pub enum Trigger {
     /// Something changed.
     Change,
     /// Somebody else changed the kernel's state.
@@ -53,21 +53,21 @@ pub enum Due {
 pub struct Schedule {
     intervals: Intervals,
     requested: bool,
-    urged: bool,
+    now_requested: bool,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// A sync ended, and nobody has said yet what time it is.
-    Ended { next: Due },
+    Ended { next: Trigger },
     /// The next sync may begin at `earliest`, one that is `urgent` at that
     /// time, and must at `latest`, for `next`.
     Waiting {
         urgent: Duration,
         earliest: Duration,
         latest: Duration,
-        next: Due,
+        next: Trigger,
     },
 }
 
@@ -78,12 +78,12 @@ impl Schedule {
             urgent: Duration::ZERO,
             earliest: Duration::ZERO,
             latest: Duration::MAX,
-            next: Due::Timer,
+            next: Trigger::Timer,
         };
         Self {
             intervals,
             requested: false,
-            urged: false,
+            now_requested: false,
             state,
         }
     }
@@ -95,13 +95,13 @@ impl Schedule {
 
     /// Asks for a sync that mends what somebody else did: it waits for nothing
     /// but the breath between two of its kind.
-    pub fn urge(&mut self) {
-        self.urged = true;
+    pub fn request_sync_now(&mut self) {
+        self.now_requested = true;
     }
 
     /// Tells whether a sync was asked for that has not begun.
     pub fn is_requested(&self) -> bool {
-        self.requested || self.urged
+        self.requested || self.now_requested
     }
 
     /// Returns whether the pause after the last sync has not begun: the next poll
@@ -113,7 +113,7 @@ impl Schedule {
     /// Tells whether a sync is due now, and why.
     ///
     /// The sync that follows answers all requests made before.
-    pub fn poll(&mut self, now: Duration) -> Option<Due> {
+    pub fn poll(&mut self, now: Duration) -> Option<Trigger> {
         let State::Waiting {
             urgent,
             earliest,
@@ -123,16 +123,16 @@ impl Schedule {
         else {
             return None;
         };
-        let due = if self.urged && now >= urgent {
-            Due::Drift
+        let due = if self.now_requested && now >= urgent {
+            Trigger::Drift
         } else if now >= latest {
             next
         } else if self.requested && now >= earliest {
-            Due::Change
+            Trigger::Change
         } else {
             return None;
         };
-        (self.requested, self.urged) = (false, false);
+        (self.requested, self.now_requested) = (false, false);
         Some(due)
     }
 
@@ -142,7 +142,7 @@ impl Schedule {
     pub fn next_deadline(&self) -> Option<Duration> {
         match self.state {
             State::Ended { .. } => Some(Duration::ZERO),
-            State::Waiting { urgent, .. } if self.urged => Some(urgent),
+            State::Waiting { urgent, .. } if self.now_requested => Some(urgent),
             State::Waiting { earliest, .. } if self.requested => Some(earliest),
             State::Waiting { latest, .. } if latest == Duration::MAX => None,
             State::Waiting { latest, .. } => Some(latest),
@@ -151,15 +151,15 @@ impl Schedule {
 
     /// Takes note that a sync was done.
     pub fn succeeded(&mut self) {
-        self.ended(Due::Timer);
+        self.ended(Trigger::Timer);
     }
 
     /// Takes note that a sync was tried in vain.
     pub fn failed(&mut self) {
-        self.ended(Due::Retry);
+        self.ended(Trigger::Retry);
     }
 
-    fn ended(&mut self, next: Due) {
+    fn ended(&mut self, next: Trigger) {
         self.state = State::Ended { next };
     }
 
@@ -167,7 +167,7 @@ impl Schedule {
     fn started(&mut self, now: Duration) -> State {
         let Intervals { min, retry, max } = self.intervals;
         if let State::Ended { next } = self.state {
-            let longest = if next == Due::Retry {
+            let longest = if next == Trigger::Retry {
                 retry.min(max)
             } else {
                 max
@@ -205,7 +205,7 @@ mod tests {
     fn synced(outcome: fn(&mut Schedule)) -> Schedule {
         let mut schedule = schedule();
         schedule.request();
-        assert_eq!(schedule.poll(secs(100)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(100)), Some(Trigger::Change));
         outcome(&mut schedule);
         assert_eq!(schedule.next_deadline(), Some(Duration::ZERO));
         assert_eq!(schedule.poll(secs(100)), None);
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(schedule.poll(secs(1_000_000)), None);
         schedule.request();
         assert_eq!(schedule.next_deadline(), Some(Duration::ZERO));
-        assert_eq!(schedule.poll(Duration::ZERO), Some(Due::Change));
+        assert_eq!(schedule.poll(Duration::ZERO), Some(Trigger::Change));
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         schedule.request();
         assert_eq!(schedule.next_deadline(), Some(secs(101)));
         assert_eq!(schedule.poll(Duration::from_millis(100_999)), None);
-        assert_eq!(schedule.poll(secs(101)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(101)), Some(Trigger::Change));
         schedule.succeeded();
         assert_eq!(schedule.poll(secs(101)), None);
         assert_eq!(schedule.poll(secs(102)), None, "two requests are one sync");
@@ -239,7 +239,7 @@ mod tests {
     fn the_pause_counts_from_the_end_of_a_sync() {
         let mut schedule = schedule();
         schedule.request();
-        assert_eq!(schedule.poll(secs(100)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(100)), Some(Trigger::Change));
         schedule.succeeded();
         schedule.request();
         assert_eq!(
@@ -255,7 +255,7 @@ mod tests {
         let mut schedule = synced(Schedule::succeeded);
         assert_eq!(schedule.next_deadline(), Some(secs(3700)));
         assert_eq!(schedule.poll(secs(3699)), None);
-        assert_eq!(schedule.poll(secs(3700)), Some(Due::Timer));
+        assert_eq!(schedule.poll(secs(3700)), Some(Trigger::Timer));
     }
 
     #[test]
@@ -263,11 +263,11 @@ mod tests {
         let mut schedule = synced(Schedule::failed);
         assert_eq!(schedule.next_deadline(), Some(secs(130)));
         assert_eq!(schedule.poll(secs(129)), None);
-        assert_eq!(schedule.poll(secs(130)), Some(Due::Retry));
+        assert_eq!(schedule.poll(secs(130)), Some(Trigger::Retry));
         schedule.failed();
         assert_eq!(schedule.poll(secs(130)), None);
         schedule.request();
-        assert_eq!(schedule.poll(secs(131)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(131)), Some(Trigger::Change));
         schedule.succeeded();
         assert_eq!(schedule.poll(secs(131)), None);
         assert_eq!(schedule.next_deadline(), Some(secs(131 + 3600)));
@@ -281,27 +281,31 @@ mod tests {
             max: secs(3600),
         });
         schedule.request();
-        assert_eq!(schedule.poll(secs(0)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(0)), Some(Trigger::Change));
         schedule.failed();
         assert_eq!(schedule.poll(secs(0)), None);
         assert_eq!(schedule.next_deadline(), Some(secs(10)));
-        assert_eq!(schedule.poll(secs(10)), Some(Due::Retry));
+        assert_eq!(schedule.poll(secs(10)), Some(Trigger::Retry));
     }
 
     #[test]
     fn what_is_urgent_does_not_wait_for_the_pause_but_takes_a_breath() {
         let mut schedule = synced(Schedule::succeeded);
         let breath = secs(100) + URGENT;
-        schedule.urge();
+        schedule.request_sync_now();
         assert_eq!(schedule.next_deadline(), Some(breath));
         assert_eq!(schedule.poll(secs(100)), None);
         schedule.request();
-        assert_eq!(schedule.poll(breath), Some(Due::Drift));
+        assert_eq!(schedule.poll(breath), Some(Trigger::Drift));
         schedule.succeeded();
         assert_eq!(schedule.poll(breath), None);
         assert_eq!(schedule.poll(secs(102)), None, "one sync answers both");
-        schedule.urge();
-        assert_eq!(schedule.poll(secs(103)), Some(Due::Drift), "and at once");
+        schedule.request_sync_now();
+        assert_eq!(
+            schedule.poll(secs(103)),
+            Some(Trigger::Drift),
+            "and at once"
+        );
     }
 
     #[test]
@@ -313,7 +317,7 @@ mod tests {
         });
         for second in 0..3 {
             schedule.request();
-            assert_eq!(schedule.poll(secs(second)), Some(Due::Change));
+            assert_eq!(schedule.poll(secs(second)), Some(Trigger::Change));
             schedule.succeeded();
         }
     }
@@ -326,7 +330,7 @@ mod tests {
             max: Duration::MAX,
         });
         schedule.request();
-        assert_eq!(schedule.poll(secs(5)), Some(Due::Change));
+        assert_eq!(schedule.poll(secs(5)), Some(Trigger::Change));
         schedule.succeeded();
         assert_eq!(schedule.poll(secs(5)), None);
         assert_eq!(schedule.next_deadline(), None);

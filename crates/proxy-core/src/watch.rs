@@ -11,7 +11,7 @@ use crate::{Drift, Error};
 pub(crate) trait Watch: Send {
     /// Begins to listen, and returns the families whose state may have been
     /// changed since it was dumped.
-    fn begin(&mut self) -> Result<Vec<Family>, Error>;
+    fn start(&mut self) -> Result<Vec<Family>, Error>;
 
     /// Tells whether it listens.
     fn is_listening(&self) -> bool;
@@ -25,12 +25,12 @@ pub(crate) trait Watch: Send {
     fn read(&mut self) -> Vec<(Family, Drift)>;
 
     /// Returns the time of the next look, for who cannot hear.
-    fn next_look(&self) -> Option<Duration> {
+    fn next_poll(&self) -> Option<Duration> {
         None
     }
 
     /// Looks for what was done, if it is time, and returns what it found.
-    fn look(&mut self, _now: Duration) -> Vec<(Family, Drift)> {
+    fn poll(&mut self, _now: Duration) -> Vec<(Family, Drift)> {
         Vec::new()
     }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
     Address, AddressKind, Claim, Config, Context, Engine, Event, Family, Intervals, Planner,
-    Report, Wants,
+    PortObjects, Report,
 };
 use testkit::allocation::{Counting, allocated};
 use testkit::generate::Plan;
@@ -61,11 +61,11 @@ impl Planner for Addresses {
         Vec::new()
     }
 
-    fn concerns_ports(_: &Context, _: &Context) -> bool {
+    fn requires_replan(_: &Context, _: &Context) -> bool {
         false
     }
 
-    fn port(_: &Context, port: &ServicePort) -> Wants<Holding> {
+    fn port(_: &Context, port: &ServicePort) -> PortObjects<Holding> {
         let ips = [
             (AddressKind::ClusterIp, &[port.cluster_ip][..]),
             (AddressKind::LoadBalancerIp, &port.load_balancer_ips),
@@ -85,7 +85,7 @@ impl Planner for Addresses {
             kind,
             objects: vec![Holding(address, port.name.to_string())],
         };
-        Wants {
+        PortObjects {
             own: Vec::new(),
             claims: ips.chain(node_port).map(claim).collect(),
         }
@@ -408,7 +408,10 @@ fn one_change_among_many_claims_is_as_much_work_as_among_few() {
 #[test]
 fn each_contested_address_and_each_service_is_reported_once() {
     let report = synced::<Addresses>(services(50, 20, true));
-    assert_eq!((report.contested.len(), report.lost.len()), (20, 49));
+    assert_eq!(
+        (report.contested.len(), report.lost_addresses.len()),
+        (20, 49)
+    );
     let contested = report.contested[0].to_string();
     assert_eq!(
         contested,
@@ -416,11 +419,15 @@ fn each_contested_address_and_each_service_is_reported_once() {
          default/s-00000:tcp-80 gets it as its external IP"
     );
     assert_eq!(
-        report.lost[0].to_string(),
+        report.lost_addresses[0].to_string(),
         "default/s-00001 does not get 11.0.0.0:80/TCP: default/s-00000:tcp-80 has it as its \
          external IP; nor does it get 19 other addresses"
     );
-    let services: BTreeSet<_> = report.lost.iter().map(|lost| &lost.service).collect();
+    let services: BTreeSet<_> = report
+        .lost_addresses
+        .iter()
+        .map(|lost| &lost.service)
+        .collect();
     assert_eq!(services.len(), 49);
 }
 
@@ -435,8 +442,11 @@ fn news_about_an_address_come_when_its_winner_changes_or_a_service_loses_it() {
         let report = engine.poll(now).expect("a change is due");
         let service = |name: &PortName| name.service.to_string();
         let contested = report.contested.iter();
-        let contested = contested.map(|it| (service(&it.winner), it.claims));
-        let lost = report.lost.iter().map(|lost| lost.service.name.to_string());
+        let contested = contested.map(|it| (service(&it.winner), it.claim_count));
+        let lost = report
+            .lost_addresses
+            .iter()
+            .map(|lost| lost.service.name.to_string());
         (contested.collect::<Vec<_>>(), lost.collect::<Vec<_>>())
     };
     let all = services(4, 1, true);

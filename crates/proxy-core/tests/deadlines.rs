@@ -33,7 +33,7 @@ fn changes_among_ten_thousand_services_keep_their_deadline() {
         .collect();
     Netns::new().expect("a namespace").run(|| {
         let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
-        engine.time_searches(clock);
+        engine.set_flow_cleanup_clock(clock);
         apply(&mut engine, events);
         engine.apply(Event::Synced);
         let mut now = Duration::ZERO;
@@ -79,9 +79,9 @@ fn change(engine: &mut Engine, now: &mut Duration, addresses: &[String]) -> Dura
     let report = engine.poll(*now).expect("a change is due");
     let time = start.elapsed();
     assert!(report.is_success(), "{report}");
-    let searches = report.families.into_iter().filter_map(|done| done.cleaned);
+    let searches = report.families.into_iter().filter_map(|done| done.cleanup);
     let searches = searches.map(|cleaned| cleaned.expect("the kernel lets us"));
-    time.saturating_sub(searches.filter_map(|cleaned| cleaned.took).sum())
+    time.saturating_sub(searches.filter_map(|cleaned| cleaned.duration).sum())
 }
 
 /// Tells how long the test runs.

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fixtures::{ELSEWHERE, apply, config, web, with_endpoints};
-use proxy_core::{Config, Done, Due, Engine, Event, Family, Intervals, Report};
+use proxy_core::{Config, Engine, Event, Family, FamilyReport, Intervals, Report, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use testkit::generate::Plan;
@@ -135,7 +135,7 @@ fn tables() -> String {
     String::from_utf8(["ip", "ip6"].map(list).concat()).expect("nft writes text")
 }
 
-fn done(report: &Report, family: Family) -> &Done {
+fn done(report: &Report, family: Family) -> &FamilyReport {
     let mut families = report.families.iter();
     families
         .find(|done| done.family == family)
@@ -143,7 +143,7 @@ fn done(report: &Report, family: Family) -> &Done {
 }
 
 /// Tells how many edits a sync made, and whether it dumped.
-fn outcome(done: &Done) -> (usize, bool) {
+fn outcome(done: &FamilyReport) -> (usize, bool) {
     let outcome = done.outcome.as_ref().expect("it succeeds");
     (outcome.edits, outcome.dumped)
 }
@@ -158,7 +158,7 @@ fn assert_mended(script: &str, families: &[Family]) {
         let rules = tables();
         for _ in 0..3 {
             let (report, took) = proxy.mend(&netns, script);
-            assert_eq!(report.due, Due::Drift);
+            assert_eq!(report.trigger, Trigger::Drift);
             for family in Family::ALL {
                 let done = done(&report, family);
                 if !families.contains(&family) {
@@ -168,9 +168,9 @@ fn assert_mended(script: &str, families: &[Family]) {
                 let (edits, dumped) = outcome(done);
                 assert!(edits > 0 && dumped, "{report}");
                 let drift = done.drift.as_ref().expect("somebody was heard");
-                assert!(drift.changes > 0 && !drift.is_lost, "{report}");
+                assert!(drift.changes > 0 && !drift.is_incomplete, "{report}");
                 assert!(
-                    drift.by.iter().any(|by| by.starts_with("nft (")),
+                    drift.processes.iter().any(|by| by.starts_with("nft (")),
                     "{report}"
                 );
             }
@@ -271,7 +271,7 @@ fn what_we_do_is_no_drift_however_much_it_is() {
             let report = proxy.next(PATIENCE).expect("there are changes");
             let (edits, dumped) = outcome(done(&report, Family::V4));
             assert!(edits >= MANY as usize && !dumped, "{report}");
-            assert_eq!(report.due, Due::Change);
+            assert_eq!(report.trigger, Trigger::Change);
         }
         proxy.assert_quiet();
     });
@@ -300,7 +300,7 @@ fn what_is_too_much_to_hear_is_found_by_a_dump() {
         for (family, edits) in [(Family::V4, 1), (Family::V6, 0)] {
             let done = done(&report, family);
             assert_eq!(outcome(done), (edits, true), "{report}");
-            assert!(done.drift.as_ref().is_some_and(|drift| drift.is_lost));
+            assert!(done.drift.as_ref().is_some_and(|drift| drift.is_incomplete));
         }
         assert!(tables() == rules);
         proxy.assert_quiet();
@@ -318,7 +318,7 @@ fn while_somebody_listens_nothing_is_dumped_on_a_timer() {
             proxy.assert_quiet();
             let later = proxy.start.elapsed() + 2 * Intervals::default().max;
             let report = proxy.engine.poll(later).expect("the timer is due");
-            assert_eq!(report.due, Due::Timer);
+            assert_eq!(report.trigger, Trigger::Timer);
             assert_eq!(outcome(done(&report, Family::V4)), (0, dumps));
             proxy.start -= 2 * Intervals::default().max;
         }

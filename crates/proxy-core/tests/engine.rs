@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, service_cidr, web, with_endpoints};
-use proxy_core::{Config, Context, Due, Engine, Event, Family, Planner, Report, Wants};
+use proxy_core::{Config, Context, Engine, Event, Family, Planner, PortObjects, Report, Trigger};
 use testkit::generate::Plan;
 use vipline_nftables::Object;
 use vipline_reconcile::{Edit, Keyed, Memory};
@@ -62,7 +62,10 @@ fn after_the_longest_interval_the_kernel_is_compared_with_the_plan() {
     assert_eq!(engine.next_deadline(), Some(secs(3700)));
     assert!(engine.poll(secs(3699)).is_none());
     let report = engine.poll(secs(3700)).expect("the timer is due");
-    assert_eq!((report.due, outcome(&report)), (Due::Timer, (1, true)));
+    assert_eq!(
+        (report.trigger, outcome(&report)),
+        (Trigger::Timer, (1, true))
+    );
     assert_eq!(engine.difference().unwrap().edits, 0);
 }
 
@@ -71,9 +74,12 @@ fn a_kernel_that_is_not_trusted_is_compared_with_the_plan_at_once() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     interfere(&kernels);
-    engine.distrust();
+    engine.request_resync();
     let report = engine.poll(secs(101)).expect("a sync is asked for");
-    assert_eq!((report.due, outcome(&report)), (Due::Change, (1, true)));
+    assert_eq!(
+        (report.trigger, outcome(&report)),
+        (Trigger::Change, (1, true))
+    );
 }
 
 #[test]
@@ -97,7 +103,7 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));
     let report = engine.poll(secs(131)).expect("a retry is due");
-    assert_eq!(report.due, Due::Retry);
+    assert_eq!(report.trigger, Trigger::Retry);
     assert!(report.is_success() && outcome(&report).1, "{report}");
     assert_eq!(engine.difference().unwrap().edits, 0);
 }
@@ -128,11 +134,11 @@ impl Planner for Show {
         Vec::new()
     }
 
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
+    fn requires_replan(before: &Context, after: &Context) -> bool {
         before != after
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Shown> {
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Shown> {
         let text = format!("{} {port} {:?}", cx.family, cx.service_cidrs);
         vec![Shown(text)].into()
     }
@@ -178,7 +184,7 @@ fn nothing_happens_before_the_first_listing_is_complete() {
     engine.apply(Event::Synced);
     assert_eq!(engine.next_deadline(), Some(Duration::ZERO));
     let report = engine.poll(secs(100)).unwrap();
-    assert_eq!((report.due, report.ports), (Due::Change, 1));
+    assert_eq!((report.trigger, report.ports), (Trigger::Change, 1));
     let lines = [
         "IPv4: 62 edits, 62 objects, after a dump",
         "IPv6: 59 edits, 59 objects, after a dump",
@@ -239,12 +245,12 @@ fn contested_addresses_are_counted_until_one_lets_go() {
     let rival = Plan::new("rival")
         .at("10.96.0.10".parse().expect("an address"))
         .port(api::Protocol::Tcp, 80, 8080);
-    assert_eq!(engine.contested(), 0);
+    assert_eq!(engine.contested_count(), 0);
     apply(&mut engine, rival.events());
     assert!(engine.poll(secs(102)).is_some());
-    assert_eq!(engine.contested(), 1);
+    assert_eq!(engine.contested_count(), 1);
     assert!(engine.poll(secs(102)).is_none());
     engine.apply(Event::ServiceDeleted(ObjectName::new("default", "rival")));
     assert!(engine.poll(secs(104)).is_some());
-    assert_eq!(engine.contested(), 0);
+    assert_eq!(engine.contested_count(), 0);
 }

@@ -50,7 +50,7 @@ impl Proxy {
                 Family::V4 => iptables::Family::V4,
                 Family::V6 => iptables::Family::V6,
             };
-            Kernel::with(client(named), family)
+            Kernel::with_client(client(named), family)
         });
         apply(&mut engine, events);
         engine.apply(Event::Synced);
@@ -229,7 +229,7 @@ fn any_history_is_programmed_step_by_step() {
                     events.extend(news.iter().cloned());
                     if let Some(report) = proxy.change(news) {
                         assert!(report.is_success(), "seed {seed}, step {step}: {report}");
-                        let dumped = |done: &proxy_core::Done| done.was_known;
+                        let dumped = |done: &proxy_core::FamilyReport| done.was_state_known;
                         assert!(report.families.iter().all(dumped), "{report}");
                     }
                     assert_programmed(&mut proxy.engine, variant, &format!("{seed} {step}"));
@@ -314,7 +314,7 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
                     "-t mangle -X KUBE-PROXY-CANARY",
                 ] {
                     damage.split('|').for_each(|each| run(variant, each));
-                    proxy.engine.distrust();
+                    proxy.engine.request_resync();
                     let report = proxy.sync();
                     let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
                     assert!(
@@ -578,7 +578,7 @@ fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
             assert!(report.is_success(), "{damage}: {report}");
             let drift = report.families[0].drift.as_ref().expect("it was heard");
             assert!(
-                drift.changes > 0 && !drift.by.is_empty(),
+                drift.changes > 0 && !drift.processes.is_empty(),
                 "{damage}: {drift}"
             );
             let mut after = sorted(chains(&save(Variant::Nft, Family::V4)));

@@ -60,7 +60,7 @@ fn synced(family: Family, variant: Variant) -> Engine {
             Family::V6 => iptables::Family::V6,
         };
         let client = Client::open_variant(named, variant).expect("both are installed");
-        Kernel::with(client, family)
+        Kernel::with_client(client, family)
     });
     apply(&mut engine, events);
     engine.apply(Event::Synced);

@@ -316,7 +316,7 @@ fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
             }
             nft::succeeds(&["-f", "-"], state);
             let report = Proxy::start(config(), small_cluster()).sync();
-            let edits = |done: &proxy_core::Done| done.outcome.as_ref().unwrap().edits;
+            let edits = |done: &proxy_core::FamilyReport| done.outcome.as_ref().unwrap().edits;
             assert!(
                 report.families.iter().map(edits).sum::<usize>() > 0,
                 "{state}"
@@ -393,7 +393,7 @@ fn what_somebody_else_programmed_stays_as_it_is() {
         proxy.change([Event::ServiceDeleted(
             web("10.96.0.10").service().metadata.object_name(),
         )]);
-        proxy.engine.distrust();
+        proxy.engine.request_resync();
         proxy.now += Duration::from_secs(5);
         proxy.sync();
         assert_eq!(list(), before);

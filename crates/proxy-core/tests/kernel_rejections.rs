@@ -16,7 +16,7 @@ use std::time::Duration;
 use fixtures::apply;
 use good_and_bad::{config, plan, service};
 use proxy_core::backend::{iptables, nftables};
-use proxy_core::{Context, Engine, Event, Family, Planner, Wants};
+use proxy_core::{Context, Engine, Event, Family, Planner, PortObjects};
 use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_iptables::{Chain, Client, Contents, Object as Rule, Variant};
@@ -41,11 +41,11 @@ impl<S: Spoil> Planner for Spoiled<S> {
         S::Mode::base(cx)
     }
 
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
-        S::Mode::concerns_ports(before, after)
+    fn requires_replan(before: &Context, after: &Context) -> bool {
+        S::Mode::requires_replan(before, after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object> {
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object> {
         let mut wants = S::Mode::port(cx, port);
         if &*port.name.service == "bad" {
             let claimed = wants.claims.iter_mut().flat_map(|claim| &mut claim.objects);
@@ -54,8 +54,8 @@ impl<S: Spoil> Planner for Spoiled<S> {
         wants
     }
 
-    fn lingers(object: &Self::Object) -> bool {
-        S::Mode::lingers(object)
+    fn is_removal_delayed(object: &Self::Object) -> bool {
+        S::Mode::is_removal_delayed(object)
     }
 
     fn text(object: &Self::Object) -> String {
@@ -134,7 +134,7 @@ fn the_kernel_takes_all_elements_but_those_that_it_refuses() {
         assert!(report.is_success(), "{report}");
         assert_eq!(
             (
-                engine.rejected(Family::V4),
+                engine.rejected_count(Family::V4),
                 engine.difference().unwrap().edits
             ),
             (0, 0)
@@ -172,7 +172,7 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
                 Family::V4 => vipline_iptables::Family::V4,
                 Family::V6 => vipline_iptables::Family::V6,
             };
-            iptables::Kernel::with(Client::open_variant(named, variant).unwrap(), family)
+            iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
         };
         let mut engine = Engine::with_kernels::<Spoiled<InLoops>, _>(config(), kernel);
         apply(&mut engine, services.iter().flat_map(Plan::events));
@@ -196,7 +196,7 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
         assert!(report.is_success(), "{variant}: {report}");
         assert_eq!(
             (
-                engine.rejected(Family::V4),
+                engine.rejected_count(Family::V4),
                 engine.difference().unwrap().edits
             ),
             (0, 0)
@@ -224,7 +224,7 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_all_else_goes() {
                     Family::V4 => vipline_iptables::Family::V4,
                     Family::V6 => vipline_iptables::Family::V6,
                 };
-                iptables::Kernel::with(Client::open_variant(named, variant).unwrap(), family)
+                iptables::Kernel::with_client(Client::open_variant(named, variant).unwrap(), family)
             };
             let mut engine = Engine::with_kernels::<iptables::Planner, _>(config(), kernel);
             let both = [
@@ -275,7 +275,7 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_all_else_goes() {
             assert!(report.is_success(), "{variant}: {report}");
             assert_eq!(
                 (
-                    engine.rejected(Family::V4),
+                    engine.rejected_count(Family::V4),
                     engine.difference().unwrap().edits
                 ),
                 (0, 0)

@@ -10,8 +10,8 @@ use fixtures::{Both, Kernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
-    Address, Config, Context, Difference, Done, Due, Engine, Event, Family, Intervals, Outcome,
-    Planner, Report, Wants,
+    Address, Config, Context, Difference, Engine, Event, Family, FamilyReport, Intervals, Outcome,
+    Planner, PortObjects, Report, Trigger,
 };
 use testkit::generate::{Stack, cluster};
 use vipline_iptables::Restore;
@@ -50,7 +50,11 @@ fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
             assert_keys_are_of_one_address::<P>(&wants);
             // Who does without an address may get it at any time.
             let claimed_by_any = wants.claims.iter().flat_map(|claim| &claim.objects);
-            objects.extend(claimed_by_any.filter(|it| P::lingers(it)).cloned());
+            objects.extend(
+                claimed_by_any
+                    .filter(|it| P::is_removal_delayed(it))
+                    .cloned(),
+            );
             objects.extend(wants.own);
             let ranked = wants.claims.into_iter();
             claims.extend(ranked.map(|claim| (rank(port, claim.address), &port.name, claim)));
@@ -88,10 +92,10 @@ fn rank(port: &ServicePort, address: Address) -> usize {
 
 /// A driver takes the objects of an address as one, so none may be in it twice
 /// or be wanted elsewhere.
-fn assert_keys_are_of_one_address<P: Planner>(wants: &Wants<P::Object>) {
+fn assert_keys_are_of_one_address<P: Planner>(wants: &PortObjects<P::Object>) {
     let mut keys: HashSet<_> = wants.own.iter().map(Keyed::key).collect();
     let claimed = wants.claims.iter().flat_map(|claim| &claim.objects);
-    for object in claimed.filter(|object| !P::lingers(object)) {
+    for object in claimed.filter(|object| !P::is_removal_delayed(object)) {
         let key = format!("{:?}", object.key());
         assert!(keys.insert(object.key()), "{key} is wanted twice");
     }
@@ -121,7 +125,9 @@ where
         .map(|family| {
             let told = kernels.of(family).get();
             let objects = told.memory.objects();
-            objects.filter(|object| !P::lingers(object)).count()
+            objects
+                .filter(|object| !P::is_removal_delayed(object))
+                .count()
         })
         .sum()
 }
@@ -176,7 +182,7 @@ where
             .interfere(Edit::Remove(victim))
             .expect("it is there");
         drop(told);
-        engine.distrust();
+        engine.request_resync();
     }
 }
 
@@ -223,7 +229,7 @@ where
             }
         }
     }
-    engine.distrust();
+    engine.request_resync();
     settle(&mut engine, &mut now);
     assert_eq!(held::<P>(&kernels), engine.desired());
     let difference = engine.difference().expect("a dump");
@@ -241,7 +247,7 @@ where
     let mut engine = start::<P>(&kernels, &events);
     let report = settle(&mut engine, &mut now);
     let idle = |outcome: &Outcome| outcome.edits == 0 && outcome.dumped;
-    let is_idle = |done: &Done| done.outcome.as_ref().is_ok_and(idle);
+    let is_idle = |done: &FamilyReport| done.outcome.as_ref().is_ok_and(idle);
     assert!(report.families.iter().all(is_idle), "{report}");
     assert_eq!(commits(&kernels), before);
 }
@@ -316,7 +322,7 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
             with_endpoints(web("10.97.0.1"), &endpoints).events(),
         );
         let report = engine.poll(now).expect("a change is due");
-        assert_eq!((report.due, report.ports), (Due::Change, 1));
+        assert_eq!((report.trigger, report.ports), (Trigger::Change, 1));
         assert!(engine.poll(now).is_none());
         let told = kernels.v4.get();
         assert_eq!(told.memory.commits(), commits + 1);

@@ -102,7 +102,7 @@ where
         if let Some(owner) = &rejected.owner {
             assert_eq!(&*owner.service, "bad");
         }
-        assert_eq!(proxy.engine.rejected(Family::V4), 1);
+        assert_eq!(proxy.engine.rejected_count(Family::V4), 1);
 
         // A change of another Service does not send it again.
         let sent = proxy.attempts(object);
@@ -130,7 +130,7 @@ where
         proxy.poll();
         let now = plan::<P>([service("good", 1, 2).events(), bad.events()].concat());
         assert_eq!(proxy.difference(&now), BTreeSet::new());
-        assert_eq!(proxy.engine.rejected(Family::V4), 0);
+        assert_eq!(proxy.engine.rejected_count(Family::V4), 0);
     }
 }
 
@@ -195,7 +195,7 @@ fn a_change_of_the_service_sends_its_refused_objects_at_once() {
     apply(&mut proxy.engine, service("bad", 2, 1).events());
     let report = proxy.poll().unwrap();
     assert!(report.is_success());
-    assert_eq!(proxy.engine.rejected(Family::V4), 0);
+    assert_eq!(proxy.engine.rejected_count(Family::V4), 0);
     assert!(proxy.engine.poll(proxy.now).is_none());
     let next = proxy.engine.next_deadline();
     assert!(

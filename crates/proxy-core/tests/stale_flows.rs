@@ -135,7 +135,7 @@ fn of_a_large_table_those_are_deleted_that_one_would_choose_by_hand() {
     assert!(report.is_success(), "{report}");
     let mut families = report.families.into_iter();
     let done = families.find(|done| done.family == Family::V4);
-    let cleaned = done.and_then(|done| done.cleaned).expect("it searched");
+    let cleaned = done.and_then(|done| done.cleanup).expect("it searched");
     let cleaned = cleaned.expect("the kernel lets us");
     assert_eq!((cleaned.deleted, cleaned.is_complete), (3000, true));
     let now = listed(&netns);

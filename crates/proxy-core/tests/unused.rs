@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fixtures::{Kernels, apply, config, with_endpoints};
 use proxy_core::backend::nftables::{self, Planner};
-use proxy_core::{Config, Due, Engine, Event, Family, Intervals, Report};
+use proxy_core::{Config, Engine, Event, Family, Intervals, Report, Trigger};
 use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_netlink::Counters;
@@ -129,7 +129,7 @@ impl Proxy {
 
     fn check(&self, report: &Report) {
         assert!(report.is_success(), "{report}");
-        assert_eq!(self.engine.rejected(Family::V4), 0, "{report}");
+        assert_eq!(self.engine.rejected_count(Family::V4), 0, "{report}");
     }
 
     /// Returns how many chains and sets on demand the kernel has.
@@ -259,7 +259,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     assert!(deadline <= secs(1_300) + MINUTE, "{deadline:?}");
     assert!(engine.poll(deadline - secs(1)).is_none());
     let report = engine.poll(deadline).expect("unused chains are removed");
-    assert_eq!((report.due, report.ports), (Due::Unused, 0));
+    assert_eq!((report.trigger, report.ports), (Trigger::Unused, 0));
     let edits: Vec<_> = report.families.iter().map(|done| &done.outcome).collect();
     let edits = edits.iter().filter_map(|it| Some(it.as_ref().ok()?.edits));
     assert_eq!(edits.collect::<Vec<_>>(), [OF_A_SERVICE, 0]);
@@ -269,5 +269,5 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     assert_eq!(engine.next_deadline(), Some(secs(1_600)), "the pause");
     assert!(engine.poll(secs(1_599)).is_none());
     let report = engine.poll(secs(1_600)).expect("the change is due");
-    assert_eq!((report.due, report.ports), (Due::Change, 1));
+    assert_eq!((report.trigger, report.ports), (Trigger::Change, 1));
 }

@@ -39,7 +39,7 @@ use flows::{
     flows_stay_with_an_endpoint_while_it_serves_on_its_way_out,
     flows_that_are_not_stale_are_left_alone,
 };
-use proxy_core::{Config, Due, Engine, Event, Family, Mode, Report};
+use proxy_core::{Config, Engine, Event, Family, Mode, Report, Trigger};
 use rules::Rules;
 use stage::{Destination, OTHER_PORT, Source, Stage, WAYS, Way, Web, addresses, config, serve};
 use testkit::generate::Plan;
@@ -384,7 +384,7 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         rejects_a_virtual_server_that_exists(&sync(&mut engine, &mut now));
         let report = sync(&mut engine, &mut now);
         assert!(report.is_success(), "{report}");
-        assert_eq!(engine.rejected(Family::V4), 0);
+        assert_eq!(engine.rejected_count(Family::V4), 0);
         let servers = || lines("ipvsadm", &["-Sn"]);
         let wanted: BTreeSet<_> = [
             "-A -t 10.96.0.10:80 -s rr",
@@ -405,7 +405,7 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         for damage in UNHEARD.into_iter().chain(others) {
             let words: Vec<_> = damage.split(' ').collect();
             lines(words[0], &words[1..]);
-            engine.distrust();
+            engine.request_resync();
             let report = sync(&mut engine, &mut now);
             assert!(report.is_success(), "{damage}: {report}");
             let edits = report
@@ -463,7 +463,7 @@ fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
             let report = sync(&mut engine, &mut now);
             assert!(report.is_success(), "{report}");
             assert_eq!(lines("ipvsadm", &["-Sn"]), within);
-            engine.distrust();
+            engine.request_resync();
         }
     });
 }
@@ -514,7 +514,7 @@ fn an_address_that_somebody_removes_is_back_at_once() {
         );
         now += Duration::from_secs(1);
         let report = engine.poll(now).expect("it is heard");
-        assert_eq!(report.due, Due::Drift);
+        assert_eq!(report.trigger, Trigger::Drift);
         assert!(report.is_success(), "{report}");
         assert_eq!(engine.difference().unwrap().script, "");
         assert!(
@@ -609,7 +609,7 @@ fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
         assert!(sync(&mut engine, &mut now).is_success());
         assert_eq!(
             (
-                engine.rejected(Family::V4),
+                engine.rejected_count(Family::V4),
                 engine.difference().unwrap().edits
             ),
             (0, 0)
@@ -636,7 +636,7 @@ fn what_nobody_tells_of_is_found_by_a_look() {
             lines(words[0], &words[1..]);
             assert!(poll(&mut engine, 1).is_none(), "{damage}: nobody tells");
             let report = poll(&mut engine, 30).expect("it is found");
-            assert_eq!(report.due, Due::Drift, "{damage}");
+            assert_eq!(report.trigger, Trigger::Drift, "{damage}");
             assert!(report.is_success(), "{damage}: {report}");
             assert_eq!(engine.difference().unwrap().script, "", "{damage}");
             assert!(poll(&mut engine, 30).is_none(), "{damage}: it is mended");

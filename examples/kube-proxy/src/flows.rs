@@ -1,13 +1,13 @@
 //! Log lines and comments about stale conntrack flows.
 
-use proxy_core::{Difference, Done, Engine};
+use proxy_core::{Difference, Engine, FamilyReport};
 use tracing::{debug, info, warn};
 
 use crate::failure::chain;
 
 /// Warns if the kernel cannot list flows, because stale flows then stay.
 pub fn warn_if_unreadable(engine: &Engine) {
-    if !engine.is_tracking_flows() {
+    if !engine.is_flow_cleanup_enabled() {
         warn!(
             "conntrack cannot be read (module nf_conntrack_netlink); stale flows are not deleted: \
              clients that reuse a source port may reach removed endpoints"
@@ -16,12 +16,12 @@ pub fn warn_if_unreadable(engine: &Engine) {
 }
 
 /// Logs the result of the search for stale flows after a sync of a family.
-pub fn log_search(done: &Done) {
+pub fn log_search(done: &FamilyReport) {
     let family = done.family;
-    match &done.cleaned {
+    match &done.cleanup {
         None => {}
         Some(Ok(cleaned)) => {
-            let (deleted, took) = (cleaned.deleted, cleaned.took.unwrap_or_default());
+            let (deleted, took) = (cleaned.deleted, cleaned.duration.unwrap_or_default());
             match deleted {
                 0 => debug!(%family, ?took, "no stale flows"),
                 _ => info!(%family, deleted, ?took, "deleted stale flows"),

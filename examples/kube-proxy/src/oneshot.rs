@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use proxy_core::Done;
+use proxy_core::FamilyReport;
 use serde::Serialize;
 
 use crate::cli::Output;
@@ -119,7 +119,7 @@ fn equals(setup: &mut Setup, families: &mut [FamilySummary]) -> bool {
 }
 
 impl FamilySummary {
-    fn new(done: &Done) -> Self {
+    fn new(done: &FamilyReport) -> Self {
         let family = done.family.to_string();
         let rejected = done.rejected.iter().map(ToString::to_string).collect();
         match &done.outcome {

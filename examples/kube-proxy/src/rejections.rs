@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proxy_core::{Done, RejectedObject};
+use proxy_core::{FamilyReport, RejectedObject};
 use tracing::warn;
 use vipline_reconcile::Cause;
 use vipline_service_model::ObjectName;
@@ -18,7 +18,7 @@ const WARNINGS: usize = 16;
 /// Service.
 ///
 /// A Service with many rejected objects does not hide other Services.
-pub fn log(done: &Done) {
+pub fn log(done: &FamilyReport) {
     let family = done.family;
     let services = by_service(&done.rejected);
     for objects in services.values().take(WARNINGS) {
@@ -36,7 +36,7 @@ pub fn log(done: &Done) {
 ///
 /// Services that no longer exist are left out, and Services whose objects were
 /// left out untested.
-pub fn notes(done: &Done, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
+pub fn notes(done: &FamilyReport, exists: impl Fn(&ObjectName) -> bool) -> Vec<NewEvent> {
     let services = by_service(&done.rejected).into_iter();
     let notes = services.filter_map(|(service, objects)| {
         let service = service.filter(&exists)?;

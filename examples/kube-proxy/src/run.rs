@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proxy_core::{Due, Report};
+use proxy_core::{Report, Trigger};
 use tracing::{debug, info, warn};
 
 use crate::cleanup;
@@ -143,7 +143,7 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
     for contested in &report.contested {
         warn!("{contested}");
     }
-    for lost in &report.lost {
+    for lost in &report.lost_addresses {
         // Without an Event, this line is the only trace of the loss.
         info!("{lost}");
         setup.recorder.note(NewEvent {
@@ -170,7 +170,7 @@ fn report_sync(setup: &Setup, report: &Report, took: Duration) {
                         info!(%family, edits, ?took, "took over the rules of another kube-proxy");
                     }
                     // Without notifications this happens every period.
-                    None if report.due == Due::Timer && edits == 0 => {
+                    None if report.trigger == Trigger::Timer && edits == 0 => {
                         debug!(%family, ?took, "periodic check found no difference");
                     }
                     None => info!(%family, edits, dumped, ?took, "synced"),

@@ -120,7 +120,7 @@ impl Setup {
             config.iptables.drop_invalid = !(will_be_liberal || sysctl::is_liberal());
             Engine::open(config).map_err(|error| Failure::machine(chain(&error)))
         })?;
-        setup.engine.time_searches(stopwatch);
+        setup.engine.set_flow_cleanup_clock(stopwatch);
         setup.addresses = Some(Addresses::default());
         setup.poll_addresses();
         Ok(setup)

@@ -13,7 +13,7 @@ use crate::driver::Drive;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 use crate::driver::{Absent, driver};
 use crate::watch::Watch;
-use crate::{Config, Context, Error, Wants};
+use crate::{Config, Context, Error, PortObjects};
 
 #[cfg(feature = "iptables")]
 pub mod iptables;
@@ -25,10 +25,10 @@ pub mod ipvs;
 pub mod nftables;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-mod heard;
+mod drift;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-mod tally;
+mod commit_counter;
 
 /// What a mode is: the objects that it wants for what.
 ///
@@ -41,28 +41,28 @@ pub trait Planner {
     fn base(cx: &Context) -> Vec<Self::Object>;
 
     /// Tells whether service ports want other objects in another context.
-    fn concerns_ports(before: &Context, after: &Context) -> bool;
+    fn requires_replan(before: &Context, after: &Context) -> bool;
 
     /// Returns the objects that one service port wants.
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Self::Object>;
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
 
     /// Returns whether an object stays for a while after its last use.
     ///
     /// Several service ports may use such an object. It is harmless while unused,
     /// and objects with equal keys are equal.
-    fn lingers(_object: &Self::Object) -> bool {
+    fn is_removal_delayed(_object: &Self::Object) -> bool {
         false
     }
 
     /// Returns whether an installed object that no service port uses is no
     /// difference to the plan: a proxy keeps it for a while.
-    fn is_kept(_object: &Self::Object) -> bool {
+    fn tolerates_unused(_object: &Self::Object) -> bool {
         false
     }
 
     /// Returns the table that an object is in, and how many rules it is, in modes
     /// with rules per Service.
-    fn rules(_object: &Self::Object) -> Option<(&'static str, usize)> {
+    fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {
         None
     }
 

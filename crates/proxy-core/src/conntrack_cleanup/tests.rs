@@ -91,9 +91,9 @@ impl Stage {
 }
 
 /// Returns what the search of a report did; `None`: there was none.
-fn cleaned(report: Option<Report>) -> Option<Result<Cleaned, Error>> {
+fn cleaned(report: Option<Report>) -> Option<Result<CleanupReport, Error>> {
     let families = report.into_iter().flat_map(|report| report.families);
-    families.filter_map(|done| done.cleaned).next()
+    families.filter_map(|done| done.cleanup).next()
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_change_is_followed_by_one_search() {
     let done = cleaned(stage.after(1)).unwrap().unwrap();
     assert_eq!((done.deleted, done.is_complete), (1, true));
     // Nothing changes, whatever else is a reason to look at the kernel.
-    stage.engine.distrust();
+    stage.engine.request_resync();
     let report = stage.after(10).or_else(|| stage.after(10));
     assert!(report.is_some() && cleaned(report).is_none());
     assert_eq!(stage.deleted(), 1);

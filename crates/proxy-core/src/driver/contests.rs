@@ -9,7 +9,7 @@ use vipline_service_model::{ObjectName, PortName};
 
 use super::{Driver, Owner};
 use crate::entry::Key;
-use crate::{Address, AddressKind, Contested, LostAddresses, Planner};
+use crate::{Address, AddressKind, ContestedAddress, LostAddresses, Planner};
 
 /// The contested addresses of a family, and the news about them.
 ///
@@ -119,18 +119,18 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     }
 
     /// Removes and returns the contested addresses with news.
-    pub(super) fn newly_contested(&mut self) -> Vec<Contested> {
+    pub(super) fn newly_contested(&mut self) -> Vec<ContestedAddress> {
         let changed = mem::take(&mut self.contests.changed);
         let contested = changed.into_iter().filter_map(|address| {
-            let claims = self.ledger.claim_count(&Key::Address(address));
+            let claim_count = self.ledger.claim_count(&Key::Address(address));
             let [Some((kind, winner)), Some(_)] = self.claims(address) else {
                 return None;
             };
-            Some(Contested {
+            Some(ContestedAddress {
                 address,
                 winner,
                 kind,
-                claims,
+                claim_count,
             })
         });
         contested.collect()

@@ -13,7 +13,7 @@ use vipline_service_model::PortName;
 /// A Service whose number of endpoints goes up and down uses the same objects
 /// again and again. Kernels before 6.2 release references to a chain late, and
 /// reject the removal of the chain until then.
-const LINGER: Duration = Duration::from_secs(30);
+const REMOVAL_DELAY: Duration = Duration::from_secs(30);
 
 /// Maximum number of unused objects that stay installed.
 const MAX_UNUSED: usize = 64;
@@ -81,14 +81,14 @@ impl<T: Keyed> OnDemand<T> {
         created
     }
 
-    /// Removes unused objects at a sync: those unused for [`LINGER`], and the
+    /// Removes unused objects at a sync: those unused for [`REMOVAL_DELAY`], and the
     /// longest unused of more than [`MAX_UNUSED`].
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Id> {
         let mut excess = self.unused.len().saturating_sub(MAX_UNUSED);
         let mut expired = Vec::new();
         self.unused.retain(|_, (id, since)| {
             let since = *since.get_or_insert(now);
-            let stays = excess == 0 && now < since.saturating_add(LINGER);
+            let stays = excess == 0 && now < since.saturating_add(REMOVAL_DELAY);
             excess = excess.saturating_sub(1);
             if !stays {
                 expired.push(*id);
@@ -102,7 +102,7 @@ impl<T: Keyed> OnDemand<T> {
     /// Returns when the next unused object expires.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let since = self.unused.values().find_map(|(_, since)| *since)?;
-        Some(since.saturating_add(LINGER))
+        Some(since.saturating_add(REMOVAL_DELAY))
     }
 
     fn find(&self, object: &T) -> Option<Id> {

@@ -34,11 +34,11 @@ impl Planner for Numbers {
         vec![Number(first)]
     }
 
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
+    fn requires_replan(before: &Context, after: &Context) -> bool {
         before.masquerade_all != after.masquerade_all
     }
 
-    fn port(_: &Context, port: &ServicePort) -> Wants<Number> {
+    fn port(_: &Context, port: &ServicePort) -> PortObjects<Number> {
         let own = (1..=port.port).map(Number).collect();
         let of_node = |number| {
             let address = Address::NodePort(port.protocol, number);
@@ -50,10 +50,10 @@ impl Planner for Numbers {
             }
         };
         let claims = port.node_port.map(of_node).into_iter().collect();
-        Wants { own, claims }
+        PortObjects { own, claims }
     }
 
-    fn lingers(number: &Number) -> bool {
+    fn is_removal_delayed(number: &Number) -> bool {
         number.0 % 2 == 1
     }
 
@@ -195,7 +195,7 @@ fn an_address_goes_to_the_older_and_from_it_to_the_next() {
     driver.plan(&old);
     assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
     let contested = driver.take_contested();
-    let texts: Vec<_> = contested.iter().map(Contested::to_string).collect();
+    let texts: Vec<_> = contested.iter().map(ContestedAddress::to_string).collect();
     assert_eq!(
         texts,
         ["node port 30080/TCP: 2 service ports claim this address; \

@@ -76,14 +76,14 @@ fn what_waits_for_as_long_as_the_limit_is_unhealthy_until_it_is_done() {
     health.queued(Family::V4, secs(100));
     health.queued(Family::V4, secs(150));
     assert_eq!(
-        health.waits_since(Family::V4),
+        health.pending_since(Family::V4),
         Some(secs(100)),
         "the oldest"
     );
     assert_eq!(codes(&health, secs(159)), (200, 200));
     assert_eq!(codes(&health, secs(160)), (503, 503));
     health.updated(Family::V4, clock(5));
-    assert_eq!(health.waits_since(Family::V4), None);
+    assert_eq!(health.pending_since(Family::V4), None);
     assert_eq!(codes(&health, secs(160)), (200, 200));
     health.queued(Family::V4, secs(170));
     assert_eq!(codes(&health, secs(229)), (200, 200));
@@ -152,7 +152,7 @@ fn a_service_that_is_gone_has_an_empty_answer() {
     let mut health = started();
     let name = ObjectName::new("shop", "front");
     health.set_services(Family::V4, [(name.clone(), local(31_000, 2))].into());
-    let gone = Answer {
+    let gone = HttpResponse {
         code: 200,
         headers: Vec::new(),
         body: String::new(),

@@ -75,9 +75,9 @@ impl Rules {
                 .variant(&format!("{base}-{variant}"))
                 .expect("there is room for programs");
             let client = Client::open_at(save, restore).expect("both variants are installed");
-            Kernel::with(client, family)
+            Kernel::with_client(client, family)
         });
-        let is_tracking = engine.track_flows();
+        let is_tracking = engine.enable_flow_cleanup();
         assert!(
             is_tracking.expect("the kernel lets us"),
             "it tells of flows"

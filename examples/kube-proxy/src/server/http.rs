@@ -19,7 +19,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
-use proxy_core::health::Answer;
+use proxy_core::health::HttpResponse;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -286,7 +286,7 @@ pub(super) fn text(code: u16, content_type: &'static str, body: impl Into<String
         ("Content-Type", content_type.to_owned()),
         ("X-Content-Type-Options", "nosniff".to_owned()),
     ];
-    response(Answer {
+    response(HttpResponse {
         code,
         headers: headers.into(),
         body: body.into(),
@@ -302,7 +302,7 @@ pub(super) fn not_found() -> Response {
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Converts an answer into a response.
-pub(super) fn response(answer: Answer) -> Response {
+pub(super) fn response(answer: HttpResponse) -> Response {
     let mut builder = hyper::Response::builder().status(answer.code);
     for (name, value) in answer.headers {
         builder = builder.header(name, value);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use proxy_core::health::{Answer, Health, LocalEndpoints};
-use proxy_core::{Due, Engine, Family, Mode, RejectedObject, Report};
+use proxy_core::health::{Health, HttpResponse, LocalEndpoints};
+use proxy_core::{Engine, Family, Mode, RejectedObject, Report, Trigger};
 use tokio::sync::watch;
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
@@ -145,10 +145,10 @@ impl Telemetry {
             health, metrics, ..
         } = &mut *state;
         // The removal of unused objects commits no pending change.
-        let still_waits = report.due == Due::Unused && engine.is_queued();
+        let still_waits = report.trigger == Trigger::Unused && engine.is_queued();
         for done in &report.families {
             let family = done.family;
-            let waited = health.waits_since(family).filter(|_| !still_waits);
+            let waited = health.pending_since(family).filter(|_| !still_waits);
             let sync = Sync {
                 took: ended.saturating_sub(began),
                 waited: waited.map(|since| ended.saturating_sub(since)),
@@ -167,7 +167,7 @@ impl Telemetry {
             }
         }
         metrics.counts = engine.store().counts();
-        metrics.contested = engine.contested();
+        metrics.contested = engine.contested_count();
         self.0.syncs.send_modify(|syncs| *syncs += 1);
     }
 
@@ -189,7 +189,7 @@ impl Telemetry {
     }
 
     /// Returns and counts the response to a health probe.
-    pub fn probe(&self, probe: Probe) -> Answer {
+    pub fn probe(&self, probe: Probe) -> HttpResponse {
         let now = self.since_start(Instant::now());
         let clock = clock();
         let State {
@@ -204,7 +204,12 @@ impl Telemetry {
     }
 
     /// Returns the response to a health check of a Service.
-    pub fn service(&self, family: Family, name: &ObjectName, proxy_health: ProxyHealth) -> Answer {
+    pub fn service(
+        &self,
+        family: Family,
+        name: &ObjectName,
+        proxy_health: ProxyHealth,
+    ) -> HttpResponse {
         let now = self.since_start(Instant::now());
         let health = &self.state().health;
         let is_healthy = proxy_health == ProxyHealth::Assumed || health.is_healthy(now);

@@ -23,7 +23,7 @@ fn obey_in_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict 
                 Family::V4 => tool::Family::V4,
                 Family::V6 => tool::Family::V6,
             };
-            Kernel::with(
+            Kernel::with_client(
                 Client::open_variant(family_of_tool, variant).unwrap(),
                 family,
             )

@@ -82,7 +82,10 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
     pub(crate) fn held<P: Planner<Object = T>>(&self) -> String {
         let listing = |family| {
             let noted = self.of(family).get();
-            let objects = noted.memory.objects().filter(|object| !P::lingers(object));
+            let objects = noted
+                .memory
+                .objects()
+                .filter(|object| !P::is_removal_delayed(object));
             P::listing(family, objects)
         };
         Family::ALL.into_iter().map(listing).collect()

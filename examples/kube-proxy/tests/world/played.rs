@@ -50,7 +50,7 @@ pub(crate) fn obey(
 
 fn rejected(engine: &Engine) -> usize {
     Family::ALL
-        .map(|family| engine.rejected(family))
+        .map(|family| engine.rejected_count(family))
         .iter()
         .sum()
 }

@@ -149,7 +149,7 @@ where
             for edit in diff(installed, &desired) {
                 let key = edit.key();
                 let is_refused = refused.iter().any(|(object, _)| object.key() == key);
-                if !is_refused && !P::lingers(edit.object()) {
+                if !is_refused && !P::is_removal_delayed(edit.object()) {
                     return Err(format!("{family}: {key:?} is not as planned"));
                 }
             }
@@ -203,7 +203,7 @@ where
             run.sync()?;
         }
         let left: usize = Family::ALL
-            .map(|family| self.run.engine.rejected(family))
+            .map(|family| self.run.engine.rejected_count(family))
             .iter()
             .sum();
         match left {

@@ -194,7 +194,7 @@ pub(crate) fn strangers<P: Planner>(
     let at = |plan: &Plan| plan.wanted_at::<P>(family, &addresses);
     allowed.extend(plans.into_iter().flat_map(at));
     let unknown = self::unknown(edited, &allowed).into_iter();
-    let lasting = unknown.filter(|object| !P::lingers(object));
+    let lasting = unknown.filter(|object| !P::is_removal_delayed(object));
     lasting
         .map(|object| format!("{:?}", object.key()))
         .collect()

@@ -16,7 +16,7 @@ use super::names;
 use super::own_commits::{OwnCommits, Run};
 use super::refusals::{self, Groups};
 use super::rules::iptables_family;
-use crate::backend::tally::Tally;
+use crate::backend::commit_counter::CommitCounter;
 
 /// How many chains and entries a section of a document has at most, where the
 /// program takes longer for each the more there are.
@@ -42,7 +42,7 @@ pub struct Kernel {
 /// The commits of this process, for the nft variant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
-    pub(super) tally: Tally,
+    pub(super) commit_counter: CommitCounter,
     pub(super) own: OwnCommits,
 }
 
@@ -50,7 +50,7 @@ impl Trace {
     /// Returns the trace of another kernel in the same network namespace.
     pub(super) fn of_another(&self) -> Self {
         Self {
-            tally: self.tally.of_another(),
+            commit_counter: self.commit_counter.of_another(),
             own: self.own.clone(),
         }
     }
@@ -65,11 +65,11 @@ impl Kernel {
     /// There are none, or they are too old.
     pub fn open(family: Family) -> Result<Self, Error> {
         let client = Client::open(iptables_family(family))?;
-        Ok(Self::with(client, family))
+        Ok(Self::with_client(client, family))
     }
 
     /// Takes programs of the caller's own.
-    pub fn with(client: Client, family: Family) -> Self {
+    pub fn with_client(client: Client, family: Family) -> Self {
         Self {
             client,
             family,
@@ -127,8 +127,8 @@ impl reconcile::Kernel for Kernel {
                 .save_lines(table, |line| installed.take::<Error>(table, line))?;
         }
         if let Some(generation) = generation {
-            let tally = &self.trace.tally;
-            tally.dumped(tally.others_at(generation));
+            let commit_counter = &self.trace.commit_counter;
+            commit_counter.dumped(commit_counter.others_at(generation));
         }
         self.is_fresh = true;
         Ok(match self.is_doubted {
@@ -190,7 +190,7 @@ impl Kernel {
             Err(error) => refused(edits, batch, &restore, error),
         };
         let commits = u32::try_from(commits).unwrap_or(u32::MAX);
-        self.trace.tally.committed(commits);
+        self.trace.commit_counter.committed(commits);
         attempt
     }
 }

@@ -67,7 +67,7 @@ use vipline_iptables::{Contents, Object, Restore};
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
-use crate::{Context, Wants, backend};
+use crate::{Context, PortObjects, backend};
 
 pub use kernel::Kernel;
 pub(crate) use kernel::make_counters;
@@ -84,7 +84,7 @@ impl backend::Planner for Planner {
         base::objects(cx)
     }
 
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
+    fn requires_replan(before: &Context, after: &Context) -> bool {
         let told = |cx: &Context| {
             let flags = (
                 cx.masquerade_all,
@@ -97,11 +97,11 @@ impl backend::Planner for Planner {
         told(before) != told(after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
         port::wants(cx, port)
     }
 
-    fn rules(object: &Object) -> Option<(&'static str, usize)> {
+    fn rule_count(object: &Object) -> Option<(&'static str, usize)> {
         let (table, count) = match object {
             Object::Chain(chain) => match &chain.contents {
                 Contents::Rules(rules) => (chain.table, rules.len()),

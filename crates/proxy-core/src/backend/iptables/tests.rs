@@ -269,13 +269,13 @@ fn large_clusters_do_without_the_comments_of_endpoints() {
     assert_eq!(with(&large, &["comment"]).len(), large.len() - 4 - 4 - 1);
     let small = context(&config()).with_endpoints(1000);
     assert_eq!(commands(&planned(&small, &port)), of(&port));
-    assert!(Planner::concerns_ports(&small, &cx));
+    assert!(Planner::requires_replan(&small, &cx));
 }
 
 /// Counts rules as upstream's metrics do.
 fn counts(objects: &[Object]) -> [usize; 2] {
     let count = |wanted: &str| {
-        let of_table = objects.iter().filter_map(Planner::rules);
+        let of_table = objects.iter().filter_map(Planner::rule_count);
         let of_table = of_table.filter(|(table, _)| *table == wanted);
         of_table.map(|(_, count)| count).sum()
     };

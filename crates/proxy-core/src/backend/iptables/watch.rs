@@ -12,7 +12,7 @@ use super::kernel::{Kernel, Trace};
 use super::layout::Layout;
 use super::names;
 use super::rules::iptables_family;
-use crate::backend::heard;
+use crate::backend::drift;
 use crate::{Drift, watch};
 
 /// How long after a canary was missed the others are not to be trusted: who
@@ -85,7 +85,7 @@ impl Watch {
 }
 
 impl watch::Watch for Watch {
-    fn begin(&mut self) -> Result<Vec<Family>, crate::Error> {
+    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
         // The engine asks again after each sync if nobody listens: a look that is
         // planned already stays where it is.
         self.next.get_or_insert(Duration::ZERO);
@@ -98,8 +98,10 @@ impl watch::Watch for Watch {
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
         self.next = None;
-        let tally = |each: &Watched| each.trace.tally.clone();
-        let missed = |each: &&Watched| tally(each).missed(tally(each).others_at(generation));
+        let commit_counter = |each: &Watched| each.trace.commit_counter.clone();
+        let missed = |each: &&Watched| {
+            commit_counter(each).missed(commit_counter(each).others_at(generation))
+        };
         let watched = self.watched.iter().filter(missed);
         Ok(watched.map(|each| each.family).collect())
     }
@@ -113,26 +115,26 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(mut heard) = heard::read(&mut self.monitor) else {
+        let Some(mut notification) = drift::read(&mut self.monitor) else {
             return Vec::new();
         };
         if self.monitor.is_none() {
             self.next = Some(Duration::ZERO);
         }
-        self.trace.own.remove_from(&mut heard.commits);
+        self.trace.own.remove_from(&mut notification.commits);
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = heard::drift(&heard, |table| is_of(table, each.family))?;
+            let drift = drift::of_tables(&notification, |table| is_of(table, each.family))?;
             Some((each.family, drift))
         });
         drift.collect()
     }
 
-    fn next_look(&self) -> Option<Duration> {
+    fn next_poll(&self) -> Option<Duration> {
         self.next
     }
 
-    fn look(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+    fn poll(&mut self, now: Duration) -> Vec<(Family, Drift)> {
         if self.next.is_none_or(|next| now < next) {
             return Vec::new();
         }
@@ -142,7 +144,7 @@ impl watch::Watch for Watch {
             watched.is_flushed = is_canary_gone(&mut watched.client, self.layout);
             if watched.is_flushed || was_flushed {
                 let drift = Drift {
-                    is_lost: true,
+                    is_incomplete: true,
                     ..Drift::default()
                 };
                 found.push((watched.family, drift));
@@ -227,11 +229,11 @@ mod tests {
             client: open(),
             is_flushed: false,
         });
-        (watch, Kernel::with(open(), Family::V4))
+        (watch, Kernel::with_client(open(), Family::V4))
     }
 
     #[test]
-    fn a_canary_that_is_gone_is_missed_at_the_next_look_and_for_a_while() {
+    fn a_canary_that_is_gone_is_missed_at_the_next_poll_and_for_a_while() {
         Netns::new().unwrap().run(|| {
             let (mut watch, mut kernel) = legacy();
             let name = names::chain(names::CANARY);
@@ -242,11 +244,11 @@ mod tests {
             );
             let canary = Object::from(canary);
             kernel.commit(&[Edit::Add(canary.clone())]).unwrap();
-            assert_eq!(watch.next_look(), None, "nobody was told to look");
-            assert!(watch.begin().unwrap().is_empty());
+            assert_eq!(watch.next_poll(), None, "nobody was told to look");
+            assert!(watch.start().unwrap().is_empty());
             assert!(!watch.is_listening());
-            assert!(watch.look(seconds(1)).is_empty());
-            assert_eq!(watch.next_look(), Some(seconds(31)));
+            assert!(watch.poll(seconds(1)).is_empty());
+            assert_eq!(watch.next_poll(), Some(seconds(31)));
 
             let gone = [Edit::Remove(canary.clone())];
             let mut client = Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy);
@@ -255,18 +257,18 @@ mod tests {
                 .unwrap()
                 .restore(&Restore::from_edits(&gone))
                 .unwrap();
-            assert!(watch.look(seconds(30)).is_empty(), "it is not time yet");
-            let found = watch.look(seconds(31));
+            assert!(watch.poll(seconds(30)).is_empty(), "it is not time yet");
+            let found = watch.poll(seconds(31));
             assert!(
-                matches!(&*found, [(Family::V4, drift)] if drift.is_lost),
+                matches!(&*found, [(Family::V4, drift)] if drift.is_incomplete),
                 "{found:?}"
             );
             // Who flushes tables may not have come to the others yet.
-            assert_eq!(watch.next_look(), Some(seconds(36)));
+            assert_eq!(watch.next_poll(), Some(seconds(36)));
             kernel.commit(&[Edit::Add(canary)]).unwrap();
-            assert_eq!(watch.look(seconds(36)).len(), 1);
-            assert_eq!(watch.next_look(), Some(seconds(66)));
-            assert!(watch.look(seconds(66)).is_empty());
+            assert_eq!(watch.poll(seconds(36)).len(), 1);
+            assert_eq!(watch.next_poll(), Some(seconds(66)));
+            assert!(watch.poll(seconds(66)).is_empty());
         });
     }
 

@@ -87,7 +87,7 @@ impl Drain {
     }
 
     /// Returns the time of the next look, if there is anything to look for.
-    pub(super) fn next_look(&self) -> Option<Duration> {
+    pub(super) fn next_poll(&self) -> Option<Duration> {
         let is_new = self.servers.values().any(Option::is_none);
         match (self.servers.is_empty(), is_new) {
             (true, _) => None,
@@ -238,7 +238,7 @@ mod tests {
         let edits = drain.begin(vec![Edit::Add(object(TCP, 1, 1))]);
         let (old, new) = (object(TCP, 1, 0), object(TCP, 1, 1));
         assert_eq!(edits, [Edit::Change { old, new }]);
-        assert_eq!(drain.next_look(), None);
+        assert_eq!(drain.next_poll(), None);
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         ];
         let mut drain = Drain::default();
         assert_eq!(drain.begin(edits.clone()), edits);
-        assert_eq!(drain.next_look(), None);
+        assert_eq!(drain.next_poll(), None);
     }
 
     #[test]
@@ -261,10 +261,10 @@ mod tests {
                 .map(|last| Edit::Remove(object(TCP, last, 1)))
                 .into(),
         );
-        assert_eq!(drain.next_look(), Some(Duration::ZERO));
+        assert_eq!(drain.next_poll(), Some(Duration::ZERO));
         assert_eq!(drain.due(seconds(5)), [service(TCP)]);
         assert_eq!(drain.due(seconds(6)), [], "it is not time yet");
-        assert_eq!(drain.next_look(), Some(seconds(15)));
+        assert_eq!(drain.next_poll(), Some(seconds(15)));
         // The third is gone, and somebody gave the fourth a weight.
         let reals = [entry(1, 0, 0), entry(2, 0, 1), entry(4, 7, 0)];
         let finished = drain.finished(service(TCP), &reals, seconds(5));
@@ -284,7 +284,7 @@ mod tests {
             drain.finished(service(TCP), &[entry(2, 0, 0)], day).len(),
             1
         );
-        assert_eq!(drain.next_look(), None);
+        assert_eq!(drain.next_poll(), None);
     }
 
     #[test]
@@ -313,6 +313,6 @@ mod tests {
         );
         let edits = drain.begin(vec![gone.clone(), leaving.clone(), new.clone()]);
         assert_eq!(edits, [new, gone, leaving]);
-        assert_eq!(drain.next_look(), None);
+        assert_eq!(drain.next_poll(), None);
     }
 }

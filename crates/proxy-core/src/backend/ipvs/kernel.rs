@@ -19,7 +19,7 @@ use vipline_service_model::Family;
 
 use super::capacity::Capacities;
 use super::drain::Drain;
-use super::held::Held;
+use super::installed::Installed;
 use super::links::Removed;
 use super::mutex::Shared;
 use super::port::scheduler;
@@ -45,7 +45,7 @@ pub struct Kernel {
     claimed: HashSet<ServiceKey>,
     /// The real servers on their way out.
     drain: Shared<Drain>,
-    held: Shared<Held>,
+    installed: Shared<Installed>,
     removed: Shared<Removed>,
     schedulers: Schedulers,
     capacities: Capacities,
@@ -83,7 +83,7 @@ impl Kernel {
             excluded: config.excluded.clone(),
             claimed: HashSet::new(),
             drain: Shared::default(),
-            held: Shared::default(),
+            installed: Shared::default(),
             removed,
             schedulers: Schedulers::new(usual, missing),
             capacities: Capacities::default(),
@@ -111,8 +111,8 @@ impl Kernel {
     }
 
     /// Returns what it was left with.
-    pub(super) fn held(&self) -> Shared<Held> {
-        self.held.clone()
+    pub(super) fn installed(&self) -> Shared<Installed> {
+        self.installed.clone()
     }
 
     /// Reads the virtual servers that are ours, with their real servers but for
@@ -154,7 +154,7 @@ impl Kernel {
         let refused = self.sets.commit_each(&ipset::Commands::from_edits(edits))?;
         to.add_sets(refused)?;
         let accepted = to.accepted(edits);
-        self.held.lock().wrote_sets(&accepted);
+        self.installed.lock().wrote_sets(&accepted);
         self.capacities.wrote(&accepted);
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Kernel {
             }
         }
         let accepted = to.accepted(&edits);
-        self.held.lock().wrote_servers(&accepted);
+        self.installed.lock().wrote_servers(&accepted);
         for edit in &accepted {
             if let Edit::Remove(ipvs::Object::VirtualServer(server)) = edit {
                 self.claimed.remove(&server.service);
@@ -284,7 +284,7 @@ impl vipline_reconcile::Kernel for Kernel {
             .collect();
         let ours = Ours::new(family, &sets, &addresses);
         let servers = self.dump_servers(&ours)?;
-        self.held.lock().found(&sets, &servers);
+        self.installed.lock().found(&sets, &servers);
         let servers = servers.into_iter().map(|object| match object {
             ipvs::Object::VirtualServer(server) => self.schedulers.as_wanted(server).into(),
             real => real,
@@ -301,7 +301,7 @@ impl vipline_reconcile::Kernel for Kernel {
         let mut refusals = Refusals::default();
         let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut refusals);
         if done.is_err() {
-            self.held.lock().forget();
+            self.installed.lock().forget();
         }
         done.map(|()| refusals.into_rejections(edits))
     }

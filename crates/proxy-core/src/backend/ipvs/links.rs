@@ -85,14 +85,14 @@ impl Links {
                 *changes += usize::from(concerned.contains(&family));
             }
         }
-        let heard = Family::ALL.into_iter().zip(changes);
-        let heard = heard.filter(|(_, changes)| is_lost || *changes > 0);
+        let drifts = Family::ALL.into_iter().zip(changes);
+        let drifts = drifts.filter(|(_, changes)| is_lost || *changes > 0);
         let drift = |changes| Drift {
             changes,
-            is_lost,
+            is_incomplete: is_lost,
             ..Drift::default()
         };
-        heard
+        drifts
             .map(|(family, changes)| (family, drift(changes)))
             .collect()
     }
@@ -174,9 +174,9 @@ mod tests {
             for net in nets {
                 commit(&mut theirs, Edit::Remove(address("kube-ipvs0", net)));
             }
-            let heard = links.read();
-            let families: Vec<_> = heard.iter().map(|(family, _)| *family).collect();
-            assert_eq!(families, Family::ALL, "{heard:?}");
+            let drifts = links.read();
+            let families: Vec<_> = drifts.iter().map(|(family, _)| *family).collect();
+            assert_eq!(families, Family::ALL, "{drifts:?}");
             assert!(links.read().is_empty());
 
             let name = Name::new("kube-ipvs0").unwrap();

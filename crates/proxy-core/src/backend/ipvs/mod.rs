@@ -51,7 +51,7 @@ mod mutex;
 
 mod drain;
 
-mod held;
+mod installed;
 
 mod kernel;
 
@@ -65,7 +65,7 @@ mod tests;
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
 
-use crate::{Context, Wants, backend};
+use crate::{Context, PortObjects, backend};
 
 pub use kernel::Kernel;
 pub use object::{Key, Object};
@@ -83,7 +83,7 @@ impl backend::Planner for Planner {
         base::objects(cx)
     }
 
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
+    fn requires_replan(before: &Context, after: &Context) -> bool {
         let told = |cx: &Context| {
             (
                 cx.node_address,
@@ -95,7 +95,7 @@ impl backend::Planner for Planner {
         told(before) != told(after)
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
         port::wants(cx, port)
     }
 

@@ -16,10 +16,10 @@ use super::endpoint::{hairpin, real_server};
 use super::names::{self, FILTER, Set};
 use crate::backend::iptables::rules::entry;
 use crate::claim::Claims;
-use crate::{Address, AddressKind, Context, Wants};
+use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects that a service port wants.
-pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
+pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let mut port = Port {
         cx,
         of,
@@ -47,7 +47,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
     }
     let Port { own, claims, .. } = port;
     let claims = claims.into_vec();
-    Wants { own, claims }
+    PortObjects { own, claims }
 }
 
 /// A service port, and what it wants as far as it is gathered.

@@ -9,7 +9,7 @@ use vipline_ipvs::{self as ipvs, Commands, Object, ServiceKey};
 use vipline_service_model::Family;
 
 use super::drain::Drain;
-use super::held::Held;
+use super::installed::Installed;
 use super::kernel::Kernel;
 use super::links::{Links, Removed};
 use super::mutex::Shared;
@@ -56,7 +56,7 @@ pub(crate) struct Watch {
 struct Watched {
     family: Family,
     drain: Shared<Drain>,
-    held: Shared<Held>,
+    installed: Shared<Installed>,
 }
 
 impl Watch {
@@ -88,7 +88,7 @@ impl Watch {
         self.watched.push(Watched {
             family,
             drain: kernel.draining(),
-            held: kernel.held(),
+            installed: kernel.installed(),
         });
         self.ports.push(kernel.port_of_links());
         Ok(kernel)
@@ -136,9 +136,9 @@ impl Watch {
         let headers = self.sets.headers().ok();
         let mut found = Vec::new();
         for watched in &self.watched {
-            let mut held = watched.held.lock();
-            let mut changes = headers.as_ref().map_or(0, |it| held.changed_sets(it));
-            for service in held.next() {
+            let mut installed = watched.installed.lock();
+            let mut changes = headers.as_ref().map_or(0, |it| installed.changed_sets(it));
+            for service in installed.next() {
                 let Ok(mut objects) = objects(&mut self.servers, &service) else {
                     continue;
                 };
@@ -147,12 +147,12 @@ impl Watch {
                     Object::Destination(service, real) => !drain.is_leaving(service, real),
                     Object::VirtualServer(_) => true,
                 });
-                changes += usize::from(held.is_changed(&service, &objects));
+                changes += usize::from(installed.is_changed(&service, &objects));
             }
             if changes > 0 {
                 let drift = Drift {
                     changes,
-                    is_lost: true,
+                    is_incomplete: true,
                     ..Drift::default()
                 };
                 found.push((watched.family, drift));
@@ -175,13 +175,13 @@ fn objects(client: &mut ipvs::Client, service: &ServiceKey) -> Result<Vec<Object
 }
 
 impl watch::Watch for Watch {
-    fn begin(&mut self) -> Result<Vec<Family>, Error> {
+    fn start(&mut self) -> Result<Vec<Family>, Error> {
         self.next.get_or_insert(Duration::ZERO);
         // Whoever never hears of everything is asked to begin after each sync.
-        let has_begun = !self.rules.fds().is_empty() || self.rules.next_look().is_some();
+        let has_begun = !self.rules.fds().is_empty() || self.rules.next_poll().is_some();
         match has_begun {
             true => Ok(Vec::new()),
-            false => self.rules.begin(),
+            false => self.rules.start(),
         }
     }
 
@@ -200,17 +200,17 @@ impl watch::Watch for Watch {
         self.rules.read().into_iter().chain(links).collect()
     }
 
-    fn next_look(&self) -> Option<Duration> {
+    fn next_poll(&self) -> Option<Duration> {
         let watched = self.watched.iter();
-        let sweep = watched.filter_map(|it| it.drain.lock().next_look()).min();
-        let looks = [sweep, self.next, self.rules.next_look()];
+        let sweep = watched.filter_map(|it| it.drain.lock().next_poll()).min();
+        let looks = [sweep, self.next, self.rules.next_poll()];
         looks.into_iter().flatten().min()
     }
 
-    fn look(&mut self, now: Duration) -> Vec<(Family, Drift)> {
+    fn poll(&mut self, now: Duration) -> Vec<(Family, Drift)> {
         self.sweep(now);
         let mut found = self.inspect(now);
-        found.extend(self.rules.look(now));
+        found.extend(self.rules.poll(now));
         found
     }
 

@@ -242,7 +242,7 @@ pub(super) fn stage(edit: &Edit<Object>) -> Stage {
     match object {
         Object::Element(element) => Subject::of(element).stage(edit),
         Object::Table(_) if matches!(edit, Edit::Change { .. }) => Stage::Table,
-        _ if gone && Planner::lingers(object) => Stage::FormerChains,
+        _ if gone && Planner::is_removal_delayed(object) => Stage::FormerChains,
         _ if gone => Stage::FormerEndpoints,
         Object::Set(set) if names::is_set_on_demand(&set.name) => Stage::OfPorts,
         Object::Chain(chain) if names::is_chain_of_port(&chain.name) => Stage::OfPorts,

@@ -27,8 +27,8 @@ use super::names;
 use super::refusals;
 use super::table::Table;
 use super::takeover::{are_incomplete, completed, is_take_over};
-use crate::backend::heard;
-use crate::backend::tally::Tally;
+use crate::backend::commit_counter::CommitCounter;
+use crate::backend::drift;
 use crate::{Drift, watch};
 
 /// How many clients are forgotten by one transaction.
@@ -43,7 +43,7 @@ const CLIENTS: usize = 1024;
 pub struct Kernel {
     client: Client,
     table: &'static Table,
-    tally: Tally,
+    commit_counter: CommitCounter,
     /// Maps of clients that the last dump found: they may name endpoints that
     /// left before.
     unchecked: Vec<Name>,
@@ -63,14 +63,14 @@ impl Kernel {
     ///
     /// What the kernel says to opening a netlink socket.
     pub fn open(family: Family) -> Result<Self, Error> {
-        Self::with_tally(family, Tally::default())
+        Self::with_commit_counter(family, CommitCounter::default())
     }
 
-    fn with_tally(family: Family, tally: Tally) -> Result<Self, Error> {
+    fn with_commit_counter(family: Family, commit_counter: CommitCounter) -> Result<Self, Error> {
         Ok(Self {
             client: Client::open_with(ENCODER)?,
             table: Table::of(family),
-            tally,
+            commit_counter,
             unchecked: Vec::new(),
             took_over: false,
         })
@@ -136,7 +136,7 @@ impl Kernel {
     fn transact(&mut self, transaction: &Transaction) -> Result<(), Error> {
         self.client.commit(transaction)?;
         if !transaction.is_empty() {
-            self.tally.committed(1);
+            self.commit_counter.committed(1);
         }
         Ok(())
     }
@@ -153,9 +153,9 @@ impl reconcile::Kernel for Kernel {
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        let others = self.tally.others_at(self.client.generation()?);
+        let others = self.commit_counter.others_at(self.client.generation()?);
         let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
-        self.tally.dumped(others);
+        self.commit_counter.dumped(others);
         let objects: Vec<_> = ruleset.into_objects().collect();
         let sets = objects.iter().filter_map(|object| match object {
             Object::Set(set) => Some(&set.name),
@@ -260,7 +260,7 @@ fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     watched: Vec<Watched>,
-    tally: Tally,
+    commit_counter: CommitCounter,
     /// None while nobody listens.
     monitor: Option<Monitor>,
 }
@@ -271,34 +271,34 @@ struct Watched {
     family: Family,
     table: TableId,
     /// Of the kernel's socket.
-    port: u32,
-    tally: Tally,
+    port_id: u32,
+    commit_counter: CommitCounter,
 }
 
 impl Watch {
     /// Opens a kernel that is watched.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let tally = self.tally.of_another();
-        let kernel = Kernel::with_tally(family, tally.clone())?;
+        let commit_counter = self.commit_counter.of_another();
+        let kernel = Kernel::with_commit_counter(family, commit_counter.clone())?;
         self.watched.push(Watched {
             family,
             table: kernel.table.id.clone(),
-            port: kernel.client.port_id(),
-            tally,
+            port_id: kernel.client.port_id(),
+            commit_counter,
         });
         Ok(kernel)
     }
 }
 
 impl watch::Watch for Watch {
-    fn begin(&mut self) -> Result<Vec<Family>, crate::Error> {
+    fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
         let tables: Vec<_> = self.watched.iter().map(|each| each.table.clone()).collect();
-        let ports: Vec<_> = self.watched.iter().map(|each| each.port).collect();
-        let monitor = Monitor::open(&tables, &ports)?;
+        let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();
+        let monitor = Monitor::open(&tables, &port_ids)?;
         // What comes from now on is heard; nothing may have come before.
-        let others = self.tally.others_at(Client::open()?.generation()?);
+        let others = self.commit_counter.others_at(Client::open()?.generation()?);
         self.monitor = Some(monitor);
-        let missed = |each: &&Watched| each.tally.missed(others);
+        let missed = |each: &&Watched| each.commit_counter.missed(others);
         let watched = self.watched.iter().filter(missed);
         Ok(watched.map(|each| each.family).collect())
     }
@@ -312,12 +312,12 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(heard) = heard::read(&mut self.monitor) else {
+        let Some(notification) = drift::read(&mut self.monitor) else {
             return Vec::new();
         };
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = heard::drift(&heard, |table| *table == each.table)?;
+            let drift = drift::of_tables(&notification, |table| *table == each.table)?;
             Some((each.family, drift))
         });
         drift.collect()
@@ -355,7 +355,7 @@ mod tests {
         kernel.transact(&Transaction::from_edits(&there)).unwrap();
         let generation = kernel.client.generation().unwrap();
         assert_eq!(generation, Generation(3));
-        assert_eq!(kernel.tally.others_at(generation), 1);
+        assert_eq!(kernel.commit_counter.others_at(generation), 1);
         let remove: Vec<_> = (1..8)
             .map(|last| Edit::Remove(client(last).into()))
             .collect();
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(keys, [client(0).key_bytes()]);
         let generation = kernel.client.generation().unwrap();
         assert_eq!(
-            kernel.tally.others_at(generation),
+            kernel.commit_counter.others_at(generation),
             1,
             "what is refused does not count"
         );

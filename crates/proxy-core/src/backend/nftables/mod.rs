@@ -123,7 +123,7 @@ use vipline_nftables::{Action, Object, Operation, Subject};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{Family, Protocol, ServicePort};
 
-use crate::{Context, Wants, backend};
+use crate::{Context, PortObjects, backend};
 
 pub use batches::transactions;
 pub use kernel::Kernel;
@@ -142,15 +142,15 @@ impl backend::Planner for Planner {
     }
 
     /// Source ranges depend on the node's address, and nothing else on anything.
-    fn concerns_ports(before: &Context, after: &Context) -> bool {
+    fn requires_replan(before: &Context, after: &Context) -> bool {
         before.node_address != after.node_address
     }
 
-    fn port(cx: &Context, port: &ServicePort) -> Wants<Object> {
+    fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
         port::wants(cx, port)
     }
 
-    fn lingers(object: &Object) -> bool {
+    fn is_removal_delayed(object: &Object) -> bool {
         match object {
             Object::Chain(chain) => names::is_chain_on_demand(&chain.name),
             Object::Set(set) => names::is_set_on_demand(&set.name),
@@ -165,7 +165,7 @@ impl backend::Planner for Planner {
     }
 
     /// A chain or set on demand is what its name says, or is not ours.
-    fn is_kept(object: &Object) -> bool {
+    fn tolerates_unused(object: &Object) -> bool {
         let table = object.table();
         let is_made = |made: Option<Object>| made.is_some_and(|made| made.same(object));
         match object {

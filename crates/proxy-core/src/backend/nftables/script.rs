@@ -35,7 +35,7 @@ pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
 fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let names_backends = |edit: &Edit<Object>| match edit {
         Edit::Remove(_) => false,
-        _ => Planner::lingers(edit.object()),
+        _ => Planner::is_removal_delayed(edit.object()),
     };
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
     let edit = edits.first()?;

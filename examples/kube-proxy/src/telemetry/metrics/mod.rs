@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proxy_core::{Done, Family, Mode, Rules};
+use proxy_core::{Family, FamilyReport, Mode, RuleCount};
 use vipline_service_model::{Counts, Kind, NoLocalEndpoints, Store, Timestamp};
 
 use super::Probe;
@@ -75,7 +75,7 @@ pub(super) struct FamilyMetrics {
     /// Number of objects that the kernel rejects.
     rejected: usize,
     /// Number of rules per table, in modes with rules per Service.
-    rules: Vec<Rules>,
+    rules: Vec<RuleCount>,
     failures: u64,
     /// Number of failures of partial syncs. Included in `failures`.
     partial_failures: u64,
@@ -129,7 +129,7 @@ impl Metrics {
     }
 
     /// Records the result of a sync in one family.
-    pub(super) fn synced(&mut self, store: &Store, done: &Done, sync: Sync) {
+    pub(super) fn synced(&mut self, store: &Store, done: &FamilyReport, sync: Sync) {
         let Some(family) = self.families.get_mut(&done.family) else {
             return;
         };
@@ -196,7 +196,7 @@ impl FamilyMetrics {
         }
     }
 
-    fn synced(&mut self, done: &Done, sync: Sync) {
+    fn synced(&mut self, done: &FamilyReport, sync: Sync) {
         let outcome = done.outcome.as_ref();
         // After an error it is unknown whether a dump came before.
         let unknown = self.is_unknown || done.drift.is_some();
@@ -209,7 +209,7 @@ impl FamilyMetrics {
         }
         let Ok(outcome) = outcome else {
             self.failures += 1;
-            self.partial_failures += u64::from(done.was_known);
+            self.partial_failures += u64::from(done.was_state_known);
             return;
         };
         self.last_synced = Some(sync.ended);
@@ -228,8 +228,9 @@ impl FamilyMetrics {
             self.drift += drift.changes.max(1) as u64;
         }
         // As in upstream, failed searches are not counted.
-        if let Some(Ok(cleaned)) = &done.cleaned {
-            self.searches.observe_time(cleaned.took.unwrap_or_default());
+        if let Some(Ok(cleaned)) = &done.cleanup {
+            self.searches
+                .observe_time(cleaned.duration.unwrap_or_default());
             self.stale_flows += cleaned.deleted as u64;
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proxy_core::{Family, Mode, Rules};
+use proxy_core::{Family, Mode, RuleCount};
 use vipline_service_model::{Kind, Timestamp};
 
 use super::super::exposition::{Page, Type, float};
@@ -205,7 +205,7 @@ impl Metrics {
         page: &mut Page,
         name: &'static str,
         help: &str,
-        count: impl Fn(&Rules) -> usize,
+        count: impl Fn(&RuleCount) -> usize,
     ) {
         let mut metric = page.add(name, Type::Gauge, help);
         for (family, values) in self.families() {

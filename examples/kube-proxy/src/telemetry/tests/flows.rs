@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proxy_core::{Cleaned, Error, Family, Report};
+use proxy_core::{CleanupReport, Error, Family, Report};
 
 use super::Stage;
 
@@ -10,17 +10,17 @@ const DELETED: &str = "conntrack_reconciler_deleted_entries_total";
 const TIME: &str = "conntrack_reconciler_sync_duration_seconds";
 
 /// Sets the result of the search in a family.
-fn found(report: &mut Report, family: Family, cleaned: Result<Cleaned, Error>) {
+fn found(report: &mut Report, family: Family, cleaned: Result<CleanupReport, Error>) {
     let mut families = report.families.iter_mut();
     let done = families.find(|done| done.family == family).unwrap();
-    done.cleaned = Some(cleaned);
+    done.cleanup = Some(cleaned);
 }
 
-fn cleaned(deleted: usize, is_complete: bool, milliseconds: u64) -> Cleaned {
-    let mut cleaned = Cleaned::default();
+fn cleaned(deleted: usize, is_complete: bool, milliseconds: u64) -> CleanupReport {
+    let mut cleaned = CleanupReport::default();
     cleaned.deleted = deleted;
     cleaned.is_complete = is_complete;
-    cleaned.took = Some(Duration::from_millis(milliseconds));
+    cleaned.duration = Some(Duration::from_millis(milliseconds));
     cleaned
 }
 

@@ -1,6 +1,6 @@
 //! Tests of changes that are pending while unused objects are removed.
 
-use proxy_core::Due;
+use proxy_core::Trigger;
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_change_stays_pending_after_the_removal_of_unused_chains() {
     stage.service("third", 0, NODE);
     assert_eq!(stage.codes().1, 503, "the change waits");
     let report = stage.engine.poll(removal).expect("unused chains");
-    assert_eq!(report.due, Due::Unused);
+    assert_eq!(report.trigger, Trigger::Unused);
     let now = Instant::now();
     stage.telemetry.synced(&stage.engine, &report, now, now);
     assert_eq!(stage.codes().1, 503, "the change still waits");

@@ -14,10 +14,10 @@ use super::endpoint::{self, Way};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::{chain, entry, not_from_pods};
 use crate::claim::Claims;
-use crate::{Address, AddressKind, Context, Wants};
+use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects that a service port wants.
-pub(super) fn wants(cx: &Context, of: &ServicePort) -> Wants<Object> {
+pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let port = Port {
         cx,
         of,
@@ -136,7 +136,7 @@ impl Fragment {
     }
 }
 
-impl From<Fragment> for Wants<Object> {
+impl From<Fragment> for PortObjects<Object> {
     fn from(fragment: Fragment) -> Self {
         let Fragment { own, claims } = fragment;
         let claims = claims.into_vec();

@@ -15,10 +15,10 @@ use self::affinity::Affinity;
 use super::names::OnDemand;
 use super::table::{Table, Way};
 use super::{endpoint, names};
-use crate::{Address, AddressKind, Claim, Context, Wants};
+use crate::{Address, AddressKind, Claim, Context, PortObjects};
 
 /// Returns the objects that a service port wants.
-pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
+pub(super) fn wants(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     let table = Table::of(cx.family);
     // Comes first, for batches know by it where a Service begins.
     let mut own = vec![active(table, port)];
@@ -30,7 +30,7 @@ pub(super) fn wants(cx: &Context, port: &ServicePort) -> Wants<Object> {
     let affinity = affinity.as_ref();
     let mut claims = vec![cluster_ip(table, port, affinity)];
     external::claims(cx, table, port, affinity, &mut claims);
-    Wants { own, claims }
+    PortObjects { own, claims }
 }
 
 /// Where clients connect to: an address of a service port, or a port of the node.

@@ -9,29 +9,32 @@ use crate::Drift;
 /// One that fails is dropped: then everything may have been done.
 pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Notification> {
     match monitor.as_mut()?.read() {
-        Ok(heard) => Some(heard),
+        Ok(notification) => Some(notification),
         Err(_) => {
             *monitor = None;
-            let mut heard = Notification::default();
-            heard.is_incomplete = true;
-            Some(heard)
+            let mut notification = Notification::default();
+            notification.is_incomplete = true;
+            Some(notification)
         }
     }
 }
 
 /// Returns what was done to some tables, if anything was.
-pub(crate) fn drift(heard: &Notification, is_watched: impl Fn(&TableId) -> bool) -> Option<Drift> {
+pub(crate) fn of_tables(
+    notification: &Notification,
+    is_watched: impl Fn(&TableId) -> bool,
+) -> Option<Drift> {
     let mut drift = Drift {
-        is_lost: heard.is_incomplete,
+        is_incomplete: notification.is_incomplete,
         ..Drift::default()
     };
-    for commit in &heard.commits {
+    for commit in &notification.commits {
         let changes = commit.changes.iter();
         for (_, changes) in changes.filter(|(table, _)| is_watched(table)) {
             drift.add(Drift {
                 changes: changes.total(),
-                by: vec![commit.process.to_string().into()],
-                is_lost: false,
+                processes: vec![commit.process.to_string().into()],
+                is_incomplete: false,
             });
         }
     }

@@ -11,12 +11,12 @@ use vipline_reconcile::Edit;
 
 /// How many virtual servers a look is at: with ten thousand it takes no longer
 /// than with a thousand, and ten looks see them all.
-const LOOK: usize = 1000;
+const POLL_COUNT: usize = 1000;
 
 /// What the kernel was left with by the last commit; nothing is known of it
 /// before the first dump, and after a commit that failed.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct Installed {
     state: Option<State>,
     /// The virtual server that was looked at last.
     last: Option<ServiceKey>,
@@ -73,7 +73,7 @@ fn hash(object: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-impl Held {
+impl Installed {
     /// Takes in what a dump found.
     pub(super) fn found(&mut self, sets: &ipset::Sets, servers: &[Object]) {
         let sets = sets
@@ -168,9 +168,9 @@ impl Held {
         let services = servers
             .range((after, Unbounded))
             .map(|(service, _)| *service);
-        let services: Vec<_> = services.take(LOOK).collect();
+        let services: Vec<_> = services.take(POLL_COUNT).collect();
         // After the end comes the beginning.
-        self.last = (services.len() == LOOK).then(|| services[LOOK - 1]);
+        self.last = (services.len() == POLL_COUNT).then(|| services[POLL_COUNT - 1]);
         services
     }
 
@@ -237,8 +237,8 @@ mod tests {
         sets
     }
 
-    fn known() -> Held {
-        let mut held = Held::default();
+    fn known() -> Installed {
+        let mut installed = Installed::default();
         let mut sets = headers(&[("a", 0), ("b", 0)]);
         let mut full = SetDump::new(set("c"));
         for port in [80, 443] {
@@ -248,18 +248,18 @@ mod tests {
         }
         sets.insert(full);
         let rr = server(80, Scheduler::RoundRobin);
-        held.found(&sets, &[rr, real(80, 1), real(80, 2)]);
-        held
+        installed.found(&sets, &[rr, real(80, 1), real(80, 2)]);
+        installed
     }
 
     #[test]
     fn sets_are_known_by_their_sizes() {
-        let mut held = known();
+        let mut installed = known();
         let sizes = [("a", 0), ("b", 0), ("c", 2)];
-        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
+        assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
         let others = [("a", 1), ("c", 1), ("theirs", 7)];
-        assert_eq!(held.changed_sets(&headers(&others)), 3);
-        held.wrote_sets(&[
+        assert_eq!(installed.changed_sets(&headers(&others)), 3);
+        installed.wrote_sets(&[
             Edit::Add(entry("a", 1)),
             Edit::Remove(ipset::Object::from(set("b"))),
             Edit::Remove(entry("b", 1)),
@@ -267,21 +267,21 @@ mod tests {
             Edit::Add(ipset::Object::from(set("d"))),
         ]);
         let sizes = [("a", 1), ("c", 1), ("d", 0)];
-        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
-        assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
+        assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
+        assert_eq!(installed.changed_sets(&headers(&sizes[..2])), 1);
         // A larger set has the same entries.
         let mut larger = set("a");
         larger.maxelem = Some(1 << 20);
         let (old, new) = (set("a").into(), larger.into());
-        held.wrote_sets(&[Edit::Change { old, new }]);
-        assert_eq!(held.changed_sets(&headers(&sizes)), 0);
-        assert_eq!(held.changed_sets(&headers(&sizes[..2])), 1);
+        installed.wrote_sets(&[Edit::Change { old, new }]);
+        assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
+        assert_eq!(installed.changed_sets(&headers(&sizes[..2])), 1);
         // The entries of a set of another type are unknown until the next dump.
         let mut other = set("a");
         other.set_type = SetType::HashIp;
         let (old, new) = (set("a").into(), other.into());
-        held.wrote_sets(&[Edit::Change { old, new }]);
-        assert_eq!(held.changed_sets(&Sets::default()), 0);
+        installed.wrote_sets(&[Edit::Change { old, new }]);
+        assert_eq!(installed.changed_sets(&Sets::default()), 0);
     }
 
     #[test]
@@ -290,30 +290,31 @@ mod tests {
             server(80, Scheduler::RoundRobin),
             server(80, Scheduler::WeightedRoundRobin),
         );
-        let mut held = known();
-        let is_changed = |held: &Held, found: &[Object]| held.is_changed(&service(80), found);
+        let mut installed = known();
+        let is_changed =
+            |installed: &Installed, found: &[Object]| installed.is_changed(&service(80), found);
         // In any order.
-        assert!(!is_changed(&held, &[real(80, 2), rr, real(80, 1)]));
+        assert!(!is_changed(&installed, &[real(80, 2), rr, real(80, 1)]));
         for others in [
             &[][..],
             &[rr, real(80, 1)],
             &[rr, real(80, 1), real(80, 2), real(80, 3)],
             &[wrr, real(80, 1), real(80, 2)],
         ] {
-            assert!(is_changed(&held, others), "{others:?}");
+            assert!(is_changed(&installed, others), "{others:?}");
         }
-        held.wrote_servers(&[
+        installed.wrote_servers(&[
             Edit::Remove(real(80, 1)),
             Edit::Add(real(80, 3)),
             Edit::Change { old: rr, new: wrr },
         ]);
-        assert!(!is_changed(&held, &[wrr, real(80, 2), real(80, 3)]));
-        assert_eq!(held.next(), [service(80)]);
+        assert!(!is_changed(&installed, &[wrr, real(80, 2), real(80, 3)]));
+        assert_eq!(installed.next(), [service(80)]);
         // Real servers go with their virtual server, in whatever order it is told.
-        held.wrote_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
-        assert_eq!(held.next(), []);
-        held.forget();
-        assert!(!is_changed(&held, &[]));
+        installed.wrote_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
+        assert_eq!(installed.next(), []);
+        installed.forget();
+        assert!(!is_changed(&installed, &[]));
     }
 
     #[test]
@@ -321,17 +322,17 @@ mod tests {
         let servers: Vec<_> = (0..2400)
             .map(|number| server(number, Scheduler::RoundRobin))
             .collect();
-        let mut held = Held::default();
-        assert_eq!(held.next(), []);
-        held.found(&Sets::default(), &servers);
-        let looks: Vec<_> = (0..4).map(|_| held.next()).collect();
+        let mut installed = Installed::default();
+        assert_eq!(installed.next(), []);
+        installed.found(&Sets::default(), &servers);
+        let looks: Vec<_> = (0..4).map(|_| installed.next()).collect();
         assert_eq!(looks[3], looks[0]);
         let seen: Vec<_> = looks[..3].concat();
         let all: Vec<_> = (0..2400).map(service).collect();
         assert_eq!(seen, all);
-        assert_eq!(looks[0].len(), LOOK);
+        assert_eq!(looks[0].len(), POLL_COUNT);
         // It goes on behind one that has gone meanwhile.
-        held.wrote_servers(&[Edit::Remove(servers[999])]);
-        assert_eq!(held.next()[0], service(1000));
+        installed.wrote_servers(&[Edit::Remove(servers[999])]);
+        assert_eq!(installed.next()[0], service(1000));
     }
 }

@@ -9,15 +9,15 @@ use vipline_nftables::Generation;
 ///
 /// The kernel counts all commits in a network namespace.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    /// Our commits, those of all kernels that share the tally.
+pub(crate) struct CommitCounter {
+    /// Our commits, those of all kernels that share the commit_counter.
     ours: Arc<AtomicU32>,
     /// The commits of others, as of the last dump of this kernel.
     others: Arc<AtomicU32>,
 }
 
-impl Tally {
-    /// Returns the tally of another kernel in the same network namespace.
+impl CommitCounter {
+    /// Returns the commit_counter of another kernel in the same network namespace.
     pub(crate) fn of_another(&self) -> Self {
         Self {
             ours: Arc::clone(&self.ours),
