@@ -1,4 +1,4 @@
-//! What a service port wants, and which addresses it claims.
+//! Desired objects of a service port, and its claims to addresses.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,37 +8,36 @@ use std::sync::Arc;
 
 use vipline_service_model::{ObjectName, PortName, Protocol};
 
-/// What one service port wants.
+/// Desired objects of one service port.
 #[derive(Clone, Debug)]
 pub struct PortObjects<T> {
-    /// What it gets in any case.
+    /// Objects that do not depend on a claim.
     pub own: Vec<T>,
     /// Objects per address. The service port gets them if its claim to the address
     /// has the highest [precedence](AddressKind).
     pub claims: Vec<Claim<T>>,
 }
 
-/// What one service port wants for one of its addresses.
+/// Objects of one service port for one of its addresses.
 #[derive(Clone, Debug)]
 pub struct Claim<T> {
     /// The address.
     pub address: Address,
-    /// The kind of the address: the first one of several.
+    /// Kind of the address. If several kinds apply, the first.
     pub kind: AddressKind,
-    /// The objects: nobody else wants one of their keys for another address, or
-    /// for none.
+    /// The objects. Their keys occur neither for another address nor without an address.
     pub objects: Vec<T>,
 }
 
 impl<T> Default for PortObjects<T> {
-    /// Wants nothing.
+    /// Returns no objects.
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
 impl<T> From<Vec<T>> for PortObjects<T> {
-    /// Wants objects that are of no address.
+    /// Returns objects that belong to no address.
     fn from(own: Vec<T>) -> Self {
         let claims = Vec::new();
         Self { own, claims }
@@ -53,7 +52,7 @@ impl<T> PortObjects<T> {
     }
 }
 
-/// The claims of one service port while a planner gathers them.
+/// Collects the claims of one service port during planning.
 #[cfg_attr(
     not(feature = "iptables"),
     allow(
@@ -64,7 +63,7 @@ impl<T> PortObjects<T> {
 #[derive(Debug)]
 pub(crate) struct Claims<T> {
     claims: Vec<Claim<T>>,
-    /// The place of each address in `claims`.
+    /// Position of each address in `claims`.
     places: HashMap<Address, usize>,
 }
 
@@ -100,22 +99,22 @@ impl<T> Claims<T> {
         &mut claim.objects
     }
 
-    /// Returns the claims in the order of their addresses' first mention.
+    /// Returns the claims in the order in which addresses were first used.
     pub(crate) fn into_vec(self) -> Vec<Claim<T>> {
         self.claims
     }
 }
 
-/// Where clients connect to.
+/// An address that clients connect to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Address {
-    /// A cluster IP, an external IP or that of a load balancer, with a port.
+    /// A cluster IP, external IP or load balancer IP, with a port.
     Ip(IpAddr, Protocol, u16),
-    /// A port of the node.
+    /// A node port.
     NodePort(Protocol, u16),
 }
 
-/// In one piece: an address is asked for often.
+/// Hashes the address as one integer, because lookups are frequent.
 impl Hash for Address {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (addr, protocol, port) = match *self {
@@ -141,10 +140,9 @@ impl fmt::Display for Address {
 
 /// Kind of an address of a service port, in order of precedence.
 ///
-/// If several service ports claim one address and port, the claim of the first kind
-/// wins. Among claims of one kind the oldest Service wins.
-/// So a field that users write never takes over a cluster IP, which the control plane
-/// assigns.
+/// If several service ports claim one address and port, the claim with the first kind
+/// wins. Among claims of one kind the oldest Service wins. So a user-set field never
+/// takes over a cluster IP, which the control plane assigns.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum AddressKind {
     /// An address of `spec.clusterIPs`.

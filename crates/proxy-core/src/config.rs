@@ -1,4 +1,4 @@
-//! What the engine is told once, when it starts.
+//! Configuration of the engine, fixed at start.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use vipline_service_model::{
 
 use crate::{Error, Intervals, Mode};
 
-/// What the engine is told once, when it starts.
+/// Configuration of the engine, fixed at start.
 ///
-/// The default is what kube-proxy does without flags, but for the node's name.
+/// The default equals kube-proxy without flags, except for the empty node name.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How Services are programmed.
+    /// The proxy mode.
     pub mode: Mode,
-    /// The families that are programmed, each once.
+    /// The IP families to program, each at most once.
     pub families: Vec<Family>,
-    /// The name of this node; with an empty name no endpoint is local.
+    /// Name of this node. With an empty name no endpoint is local.
     pub node_name: Arc<str>,
-    /// The packet mark that says: give this flow the node's address.
+    /// Packet mark of connections to masquerade.
     pub masquerade_mark: Mark,
-    /// Whether all traffic to cluster IPs gets the node's address.
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
-    /// How traffic of pods is told from other traffic.
+    /// How to detect traffic of pods of this node.
     pub detect_local: DetectLocal,
-    /// On which of the node's addresses node ports are served.
+    /// Node addresses on which node ports are served.
     pub node_port_addresses: NodePortAddresses,
-    /// What mode iptables is told besides.
+    /// Settings of mode iptables.
     pub iptables: Iptables,
-    /// What mode ipvs is told besides.
+    /// Settings of mode ipvs.
     pub ipvs: Ipvs,
-    /// Whether the external IPs of Services are served.
+    /// Whether external IPs of Services are served.
     pub external_ips: ExternalIps,
-    /// How far apart syncs are.
+    /// Intervals between syncs.
     pub intervals: Intervals,
-    /// When this process started: older causes of changes are not measured.
+    /// Start time of the process. Latencies of changes before this time are not measured.
     pub started: Option<Timestamp>,
 }
 
@@ -60,11 +60,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Tells whether node ports are served on the loopback addresses of IPv4,
-    /// as only mode iptables can.
+    /// Returns whether node ports are served on IPv4 loopback addresses. Only mode
+    /// iptables supports this.
     ///
-    /// The kernel routes such packets only if it is told to, by the sysctl
-    /// `net/ipv4/conf/all/route_localnet`.
+    /// The kernel routes such packets only if the sysctl
+    /// `net/ipv4/conf/all/route_localnet` is 1.
     pub fn serves_localhost(&self) -> bool {
         self.iptables.localhost_node_ports
             && match &self.node_port_addresses {
@@ -76,22 +76,22 @@ impl Config {
     }
 }
 
-/// What mode iptables is told besides.
+/// Settings of mode iptables.
 ///
-/// The default is what kube-proxy does without flags.
+/// The default equals kube-proxy without flags.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Iptables {
-    /// Whether node ports are served on the loopback addresses of IPv4, if node
-    /// ports are served on those at all.
+    /// Whether node ports are also served on IPv4 loopback addresses.
+    /// [`Config::node_port_addresses`] must include loopback addresses, too.
     pub localhost_node_ports: bool,
-    /// Whether packets are dropped that conntrack takes for invalid: it does so
-    /// with late packets unless `net/netfilter/nf_conntrack_tcp_be_liberal` is set.
+    /// Whether packets that conntrack considers invalid are dropped. Conntrack considers
+    /// late packets invalid unless `net/netfilter/nf_conntrack_tcp_be_liberal` is set.
     pub drop_invalid: bool,
-    /// Whether rules count packets by nfacct; set by what the kernel can do when
-    /// an engine is opened.
+    /// Whether rules count packets with nfacct. Cleared on open if the kernel does not
+    /// support nfacct.
     pub nfacct: bool,
-    /// Whether masqueraded connections get random source ports; set by what
-    /// iptables can do when an engine is opened.
+    /// Whether masqueraded connections get random source ports. Cleared on open if
+    /// iptables does not support `--random-fully`.
     pub random_fully: bool,
 }
 
@@ -106,36 +106,36 @@ impl Default for Iptables {
     }
 }
 
-/// What mode ipvs is told besides.
+/// Settings of mode ipvs.
 ///
-/// The default is what kube-proxy does without flags.
+/// The default equals kube-proxy without flags.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ipvs {
-    /// How endpoints are chosen, for Services that do not say it themselves.
+    /// Scheduler of Services that do not select one themselves.
     pub scheduler: Scheduler,
-    /// Networks whose virtual servers are somebody else's: they are not touched,
-    /// but where a Service is to be served.
+    /// Networks whose virtual servers the proxy does not touch, except at the addresses
+    /// of Services.
     pub excluded: Vec<IpNet>,
 }
 
 /// One bit of the packet mark.
 ///
-/// Marks belong to everybody on the node, so this bit is all we ever change.
+/// All programs on the node share the packet mark, so the proxy changes only this bit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Mark(u32);
 
 impl Mark {
-    /// Returns the mark that is bit number `bit`, counted from 0.
+    /// Returns the mark with bit `bit` set; bits count from 0.
     ///
     /// # Errors
     ///
-    /// There is no bit above 31.
+    /// [`Error::NoSuchBit`] if `bit` is above 31.
     pub fn from_bit(bit: u8) -> Result<Self, Error> {
         let mark = 1u32.checked_shl(bit.into());
         mark.map(Self).ok_or(Error::NoSuchBit(bit))
     }
 
-    /// Returns the mark as a number in which one bit is set.
+    /// Returns the mark as a number with one bit set.
     pub const fn value(self) -> u32 {
         self.0
     }

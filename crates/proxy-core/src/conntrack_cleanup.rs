@@ -1,7 +1,7 @@
-//! Stale flows of connection tracking, deleted after a sync.
+//! Deletion of stale conntrack entries after a sync.
 //!
-//! What is stale follows from what is served now, so a search that was missed or
-//! failed is made up for by the next.
+//! Stale flows are determined from the current state only, so the next search makes up
+//! for a missed or failed one.
 
 mod served;
 
@@ -18,25 +18,26 @@ use crate::{Context, Error};
 pub(crate) use kernel::Kernel;
 use served::Served;
 
-/// What a search for stale flows did in one family.
+/// Result of a search for stale flows in one family.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CleanupReport {
-    /// How many flows were deleted.
+    /// Number of deleted flows.
     pub deleted: usize,
-    /// Whether all flows were looked at; if not, the search is made again.
+    /// Whether all flows were checked. If not, the search is repeated.
     pub is_complete: bool,
-    /// How long it took, by the caller's [clock](crate::Engine::set_flow_cleanup_clock).
+    /// Duration of the search, if a [clock](crate::Engine::set_flow_cleanup_clock) is
+    /// set.
     pub duration: Option<Duration>,
 }
 
-/// The flows that a kernel tracks.
+/// Access to tracked flows.
 pub(crate) trait Flows: Send {
-    /// Finds the flows of a family that are stale.
+    /// Finds the stale flows of a family.
     fn find(&mut self, family: Family, served: &Served) -> Result<Found, Error>;
 
-    /// Deletes flows and returns how many there were; those that have gone by
-    /// themselves do not count.
+    /// Deletes flows and returns the number of deleted flows. Flows that have already
+    /// ended do not count.
     fn delete(&mut self, flows: &[Flow]) -> Result<usize, Error>;
 }
 
@@ -44,21 +45,21 @@ pub(crate) trait Flows: Send {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) flows: Vec<Flow>,
-    /// Whether all flows were looked at.
+    /// Whether all flows were checked.
     pub(crate) is_complete: bool,
 }
 
-/// Knows when to search for stale flows, and which they are.
+/// Schedules and runs searches for stale flows.
 pub(crate) struct Cleanup {
     served: Served,
-    /// The families in which something changed since the last search.
+    /// Families with changes since the last search.
     due: BTreeSet<Family>,
     flows: Box<dyn Flows>,
     clock: Option<fn() -> Duration>,
 }
 
 impl Cleanup {
-    /// Returns who searches among these flows.
+    /// Creates a cleanup of tracked flows.
     pub(crate) fn new(flows: impl Flows + 'static) -> Self {
         Self {
             served: Served::default(),
@@ -68,12 +69,12 @@ impl Cleanup {
         }
     }
 
-    /// Tells from now on how long searches take.
+    /// Sets the clock that measures searches.
     pub(crate) fn set_clock(&mut self, clock: fn() -> Duration) {
         self.clock = Some(clock);
     }
 
-    /// Takes in what changed of a service port.
+    /// Records a changed service port.
     pub(crate) fn plan(&mut self, change: &PortChange) {
         match &change.port {
             Some(port) => self.served.set(port),
@@ -82,20 +83,20 @@ impl Cleanup {
         self.due.insert(change.family);
     }
 
-    /// Takes in what node ports are served on.
+    /// Sets the addresses on which node ports are served.
     pub(crate) fn enter(&mut self, cx: &Context) {
         if self.served.set_node(cx.family, cx.node_port_ips()) {
             self.due.insert(cx.family);
         }
     }
 
-    /// Deletes the stale flows of a family whose rules are what they should be;
-    /// `None`: nothing changed since the last search.
+    /// Deletes the stale flows of a family after a successful sync. `None` if nothing
+    /// changed since the last search.
     pub(crate) fn run(&mut self, family: Family) -> Option<Result<CleanupReport, Error>> {
         self.due.contains(&family).then(|| self.clean(family))
     }
 
-    /// Tells whether a search is still to be made or to be made again.
+    /// Returns whether a search is due.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }

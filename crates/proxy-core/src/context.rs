@@ -1,4 +1,4 @@
-//! What rules depend on besides Services, for one family.
+//! Everything besides Services that the rules of a family depend on.
 
 use std::net::IpAddr;
 
@@ -9,61 +9,61 @@ use vipline_service_model::{
 
 use crate::{Config, Iptables, Mark};
 
-/// The longest name of an interface in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
+/// Maximum length of an interface name in bytes: `IFNAMSIZ - 1` of `linux/if.h`.
 const MAX_INTERFACE_NAME: usize = 15;
 
-/// With more endpoints than this, modes that write comments write fewer.
+/// Number of endpoints above which modes write fewer comments.
 const MANY_ENDPOINTS: usize = 1000;
 
-/// What rules depend on besides Services, for one family.
+/// Everything besides Services that the rules of a family depend on.
 ///
-/// It changes when the node or the ServiceCIDRs do, and when the cluster grows
+/// The context changes if the node or the ServiceCIDRs change, or if the cluster becomes
 /// large.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Context {
     /// The family.
     pub family: Family,
-    /// The packet mark that says: give this flow the node's address.
+    /// Packet mark of connections to masquerade.
     pub masquerade_mark: Mark,
-    /// Whether all traffic to cluster IPs gets the node's address.
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
-    /// How traffic of pods is told from other; `None`: it is not.
+    /// How to detect traffic of pods of this node. `None` if traffic of pods is not
+    /// detected.
     ///
-    /// Invariant: a network is of the family, an interface could exist.
+    /// Invariant: a network belongs to the family, and an interface name is valid.
     pub local: Option<LocalTraffic>,
-    /// The networks of the node's addresses that node ports are served on;
-    /// `None`: on all of them.
+    /// Networks of the node addresses on which node ports are served. `None` if node
+    /// ports are served on all of them.
     ///
-    /// Invariant: of the family, sorted, no two overlap.
+    /// Invariant: the networks belong to the family, are sorted and do not overlap.
     pub nodeport_networks: Option<Vec<IpNet>>,
-    /// The addresses that node ports are served on, for modes that have to
-    /// name them.
+    /// Addresses on which node ports are served, for modes whose rules list addresses.
     pub nodeport_addresses: NodePortMatch,
     /// Whether node ports are served on loopback addresses.
     pub serves_localhost: bool,
-    /// The addresses of the node's interfaces, but for those that are of
-    /// Services, of loopback, or of a link only; empty while they are not known.
+    /// Addresses of the node's interfaces without those of Services, loopback and
+    /// link-local addresses. Empty while unknown.
     ///
     /// Invariant: sorted.
     pub addresses: Vec<IpAddr>,
-    /// What mode iptables is told besides.
+    /// Settings of mode iptables.
     pub iptables: Iptables,
-    /// How endpoints are chosen in mode ipvs, where a Service does not say it.
+    /// Scheduler in mode ipvs of Services that do not select one themselves.
     pub scheduler: Scheduler,
-    /// Whether there are more endpoints than comments are written for.
+    /// Whether the family has more than 1,000 endpoints, so that modes omit comments.
     pub is_large: bool,
-    /// The node's own address, as far as it is known.
+    /// The node's own address, if known.
     pub node_address: Option<IpAddr>,
-    /// The networks that cluster IPs are taken from.
+    /// Networks from which cluster IPs are allocated.
     ///
-    /// Invariant: of the family, sorted, no two overlap.
+    /// Invariant: the networks belong to the family, are sorted and do not overlap.
     pub service_cidrs: Vec<IpNet>,
 }
 
 impl Context {
-    /// Puts together what is known for a family.
+    /// Creates the context of a family.
     ///
-    /// Of `service_cidrs` those of the family count.
+    /// `service_cidrs` of other families are ignored.
     pub fn new(
         config: &Config,
         node: &NodeView,
@@ -91,8 +91,8 @@ impl Context {
         }
     }
 
-    /// Takes in the addresses of the node's interfaces; those that the Node
-    /// object names count while they are not known.
+    /// Sets the addresses of the node's interfaces. If `addresses` is empty, the
+    /// addresses of the Node object are used.
     #[must_use]
     pub fn with_addresses(
         mut self,
@@ -110,10 +110,11 @@ impl Context {
         self
     }
 
-    /// Returns the addresses that node ports are served on, for modes that have
-    /// to name all.
+    /// Returns the addresses on which node ports are served, for modes whose rules list
+    /// all of them.
     ///
-    /// Those that the Node object names count while others are not known.
+    /// While the interface addresses are unknown, the result contains the addresses of
+    /// the Node object.
     pub fn node_port_ips(&self) -> Vec<IpAddr> {
         let addresses = match &self.nodeport_addresses {
             NodePortMatch::All if self.addresses.is_empty() => self.node_address.as_slice(),
@@ -126,7 +127,7 @@ impl Context {
             .collect()
     }
 
-    /// Takes in how many endpoints there are in the family, ready or not.
+    /// Sets the number of endpoints in the family, ready or not.
     #[must_use]
     pub const fn with_endpoints(mut self, count: usize) -> Self {
         self.is_large = count > MANY_ENDPOINTS;
@@ -134,7 +135,7 @@ impl Context {
     }
 }
 
-/// Tells whether an address of a family is one that other hosts reach.
+/// Returns whether other hosts can reach an address of the family.
 fn is_reached(addr: IpAddr, family: Family) -> bool {
     let is_local = match addr {
         IpAddr::V4(addr) => addr.is_loopback(),
@@ -143,13 +144,13 @@ fn is_reached(addr: IpAddr, family: Family) -> bool {
     Family::of(addr) == family && !is_local
 }
 
-/// Returns on which addresses node ports are served.
+/// Returns the filter of addresses on which node ports are served.
 fn node_ports(config: &Config, node: &NodeView, family: Family) -> NodePortFilter {
     config.node_port_addresses.filter(family, &node.addresses)
 }
 
-/// Returns whether some traffic is like that, and some is not: no interface has a name
-/// that is too long, and a network of all addresses excludes no source.
+/// Returns whether some traffic matches and some does not. An interface name that is too
+/// long matches nothing, and a network with prefix length 0 matches everything.
 ///
 /// The nft variant of iptables rejects `! -s 0.0.0.0/0`.
 fn could_exist(local: &LocalTraffic) -> bool {
@@ -161,7 +162,7 @@ fn could_exist(local: &LocalTraffic) -> bool {
     }
 }
 
-/// Returns the same addresses in sorted networks that do not overlap.
+/// Returns the networks of the family, sorted and aggregated so that none overlap.
 fn disjoint(networks: impl IntoIterator<Item = IpNet>, family: Family) -> Vec<IpNet> {
     let own: Vec<_> = networks
         .into_iter()
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_cannot_exist_tells_nothing_apart() {
+    fn an_interface_name_that_is_too_long_detects_no_local_traffic() {
         for (name, expected) in [("fifteen-letters", true), ("sixteen-letters!", false)] {
             for detect_local in [
                 DetectLocal::Interface(name.into()),

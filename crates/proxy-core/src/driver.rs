@@ -1,4 +1,4 @@
-//! One family of one mode: a ledger of who wants what, over a kernel.
+//! The driver of one family in one mode: a ledger of desired objects over a kernel.
 
 mod contests;
 
@@ -26,95 +26,95 @@ use crate::{
     PortObjects, RuleCount,
 };
 
-/// What the engine does with a family, whatever the mode.
+/// A driver of one family, independent of the mode.
 pub(crate) trait Drive: Send {
     /// Returns the family.
     fn family(&self) -> Family;
 
-    /// Takes in what rules depend on besides Services.
+    /// Sets the context, which is everything besides Services that rules depend on.
     ///
-    /// Tells whether ports planned before have to be planned again.
+    /// Returns whether ports planned before must be planned again.
     fn enter(&mut self, cx: Context) -> Replan;
 
-    /// Makes room for service ports.
+    /// Reserves capacity for service ports.
     fn reserve(&mut self, ports: usize);
 
-    /// Plans one service port as it is now.
+    /// Plans the current state of one service port.
     fn plan(&mut self, port: &ServicePort);
 
-    /// Makes the rejected objects of a Service that changed due at once.
+    /// Schedules the retry of the rejected objects of a changed Service.
     fn retry(&mut self, name: &PortName);
 
-    /// Plans that a service port is gone.
+    /// Plans the removal of a service port.
     fn unplan(&mut self, name: &Arc<PortName>);
 
-    /// Declares the kernel's state unknown.
+    /// Marks the kernel's state as unknown.
     fn forget(&mut self);
 
-    /// Tells whether the kernel's state is known.
+    /// Returns whether the kernel's state is known.
     fn is_known(&self) -> bool;
 
-    /// Makes the kernel equal to the plan, except for objects that it rejects, and
-    /// removes objects that have been unused for long enough.
+    /// Makes the kernel equal to the plan, except for objects that it rejects. Also
+    /// removes objects whose removal is due.
     fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error>;
 
-    /// Returns when an object will have been unused for long enough.
+    /// Returns the time at which the next unused object expires.
     fn deadline(&self) -> Option<Duration>;
 
-    /// Returns when the next rejected object is due.
+    /// Returns the time at which the next rejected object is retried.
     fn next_retry(&self) -> Option<Duration>;
 
-    /// Takes out the objects that were rejected for the first time since the last
-    /// call.
+    /// Removes and returns the objects that were rejected for the first time since the
+    /// last call.
     fn take_rejected(&mut self) -> Vec<Arc<RejectedObject>>;
 
-    /// Returns all objects that the kernel rejected, in no order.
+    /// Returns all rejected objects, in no particular order.
     fn rejected_objects(&self) -> Vec<Arc<RejectedObject>>;
 
-    /// Returns how many objects the kernel rejected.
+    /// Returns the number of rejected objects.
     fn rejected_count(&self) -> usize;
 
-    /// Compares kernel and plan except for `known` rejected objects, and changes
+    /// Compares the kernel with the plan without `known` rejected objects. Changes
     /// nothing.
     fn difference(&mut self, known: &KnownRejections) -> Result<Difference, Error>;
 
     /// Returns the plan as text.
     fn desired(&self) -> String;
 
-    /// Removes and returns the contested addresses that were not contested at the
-    /// last call or had another winner.
+    /// Removes and returns contested addresses that are new since the last call or have a
+    /// new winner.
     fn take_contested(&mut self) -> Vec<ContestedAddress>;
 
-    /// Removes and returns what Services lost since the last call, by Service.
+    /// Removes and returns the addresses lost since the last call, by Service.
     fn take_lost(&mut self) -> Vec<LostAddresses>;
 
-    /// Returns how many addresses are contested.
+    /// Returns the number of contested addresses.
     fn contested_count(&self) -> usize;
 }
 
-/// Whether ports planned before have to be planned again.
+/// Whether ports planned before must be planned again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Replan {
     All,
     Nothing,
 }
 
-/// Who wants objects, by precedence.
+/// Owner of objects, in order of precedence.
 ///
-/// Those who want the same object want it alike. Claims to one address compare by
-/// kind, then by the age of the Service.
+/// All owners of an object want the same contents. Claims to one address compare by kind,
+/// then by the age of the Service.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Owner {
-    /// Whatever Services there are.
+    /// Objects that do not depend on Services.
     Base,
-    /// A service port, with what it wants for its addresses of one kind. Objects for
-    /// no address belong to the first kind.
+    /// Objects of a service port for its addresses of one kind. Objects without an
+    /// address belong to the first kind.
     Port(AddressKind, Arc<PortName>),
-    /// All service ports that use an object, and none for a while after that.
+    /// An object that several service ports use. It outlives its last user for a while.
     OnDemand(Id),
 }
 
-/// Returns a driver that wants nothing yet, over a kernel in any state.
+/// Creates a driver without desired objects, over a kernel in any state.
 pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
 where
     P: Planner + 'static,
@@ -139,22 +139,21 @@ where
     })
 }
 
-/// One family of one mode.
+/// Driver of one family in one mode.
 struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, Entry<P::Object>>,
-    /// How many objects there are in the ledger, while the kernel's state is known.
+    /// Number of objects in the ledger, while the kernel's state is known.
     objects: usize,
-    /// How many rules they are, by table, and how many the last commit wrote.
+    /// Number of rules by table, and the number of rules that the last commit wrote.
     rules: Vec<RuleCount>,
-    /// Room for the edits of entries.
+    /// Reused buffer for the edits of entries.
     passed: Pending<Entry<P::Object>>,
     /// Objects that several service ports use.
     on_demand: OnDemand<P::Object>,
     contests: Contests,
-    /// The service ports planned since the last sync, while the kernel's state is
-    /// known.
+    /// Service ports planned since the last sync, while the kernel's state is known.
     changed: Vec<Arc<PortName>>,
     /// Owners of the objects that the next commit removes.
     former: FormerOwners,
@@ -164,7 +163,7 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
 }
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
-    /// Replaces what a service port wants: nothing if the port is gone.
+    /// Replaces the objects of a service port. Pass no objects for a deleted port.
     fn replace_port(
         &mut self,
         name: &Arc<PortName>,
@@ -187,7 +186,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         }
     }
 
-    /// Replaces what an owner wants; tells whether it shares any of that.
+    /// Replaces the objects of an owner. Returns whether other owners share an object.
     fn replace(&mut self, owner: Owner, wants: PortObjects<P::Object>) -> bool {
         let PortObjects { own, claims } = wants;
         let mut entries = Vec::with_capacity(own.len() + claims.len());
@@ -198,8 +197,8 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         self.enter_wanted(owner, entries)
     }
 
-    /// Takes out objects that other service ports may use, too, and enters those
-    /// that are new.
+    /// Removes from `wants` the objects that several service ports may use, and adds new
+    /// ones to the ledger.
     fn enter_on_demand(&mut self, name: &Arc<PortName>, wants: &mut PortObjects<P::Object>) {
         let mut used = Vec::new();
         let claimed = wants.claims.iter_mut().map(|claim| &mut claim.objects);
@@ -217,7 +216,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         }
     }
 
-    /// Enters entries into the ledger; tells whether others want any of them.
+    /// Adds entries to the ledger. Returns whether other owners share an object.
     fn enter_wanted(&mut self, owner: Owner, entries: Vec<Entry<P::Object>>) -> bool {
         let Some(pending) = self.reconciler.pending() else {
             return self.ledger.replace(owner, entries, None);
@@ -237,7 +236,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         is_shared
     }
 
-    /// Counts objects and rules that come and go.
+    /// Updates the counts of objects and rules.
     fn count<'a>(
         &mut self,
         sides: impl Iterator<Item = (Option<&'a P::Object>, Option<&'a P::Object>)>,
@@ -256,7 +255,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         }
     }
 
-    /// Commits one step to the plan; tells whether another one has to follow.
+    /// Commits one step towards the plan.
     fn step(&mut self, now: Duration) -> Result<(Step<P::Object>, reconcile::Outcome), Error>
     where
         Error: From<K::Error>,
@@ -294,7 +293,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     }
 }
 
-/// Splits what a service port wants by the kinds of its addresses.
+/// Splits the objects of a service port by kind of address.
 fn by_kind<T>(wants: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()] {
     let PortObjects { own, claims } = wants;
     let mut by_kind: [PortObjects<T>; AddressKind::ALL.len()] = Default::default();
@@ -305,7 +304,7 @@ fn by_kind<T>(wants: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()]
     by_kind
 }
 
-/// Changes the count of the table that an object is in, if its rules count.
+/// Updates the rule count of an object's table, if the object has rules.
 fn of_table<P: Planner>(
     tables: &mut Vec<RuleCount>,
     object: &P::Object,
@@ -350,7 +349,7 @@ where
     }
 
     fn reserve(&mut self, ports: usize) {
-        // Most have a cluster IP, which is an entry, and what they want for it.
+        // Most ports have a cluster IP entry and one more entry.
         self.ledger.reserve(ports, 2 * ports);
     }
 
@@ -459,7 +458,7 @@ where
     }
 }
 
-/// The kernel of an engine that only plans: it does nothing.
+/// Kernel of an engine that only plans. All operations fail with [`Error::NoKernel`].
 #[cfg_attr(
     not(any(feature = "iptables", feature = "nftables")),
     allow(dead_code, reason = "no mode is built in")

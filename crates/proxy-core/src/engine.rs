@@ -1,4 +1,6 @@
-//! Events in, kernels programmed.
+//! The engine: takes in events and programs the kernel.
+
+mod planning;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,46 +11,50 @@ use std::time::Duration;
 
 use vipline_reconcile::Kernel;
 use vipline_service_model::{
-    self as service_model, Event, Family, NodePortAddresses, ObjectName, PortName, SpecialAddress,
-    Store, Warning,
+    self as service_model, Event, Family, NodePortAddresses, ObjectName, SpecialAddress, Store,
+    Warning,
 };
 
 use crate::conntrack_cleanup::{self, Cleanup};
-use crate::driver::{Drive, Replan, driver};
+use crate::driver::{Drive, driver};
 use crate::report::FamilyReport;
 use crate::watch::Watch;
 use crate::{
-    Config, Context, Difference, Drift, Error, KnownRejections, LostAddresses, Planner,
-    RejectedObject, Report, Schedule, Trigger,
+    Config, Difference, Drift, Error, KnownRejections, LostAddresses, Planner, RejectedObject,
+    Report, Schedule, Trigger,
 };
 
-/// Takes in what happens to Services and keeps the kernel's rules in step.
+/// The rule-sync engine: takes in events about Services and keeps the kernel's rules
+/// equal to the plan.
 ///
-/// The engine reads no clock: times are counted from any fixed point that the
-/// caller likes, and never go back.
+/// The engine reads no clock. Times are durations since any fixed point that the caller
+/// chooses, and must never decrease.
 pub struct Engine {
     config: Config,
     store: Store,
     schedule: Schedule,
     drivers: Vec<Box<dyn Drive>>,
-    /// The addresses of the node's interfaces, as far as they are known.
+    /// Addresses of the node's interfaces; empty while they are unknown.
     addresses: Vec<IpAddr>,
-    /// Hears what somebody else does, where there is a kernel to listen to.
+    /// Detects changes by other processes; `None` with the caller's own kernels.
     watch: Option<Box<dyn Watch>>,
-    /// What was heard and not mended yet.
+    /// Detected changes that no sync has repaired yet.
     drift: BTreeMap<Family, Drift>,
-    /// Deletes stale flows, where there is a kernel that tracks them.
+    /// Deletes stale flows; `None` if the cleanup is not enabled.
     pub(crate) cleanup: Option<Cleanup>,
 }
 
 impl Engine {
-    /// Opens the kernel of the configuration's mode in each of its families.
+    /// Opens the kernel of the configured mode for each configured family.
+    ///
+    /// Opening writes nothing, with one exception: mode ipvs creates a virtual server at
+    /// a documentation address to probe the scheduler, and removes it at once.
     ///
     /// # Errors
     ///
-    /// What the kernel says when it is opened. Nothing is written to it, but in
-    /// mode ipvs a virtual server at an address of documentation, which tries the
-    /// scheduler out and is removed at once.
+    /// The errors of the mode's mechanism, for example [`Error::Nftables`], if the kernel
+    /// does not support the mode or denies access. [`Error::NoSuchMode`] if the mode is
+    /// not built in.
     pub fn open(mut config: Config) -> Result<Self, Error> {
         let (drivers, watch) = config.mode.open(&mut config)?;
         let mut engine = Self::new(config, drivers);
@@ -57,13 +63,13 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns an engine that only plans: it needs no privilege.
+    /// Creates an engine that only plans. Requires no privileges.
     ///
     /// Its syncs and differences fail with [`Error::NoKernel`].
     ///
     /// # Errors
     ///
-    /// The mode is not built in.
+    /// [`Error::NoSuchMode`] if the mode is not built in.
     pub fn plan_only(config: Config) -> Result<Self, Error> {
         let families = config.families.iter();
         let drivers = families
@@ -72,10 +78,10 @@ impl Engine {
         Ok(Self::new(config, drivers))
     }
 
-    /// Returns an engine with a mode and kernels of the caller's own.
+    /// Creates an engine with a planner and kernels of the caller.
     ///
-    /// With [`Memory`](vipline_reconcile::Memory) for a kernel it shows what a
-    /// real one would have been told.
+    /// With [`Memory`](vipline_reconcile::Memory) as the kernel, the engine runs without
+    /// privileges and the caller can inspect the state.
     pub fn with_kernels<P, K>(config: Config, mut kernel: impl FnMut(Family) -> K) -> Self
     where
         P: Planner + 'static,
@@ -108,50 +114,51 @@ impl Engine {
         }
     }
 
-    /// Deletes stale flows of the network namespace of the calling thread after
-    /// each sync that changes something: those that lead where nobody serves any
-    /// more.
+    /// Enables the deletion of stale conntrack entries after each sync that changes
+    /// something. A flow is stale if it leads to an endpoint that no longer serves.
     ///
-    /// [`open`](Self::open) does this by itself; an engine with kernels of the
-    /// caller's own leaves flows alone unless told, before the first event.
-    /// Returns whether the kernel tells of flows; if not, they stay.
+    /// The cleanup covers the network namespace of the calling thread.
+    /// [`open`](Self::open) enables it. An engine with kernels of the caller deletes no
+    /// flows unless this function is called before the first event. Returns whether the
+    /// kernel supports the conntrack dumps that the cleanup needs; without them stale
+    /// flows stay.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// [`Error::Conntrack`] if the netlink socket cannot be opened.
     pub fn enable_flow_cleanup(&mut self) -> Result<bool, Error> {
         self.cleanup = conntrack_cleanup::Kernel::open()?.map(Cleanup::new);
         Ok(self.cleanup.is_some())
     }
 
-    /// Has reports tell how long the searches for stale flows took, by a clock of
-    /// the caller's that never goes back.
+    /// Sets the clock that measures how long each search for stale flows takes. The clock
+    /// must never go back. Without a clock
+    /// [`CleanupReport::duration`](crate::CleanupReport::duration) is `None`.
     pub fn set_flow_cleanup_clock(&mut self, clock: fn() -> Duration) {
         if let Some(cleanup) = &mut self.cleanup {
             cleanup.set_clock(clock);
         }
     }
 
-    /// Tells whether stale flows are deleted.
+    /// Returns whether stale flows are deleted.
     pub fn is_flow_cleanup_enabled(&self) -> bool {
         self.cleanup.is_some()
     }
 
-    /// Begins to hear what somebody else does to what the engine programs.
+    /// Starts to watch for changes that other processes make to programmed objects.
     ///
-    /// From now on a [`poll`](Self::poll) finds a sync due as soon as one of
-    /// the [descriptors](Self::fds) tells of a change, and the sync mends it.
-    /// Without that, changes are found by a dump when the maximal interval is
-    /// over.
+    /// From then on a change makes one of the [descriptors](Self::fds) readable, and the
+    /// next [`poll`](Self::poll) runs a sync that repairs the change. Without a watch,
+    /// changes are found by a dump at the end of the maximum interval.
     ///
-    /// While anybody listens the kernel has more work with each commit, so the
-    /// time to begin is after the first sync, in the network namespace in which
-    /// the engine was [opened](Self::open).
-    /// An engine with kernels of the caller's own hears nothing.
+    /// Every listener costs the kernel work at each commit, so call this function after
+    /// the first sync. Call it in the network namespace in which the engine was
+    /// [opened](Self::open). For an engine with kernels of the caller this function does
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// What the kernel says to a listener.
+    /// The error of the kernel if a monitor socket cannot be opened.
     pub fn watch(&mut self) -> Result<(), Error> {
         let Some(watch) = &mut self.watch else {
             return Ok(());
@@ -163,23 +170,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells whether the engine hears what somebody else does.
+    /// Returns whether the engine watches for changes by other processes.
     ///
-    /// It may turn deaf by a failure of the system, with a sync to be on the
-    /// safe side; then [`watch`](Self::watch) may be tried again.
+    /// A watch ends if reading its socket fails; a full sync then follows.
+    /// [`watch`](Self::watch) may be called again after that.
     pub fn is_watching(&self) -> bool {
         self.watch
             .as_ref()
             .is_some_and(|watch| watch.is_listening())
     }
 
-    /// Returns what becomes readable when the next [`poll`](Self::poll) matters,
-    /// besides [its time](Self::next_deadline).
+    /// Returns the file descriptors to wait on. The caller must [`poll`](Self::poll) when
+    /// one becomes readable, or at the [next deadline](Self::next_deadline).
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.watch.iter().flat_map(|watch| watch.fds()).collect()
     }
 
-    /// Takes in an event and returns what is odd about its object.
+    /// Applies an event and returns warnings about its object.
     ///
     /// Nothing is planned or written before the next [`poll`](Self::poll).
     pub fn apply(&mut self, event: Event) -> Vec<Warning> {
@@ -199,12 +206,12 @@ impl Engine {
 
     /// Sets the addresses of the node's interfaces.
     ///
-    /// The search for stale flows needs them: flows to a node port count at each of
-    /// these addresses that node ports are served on. Without them only the addresses
-    /// of the Node object count. Rules of modes iptables and ipvs name them, too.
+    /// The search for stale flows checks flows to node ports at those addresses on which
+    /// node ports are served. Without this call only the addresses of the Node object are
+    /// checked. The rules of modes iptables and ipvs also use these addresses.
     ///
-    /// IPv6 link-local addresses change with every container of the node. They count
-    /// only if [`Config::node_port_addresses`] has a network for them.
+    /// IPv6 link-local addresses change with every container on the node, so they are
+    /// ignored unless a network of [`Config::node_port_addresses`] contains them.
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
         let networks = match &self.config.node_port_addresses {
             NodePortAddresses::Within(networks) => &networks[..],
@@ -224,10 +231,10 @@ impl Engine {
         }
     }
 
-    /// Syncs all families if that is due, and tells what was done.
+    /// Syncs all families if a sync is due, and returns its report.
     ///
-    /// Nothing is due before [`Event::Synced`].
-    /// A family that fails does not keep the others from their sync.
+    /// No sync is due before [`Event::Synced`]. A failure in one family does not affect
+    /// the sync of the other.
     pub fn poll(&mut self, now: Duration) -> Option<Report> {
         self.listen(now);
         if !self.store.is_synced() {
@@ -256,10 +263,10 @@ impl Engine {
         Some(report)
     }
 
-    /// Removes objects that have been unused for long enough, between two syncs.
+    /// Removes objects whose removal is due, between two syncs.
     ///
-    /// The pause after a sync is for changes. It may be minutes long, so the removal
-    /// does not wait for it, plans no change and begins no pause.
+    /// The pause after a sync delays changes only, and may last minutes. The removal does
+    /// not wait for it, plans no change and starts no pause.
     fn remove_unused(&mut self, now: Duration) -> Option<Report> {
         self.expires().filter(|&at| at <= now)?;
         let report = self.reconcile(Trigger::Unused, 0, now);
@@ -301,15 +308,16 @@ impl Engine {
         }
     }
 
-    /// Returns the time of the next poll that matters; it may have passed.
+    /// Returns the time at which the caller must [`poll`](Self::poll) next. The time may
+    /// have passed.
     ///
-    /// `None`: an event comes first.
+    /// `None` if nothing is due before the next event.
     pub fn next_deadline(&self) -> Option<Duration> {
         if !self.store.is_synced() {
             return None;
         }
         let poll = self.watch.as_ref().and_then(|watch| watch.next_poll());
-        // A sync that was asked for retries rejected objects.
+        // A requested sync retries rejected objects anyway.
         let retry = self.next_retry();
         let retry = retry.filter(|_| !self.schedule.is_requested());
         [self.schedule.next_deadline(), poll, retry, self.expires()]
@@ -318,12 +326,12 @@ impl Engine {
             .min()
     }
 
-    /// Tells whether something waits for a sync that may begin.
+    /// Returns whether a sync has been requested and has not started.
     pub fn is_queued(&self) -> bool {
         self.store.is_synced() && self.schedule.is_requested()
     }
 
-    /// Returns how many addresses are claimed by several Services.
+    /// Returns the number of addresses that several Services claim.
     pub fn contested_count(&self) -> usize {
         self.drivers
             .iter()
@@ -331,13 +339,14 @@ impl Engine {
             .sum()
     }
 
-    /// Returns how many objects of a family the kernel rejects.
+    /// Returns the number of objects of a family that the kernel rejects.
     pub fn rejected_count(&self, family: Family) -> usize {
         let drivers = self.drivers.iter().filter(|it| it.family() == family);
         drivers.map(|driver| driver.rejected_count()).sum()
     }
 
-    /// Returns the objects that the kernel rejects, each with its family, in no order.
+    /// Returns the objects that the kernel rejects, with their families, in no particular
+    /// order.
     pub fn rejected_objects(&self) -> Vec<(Family, Arc<RejectedObject>)> {
         let drivers = self.drivers.iter();
         let rejected = drivers.flat_map(|driver| {
@@ -347,36 +356,37 @@ impl Engine {
         rejected.collect()
     }
 
-    /// Returns when the next rejected object is due.
+    /// Returns the time at which the next rejected object is retried.
     fn next_retry(&self) -> Option<Duration> {
         let drivers = self.drivers.iter();
         drivers.filter_map(|driver| driver.next_retry()).min()
     }
 
-    /// Asks for a sync that compares the kernel with the plan.
+    /// Requests a sync that dumps the kernel's state and compares it with the plan.
     ///
-    /// To be called when somebody else changed the kernel's state, unless the
-    /// engine [hears](Self::watch) of it.
+    /// Call it after another process has changed the kernel's state, unless the engine
+    /// [watches](Self::watch).
     pub fn request_resync(&mut self) {
         self.forget(|_| true);
         self.schedule.request();
     }
 
-    /// Returns what a sync would change now in all families; changes nothing.
+    /// Returns the edits that a sync would commit now in all families. Changes nothing.
     ///
     /// # Errors
     ///
-    /// What the kernel says to being dumped.
+    /// The error of the kernel if a dump fails; [`Error::NoKernel`] if the engine only
+    /// plans.
     pub fn difference(&mut self) -> Result<Difference, Error> {
         self.difference_except(&KnownRejections::default())
     }
 
-    /// Returns what a sync would change now, except for objects that another process
-    /// reports as rejected; changes nothing.
+    /// Like [`difference`](Self::difference), but leaves out objects that another process
+    /// reports as rejected.
     ///
     /// # Errors
     ///
-    /// Those of [`difference`](Self::difference).
+    /// Same as [`difference`](Self::difference).
     pub fn difference_except(&mut self, known: &KnownRejections) -> Result<Difference, Error> {
         self.plan();
         let mut sum = Difference::default();
@@ -392,30 +402,30 @@ impl Engine {
         Ok(sum)
     }
 
-    /// Returns the plan for all families, as the mode's native tool loads it.
+    /// Returns the plan for all families in the format that the mode's native tool loads.
     ///
-    /// Equal objects give equal text, whatever the order of events was.
+    /// Equal objects give equal text, regardless of the order of events.
     pub fn desired(&mut self) -> String {
         self.plan();
         self.drivers.iter().map(|driver| driver.desired()).collect()
     }
 
-    /// Returns what is known of Services, endpoints and the node.
+    /// Returns the store of Services, endpoints and the node.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns when the next unused object expires.
+    /// Returns the time at which the next unused object expires.
     ///
-    /// `None` if the kernel's state is unknown in any family: the next sync compares
-    /// it with the plan, and removes unused objects as well.
+    /// `None` if the kernel's state is unknown in any family: the next sync compares the
+    /// state with the plan and also removes unused objects.
     fn expires(&self) -> Option<Duration> {
         let is_known = self.drivers.iter().all(|driver| driver.is_known());
         let deadlines = self.drivers.iter().filter_map(|it| it.deadline());
         deadlines.min().filter(|_| is_known)
     }
 
-    /// Takes in what somebody else did.
+    /// Reads changes by other processes, and requests a sync of the affected families.
     fn listen(&mut self, now: Duration) {
         let drifts = self.watch.as_mut().map(|watch| {
             let mut drifts = watch.read();
@@ -429,7 +439,7 @@ impl Engine {
         }
     }
 
-    /// Removes and returns what Services lost since the last call, in all families.
+    /// Removes and returns the addresses lost since the last call, in all families.
     fn take_lost(&mut self) -> Vec<LostAddresses> {
         let drivers = self.drivers.iter_mut();
         let lost = drivers.flat_map(|driver| driver.take_lost());
@@ -443,61 +453,12 @@ impl Engine {
         by_service.into_values().collect()
     }
 
-    /// Declares the kernel's state unknown in some families.
+    /// Marks the kernel's state of the matching families as unknown.
     fn forget(&mut self, matches: impl Fn(&dyn Drive) -> bool) {
         for driver in &mut self.drivers {
             if matches(&**driver) {
                 driver.forget();
             }
         }
-    }
-
-    /// Plans what changed, and returns how many service ports that were.
-    fn plan(&mut self) -> usize {
-        let node = self.store.node();
-        let mut changes = self.store.resolve(&node);
-        changes.sort_by_cached_key(|change| urgency(&change.name));
-        for driver in &mut self.drivers {
-            let family = driver.family();
-            let service_cidrs = self.store.service_cidrs(family);
-            let cx = Context::new(&self.config, &node, service_cidrs, family)
-                .with_addresses(&self.config, &node, &self.addresses)
-                .with_endpoints(self.store.endpoints(family));
-            if let Some(cleanup) = &mut self.cleanup {
-                cleanup.enter(&cx);
-                let own = changes.iter().filter(|each| each.family == family);
-                own.for_each(|change| cleanup.plan(change));
-            }
-            let replan = driver.enter(cx);
-            let planned = changes.iter().filter(|each| each.family == family);
-            driver.reserve(planned.filter(|each| each.port.is_some()).count());
-            for ports in changes.chunk_by(|one, next| one.name.is_same_service(&next.name)) {
-                let mut ports = ports.iter().filter(|each| each.family == family).peekable();
-                if let Some(first) = ports.peek() {
-                    driver.retry(&first.name);
-                }
-                ports.for_each(|change| match &change.port {
-                    Some(port) => driver.plan(port),
-                    None => driver.unplan(&change.name),
-                });
-            }
-            if replan == Replan::All {
-                for port in self.store.ports().filter(|port| port.family == family) {
-                    driver.plan(port);
-                }
-            }
-        }
-        changes.len()
-    }
-}
-
-/// Returns when a Service has its turn: the API first, then names, then what
-/// else the cluster needs to work, then all others.
-fn urgency(name: &PortName) -> u8 {
-    match (&*name.namespace, &*name.service) {
-        ("default", "kubernetes") => 0,
-        ("kube-system", service) if service.contains("dns") => 1,
-        ("kube-system", _) => 2,
-        _ => 3,
     }
 }

@@ -1,4 +1,4 @@
-//! What a driver's ledger holds under one key.
+//! Entries of a driver's ledger.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,15 +8,15 @@ use vipline_reconcile::{Edit, Keyed, diff};
 
 use crate::Address;
 
-/// What is wanted under one key.
+/// A ledger entry.
 ///
-/// All that is wanted for an address is one entry: it has one owner, and a
-/// tenth of the entries has a place in the ledger.
+/// All objects for an address are one entry: they have one owner, and the ledger has a
+/// tenth of the entries.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry<T> {
     /// An object.
     Object(T),
-    /// The objects of an address; nobody else wants one of their keys.
+    /// Objects of an address. No other entry contains one of their keys.
     Address(Address, Box<[T]>),
 }
 
@@ -50,7 +50,7 @@ impl<T: Keyed> Keyed for Entry<T> {
     }
 }
 
-/// What identifies an entry.
+/// Key of an entry.
 pub(crate) enum Key<'a, T: Keyed + 'a> {
     Object(T::Key<'a>),
     Address(Address),
@@ -86,7 +86,7 @@ impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
     }
 }
 
-/// Returns the edits of objects that the edit of an entry consists of.
+/// Returns the object edits that the edit of an entry consists of.
 pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
     let (before, after) = edit.into_sides();
     let installed = before.iter().flat_map(Entry::objects).cloned();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_the_same_only_if_all_their_objects_are() {
+    fn entries_are_equivalent_only_if_all_their_objects_are() {
         let both = entry(&[Object(1, 'a'), Object(2, 'b')]);
         assert!(both.same(&both.clone()));
         for other in [
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edit_of_an_entry_is_that_of_the_objects_that_differ() {
+    fn the_edit_of_an_entry_contains_only_the_objects_that_differ() {
         let old = entry(&[Object(1, 'a'), Object(2, 'b'), Object(3, 'c')]);
         let new = entry(&[Object(1, 'a'), Object(2, 'x'), Object(4, 'd')]);
         let change = Edit::Change { old, new };

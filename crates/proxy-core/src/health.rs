@@ -1,4 +1,4 @@
-//! Whether the proxy does its work, and what it answers to those who ask.
+//! Health of the proxy and the responses of its health endpoints.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use vipline_service_model::{Family, ObjectName, Timestamp};
 
-/// What is written where no time is known.
+/// The time in responses if no time is known.
 const NEVER: Timestamp = Timestamp {
     seconds: -62_135_596_800,
     nanos: 0,
 };
 
-/// Whether the proxy does its work.
+/// Health of the proxy.
 ///
-/// A family is healthy unless something has waited too long for the sync that
-/// does it.
-/// Where objects come from does not matter: rules of yesterday are better than
-/// load balancers that send nothing.
+/// A family is healthy unless a change has waited too long for its sync. The age of the
+/// objects from the API server does not matter: old rules are better than load balancers
+/// without targets.
 ///
-/// Nothing here reads a clock: times are counted from any fixed point, except
-/// for those that are written into answers.
+/// Nothing here reads a clock. Times are durations since any fixed point, except for the
+/// timestamps in responses.
 #[derive(Clone, Debug)]
 pub struct Health {
     limit: Duration,
@@ -29,39 +28,39 @@ pub struct Health {
     services: BTreeMap<Family, BTreeMap<ObjectName, LocalEndpoints>>,
 }
 
-/// What is known of one family.
+/// State of one family.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Since when something waits for a sync.
+    /// Time since which a change waits for a sync.
     queued: Option<Duration>,
-    /// When the kernel was last known to be in step.
+    /// Last time at which the kernel was known to be in sync.
     updated: Option<Timestamp>,
 }
 
-/// What load balancers are told of a Service in one family.
+/// Local endpoints of a Service in one family, as reported to load balancers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LocalEndpoints {
-    /// The port of the node on which they ask.
+    /// The health check node port.
     pub node_port: u16,
-    /// How many addresses on this node are ready.
+    /// Number of ready addresses on this node.
     pub count: usize,
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpResponse {
-    /// The status code.
+    /// Status code.
     pub code: u16,
-    /// Names and values of headers that depend on the answer.
+    /// Headers that depend on the response, as names and values.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// Body.
     pub body: String,
 }
 
 impl Health {
-    /// Returns the health of a proxy that has done nothing and knows no node.
+    /// Creates the health of a proxy that has not synced and does not know its node.
     ///
-    /// Unhealthy is what something has waited for at least as long as `limit`.
+    /// A family is unhealthy if a change has waited for `limit` or longer.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -71,17 +70,17 @@ impl Health {
         }
     }
 
-    /// Takes note that something waits for a sync of a family since `now`.
+    /// Records that a change waits for a sync of a family since `now`.
     ///
-    /// What has waited for longer counts.
+    /// An earlier time of a waiting change is kept.
     pub fn queued(&mut self, family: Family, now: Duration) {
         let state = self.families.entry(family).or_default();
         state.queued.get_or_insert(now);
     }
 
-    /// Takes note that nothing waits for a sync of a family any more.
+    /// Records that no change waits for a sync of a family.
     ///
-    /// A family is judged only after this has been told once: when it begins.
+    /// A family counts as healthy until the first call for it.
     pub fn updated(&mut self, family: Family, at: Timestamp) {
         let state = State {
             queued: None,
@@ -90,23 +89,23 @@ impl Health {
         self.families.insert(family, state);
     }
 
-    /// Returns since when something waits for a sync of a family.
+    /// Returns the time since which a change waits for a sync of a family.
     pub fn pending_since(&self, family: Family) -> Option<Duration> {
         self.families.get(&family)?.queued
     }
 
-    /// Takes note of whether load balancers should send new traffic to the node.
+    /// Sets whether load balancers may send new traffic to the node.
     pub fn set_eligible(&mut self, eligible: bool) {
         self.eligible = eligible;
     }
 
-    /// Takes note of what a family's Services that load balancers ask about
-    /// have on this node.
+    /// Sets the Services of a family that have a health check node port, with their local
+    /// endpoints.
     pub fn set_services(&mut self, family: Family, services: BTreeMap<ObjectName, LocalEndpoints>) {
         self.services.insert(family, services);
     }
 
-    /// Returns the Services that load balancers ask about, and on which port.
+    /// Returns the Services that have a health check node port, with that port.
     pub fn services(&self) -> impl Iterator<Item = (Family, &ObjectName, u16)> {
         self.services.iter().flat_map(|(&family, services)| {
             let services = services.iter();
@@ -114,29 +113,29 @@ impl Health {
         })
     }
 
-    /// Tells whether all families are healthy.
+    /// Returns whether all families are healthy.
     pub fn is_healthy(&self, now: Duration) -> bool {
         self.families.values().all(|state| self.judge(state, now))
     }
 
-    /// Returns what `/healthz` answers at a time: for load balancers, which
-    /// should not send new traffic to a node that goes away.
+    /// Returns the response of `/healthz`, for load balancers. It fails if the node is
+    /// about to be removed, so that load balancers send no new traffic.
     pub fn healthz(&self, now: Duration, clock: Timestamp) -> HttpResponse {
         let is_good = self.is_healthy(now) && self.eligible;
         self.answer(is_good, Some(self.eligible), now, clock)
     }
 
-    /// Returns what `/livez` answers at a time: for those who would restart the
-    /// proxy, whatever becomes of the node.
+    /// Returns the response of `/livez`, for supervisors that restart the proxy. It does
+    /// not depend on the node.
     pub fn livez(&self, now: Duration, clock: Timestamp) -> HttpResponse {
         self.answer(self.is_healthy(now), None, now, clock)
     }
 
-    /// Returns what the health check node port of a Service answers in a family.
+    /// Returns the response of the health check node port of a Service.
     ///
-    /// The node's eligibility is no matter of a single Service, and who asks for
-    /// nobody's health takes the proxy to be healthy.
-    /// A Service that is gone since the question was read has an empty answer.
+    /// The eligibility of the node does not affect it. `is_healthy` is the health of the
+    /// proxy; without a health server, pass `true`. A Service that was deleted in the
+    /// meantime gets an empty response.
     pub fn service(&self, family: Family, name: &ObjectName, is_healthy: bool) -> HttpResponse {
         let local = self.services.get(&family);
         let Some(local) = local.and_then(|services| services.get(name)) else {
@@ -170,7 +169,7 @@ impl Health {
         now: Duration,
         clock: Timestamp,
     ) -> HttpResponse {
-        // Who watches the time of a good answer expects it to go on.
+        // Clients expect `lastUpdated` of a healthy response to advance.
         let updated = match is_good {
             true => clock,
             false => self.last_updated().unwrap_or(NEVER),

@@ -1,28 +1,24 @@
 //! The rule-sync engine of a kube-proxy.
 //!
-//! It takes in what happens to Services, EndpointSlices, ServiceCIDRs and the
-//! node, and keeps the kernel's rules equal to what follows from them.
+//! The engine takes in changes of Services, EndpointSlices, ServiceCIDRs and the node,
+//! and keeps the kernel's rules equal to the plan that follows from them.
 //!
-//! What it does not do: watch an API server, read a clock, log, spawn a thread
-//! or wait.
-//! The caller hands in [`Event`]s and the time, and the engine answers with
-//! what it did.
+//! The engine does not watch an API server, read a clock, log, spawn threads or block.
+//! The caller passes [`Event`]s and the time, and gets a [`Report`] of each sync.
 //!
-//! - [`Engine`]: events in, kernels programmed; also renders its plan and
-//!   compares it with the kernel.
-//! - [`Config`]: what it is told once; [`Context`]: what rules depend on besides
-//!   Services.
+//! - [`Engine`]: applies events and programs the kernel; also renders the plan and
+//!   compares the plan with the kernel.
+//! - [`Config`]: settings that are fixed at start; [`Context`]: everything besides
+//!   Services that rules depend on.
 //! - [`Schedule`]: when to sync, as pure arithmetic of times.
-//! - [`Report`]: what a sync did; [`health`]: what is answered to who asks.
-//! - [`backend`]: the modes; [`Planner`] is what a mode has to be.
+//! - [`Report`]: result of a sync; [`health`]: responses of the health endpoints.
+//! - [`backend`]: the proxy modes; [`Planner`] is the trait of a mode.
 //!
-//! The cost of a change is that change: one fragment of the plan is compared
-//! with its former self, never the whole.
-//! What somebody else does to the rules is heard of and mended, once the engine
-//! was told to [`watch`](Engine::watch).
-//! After any failure the kernel's state counts as unknown, and unknown means:
-//! dump it and commit the difference.
-//! So does a start, which is why a restart writes nothing if nothing changed.
+//! A change costs only as much as the change itself: the engine compares one fragment of
+//! the plan with its previous version, never the whole plan. After [`Engine::watch`],
+//! changes by other processes are detected and repaired at once. After a failure the
+//! kernel's state is unknown: the next sync dumps the state and commits the difference. A
+//! start does the same, so a restart without drift writes nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,7 +36,7 @@
 //! assert!(engine.desired().contains("chain services"));
 //! ```
 //!
-//! Mode `nftables` talks netlink to nf_tables, Linux 5.13 or later, and needs
+//! Mode `nftables` uses nf_tables over netlink. It requires Linux 5.13 or later and
 //! CAP_NET_ADMIN.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Objects that the kernel rejected, and the Services that want them.
+//! Rejected objects and the Services that own them.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -13,19 +13,20 @@ use crate::driver::Owner;
 use crate::entry::{Entry, Key};
 use crate::{AddressKind, Planner};
 
-/// An object that the kernel rejected while it took all others.
+/// An object that the kernel rejected. All other objects were installed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RejectedObject {
-    /// The service port that wants the object, or wanted it before its removal.
+    /// The service port that owns the object, or owned it before its removal.
     ///
-    /// `None`: many share the object, or an earlier process installed it.
+    /// `None` if several service ports share the object, or if an earlier process
+    /// installed it.
     pub owner: Option<Arc<PortName>>,
-    /// The object, as the tool of the mode names it.
+    /// The object, as the mode's native tool names it.
     pub object: String,
-    /// Whether the edit removes the object.
+    /// Whether the rejected edit removes the object.
     pub is_removal: bool,
-    /// Why the kernel rejected it.
+    /// Reason for the rejection.
     pub reason: Reason,
 }
 
@@ -47,15 +48,15 @@ impl fmt::Display for RejectedObject {
     }
 }
 
-/// The rejected objects of a kernel, by Service.
+/// Rejected objects of a kernel, by Service.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     hasher: RandomState,
-    /// For each Service its objects by the hashes of their keys.
+    /// Objects by Service and by the hash of their keys.
     objects: HashMap<Option<ObjectName>, HashMap<u64, Registered<T>>>,
 }
 
-/// A rejected object, and its description.
+/// A rejected object and its description.
 #[derive(Debug)]
 struct Registered<T> {
     object: T,
@@ -90,14 +91,14 @@ impl<T: Keyed> Registry<T> {
         registered.map(|it| &it.object)
     }
 
-    /// Returns the descriptions of all rejected objects, in no order.
+    /// Returns the descriptions of all rejected objects, in no particular order.
     pub(crate) fn described(&self) -> impl Iterator<Item = &Arc<RejectedObject>> {
         let registered = self.objects.values().flat_map(HashMap::values);
         registered.map(|it| &it.described)
     }
 
-    /// Removes the objects that are not rejected any more, and notes the last reason
-    /// of the others.
+    /// Removes objects that are no longer rejected, and updates the reasons of the
+    /// others.
     pub(crate) fn refresh<K: Kernel<Object = T>>(&mut self, reconciler: &Reconciler<K>) {
         self.objects.retain(|_, objects| {
             objects.retain(|_, it| {
@@ -121,7 +122,7 @@ impl<T> Registered<T> {
     }
 }
 
-/// The service ports that wanted objects which are removed, by the hashes of the keys.
+/// Service ports that owned removed objects, by the hash of the object's key.
 #[derive(Debug, Default)]
 pub(crate) struct FormerOwners {
     hasher: RandomState,
@@ -129,18 +130,18 @@ pub(crate) struct FormerOwners {
 }
 
 impl FormerOwners {
-    /// Notes that a port wants an object no longer.
+    /// Records that a port no longer wants an object.
     pub(crate) fn insert<T: Keyed>(&mut self, object: &T, port: &Arc<PortName>) {
         let hash = self.hasher.hash_one(object.key());
         self.ports.insert(hash, Arc::clone(port));
     }
 
-    /// Returns the port that wanted an object.
+    /// Returns the port that owned an object.
     pub(crate) fn get<T: Keyed>(&self, object: &T) -> Option<&Arc<PortName>> {
         self.ports.get(&self.hasher.hash_one(object.key()))
     }
 
-    /// Forgets all.
+    /// Removes all records.
     pub(crate) fn clear(&mut self) {
         self.ports = HashMap::new();
     }
@@ -156,7 +157,8 @@ impl KnownRejections {
         self.0.insert((family, is_removal, object));
     }
 
-    /// Splits edits of a family: edits of other objects, and edits of known ones.
+    /// Splits off the edits of known objects. Returns the other edits and the number of
+    /// known ones.
     pub(crate) fn split<P: Planner>(
         &self,
         family: Family,
@@ -179,9 +181,8 @@ impl KnownRejections {
 
 /// Returns the owner of each rejected object.
 ///
-/// The ports that `changed` since the last sync are searched first; `None`: all may
-/// have.
-/// The owner of a removed object is among the `former` ones.
+/// Ports that `changed` since the last sync are searched first; with `None`, only the
+/// whole ledger is searched. Owners of removed objects come from `former`.
 pub(crate) fn find_owners<T: Keyed>(
     ledger: &Ledger<Owner, Entry<T>>,
     former: &FormerOwners,

@@ -1,4 +1,4 @@
-//! What a sync did.
+//! Reports: the results of a sync.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,116 +8,114 @@ use vipline_service_model::Family;
 
 use crate::{CleanupReport, ContestedAddress, Error, LostAddresses, RejectedObject, Trigger};
 
-/// What a sync did; displays as one line per family.
+/// Result of a sync. Displays as one line per family.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// Why it was due.
+    /// Reason for the sync.
     pub trigger: Trigger,
-    /// How many service ports changed since the last sync, in all families.
+    /// Number of service ports that changed since the last sync, in all families.
     pub ports: usize,
-    /// What was done in each family, in the order of the configuration.
+    /// Results by family, in the order of [`Config::families`](crate::Config::families).
     pub families: Vec<FamilyReport>,
-    /// Contested addresses that were not contested at the last sync or had another
-    /// winner.
+    /// Contested addresses that are new since the last sync or have a new winner.
     pub contested: Vec<ContestedAddress>,
-    /// Services that lost an address since the last sync, each once.
+    /// Services that lost an address since the last sync, one entry per Service.
     pub lost_addresses: Vec<LostAddresses>,
-    /// Which schedulers the kernel is found not to have: Services that ask for
-    /// one get the usual one. Each is told of once.
+    /// Schedulers that the kernel does not have. Services that request one get the
+    /// default scheduler. Each scheduler is reported once.
     pub missing_schedulers: Vec<Box<str>>,
 }
 
-/// What a sync did in one family.
+/// Result of a sync in one family.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FamilyReport {
     /// The family.
     pub family: Family,
-    /// What somebody else was heard to do before, and the sync has mended.
+    /// Changes by other processes that this sync repaired.
     pub drift: Option<Drift>,
-    /// Whether the kernel's state was known, so that only what changed was to
-    /// be committed.
+    /// Whether the kernel's state was known, so that only changes were committed.
     pub was_state_known: bool,
-    /// What was done; after an error it will be tried again.
+    /// Result of the sync. After an error the sync is retried.
     pub outcome: Result<Outcome, Error>,
     /// Objects that the kernel rejected for the first time.
     ///
-    /// All others are in the kernel.
-    /// A rejected object is tried again with a backoff, and when its Service changes.
+    /// All other objects are installed. A rejected object is retried with a backoff, and
+    /// when its Service changes.
     pub rejected: Vec<Arc<RejectedObject>>,
-    /// What the search for stale flows did that followed; `None`: there was none,
-    /// for nothing had changed or the sync failed.
+    /// Result of the search for stale flows. `None` if no search was made, because
+    /// nothing changed or the sync failed.
     ///
-    /// After an error it will be made again.
+    /// After an error the search is retried.
     pub cleanup: Option<Result<CleanupReport, Error>>,
 }
 
-/// What somebody else did to what the engine programs.
+/// Changes that other processes made to programmed objects.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Drift {
-    /// How many objects were heard to be made, changed or removed.
+    /// Number of objects that were created, changed or removed.
     pub changes: usize,
-    /// Who did it, as far as the kernel tells: the first few.
+    /// The first processes that made changes, as far as the kernel reports them.
     pub processes: Vec<Box<str>>,
-    /// Whether more may have been done than was heard.
+    /// Whether notifications were lost, so that there may be more changes.
     pub is_incomplete: bool,
 }
 
-/// What was done to a kernel.
+/// Result of programming the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How many edits were committed; with none the kernel was not written to.
+    /// Number of committed edits; 0 if nothing was written.
     pub edits: usize,
-    /// Whether the kernel's state had to be dumped.
+    /// Whether the kernel's state was dumped.
     pub dumped: bool,
-    /// How many objects the kernel now holds for us.
+    /// Number of installed objects.
     pub objects: usize,
-    /// How many objects the kernel rejected and has not taken since.
+    /// Number of objects that the kernel rejects.
     pub rejected: usize,
-    /// Whether all edits were one commit that replaced what somebody else made.
+    /// Whether all edits were one commit that replaced the objects of another proxy.
     ///
-    /// That commit alone may keep others waiting for more than a moment.
+    /// Only such a commit may block other users of nf_tables for a noticeable time.
     pub took_over: bool,
-    /// How many rules each table holds for us, in modes with rules per Service.
+    /// Number of installed rules by table, in modes with rules per Service.
     pub rules: Vec<RuleCount>,
 }
 
-/// How many rules a table holds for us.
+/// Number of installed rules of a table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RuleCount {
-    /// The table.
+    /// Name of the table.
     pub table: &'static str,
-    /// How many there are.
+    /// Number of installed rules.
     pub total: usize,
-    /// How many of them the last commit wrote.
+    /// Number of rules that the last commit wrote.
     pub written: usize,
 }
 
-/// How the kernel differs from the plan; displays as what would be committed.
+/// Difference between kernel and plan. Displays as the script.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Difference {
-    /// How many edits there are; none means that the kernel equals the plan.
+    /// Number of edits; 0 if the kernel equals the plan.
     pub edits: usize,
-    /// The edits as text that the mode's native tool applies.
+    /// The edits in the format that the mode's native tool applies.
     pub script: String,
-    /// How many edits the script lacks, because their objects are
+    /// Number of edits that the script omits because their objects are
     /// [known](crate::KnownRejections) to be rejected.
     pub rejected: usize,
-    /// The flows that lead where nobody serves any more.
+    /// Flows that lead to endpoints that no longer serve.
     pub stale_flows: Vec<Flow>,
 }
 
 impl Report {
-    /// Tells whether the kernel now equals the plan in all families, except for
+    /// Returns whether the kernel now equals the plan in all families, except for
     /// rejected objects.
     pub fn is_success(&self) -> bool {
         self.families.iter().all(|done| done.outcome.is_ok())
     }
 
-    /// Returns the errors and the families they are about.
+    /// Returns the errors with their families.
     pub fn errors(&self) -> impl Iterator<Item = (Family, &Error)> {
         let outcomes = self.families.iter();
         outcomes.filter_map(|done| Some((done.family, done.outcome.as_ref().err()?)))
@@ -125,10 +123,10 @@ impl Report {
 }
 
 impl Drift {
-    /// How many processes are named.
+    /// Maximum number of processes in a report.
     const NAMED: usize = 8;
 
-    /// Adds what was done later.
+    /// Adds later changes.
     pub(crate) fn add(&mut self, later: Self) {
         self.changes += later.changes;
         self.is_incomplete |= later.is_incomplete;

@@ -1,21 +1,21 @@
-//! When to sync: at once, but not too often, and again after a failure.
+//! The schedule of syncs: immediate, rate-limited and retried after a failure.
 
 use std::time::Duration;
 
-/// The pause after a sync before the next may begin that mends what somebody
-/// else did: whoever does it again and again does not get all of our time.
+/// Pause after a sync before a sync that repairs drift may start. Limits the load if
+/// another process changes rules repeatedly.
 const URGENT: Duration = Duration::from_millis(20);
 
-/// How far apart syncs are.
+/// Intervals between syncs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Intervals {
-    /// The pause after a sync before the next may begin.
+    /// Minimum pause between the end of a sync and the start of the next. Default: 1 s.
     pub min: Duration,
-    /// When a failed sync is tried again, though never before `min`; and how far
-    /// apart looks are at what nobody tells of.
+    /// Retry interval of a failed sync, at least `min`. Also the polling interval for
+    /// kernel state without notifications. Default: 30 s.
     pub retry: Duration,
-    /// When a sync is due although nothing changed: unless the engine
-    /// [listens](crate::Engine::watch), it compares the kernel with the plan.
+    /// Maximum interval between syncs. At its end the engine compares the kernel with the
+    /// plan, unless it [watches](crate::Engine::watch). Default: 1 h.
     pub max: Duration,
 }
 
@@ -29,26 +29,25 @@ impl Default for Intervals {
     }
 }
 
-/// Why a sync is due.
+/// Reason for a sync.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Trigger {
-    /// Something changed.
+    /// Services, endpoints or the node changed, or the caller requested a sync.
     Change,
-    /// Somebody else changed the kernel's state.
+    /// Another process changed the kernel's state.
     Drift,
     /// The last sync failed.
     Retry,
-    /// The maximal interval is over.
+    /// The maximum interval has passed.
     Timer,
-    /// Objects have been unused for long enough. Changes keep waiting for the pause
-    /// to end.
+    /// The removal of unused objects is due. Changes still wait for the end of the pause.
     Unused,
 }
 
-/// Decides when to sync; times are counted from any fixed point.
+/// Decides when to sync. Times are durations since any fixed point.
 ///
-/// A schedule reads no clock: it learns the time from [`poll`](Self::poll) and
-/// counts the pause after a sync from the first poll that follows it.
+/// A schedule reads no clock. It takes the time from [`poll`](Self::poll), and the pause
+/// after a sync starts at the first poll that follows the sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     intervals: Intervals,
@@ -59,10 +58,10 @@ pub struct Schedule {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A sync ended, and nobody has said yet what time it is.
+    /// A sync ended, and the schedule has not been polled since.
     Ended { next: Trigger },
-    /// The next sync may begin at `earliest`, one that is `urgent` at that
-    /// time, and must at `latest`, for `next`.
+    /// The next sync may start at `earliest`, or at `urgent` if it repairs drift. It must
+    /// start at `latest`, with the reason `next`.
     Waiting {
         urgent: Duration,
         earliest: Duration,
@@ -72,7 +71,7 @@ enum State {
 }
 
 impl Schedule {
-    /// Returns a schedule whose first sync is due at the first request.
+    /// Creates a schedule whose first sync is due at the first request.
     pub fn new(intervals: Intervals) -> Self {
         let state = State::Waiting {
             urgent: Duration::ZERO,
@@ -88,31 +87,31 @@ impl Schedule {
         }
     }
 
-    /// Asks for a sync as soon as one may begin; asking twice is asking once.
+    /// Requests a sync as soon as the pause ends. Several requests before a sync count
+    /// once.
     pub fn request(&mut self) {
         self.requested = true;
     }
 
-    /// Asks for a sync that mends what somebody else did: it waits for nothing
-    /// but the breath between two of its kind.
+    /// Requests a sync that repairs drift. It waits at most 20 ms after the last sync.
     pub fn request_sync_now(&mut self) {
         self.now_requested = true;
     }
 
-    /// Tells whether a sync was asked for that has not begun.
+    /// Returns whether a sync was requested and has not started.
     pub fn is_requested(&self) -> bool {
         self.requested || self.now_requested
     }
 
-    /// Returns whether the pause after the last sync has not begun: the next poll
-    /// begins it.
+    /// Returns whether the pause after the last sync has not started. The next poll
+    /// starts it.
     pub(crate) fn is_before_pause(&self) -> bool {
         matches!(self.state, State::Ended { .. })
     }
 
-    /// Tells whether a sync is due now, and why.
+    /// Returns the reason if a sync is due now.
     ///
-    /// The sync that follows answers all requests made before.
+    /// The sync that follows serves all earlier requests.
     pub fn poll(&mut self, now: Duration) -> Option<Trigger> {
         let State::Waiting {
             urgent,
@@ -136,9 +135,9 @@ impl Schedule {
         Some(due)
     }
 
-    /// Returns the time of the next poll that matters; it may have passed.
+    /// Returns the time of the next poll that matters. The time may have passed.
     ///
-    /// `None`: a request comes first.
+    /// `None` if nothing is due before the next request.
     pub fn next_deadline(&self) -> Option<Duration> {
         match self.state {
             State::Ended { .. } => Some(Duration::ZERO),
@@ -149,12 +148,12 @@ impl Schedule {
         }
     }
 
-    /// Takes note that a sync was done.
+    /// Records that a sync succeeded.
     pub fn succeeded(&mut self) {
         self.ended(Trigger::Timer);
     }
 
-    /// Takes note that a sync was tried in vain.
+    /// Records that a sync failed.
     pub fn failed(&mut self) {
         self.ended(Trigger::Retry);
     }
@@ -163,7 +162,7 @@ impl Schedule {
         self.state = State::Ended { next };
     }
 
-    /// Starts the intervals when a sync has ended.
+    /// Starts the intervals if a sync has ended.
     fn started(&mut self, now: Duration) -> State {
         let Intervals { min, retry, max } = self.intervals;
         if let State::Ended { next } = self.state {
@@ -201,7 +200,7 @@ mod tests {
         })
     }
 
-    /// A schedule that synced for the first time at 100 s.
+    /// Returns a schedule whose first sync was at 100 s.
     fn synced(outcome: fn(&mut Schedule)) -> Schedule {
         let mut schedule = schedule();
         schedule.request();
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_tried_again_and_a_success_ends_that() {
+    fn a_failed_sync_is_retried_until_it_succeeds() {
         let mut schedule = synced(Schedule::failed);
         assert_eq!(schedule.next_deadline(), Some(secs(130)));
         assert_eq!(schedule.poll(secs(129)), None);
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_urgent_does_not_wait_for_the_pause_but_takes_a_breath() {
+    fn an_urgent_sync_waits_only_for_the_short_pause() {
         let mut schedule = synced(Schedule::succeeded);
         let breath = secs(100) + URGENT;
         schedule.request_sync_now();

@@ -1,4 +1,4 @@
-//! Hearing what somebody else does to the state of a mode.
+//! Detection of changes that other processes make to the state of a mode.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,34 +7,35 @@ use vipline_service_model::Family;
 
 use crate::{Drift, Error};
 
-/// What the engine does to hear of changes, whatever the mode.
+/// Detects changes by other processes. Each mode implements this trait.
 pub(crate) trait Watch: Send {
-    /// Begins to listen, and returns the families whose state may have been
-    /// changed since it was dumped.
+    /// Starts to watch. Returns the families whose state may have changed since their
+    /// last dump.
     fn start(&mut self) -> Result<Vec<Family>, Error>;
 
-    /// Tells whether it listens.
+    /// Returns whether the watch is active.
     fn is_listening(&self) -> bool;
 
-    /// Returns what becomes readable when there is something to hear.
+    /// Returns the descriptors that become readable when notifications arrive.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Returns what was done since the last time, without waiting.
+    /// Returns the changes since the last call. Does not block.
     ///
-    /// When nothing can be heard any more, everything may have been done.
+    /// If reading fails, the drift is marked as incomplete and the watch ends.
     fn read(&mut self) -> Vec<(Family, Drift)>;
 
-    /// Returns the time of the next look, for who cannot hear.
+    /// Returns the time of the next poll for state without notifications.
     fn next_poll(&self) -> Option<Duration> {
         None
     }
 
-    /// Looks for what was done, if it is time, and returns what it found.
+    /// Polls state without notifications if `now` is late enough, and returns the
+    /// changes.
     fn poll(&mut self, _now: Duration) -> Vec<(Family, Drift)> {
         Vec::new()
     }
 
-    /// Returns the schedulers that the last commits asked for in vain.
+    /// Removes and returns schedulers that commits needed and the kernel does not have.
     fn take_missing_schedulers(&mut self) -> Vec<Box<str>> {
         Vec::new()
     }

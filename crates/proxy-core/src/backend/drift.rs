@@ -1,12 +1,12 @@
-//! What is heard of others by a monitor of nf_tables.
+//! Drift that an nf_tables monitor reports.
 
 use vipline_nftables::{Monitor, Notification, TableId};
 
 use crate::Drift;
 
-/// Reads a monitor, if there is one.
+/// Reads the monitor if it is open. Returns `None` if it is not.
 ///
-/// One that fails is dropped: then everything may have been done.
+/// A monitor that fails is closed; the result then says that notifications were lost.
 pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Notification> {
     match monitor.as_mut()?.read() {
         Ok(notification) => Some(notification),
@@ -19,7 +19,7 @@ pub(crate) fn read(monitor: &mut Option<Monitor>) -> Option<Notification> {
     }
 }
 
-/// Returns what was done to some tables, if anything was.
+/// Returns the changes of other processes to the watched tables, if there are any.
 pub(crate) fn of_tables(
     notification: &Notification,
     is_watched: impl Fn(&TableId) -> bool,

@@ -1,7 +1,7 @@
-//! The ways to program Services, one folder each.
+//! The proxy modes, one folder each.
 //!
-//! A new mode is a folder with the files of the others, a variant of [`Mode`]
-//! and its arms here.
+//! To add a mode, add a folder with the same files, a variant of [`Mode`] and its match
+//! arms in this file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,38 +30,39 @@ mod drift;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 mod commit_counter;
 
-/// What a mode is: the objects that it wants for what.
+/// The planner of a mode: translates Services to objects of the kernel.
 ///
-/// There is no `self` and no error: a planner is a translation.
+/// A planner has no state and cannot fail.
 pub trait Planner {
-    /// An entry of the state that the mode programs.
+    /// A kernel object that the mode programs.
     type Object: Keyed;
 
-    /// Returns the objects that are there whatever Services there are.
+    /// Returns the objects that do not depend on Services.
     fn base(cx: &Context) -> Vec<Self::Object>;
 
-    /// Tells whether service ports want other objects in another context.
+    /// Returns whether a change of context changes the objects of service ports, so that
+    /// all ports must be planned again.
     fn requires_replan(before: &Context, after: &Context) -> bool;
 
-    /// Returns the objects that one service port wants.
+    /// Returns the objects of one service port.
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Self::Object>;
 
-    /// Returns whether an object stays for a while after its last use.
+    /// Returns whether an object stays installed for 30 s after its last use.
     ///
-    /// Several service ports may use such an object. It is harmless while unused,
-    /// and objects with equal keys are equal.
+    /// Several service ports may use such an object. It has no effect while unused, and
+    /// objects with equal keys are equal. At most 64 unused objects stay.
     fn is_removal_delayed(_object: &Self::Object) -> bool {
         false
     }
 
-    /// Returns whether an installed object that no service port uses is no
-    /// difference to the plan: a proxy keeps it for a while.
+    /// Returns whether an unused object may stay installed without counting as a
+    /// difference to the plan.
     fn tolerates_unused(_object: &Self::Object) -> bool {
         false
     }
 
-    /// Returns the table that an object is in, and how many rules it is, in modes
-    /// with rules per Service.
+    /// Returns the table of an object and its number of rules, in modes with rules per
+    /// Service.
     fn rule_count(_object: &Self::Object) -> Option<(&'static str, usize)> {
         None
     }
@@ -71,10 +72,10 @@ pub trait Planner {
         format!("{:?}", object.key())
     }
 
-    /// Returns edits as text that the mode's native tool applies.
+    /// Returns edits in the format that the mode's native tool applies.
     ///
-    /// They lead to the `desired` state, which the text may name as a whole
-    /// where the tool cannot do better.
+    /// The edits lead to the `desired` state. If the tool cannot apply the edits one by
+    /// one, the script replaces the whole state.
     fn script<'a>(
         family: Family,
         edits: Vec<Edit<Self::Object>>,
@@ -83,32 +84,32 @@ pub trait Planner {
     where
         Self::Object: 'a;
 
-    /// Returns a whole state as text that the mode's native tool loads.
+    /// Returns a whole state in the format that the mode's native tool loads.
     ///
-    /// Equal states give equal text, whatever their order.
+    /// Equal states give equal text, regardless of the order of objects.
     fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Self::Object>) -> String
     where
         Self::Object: 'a;
 }
 
-/// The drivers of families, and who hears what somebody else does to them.
+/// The drivers of all families, and the watch of the mode.
 pub(crate) type Opened = (Vec<Box<dyn Drive>>, Box<dyn Watch>);
 
-/// A way to program Services.
+/// A proxy mode.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// One nf_tables table per family, with constant rules.
+    /// One nf_tables table per family with constant rules.
     #[default]
     Nftables,
-    /// Chains of iptables per Service and endpoint, as upstream writes them.
+    /// iptables chains per Service and endpoint, as upstream kube-proxy writes them.
     Iptables,
-    /// Virtual servers of IPVS, with sets and rules beside them.
+    /// IPVS virtual servers with ipset sets and iptables rules.
     Ipvs,
 }
 
 impl Mode {
-    /// The modes that are built in.
+    /// All modes that are built in.
     pub const BUILT_IN: &[Self] = &[
         #[cfg(feature = "nftables")]
         Self::Nftables,
@@ -118,7 +119,7 @@ impl Mode {
         Self::Ipvs,
     ];
 
-    /// Returns the name as users write it.
+    /// Returns the name of the mode, as in the flag `--proxy-mode`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nftables => "nftables",
@@ -127,10 +128,9 @@ impl Mode {
         }
     }
 
-    /// Makes the drivers of the families, opens their kernels, and returns who
-    /// hears what somebody else does to them.
+    /// Opens the kernel of each family. Returns the drivers and the watch.
     ///
-    /// The configuration is told what the kernel can do.
+    /// Clears settings in `config` that the kernel does not support.
     #[cfg_attr(
         not(feature = "iptables"),
         allow(
@@ -181,7 +181,7 @@ impl Mode {
         }
     }
 
-    /// Makes the driver of a family that has no kernel.
+    /// Creates the driver of a family without a kernel.
     #[cfg_attr(
         not(any(feature = "iptables", feature = "nftables")),
         allow(unused_variables, reason = "no mode is built in")
@@ -209,7 +209,7 @@ impl fmt::Display for Mode {
 impl FromStr for Mode {
     type Err = Error;
 
-    /// Finds a mode that is built in.
+    /// Parses the name of a mode that is built in.
     fn from_str(name: &str) -> Result<Self, Error> {
         let mut modes = Self::BUILT_IN.iter().copied();
         modes

@@ -1,4 +1,4 @@
-//! The flows that the kernel tracks.
+//! The tracked flows of the kernel.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,15 +12,15 @@ use super::served::Served;
 use super::{Flows, Found};
 use crate::Error;
 
-/// The flows that the kernel tracks in a network namespace.
+/// The tracked flows of a network namespace.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     client: Client,
 }
 
 impl Kernel {
-    /// Opens a client in the network namespace of the calling thread; `None`: the
-    /// kernel does not tell of flows.
+    /// Opens a client in the network namespace of the calling thread. Returns `None` if
+    /// the kernel does not support conntrack dumps.
     pub(crate) fn open() -> Result<Option<Self>, Error> {
         match Client::open() {
             Ok(client) => Ok(Some(Self { client })),
@@ -38,7 +38,7 @@ impl Flows for Kernel {
         };
         for search in searches(family, served) {
             let dump = self.client.dump(&search, |flow| {
-                // Those of UDP without an answer are in both.
+                // Unanswered UDP flows match both filters.
                 let is_new = search.protocol.is_some() || flow.original.protocol != Protocol::UDP;
                 if is_new && served.is_stale(&flow) {
                     found.flows.push(flow);
@@ -55,8 +55,7 @@ impl Flows for Kernel {
     }
 }
 
-/// Returns which flows can be stale at all: the kernel tells of no others where
-/// it can.
+/// Returns the filters of flows that may be stale.
 fn searches(family: Family, served: &Served) -> Vec<Filter> {
     let of_family = Filter::new().family(match family {
         Family::V4 => conntrack::Family::V4,

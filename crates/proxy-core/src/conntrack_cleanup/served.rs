@@ -1,9 +1,8 @@
-//! Which tracked flows lead where nobody serves any more.
+//! The current endpoints of frontends, to decide whether a flow is stale.
 //!
-//! An endpoint is chosen for the first packet of a flow, and the kernel keeps to
-//! it for as long as packets come: a client that keeps its port would be led to
-//! an endpoint long gone. So after a sync each flow is compared with what is
-//! served *now*; what was missed once is found the next time.
+//! The kernel selects an endpoint for the first packet of a flow and keeps it while
+//! packets arrive. A client that reuses its port would stay with a removed endpoint. So
+//! after each sync all flows are compared with the current endpoints.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -16,19 +15,19 @@ use vipline_service_model::{self as service_model, Endpoint, Family, PortName, S
 
 use crate::AddressKind;
 
-/// What is served, as far as it tells which flows are stale.
+/// The frontends and their service ports.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    /// The service port that gets each frontend, by the precedence that applies to
-    /// its rules. Flows of a frontend to endpoints of other service ports are stale.
+    /// The service port that owns each frontend, by the precedence of the rules. Flows of
+    /// a frontend to endpoints of other service ports are stale.
     frontends: Ledger<Claimant, Claim>,
-    /// Edits of the frontends while a service port is replaced.
+    /// Reused buffer for edits while a service port is replaced.
     edits: Pending<Claim>,
-    /// Frontends that lost their last service port: all their flows are stale.
+    /// Frontends that lost their last service port. All their flows are stale.
     gone: HashMap<Family, HashSet<Frontend>>,
-    /// Number of frontends by family and protocol, including those that are gone.
+    /// Number of frontends by family and protocol, including removed ones.
     counts: HashMap<(Family, Protocol), usize>,
-    /// The node's addresses that node ports are served on.
+    /// Node addresses on which node ports are served.
     node: HashMap<Family, HashSet<IpAddr>>,
 }
 
@@ -59,16 +58,16 @@ impl Keyed for Claim {
     }
 }
 
-/// Where clients send to.
+/// Destination that clients send to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Frontend {
     Address(Protocol, IpAddr, u16),
-    /// All addresses of the node that node ports are served on.
+    /// All node addresses on which node ports are served.
     NodePort(Protocol, Family, u16),
 }
 
 impl Served {
-    /// Takes in a service port as it is now.
+    /// Adds or replaces a service port.
     pub(super) fn set(&mut self, port: &Arc<ServicePort>) {
         let mut by_kind: [Vec<Claim>; AddressKind::ALL.len()] = Default::default();
         for (kind, frontend) in frontends(port) {
@@ -78,7 +77,7 @@ impl Served {
         self.replace(&port.name, port.family, by_kind);
     }
 
-    /// Takes in that a service port is gone.
+    /// Removes a service port.
     pub(super) fn remove(&mut self, name: &Arc<PortName>, family: Family) {
         self.replace(name, family, Default::default());
     }
@@ -109,8 +108,8 @@ impl Served {
         }
     }
 
-    /// Takes in the node's addresses that node ports of a family are served on;
-    /// tells whether they are others than before.
+    /// Sets the node addresses on which node ports of a family are served. Returns
+    /// whether they changed.
     pub(super) fn set_node(
         &mut self,
         family: Family,
@@ -121,7 +120,7 @@ impl Served {
         before.as_ref() != self.node.get(&family)
     }
 
-    /// Returns the protocols in which anybody serves, or did.
+    /// Returns the protocols of current and removed frontends.
     pub(super) fn protocols(&self, family: Family) -> HashSet<Protocol> {
         let counts = self.counts.iter().filter(|(_, count)| **count > 0);
         let kinds = counts.map(|(kind, _)| *kind);
@@ -129,7 +128,7 @@ impl Served {
         of_family.map(|(_, protocol)| protocol).collect()
     }
 
-    /// Forgets in a family where nobody serves any more: no flow is left there.
+    /// Drops the removed frontends of a family, after all their flows were deleted.
     pub(super) fn forget_gone(&mut self, family: Family) {
         for frontend in self.gone.remove(&family).unwrap_or_default() {
             if let Some(count) = self.counts.get_mut(&frontend.kind()) {
@@ -138,14 +137,14 @@ impl Served {
         }
     }
 
-    /// Tells whether a flow leads where nobody serves any more.
+    /// Returns whether a flow leads to an endpoint that no longer serves.
     ///
-    /// One that was made before its Service leads to the Service's own address,
-    /// where nobody serves either.
+    /// A flow that is older than its Service leads to the address of the Service itself,
+    /// so it is stale.
     ///
-    /// Of TCP and SCTP only flows that nobody ever answered are: all others tell
-    /// when they end, and may take their time. Flows of other zones than that of
-    /// the rules are somebody else's.
+    /// Flows of TCP and SCTP are stale only without a reply; established connections may
+    /// drain. Flows of other conntrack zones are ignored, because the rules use the
+    /// default zone.
     pub(super) fn is_stale(&self, flow: &Flow) -> bool {
         let protocol = flow.original.protocol;
         let is_answered = flow.status.contains(Status::SEEN_REPLY);
@@ -160,8 +159,9 @@ impl Served {
         let (address, server) = (flow.original.destination, flow.reply.source);
         let server = SocketAddr::new(server, server_port);
         let own = self.serving(Frontend::Address(protocol, address, port));
-        // Another program may serve the number at an address of one link. A flow that
-        // was translated is to the node port: such addresses are never forwarded to.
+        // For an address of one link, another program may use the port number. A
+        // translated flow is a flow of the node port, because packets to such addresses
+        // are never forwarded.
         let is_node = || match is_of_one_link(address) {
             true => flow.is_translated(),
             false => self.is_node(address),
@@ -172,8 +172,8 @@ impl Served {
         serving.is_some_and(|port| !port.is_some_and(|port| is_served(port, server)))
     }
 
-    /// Returns the service port that gets a frontend, or `Some(None)` if the frontend
-    /// is gone; `None`: it is not ours.
+    /// Returns the service port that owns a frontend, `Some(None)` for a removed
+    /// frontend, and `None` for a frontend that was never ours.
     fn serving(&self, frontend: Frontend) -> Option<Option<&ServicePort>> {
         let claim = self.frontends.get(&frontend);
         let port = claim.map(|claim| Some(&*claim.port));
@@ -182,7 +182,7 @@ impl Served {
         port.or_else(|| is_gone().then_some(None))
     }
 
-    /// Tells whether node ports are served on an address.
+    /// Returns whether node ports are served on an address.
     fn is_node(&self, address: IpAddr) -> bool {
         let addresses = self.node.get(&Family::of(address));
         addresses.is_some_and(|addresses| addresses.contains(&address))
@@ -190,7 +190,7 @@ impl Served {
 }
 
 impl Frontend {
-    /// Returns its family and its protocol.
+    /// Returns family and protocol of the frontend.
     fn kind(&self) -> (Family, Protocol) {
         match *self {
             Self::Address(protocol, address, _) => (Family::of(address), protocol),
@@ -199,7 +199,7 @@ impl Frontend {
     }
 }
 
-/// Returns whether an address means this node on one link, loopback included.
+/// Returns whether an address is valid on one link only: loopback or link-local.
 fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_loopback(),
@@ -207,7 +207,7 @@ fn is_of_one_link(address: IpAddr) -> bool {
     }
 }
 
-/// Tells whether a service port is served by an endpoint at an address.
+/// Returns whether an endpoint of a service port has this address.
 fn is_served(port: &ServicePort, server: SocketAddr) -> bool {
     let place = |endpoint: &Endpoint| (endpoint.addr, endpoint.port);
     let wanted = (server.ip(), server.port());
@@ -261,7 +261,7 @@ mod tests {
         })
     }
 
-    /// A Service at all kinds of addresses, served by 10.1.0.N.
+    /// Returns a Service with all kinds of addresses and the endpoints 10.1.0.N.
     fn dns(service: &str, serving: &[u8]) -> ServicePort {
         let endpoint = |last: &u8| Endpoint {
             addr: [10, 1, 0, *last].into(),
@@ -301,7 +301,7 @@ mod tests {
         served
     }
 
-    /// A flow of a client to an address that was led to a server.
+    /// Returns a flow of a client to an address, translated to a server.
     fn flow(protocol: Protocol, to: &str, server: &str, status: Status) -> Flow {
         let client = SocketAddr::from(([10, 1, 9, 9], 40000));
         let pair = |at: SocketAddr| (at.ip(), at.port());
@@ -325,7 +325,7 @@ mod tests {
                 ("10.1.0.2:5353", false),
                 ("10.1.0.3:5353", true),
                 ("10.1.0.1:5354", true),
-                // It was made before its Service.
+                // The flow is older than its Service.
                 (to, true),
             ] {
                 assert_eq!(is_stale(&served, to, server), expected, "{to} {server}");
@@ -334,12 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn flows_to_other_places_are_none_of_ours() {
+    fn flows_to_unknown_frontends_are_never_stale() {
         let served = served(&[1]);
         for to in [
             "10.96.0.10:54",
             "10.96.0.11:53",
-            // Node ports of another node, and of an address without node ports.
+            // Node ports of another node, and an address without node ports.
             "192.0.2.11:30053",
             "192.0.2.10:53",
         ] {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tcp_and_sctp_only_flows_without_an_answer_are_stale() {
+    fn tcp_and_sctp_flows_are_stale_only_without_a_reply() {
         for (protocol, of_service) in [
             (Protocol::TCP, ServiceProtocol::Tcp),
             (Protocol::SCTP, ServiceProtocol::Sctp),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_many_or_one_and_has_none_serves_nobody() {
+    fn flows_of_removed_endpoints_and_frontends_are_stale() {
         let mut served = served(&[1]);
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
         served.set(&dns("dns", &[]).into());
@@ -402,7 +402,7 @@ mod tests {
         }
         served.set(&dns("dns", &[1, 2]).into());
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
-        // Its own addresses count, not those it had.
+        // Only current addresses count, not former ones.
         served.set(&Arc::new(ServicePort {
             external_ips: Arc::default(),
             ..dns("dns", &[1, 2])
@@ -419,7 +419,7 @@ mod tests {
         assert!(served.frontends.is_empty() && served.protocols(Family::V4).is_empty());
     }
 
-    /// A Service at the addresses of `dns` that was created on a day of 2026.
+    /// Returns a Service with the addresses of `dns`, created on a day of January 2026.
     fn created(service: &str, day: u8, serving: &[u8]) -> ServicePort {
         let port = dns(service, serving);
         let created = Timestamp::parse(&format!("2026-01-{day:02}T00:00:00Z"));
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_costs_the_same_however_many_a_service_has() {
+    fn the_cost_of_an_address_does_not_grow_with_their_number() {
         let growth = testkit::processor::growth_per_item(250, 16_000, |count| {
             let address = |number: u32| IpAddr::V4((0x0b00_0000 + number).into());
             let mut port = dns("dns", &[1]);

@@ -1,4 +1,4 @@
-//! When is searched, and what becomes of searches that fail.
+//! Tests of when searches run, and of failed searches.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use super::*;
 use crate::backend::nftables::Planner;
 use crate::{Config, Engine, Report};
 
-/// What becomes of a search.
+/// Result of a search.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Fine,
@@ -19,7 +19,7 @@ enum Fate {
     Failed,
 }
 
-/// Flows that are all stale, and what was done to them.
+/// Flows that are all stale, and the calls that were made.
 #[derive(Clone, Default)]
 struct Scripted {
     fates: Arc<Mutex<VecDeque<Fate>>>,
@@ -53,7 +53,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// An engine of one family, whose first searches have these fates.
+    /// Creates an engine of one family whose first searches have these results.
     fn new(fates: &[Fate]) -> Self {
         let flows = Scripted::default();
         flows.fates.lock().unwrap().extend(fates);
@@ -70,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// Lets a Service come, which is a change.
+    /// Adds a Service, which is a change.
     fn change(&mut self) {
         let text = r#"{"metadata": {"name": "dns", "namespace": "default"}, "spec": {
             "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"],
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-/// Returns what the search of a report did; `None`: there was none.
+/// Returns the result of the search in a report; `None` without a search.
 fn cleaned(report: Option<Report>) -> Option<Result<CleanupReport, Error>> {
     let families = report.into_iter().flat_map(|report| report.families);
     families.filter_map(|done| done.cleanup).next()
@@ -103,7 +103,7 @@ fn a_change_is_followed_by_one_search() {
     stage.change();
     let done = cleaned(stage.after(1)).unwrap().unwrap();
     assert_eq!((done.deleted, done.is_complete), (1, true));
-    // Nothing changes, whatever else is a reason to look at the kernel.
+    // No flow search without a change, even if the kernel is dumped.
     stage.engine.request_resync();
     let report = stage.after(10).or_else(|| stage.after(10));
     assert!(report.is_some() && cleaned(report).is_none());
@@ -111,11 +111,11 @@ fn a_change_is_followed_by_one_search() {
 }
 
 #[test]
-fn a_search_that_failed_or_was_interrupted_is_made_again() {
+fn a_failed_or_interrupted_search_is_repeated() {
     let mut stage = Stage::new(&[Fate::Failed, Fate::Interrupted, Fate::Fine]);
     stage.change();
     assert!(cleaned(stage.after(1)).unwrap().is_err());
-    // After the time of a sync that failed, though nothing else is to be done.
+    // The search is retried after the retry interval, although no sync is due.
     assert!(stage.after(1).is_none());
     let done = cleaned(stage.after(30)).unwrap().unwrap();
     assert_eq!((done.deleted, done.is_complete), (1, false));

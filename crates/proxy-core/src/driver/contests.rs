@@ -11,9 +11,9 @@ use super::{Driver, Owner};
 use crate::entry::Key;
 use crate::{Address, AddressKind, ContestedAddress, LostAddresses, Planner};
 
-/// The contested addresses of a family, and the news about them.
+/// Contested addresses of a family, and unreported changes of their winners.
 ///
-/// A change of a service port takes time for its own addresses, regardless
+/// The cost of a change is proportional to the service port's own addresses, regardless
 /// of the number of claims to each.
 #[derive(Debug, Default)]
 pub(super) struct Contests {
@@ -118,7 +118,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         }
     }
 
-    /// Removes and returns the contested addresses with news.
+    /// Removes and returns contested addresses with a new winner.
     pub(super) fn newly_contested(&mut self) -> Vec<ContestedAddress> {
         let changed = mem::take(&mut self.contests.changed);
         let contested = changed.into_iter().filter_map(|address| {
@@ -136,7 +136,7 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
         contested.collect()
     }
 
-    /// Removes and returns what Services lost, each Service once.
+    /// Removes and returns lost addresses, one entry per Service.
     pub(super) fn newly_lost(&mut self) -> Vec<LostAddresses> {
         let losers = mem::take(&mut self.contests.losers);
         let mut by_service: BTreeMap<ObjectName, LostAddresses> = BTreeMap::new();

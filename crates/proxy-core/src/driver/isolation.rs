@@ -10,11 +10,12 @@ use crate::rejected::{RejectedObject, find_owners};
 use crate::{Error, Planner};
 
 impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
-    /// Finds the Services that want rejected objects.
+    /// Finds the Services that own newly rejected objects.
     ///
     /// # Errors
     ///
-    /// The kernel rejected an object that the rules of all Services need.
+    /// [`Error::Rejected`] if the kernel rejected an object that the rules of all
+    /// Services need.
     pub(super) fn note_rejected(&mut self, step: &Step<P::Object>) -> Result<(), Error> {
         let changed = mem::take(&mut self.changed);
         self.registry.refresh(&self.reconciler);

@@ -1,4 +1,4 @@
-//! Objects that exist while service ports use them, and a while longer.
+//! Objects that exist while service ports use them, and for a while after.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -8,30 +8,30 @@ use std::time::Duration;
 use vipline_reconcile::Keyed;
 use vipline_service_model::PortName;
 
-/// Time for which an unused object stays installed.
+/// Delay between the last use of an object and its removal.
 ///
-/// A Service whose number of endpoints goes up and down uses the same objects
-/// again and again. Kernels before 6.2 release references to a chain late, and
-/// reject the removal of the chain until then.
+/// A Service whose number of endpoints goes up and down uses the same objects repeatedly.
+/// Kernels before 6.2 release references to a chain late, and reject the removal of the
+/// chain until then.
 const REMOVAL_DELAY: Duration = Duration::from_secs(30);
 
 /// Maximum number of unused objects that stay installed.
 const MAX_UNUSED: usize = 64;
 
-/// Identifies an object; never used twice.
+/// ID of an object. IDs are never reused.
 pub(super) type Id = u64;
 
-/// Objects that several service ports use, each with its number of users.
+/// Objects that several service ports use, with the number of users.
 #[derive(Debug)]
 pub(super) struct OnDemand<T> {
     objects: HashMap<Id, Counted<T>>,
-    /// Objects by the hash of the key.
+    /// IDs by hash of the key.
     ids: HashMap<u64, Vec<Id>>,
     hasher: RandomState,
     users: HashMap<Arc<PortName>, Vec<Id>>,
-    /// Unused objects, the longest unused first, since the sync at that time.
+    /// Unused objects in order of last use, with the time of the first sync since.
     unused: BTreeMap<u64, (Id, Option<Duration>)>,
-    /// The next number of an object and of a place in `unused`.
+    /// Next object ID or position in `unused`.
     next: u64,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct OnDemand<T> {
 struct Counted<T> {
     object: T,
     users: usize,
-    /// Place in `unused`.
+    /// Position in `unused`.
     unused: Option<u64>,
 }
 
@@ -73,7 +73,8 @@ impl<T: Keyed> OnDemand<T> {
                 used.push(id);
             }
         }
-        // An object that uses another one comes after it, and expires before it.
+        // An object that uses another one comes after it in the list, and must expire
+        // before it.
         former.into_iter().rev().for_each(|id| self.release(id));
         if !used.is_empty() {
             self.users.insert(Arc::clone(name), used);
@@ -81,8 +82,8 @@ impl<T: Keyed> OnDemand<T> {
         created
     }
 
-    /// Removes unused objects at a sync: those unused for [`REMOVAL_DELAY`], and the
-    /// longest unused of more than [`MAX_UNUSED`].
+    /// Removes and returns objects that have been unused for [`REMOVAL_DELAY`]. If more
+    /// than [`MAX_UNUSED`] are unused, also removes those with the oldest last use.
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Id> {
         let mut excess = self.unused.len().saturating_sub(MAX_UNUSED);
         let mut expired = Vec::new();
@@ -99,7 +100,7 @@ impl<T: Keyed> OnDemand<T> {
         expired
     }
 
-    /// Returns when the next unused object expires.
+    /// Returns the time at which the next unused object expires.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let since = self.unused.values().find_map(|(_, since)| *since)?;
         Some(since.saturating_add(REMOVAL_DELAY))

@@ -1,4 +1,4 @@
-//! Drivers over kernels in memory.
+//! Tests of drivers with in-memory kernels.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,8 @@ use vipline_service_model::{NodeView, Protocol, Route, Timestamp};
 use super::*;
 use crate::{Address, Claim, Config};
 
-/// A planner that wants the numbers up to the port's, odd ones for long.
+/// A planner that plans the numbers up to the port number. Removal of odd numbers is
+/// delayed.
 enum Numbers {}
 
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +115,7 @@ fn port(service: &str, port: u16) -> ServicePort {
 }
 
 #[test]
-fn what_lingers_stays_when_nobody_wants_it_any_more() {
+fn objects_with_delayed_removal_stay_after_their_last_use() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
     driver.enter(context(false));
     driver.plan(&port("a", 4));
@@ -167,7 +168,7 @@ fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
     driver.reconcile(Duration::ZERO).unwrap();
     driver.unplan(&port("a", 1000).name);
     let done = driver.reconcile(Duration::ZERO).unwrap();
-    // Number 100 is of the base, too.
+    // Number 100 is also a base object.
     assert_eq!((done.objects, done.edits), (1 + 64, 1000 - 64 - 1));
     driver.forget();
     let done = driver.reconcile(Duration::from_secs(29)).unwrap();
@@ -177,7 +178,7 @@ fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
 }
 
 #[test]
-fn an_address_goes_to_the_older_and_from_it_to_the_next() {
+fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
     let of_age = |service: &str, age, number| {
         let mut port = port(service, number);
         let created = Timestamp::parse(&format!("2026-01-0{age}T00:00:00Z"));
@@ -219,7 +220,7 @@ fn an_address_goes_to_the_older_and_from_it_to_the_next() {
 }
 
 #[test]
-fn another_context_changes_the_base_and_asks_for_all_ports_again() {
+fn another_context_changes_the_base_and_requires_a_replan() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
     assert_eq!(driver.enter(context(false)), Replan::Nothing);
     assert_eq!(driver.enter(context(false)), Replan::Nothing);
@@ -228,7 +229,7 @@ fn another_context_changes_the_base_and_asks_for_all_ports_again() {
 }
 
 #[test]
-fn a_failure_is_forgotten_and_the_next_sync_dumps() {
+fn the_sync_after_a_failure_dumps() {
     let mut memory = Memory::new();
     memory.fail_after(1);
     let mut driver = driver::<Numbers, _>(Family::V4, memory);
@@ -245,7 +246,7 @@ fn a_failure_is_forgotten_and_the_next_sync_dumps() {
 }
 
 #[test]
-fn without_a_kernel_there_is_a_plan_and_nothing_else() {
+fn a_driver_without_a_kernel_only_plans() {
     let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
     driver.enter(context(false));
     assert_eq!(driver.desired(), "[100]");

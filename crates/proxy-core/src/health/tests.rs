@@ -1,4 +1,4 @@
-//! The rules of health, one by one.
+//! Tests of the health rules.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn clock(seconds: u8) -> Timestamp {
     Timestamp::parse(&format!("2026-01-02T03:04:{seconds:02}.25Z")).unwrap()
 }
 
-/// A proxy of both families on a node that stays.
+/// Health of a dual-stack proxy on an eligible node.
 fn started() -> Health {
     let mut health = Health::new(LIMIT);
     health.set_eligible(true);
@@ -30,7 +30,7 @@ fn codes(health: &Health, now: Duration) -> (u16, u16) {
 }
 
 #[test]
-fn before_anything_begins_only_the_node_is_missing() {
+fn a_new_proxy_is_live_but_its_node_is_not_eligible() {
     let mut health = Health::new(LIMIT);
     let answer = health.healthz(secs(0), clock(2));
     let never = r#"{"lastUpdated":"0001-01-01T00:00:00Z","currentTime":"2026-01-02T03:04:02.25Z","nodeEligible":false,"healthy":true}"#;
@@ -38,13 +38,13 @@ fn before_anything_begins_only_the_node_is_missing() {
     let live = r#"{"lastUpdated":"2026-01-02T03:04:02.25Z","currentTime":"2026-01-02T03:04:02.25Z","healthy":true}"#;
     let answer = health.livez(secs(0), clock(2));
     assert_eq!((answer.code, &*answer.body), (200, live));
-    // What has not begun is not judged.
+    // A family without a first sync is not unhealthy.
     health.queued(Family::V4, secs(0));
     assert_eq!(codes(&health, secs(1000)), (503, 200));
 }
 
 #[test]
-fn an_answer_says_how_each_family_is() {
+fn a_response_contains_the_health_of_each_family() {
     let health = started();
     let headers = [
         ("Content-Type", "application/json".to_owned()),
@@ -66,12 +66,12 @@ fn an_answer_says_how_each_family_is() {
 }
 
 #[test]
-fn nothing_to_do_is_healthy_for_ever() {
+fn a_proxy_without_waiting_changes_stays_healthy() {
     assert_eq!(codes(&started(), secs(1_000_000)), (200, 200));
 }
 
 #[test]
-fn what_waits_for_as_long_as_the_limit_is_unhealthy_until_it_is_done() {
+fn a_family_is_unhealthy_while_a_change_waits_for_the_limit_or_longer() {
     let mut health = started();
     health.queued(Family::V4, secs(100));
     health.queued(Family::V4, secs(150));
@@ -90,7 +90,7 @@ fn what_waits_for_as_long_as_the_limit_is_unhealthy_until_it_is_done() {
 }
 
 #[test]
-fn one_late_family_is_named_and_makes_the_whole_unhealthy() {
+fn one_unhealthy_family_makes_the_proxy_unhealthy() {
     let mut health = started();
     for family in Family::ALL {
         health.queued(family, secs(100));
@@ -125,7 +125,7 @@ fn local(node_port: u16, count: usize) -> LocalEndpoints {
 }
 
 #[test]
-fn a_service_is_asked_for_its_local_endpoints() {
+fn a_health_check_returns_the_local_endpoints_of_a_service() {
     let mut health = started();
     let name = ObjectName::new("shop", "front");
     health.set_services(Family::V4, [(name.clone(), local(31_000, 2))].into());
@@ -148,7 +148,7 @@ fn a_service_is_asked_for_its_local_endpoints() {
 }
 
 #[test]
-fn a_service_that_is_gone_has_an_empty_answer() {
+fn a_deleted_service_has_an_empty_response() {
     let mut health = started();
     let name = ObjectName::new("shop", "front");
     health.set_services(Family::V4, [(name.clone(), local(31_000, 2))].into());
@@ -163,7 +163,7 @@ fn a_service_that_is_gone_has_an_empty_answer() {
 }
 
 #[test]
-fn where_load_balancers_ask_is_known_for_each_family() {
+fn health_check_node_ports_are_listed_by_family() {
     let mut health = started();
     let (front, back) = (
         ObjectName::new("shop", "front"),

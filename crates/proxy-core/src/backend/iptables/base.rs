@@ -1,4 +1,4 @@
-//! What is there whatever Services there are: chains, jumps to them, and rules.
+//! Objects that do not depend on Services: chains, jumps and rules.
 
 use std::net::IpAddr;
 
@@ -12,11 +12,11 @@ use super::names::{self, FILTER, MANGLE, NAT};
 use super::rules::{chain, entry, shared};
 use crate::Context;
 
-/// The last rule of nat KUBE-SERVICES says so in its comment.
+/// Comment of the last rule of nat KUBE-SERVICES.
 const LAST_RULE: &str =
     "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
-/// Returns the objects that are there whatever Services there are.
+/// Returns the objects that do not depend on Services.
 pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let mut objects = vec![
         shared(FILTER, names::SERVICES),
@@ -36,12 +36,12 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     objects
 }
 
-/// A jump from a chain of the system.
+/// A jump from a built-in chain.
 struct Jump {
     table: &'static str,
     from: &'static str,
     to: &'static str,
-    /// Whether only packets of new connections take it.
+    /// Whether the jump matches packets of new connections only.
     is_for_new: bool,
     comment: Option<&'static str>,
 }
@@ -79,7 +79,7 @@ impl Jump {
     }
 }
 
-/// The jumps, in the order in which they are put before what is there.
+/// The jumps, in the order in which they are inserted at the head of their chains.
 const JUMPS: [Jump; 14] = [
     Jump::new(FILTER, names::INPUT, names::EXTERNAL_SERVICES)
         .of_new()
@@ -129,21 +129,22 @@ const JUMPS: [Jump; 14] = [
 /// -t filter -I OUTPUT -j KUBE-FIREWALL
 /// ```
 ///
-/// Packets come to our chains before they come to other rules. Who was there
-/// first stays where it is.
+/// Inserts the jumps at the head, so that packets reach our chains first. Existing jumps
+/// stay in place.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
     let jump = move |jump: &Jump| entry(family, jump.table, jump.from, Position::Head, jump.rule());
     JUMPS.iter().map(jump)
 }
 
-/// Returns the place of a jump among all jumps, by where it is and its rule.
+/// Returns the index of a jump by its table, chain and rule.
 pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
     JUMPS.iter().position(|jump| {
         (jump.table, jump.from) == (table, from) && jump.rule().to_string() == rule
     })
 }
 
-/// An empty chain in each table: when it is gone, somebody flushed the rules.
+/// Returns an empty chain that serves as a canary: if it is missing, another process
+/// flushed the rules.
 fn canary(family: Family, table: &str) -> Object {
     chain(family, table, names::chain(names::CANARY), [])
 }
@@ -154,8 +155,8 @@ fn canary(family: Family, table: &str) -> Object {
 /// -t filter -A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 /// ```
 ///
-/// Traffic of Services is forwarded whatever the policy of FORWARD is. Packets
-/// that conntrack cannot place would pass without their addresses translated.
+/// Accepts traffic of Services regardless of the policy of FORWARD. Drops packets that
+/// conntrack considers invalid, because their addresses would not be translated.
 fn forward(cx: &Context) -> Object {
     let invalid = cx.iptables.drop_invalid.then(|| {
         let mut rule = Rule::new().matching(Conntrack::state(CtState::INVALID));
@@ -168,7 +169,7 @@ fn forward(cx: &Context) -> Object {
     chain(cx.family, FILTER, names::chain(names::KUBE_FORWARD), rules)
 }
 
-/// Returns the rules that forward traffic of Services.
+/// Returns the rules that accept traffic of Services in FORWARD.
 pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
     let mark = cx.masquerade_mark.value();
     [
@@ -187,9 +188,9 @@ pub(in crate::backend) fn forwarding(cx: &Context) -> [Rule<'static>; 2] {
 /// -t filter -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
 /// ```
 ///
-/// Where the kernel routes loopback addresses, for node ports to be served on
-/// them, hosts nearby must not reach what listens there. Otherwise the chain
-/// is the kubelet's.
+/// Blocks connections from other hosts to loopback addresses if node ports are served on
+/// these addresses, because the kernel then routes such packets. Otherwise the kubelet
+/// owns the chain.
 fn firewall(cx: &Context) -> Object {
     let name = names::chain(names::FIREWALL);
     if !cx.serves_localhost {
@@ -211,14 +212,14 @@ fn firewall(cx: &Context) -> Object {
 /// -t nat -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
 /// ```
 ///
-/// Marked connections get the node's address. The mark is taken away first, for
-/// packets in a tunnel come by here once more.
+/// Masquerades marked connections. Clears the mark first, because packets in a tunnel
+/// pass this chain again.
 fn postrouting(cx: &Context) -> Object {
     let name = names::chain(names::KUBE_POSTROUTING);
     chain(cx.family, NAT, name, masquerading(cx))
 }
 
-/// Returns the rules that give marked connections the node's address.
+/// Returns the rules that masquerade marked connections.
 pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
     let mark = cx.masquerade_mark.value();
     let masquerade = match cx.iptables.random_fully {
@@ -240,7 +241,7 @@ pub(in crate::backend) fn masquerading(cx: &Context) -> [Rule<'static>; 3] {
 /// -t nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
 /// ```
 ///
-/// Connections that come by here get the node's address later.
+/// Marks connections for masquerading.
 pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
     let rule = Rule::new().target(SetMark::or(cx.masquerade_mark.value()));
     chain(cx.family, NAT, names::chain(names::MARK_MASQ), [rule])
@@ -251,8 +252,8 @@ pub(in crate::backend) fn mark_for_masquerading(cx: &Context) -> Object {
 /// -t nat -A KUBE-SERVICES -d 192.168.0.1/32 -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -j KUBE-NODEPORTS
 /// ```
 ///
-/// What no address of a Service has taken is looked up as a node port: on all
-/// addresses of the node, or on each that is configured.
+/// Looks up all other packets as node ports: on all addresses of the node, or on each
+/// configured address.
 fn to_node_ports(cx: &Context) -> Vec<Object> {
     let base = || Rule::new().comment(LAST_RULE);
     let rules = match &cx.nodeport_addresses {
@@ -276,7 +277,7 @@ fn to_node_ports(cx: &Context) -> Vec<Object> {
     rules.into_iter().map(last).collect()
 }
 
-/// Returns the network of the node's addresses that nobody else reaches.
+/// Returns the loopback network of a family.
 pub(in crate::backend) fn loopback(family: Family) -> IpNet {
     let text = match family {
         Family::V4 => "127.0.0.0/8",

@@ -1,4 +1,4 @@
-//! What one endpoint of a service port wants: a chain that leads to it.
+//! Objects of one endpoint of a service port: a chain with the DNAT rule.
 
 use vipline_iptables::matches::Recent;
 use vipline_iptables::targets::Dnat;
@@ -9,16 +9,16 @@ use super::names::{self, NAT};
 use super::port::Port;
 use super::rules::chain;
 
-/// An endpoint, and the chain that leads to it.
+/// An endpoint and its chain.
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) endpoint: Endpoint,
-    /// `10.1.0.5:8080`, which upstream sorts by.
+    /// The sort key of upstream: `10.1.0.5:8080`.
     pub(super) text: String,
     pub(super) chain: ChainName,
 }
 
-/// Returns the ways to endpoints, in the order in which rules try them.
+/// Returns the endpoints with their chains, in the order of the rules.
 pub(super) fn ways(port: &Port<'_>, endpoints: &[Endpoint]) -> Vec<Way> {
     let way = |endpoint: &Endpoint| Way {
         endpoint: *endpoint,
@@ -40,8 +40,8 @@ pub(super) fn destination(port: &Port<'_>, way: &Way) -> Object {
 /// -t nat -A KUBE-SEP-UZBLB3XX2HRLVOJ5 -s 10.1.0.5/32 -m comment --comment "shop/web:http" -j KUBE-MARK-MASQ
 /// ```
 ///
-/// A pod that is led to itself must not see its own address as the client's:
-/// it would answer without passing the node.
+/// Masquerades connections of a pod to itself. Otherwise the pod would see its own
+/// address as the client and reply without passing the node.
 fn hairpin<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
     let rule = Rule::new().source(way.endpoint.addr);
     port.remark(rule, || port.names.port.clone())
@@ -53,7 +53,8 @@ fn hairpin<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
 /// -t nat -A KUBE-SEP-UZBLB3XX2HRLVOJ5 -p tcp -m comment --comment "shop/web:http" -m recent --set --name KUBE-SEP-UZBLB3XX2HRLVOJ5 --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.1.0.5:8080
 /// ```
 ///
-/// The connection goes to the endpoint, which is remembered with affinity.
+/// Translates the destination to the endpoint. With session affinity, also records the
+/// client.
 fn dnat<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
     let rule = Rule::new().protocol(port.transport());
     let mut rule = port.remark(rule, || port.names.port.clone());

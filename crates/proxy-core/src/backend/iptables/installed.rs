@@ -1,4 +1,4 @@
-//! What is installed of ours, read from what the programs save.
+//! Parser of installed chains from the output of `iptables-save`.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use super::layout::Layout;
 use super::names::{self, Kind, NAT};
 use super::rules::iptables_family;
 
-/// Our chains and the jumps to them, gathered line by line.
+/// Our chains and the jumps to them, collected line by line.
 #[derive(Debug)]
 pub(super) struct Installed {
     family: Family,
     layout: Layout,
     chains: Vec<Found>,
-    /// Where each chain is among those found.
+    /// Index of each chain in `chains`.
     places: HashMap<(TableName, ChainName), usize>,
     jumps: Vec<Object>,
 }
@@ -29,7 +29,7 @@ struct Found {
     table: TableName,
     name: ChainName,
     kind: Kind,
-    /// The rules, as our own would be written.
+    /// Rules in our own notation.
     rules: Vec<String>,
 }
 
@@ -44,9 +44,7 @@ impl Installed {
         }
     }
 
-    /// Takes in a line of a table.
-    ///
-    /// What is no line of a table is not ours.
+    /// Parses a line of a table. Ignores lines that cannot be parsed.
     pub(super) fn take<E>(&mut self, table: TableName, line: &str) -> Result<(), E> {
         match Line::parse(line) {
             Ok(Line::Chain(chain)) => self.declare(table, chain.name()),
@@ -84,8 +82,7 @@ impl Installed {
         }
     }
 
-    /// Keeps a jump of ours, once; others jump to our chains for reasons of
-    /// their own.
+    /// Adds a jump of ours, once. Other jumps to our chains belong to other programs.
     fn add_jump(&mut self, table: TableName, chain: ChainName, spec: &str) {
         if !spec.contains("KUBE-") {
             return;
@@ -105,7 +102,7 @@ impl Installed {
         }
     }
 
-    /// Returns a rule as we would write it.
+    /// Converts a rule to our own notation.
     fn as_ours(&self, spec: &str) -> String {
         match Rule::parse(spec) {
             Ok(rule) => rule.for_family(iptables_family(self.family)).to_string(),
@@ -113,7 +110,7 @@ impl Installed {
         }
     }
 
-    /// Returns what is installed.
+    /// Returns the installed objects.
     pub(super) fn into_objects(self) -> Vec<Object> {
         let mut objects = self.jumps;
         for found in self.chains {
@@ -122,8 +119,8 @@ impl Installed {
         objects
     }
 
-    /// Returns what is installed but for chains whose rules have several owners:
-    /// who finds those missing writes them anew, without a look at their rules.
+    /// Returns the installed objects without shared chains, so that the next commit
+    /// rewrites those chains regardless of their rules.
     pub(super) fn into_whole_chains(mut self) -> Vec<Object> {
         self.chains.retain(|found| found.kind == Kind::Whole);
         self.into_objects()
@@ -164,13 +161,12 @@ impl Found {
     }
 }
 
-/// Tells whether a rule belongs behind the one that counts for it, wherever both
-/// are among those of other ports.
+/// Returns whether a rule must follow the rule that counts its packets.
 fn follows_its_counter(table: TableName, chain: ChainName, rule: &str) -> bool {
     (table.as_str(), chain.as_str()) == (NAT, names::NODEPORTS) && !rule.contains(" --nfacct-name ")
 }
 
-/// Tells whether a rule belongs to the end of its chain.
+/// Returns whether a rule belongs to the end of its chain.
 fn is_tail(table: TableName, chain: ChainName, rule: &str) -> bool {
     let goes_to_node_ports = || {
         let target = Rule::parse(rule).ok().and_then(|rule| rule.target);

@@ -1,4 +1,4 @@
-//! iptables as the kernel of one family: our chains and the jumps to them.
+//! The iptables kernel of one family, limited to our chains and the jumps to them.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -18,14 +18,14 @@ use super::refusals::{self, Groups};
 use super::rules::iptables_family;
 use crate::backend::commit_counter::CommitCounter;
 
-/// How many chains and entries a section of a document has at most, where the
-/// program takes longer for each the more there are.
+/// Maximum number of chains and entries in a section of a document for the nft variant,
+/// whose time per object grows with the size of the section.
 const SECTION: usize = 150;
 
-/// How many documents a commit sends at most that are refused.
+/// Maximum number of rejected documents in a commit.
 const RESTORES: usize = 24;
 
-/// Our chains of one family, in the tables that iptables shares with others.
+/// Our chains of one family, in the tables that iptables shares with other programs.
 #[derive(Debug)]
 pub struct Kernel {
     client: Client,
@@ -34,12 +34,12 @@ pub struct Kernel {
     pub(super) trace: Trace,
     /// Whether nothing was committed since the last dump.
     is_fresh: bool,
-    /// Whether the last dump did not lead to a commit that succeeds: then
-    /// chains are written anew, whatever is in them.
+    /// Whether the commit after the last dump failed. If so, shared chains are rewritten
+    /// regardless of their contents.
     is_doubted: bool,
 }
 
-/// The commits of this process, for the nft variant.
+/// Commits of this process, for the nft variant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     pub(super) commit_counter: CommitCounter,
@@ -57,18 +57,17 @@ impl Trace {
 }
 
 impl Kernel {
-    /// Finds the programs of iptables, for the network namespace of the calling
-    /// thread.
+    /// Finds the iptables programs, for the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// There are none, or they are too old.
+    /// [`Error`] if no programs are found or their version is too old.
     pub fn open(family: Family) -> Result<Self, Error> {
         let client = Client::open(iptables_family(family))?;
         Ok(Self::with_client(client, family))
     }
 
-    /// Takes programs of the caller's own.
+    /// Creates a kernel with a client of the caller.
     pub fn with_client(client: Client, family: Family) -> Self {
         Self {
             client,
@@ -80,21 +79,21 @@ impl Kernel {
         }
     }
 
-    /// Takes the chains of another mode for ours.
+    /// Sets the layout, to own the chains of another mode.
     pub(in crate::backend) fn of_layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
     }
 
-    /// Returns the programs.
+    /// Returns the iptables client.
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Returns how much a section of a document holds.
+    /// Returns the maximum size of a section of a document.
     ///
-    /// The nft variant looks for each name among all of the section, and the
-    /// legacy variant reads and writes a whole table for each section.
+    /// The nft variant searches each name in the whole section. The legacy variant reads
+    /// and writes a whole table for each section.
     fn section(&self) -> usize {
         match self.client.variant() {
             Variant::Nft => SECTION,
@@ -102,10 +101,9 @@ impl Kernel {
         }
     }
 
-    /// Returns the generation of nf_tables; `None` for the legacy variant, which
-    /// has none.
+    /// Returns the generation of nf_tables. `None` for the legacy variant.
     ///
-    /// A failure is `None` too: its only consequence is one more dump.
+    /// Also `None` after a failure, whose only consequence is an additional dump.
     fn generation(&self) -> Option<Generation> {
         if self.client.variant() != Variant::Nft {
             return None;
@@ -146,7 +144,7 @@ impl reconcile::Kernel for Kernel {
 }
 
 impl Kernel {
-    /// Commits edits, and looks for those that are refused if any is.
+    /// Commits edits. If any is rejected, isolates the rejected ones.
     fn commit_most(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let mut all: Vec<_> = (0..edits.len()).collect();
         let first = self.attempt(edits, edits, &all)?;
@@ -165,7 +163,7 @@ impl Kernel {
         isolate(&mut restorer, all, &mut budget)
     }
 
-    /// Restores a document of the `part` of edits that a batch is.
+    /// Restores a document with the `part` of `edits` that the indices in `batch` select.
     fn attempt(
         &mut self,
         edits: &[Edit<Object>],
@@ -195,8 +193,7 @@ impl Kernel {
     }
 }
 
-/// Returns how many sections of a document are committed, and which edits were
-/// refused.
+/// Returns the number of committed sections and the rejected edits.
 fn refused(
     edits: &[Edit<Object>],
     batch: &[usize],
@@ -217,12 +214,12 @@ fn refused(
     (line.commits, attempt.ok_or(error))
 }
 
-/// Restores edits without those that are refused.
+/// Restores edits without those that are rejected.
 struct Restorer<'a> {
     kernel: &'a mut Kernel,
     edits: &'a [Edit<Object>],
     groups: Groups<'a>,
-    /// The result of the first attempt.
+    /// Result of the first attempt.
     first: Option<Attempt>,
 }
 
@@ -249,9 +246,9 @@ impl Atomic for Restorer<'_> {
     }
 }
 
-/// Makes the counters that rules count packets by; tells whether there are any.
+/// Creates the nfacct counters of rules. Returns whether counters are supported.
 ///
-/// Without the module of the kernel there are none, and rules do without.
+/// Rules omit the counters if the kernel module is missing.
 pub(crate) fn make_counters() -> bool {
     let Ok(mut client) = nfacct::Client::open() else {
         return false;

@@ -1,28 +1,29 @@
-//! Which chains are a mode's.
+//! Ownership of chains by mode.
 
 use vipline_nftables::Change;
 
 use super::base;
 use super::names::{self, FILTER, Kind, MANGLE, NAT};
 
-/// Which chains are a mode's, and what tells that its rules are there.
+/// The chains of a mode, and the canary that shows that its rules are installed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::backend) struct Layout {
-    /// The tables that have chains of ours.
+    /// Tables that contain our chains.
     pub(in crate::backend) tables: &'static [&'static str],
-    /// Tells what a chain of a table is to us.
+    /// Returns the kind of a chain of a table.
     pub(in crate::backend) kind: fn(table: &str, chain: &str) -> Kind,
-    /// Returns the place of a jump among all jumps, by where it is and its rule.
+    /// Returns the index of a jump by its table, chain and rule.
     pub(in crate::backend) place_of_jump: fn(table: &str, from: &str, rule: &str) -> Option<usize>,
-    /// Tells whether a chain is ours, or one that may have lost a jump to ours.
+    /// Returns whether a change affects our chain, or a chain that may have lost a jump
+    /// to ours.
     pub(in crate::backend) is_about_us: fn(Change<'_>) -> bool,
-    /// A table, and a chain of ours in it: when that is gone, somebody flushed
-    /// the rules.
+    /// Table and name of the canary chain. If it is missing, another process flushed the
+    /// rules.
     pub(in crate::backend) canary: (&'static str, &'static str),
 }
 
 impl Layout {
-    /// The layout of mode iptables.
+    /// Layout of mode iptables.
     pub(in crate::backend) const IPTABLES: Self = Self {
         tables: &[FILTER, MANGLE, NAT],
         kind: names::kind,
@@ -32,7 +33,8 @@ impl Layout {
     };
 }
 
-/// Tells whether a chain is one of a mode's, or may have lost a jump to one.
+/// Returns whether a change affects a chain of a mode, or removed a rule from a chain
+/// that jumps to one.
 pub(in crate::backend) fn is_about(kind: fn(&str, &str) -> Kind, change: Change<'_>) -> bool {
     match kind(change.table.name.as_str(), change.chain) {
         Kind::Whole | Kind::Shared => true,

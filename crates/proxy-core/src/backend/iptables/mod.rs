@@ -1,9 +1,9 @@
-//! Mode iptables: rules of chains, as upstream writes them.
+//! Mode iptables: chains and rules as upstream kube-proxy writes them.
 //!
-//! What `iptables-save` prints after a sync is what it would print after one of
-//! upstream, but for the order of Services, which upstream leaves to chance.
+//! After a sync `iptables-save` prints the same as after a sync of upstream, except for
+//! the order of Services, which is random upstream.
 //!
-//! The way of a packet:
+//! Path of a packet:
 //!
 //! ```text
 //! nat PREROUTING, OUTPUT
@@ -33,10 +33,10 @@
 //!   └► KUBE-FIREWALL             loopback addresses from outside       firewall
 //! ```
 //!
-//! A chain of one owner is written as a whole. Rules of chains that all Services
-//! share are inserted and deleted one by one, so a Service that changes costs
-//! nothing for the others; their order does not matter, but for the last rule
-//! of nat KUBE-SERVICES.
+//! A chain with one owner is written as a whole. In chains that all Services share,
+//! single rules are inserted and deleted, so a change of a Service costs nothing for the
+//! others. Their order does not matter, except that one rule must be last in
+//! nat KUBE-SERVICES.
 
 pub(in crate::backend) mod names;
 
@@ -143,7 +143,7 @@ impl backend::Planner for Planner {
     }
 }
 
-/// Returns the document of edits, under a line that says what reads it.
+/// Returns edits as a document, with the program that reads it in the first line.
 fn headed(family: Family, edits: &[Edit<Object>]) -> String {
     let program = match family {
         Family::V4 => "iptables-restore",
@@ -152,8 +152,8 @@ fn headed(family: Family, edits: &[Edit<Object>]) -> String {
     format!("# {program} --noflush\n{}", Restore::from_edits(edits))
 }
 
-/// Returns the place of an object in a text: jumps as they have to be inserted,
-/// all others by what they are.
+/// Returns the sort key of an object in a document. Jumps come in the order in which they
+/// must be inserted.
 fn place(object: &Object) -> (usize, String) {
     match object {
         Object::Chain(chain) => (0, format!("{} {}", chain.table, chain.name)),

@@ -1,4 +1,4 @@
-//! Every string that becomes a name in the kernel, and every comment there.
+//! All names and comments in the kernel.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ pub(in crate::backend) const FILTER: &str = "filter";
 pub(super) const MANGLE: &str = "mangle";
 pub(in crate::backend) const NAT: &str = "nat";
 
-// Chains of the system.
+// Built-in chains.
 pub(in crate::backend) const FORWARD: &str = "FORWARD";
 pub(in crate::backend) const INPUT: &str = "INPUT";
 pub(in crate::backend) const OUTPUT: &str = "OUTPUT";
 pub(in crate::backend) const POSTROUTING: &str = "POSTROUTING";
 pub(in crate::backend) const PREROUTING: &str = "PREROUTING";
 
-// Chains that are there whatever Services there are.
+// Chains that do not depend on Services.
 pub(super) const CANARY: &str = "KUBE-PROXY-CANARY";
 pub(super) const EXTERNAL_SERVICES: &str = "KUBE-EXTERNAL-SERVICES";
 pub(super) const FIREWALL: &str = "KUBE-FIREWALL";
@@ -30,7 +30,7 @@ pub(super) const NODEPORTS: &str = "KUBE-NODEPORTS";
 pub(in crate::backend) const PROXY_FIREWALL: &str = "KUBE-PROXY-FIREWALL";
 pub(in crate::backend) const SERVICES: &str = "KUBE-SERVICES";
 
-/// How the names of chains begin that a service port or an endpoint has.
+/// Prefixes of the chains of service ports and endpoints.
 const PREFIXES: [&str; 5] = [
     "KUBE-SVC-",
     "KUBE-SVL-",
@@ -39,33 +39,33 @@ const PREFIXES: [&str; 5] = [
     "KUBE-SEP-",
 ];
 
-// Counters.
+// nfacct counters.
 pub(super) const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
 pub(super) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 
-/// Returns the name of a table that is known to be one.
+/// Returns the name of a table of this file.
 pub(in crate::backend) fn table(name: &str) -> TableName {
     TableName::new(name).expect("the tables are written here")
 }
 
-/// Returns the name of a chain that is known to be one.
+/// Returns the name of a chain of this module.
 pub(in crate::backend) fn chain(name: &str) -> ChainName {
     ChainName::new(name).expect("the names of chains are made here")
 }
 
-/// Returns the name of a counter that is known to be one.
+/// Returns the name of a counter of this file.
 pub(super) fn counter(name: &str) -> nfacct::Name {
     nfacct::Name::new(name).expect("the counters are written here")
 }
 
-/// The names of one service port, and those of its endpoints.
+/// Names of one service port and its endpoints.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// What rules call it in comments: `shop/web:http`.
+    /// Name of the service port in comments: `shop/web:http`.
     pub(super) port: String,
-    /// What all its chains are named after.
+    /// Hash in the names of all its chains.
     hash: Hash,
-    /// What has been hashed for that.
+    /// Input of the hash so far.
     hashed: Sha256,
 }
 
@@ -79,22 +79,22 @@ impl Names {
         Self { port, hash, hashed }
     }
 
-    /// Returns the chain that the endpoints of the cluster are chosen in.
+    /// Returns the chain that selects among all endpoints.
     pub(super) fn cluster(&self) -> ChainName {
         self.chain("KUBE-SVC-")
     }
 
-    /// Returns the chain that the endpoints of this node are chosen in.
+    /// Returns the chain that selects among the endpoints of this node.
     pub(super) fn local(&self) -> ChainName {
         self.chain("KUBE-SVL-")
     }
 
-    /// Returns the chain of traffic to addresses outside the cluster.
+    /// Returns the chain for external addresses and node ports.
     pub(super) fn external(&self) -> ChainName {
         self.chain("KUBE-EXT-")
     }
 
-    /// Returns the chain of traffic that has to come from certain networks.
+    /// Returns the chain that checks source ranges.
     pub(super) fn firewall(&self) -> ChainName {
         self.chain("KUBE-FW-")
     }
@@ -133,7 +133,7 @@ impl fmt::Display for Hash {
     }
 }
 
-/// Returns the name of a protocol as rules have it.
+/// Returns the name of a protocol in rules.
 pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "tcp",
@@ -142,25 +142,25 @@ pub(super) const fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Tells whether a chain is one that a service port or an endpoint has.
+/// Returns whether a chain belongs to a service port or an endpoint.
 pub(super) fn is_of_service(chain: &str) -> bool {
     PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
 }
 
-/// What a chain is to us.
+/// Kind of a chain by ownership.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::backend) enum Kind {
-    /// One of ours whose rules all have one owner.
+    /// Our chain; all its rules have one owner.
     Whole,
-    /// One of ours whose rules have several owners.
+    /// Our chain; its rules have several owners.
     Shared,
-    /// One of the system, with jumps to ours.
+    /// Built-in chain with jumps to our chains.
     System,
-    /// Somebody else's.
+    /// Chain of another program.
     Foreign,
 }
 
-/// Tells what a chain of a table is to us.
+/// Returns the kind of a chain of a table.
 pub(super) fn kind(table: &str, chain: &str) -> Kind {
     if chain == CANARY {
         return Kind::Whole;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_told_from_those_of_others() {
+    fn kind_distinguishes_our_chains_from_others() {
         for (table, chain, expected) in [
             (NAT, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Whole),
             (FILTER, "KUBE-SVC-XPGD46QRK7WJZT7O", Kind::Foreign),

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vipline_nftables::{Commit, Generation};
 
-/// Number of recorded runs. A report about a run arrives before the next poll, and
-/// one poll starts a few programs at most.
+/// Number of recorded runs. Notifications about a run arrive before the next poll, and
+/// one poll starts only a few programs.
 const RUNS: usize = 64;
 
 /// A run of a restore program.
@@ -60,7 +60,8 @@ impl OwnCommits {
 impl Run {
     /// Returns the reported generations that the run made.
     ///
-    /// In doubt a commit is not ours: the consequence is one dump too many.
+    /// If the origin of a commit is unclear, it counts as foreign. The only consequence
+    /// is an additional dump.
     fn own(&self, reported: &[Commit]) -> Vec<u32> {
         let meanwhile = reported.iter().filter(|commit| {
             let later = commit.generation.0.wrapping_sub(self.before.0);
@@ -73,7 +74,8 @@ impl Run {
         let by_port: Vec<_> = by_port.map(|commit| commit.generation.0).collect();
         let has_commits = |count: usize| u32::try_from(count).is_ok_and(|it| it <= self.commits);
         match by_port.len() {
-            // Another socket has the port ID. Without foreign commits all are ours.
+            // Another socket has the port ID. Without foreign commits all commits are
+            // own.
             0 if self.length() == self.commits => {
                 let all = meanwhile.iter().map(|commit| commit.generation.0);
                 all.collect()
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_commit_during_a_run_stays() {
+    fn a_foreign_commit_during_a_run_is_kept() {
         let runs = [run(10, 13, 7, 2)];
         assert_eq!(foreign(&runs, &[(11, 7), (12, 99), (13, 7)]), [12]);
     }

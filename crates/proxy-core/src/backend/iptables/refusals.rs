@@ -1,4 +1,4 @@
-//! Lines of a document that were refused, as rejected edits.
+//! Mapping of rejected lines of a document to edits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use vipline_reconcile::{Attempt, Cause, Edit, Reason};
 
 use super::names;
 
-/// Words of the system in the messages of the programs, and error numbers.
+/// Error messages of the programs and their error numbers.
 const ERRNOS: [(&str, i32); 9] = [
     ("No such file or directory", ENOENT),
     ("No chain/target/match by that name", ENOENT),
@@ -24,7 +24,7 @@ const ERRNOS: [(&str, i32); 9] = [
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 
-/// Returns why a document was refused, by the message of the program.
+/// Returns the reason of a rejection from the message of the program.
 pub(super) fn reason(message: &str) -> Reason {
     let known = ERRNOS.iter().find(|(words, _)| message.contains(words));
     let errno = known.map(|(_, errno)| *errno);
@@ -35,7 +35,7 @@ pub(super) fn reason(message: &str) -> Reason {
     Reason::refused(errno, message).with_cause(cause)
 }
 
-/// Returns the edits of a batch whose objects are among those of committed sections.
+/// Returns the edits of a batch whose objects are in committed sections.
 pub(super) fn applied<'a>(
     edits: &'a [Edit<Object>],
     batch: &[usize],
@@ -44,7 +44,7 @@ pub(super) fn applied<'a>(
     let keys: HashSet<_> = keys.collect();
     let is_applied = |index: &&usize| {
         let edit = &edits[**index];
-        // An entry goes with the rules of its chain.
+        // Flushing a chain also removes its entries.
         let of_chain = match edit {
             Edit::Remove(Object::SharedRule(entry)) => {
                 keys.contains(&Key::Chain(&entry.table, &entry.chain))
@@ -56,10 +56,10 @@ pub(super) fn applied<'a>(
     batch.iter().filter(is_applied).copied().collect()
 }
 
-/// Finds the edits of a `batch` that a refused line is about.
+/// Finds the edits of a `batch` that a rejected line belongs to.
 ///
-/// `None`: the rules of all Services need the object.
-/// A line of no object, such as `COMMIT`, names no edit.
+/// Returns `None` if the rules of all Services need the object. A line without an object,
+/// such as `COMMIT`, names no edit.
 pub(super) fn attempt(
     edits: &[Edit<Object>],
     batch: &[usize],
@@ -84,11 +84,11 @@ pub(super) fn attempt(
     })
 }
 
-/// Tells whether a line of a document makes a part of an edit.
+/// Returns whether a line of a document is part of an edit.
 fn is_about(line: &str, edit: &Edit<Object>) -> bool {
     match edit.object() {
         Object::Chain(chain) => {
-            // A rule of a chain with several owners is an entry.
+            // A rule of a shared chain is an entry.
             let is_rule = line.starts_with("-A ") || line.starts_with("-I ");
             let is_part = !is_rule || matches!(chain.contents, Contents::Rules(_));
             is_part && chain_of(line) == Some(chain.name.as_str()) && !line.starts_with("-D ")
@@ -108,7 +108,7 @@ fn is_line_of(line: &str, word: &str, entry: &SharedRule) -> bool {
     rest.and_then(|rest| rest.strip_prefix(' ')) == Some(&*entry.rule)
 }
 
-/// Returns the chain that a line names: `:NAME …`, `-A NAME …`, `-X NAME`.
+/// Returns the chain in a line: `:NAME …`, `-A NAME …`, `-X NAME`.
 fn chain_of(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let first = words.next()?;
@@ -119,7 +119,7 @@ fn chain_of(line: &str) -> Option<&str> {
     }
 }
 
-/// Tells whether the rules of other Services work without an edit.
+/// Returns whether the rules of other Services work without an edit.
 fn is_isolatable(edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Remove(_) => true,
@@ -132,19 +132,18 @@ fn is_isolatable(edit: &Edit<Object>) -> bool {
     }
 }
 
-/// Edits by the chains of Services that they are about.
+/// Edits, grouped by the chains of Services that they affect.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
     edits: &'a [Edit<Object>],
-    /// For each edit the number of its group: all that chains lead to, or that leads
-    /// to them.
+    /// Group of each edit. A group contains all edits that are connected by jumps.
     groups: Vec<usize>,
-    /// The edits that make, change or remove a chain.
+    /// Index of the edit that creates, changes or removes each chain.
     chains: HashMap<&'a str, usize>,
 }
 
 impl<'a> Groups<'a> {
-    /// Finds the groups of edits.
+    /// Groups edits.
     pub(super) fn new(edits: &'a [Edit<Object>]) -> Self {
         let mut sets = Sets::default();
         let mut chains = HashMap::new();
@@ -172,9 +171,9 @@ impl<'a> Groups<'a> {
         self.groups[index]
     }
 
-    /// Returns where to split a part of sorted edits, near its middle.
+    /// Returns the index at which to split sorted edits, near the middle.
     ///
-    /// A group is never split: its rules jump to its chains.
+    /// A group is never split, because its rules jump to its chains.
     pub(super) fn split(&self, part: &[usize]) -> usize {
         let is_end = |&at: &usize| self.of(part[at - 1]) != self.of(part[at]);
         let middle = part.len() / 2;
@@ -184,8 +183,7 @@ impl<'a> Groups<'a> {
             .unwrap_or(0)
     }
 
-    /// Sorts edits so that those of a group stand together, and those first that the
-    /// rules of all Services need.
+    /// Sorts edits by group. Edits that the rules of all Services need come first.
     pub(super) fn sort(&self, indexes: &mut [usize]) {
         let is_of_service = |index: usize| match self.edits[index].object() {
             Object::Chain(chain) => names::is_of_service(chain.name.as_str()),
@@ -194,10 +192,10 @@ impl<'a> Groups<'a> {
         indexes.sort_by_key(|&index| (is_of_service(index), self.groups[index], index));
     }
 
-    /// Returns what cannot be done without the `rejected` edits: all of their groups.
+    /// Returns the edits that depend on the `rejected` edits: all edits of their groups.
     ///
-    /// Of a chain that cannot be removed only the chains that its rules lead to have
-    /// to stay; nothing has to lead to it.
+    /// For a rejected removal of a chain, these are only the removals of chains that its
+    /// rules jump to.
     pub(super) fn dependents(&self, rejected: &[usize]) -> Vec<usize> {
         let (removals, others): (Vec<_>, Vec<_>) = rejected
             .iter()
@@ -209,7 +207,7 @@ impl<'a> Groups<'a> {
         dependents
     }
 
-    /// Returns the removals of chains that rules of chains lead to which stay.
+    /// Returns the removals of chains to which remaining chains jump.
     fn kept_by(&self, mut staying: Vec<usize>) -> Vec<usize> {
         let mut kept = HashSet::new();
         while let Some(index) = staying.pop() {
@@ -226,7 +224,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Returns the chains of Services that an edit makes, changes, removes or leads to.
+/// Returns the chains of Services that an edit creates, changes, removes or jumps to.
 fn names_in(edit: &Edit<Object>) -> impl Iterator<Item = &str> {
     let (old, new) = match edit {
         Edit::Add(new) => (None, Some(new)),
@@ -244,7 +242,7 @@ fn names_in(edit: &Edit<Object>) -> impl Iterator<Item = &str> {
     names.filter(|name| names::is_of_service(name))
 }
 
-/// Returns the names that rules of an object lead to.
+/// Returns the chains that rules of an object jump to.
 fn targets(object: &Object) -> impl Iterator<Item = &str> {
     let (chain, entry) = match object {
         Object::Chain(chain) => (Some(chain), None),
@@ -254,7 +252,7 @@ fn targets(object: &Object) -> impl Iterator<Item = &str> {
     rules.filter_map(jump_target)
 }
 
-/// Disjoint sets of edits, some with the names of chains.
+/// Disjoint sets of edits (union-find), some with names of chains.
 #[derive(Debug, Default)]
 struct Sets<'a> {
     parents: Vec<usize>,
@@ -262,13 +260,13 @@ struct Sets<'a> {
 }
 
 impl<'a> Sets<'a> {
-    /// Adds a set of one edit.
+    /// Adds a set with one edit.
     fn add(&mut self) -> usize {
         self.parents.push(self.parents.len());
         self.parents.len() - 1
     }
 
-    /// Joins a set with that of a name.
+    /// Merges a set with the set of a name.
     fn join(&mut self, set: usize, name: &'a str) {
         let named = *self.names.entry(name).or_insert(set);
         let (one, other) = (self.find(set), self.find(named));

@@ -1,4 +1,4 @@
-//! Objects made of rules.
+//! Constructors of chains and rules.
 
 use vipline_iptables::{
     self as iptables, Chain, ChainName, Contents, Object, Position, Rule, SharedRule,
@@ -7,7 +7,7 @@ use vipline_service_model::{Family, LocalTraffic};
 
 use super::names;
 
-/// Returns a chain with these rules and no others.
+/// Returns a chain with exactly these rules.
 pub(in crate::backend) fn chain<'a>(
     family: Family,
     table: &str,
@@ -46,7 +46,7 @@ pub(in crate::backend) fn entry(
     })
 }
 
-/// Returns the family as the crate for iptables calls it.
+/// Converts the family to the type of the iptables crate.
 pub(in crate::backend) const fn iptables_family(family: Family) -> iptables::Family {
     match family {
         Family::V4 => iptables::Family::V4,
@@ -54,7 +54,7 @@ pub(in crate::backend) const fn iptables_family(family: Family) -> iptables::Fam
     }
 }
 
-/// Makes a rule match traffic of local pods only.
+/// Restricts a rule to traffic of local pods.
 pub(in crate::backend) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
         LocalTraffic::Cidr(cidr) => rule.source(*cidr),
@@ -63,7 +63,7 @@ pub(in crate::backend) fn from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) ->
     }
 }
 
-/// Makes a rule match all traffic but that of local pods.
+/// Restricts a rule to all traffic except that of local pods.
 pub(in crate::backend) fn not_from_pods<'a>(rule: Rule<'a>, local: &LocalTraffic) -> Rule<'a> {
     match local {
         LocalTraffic::Cidr(cidr) => rule.not_source(*cidr),

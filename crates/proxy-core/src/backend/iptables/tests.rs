@@ -1,4 +1,4 @@
-//! Rules as their functions say, and those of whole Services.
+//! Tests of single rules against their documentation, and of the rules of whole Services.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::*;
 use crate::backend::Planner as _;
 use crate::{Config, Iptables};
 
-/// Fails unless the functions of a source file emit the rules in their docs.
+/// Panics if the functions of a source file do not emit the rules in their docs.
 ///
-/// All functions with rules in their docs have to be among the `emitted`.
+/// `emitted` must contain all functions with rules in their docs.
 #[track_caller]
 fn assert_documented(source: &str, emitted: &[(&str, Vec<String>)]) {
     let mut functions = Vec::new();
@@ -53,7 +53,7 @@ fn commands(objects: &[Object]) -> Vec<String> {
     objects.iter().flat_map(command).collect()
 }
 
-/// Returns those of some commands that have all of the words.
+/// Returns the commands that contain all of the words.
 fn with(commands: &[String], words: &[&str]) -> Vec<String> {
     let has = |command: &&String| words.iter().all(|word| command.contains(word));
     commands.iter().filter(has).cloned().collect()
@@ -73,7 +73,7 @@ fn context(config: &Config) -> Context {
     Context::new(config, &node, [], Family::V4)
 }
 
-/// Service shop/web, port http, as all documents have it.
+/// Returns Service shop/web, port http, as in upstream's documents.
 fn web(route: Route) -> ServicePort {
     let endpoint = |addr: [u8; 4], is_local| Endpoint {
         addr: addr.into(),
@@ -125,7 +125,7 @@ fn web(route: Route) -> ServicePort {
     }
 }
 
-/// The same for everybody who may use it.
+/// Returns the same Service with external addresses.
 fn exposed(route: Route) -> ServicePort {
     ServicePort {
         node_port: Some(30080),
@@ -145,7 +145,7 @@ fn of(port: &ServicePort) -> Vec<String> {
 }
 
 #[test]
-fn base_rules_read_as_their_functions_say() {
+fn base_rules_match_their_documentation() {
     let all = commands(&base::objects(&context(&config())));
     let no_localhost = Config {
         iptables: Iptables {
@@ -179,7 +179,7 @@ fn base_rules_read_as_their_functions_say() {
 }
 
 #[test]
-fn rules_of_a_port_read_as_their_functions_say() {
+fn rules_of_a_port_match_their_documentation() {
     let plain = of(&web(Route::Cluster));
     let mut sticky = web(Route::Cluster);
     sticky.affinity = Some(10_800);
@@ -213,7 +213,7 @@ fn rules_of_a_port_read_as_their_functions_say() {
 }
 
 #[test]
-fn external_rules_read_as_their_functions_say() {
+fn external_rules_match_their_documentation() {
     let mut cluster = exposed(Route::Cluster);
     let within = "192.168.0.0/16".parse().unwrap();
     cluster.source_ranges = Arc::new([cluster.source_ranges[0], within]);
@@ -245,7 +245,7 @@ fn external_rules_read_as_their_functions_say() {
 }
 
 #[test]
-fn a_service_of_type_load_balancer_is_the_worked_example() {
+fn a_service_of_type_load_balancer_matches_the_worked_example() {
     let commands = of(&exposed(Route::Cluster));
     let mut expected: Vec<String> = include_str!("tests/web.txt")
         .lines()
@@ -258,7 +258,7 @@ fn a_service_of_type_load_balancer_is_the_worked_example() {
 }
 
 #[test]
-fn large_clusters_do_without_the_comments_of_endpoints() {
+fn large_clusters_omit_the_comments_of_endpoints() {
     let cx = context(&config()).with_endpoints(1001);
     let mut port = exposed(Route::Cluster);
     port.affinity = Some(60);
@@ -272,7 +272,7 @@ fn large_clusters_do_without_the_comments_of_endpoints() {
     assert!(Planner::requires_replan(&small, &cx));
 }
 
-/// Counts rules as upstream's metrics do.
+/// Counts rules in the same way as upstream's metrics.
 fn counts(objects: &[Object]) -> [usize; 2] {
     let count = |wanted: &str| {
         let of_table = objects.iter().filter_map(Planner::rule_count);
@@ -283,7 +283,7 @@ fn counts(objects: &[Object]) -> [usize; 2] {
 }
 
 #[test]
-fn there_are_as_many_rules_as_upstream_has() {
+fn rule_counts_equal_those_of_upstream() {
     let cx = context(&config());
     let endpoints = |count: u8| -> Arc<[Endpoint]> {
         let endpoint = |n: u8| Endpoint {
@@ -319,7 +319,7 @@ fn there_are_as_many_rules_as_upstream_has() {
 }
 
 #[test]
-fn a_node_port_counts_before_it_leads_on_wherever_it_is_among_others() {
+fn the_counting_rule_of_a_node_port_precedes_its_jump() {
     let objects = planned(&context(&config()), &exposed(Route::Cluster));
     let is_node_port = |object: &&Object| match object {
         Object::SharedRule(entry) => entry.chain == names::chain(names::NODEPORTS),
@@ -334,7 +334,7 @@ fn a_node_port_counts_before_it_leads_on_wherever_it_is_among_others() {
         (counts.position, leads.position),
         (Position::Head, Position::Tail)
     );
-    // As upstream has it: each port has its rules together.
+    // As upstream orders them: the rules of each port are adjacent.
     let other = |rule: &str| rule.replace("30080", "30081");
     let rules = [
         counts.rule.to_string(),

@@ -1,4 +1,4 @@
-//! Hearing of what others do to our chains, or looking for it now and then.
+//! Detection of changes to our chains, by notifications or by polling.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -15,24 +15,24 @@ use super::rules::iptables_family;
 use crate::backend::drift;
 use crate::{Drift, watch};
 
-/// How long after a canary was missed the others are not to be trusted: who
-/// flushes the tables takes one after the other.
+/// Time after a missing canary during which the watch polls more often, because a flush
+/// may be in progress: it clears one table after the other.
 const FLUSHING: Duration = Duration::from_secs(5);
 
-/// Hears what others do to our chains, where the kernel tells of it.
+/// Watches our chains for changes by other processes.
 ///
-/// It does of the nft variant. Of the legacy variant it does not, so the canary
-/// is looked for now and then.
+/// The kernel sends notifications for the nft variant. It sends none for the legacy
+/// variant, so the watch polls for the canary.
 #[derive(Debug)]
 pub(crate) struct Watch {
     layout: Layout,
     watched: Vec<Watched>,
     trace: Trace,
-    /// None while nobody listens.
+    /// `None` if no monitor is open.
     monitor: Option<Monitor>,
-    /// How far apart looks are.
+    /// Polling interval.
     period: Duration,
-    /// The time of the next look; `None`: nobody looks.
+    /// Time of the next poll; `None` if the watch does not poll.
     next: Option<Duration>,
 }
 
@@ -42,17 +42,18 @@ struct Watched {
     family: Family,
     trace: Trace,
     client: Client,
-    /// Whether the canary was missed by the last look.
+    /// Whether the canary was missing at the last poll.
     is_flushed: bool,
 }
 
 impl Watch {
-    /// Returns who looks for canaries that far apart.
+    /// Creates a watch that polls every `period` if the kernel sends no notifications.
     pub(crate) fn new(period: Duration) -> Self {
         Self::of_layout(Layout::IPTABLES, period)
     }
 
-    /// Returns who looks for the canary of a mode that far apart.
+    /// Creates a watch for the chains of a layout that polls every `period` if the kernel
+    /// sends no notifications.
     pub(in crate::backend) fn of_layout(layout: Layout, period: Duration) -> Self {
         Self {
             layout,
@@ -64,7 +65,7 @@ impl Watch {
         }
     }
 
-    /// Opens a kernel that is watched.
+    /// Opens a kernel and adds it to the watch.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
         let mut kernel = Kernel::open(family)?.of_layout(self.layout);
         kernel.trace = self.trace.of_another();
@@ -77,7 +78,7 @@ impl Watch {
         Ok(kernel)
     }
 
-    /// Tells whether the kernel tells of what is done.
+    /// Returns whether the kernel sends notifications for all watched kernels.
     fn can_listen(&self) -> bool {
         let mut variants = self.watched.iter().map(|it| it.client.variant());
         variants.all(|variant| variant == Variant::Nft)
@@ -86,15 +87,15 @@ impl Watch {
 
 impl watch::Watch for Watch {
     fn start(&mut self) -> Result<Vec<Family>, crate::Error> {
-        // The engine asks again after each sync if nobody listens: a look that is
-        // planned already stays where it is.
+        // Without a monitor the engine calls this function after each sync. A poll that
+        // is already scheduled keeps its time.
         self.next.get_or_insert(Duration::ZERO);
         if !self.can_listen() {
             return Ok(Vec::new());
         }
         let notices = Notifications::new(&tables(self.layout)).with_filter(self.layout.is_about_us);
         let monitor = Monitor::open_with(notices, &[])?;
-        // What comes from now on is heard; nothing may have come before.
+        // The monitor reports later changes; now check for changes since the dump.
         let generation = nftables::Client::open()?.generation()?;
         self.monitor = Some(monitor);
         self.next = None;
@@ -161,7 +162,7 @@ impl watch::Watch for Watch {
     }
 }
 
-/// Tells whether somebody removed the canary; who cannot be asked has it.
+/// Returns whether the canary is missing. A failed `iptables-save` counts as present.
 fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
     let (table, chain) = layout.canary;
     let declared = format!(":{chain} ");
@@ -173,7 +174,7 @@ fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
     saved.is_ok() && !is_there
 }
 
-/// Returns the tables of the nft variant that have chains of ours.
+/// Returns the nf_tables tables that contain our chains.
 fn tables(layout: Layout) -> Vec<TableId> {
     let id = |family, name| {
         let name = Name::new(name).expect("the tables are written here");
@@ -185,7 +186,7 @@ fn tables(layout: Layout) -> Vec<TableId> {
     tables.collect()
 }
 
-/// Tells whether a table is of a family.
+/// Returns whether a table belongs to a family.
 fn is_of(table: &TableId, family: Family) -> bool {
     let of_family = match family {
         Family::V4 => nftables::Family::Ip,
@@ -219,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Returns what watches the legacy variant, which nobody hears of.
+    /// Returns a watch of the legacy variant, which sends no notifications.
     fn legacy() -> (Watch, Kernel) {
         let open = || Client::open_variant(vipline_iptables::Family::V4, Variant::Legacy).unwrap();
         let mut watch = Watch::new(seconds(30));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_that_is_gone_is_missed_at_the_next_poll_and_for_a_while() {
+    fn a_missing_canary_is_reported_until_the_poll_after_its_return() {
         Netns::new().unwrap().run(|| {
             let (mut watch, mut kernel) = legacy();
             let name = names::chain(names::CANARY);
@@ -244,7 +245,7 @@ mod tests {
             );
             let canary = Object::from(canary);
             kernel.commit(&[Edit::Add(canary.clone())]).unwrap();
-            assert_eq!(watch.next_poll(), None, "nobody was told to look");
+            assert_eq!(watch.next_poll(), None, "the watch has not started");
             assert!(watch.start().unwrap().is_empty());
             assert!(!watch.is_listening());
             assert!(watch.poll(seconds(1)).is_empty());
@@ -263,7 +264,7 @@ mod tests {
                 matches!(&*found, [(Family::V4, drift)] if drift.is_incomplete),
                 "{found:?}"
             );
-            // Who flushes tables may not have come to the others yet.
+            // A flush may not have reached the other tables yet.
             assert_eq!(watch.next_poll(), Some(seconds(36)));
             kernel.commit(&[Edit::Add(canary)]).unwrap();
             assert_eq!(watch.poll(seconds(36)).len(), 1);
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_that_may_be_of_our_chains_count() {
+    fn only_changes_that_affect_our_chains_count() {
         let nat = TableId::new(nftables::Family::Ip, Name::new(NAT).unwrap());
         let counts = |chain, is_removed| {
             let mut notices = Notifications::new(std::slice::from_ref(&nat))

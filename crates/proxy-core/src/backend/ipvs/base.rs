@@ -1,4 +1,4 @@
-//! What is there whatever Services there are: the link, sets, chains, and jumps.
+//! Objects that do not depend on Services: the link, sets, chains and jumps.
 
 use vipline_ipset::{self as ipset, Range, SetType};
 use vipline_iptables::matches::{self, AddrType, AddressTypes, Conntrack, CtState, Physdev};
@@ -14,10 +14,10 @@ use crate::Context;
 use crate::backend::iptables::base::{forwarding, loopback, mark_for_masquerading, masquerading};
 use crate::backend::iptables::rules::{chain, entry, not_from_pods, shared};
 
-/// How large a set is made for a start.
+/// Initial `hashsize` of sets.
 const HASH_SIZE: u32 = 1024;
 
-/// Returns the objects that are there whatever Services there are.
+/// Returns the objects that do not depend on Services.
 pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let mut objects = vec![rtnl::Object::from(Link::dummy(names::link())).into()];
     let sets = names::SETS
@@ -42,7 +42,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     objects
 }
 
-/// Returns a set without entries.
+/// Returns an empty set.
 fn set(of: &Set, family: Family) -> ipset::Set {
     let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
     match of.kind {
@@ -68,10 +68,10 @@ fn chain_of<'a>(
     chain(cx.family, table, names::chain(name), rules)
 }
 
-/// A jump from a chain of the system: table, chain, to which chain, comment.
+/// A jump from a built-in chain: table, chain, target chain, comment.
 type Jump = (&'static str, &'static str, &'static str, &'static str);
 
-/// The jumps, in the order in which they are put before what is there.
+/// The jumps, in the order in which they are inserted at the head of their chains.
 const JUMPS: [Jump; 9] = [
     (
         NAT,
@@ -145,22 +145,22 @@ fn jump(to: &str, comment: &'static str) -> Rule<'static> {
 /// -t filter -I OUTPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-OUT-FILTER
 /// ```
 ///
-/// Packets come to our chains before they come to other rules. Who was there
-/// first stays where it is.
+/// Inserts the jumps at the head, so that packets reach our chains first. Existing jumps
+/// stay in place.
 fn jumps(family: Family) -> impl Iterator<Item = Object> {
     JUMPS.iter().map(move |(table, from, to, comment)| {
         entry(family, table, from, Position::Head, jump(to, comment)).into()
     })
 }
 
-/// Returns the place of a jump among all jumps, by where it is and its rule.
+/// Returns the index of a jump by its table, chain and rule.
 pub(super) fn place_of_jump(table: &str, from: &str, rule: &str) -> Option<usize> {
     JUMPS.iter().position(|(of, at, to, comment)| {
         (*of, *at) == (table, from) && jump(to, comment).to_string() == rule
     })
 }
 
-/// Returns a rule about what is in a set, which says so.
+/// Returns a rule that matches the entries of a set, with the comment of the set.
 fn about(cx: &Context, set: &Set, directions: impl Into<SetDirections>) -> Rule<'static> {
     Rule::new()
         .comment(set.comment)
@@ -175,12 +175,12 @@ fn contains(
     matches::Set::contains(set.name(cx.family).to_string(), directions)
 }
 
-/// The destination, by address and port.
+/// Returns the match directions of destination address and port.
 fn dst_dst() -> SetDirections {
     directions([Direction::Destination, Direction::Destination])
 }
 
-/// The destination, by address and port, and the source.
+/// Returns the match directions of destination address and port, and source address.
 fn dst_dst_src() -> SetDirections {
     directions([
         Direction::Destination,
@@ -217,8 +217,8 @@ fn not_from_here() -> AddrType {
 /// -t nat -A KUBE-SERVICES -m set --match-set KUBE-LOAD-BALANCER dst,dst -j ACCEPT
 /// ```
 ///
-/// What goes to a Service is marked if endpoints must not see its source. It
-/// is accepted at the end, so that no other rule gives it another destination.
+/// Marks traffic to Services for masquerading if endpoints must not see its source.
+/// Accepts it at the end, so that no later rule changes its destination.
 fn services(cx: &Context) -> vipline_iptables::Object {
     let from_loopback = Rule::new().source(loopback(cx.family));
     let mut rules = vec![
@@ -246,9 +246,9 @@ fn services(cx: &Context) -> vipline_iptables::Object {
 /// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set KUBE-CLUSTER-IP src,dst -j KUBE-MARK-MASQ
 /// ```
 ///
-/// Endpoints answer pods themselves; all others have to be answered by way of
-/// here. Where pods cannot be told, only what the node sends to itself is known:
-/// it takes the cluster IP for its source.
+/// Marks traffic from outside the pod network for masquerading, because endpoints must
+/// reply by way of this node. Without detection of local traffic, marks only connections
+/// of the node to itself, whose source is the cluster IP.
 fn masquerade(cx: &Context) -> Rule<'static> {
     let set = &names::CLUSTER_IP;
     let rule = match (&cx.local, cx.masquerade_all) {
@@ -270,8 +270,8 @@ fn masquerade(cx: &Context) -> Rule<'static> {
 /// -t nat -A KUBE-SERVICES … KUBE-EXTERNAL-IP-LOCAL, but for the mark …
 /// ```
 ///
-/// What comes from outside to an external IP gets the node's address, unless
-/// the policy is to keep its source.
+/// Marks traffic to external IPs for masquerading, unless policy Local preserves the
+/// source.
 fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
     let accept = |set: &'static Set| {
         let not_bridged = Physdev {
@@ -296,9 +296,9 @@ fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
 /// -t nat -A KUBE-POSTROUTING -m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose" -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE
 /// ```
 ///
-/// A pod that is led to itself must not see its own address as the client's:
-/// it would answer without passing the node. The rules behind masquerade what
-/// is marked.
+/// Masquerades connections of a pod to itself. Otherwise the pod would see its own
+/// address as the client and reply without passing the node. The remaining rules
+/// masquerade marked packets.
 fn postrouting(cx: &Context) -> vipline_iptables::Object {
     let hairpin = about(cx, &names::LOOP_BACK, dst_dst_src()).target(Masquerade::new());
     let rules = [hairpin].into_iter().chain(masquerading(cx));
@@ -311,8 +311,8 @@ fn postrouting(cx: &Context) -> vipline_iptables::Object {
 /// -t nat -A KUBE-NODE-PORT … the same for udp and sctp …
 /// ```
 ///
-/// What comes to a node port gets the node's address, unless the policy is to
-/// keep its source.
+/// Marks traffic to node ports for masquerading, unless policy Local preserves the
+/// source.
 fn node_port(cx: &Context) -> vipline_iptables::Object {
     let one = || SetDirections::from(Direction::Destination);
     let kinds = [
@@ -349,8 +349,8 @@ fn node_port(cx: &Context) -> vipline_iptables::Object {
 /// -t nat -A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ
 /// ```
 ///
-/// What comes to a load balancer's address gets the node's address, unless the
-/// policy is to keep its source.
+/// Marks traffic to load balancer IPs for masquerading, unless policy Local preserves the
+/// source.
 fn load_balancer(cx: &Context) -> vipline_iptables::Object {
     let kept = about(cx, &names::LOAD_BALANCER_LOCAL, dst_dst()).target(Target::Return);
     let rules = [kept, to_mark_masq(Rule::new())];
@@ -361,7 +361,7 @@ fn load_balancer(cx: &Context) -> vipline_iptables::Object {
 /// -t filter -A KUBE-NODE-PORT -m comment --comment "Kubernetes health check node port" -m set --match-set KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT
 /// ```
 ///
-/// Load balancers may ask how many endpoints there are.
+/// Accepts health checks of load balancers.
 fn health_check(cx: &Context) -> vipline_iptables::Object {
     let rule = about(cx, &names::HEALTH_CHECK_NODE_PORT, Direction::Destination);
     chain_of(
@@ -375,6 +375,9 @@ fn health_check(cx: &Context) -> vipline_iptables::Object {
 /// ```iptables
 /// -t filter -A KUBE-PROXY-FIREWALL -m comment --comment "Kubernetes service load balancer ip + port for load balancer with sourceRange" -m set --match-set KUBE-LOAD-BALANCER-FW dst,dst -j KUBE-SOURCE-RANGES-FIREWALL
 /// ```
+///
+/// Sends traffic to load balancer IPs with source ranges to the chain that checks
+/// sources.
 fn firewall(cx: &Context) -> vipline_iptables::Object {
     let rule = about(cx, &names::LOAD_BALANCER_FW, dst_dst());
     let rule = rule.jump(names::chain(names::SOURCE_RANGES_FIREWALL));
@@ -387,7 +390,7 @@ fn firewall(cx: &Context) -> vipline_iptables::Object {
 /// -t filter -A KUBE-SOURCE-RANGES-FIREWALL -j DROP
 /// ```
 ///
-/// Of addresses that only some networks may use, others are kept away.
+/// Drops traffic to restricted load balancer IPs from sources outside the source ranges.
 fn source_ranges(cx: &Context) -> vipline_iptables::Object {
     let allowed = [
         &names::LOAD_BALANCER_SOURCE_CIDR,
@@ -409,8 +412,8 @@ fn source_ranges(cx: &Context) -> vipline_iptables::Object {
 /// -t filter -A KUBE-IPVS-FILTER -m conntrack --ctstate NEW -m set --match-set KUBE-IPVS-IPS dst -j REJECT --reject-with icmp-port-unreachable
 /// ```
 ///
-/// The addresses of Services are the node's own: what else listens on the node
-/// must not be reached by them.
+/// Rejects connections to other ports of Service addresses. These addresses are local, so
+/// other programs on the node would otherwise be reachable by them.
 fn ipvs_filter(cx: &Context) -> vipline_iptables::Object {
     let served = [
         (&names::LOAD_BALANCER, dst_dst()),

@@ -25,7 +25,7 @@ pub(super) struct Capacities {
 impl Capacities {
     /// Records dumped sets.
     ///
-    /// A large set that has to be large is returned as the plan declares it.
+    /// A large set that must be large is returned with the planned capacity.
     pub(super) fn dumped(&mut self, sets: Sets) -> Sets {
         self.sets.clear();
         let mut planned = Sets::default();
@@ -41,9 +41,9 @@ impl Capacities {
         planned
     }
 
-    /// Makes sets large that get more entries than a usual set holds.
+    /// Increases the capacity of sets that get more entries than the default capacity.
     ///
-    /// All additions are counted before any removal, as they are committed first.
+    /// All additions are counted before any removal, because they are committed first.
     pub(super) fn fit(&self, edits: &mut Vec<Edit<Object>>) {
         let mut counts: BTreeMap<Name, usize> = BTreeMap::new();
         for edit in &*edits {
@@ -126,7 +126,7 @@ fn is_without_effect(edit: &Edit<Object>) -> bool {
     )
 }
 
-/// Returns the edit that exchanges a set for a large one with the same entries.
+/// Returns the edit that replaces a set by a large one with the same entries.
 fn enlarged(set: &Set) -> Edit<Object> {
     let mut new = set.clone();
     new.maxelem = Some(LARGE);

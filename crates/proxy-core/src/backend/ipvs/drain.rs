@@ -1,4 +1,4 @@
-//! Real servers on their way out: without new connections, until the others end.
+//! Draining of real servers: no new connections, removal after the last one ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use vipline_ipvs::{Command, Destination, Object, Protocol, RealServer, ServiceKey};
 use vipline_reconcile::Edit;
 
-/// How often real servers are asked whether connections are left.
+/// Interval between checks of the remaining connections.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How long associations may take, which seldom end by themselves.
+/// Maximum draining time of SCTP associations, which rarely end by themselves.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// Real servers of weight 0 that go when their last connection has ended.
+/// Real servers of weight 0 that are removed after their last connection ends.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// When each of them goes at the latest; `None` until the time is known.
+    /// Removal deadline of each real server; `None` until the first check.
     servers: BTreeMap<(ServiceKey, SocketAddr), Option<Duration>>,
-    /// The time of the next look.
+    /// Time of the next check.
     next: Option<Duration>,
 }
 
 impl Drain {
-    /// Turns the removal of real servers into the beginning of their end.
+    /// Replaces removals of real servers by changes to weight 0.
     ///
-    /// One that is wanted again before it has gone serves again. Those of a
-    /// virtual server that goes go with it. Those of UDP go at once: they were
-    /// wanted for as long as they served, and the next datagram of a flow to one
-    /// that is gone is led to another.
+    /// A draining real server that is added again gets its weight back. Real servers of a
+    /// removed virtual server are removed with it. Real servers of UDP are removed at
+    /// once: the plan keeps them while they serve, and IPVS sends the next datagram of an
+    /// orphaned flow to another real server.
     pub(super) fn begin(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
         let gone: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
         self.servers
@@ -57,13 +57,13 @@ impl Drain {
                 other => others.push(other),
             }
         }
-        // Whoever takes over is there before.
+        // Add the new real servers before the old ones drain.
         others.extend(last);
         others
     }
 
-    /// Takes in what there is, and returns what counts as there: real servers on
-    /// their way out do not.
+    /// Records the dumped real servers, and returns the objects without those that are
+    /// draining.
     pub(super) fn without(&mut self, dumped: Vec<Object>) -> Vec<Object> {
         let mut left = BTreeMap::new();
         let dumped = dumped.into_iter().filter(|object| match object {
@@ -81,12 +81,12 @@ impl Drain {
         dumped
     }
 
-    /// Tells whether a real server is on its way out.
+    /// Returns whether a real server is draining.
     pub(super) fn is_leaving(&self, service: &ServiceKey, real: &RealServer) -> bool {
         real.weight == 0 && self.servers.contains_key(&(*service, real.endpoint()))
     }
 
-    /// Returns the time of the next look, if there is anything to look for.
+    /// Returns the time of the next check; `None` if nothing is draining.
     pub(super) fn next_poll(&self) -> Option<Duration> {
         let is_new = self.servers.values().any(Option::is_none);
         match (self.servers.is_empty(), is_new) {
@@ -96,7 +96,7 @@ impl Drain {
         }
     }
 
-    /// Returns the virtual servers whose real servers are to be looked at now.
+    /// Returns the virtual servers whose real servers must be checked now.
     pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
         for ((service, _), deadline) in &mut self.servers {
             deadline.get_or_insert(now.saturating_add(patience(service)));
@@ -110,7 +110,8 @@ impl Drain {
         services
     }
 
-    /// Takes in the real servers of a virtual server, and returns those to remove.
+    /// Checks the real servers of a virtual server, and returns commands that remove the
+    /// drained ones.
     pub(super) fn finished(
         &mut self,
         service: ServiceKey,
@@ -125,7 +126,8 @@ impl Drain {
             let real = reals
                 .iter()
                 .find(|real| real.server.endpoint() == *endpoint);
-            // One that somebody gave a weight, or that is gone, is not ours to remove.
+            // Another process gave it a weight or removed it, so it is not ours to
+            // remove.
             let Some(real) = real.filter(|real| real.server.weight == 0) else {
                 return false;
             };
@@ -140,9 +142,9 @@ impl Drain {
     }
 }
 
-/// Returns how long connections of a virtual server may take to end.
+/// Returns the maximum draining time of the connections of a virtual server.
 ///
-/// Those of TCP may take for ever: the kernel sees when they end.
+/// Unlimited for TCP, because the kernel sees the end of TCP connections.
 fn patience(service: &ServiceKey) -> Duration {
     match service {
         ServiceKey::Address {
@@ -163,7 +165,7 @@ fn is_udp(service: &ServiceKey) -> bool {
     )
 }
 
-/// Returns the edit that gives a real server another weight, if it is another.
+/// Returns the edit that changes the weight of a real server, if the weights differ.
 fn weight_changed(
     service: ServiceKey,
     real: RealServer,
@@ -202,7 +204,7 @@ mod tests {
         Object::Destination(service(protocol), real(last, weight))
     }
 
-    /// What the kernel says of a real server with connections.
+    /// Returns a real server with connections, as the kernel reports it.
     fn entry(last: u8, weight: u32, active: u32) -> Destination {
         Destination {
             server: real(last, weight),
@@ -221,7 +223,7 @@ mod tests {
     const TCP: Protocol = Protocol::Tcp;
 
     #[test]
-    fn who_is_replaced_loses_its_weight_after_its_successor_came() {
+    fn a_replaced_real_server_drains_after_its_successor_is_added() {
         let mut drain = Drain::default();
         let edits = drain.begin(vec![
             Edit::Remove(object(TCP, 1, 1)),
@@ -230,11 +232,11 @@ mod tests {
         let (old, new) = (object(TCP, 1, 1), object(TCP, 1, 0));
         let expected = [Edit::Add(object(TCP, 2, 1)), Edit::Change { old, new }];
         assert_eq!(edits, expected);
-        // It counts as gone, and others of weight 0 do not.
+        // A draining server counts as removed; other servers of weight 0 do not.
         let dumped = vec![object(TCP, 1, 0), object(TCP, 2, 1), object(TCP, 3, 0)];
         let rest = [object(TCP, 2, 1), object(TCP, 3, 0)];
         assert_eq!(drain.without(dumped), rest);
-        // Wanted again, it serves again.
+        // A server that is added again serves again.
         let edits = drain.begin(vec![Edit::Add(object(TCP, 1, 1))]);
         let (old, new) = (object(TCP, 1, 0), object(TCP, 1, 1));
         assert_eq!(edits, [Edit::Change { old, new }]);
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_with_its_virtual_server_is_not_waited_for() {
+    fn real_servers_of_a_removed_virtual_server_do_not_drain() {
         let server = VirtualServer::new(service(TCP), Scheduler::RoundRobin);
         let edits = vec![
             Edit::Remove(Object::VirtualServer(server)),
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_connections_goes_and_one_with_some_stays() {
+    fn a_draining_real_server_is_removed_only_without_connections() {
         let mut drain = Drain::default();
         drain.begin(
             [1, 2, 3, 4]
@@ -265,7 +267,7 @@ mod tests {
         assert_eq!(drain.due(seconds(5)), [service(TCP)]);
         assert_eq!(drain.due(seconds(6)), [], "it is not time yet");
         assert_eq!(drain.next_poll(), Some(seconds(15)));
-        // The third is gone, and somebody gave the fourth a weight.
+        // The third was removed, and another process gave the fourth a weight.
         let reals = [entry(1, 0, 0), entry(2, 0, 1), entry(4, 7, 0)];
         let finished = drain.finished(service(TCP), &reals, seconds(5));
         let endpoint = real(1, 0).endpoint();
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn associations_that_do_not_end_are_ended_at_a_deadline() {
+    fn sctp_real_servers_are_removed_at_their_deadline() {
         let mut drain = Drain::default();
         drain.begin(vec![Edit::Remove(object(Protocol::Sctp, 1, 1))]);
         let (begin, of) = (seconds(100), service(Protocol::Sctp));
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_udp_lose_their_weight_or_go_after_their_successor_came() {
+    fn udp_real_servers_drain_or_go_after_their_successor_is_added() {
         const UDP: Protocol = Protocol::Udp;
         let mut drain = Drain::default();
         let leaving = Edit::Change {

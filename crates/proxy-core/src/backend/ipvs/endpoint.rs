@@ -1,4 +1,4 @@
-//! What one endpoint of a service port wants: a real server, and its way back.
+//! Objects of one endpoint: a real server and a hairpin entry.
 
 use vipline_ipset::{Entry, Member};
 use vipline_ipvs::{Object as Server, RealServer, ServiceKey};
@@ -12,7 +12,8 @@ use super::port::set_port;
 /// -a -t 10.96.0.20:80 -r 10.1.0.5:8080 -m -w 1
 /// ```
 ///
-/// All endpoints have the same share; those on their way out have none.
+/// Adds a real server. All ready endpoints have the same weight; draining ones have
+/// weight 0.
 pub(super) fn real_server(service: ServiceKey, endpoint: &Endpoint, weight: u32) -> Object {
     let real = RealServer {
         weight,
@@ -25,7 +26,7 @@ pub(super) fn real_server(service: ServiceKey, endpoint: &Endpoint, weight: u32)
 /// add KUBE-LOOP-BACK 10.1.0.5,tcp:8080,10.1.0.5
 /// ```
 ///
-/// A pod of this node that is led to itself.
+/// Lists a local pod that may connect to itself.
 pub(super) fn hairpin(port: &ServicePort, endpoint: &Endpoint) -> Object {
     let Endpoint {
         addr, port: number, ..

@@ -1,5 +1,5 @@
-//! What the kernel was left with, to see what others do to it: of sets and
-//! virtual servers nobody tells.
+//! State that the last commit left in the kernel, to detect changes by other processes.
+//! The kernel sends no notifications about sets and virtual servers.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -9,31 +9,31 @@ use vipline_ipset as ipset;
 use vipline_ipvs::{Object, ServiceKey};
 use vipline_reconcile::Edit;
 
-/// How many virtual servers a look is at: with ten thousand it takes no longer
-/// than with a thousand, and ten looks see them all.
+/// Number of virtual servers that one poll checks. So a poll of 10,000 servers takes no
+/// longer than one of 1,000, and ten polls check all servers.
 const POLL_COUNT: usize = 1000;
 
-/// What the kernel was left with by the last commit; nothing is known of it
-/// before the first dump, and after a commit that failed.
+/// State that the last commit left. Unknown before the first dump and after a failed
+/// commit.
 #[derive(Debug, Default)]
 pub(super) struct Installed {
     state: Option<State>,
-    /// The virtual server that was looked at last.
+    /// The virtual server that was checked last.
     last: Option<ServiceKey>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many entries each set has.
+    /// Number of entries of each set.
     sets: BTreeMap<ipset::Name, usize>,
-    /// What each virtual server is, its real servers included.
+    /// Fingerprint of each virtual server with its real servers.
     servers: BTreeMap<ServiceKey, Fingerprint>,
 }
 
-/// What a virtual server and its real servers hash to.
+/// Hash of a virtual server and its real servers.
 ///
-/// Of the real servers it is the sum: their order does not matter, and one
-/// comes or goes without a look at the others.
+/// The hashes of real servers are summed. So their order does not matter, and one can be
+/// added or removed without the others.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Fingerprint {
     server: u64,
@@ -56,7 +56,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns whether a set is exchanged for one that may not take all its entries.
+/// Returns whether a set is replaced by one that may not hold all its entries.
 fn loses_entries(edit: &Edit<ipset::Object>) -> bool {
     match edit {
         Edit::Change {
@@ -74,7 +74,7 @@ fn hash(object: &impl Hash) -> u64 {
 }
 
 impl Installed {
-    /// Takes in what a dump found.
+    /// Records the result of a dump.
     pub(super) fn found(&mut self, sets: &ipset::Sets, servers: &[Object]) {
         let sets = sets
             .iter()
@@ -89,12 +89,12 @@ impl Installed {
         self.state = Some(state);
     }
 
-    /// Knows nothing any more.
+    /// Marks the state as unknown.
     pub(super) fn forget(&mut self) {
         self.state = None;
     }
 
-    /// Takes in what was done to sets.
+    /// Records committed edits of sets.
     pub(super) fn wrote_sets(&mut self, edits: &[Edit<ipset::Object>]) {
         if edits.iter().any(loses_entries) {
             self.forget();
@@ -114,7 +114,7 @@ impl Installed {
                     *state.sets.entry(entry.set.clone()).or_default() += 1;
                 }
                 Edit::Remove(ipset::Object::Entry(entry)) => {
-                    // Entries go with their set, and may be told of after it.
+                    // Removing a set removes its entries; their edits may follow it.
                     if let Some(count) = state.sets.get_mut(&entry.set) {
                         *count = count.saturating_sub(1);
                     }
@@ -124,7 +124,7 @@ impl Installed {
         }
     }
 
-    /// Takes in what was done to servers.
+    /// Records committed edits of servers.
     pub(super) fn wrote_servers(&mut self, edits: &[Edit<Object>]) {
         let Some(state) = &mut self.state else {
             return;
@@ -149,7 +149,7 @@ impl Installed {
         }
     }
 
-    /// Returns how many sets have not as many entries as they were left with.
+    /// Returns the number of sets whose number of entries changed.
     pub(super) fn changed_sets(&self, headers: &ipset::Sets) -> usize {
         let sets = self.state.iter().flat_map(|state| &state.sets);
         let is_changed = |(name, count): &(&ipset::Name, &usize)| {
@@ -159,7 +159,7 @@ impl Installed {
         sets.filter(is_changed).count()
     }
 
-    /// Returns the virtual servers to look at now: those after the last ones.
+    /// Returns the virtual servers to check next, in order after the last checked one.
     pub(super) fn next(&mut self) -> Vec<ServiceKey> {
         let Some(State { servers, .. }) = &self.state else {
             return Vec::new();
@@ -169,12 +169,12 @@ impl Installed {
             .range((after, Unbounded))
             .map(|(service, _)| *service);
         let services: Vec<_> = services.take(POLL_COUNT).collect();
-        // After the end comes the beginning.
+        // After the last virtual server continue with the first.
         self.last = (services.len() == POLL_COUNT).then(|| services[POLL_COUNT - 1]);
         services
     }
 
-    /// Tells whether a virtual server is not what it was left as.
+    /// Returns whether a virtual server differs from the recorded state.
     pub(super) fn is_changed(&self, service: &ServiceKey, found: &[Object]) -> bool {
         let left = self.state.as_ref().and_then(|it| it.servers.get(service));
         let mut seen = Fingerprint::default();
@@ -226,7 +226,7 @@ mod tests {
         Entry::new(Name::new(name).unwrap(), member).into()
     }
 
-    /// What the kernel says of sets with so many entries.
+    /// Returns sets with the given numbers of entries, as the kernel reports them.
     fn headers(sizes: &[(&str, u32)]) -> Sets {
         let mut sets = Sets::default();
         for (name, entries) in sizes {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_known_by_their_sizes() {
+    fn changed_sets_are_detected_by_their_sizes() {
         let mut installed = known();
         let sizes = [("a", 0), ("b", 0), ("c", 2)];
         assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_servers_are_known_by_all_they_are() {
+    fn changed_virtual_servers_are_detected_by_their_fingerprint() {
         let (rr, wrr) = (
             server(80, Scheduler::RoundRobin),
             server(80, Scheduler::WeightedRoundRobin),
@@ -293,7 +293,7 @@ mod tests {
         let mut installed = known();
         let is_changed =
             |installed: &Installed, found: &[Object]| installed.is_changed(&service(80), found);
-        // In any order.
+        // The order does not matter.
         assert!(!is_changed(&installed, &[real(80, 2), rr, real(80, 1)]));
         for others in [
             &[][..],
@@ -310,7 +310,7 @@ mod tests {
         ]);
         assert!(!is_changed(&installed, &[wrr, real(80, 2), real(80, 3)]));
         assert_eq!(installed.next(), [service(80)]);
-        // Real servers go with their virtual server, in whatever order it is told.
+        // Real servers are removed with their virtual server, in any order of edits.
         installed.wrote_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
         assert_eq!(installed.next(), []);
         installed.forget();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn each_virtual_server_has_its_turn() {
+    fn all_virtual_servers_are_checked_in_turn() {
         let servers: Vec<_> = (0..2400)
             .map(|number| server(number, Scheduler::RoundRobin))
             .collect();
@@ -331,7 +331,7 @@ mod tests {
         let all: Vec<_> = (0..2400).map(service).collect();
         assert_eq!(seen, all);
         assert_eq!(looks[0].len(), POLL_COUNT);
-        // It goes on behind one that has gone meanwhile.
+        // The next poll continues after a server that was removed in the meantime.
         installed.wrote_servers(&[Edit::Remove(servers[999])]);
         assert_eq!(installed.next()[0], service(1000));
     }

@@ -1,4 +1,4 @@
-//! Sets, rules, virtual servers and addresses as the kernel of one family.
+//! The kernel of one family: sets, rules, virtual servers and addresses.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -30,7 +30,7 @@ use super::{Object, Steps, names};
 use crate::backend::iptables as rules;
 use crate::{Error, Ipvs};
 
-/// What mode ipvs has in the kernel for one family.
+/// The state of mode ipvs in the kernel for one family.
 #[derive(Debug)]
 pub struct Kernel {
     family: Family,
@@ -38,12 +38,12 @@ pub struct Kernel {
     sets: ipset::Client,
     servers: ipvs::Client,
     links: rtnl::Client,
-    /// Networks whose virtual servers are somebody else's.
+    /// Networks whose virtual servers belong to other programs.
     excluded: Vec<IpNet>,
-    /// Virtual servers that were once to be made: they are ours, whoever made
-    /// them.
+    /// Virtual servers that were planned at some time. They are ours even if another process
+    /// created them.
     claimed: HashSet<ServiceKey>,
-    /// The real servers on their way out.
+    /// Real servers that are draining.
     drain: Shared<Drain>,
     installed: Shared<Installed>,
     removed: Shared<Removed>,
@@ -56,14 +56,15 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// The kernel has no IPVS, not the usual scheduler or no sets, or does not let
-    /// us have them.
+    /// Variants of [`Error`] if the kernel lacks IPVS, the default scheduler or ipset, or
+    /// denies access.
     pub fn open(family: Family, config: &Ipvs) -> Result<Self, Error> {
         let rules = rules::Kernel::open(family)?.of_layout(LAYOUT);
         Self::with(family, rules, config, Shared::default(), Shared::default())
     }
 
-    /// Opens clients beside rules, and tells others what it removes and misses.
+    /// Opens clients next to `rules`. Shares removed addresses and missing schedulers
+    /// with the watch.
     pub(super) fn with(
         family: Family,
         rules: rules::Kernel,
@@ -90,33 +91,33 @@ impl Kernel {
         })
     }
 
-    /// Returns what the socket of virtual servers has done so far.
+    /// Returns the counters of the IPVS socket.
     pub fn counters(&self) -> Counters {
         self.servers.counters()
     }
 
-    /// Tells whether masqueraded connections can get random source ports.
+    /// Returns whether iptables supports `--random-fully`.
     pub(crate) fn has_random_fully(&self) -> bool {
         self.rules.client().version().has_random_fully()
     }
 
-    /// Returns the port by which addresses are changed.
+    /// Returns the netlink port ID of the socket that changes addresses.
     pub(super) fn port_of_links(&self) -> u32 {
         self.links.port()
     }
 
-    /// Returns the real servers on their way out.
+    /// Returns the draining real servers.
     pub(super) fn draining(&self) -> Shared<Drain> {
         self.drain.clone()
     }
 
-    /// Returns what it was left with.
+    /// Returns the state that the last commit left.
     pub(super) fn installed(&self) -> Shared<Installed> {
         self.installed.clone()
     }
 
-    /// Reads the virtual servers that are ours, with their real servers but for
-    /// those on their way out.
+    /// Reads our virtual servers with their real servers, except for those that are
+    /// draining.
     fn dump_servers(&mut self, ours: &Ours) -> Result<Vec<ipvs::Object>, Error> {
         let mut found = Vec::new();
         for (server, _) in self.servers.servers()? {
@@ -184,7 +185,7 @@ impl Kernel {
         }
     }
 
-    /// Tells who listens which addresses are not lost, but removed.
+    /// Records own removals, so that the watch does not report them as drift.
     fn note_removed(&self, edits: &[Edit<rtnl::Object>]) {
         let lost = edits.iter().filter_map(|edit| match edit.object() {
             rtnl::Object::Address(address) => match address.ip() {
@@ -239,19 +240,19 @@ impl Kernel {
     }
 }
 
-/// Where schedulers are tried out: TCP 198.51.100.0:20000, an address of
-/// documentation (RFC 5737), as upstream does.
+/// Address of the scheduler probe: TCP 198.51.100.0:20000, an address for documentation
+/// (RFC 5737). Upstream uses the same.
 fn probe() -> ServiceKey {
     ServiceKey::new(ipvs::Protocol::Tcp, [198, 51, 100, 0].into(), 20_000)
 }
 
-/// Tries a scheduler out; the kernel loads the module that it is in.
+/// Probes a scheduler. The kernel loads its module on demand.
 fn try_out(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
     let commands = |command| ipvs::Commands::from_iter([command]);
     let add = commands(Command::Add(VirtualServer::new(probe(), scheduler)));
     let remove = commands(Command::Remove(probe()));
     match client.commit(&add) {
-        // It is left over from one who was killed.
+        // A killed process left the probe behind.
         Err(error) if error.is_already_exists() => {
             client.commit(&remove)?;
             client.commit(&add)?;
@@ -261,7 +262,7 @@ fn try_out(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::
     client.commit(&remove)
 }
 
-/// Tells whether the kernel has a scheduler.
+/// Returns whether the kernel has a scheduler.
 fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool, Error> {
     match try_out(client, scheduler) {
         Err(error) if error.is_scheduler_missing() => Ok(false),
@@ -314,10 +315,10 @@ fn ipvs_family(family: Family) -> ipvs::Family {
     }
 }
 
-/// Tells whether a link or an address of ours concerns a family.
+/// Returns whether a link or an address belongs to a family.
 ///
-/// The link is the same for both. The kernel gives it an address of its own
-/// when somebody sets it up.
+/// Both families share the link. The kernel assigns a link-local address to the link when
+/// it is set up; that address is not ours.
 fn is_of(family: Family, object: &rtnl::Object) -> bool {
     match object {
         rtnl::Object::Link(_) => true,
@@ -328,7 +329,7 @@ fn is_of(family: Family, object: &rtnl::Object) -> bool {
     }
 }
 
-/// What tells our virtual servers from those of others.
+/// Criteria for virtual servers that are ours.
 #[derive(Debug, Default)]
 struct Ours {
     addresses: HashSet<IpAddr>,

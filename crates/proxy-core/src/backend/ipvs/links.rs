@@ -1,4 +1,4 @@
-//! Hearing of what others do to the link that has the addresses of Services.
+//! Detection of changes to the link with the addresses of Services.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,27 +21,27 @@ const GROUPS: [u32; 3] = [1, 5, 9];
 const DELETE_LINK: u16 = 17;
 const DELETE_ADDRESS: u16 = 21;
 
-/// The addresses of IPv6 that we remove ourselves.
+/// IPv6 addresses that this process removes.
 ///
-/// Of IPv4 the kernel tells by which port an address was removed.
+/// For IPv4 the kernel reports the port ID of the process that removed the address.
 pub(super) type Removed = BTreeSet<Ipv6Addr>;
 
-/// Hears of links and addresses.
+/// Watches links and addresses.
 ///
-/// Of IPv6 only those count that go: the kernel does not tell of all that come.
+/// For IPv6 only removals count, because the kernel does not report all additions.
 #[derive(Debug)]
 pub(super) struct Links {
     client: Client,
-    /// None after a failure.
+    /// `None` after a failure.
     listener: Option<Listener>,
-    /// The number of the link, as far as it is known.
+    /// Interface index of the link, if known.
     index: Option<u32>,
     removed: Shared<Removed>,
 }
 
 impl Links {
-    /// Hears from now on what others do than those with these ports, who tell
-    /// which addresses they have removed.
+    /// Starts to watch. Ignores changes by sockets with these port IDs, and removals of
+    /// the addresses in `removed`.
     pub(super) fn listen(ports: &[u32], removed: Shared<Removed>) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Route)?;
         listener.ignore(ports)?;
@@ -56,12 +56,12 @@ impl Links {
         })
     }
 
-    /// Returns what becomes readable when there is something to hear.
+    /// Returns the descriptor that becomes readable when notifications arrive.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns what others did since the last time.
+    /// Returns the changes since the last call.
     pub(super) fn read(&mut self) -> Vec<(Family, Drift)> {
         let (mut answers, mut is_lost) = (Vec::new(), false);
         let Some(listener) = &mut self.listener else {
@@ -97,8 +97,7 @@ impl Links {
             .collect()
     }
 
-    /// Returns the families for which something was done to the link, or to an
-    /// address on it.
+    /// Returns the families for which the link or an address on it changed.
     fn concerned(&mut self, ty: u16, answer: &Answer) -> &'static [Family] {
         match answer {
             Answer::Link(link) if link.name == names::link() => {
@@ -121,7 +120,7 @@ impl Links {
         }
     }
 
-    /// Returns the number of the link; that of one of our own making is asked for.
+    /// Returns the index of the link. Queries the kernel if it is unknown.
     fn index(&mut self) -> Option<u32> {
         if self.index.is_none() {
             let link = self.client.link(&names::link());
@@ -150,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_do_to_addresses_of_services_is_heard() {
+    fn only_changes_by_other_processes_to_service_addresses_are_reported() {
         let (netns, other) = (Netns::new().unwrap(), Netns::new().unwrap());
         netns.run(|| {
-            // Any link of that name will do.
+            // Any link with that name serves the test.
             link::add_pair("kube-ipvs0", "eth0", other.as_fd()).unwrap();
             let (mut ours, mut theirs) = (Client::open().unwrap(), Client::open().unwrap());
             let removed = Shared::<Removed>::default();

@@ -1,10 +1,10 @@
-//! Mode ipvs: virtual servers of IPVS, with sets and rules beside them.
+//! Mode ipvs: IPVS virtual servers with ipset sets and iptables rules.
 //!
-//! What the kernel holds after a sync is what upstream would have written, but
-//! that rules about sets are there also while these are empty: an empty set
-//! matches nothing, and a change of a Service touches no rule.
+//! After a sync the kernel holds the same state as after a sync of upstream, except that
+//! all rules are installed even while their sets are empty. An empty set matches nothing,
+//! so a change of a Service changes no rule.
 //!
-//! The way of a packet:
+//! Path of a packet:
 //!
 //! ```text
 //! nat PREROUTING, OUTPUT
@@ -25,9 +25,9 @@
 //!   └► KUBE-POSTROUTING              masquerade what is marked        postrouting, hairpin
 //! ```
 //!
-//! Four kernels hold that. Sets have what rules look up, and more: a virtual
-//! server is ours if a set says so, for entries are added before servers and
-//! removed after them. All others are somebody else's and stay.
+//! Four kernel subsystems hold this state. The sets also mark ownership: a virtual server
+//! is ours if a set contains its address, because entries are added before servers and
+//! removed after them. All other virtual servers belong to other programs and stay.
 
 mod names;
 

@@ -1,13 +1,13 @@
-//! What a kernel and who looks after it both know.
+//! State that a kernel and its watch share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value with several owners, who hold it one at a time.
+/// A value with several owners, behind a mutex.
 #[derive(Debug, Default)]
 pub(super) struct Shared<T>(Arc<Mutex<T>>);
 
 impl<T> Shared<T> {
-    /// Waits until nobody else holds it.
+    /// Locks the mutex.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Every string that becomes a name in the kernel, and every comment there.
+//! All names and comments in the kernel.
 
 use std::sync::OnceLock;
 
@@ -11,30 +11,30 @@ pub(super) use crate::backend::iptables::names::{
     POSTROUTING, PREROUTING, PROXY_FIREWALL, SERVICES, chain,
 };
 
-// Chains that are there whatever Services there are.
+// Chains that do not depend on Services.
 pub(super) const IPVS_FILTER: &str = "KUBE-IPVS-FILTER";
 pub(super) const IPVS_OUT_FILTER: &str = "KUBE-IPVS-OUT-FILTER";
 pub(super) const KUBE_LOAD_BALANCER: &str = "KUBE-LOAD-BALANCER";
 pub(super) const KUBE_NODE_PORT: &str = "KUBE-NODE-PORT";
 pub(super) const SOURCE_RANGES_FIREWALL: &str = "KUBE-SOURCE-RANGES-FIREWALL";
 
-/// The longest name of a set in bytes: `IPSET_MAXNAMELEN - 1`.
+/// Maximum length of a set name in bytes: `IPSET_MAXNAMELEN - 1`.
 const MAX_SET_NAME: usize = 31;
 
-/// Returns the name of the link that has the addresses of Services.
+/// Returns the name of the link with the addresses of Services.
 pub(super) fn link() -> rtnl::Name {
     rtnl::Name::new("kube-ipvs0").expect("it is short")
 }
 
-/// A set of ours, of which each family has one.
+/// A set, one per family.
 #[derive(Debug)]
 pub(super) struct Set {
-    /// What the set of IPv4 is called.
+    /// Name of the IPv4 set.
     name: &'static str,
-    /// The names of both families once they are made, for all entries to share.
+    /// Names by family, created on first use and shared by all entries.
     names: [OnceLock<ipset::Name>; 2],
     pub(super) kind: SetType,
-    /// What rules that look into the set say of it.
+    /// Comment of rules that match the set.
     pub(super) comment: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl Set {
         }
     }
 
-    /// Returns the name of a family's set.
+    /// Returns the name of the set of a family.
     pub(super) fn name(&self, family: Family) -> ipset::Name {
         let [v4, v6] = &self.names;
         let new = |name: &str| ipset::Name::new(name).expect("the names of sets are written here");
@@ -171,7 +171,7 @@ pub(super) static SETS: [&Set; 17] = [
     &IPVS_IPS,
 ];
 
-/// Tells what a chain of a table is to us.
+/// Returns the kind of a chain of a table.
 pub(super) fn kind(table: &str, chain: &str) -> Kind {
     match (table, chain) {
         (FILTER, IPVS_OUT_FILTER) => Kind::Shared,

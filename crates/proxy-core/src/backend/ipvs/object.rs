@@ -1,4 +1,4 @@
-//! What the mode programs: objects of four kernels, and their keys.
+//! Objects of the four kernel subsystems, and their keys.
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use {
     vipline_rtnl as rtnl,
 };
 
-/// An object of one of the four kernels.
+/// An object of one of the four kernel subsystems.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
-    /// A set, or an entry of one.
+    /// A set or a set entry.
     Set(ipset::Object),
-    /// A chain, or a rule of one.
+    /// A chain or a rule.
     Rule(iptables::Object),
-    /// A virtual server, or a real server of one.
+    /// A virtual server or a real server.
     Server(ipvs::Object),
-    /// The link that addresses are on, or one of them.
+    /// The dummy link or an address on it.
     Address(rtnl::Object),
 }
 
-/// What identifies an object.
+/// Key of an object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Key<'a> {
-    /// A set, or an entry of one.
+    /// A set or a set entry.
     Set(<ipset::Object as Keyed>::Key<'a>),
-    /// A chain, or a rule of one.
+    /// A chain or a rule.
     Rule(<iptables::Object as Keyed>::Key<'a>),
-    /// A virtual server, or a real server of one.
+    /// A virtual server or a real server.
     Server(<ipvs::Object as Keyed>::Key<'a>),
-    /// The link that addresses are on, or one of them.
+    /// The dummy link or an address on it.
     Address(<rtnl::Object as Keyed>::Key<'a>),
 }
 
@@ -111,7 +111,7 @@ impl From<rtnl::Object> for Object {
     }
 }
 
-/// Displays as the line that its kernel's tool would be given.
+/// Displays as input of the subsystem's tool.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

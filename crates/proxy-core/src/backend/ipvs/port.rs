@@ -1,4 +1,4 @@
-//! What one service port wants: virtual servers, addresses, and entries of sets.
+//! Objects of one service port: virtual servers, addresses, and set entries.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::backend::iptables::rules::entry;
 use crate::claim::Claims;
 use crate::{Address, AddressKind, Context, PortObjects};
 
-/// Returns the objects that a service port wants.
+/// Returns the objects of a service port.
 pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let mut port = Port {
         cx,
@@ -30,7 +30,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         port.own.push(hairpin(of, &endpoint));
     }
     port.cluster_ip();
-    // An address that is the cluster IP, too, is a cluster IP.
+    // An external address that equals the cluster IP counts as cluster IP.
     let is_other = |addr: &&IpAddr| **addr != of.cluster_ip;
     for &addr in of.external_ips.iter().filter(is_other) {
         port.external_ip(addr);
@@ -50,7 +50,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     PortObjects { own, claims }
 }
 
-/// A service port, and what it wants as far as it is gathered.
+/// Collects the objects of a service port.
 struct Port<'a> {
     cx: &'a Context,
     of: &'a ServicePort,
@@ -63,8 +63,8 @@ impl Port<'_> {
     /// add KUBE-CLUSTER-IP 10.96.0.20,tcp:80
     /// ```
     ///
-    /// The cluster IP takes the route of the policy for internal traffic. Where
-    /// that leaves nobody, the kernel refuses.
+    /// Routes the cluster IP by the internal traffic policy. Without endpoints the kernel
+    /// rejects connections.
     fn cluster_ip(&mut self) {
         let of = self.of;
         let endpoints: &[Endpoint] = match of.internal {
@@ -83,8 +83,7 @@ impl Port<'_> {
     /// add KUBE-EXTERNAL-IP-LOCAL 192.0.2.7,tcp:80
     /// ```
     ///
-    /// An external IP is in one set or in the other, by the policy for external
-    /// traffic.
+    /// Adds an external IP to one of the sets, depending on the external traffic policy.
     fn external_ip(&mut self, addr: IpAddr) {
         let set = match self.of.external_policy_local {
             true => &names::EXTERNAL_IP_LOCAL,
@@ -103,7 +102,7 @@ impl Port<'_> {
     /// add KUBE-LOAD-BALANCER-FW 203.0.113.9,tcp:80
     /// ```
     ///
-    /// The address of a load balancer, as its policy and its source ranges are.
+    /// Adds a load balancer IP to the sets for its traffic policy and source ranges.
     fn load_balancer_ip(&mut self, addr: IpAddr) {
         let kind = AddressKind::LoadBalancerIp;
         if self.external_server(kind, addr, self.of.port) {
@@ -123,9 +122,8 @@ impl Port<'_> {
     /// add KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.9,tcp:80,198.51.100.0/24
     /// add KUBE-LOAD-BALANCER-SOURCE-IP 203.0.113.9,tcp:80,203.0.113.9
     /// ```
-    ///
-    /// Only these networks may use the address. The node itself has it for its
-    /// source then: it may if a network holds the node's own.
+    /// Restricts the address to its source ranges. Local processes use the address itself
+    /// as their source, so it is allowed if a range contains the node's address.
     fn source_ranges(&mut self, addr: IpAddr) {
         let (of, kind) = (self.of, AddressKind::LoadBalancerIp);
         self.list(kind, &names::LOAD_BALANCER_FW, addr);
@@ -149,7 +147,7 @@ impl Port<'_> {
     /// -t filter -A KUBE-IPVS-OUT-FILTER -s 203.0.113.9/32 -m ipvs --vproto 6 --vaddr 203.0.113.9 --vport 80 -j DROP
     /// ```
     ///
-    /// What the node itself sends to an address that it may not use.
+    /// Drops traffic of local processes to an address that they may not use.
     fn keep_node_out(&self, addr: IpAddr) -> Object {
         let protocol = ip_protocol(self.of.protocol);
         let port = self.of.port;
@@ -168,8 +166,7 @@ impl Port<'_> {
     /// add KUBE-NODE-PORT-SCTP-HASH 192.0.2.10,sctp:30080
     /// ```
     ///
-    /// A virtual server on each address of the node that node ports are served
-    /// on.
+    /// Adds a virtual server on each node address on which node ports are served.
     fn node_port(&mut self, number: u16) {
         let of = self.of;
         let (all, local) = match of.protocol {
@@ -197,10 +194,10 @@ impl Port<'_> {
         }
     }
 
-    /// Adds a virtual server for traffic from outside.
+    /// Adds a virtual server for external traffic. Returns whether it is new.
     ///
-    /// It cannot tell from where traffic comes: where policy Local leaves nobody,
-    /// it is the endpoints of the cluster, for pods and processes of this node.
+    /// A virtual server cannot distinguish sources. If policy Local leaves no endpoint,
+    /// it uses all endpoints of the cluster, for pods and processes of this node.
     fn external_server(&mut self, kind: AddressKind, addr: IpAddr, number: u16) -> bool {
         let of = self.of;
         let endpoints = match of.external {
@@ -215,8 +212,8 @@ impl Port<'_> {
     /// -A -t 10.96.0.20:80 -s mh -p 10800 -b mh-port
     /// ```
     ///
-    /// With affinity a client stays with its endpoint. An address of several kinds
-    /// has one virtual server. Returns whether it is new.
+    /// Adds a virtual server. With session affinity it is persistent. An address of
+    /// several kinds has one virtual server. Returns whether it is new.
     fn virtual_server(
         &mut self,
         kind: AddressKind,
@@ -240,7 +237,7 @@ impl Port<'_> {
             .map(|seconds| Persistence::per_client(service.family(), seconds));
         objects.push(ipvs::Object::from(server).into());
         objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
-        // Flows of UDP have no end: they may go on for as long as somebody serves.
+        // UDP flows have no end. They may continue while their endpoint serves.
         if of.protocol == Protocol::Udp {
             let leaving = of.serving_terminating.iter();
             let leaving = leaving.filter(|it| endpoints.binary_search(it).is_err());
@@ -254,7 +251,7 @@ impl Port<'_> {
     /// ipset add KUBE-IPVS-IPS 10.96.0.20
     /// ```
     ///
-    /// The address is the node's own, so that packets to it come by IPVS.
+    /// Adds the address to the node, so that packets to it reach IPVS.
     fn bind(&mut self, addr: IpAddr) {
         let address = rtnl::Address::new(names::link(), IpNet::from(addr));
         self.own.push(rtnl::Object::from(address).into());
@@ -262,7 +259,7 @@ impl Port<'_> {
             .push(self.entry(&names::IPVS_IPS, Member::Ip(addr)));
     }
 
-    /// Binds an address, unless another interface of the node has it.
+    /// Binds an address unless another interface of the node has it.
     fn bind_elsewhere(&mut self, addr: IpAddr) {
         if self.cx.addresses.binary_search(&addr).is_err() {
             self.bind(addr);
@@ -285,18 +282,18 @@ impl Port<'_> {
         Address::Ip(addr, self.of.protocol, number)
     }
 
-    /// Adds an object that the port has only if it gets an address.
+    /// Adds an object that the port has only if its claim to the address wins.
     fn claim(&mut self, kind: AddressKind, address: Address, object: Object) {
         self.claims.at(kind, address).push(object);
     }
 }
 
-/// Returns a port as sets have it.
+/// Returns a port in the type of set entries.
 pub(super) fn set_port(protocol: Protocol, number: u16) -> ipset::Port {
     ipset::Port::new(ip_protocol(protocol), number)
 }
 
-/// Returns the number of a protocol of IP.
+/// Returns the IP protocol number.
 fn ip_protocol(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Tcp => 6,
@@ -305,9 +302,9 @@ fn ip_protocol(protocol: Protocol) -> u8 {
     }
 }
 
-/// Returns the flags that go with a scheduler.
+/// Returns the flags of a scheduler.
 ///
-/// Maglev hashes ports as well, or all connections of a client would go to one
+/// Maglev also hashes ports; otherwise all connections of a client would use one
 /// endpoint.
 pub(super) fn flags(scheduler: Scheduler) -> Flags {
     match scheduler {
@@ -316,7 +313,7 @@ pub(super) fn flags(scheduler: Scheduler) -> Flags {
     }
 }
 
-/// Returns the scheduler as IPVS calls it.
+/// Converts a scheduler to the type of the ipvs crate.
 pub(super) fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
     Scheduler::new(scheduler.name()).expect("IPVS has its names")
 }

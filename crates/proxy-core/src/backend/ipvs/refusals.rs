@@ -1,4 +1,4 @@
-//! Commands that one of the kernels refused, as rejected objects.
+//! Mapping of rejected commands to objects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,13 +8,13 @@ use {vipline_ipset as ipset, vipline_ipvs as ipvs, vipline_rtnl as rtnl};
 
 use super::Object;
 
-/// Objects whose commands were refused.
+/// Objects whose commands were rejected.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Vec<(Object, Reason)>);
 
 impl Refusals {
-    /// Adds commands about sets that were refused; `Err`: one that is about no single
-    /// entry or removed set.
+    /// Adds rejected commands about sets. Fails if a command is not about a single entry
+    /// or removed set.
     pub(super) fn add_sets(
         &mut self,
         refused: Vec<ipset::RejectedCommand>,
@@ -50,9 +50,9 @@ impl Refusals {
         self.0.extend(rejected);
     }
 
-    /// Adds commands about virtual and real servers that were refused.
+    /// Adds rejected commands about virtual and real servers.
     ///
-    /// Real servers of a virtual server that was refused depend on it.
+    /// Real servers of a rejected virtual server depend on it.
     pub(super) fn add_servers(&mut self, refused: Vec<ipvs::RejectedCommand>) {
         let is_added = |it: &&ipvs::RejectedCommand| matches!(it.command, ipvs::Command::Add(_));
         let missing = refused.iter().filter(is_added);
@@ -72,7 +72,7 @@ impl Refusals {
         }));
     }
 
-    /// Adds commands about addresses that were refused; `Err`: one is about a link.
+    /// Adds rejected commands about addresses. Fails if a command is about a link.
     pub(super) fn add_addresses(&mut self, refused: Vec<rtnl::Refused>) -> Result<(), rtnl::Error> {
         for it in &refused {
             let (rtnl::Command::AddAddress(address) | rtnl::Command::RemoveAddress(address)) =
@@ -95,7 +95,7 @@ impl Refusals {
         Ok(())
     }
 
-    /// Returns the edits whose objects were not refused.
+    /// Returns the edits whose objects were not rejected.
     pub(super) fn accepted<T: Keyed>(&self, edits: &[Edit<T>]) -> Vec<Edit<T>>
     where
         Object: From<T>,
@@ -111,13 +111,13 @@ impl Refusals {
         accepted.map(|(edit, _)| edit.clone()).collect()
     }
 
-    /// Returns the edits whose objects were refused.
+    /// Returns the edits whose objects were rejected.
     pub(super) fn into_rejections(self, edits: &[Edit<Object>]) -> Vec<Rejection> {
         if self.0.is_empty() {
             return Vec::new();
         }
         let places: HashMap<_, _> = edits.iter().map(Edit::key).zip(0..).collect();
-        // An address that changes has two commands.
+        // A changed address has two commands.
         let mut seen = HashSet::new();
         let rejections = self.0.iter().filter_map(|(object, reason)| {
             let index = *places.get(&object.key())?;
@@ -132,7 +132,7 @@ fn service(command: &ipvs::Command) -> ipvs::ServiceKey {
     object(command).service()
 }
 
-/// Returns an object with the key of the one that a command is about.
+/// Returns an object with the key of the object of a command.
 fn object(command: &ipvs::Command) -> ipvs::Object {
     match *command {
         ipvs::Command::Add(server) | ipvs::Command::Edit(server) => server.into(),

@@ -1,4 +1,4 @@
-//! Which schedulers the kernel has, and who does without the one it wants.
+//! Availability of schedulers, and replacement of missing ones.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,25 +7,25 @@ use vipline_reconcile::Edit;
 
 use super::mutex::Shared;
 
-/// The schedulers that the kernel was found to lack, until somebody is told.
+/// Schedulers that the kernel lacks, until the next report.
 pub(super) type Missing = BTreeSet<Box<str>>;
 
-/// Which schedulers the kernel has, as far as it was asked, and which virtual
-/// servers do without theirs.
+/// Schedulers that were probed, and virtual servers with a replacement.
 ///
-/// A Service may name one whose module the node lacks: it gets the usual one,
-/// and nobody else has to wait for it.
+/// A Service may select a scheduler whose module the node lacks. It then gets the default
+/// scheduler, and does not delay other Services.
 #[derive(Debug)]
 pub(super) struct Schedulers {
     usual: Scheduler,
     known: HashMap<Scheduler, bool>,
-    /// What is wanted in place of what is there.
+    /// The planned virtual servers whose installed scheduler is a replacement.
     wanted: HashMap<ServiceKey, VirtualServer>,
     missing: Shared<Missing>,
 }
 
 impl Schedulers {
-    /// Returns who replaces schedulers by the `usual` one, and tells which.
+    /// Creates a planner step that replaces missing schedulers by `usual` and reports
+    /// them in `missing`.
     pub(super) fn new(usual: Scheduler, missing: Shared<Missing>) -> Self {
         Self {
             usual,
@@ -35,7 +35,7 @@ impl Schedulers {
         }
     }
 
-    /// Replaces the schedulers that the kernel lacks; it is asked for each once.
+    /// Replaces schedulers that the kernel lacks. Probes each scheduler once.
     pub(super) fn admit<E>(
         &mut self,
         edits: &mut [Edit<Object>],
@@ -81,8 +81,8 @@ impl Schedulers {
         Ok(is_there)
     }
 
-    /// Returns a virtual server as it is wanted, if it is what it got in place of
-    /// that.
+    /// Returns the planned virtual server if `found` is its replacement, otherwise
+    /// `found`.
     pub(super) fn as_wanted(&self, found: VirtualServer) -> VirtualServer {
         let wanted = self.wanted.get(&found.service).copied();
         wanted
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_what_the_kernel_lacks_gets_the_usual_and_counts_as_served() {
+    fn a_missing_scheduler_is_replaced_by_the_default() {
         let missing = Shared::<Missing>::default();
         let mut schedulers = Schedulers::new(Scheduler::Maglev, missing.clone());
         let (lacking, served) = (
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(edits[1], Edit::Add(served.into()));
         assert_eq!(schedulers.as_wanted(usual), lacking);
         assert_eq!(schedulers.as_wanted(served), served);
-        // What somebody else made of it is not what it got.
+        // A change by another process is not a replacement.
         let other = server(1, Scheduler::RoundRobin);
         assert_eq!(schedulers.as_wanted(other), other);
         admit(&mut schedulers, &mut [Edit::Remove(lacking.into())]);

@@ -1,4 +1,4 @@
-//! The order in which four kernels are told of a change.
+//! The order of edits of the four kernel subsystems.
 
 use std::fmt::Write as _;
 
@@ -13,30 +13,30 @@ use {
 use super::Object;
 use super::base::place_of_jump;
 
-/// A change, in the order in which the kernels are told of it.
+/// Edits in the order of commits.
 ///
-/// Sets are there before rules that look into them, and go after those. An
-/// entry is there before the virtual server that it says is ours, and goes
-/// after it. The address of a virtual server comes after it and goes before it,
-/// so that nothing else on the node gets its packets.
+/// Sets are created before rules that use them, and removed after those rules. A set
+/// entry that marks a virtual server as ours is added before the server, and removed
+/// after it. The address of a virtual server is added after it and removed before it, so
+/// that other programs never receive its packets.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    /// Sets and entries that come or change.
+    /// Sets and entries to add or change.
     pub(super) sets: Vec<Edit<ipset::Object>>,
     /// Chains and rules.
     pub(super) rules: Vec<Edit<iptables::Object>>,
-    /// Addresses and links that go.
+    /// Addresses and links to remove.
     pub(super) lost_addresses: Vec<Edit<rtnl::Object>>,
     /// Virtual and real servers.
     pub(super) servers: Vec<Edit<ipvs::Object>>,
-    /// Addresses and links that come or change.
+    /// Addresses and links to add or change.
     pub(super) addresses: Vec<Edit<rtnl::Object>>,
-    /// Sets and entries that go.
+    /// Sets and entries to remove.
     pub(super) lost_sets: Vec<Edit<ipset::Object>>,
 }
 
 impl Steps {
-    /// Sorts edits by the step that they belong to.
+    /// Assigns edits to their steps.
     pub(super) fn of(edits: impl IntoIterator<Item = Edit<Object>>) -> Self {
         let mut steps = Self::default();
         for edit in edits {
@@ -49,7 +49,7 @@ impl Steps {
     fn push(&mut self, edit: Edit<Object>) {
         let is_lost = matches!(edit, Edit::Remove(_));
         let (old, new) = edit.into_sides();
-        // What has the key of another object is of the same kernel.
+        // Objects with equal keys belong to the same kernel subsystem.
         match old.as_ref().or(new.as_ref()) {
             Some(Object::Set(_)) => {
                 let edit = Edit::between(old.and_then(Object::set), new.and_then(Object::set));
@@ -83,8 +83,8 @@ impl Steps {
         }
     }
 
-    /// Returns the change as what each kernel's tool reads, under lines that say
-    /// which tool it is.
+    /// Returns the edits as input of each subsystem's tool. A comment line names the
+    /// tool.
     pub(super) fn script(&self, family: Family) -> String {
         let restore = match family {
             Family::V4 => "iptables-restore --noflush",
@@ -112,7 +112,8 @@ impl Steps {
     }
 }
 
-/// Returns the place of an object of iptables: jumps as they have to be inserted.
+/// Returns the sort key of an iptables object. Jumps come in the order in which they must
+/// be inserted.
 fn place(object: &iptables::Object) -> usize {
     let place = match object {
         iptables::Object::Chain(_) => Some(0),

@@ -1,4 +1,4 @@
-//! Objects as the functions that make them say.
+//! Tests of objects against their documentation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::*;
 use crate::Config;
 use crate::backend::Planner as _;
 
-/// Returns the lines of all objects that the documents of functions show.
+/// Returns the lines in the docs of functions.
 fn documented(source: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for tool in ["iptables", "ipset", "ipvsadm", "sh"] {
@@ -29,7 +29,7 @@ fn documented(source: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the lines that tools would be given.
+/// Returns the input lines of the tools.
 fn lines(objects: impl IntoIterator<Item = Object>) -> Vec<String> {
     let of = |object: Object| match object {
         Object::Rule(RuleObject::Chain(chain)) => {
@@ -63,7 +63,7 @@ fn context(config: &Config) -> Context {
     Context::new(config, &node, [], Family::V4)
 }
 
-/// Service shop/web, port http, as all documents have it.
+/// Returns Service shop/web, port http, as in upstream's documents.
 fn web() -> ServicePort {
     let endpoint = |addr: [u8; 4], is_local| Endpoint {
         addr: addr.into(),
@@ -111,7 +111,7 @@ fn planned(cx: &Context, port: &ServicePort) -> Vec<String> {
 }
 
 #[test]
-fn objects_read_as_their_functions_say() {
+fn objects_match_their_documentation() {
     let pods_unknown = Config {
         detect_local: DetectLocal::ClusterCidr(Vec::new()),
         ..config()
@@ -161,7 +161,7 @@ fn objects_read_as_their_functions_say() {
 }
 
 #[test]
-fn who_is_sent_where_follows_the_policies() {
+fn endpoints_follow_the_traffic_policies() {
     let cx = context(&config());
     let reals = |port: &ServicePort, at: &str| {
         let lines = planned(&cx, port);
@@ -172,7 +172,8 @@ fn who_is_sent_where_follows_the_policies() {
         (Route::Cluster, Route::Cluster, 2, 2),
         (Route::Local, Route::Cluster, 1, 2),
         (Route::Cluster, Route::Local, 2, 1),
-        // Nobody here: inside it is refused, outside others take it.
+        // No local endpoints: internal traffic is rejected, external traffic uses other
+        // nodes.
         (Route::Drop, Route::Drop, 0, 2),
     ] {
         let port = ServicePort {
@@ -204,7 +205,7 @@ fn addresses_that_another_interface_has_are_not_bound() {
 }
 
 #[test]
-fn an_address_that_is_named_twice_has_one_server() {
+fn an_address_that_is_listed_twice_has_one_virtual_server() {
     let port = ServicePort {
         load_balancer_ips: web().external_ips,
         ..web()
@@ -225,8 +226,8 @@ fn an_address_that_is_named_twice_has_one_server() {
 fn an_external_ip_that_is_the_cluster_ip_is_a_cluster_ip() {
     let config = config();
     let mut port = web();
-    // Policy Local for internal traffic leaves nobody; the other policy uses endpoints
-    // that terminate.
+    // Policy Local for internal traffic leaves no endpoint; the other policy uses
+    // terminating endpoints.
     port.protocol = Protocol::Udp;
     port.internal = Route::Drop;
     port.external = Route::Cluster;
@@ -271,7 +272,7 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
 }
 
 #[test]
-fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
+fn udp_endpoints_keep_their_flows_while_they_serve() {
     let port = ServicePort {
         protocol: Protocol::Udp,
         node_port: None,
@@ -299,7 +300,7 @@ fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
     };
     let expected = sorted(vec![line(&one, 1), line(&other, 0)]);
     assert_eq!(sorted(reals(&[one], &[other])), expected);
-    // Where nobody else is ready they get new ones as well.
+    // Without ready endpoints they also get new flows.
     assert_eq!(reals(&[other], &[other]), [line(&other, 1)]);
     let tcp = ServicePort {
         protocol: Protocol::Tcp,
@@ -312,7 +313,7 @@ fn endpoints_of_udp_keep_their_flows_for_as_long_as_they_serve() {
 }
 
 #[test]
-fn kernels_are_told_in_an_order_that_leaves_no_gap() {
+fn kernels_are_committed_in_an_order_without_gaps() {
     let objects: Vec<_> = base::objects(&context(&config()))
         .into_iter()
         .chain(port::wants(&context(&config()), &web()).into_objects())

@@ -1,5 +1,4 @@
-//! Hearing of what others do to rules and addresses, and looking after real
-//! servers on their way out.
+//! Detection of changes by other processes, and removal of drained real servers.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::backend::iptables;
 use crate::backend::iptables::layout::{Layout, is_about};
 use crate::{Drift, Error, Ipvs, watch};
 
-/// The chains of the mode, among those of iptables.
+/// Layout of the chains of this mode.
 pub(super) const LAYOUT: Layout = Layout {
     tables: &[names::FILTER, names::NAT],
     kind: names::kind,
@@ -28,26 +27,26 @@ pub(super) const LAYOUT: Layout = Layout {
     canary: (names::NAT, names::SERVICES),
 };
 
-/// Hears what others do to rules and addresses, and removes real servers without
-/// connections.
+/// Watches rules and addresses for changes by other processes, and removes drained real
+/// servers.
 ///
-/// Nobody tells of changes to virtual servers and sets: of these some are looked
-/// at now and then.
+/// The kernel sends no notifications about virtual servers and sets, so the watch polls
+/// some at intervals.
 #[derive(Debug)]
 pub(crate) struct Watch {
     rules: iptables::Watch,
     sets: ipset::Client,
     servers: ipvs::Client,
     watched: Vec<Watched>,
-    /// The ports by which addresses of ours are changed.
+    /// Netlink port IDs of the sockets that change our addresses.
     ports: Vec<u32>,
     removed: Shared<Removed>,
     missing: Shared<Missing>,
-    /// None until it listens.
+    /// `None` until the watch of addresses starts.
     links: Option<Links>,
-    /// How far apart looks are.
+    /// Polling interval.
     period: Duration,
-    /// The time of the next look; `None`: nobody looks.
+    /// Time of the next poll; `None` if the watch does not poll.
     next: Option<Duration>,
 }
 
@@ -60,11 +59,11 @@ struct Watched {
 }
 
 impl Watch {
-    /// Returns who looks that far apart where it cannot hear.
+    /// Creates a watch that polls every `period` if the kernel sends no notifications.
     ///
     /// # Errors
     ///
-    /// The kernel has no IPVS or no sets.
+    /// [`Error::Ipvs`] or [`Error::Ipset`] if the kernel lacks IPVS or ipset.
     pub(crate) fn new(period: Duration) -> Result<Self, Error> {
         Ok(Self {
             rules: iptables::Watch::of_layout(LAYOUT, period),
@@ -80,7 +79,7 @@ impl Watch {
         })
     }
 
-    /// Opens a kernel that is watched.
+    /// Opens a kernel and adds it to the watch.
     pub(crate) fn open(&mut self, family: Family, config: &Ipvs) -> Result<Kernel, Error> {
         let rules = self.rules.open(family)?;
         let (removed, missing) = (self.removed.clone(), self.missing.clone());
@@ -94,20 +93,20 @@ impl Watch {
         Ok(kernel)
     }
 
-    /// Hears from now on what is done to addresses: nothing that follows the
-    /// first dump is missed.
+    /// Starts to watch addresses. Call it before the first dump, so that no change is
+    /// missed.
     ///
     /// # Errors
     ///
-    /// The kernel does not let us listen.
+    /// [`Error::Rtnl`] if the netlink socket cannot be opened.
     pub(crate) fn listen_to_links(&mut self) -> Result<(), Error> {
         self.links = Some(Links::listen(&self.ports, self.removed.clone())?);
         Ok(())
     }
 
-    /// Removes real servers that have no connections left.
+    /// Removes real servers without connections.
     ///
-    /// What cannot be asked or removed now is tried again at the next look.
+    /// Failures are retried at the next check.
     fn sweep(&mut self, now: Duration) {
         for Watched { drain, .. } in &self.watched {
             let due = drain.lock().due(now);
@@ -124,10 +123,9 @@ impl Watch {
         }
     }
 
-    /// Looks at the sizes of sets and at some virtual servers, and returns what
-    /// is not as it was left.
+    /// Polls the sizes of sets and some virtual servers, and returns the changes.
     ///
-    /// What cannot be read is looked at again another time.
+    /// Objects that cannot be read are polled again later.
     fn inspect(&mut self, now: Duration) -> Vec<(Family, Drift)> {
         if self.next.is_none_or(|next| now < next) {
             return Vec::new();
@@ -162,7 +160,7 @@ impl Watch {
     }
 }
 
-/// Reads a virtual server and its real servers; one that is gone is nothing.
+/// Reads a virtual server and its real servers. Returns nothing if it does not exist.
 fn objects(client: &mut ipvs::Client, service: &ServiceKey) -> Result<Vec<Object>, ipvs::Error> {
     let server = match client.server(service) {
         Ok((server, _)) => server,
@@ -177,7 +175,8 @@ fn objects(client: &mut ipvs::Client, service: &ServiceKey) -> Result<Vec<Object
 impl watch::Watch for Watch {
     fn start(&mut self) -> Result<Vec<Family>, Error> {
         self.next.get_or_insert(Duration::ZERO);
-        // Whoever never hears of everything is asked to begin after each sync.
+        // The engine calls this function after each sync, because this watch never
+        // reports that it is active.
         let has_begun = !self.rules.fds().is_empty() || self.rules.next_poll().is_some();
         match has_begun {
             true => Ok(Vec::new()),
@@ -185,7 +184,8 @@ impl watch::Watch for Watch {
         }
     }
 
-    /// Not all changes of sets and virtual servers are found by looks.
+    /// Always `false`, because polling does not detect all changes of sets and virtual
+    /// servers.
     fn is_listening(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The clients of a service port that stay with its endpoints.
+//! Pools of clients with session affinity.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use super::table::{Table, fields};
 
 /// The clients of a service port that share a list of endpoints, in the kernel.
 ///
-/// All addresses and the node port of a service port share the pool, and no other
-/// service port does. The kernel allows 65,535 clients in a pool.
+/// All addresses and the node port of a service port share the pool; no other service
+/// port uses it. The kernel allows 65,535 clients in a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    /// The address of a client, to the endpoint that it stays with.
+    /// Map of client address to recorded endpoint.
     pub(super) clients: Set,
-    /// The endpoints that may be recorded.
+    /// Set of endpoints that may be recorded.
     pub(super) endpoints: Set,
 }
 
@@ -40,7 +40,7 @@ impl Pool {
     }
 }
 
-/// Returns the set that exists on demand under a name.
+/// Returns the on-demand set with this name.
 pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
     let table = Table::of_id(id)?;
     match names::Pool::of_clients(name) {
@@ -49,7 +49,7 @@ pub(super) fn set_on_demand(id: &TableId, name: &Name) -> Option<Set> {
     }
 }
 
-/// Returns the pool that an edit removes an endpoint from.
+/// Returns the pool from which an edit removes an endpoint.
 pub(super) fn shrunk(edit: &Edit<Object>) -> Option<names::Pool<'_>> {
     match edit {
         Edit::Remove(Object::Element(element)) => names::Pool::of_endpoints(&element.set().name),
@@ -57,7 +57,7 @@ pub(super) fn shrunk(edit: &Edit<Object>) -> Option<names::Pool<'_>> {
     }
 }
 
-/// Returns the clients that are recorded for none of the `endpoints`.
+/// Returns the clients whose recorded endpoint is not among `endpoints`.
 pub(super) fn stale(clients: Vec<Element>, endpoints: &[Element]) -> impl Iterator<Item = Element> {
     let current: HashSet<&[u8]> = endpoints.iter().map(Element::key_bytes).collect();
     clients
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_endpoints_that_left_are_found() {
+    fn clients_of_removed_endpoints_are_stale() {
         let v4 = ["192.0.2.1", "192.0.2.2", "10.1.0.1", "10.1.0.2"];
         let v6 = ["2001:db8::1", "2001:db8::2", "fd00:1::1", "fd00:1::2"];
         for (family, [one, other, stays, left]) in [(Family::V4, v4), (Family::V6, v6)] {

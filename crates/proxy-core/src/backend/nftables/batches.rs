@@ -1,4 +1,4 @@
-//! In which transactions edits are committed.
+//! Splitting of edits into transactions.
 
 use std::collections::HashMap;
 
@@ -9,43 +9,45 @@ use super::subject::Subject;
 use super::{Planner, names};
 use crate::backend::Planner as _;
 
-/// How many plain elements a transaction writes at most, if it can be helped.
+/// Maximum number of plain elements in a transaction, unless a larger unit is
+/// indivisible.
 ///
-/// Whoever else changes rules waits for a transaction: so many elements take
-/// the kernel 5 to 15 ms. Larger transactions make a load no faster.
+/// A transaction blocks other writers of nf_tables: 4,096 elements take 5 to 15 ms.
+/// Larger transactions do not speed up a load.
 const BATCH: usize = 4_096;
 
-/// How many plain elements take the kernel as long as a set or chain of a service port.
+/// Number of plain elements that cost the kernel as much as a set or chain of a service
+/// port.
 const OF_PORT: usize = 16;
 
-/// When an edit is made, relative to others.
+/// Stage of an edit in the order of commits.
 ///
-/// Whoever is halfway through this order has rules that make sense: nothing
-/// leads to what is not there yet, or not there any more.
+/// After each stage the rules are consistent: no rule refers to an object that does not
+/// exist yet or anymore.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Stage {
-    /// Tables, sets and chains, and what the node and the cluster are.
+    /// Tables, sets, chains, and elements about the node and the cluster.
     Frame,
-    /// Sets and chains of one service port, which nothing leads to yet: sets first,
-    /// which the chains name.
+    /// Sets and chains of one service port, which are not referenced yet. Sets come
+    /// first, because chains refer to them.
     OfPorts,
-    /// Endpoints by themselves, which nothing leads to yet.
+    /// Endpoints that are not referenced yet.
     Endpoints,
-    /// All about one address or node port of a Service at a time.
+    /// All elements of one address or node port of a Service at a time.
     Services,
-    /// Endpoints that nothing leads to any more.
+    /// Endpoints that are no longer referenced.
     FormerEndpoints,
-    /// Chains that nothing goes to any more and sets that only these use, in
-    /// transactions of their own:
-    /// kernels before 6.2 do not see within one that a chain became free.
+    /// Unreferenced chains, and sets that only these chains use, in separate
+    /// transactions. Kernels before 6.2 do not see within a transaction that a chain
+    /// became unreferenced.
     FormerChains,
-    /// Properties of the table, likewise: a table that sleeps is woken when
-    /// all is in it, and the kernel adds no chains while it wakes one.
+    /// Properties of the table, in separate transactions. A dormant table is woken after
+    /// all its objects exist, and the kernel adds no chains while it wakes a table.
     Table,
 }
 
 impl Stage {
-    /// Tells whether edits are made after the others, on their own.
+    /// Returns whether edits of this stage need separate transactions after the others.
     fn is_late(self) -> bool {
         self >= Self::FormerChains
     }
@@ -62,20 +64,20 @@ impl Subject<'_> {
     }
 }
 
-/// An edit, and its place in the order of all.
+/// An edit with its position in the order.
 #[derive(Clone, Copy, Debug)]
 struct Placed<'a> {
     stage: Stage,
-    /// Which of the addresses and node ports it is about.
+    /// Number of the address or node port of the edit.
     unit: u32,
     edit: &'a Edit<Object>,
 }
 
-/// The addresses and node ports that edits are about, in the order they came.
+/// The addresses and node ports of edits, numbered in order of appearance.
 #[derive(Debug, Default)]
 struct Units<'a> {
     numbers: HashMap<&'a [u8], u32>,
-    /// The last one, for most edits are about the same as those before.
+    /// The last one, because consecutive edits are usually about the same one.
     last: (&'a [u8], u32),
 }
 
@@ -104,25 +106,24 @@ impl<'a> Units<'a> {
     }
 }
 
-/// Returns the transactions that make edits, to commit in turn.
+/// Returns the transactions for edits, in commit order.
 pub fn transactions(edits: &[Edit<Object>]) -> impl Iterator<Item = Transaction> {
     batches(edits, BATCH).map(Transaction::from_edits)
 }
 
-/// Returns the edits of each transaction, to commit in turn.
+/// Returns the edits of each transaction, in commit order.
 pub(super) fn parts_of(edits: &[Edit<Object>]) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     batches(edits, BATCH)
 }
 
-/// Splits edits into transactions of some `size`, to commit in turn.
+/// Splits edits into transactions of at most `size` plain elements, in commit order.
 ///
-/// What is about one address or node port is never split, and comes in the
-/// order of the edits; if it can be helped, no Service is split.
-/// Edits that do away with what somebody else programmed, or with a drift of
-/// ours other than in elements, stay in one transaction whatever its size.
+/// The edits of one address or node port are never split, and keep their order. A Service
+/// is split only if it does not fit. Edits that replace the table of another program, or
+/// repair drift in other objects than elements, stay in one transaction of any size.
 fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut units = Units::default();
-    // A cluster IP, its port, and a handful of endpoints are a Service.
+    // A Service is typically a cluster IP, a port and a few endpoints.
     units.numbers.reserve(edits.len() / 4);
     let mut stages: [Vec<Placed<'_>>; 7] = Default::default();
     for edit in edits {
@@ -138,7 +139,7 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
         mut chains,
         table,
     ] = stages;
-    // Sets and chains are listed by the kernel as they came.
+    // The kernel lists sets and chains in order of creation.
     frame.sort_by_key(|it| name(it.edit));
     of_ports.sort_by_key(|it| (matches!(it.edit.object(), Object::Chain(_)), name(it.edit)));
     services.sort_by_key(|it| it.unit);
@@ -153,7 +154,7 @@ fn batches(edits: &[Edit<Object>], size: usize) -> impl Iterator<Item = Vec<&Edi
     parts(order, size).chain(parts(after, size))
 }
 
-/// Returns edits up to some `size` at a time.
+/// Splits placed edits into parts of at most `size`.
 fn parts(order: Vec<Placed<'_>>, size: usize) -> impl Iterator<Item = Vec<&Edit<Object>>> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -164,8 +165,8 @@ fn parts(order: Vec<Placed<'_>>, size: usize) -> impl Iterator<Item = Vec<&Edit<
     })
 }
 
-/// Returns how many edits the first part has: whole Services if some fit, else
-/// whole units, else the first unit whatever its size.
+/// Returns the number of edits in the first part: whole Services if any fit, otherwise
+/// whole units, otherwise the first unit regardless of its size.
 fn length(order: &[Placed<'_>], size: usize) -> usize {
     let (mut sum, mut units_end, mut services_end) = (0, None, None);
     for (at, former) in (1..).zip(order) {
@@ -186,13 +187,13 @@ fn length(order: &[Placed<'_>], size: usize) -> usize {
 }
 
 impl Placed<'_> {
-    /// Tells whether the next edit must be in the same transaction.
+    /// Returns whether the next edit must be in the same transaction.
     fn is_bound_to(&self, next: &Self) -> bool {
         let is_whole = matches!(self.stage, Stage::Frame | Stage::Services);
         is_whole && (self.stage, self.unit) == (next.stage, next.unit)
     }
 
-    /// Tells whether a Service begins with the edit: its cluster IP comes first.
+    /// Returns whether the edit is the first one of a Service, which is its cluster IP.
     fn begins_service(&self) -> bool {
         match self.edit.object() {
             Object::Element(element) => element.set().name.as_str() == names::ACTIVE_CLUSTER_IPS,
@@ -200,12 +201,13 @@ impl Placed<'_> {
         }
     }
 
-    /// Returns how many plain elements take the kernel as long as the edit.
+    /// Returns the cost of the edit for the kernel, in plain elements.
     fn cost(&self) -> usize {
         let [add, remove] = match self.edit.object() {
-            // To remove one, the kernel goes through those before it.
+            // To remove an interval, the kernel walks the intervals before it.
             Object::Element(element) if element.key_end().is_some() => [4, 512],
-            // To add one, the kernel goes through all sets of the table, several times.
+            // To add a set or chain, the kernel walks all sets of the table several
+            // times.
             Object::Set(_) | Object::Chain(_) if self.stage == Stage::OfPorts => [OF_PORT, 1],
             _ => [1, 1],
         };
@@ -217,7 +219,7 @@ impl Placed<'_> {
     }
 }
 
-/// Tells whether an edit may be in another transaction than others.
+/// Returns whether an edit may be in another transaction than the others.
 pub(super) fn is_divisible(stage: Stage, edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Add(_) => true,
@@ -236,7 +238,7 @@ pub(super) fn name(edit: &Edit<Object>) -> Option<&str> {
     }
 }
 
-/// Returns when an edit is made.
+/// Returns the stage of an edit.
 pub(super) fn stage(edit: &Edit<Object>) -> Stage {
     let (object, gone) = (edit.object(), matches!(edit, Edit::Remove(_)));
     match object {

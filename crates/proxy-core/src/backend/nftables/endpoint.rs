@@ -1,19 +1,19 @@
-//! What one endpoint of a service port wants.
+//! Objects of one endpoint of a service port.
 
 use vipline_nftables::{Object, Value};
 use vipline_service_model::{Endpoint, ServicePort};
 
 use super::port::{Front, element, protocol};
-use super::table::{Table, Way};
+use super::table::{LookupPath, Table};
 
 /// ```nft
 /// add element ip kube-proxy backends { 10.96.0.10 . tcp . 80 . 0 : 10.1.0.1 . 8080 }
 /// ```
 ///
-/// Each endpoint has a slot among those of the address, in their order: a
-/// function of who they are now.
+/// Slots are the positions of the endpoints in the list of the address. They depend on
+/// the current list only.
 pub(super) fn backends(
-    way: &Way,
+    way: &LookupPath,
     front: &Front<'_>,
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
@@ -34,7 +34,7 @@ const FIT: &str = "addresses of a service port are of one family";
 /// add element ip kube-proxy hairpin-endpoints { 10.1.0.1 . 10.1.0.1 . tcp . 8080 }
 /// ```
 ///
-/// Only endpoints on this node can reach themselves by way of it.
+/// Only endpoints on this node can connect to themselves through this node.
 pub(super) fn hairpin(table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
     let proto = protocol(port.protocol);
     let here = port.reachable_local().into_iter();
@@ -52,7 +52,7 @@ mod tests {
     use super::super::tests::{assert_documented, commands, cx, planned, service_port};
 
     #[test]
-    fn elements_read_as_their_functions_say() {
+    fn elements_match_their_documentation() {
         let cx = cx(Family::V4, DetectLocal::NodeCidr);
         let planned = planned(&cx, &service_port(Route::Local));
         let first = |set| commands(&planned, set).into_iter().take(1).collect();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_elsewhere_are_no_hairpins() {
+    fn remote_endpoints_have_no_hairpin_elements() {
         let mut port = service_port(Route::Cluster);
         port.cluster = port
             .cluster

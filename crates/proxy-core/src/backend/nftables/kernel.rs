@@ -1,4 +1,4 @@
-//! nf_tables as the kernel of one family: our table and nothing else.
+//! The nf_tables kernel of one family, limited to our table.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -31,37 +31,37 @@ use crate::backend::commit_counter::CommitCounter;
 use crate::backend::drift;
 use crate::{Drift, watch};
 
-/// How many clients are forgotten by one transaction.
+/// Maximum number of clients that one transaction removes.
 const CLIENTS: usize = 1024;
 
-/// Our table of one family in the kernel's nf_tables.
+/// Our nf_tables table of one family.
 ///
-/// Packets write to it, too: they leave which endpoint a client was sent to.
-/// Nobody plans that, so it is neither dumped nor compared; but when endpoints
-/// leave, the clients that were sent to them are forgotten.
+/// Packets also write to the table: they record the endpoint of a client. Recorded
+/// clients are not planned, so they are neither dumped nor compared. If endpoints are
+/// removed, their clients are removed as well.
 #[derive(Debug)]
 pub struct Kernel {
     client: Client,
     table: &'static Table,
     commit_counter: CommitCounter,
-    /// Maps of clients that the last dump found: they may name endpoints that
-    /// left before.
+    /// Client maps in the last dump, which may contain endpoints that were removed
+    /// before.
     unchecked: Vec<Name>,
     took_over: bool,
 }
 
-/// Who encodes transactions; the kernel hears the same from both.
+/// Encoder of transactions. Both encoders produce the same messages.
 #[cfg(not(feature = "nftnl"))]
 const ENCODER: Encoder = Encoder::Native;
 #[cfg(feature = "nftnl")]
 const ENCODER: Encoder = Encoder::Nftnl;
 
 impl Kernel {
-    /// Opens nf_tables in the network namespace of the calling thread.
+    /// Opens an nf_tables client in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// What the kernel says to opening a netlink socket.
+    /// The error of the kernel if the netlink socket cannot be opened.
     pub fn open(family: Family) -> Result<Self, Error> {
         Self::with_commit_counter(family, CommitCounter::default())
     }
@@ -76,12 +76,12 @@ impl Kernel {
         })
     }
 
-    /// Returns how often and how much was sent and received.
+    /// Returns the counters of messages and bytes sent and received.
     pub fn counters(&self) -> Counters {
         self.client.counters()
     }
 
-    /// Forgets the clients of a pool that were sent to endpoints which left.
+    /// Removes the clients of a pool whose endpoints were removed.
     fn purge(&mut self, pool: &Pool) -> Result<(), Error> {
         let clients = self.client.elements(&pool.clients)?;
         if clients.is_empty() {
@@ -96,8 +96,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Forgets clients of the pools that were not checked after a dump, and of
-    /// those that edits took endpoints from.
+    /// Purges the pools that were not checked since the last dump, and the pools from
+    /// which `edits` remove endpoints.
     fn purge_after(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
         let unchecked = mem::take(&mut self.unchecked);
         let unchecked = unchecked.iter().filter_map(names::Pool::of_clients);
@@ -106,7 +106,7 @@ impl Kernel {
             .collect();
         for pool in pools {
             match self.purge(&Pool::new(self.table, pool)) {
-                // The pool is gone with all its clients.
+                // The pool was removed with all its clients.
                 Err(error) if error.is_not_found() => {}
                 done => done?,
             }
@@ -114,10 +114,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// Removes elements, some of which may be gone already.
+    /// Removes elements, some of which may not exist anymore.
     ///
-    /// One that is gone makes the kernel refuse a whole transaction, so each
-    /// half of it is tried for itself then.
+    /// A missing element makes the kernel reject the whole transaction; each half is then
+    /// tried separately.
     fn remove(&mut self, edits: &[Edit<Object>]) -> Result<(), Error> {
         match self.transact(&Transaction::from_edits(edits)) {
             Err(error) if error.errno() == Some(Errno::NOENT) => {
@@ -132,7 +132,7 @@ impl Kernel {
         }
     }
 
-    /// Commits one transaction, and counts it.
+    /// Commits one transaction and counts it.
     fn transact(&mut self, transaction: &Transaction) -> Result<(), Error> {
         self.client.commit(transaction)?;
         if !transaction.is_empty() {
@@ -171,7 +171,8 @@ impl reconcile::Kernel for Kernel {
         self.took_over = is_take_over(edits);
         let edits = match are_incomplete(edits) {
             true => {
-                // Not our own dump: what others did since then is still to be told.
+                // This dump does not reset the commit counter, so earlier changes are
+                // still reported as drift.
                 let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
                 let installed = ruleset.into_objects().collect();
                 Cow::Owned(completed(self.table, edits, installed))
@@ -194,7 +195,7 @@ impl reconcile::Kernel for Kernel {
     }
 }
 
-/// Sends a part of the edits, without those that the kernel refuses.
+/// Sends a part of the edits without those that the kernel rejects.
 struct Sender<'a> {
     kernel: &'a mut Kernel,
     edits: &'a [&'a Edit<Object>],
@@ -226,10 +227,10 @@ impl Atomic for Sender<'_> {
     }
 }
 
-/// Returns the rejections by their places among `all` edits of a commit.
+/// Maps rejections to their indices among `all` edits of a commit.
 ///
-/// An edit that was added to them, to replace the table of another program, cannot
-/// be rejected alone.
+/// Fails for an edit that was added to replace the table of another program, because such
+/// an edit cannot be rejected alone.
 fn rejections(
     all: &[Edit<Object>],
     rejected: Vec<(&Edit<Object>, Reason)>,
@@ -245,7 +246,7 @@ fn rejections(
     rejected.into_iter().map(place).collect()
 }
 
-/// Returns the error that a part of a table that is replaced was refused.
+/// Returns the error for a rejected part of a replaced table.
 fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
     let subject = Subject::Object(Box::new(edit.object().clone()));
     let errno = Errno(reason.errno.unwrap_or_default());
@@ -256,12 +257,12 @@ fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
     }
 }
 
-/// Hears what others do to our tables.
+/// Watches our tables for changes by other processes.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     watched: Vec<Watched>,
     commit_counter: CommitCounter,
-    /// None while nobody listens.
+    /// `None` if the watch is not active.
     monitor: Option<Monitor>,
 }
 
@@ -270,13 +271,13 @@ pub(crate) struct Watch {
 struct Watched {
     family: Family,
     table: TableId,
-    /// Of the kernel's socket.
+    /// Netlink port ID of the kernel's socket.
     port_id: u32,
     commit_counter: CommitCounter,
 }
 
 impl Watch {
-    /// Opens a kernel that is watched.
+    /// Opens a kernel and adds it to the watch.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
         let commit_counter = self.commit_counter.of_another();
         let kernel = Kernel::with_commit_counter(family, commit_counter.clone())?;
@@ -295,7 +296,7 @@ impl watch::Watch for Watch {
         let tables: Vec<_> = self.watched.iter().map(|each| each.table.clone()).collect();
         let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();
         let monitor = Monitor::open(&tables, &port_ids)?;
-        // What comes from now on is heard; nothing may have come before.
+        // The monitor reports later changes; now check for changes since the dump.
         let others = self.commit_counter.others_at(Client::open()?.generation()?);
         self.monitor = Some(monitor);
         let missed = |each: &&Watched| each.commit_counter.missed(others);
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_that_are_gone_already_do_not_keep_the_others() {
+    fn missing_clients_do_not_prevent_the_removal_of_others() {
         let netns = Netns::new().unwrap();
         let mut kernel = netns.run(|| Kernel::open(Family::V4)).unwrap();
         let pool = names::Pool {

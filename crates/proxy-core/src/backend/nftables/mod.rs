@@ -1,10 +1,10 @@
 //! Mode nftables: constant rules, and Services as elements of shared maps.
 //!
-//! One table per family, `ip kube-proxy` and `ip6 kube-proxy`.
-//! Its chains and rules do not depend on which Services there are: those exist
-//! only as elements, so a change of an endpoint is a change of an element.
+//! One table per family: `ip kube-proxy` and `ip6 kube-proxy`. Its base rules do not
+//! depend on Services, which exist only as elements. So a change of an endpoint is a
+//! change of an element.
 //!
-//! The way of a packet:
+//! Path of a packet:
 //!
 //! ```text
 //! from outside ─► filter-prerouting-pre-dnat     filter-output-pre-dnat ◄─ from a process of this node
@@ -50,8 +50,8 @@
 //!                                         @hairpin-endpoints          hairpin
 //! ```
 //!
-//! What a Service adds, as elements; V is `VIP . proto . port`, and a port of
-//! the node has sets of its own, of `proto . port`:
+//! Elements of a Service. V is `VIP . proto . port`. Node ports have separate sets with
+//! keys `proto . port`.
 //!
 //! | Of | Element | Function |
 //! |---|---|---|
@@ -71,26 +71,27 @@
 //! | a lack of endpoints | `no-endpoints { V }` | `no_endpoints` |
 //! | a lack of endpoints here | `no-local-endpoints { V }` | `no_local_endpoints` |
 //!
-//! S identifies a service port with session affinity. All its addresses and its
-//! node port share the clients in `clients-S`, and those that get local endpoints
-//! alone share `clients-S-local`. No other service port uses these maps.
+//! S identifies a service port with session affinity. All its addresses and its node port
+//! share the clients in `clients-S`; addresses that use local endpoints only share
+//! `clients-S-local`. No other service port uses these maps.
 //!
-//! `goto` elements are costly, for the kernel validates their whole map: what
-//! most Services have is in plain sets instead.
+//! `goto` elements are expensive, because the kernel validates their whole map. So most
+//! Services are in plain sets.
 //!
-//! Of Services that claim one address the older has it, with all its elements.
+//! If several Services claim one address, the claim with the highest precedence gets all
+//! elements of the address.
 //!
-//! Upstream kube-proxy takes the table over without a manual step. Its first
-//! transaction deletes all base chains of ours, and no set of ours has a name
-//! that upstream declares. Packets reach none of our remaining objects.
+//! Upstream kube-proxy takes the table over without a manual step. Its first transaction
+//! deletes all our base chains, and no set of ours has a name that upstream declares.
+//! Packets reach none of our remaining objects.
 //!
-//! Chains `lb-N` and all that is about one S exist while Services use them and for half a
-//! minute after that, up to 64 unused ones: kernels before 6.2 release references
+//! Chains `lb-N` and all objects of one S exist while Services use them and for 30 s
+//! after. At most 64 unused objects stay, because kernels before 6.2 release references
 //! to a chain late. A start removes unused chains after its first commit.
 //!
-//! Many edits are committed in batches, in an order in which each batch leaves
-//! rules that make sense. The kernel goes through all sets of a table for each set that
-//! is added or named, so sets about one S come after the others, in small batches.
+//! Large changes are committed in batches; the rules are consistent after each batch. The
+//! kernel walks all sets of a table for each set that is added or referenced. So sets of
+//! one S are committed last, in small batches.
 
 mod names;
 
@@ -141,7 +142,7 @@ impl backend::Planner for Planner {
         base::objects(cx)
     }
 
-    /// Source ranges depend on the node's address, and nothing else on anything.
+    /// Only source ranges depend on the context, namely on the node's address.
     fn requires_replan(before: &Context, after: &Context) -> bool {
         before.node_address != after.node_address
     }
@@ -164,12 +165,13 @@ impl backend::Planner for Planner {
         text.trim_start_matches("add ").to_owned()
     }
 
-    /// A chain or set on demand is what its name says, or is not ours.
+    /// The name determines the contents of an on-demand chain or set; other contents are
+    /// not ours.
     fn tolerates_unused(object: &Object) -> bool {
         let table = object.table();
         let is_made = |made: Option<Object>| made.is_some_and(|made| made.same(object));
         match object {
-            // The name does not tell the protocol of a service port.
+            // The name does not contain the protocol of the service port.
             Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {
                 let made = port::chain_on_demand(table, &chain.name, of_port);
                 is_made(made.map(Object::from))

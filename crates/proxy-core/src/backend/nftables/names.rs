@@ -1,4 +1,4 @@
-//! Every string that becomes a name in the kernel, and every comment there.
+//! All names and comments in the kernel.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use sha2::{Digest, Sha256};
 use vipline_nftables::{Comment, Name};
 use vipline_service_model::PortName;
 
-/// The table, one per family; the name that upstream uses.
+/// Name of the table in each family. Upstream uses the same name.
 pub const TABLE: &str = "kube-proxy";
 
-// Maps of endpoints by slot.
+// Maps of slots to endpoints.
 pub(super) const BACKENDS: &str = "backends";
 pub(super) const SHORT_BACKENDS: &str = "short-backends";
 pub(super) const NODEPORT_BACKENDS: &str = "nodeport-backends";
 pub(super) const SHORT_NODEPORT_BACKENDS: &str = "short-nodeport-backends";
 
-// Maps that send traffic to the chains for so many slots.
+// Maps of addresses to load-balancing chains.
 pub(super) const DISPATCH_IPS: &str = "dispatch-ips";
 pub(super) const SHORT_IPS: &str = "short-ips";
 pub(super) const DISPATCH_NODEPORTS: &str = "dispatch-nodeports";
 pub(super) const SHORT_NODEPORTS: &str = "short-nodeports";
 
-// Sets of addresses and ports of which something is to be known.
+// Sets of addresses and ports.
 pub(super) const ACTIVE_CLUSTER_IPS: &str = "active-cluster-ips";
 pub(super) const RESTRICTED_IPS: &str = "restricted-ips";
 pub(super) const HAIRPIN_ENDPOINTS: &str = "hairpin-endpoints";
@@ -38,7 +38,7 @@ pub(super) const NO_LOCAL_ENDPOINTS_NODEPORTS: &str = "no-local-endpoints-nodepo
 pub(super) const SERVICE_CIDRS: &str = "service-cidrs";
 pub(super) const SOURCE_RANGES: &str = "source-ranges";
 
-// Maps of addresses that keep clients with their endpoints.
+// Maps of addresses with session affinity.
 pub(super) const STICKY_IPS: &str = "sticky-ips";
 pub(super) const STICKY_NODEPORTS: &str = "sticky-nodeports";
 
@@ -52,7 +52,7 @@ pub(super) const NAT_PREROUTING: &str = "nat-prerouting";
 pub(super) const NAT_OUTPUT: &str = "nat-output";
 pub(super) const NAT_POSTROUTING: &str = "nat-postrouting";
 
-// Chains that others go to.
+// Regular chains.
 pub(super) const AFFINITY_LEARNING: &str = "affinity-learning";
 pub(super) const CLUSTER_IPS_CHECK: &str = "cluster-ips-check";
 pub(super) const FIREWALL_CHECK: &str = "firewall-check";
@@ -64,11 +64,11 @@ pub(super) const SERVICE_ENDPOINTS_CHECK: &str = "service-endpoints-check";
 pub(super) const SHORT_CIRCUIT: &str = "short-circuit";
 pub(super) const SHORT_CIRCUIT_NODEPORTS: &str = "short-circuit-nodeports";
 
-/// Names of upstream's sets and maps. The first layout of this crate used some
-/// of these names for sets of other types.
+/// Names of upstream's sets and maps. The first layout of this crate used such
+/// names for sets of other types.
 ///
-/// No set or map of ours has such a name: upstream's `add set` or `add map`
-/// over a set of another type fails, and then no sync of upstream succeeds.
+/// No set or map of ours uses these names: upstream's `add set` or `add map` over a set
+/// of another type fails, and then no sync of upstream succeeds.
 pub(super) const UPSTREAM: [&str; 8] = [
     "cluster-ips",
     "firewall-ips",
@@ -80,16 +80,16 @@ pub(super) const UPSTREAM: [&str; 8] = [
     "service-nodeports",
 ];
 
-/// Returns whether upstream declares a set or map of this name, or deletes it as
-/// an affinity set of an endpoint.
+/// Returns whether upstream declares a set or map of this name, or deletes it as an
+/// affinity set of an endpoint.
 pub(super) fn is_upstream(name: &Name) -> bool {
     let name = name.as_str();
     UPSTREAM.contains(&name) || name.starts_with("affinity-")
 }
 
-/// How the names of the sets begin that hold the addresses with so many slots.
+/// Prefix of sets of addresses with a given number of slots.
 const SLOTS: &str = "slots-";
-/// How the names of the chains begin that choose among so many slots.
+/// Prefix of load-balancing chains.
 const LB: &str = "lb-";
 /// Prefix of chains that record the endpoints of clients.
 const LEARN: &str = "learn-";
@@ -99,18 +99,18 @@ const STICKY: &str = "sticky-";
 const CLIENTS: &str = "clients-";
 /// Prefix of sets of endpoints that may be recorded.
 const ENDPOINTS: &str = "endpoints-";
-/// Names what is about local endpoints alone.
+/// Marks names for local endpoints only.
 const LOCAL: &str = "local";
-/// Names a chain that records clients of all endpoints and of local ones.
+/// Marks a chain that records clients both for all endpoints and for local endpoints.
 const BOTH: &str = "both";
 
-/// Bytes of the hash in names about one service port: a multiple of five, so that
+/// Length in bytes of the hash in names of a service port. A multiple of five, so that
 /// base32 needs no padding.
 const HASH: usize = 10;
 
 /// Returns the part of names that identifies a service port: `2PJ2ZLJC6L4IFV3Z`.
 ///
-/// Names of Services are not bounded here, so this is a part of a SHA-256 hash.
+/// Names of Services may be too long for nf_tables, so this is a truncated SHA-256 hash.
 pub(super) fn port_id(port: &PortName) -> Box<str> {
     let PortName {
         namespace,
@@ -129,7 +129,7 @@ pub(super) fn port_id(port: &PortName) -> Box<str> {
 pub(super) struct Pool<'a> {
     /// Identifies the service port.
     pub(super) id: &'a str,
-    /// Whether the endpoints are those of the node.
+    /// Whether the pool contains local endpoints only.
     pub(super) is_local: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// The lists of endpoints that clients of a service port are recorded for.
+/// The lists of endpoints for which clients of a service port are recorded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Lists {
     Cluster,
@@ -193,20 +193,21 @@ impl Lists {
     }
 }
 
-/// Returns the name of the set of addresses with so many slots: `slots-3`.
+/// Returns the name of the set of addresses with `slots` slots: `slots-3`.
 pub(super) fn slots(slots: u32) -> Name {
     numbered(format_args!("{SLOTS}{slots}"))
 }
 
-/// Returns the name of a chain that chooses among slots: `lb-short-3`.
+/// Returns the name of a load-balancing chain: `lb-short-3`.
 ///
-/// `way` names the map: `""`, `"short-"`, `"nodeport-"`, `"short-nodeport-"`.
+/// `way` is the infix of the lookup path: `""`, `"short-"`, `"nodeport-"`,
+/// `"short-nodeport-"`.
 pub(super) fn lb(way: &str, slots: u32) -> Name {
     numbered(format_args!("{LB}{way}{slots}"))
 }
 
-/// Returns the name of a chain that sends clients to their recorded endpoints,
-/// and others to [`lb`]: `sticky-2PJ2ZLJC6L4IFV3Z-local-nodeport-3`.
+/// Returns the name of a chain that sends clients to their recorded endpoints, and other
+/// clients to [`lb`]: `sticky-2PJ2ZLJC6L4IFV3Z-local-nodeport-3`.
 pub(super) fn sticky(pool: Pool<'_>, way: &str, slots: u32) -> Name {
     let id = pool.id;
     match pool.is_local {
@@ -215,8 +216,8 @@ pub(super) fn sticky(pool: Pool<'_>, way: &str, slots: u32) -> Name {
     }
 }
 
-/// Returns the name of the chain that records the endpoints of clients for so
-/// many seconds: `learn-2PJ2ZLJC6L4IFV3Z-10800`.
+/// Returns the name of the chain that records the endpoints of clients for `seconds`:
+/// `learn-2PJ2ZLJC6L4IFV3Z-10800`.
 pub(super) fn learn(id: &str, lists: Lists, seconds: u32) -> Name {
     match lists {
         Lists::Cluster => numbered(format_args!("{LEARN}{id}-{seconds}")),
@@ -275,7 +276,7 @@ impl<'a> OnDemand<'a> {
     }
 }
 
-/// Splits `short-nodeport-3` into `short-nodeport-` and the number.
+/// Splits `short-nodeport-3` into `short-nodeport-` and 3.
 fn way_and_number(text: &str) -> Option<(&str, u32)> {
     let at = text.rfind('-').map_or(0, |dash| dash + 1);
     let (way, number) = text.split_at(at);
@@ -290,7 +291,7 @@ pub(super) fn is_chain_on_demand(name: &Name) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns whether one service port alone uses chains of this name.
+/// Returns whether only one service port uses a chain of this name.
 pub(super) fn is_chain_of_port(name: &Name) -> bool {
     is_chain_on_demand(name) && !name.as_str().starts_with(LB)
 }
@@ -307,12 +308,12 @@ fn numbered(text: fmt::Arguments<'_>) -> Name {
     Name::new(&text.to_string()).expect("words and a number are short and plain")
 }
 
-/// Returns a name of this file.
+/// Returns a validated name from this file.
 pub(super) fn name(text: &'static str) -> Name {
     Name::new(text).expect("the names here are short and plain")
 }
 
-/// Returns a comment of ours.
+/// Returns a validated comment.
 pub(super) fn comment(text: &'static str) -> Comment {
     Comment::new(text).expect("our comments are short and plain")
 }

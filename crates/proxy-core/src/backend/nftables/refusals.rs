@@ -1,4 +1,4 @@
-//! Operations of a transaction that the kernel refused, as rejected edits.
+//! Mapping of rejected operations of a transaction to edits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use vipline_reconcile::{Attempt, Cause, Edit, Keyed, Reason};
 
 use super::names;
 
-/// Finds the edits of a `batch` that the kernel refused.
+/// Finds the edits of a `batch` that the kernel rejected.
 ///
-/// `None`: it refused an object that the rules of all Services need, or the
-/// transaction as a whole.
-/// If it names many elements at once, no edit is named.
+/// Returns `None` if the kernel rejected an object that the rules of all Services need,
+/// or the transaction as a whole. If the error refers to several elements at once, no
+/// edit is named.
 pub(super) fn attempt(
     edits: &[&Edit<Object>],
     batch: &[usize],
@@ -99,8 +99,8 @@ fn refused_chains(refused: &[RejectedOperation]) -> HashSet<&Name> {
     chains.collect()
 }
 
-/// Tells whether the rules of other Services work without an edit: elements, chains and
-/// sets on demand, and removals.
+/// Returns whether the rules of other Services work without an edit. True for elements,
+/// on-demand chains and sets, and removals.
 fn is_isolatable(edit: &Edit<Object>) -> bool {
     match edit {
         Edit::Add(Object::Chain(chain)) => names::is_chain_on_demand(&chain.name),

@@ -1,4 +1,4 @@
-//! Edits as a script that nft loads.
+//! Edits as a script for nft.
 
 use vipline_nftables::{Object, Ruleset, TableId, Transaction};
 use vipline_reconcile::Edit;
@@ -26,12 +26,13 @@ pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
     objects.cloned().collect::<Ruleset>().to_string()
 }
 
-/// Returns the table of edits that no script can tell nft 1.0.6.
+/// Returns the table of edits that nft 1.0.6 cannot apply, so that the script must
+/// replace the whole table.
 ///
-/// It neither exchanges a set that rules use, nor wakes a table and adds
-/// chains, nor adds a rule that names the map of endpoints where the kernel has
-/// that map: it finds "conflicting protocols" in the type of the map.
-/// The table of somebody else is replaced as a whole.
+/// nft 1.0.6 cannot replace a set that rules use. It cannot wake a dormant table and add
+/// chains in one script. It cannot add a rule that uses an existing map of endpoints: it
+/// reports "conflicting protocols" for the type of the map. A table of another program is
+/// also replaced as a whole.
 fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let names_backends = |edit: &Edit<Object>| match edit {
         Edit::Remove(_) => false,
@@ -44,12 +45,12 @@ fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
         .then(|| edit.object().table())
 }
 
-/// Puts edits into an order that depends on nothing but what they are.
+/// Sorts edits by their contents only.
 fn sort(edits: &mut [Edit<Object>]) {
     edits.sort_by(|one, other| place(one).cmp(&place(other)));
 }
 
-/// Returns the place of an edit in a script: by stage, name and key.
+/// Returns the sort key of an edit: stage, name and element key.
 fn place(edit: &Edit<Object>) -> (Stage, Option<&str>, &[u8]) {
     match edit.object() {
         Object::Element(element) => {

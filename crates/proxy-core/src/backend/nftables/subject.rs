@@ -1,15 +1,15 @@
-//! What an element is about.
+//! Classification of set elements.
 
 use vipline_nftables::{Datatype, Element, Field};
 
 use super::names;
 
-/// What an element is about, by the fields of its key.
+/// The subject of an element, derived from the fields of its key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Subject<'a> {
     /// The node or the cluster: `{ address }`.
     Node,
-    /// An endpoint by itself: `{ address . address … }`.
+    /// An endpoint: `{ address . address … }`.
     Endpoint,
     /// An address or node port of a Service: `{ address . protocol … }` or
     /// `{ protocol . port … }`, and a cluster IP.
@@ -17,9 +17,9 @@ pub(super) enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Returns what an element is about.
+    /// Returns the subject of an element.
     ///
-    /// The fields of a key tell, so a set more needs no word here.
+    /// The data types of the key decide, so new sets need no change here.
     pub(super) fn of(element: &'a Element) -> Self {
         let (set, key) = (element.set(), element.key_bytes());
         let is_addr = |field: &Field| {
@@ -40,7 +40,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns how many bytes a field takes in a key of several.
+/// Returns the padded size in bytes of a field in a concatenated key.
 fn room(field: &Field) -> usize {
     usize::from(field.bytes).next_multiple_of(4)
 }

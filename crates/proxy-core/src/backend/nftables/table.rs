@@ -1,4 +1,4 @@
-//! The table and the sets in it.
+//! The nf_tables table and its sets.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -11,74 +11,75 @@ use vipline_service_model as service_model;
 use super::names::{self, comment, name};
 use super::port;
 
-/// Up to how many slots there is a set for the addresses with so many.
+/// Maximum number of slots for which a set of addresses exists.
 ///
-/// Such an address costs the packet a look at the sets for fewer slots, but
-/// its number of endpoints changes without the kernel checking a verdict map.
-/// Addresses with more slots are few.
+/// Packets to such an address cost lookups in the sets for fewer slots. In return, a
+/// change of the number of endpoints does not make the kernel validate a verdict map. Few
+/// addresses have more slots.
 pub(super) const FEW_SLOTS: u32 = 8;
 
-/// The table of a family and the sets in it, made once and shared.
+/// The table of a family and its sets. Created once and shared.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) id: TableId,
-    /// To the endpoints that the policies choose.
-    pub(super) ips: Way,
-    /// To the endpoints of the cluster, for who is in it.
-    pub(super) short_ips: Way,
-    /// As `ips`, for ports of the node.
-    pub(super) nodeports: Way,
-    /// As `short_ips`, for ports of the node.
-    pub(super) short_nodeports: Way,
+    /// Path to the endpoints that the traffic policies select.
+    pub(super) ips: LookupPath,
+    /// Path to all endpoints, for clients inside the cluster.
+    pub(super) short_ips: LookupPath,
+    /// Same as `ips`, for node ports.
+    pub(super) nodeports: LookupPath,
+    /// Same as `short_ips`, for node ports.
+    pub(super) short_nodeports: LookupPath,
     /// `VIP . protocol . port` of Services without endpoints.
     pub(super) no_endpoints: Set,
-    /// `VIP . protocol . port` of Services with endpoints, but none allowed.
+    /// `VIP . protocol . port` of Services with endpoints, of which the policy allows
+    /// none.
     pub(super) no_local_endpoints: Set,
     /// `protocol . port` of Services without endpoints.
     pub(super) no_endpoints_nodeports: Set,
-    /// `protocol . port` of Services with endpoints, but none allowed.
+    /// `protocol . port` of Services with endpoints, of which the policy allows none.
     pub(super) no_local_endpoints_nodeports: Set,
-    /// `VIP . protocol . port` whose traffic gets the node's address.
+    /// `VIP . protocol . port` whose traffic is masqueraded.
     pub(super) masquerade_ips: Set,
-    /// `protocol . port` whose traffic gets the node's address.
+    /// `protocol . port` whose traffic is masqueraded.
     pub(super) masquerade_nodeports: Set,
-    /// `VIP . protocol . port` that outsiders reach local endpoints by.
+    /// `VIP . protocol . port` with external traffic policy Local.
     pub(super) local_policy_ips: Set,
-    /// `protocol . port` that outsiders reach local endpoints by.
+    /// `protocol . port` with external traffic policy Local.
     pub(super) local_policy_nodeports: Set,
-    /// The cluster IPs in use.
+    /// Cluster IPs in use.
     pub(super) cluster_ips: Set,
-    /// The networks that cluster IPs are taken from.
+    /// Networks from which cluster IPs are allocated.
     pub(super) service_cidrs: Set,
-    /// The networks of the addresses that node ports are served on.
+    /// Networks of the addresses on which node ports are served.
     pub(super) nodeport_networks: Set,
-    /// `endpoint . endpoint . protocol . port` of the endpoints on this node.
+    /// `endpoint . endpoint . protocol . port` of endpoints on this node.
     pub(super) hairpin_endpoints: Set,
-    /// `VIP . protocol . port` that not everybody may use.
+    /// `VIP . protocol . port` with source ranges.
     pub(super) restricted_ips: Set,
-    /// `VIP . protocol . port . network`: who may.
+    /// `VIP . protocol . port . network` of allowed sources.
     pub(super) source_ranges: Set,
 }
 
-/// A way from where clients connect to, to endpoints.
+/// A lookup path from the address that clients connect to, to an endpoint.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// The table it is in.
+pub(super) struct LookupPath {
+    /// The table.
     pub(super) id: TableId,
-    /// What tells it from others in the names of chains.
+    /// Infix of chain names: `""`, `"short-"`, `"nodeport-"` or `"short-nodeport-"`.
     pub(super) word: &'static str,
-    /// What Services are found by.
+    /// Fields by which Services are looked up.
     pub(super) key: Vec<Expression>,
-    /// The key and a slot, to an endpoint and its port.
+    /// Map of key and slot to endpoint and port.
     pub(super) backends: Set,
-    /// The key, to the chain for so many slots.
+    /// Verdict map of the key to the chain for its number of slots.
     pub(super) dispatch: Set,
-    /// The keys of addresses with one slot, with two, and so on, which are not
-    /// in the map.
+    /// Sets of the keys with one slot, two slots, and so on. These keys are not in
+    /// `dispatch`.
     pub(super) few: Vec<Set>,
-    /// The key, to the chain that records the endpoints of clients.
+    /// Verdict map of the key to the chain that records the endpoints of clients.
     pub(super) learners: Set,
-    /// The chains for few slots, by their number, once they are asked for.
+    /// Load-balancing chains by number of slots, created on first use.
     lbs: [OnceLock<Chain>; 128],
 }
 
@@ -93,7 +94,7 @@ impl Table {
         }
     }
 
-    /// Returns the table with that ID.
+    /// Returns the table with an ID, if it is the table of a family.
     pub(super) fn of_id(id: &TableId) -> Option<&'static Self> {
         let families = [service_model::Family::V4, service_model::Family::V6];
         families.map(Self::of).into_iter().find(|it| it.id == *id)
@@ -115,23 +116,23 @@ impl Table {
         let of_ips = learners(&id, names::STICKY_IPS, &vip);
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
         Self {
-            ips: Way {
+            ips: LookupPath {
                 few: few.collect(),
-                ..Way::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
+                ..LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
             },
-            short_ips: Way::of_ips(
+            short_ips: LookupPath::of_ips(
                 &id,
                 "short-",
                 [names::SHORT_BACKENDS, names::SHORT_IPS],
                 &of_ips,
             ),
-            nodeports: Way::of_nodeports(
+            nodeports: LookupPath::of_nodeports(
                 &id,
                 "nodeport-",
                 [names::NODEPORT_BACKENDS, names::DISPATCH_NODEPORTS],
                 &of_nodeports,
             ),
-            short_nodeports: Way::of_nodeports(
+            short_nodeports: LookupPath::of_nodeports(
                 &id,
                 "short-nodeport-",
                 [names::SHORT_NODEPORT_BACKENDS, names::SHORT_NODEPORTS],
@@ -178,8 +179,8 @@ impl Table {
         }
     }
 
-    /// Returns the ways that clients are sent to endpoints by.
-    pub(super) fn ways(&self) -> [&Way; 4] {
+    /// Returns all lookup paths.
+    pub(super) fn paths(&self) -> [&LookupPath; 4] {
         [
             &self.ips,
             &self.short_ips,
@@ -188,14 +189,14 @@ impl Table {
         ]
     }
 
-    /// Returns the objects of the table itself and of its sets.
+    /// Returns the table and its sets as objects.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> {
         let table = vipline_nftables::Table {
             comment: Some(comment("rules for kube-proxy")),
             ..vipline_nftables::Table::new(self.id.clone())
         };
-        let of_ways = self
-            .ways()
+        let of_paths = self
+            .paths()
             .into_iter()
             .flat_map(|way| [&way.backends, &way.dispatch]);
         let learners = [&self.ips.learners, &self.nodeports.learners];
@@ -215,7 +216,7 @@ impl Table {
             &self.restricted_ips,
             &self.source_ranges,
         ];
-        let sets = self.ips.few.iter().chain(of_ways);
+        let sets = self.ips.few.iter().chain(of_paths);
         let sets = sets.chain(learners).chain(plain);
         let sets: Vec<_> = sets.cloned().map(Object::from).collect();
         [Object::from(table)].into_iter().chain(sets)
@@ -225,7 +226,7 @@ impl Table {
         self.id.family
     }
 
-    /// Returns the type of addresses.
+    /// Returns the data type of addresses.
     pub(super) fn addr(&self) -> Datatype {
         match self.id.family {
             Family::Ip6 => Datatype::Ipv6Addr,
@@ -234,7 +235,7 @@ impl Table {
     }
 }
 
-impl Way {
+impl LookupPath {
     fn of_ips(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
         Self::new(id, word, vip_port(id.family).to_vec(), maps, of)
     }
@@ -243,12 +244,12 @@ impl Way {
         Self::new(id, word, nodeport().to_vec(), maps, of)
     }
 
-    /// Makes the maps of a way.
+    /// Creates the maps of a lookup path.
     ///
-    /// The port of the endpoint is a `th dport`: of a `tcp dport` nft concludes
-    /// that rules which use the map are for TCP alone.
-    /// The price is that nft 1.0.6 loads rules together with the map only, and
-    /// refuses to add one to a map that is there; netlink has no such scruples.
+    /// The port of the endpoint is a `th dport`. From `tcp dport` nft concludes that
+    /// rules with the map are for TCP only. As a consequence, nft 1.0.6 loads rules only
+    /// together with the map, and refuses to add a rule for an existing map. Netlink has
+    /// no such restriction.
     fn new(
         id: &TableId,
         word: &'static str,
@@ -274,18 +275,18 @@ impl Way {
         }
     }
 
-    /// Returns the set of the addresses with so many slots, if there is one.
+    /// Returns the set of addresses with `slots` slots, if it exists.
     pub(super) fn few_slots(&self, slots: u32) -> Option<&Set> {
         let place = slots.checked_sub(1)?;
         self.few.get(usize::try_from(place).ok()?)
     }
 
-    /// Returns the table of the way.
+    /// Returns the table of the lookup path.
     pub(super) fn table(&self) -> &'static Table {
-        Table::of_id(&self.id).expect("ways are in one of the two tables")
+        Table::of_id(&self.id).expect("paths are in one of the two tables")
     }
 
-    /// Returns the chain that chooses among so many slots.
+    /// Returns the chain that selects one of `slots` slots.
     pub(super) fn lb(&self, slots: u32) -> Chain {
         let make = || port::lb(self, slots);
         match self.lbs.get(slots as usize) {
@@ -294,17 +295,17 @@ impl Way {
         }
     }
 
-    /// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.
+    /// Returns the lookup key of Services: `ip daddr . meta l4proto . th dport`.
     pub(super) fn key(&self) -> Expression {
         concat(self.key.iter().cloned())
     }
 
-    /// Returns the key and another field after it.
+    /// Returns the lookup key, followed by another field.
     pub(super) fn key_and(&self, field: Expression) -> Expression {
         concat(self.key.iter().cloned().chain([field]))
     }
 
-    /// Returns the client's address and the key.
+    /// Returns the client's address, followed by the lookup key.
     pub(super) fn client_and_key(&self) -> Expression {
         let client = [saddr(self.id.family)].into_iter();
         concat(client.chain(self.key.iter().cloned()))
@@ -321,12 +322,12 @@ fn learners(id: &TableId, text: &'static str, key: &[Datatype]) -> Set {
         .with_comment(comment("for how long clients stay with their endpoints"))
 }
 
-/// Returns what Services are found by: `ip daddr . meta l4proto . th dport`.
+/// Returns the lookup key of addresses: `ip daddr . meta l4proto . th dport`.
 fn vip_port(family: Family) -> [Expression; 3] {
     [daddr(family), l4proto(), th_dport()]
 }
 
-/// Returns what node ports are found by: `meta l4proto . th dport`.
+/// Returns the lookup key of node ports: `meta l4proto . th dport`.
 fn nodeport() -> [Expression; 2] {
     [l4proto(), th_dport()]
 }

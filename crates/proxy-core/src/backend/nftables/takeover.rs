@@ -1,4 +1,4 @@
-//! Edits that replace a table or a set which is in use.
+//! Edits that replace a table or set in use.
 
 use std::collections::HashSet;
 
@@ -9,13 +9,13 @@ use super::batches::{is_divisible, stage};
 use super::names;
 use super::table::Table;
 
-/// Tells whether edits need others beside them, which depend on the rest of
-/// what is installed: see [`completed`].
+/// Returns whether edits must be [completed](completed) with edits of other installed
+/// objects.
 pub(super) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
     is_take_over(edits) || edits.iter().any(is_set_exchanged)
 }
 
-/// Returns edits together with those that they need, given what is installed.
+/// Adds the edits that are needed because of other installed objects.
 pub(super) fn completed(
     table: &Table,
     edits: &[Edit<Object>],
@@ -28,12 +28,12 @@ pub(super) fn completed(
     }
 }
 
-/// Returns whether the installed table is not of this layout: it is upstream's,
-/// or was made by an earlier version of this crate.
+/// Returns whether the installed table has another layout: that of upstream, or of an
+/// earlier version of this crate.
 ///
-/// Upstream's table may hold what is left of ours, as upstream removes little of
-/// what it does not declare. So upstream's sets identify its table.
-/// A table of ours has the map of endpoints from its first transaction on.
+/// Upstream's table may contain objects of ours, because upstream removes few objects
+/// that it does not declare. So upstream's sets identify its table. A table of ours has
+/// the map of endpoints from its first transaction on.
 pub(super) fn is_take_over(edits: &[Edit<Object>]) -> bool {
     let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
     let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
@@ -50,12 +50,12 @@ fn removes_upstream(edit: &Edit<Object>) -> bool {
     matches!(edit, Edit::Remove(Object::Set(set)) if names::is_upstream(&set.name))
 }
 
-/// Tells whether an edit makes the map of endpoints.
+/// Returns whether an edit creates the map of endpoints.
 pub(super) fn adds_backends(edit: &Edit<Object>) -> bool {
     matches!(edit, Edit::Add(Object::Set(set)) if set.name.as_str() == names::BACKENDS)
 }
 
-/// Tells whether an edit exchanges a set for one with other properties.
+/// Returns whether an edit replaces a set by one with other properties.
 pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
     matches!(
         edit,
@@ -68,8 +68,9 @@ pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
 
 /// Returns edits that replace a table as a whole.
 ///
-/// A table goes with all that is in it, whatever uses what: kernels before 6.2
-/// do not see within one transaction that a chain became free.
+/// Deleting a table deletes all its objects, regardless of references. Deleting single
+/// chains does not work: kernels before 6.2 do not see within a transaction that a chain
+/// became unreferenced.
 fn as_new_table(
     table: &Table,
     edits: &[Edit<Object>],
@@ -84,7 +85,7 @@ fn as_new_table(
         .iter()
         .filter_map(|edit| edit.clone().into_sides().1)
         .chain(kept);
-    // Our own have our comments, and no elements that rules have added.
+    // Our sets have our comments, and elements that rules added are not wanted.
     let frame: Vec<_> = table.objects().collect();
     let sets: HashSet<_> = frame.iter().map(Object::key).collect();
     let rest = wanted.filter(|object| match object {
@@ -105,10 +106,10 @@ fn is_table(object: &Object) -> bool {
     matches!(object, Object::Table(_))
 }
 
-/// Returns edits that write the rules of all other chains anew, too.
+/// Returns the edits together with edits that rewrite the rules of all other chains.
 ///
-/// A set that is exchanged must not be in use: its users let go of it and take
-/// up the new one.
+/// A set cannot be replaced while rules use it: the rewritten rules release the old set
+/// and use the new one.
 fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
     let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
     let users = installed
@@ -141,8 +142,8 @@ mod tests {
         objects
     }
 
-    /// Returns a table of ours by name, with a cluster IP that we want and a
-    /// chain that we do not.
+    /// Returns a table with our name that contains a wanted cluster IP and an unwanted
+    /// chain.
     fn of_another(plan: &[Object]) -> Vec<Object> {
         let table = plan[0].table();
         let addr = [Datatype::Ipv4Addr.into()];
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_somebody_else_is_replaced_as_a_whole() {
+    fn the_table_of_another_program_is_replaced_as_a_whole() {
         let plan = plan();
         let mut installed = of_another(&plan);
         let edits = diff(installed.clone(), &plan);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_ours_is_not_taken_over_whatever_is_wrong_with_it() {
+    fn our_table_is_never_taken_over_regardless_of_drift() {
         let plan = plan();
         let stray = Chain::new(plan[0].table().clone(), Name::new("stray").unwrap());
         for objects in [1, plan.len() / 2, plan.len()] {

@@ -1,4 +1,4 @@
-//! What the tests of rules share: their docs, and things to make them of.
+//! Helpers for tests of rules and their documentation.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use vipline_service_model::{
 
 use crate::{Config, Context};
 
-/// Fails unless the functions of a source file emit the nft in their docs.
+/// Panics if the functions of a source file do not emit the nft code in their docs.
 ///
-/// All functions with nft in their docs have to be among the `emitted`.
+/// `emitted` must contain all functions with nft code in their docs.
 #[track_caller]
 pub(super) fn assert_documented(source: &str, emitted: &[(&str, Vec<String>)]) {
     let mut functions = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn command(object: &Object) -> String {
     format!("add element {} {} {{ {element} }}", set.table, set.name)
 }
 
-/// Returns the commands of those elements that are in a set.
+/// Returns the commands for the elements of a set.
 pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
     let in_set = |element: &Element| element.set().name.as_str() == set;
     let elements = objects
@@ -51,7 +51,7 @@ pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
     elements.map(command).collect()
 }
 
-/// Returns all that a service port wants.
+/// Returns all objects of a service port.
 pub(super) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
     super::port::wants(cx, port).into_objects().collect()
 }
@@ -66,7 +66,7 @@ pub(super) fn cx(family: Family, detect_local: DetectLocal) -> Context {
     Context::new(&config, &NodeView::new("node-1"), networks, family)
 }
 
-/// Returns a service port with two endpoints on this node where a route leads.
+/// Returns a service port with two local endpoints to which `route` leads.
 pub(super) fn service_port(route: Route) -> ServicePort {
     let endpoints = [[10, 1, 0, 1], [10, 1, 0, 2]].map(|addr| Endpoint {
         addr: addr.into(),

@@ -1,4 +1,4 @@
-//! Addresses that clients outside the cluster use.
+//! Objects of external addresses and node ports.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::backend::iptables::names::{self, FILTER, NAT};
 use crate::backend::iptables::rules::from_pods;
 use crate::{Address, AddressKind};
 
-/// Adds what a service port wants for its addresses outside the cluster.
+/// Adds the objects for external addresses, node port and health check node port.
 pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
     let of = port.of;
     if port.has_endpoints() && of.is_exposed {
@@ -36,7 +36,7 @@ pub(super) fn add(port: &Port<'_>, out: &mut Fragment) {
     }
 }
 
-/// Tells whether only some networks may use the addresses of load balancers.
+/// Returns whether `spec.loadBalancerSourceRanges` restricts the load balancer IPs.
 fn is_guarded(port: &Port<'_>) -> bool {
     !port.of.load_balancer_ips.is_empty() && !port.of.source_ranges.is_empty()
 }
@@ -45,7 +45,7 @@ fn is_guarded(port: &Port<'_>) -> bool {
 /// -t nat -A KUBE-SERVICES -d 192.0.2.7/32 -p tcp -m comment --comment "shop/web:http external IP" -m tcp --dport 80 -j KUBE-EXT-67NZLRHBNDSAWJRO
 /// ```
 ///
-/// An external IP takes the route of the policy for external traffic.
+/// Routes an external IP by the external traffic policy.
 fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
     let kind = AddressKind::ExternalIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
@@ -62,8 +62,9 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 /// -t filter -A KUBE-PROXY-FIREWALL -d 203.0.113.9/32 -p tcp -m comment --comment "shop/web:http traffic not accepted by KUBE-FW-67NZLRHBNDSAWJRO" -m tcp --dport 80 -j DROP
 /// ```
 ///
-/// So does that of a load balancer, for clients in the networks that may use it.
-/// Others keep it as their destination, and are dropped for that.
+/// Routes a load balancer IP by the external traffic policy, for clients in the source
+/// ranges. Packets of other clients keep their destination, and the second rule drops
+/// them.
 fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
     let kind = AddressKind::LoadBalancerIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
@@ -92,8 +93,8 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
 /// -t nat -A KUBE-NODEPORTS -p tcp -m comment --comment "shop/web:http" -m tcp --dport 30080 -j KUBE-EXT-67NZLRHBNDSAWJRO
 /// ```
 ///
-/// A port of the node takes the route of the policy for external traffic. Who
-/// uses it by a loopback address is counted, for that is to end one day.
+/// Routes a node port by the external traffic policy. Connections to loopback addresses
+/// are counted, because upstream plans to remove this feature.
 fn node_port(port: &Port<'_>, number: u16, out: &mut Fragment) {
     let kind = AddressKind::NodePort;
     let address = Address::NodePort(port.of.protocol, number);
@@ -137,7 +138,7 @@ impl Fragment {
     /// -t filter -A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "shop/web:http has no local endpoints" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP
     /// ```
     ///
-    /// Nobody may answer there.
+    /// Rejects or drops connections without usable endpoints.
     fn refuse(
         &mut self,
         port: &Port<'_>,
@@ -160,7 +161,7 @@ impl Fragment {
 /// -t filter -A KUBE-NODEPORTS -p tcp -m comment --comment "shop/web:http health check node port" -m tcp --dport 30999 -j ACCEPT
 /// ```
 ///
-/// Load balancers may ask whether there are endpoints here, even if there are none.
+/// Accepts health checks of load balancers, even without local endpoints.
 fn health_check(port: &Port<'_>, number: u16) -> Object {
     let tcp = vipline_iptables::Transport::Tcp;
     let rule = Rule::new()
@@ -171,7 +172,7 @@ fn health_check(port: &Port<'_>, number: u16) -> Object {
     port.entry(FILTER, names::NODEPORTS, rule)
 }
 
-/// Returns the chain of traffic to addresses outside the cluster.
+/// Returns the chain for traffic to external addresses and node ports.
 fn external(port: &Port<'_>) -> Object {
     let mut rules = match port.of.external_policy_local {
         true => short_circuit(port),
@@ -187,7 +188,8 @@ fn external(port: &Port<'_>) -> Object {
 /// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -m comment --comment "masquerade traffic for shop/web:http external destinations" -j KUBE-MARK-MASQ
 /// ```
 ///
-/// Any endpoint of the cluster may answer, so the answer comes by way of here.
+/// Masquerades external traffic, because an endpoint on another node must reply by way of
+/// this node.
 fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
     remark(port, "masquerade traffic").jump(names::chain(names::MARK_MASQ))
 }
@@ -198,7 +200,8 @@ fn masquerade<'a>(port: &Port<'_>) -> Rule<'a> {
 /// -t nat -A KUBE-EXT-67NZLRHBNDSAWJRO -m comment --comment "route LOCAL traffic for shop/web:http external destinations" -m addrtype --src-type LOCAL -j KUBE-SVC-67NZLRHBNDSAWJRO
 /// ```
 ///
-/// Policy Local is for those outside; pods and the node use all endpoints.
+/// Sends pods and local processes to all endpoints. Policy Local applies to clients
+/// outside the cluster only.
 fn short_circuit<'a>(port: &Port<'_>) -> Vec<Rule<'a>> {
     let cluster = port.names.cluster();
     let local = |words| remark(port, words).matching(AddrType::source(AddressTypes::LOCAL));
@@ -211,7 +214,7 @@ fn short_circuit<'a>(port: &Port<'_>) -> Vec<Rule<'a>> {
     rules
 }
 
-/// Returns a rule that says what traffic it is for.
+/// Returns the start of a rule with a comment on its traffic.
 fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
     let comment = format!("{what} for {} external destinations", port.names.port);
     Rule::new().comment(comment)
@@ -224,8 +227,8 @@ fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
 /// -t nat -A KUBE-FW-67NZLRHBNDSAWJRO -m comment --comment "other traffic to shop/web:http will be dropped by KUBE-PROXY-FIREWALL"
 /// ```
 ///
-/// Only clients in these networks are led on. A process of a node in one of
-/// them may be seen at the address itself.
+/// Accepts only clients in the source ranges. If a range contains the node's address, the
+/// address itself is also allowed: local processes may use it as their source.
 fn source_ranges(port: &Port<'_>) -> Object {
     let of = port.of;
     let to: ChainName = port.names.external();

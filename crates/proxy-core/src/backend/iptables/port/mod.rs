@@ -1,4 +1,4 @@
-//! What one service port wants.
+//! Objects of one service port.
 
 mod external;
 
@@ -16,7 +16,7 @@ use super::rules::{chain, entry, not_from_pods};
 use crate::claim::Claims;
 use crate::{Address, AddressKind, Context, PortObjects};
 
-/// Returns the objects that a service port wants.
+/// Returns the objects of a service port.
 pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let port = Port {
         cx,
@@ -38,7 +38,7 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     fragment.into()
 }
 
-/// A service port, and what its rules are made with.
+/// A service port with the inputs of its rules.
 #[derive(Debug)]
 pub(super) struct Port<'a> {
     pub(super) cx: &'a Context,
@@ -47,12 +47,12 @@ pub(super) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Tells whether there are endpoints, for traffic from somewhere.
+    /// Returns whether the service port has usable endpoints for any traffic.
     fn has_endpoints(&self) -> bool {
         self.of.internal != Route::Reject
     }
 
-    /// Returns the protocol as iptables calls it.
+    /// Returns the protocol as a type of the iptables crate.
     pub(super) fn transport(&self) -> Transport {
         match self.of.protocol {
             Protocol::Tcp => Transport::Tcp,
@@ -61,17 +61,17 @@ impl Port<'_> {
         }
     }
 
-    /// Returns what traffic to a port matches.
+    /// Returns the match for a destination port.
     fn dport(&self, number: u16) -> Match<'static> {
         self.transport().dport(number)
     }
 
-    /// Returns a comment about the port.
+    /// Returns a comment with the name of the service port.
     fn says(&self, words: &str) -> String {
         format!("{} {words}", self.names.port)
     }
 
-    /// Returns a rule for traffic to the port at an address.
+    /// Returns a rule for traffic to the service port at an address.
     fn at<'a>(&self, addr: IpAddr, comment: impl Into<Cow<'a, str>>) -> Rule<'a> {
         Rule::new()
             .destination(addr)
@@ -80,7 +80,7 @@ impl Port<'_> {
             .matching(self.dport(self.of.port))
     }
 
-    /// Adds a comment that large clusters do without.
+    /// Adds a comment, except in large clusters.
     pub(super) fn remark<'a>(&self, rule: Rule<'a>, comment: impl Fn() -> String) -> Rule<'a> {
         match self.cx.is_large {
             true => rule,
@@ -88,7 +88,7 @@ impl Port<'_> {
         }
     }
 
-    /// Returns the chain that endpoints of a policy are chosen in.
+    /// Returns the chain that selects endpoints for a traffic policy.
     fn of_policy(&self, is_local: bool) -> ChainName {
         match is_local {
             true => self.names.local(),
@@ -96,23 +96,24 @@ impl Port<'_> {
         }
     }
 
-    /// Returns a chain of the port.
+    /// Returns a chain of the service port.
     fn chain<'a>(&self, name: ChainName, rules: impl IntoIterator<Item = Rule<'a>>) -> Object {
         chain(self.cx.family, NAT, name, rules)
     }
 
-    /// Returns a rule of a chain that it shares with other ports.
+    /// Returns a rule of a chain that several service ports share.
     fn entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
         entry(self.cx.family, table, chain, Position::Head, rule)
     }
 
-    /// Returns such a rule that is to stand behind the others of the port.
+    /// Returns a rule of a shared chain that must follow the other rules of the service
+    /// port.
     fn last_entry(&self, table: &str, chain: &str, rule: Rule<'_>) -> Object {
         entry(self.cx.family, table, chain, Position::Tail, rule)
     }
 }
 
-/// What a port wants, while it is gathered.
+/// Collects the objects of a service port.
 #[derive(Debug, Default)]
 struct Fragment {
     own: Vec<Object>,
@@ -120,11 +121,11 @@ struct Fragment {
 }
 
 impl Fragment {
-    /// Adds a rule that the port has only if it gets an address.
+    /// Adds an object that the service port has only if its claim to the address wins.
     fn claim(&mut self, kind: AddressKind, address: Address, mut object: Object) {
         let claimed = self.claims.at(kind, address);
         if let Object::SharedRule(entry) = &mut object {
-            // An external IP may be that of a load balancer, too.
+            // An external IP may equal a load balancer IP.
             let is_copy = |held: &&Object| {
                 matches!(held, Object::SharedRule(held)
                     if (held.table, held.chain, &held.rule) == (entry.table, entry.chain, &entry.rule))
@@ -148,7 +149,7 @@ impl From<Fragment> for PortObjects<Object> {
 /// -t nat -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-67NZLRHBNDSAWJRO
 /// ```
 ///
-/// Traffic to the cluster IP takes the route of the policy for internal traffic.
+/// Routes the cluster IP by the internal traffic policy.
 fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
     let of = port.of;
     let rule = |comment| port.at(of.cluster_ip, comment);
@@ -172,8 +173,8 @@ fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
 /// -t filter -A KUBE-SERVICES -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http has no local endpoints" -m tcp --dport 80 -j DROP
 /// ```
 ///
-/// Who asks where there is nobody is told so; where endpoints are elsewhere,
-/// clients are to find another way.
+/// Rejects connections without endpoints. Drops connections if only other nodes have
+/// endpoints, so that clients may retry by way of another node.
 fn verdict(route: Route) -> Option<(&'static str, Target<'static>)> {
     match route {
         Route::Cluster | Route::Local => None,
@@ -186,8 +187,8 @@ fn verdict(route: Route) -> Option<(&'static str, Target<'static>)> {
 /// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO ! -s 10.0.0.0/14 -d 10.96.0.20/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ
 /// ```
 ///
-/// Endpoints answer pods themselves; all others have to be answered by way of
-/// here.
+/// Marks traffic from outside the pod network for masquerading, because endpoints must
+/// reply by way of this node.
 fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
     let rule = port.at(port.of.cluster_ip, port.says("cluster IP"));
     let rule = match (&port.cx.local, port.cx.masquerade_all) {
@@ -198,7 +199,7 @@ fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
     Some(rule.jump(names::chain(names::MARK_MASQ)))
 }
 
-/// Returns the chain that chooses among endpoints, if there are any.
+/// Returns the chain that selects one of the endpoints, or `None` without endpoints.
 fn endpoints(
     port: &Port<'_>,
     name: ChainName,
@@ -223,7 +224,7 @@ fn endpoints(
 /// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.2.0.7:8080" -m recent --rcheck --seconds 10800 --reap --name KUBE-SEP-CPFU5WO3ALLGOW3G --mask 255.255.255.255 --rsource -j KUBE-SEP-CPFU5WO3ALLGOW3G
 /// ```
 ///
-/// A client goes where it went before.
+/// Sends a client to its last endpoint.
 fn affinity<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
     let seconds = port.of.affinity;
     let ways = ways.iter().filter(move |_| seconds.is_some());
@@ -241,7 +242,8 @@ fn affinity<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<
 /// -t nat -A KUBE-SVC-67NZLRHBNDSAWJRO -m comment --comment "shop/web:http -> 10.2.0.7:8080" -j KUBE-SEP-CPFU5WO3ALLGOW3G
 /// ```
 ///
-/// Of n endpoints the first gets one in n, the next one in n - 1 of the rest.
+/// Selects an endpoint at random with equal probability. With n endpoints left, the rule
+/// matches with probability 1/n.
 fn balance<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
     let left = (1..=u32::try_from(ways.len()).expect("endpoints are known by 32 bits")).rev();
     left.zip(ways).map(move |(left, way)| {
@@ -254,7 +256,7 @@ fn balance<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'
     })
 }
 
-/// Returns a rule that will lead to an endpoint.
+/// Returns the start of a rule that jumps to an endpoint.
 fn to_endpoint<'a>(port: &Port<'_>, way: &Way) -> Rule<'a> {
     port.remark(Rule::new(), || port.says(&format!("-> {}", way.text)))
 }

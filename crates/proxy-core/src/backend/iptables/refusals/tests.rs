@@ -1,11 +1,11 @@
-//! Every kind of refusal, for a line of one of several Services.
+//! Tests of every kind of rejection, for a line of one of several Services.
 
 use vipline_iptables::{ChainName, Position, TableName};
 use vipline_reconcile::{Atomic, Rejection, isolate};
 
 use super::*;
 
-/// Messages of the programs, and the error number of each.
+/// Messages of the programs, with their error numbers.
 const MESSAGES: [(&str, i32); 8] = [
     (
         "RULE_APPEND failed (No such file or directory): rule in chain KUBE-SVC-B",
@@ -54,7 +54,7 @@ fn entry(rule: &str) -> Object {
     })
 }
 
-/// The objects of a Service: its chain, that of an endpoint, and a jump.
+/// Returns the objects of a Service: its chain, the chain of an endpoint, and a jump.
 fn service(letter: char) -> Vec<Object> {
     vec![
         chain(
@@ -78,12 +78,12 @@ fn base() -> Vec<Object> {
     ]
 }
 
-/// A program that refuses a document with some line in it.
+/// A program that rejects documents with certain lines.
 struct Refusing<'a> {
     edits: &'a [Edit<Object>],
     groups: Groups<'a>,
     line: &'a str,
-    /// The message about the line. Without a message only the `COMMIT` is named.
+    /// Message about the line. Without a message only `COMMIT` is named.
     message: Option<&'a str>,
     attempts: usize,
 }
@@ -114,7 +114,7 @@ impl Atomic for Refusing<'_> {
     }
 }
 
-/// Returns what is rejected, or nothing if the whole commit fails.
+/// Returns the rejections, or `None` if the whole commit fails.
 fn rejections(
     edits: &[Edit<Object>],
     line: &str,
@@ -134,7 +134,7 @@ fn rejections(
     Some((rejections, program.attempts))
 }
 
-/// Returns what is added and rejected, or removed and rejected, as chains and rules.
+/// Returns the rejected objects as chains and rules.
 fn names(edits: &[Edit<Object>], rejections: &[Rejection]) -> Vec<String> {
     let name = |rejection: &Rejection| match edits[rejection.index].object() {
         Object::Chain(chain) => chain.name.to_string(),
@@ -153,7 +153,7 @@ fn additions() -> Vec<Edit<Object>> {
 }
 
 #[test]
-fn a_refused_line_is_the_rejection_of_its_service_whatever_the_errno() {
+fn a_rejected_line_is_a_rejection_of_its_service_for_every_errno() {
     let edits = additions();
     for (message, errno) in MESSAGES {
         for line in [
@@ -183,7 +183,7 @@ fn without_a_line_the_service_is_found_by_halving() {
 }
 
 #[test]
-fn a_line_that_all_services_need_is_a_failure() {
+fn a_rejected_base_line_is_an_error() {
     let edits = additions();
     for line in ["-A KUBE-MARK-MASQ -j MARK", ":KUBE-SERVICES - [0:0]"] {
         assert!(
@@ -194,7 +194,7 @@ fn a_line_that_all_services_need_is_a_failure() {
 }
 
 #[test]
-fn a_chain_that_cannot_go_keeps_what_it_leads_to_and_nothing_else() {
+fn a_chain_that_cannot_be_removed_keeps_only_its_targets() {
     let services = "ABCD".chars().flat_map(service);
     let edits: Vec<_> = services.map(Edit::Remove).collect();
     let line = "-X KUBE-SVC-B";

@@ -1,4 +1,4 @@
-//! Every kind of refusal, for one of several objects.
+//! Tests of every kind of rejection, for one of several objects.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ fn refusal(errno: i32) -> vipline_netlink::Refusal {
     vipline_netlink::Refusal::new(1, Errno(errno), answer)
 }
 
-/// Returns what is rejected of edits: places, causes and error numbers.
+/// Returns the rejections as indices, causes and error numbers.
 fn rejected(refusals: Refusals, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Option<i32>)> {
     let rejections = refusals.into_rejections(edits).into_iter();
     let rejected = rejections.map(|it| (it.index, it.reason.cause, it.reason.errno));
@@ -53,7 +53,7 @@ fn rejected(refusals: Refusals, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Op
 }
 
 #[test]
-fn one_refused_real_server_is_one_rejection_whatever_the_errno() {
+fn one_rejected_real_server_is_one_rejection_for_every_errno() {
     let edits = [1, 2, 3].map(|last| Edit::Add(real_object(last)));
     for errno in ERRNOS {
         let mut refusals = Refusals::default();
@@ -71,7 +71,7 @@ fn one_refused_real_server_is_one_rejection_whatever_the_errno() {
 }
 
 #[test]
-fn real_servers_depend_on_a_virtual_server_that_is_refused() {
+fn real_servers_depend_on_their_rejected_virtual_server() {
     let mut refusals = Refusals::default();
     let refused = |command, errno| ipvs::RejectedCommand::new(command, errno);
     refusals.add_servers(vec![
@@ -93,7 +93,7 @@ fn real_servers_depend_on_a_virtual_server_that_is_refused() {
 }
 
 #[test]
-fn the_removal_of_what_is_gone_is_a_conflict() {
+fn the_removal_of_a_missing_object_is_a_conflict() {
     let mut refusals = Refusals::default();
     let endpoint = real(1).endpoint();
     refusals.add_servers(vec![
@@ -114,7 +114,7 @@ fn the_removal_of_what_is_gone_is_a_conflict() {
 }
 
 #[test]
-fn one_refused_entry_of_a_set_is_one_rejection_whatever_the_reason() {
+fn one_rejected_set_entry_is_one_rejection_for_every_errno() {
     let edits = [1, 2, 3].map(|last| Edit::Add(entry_object(last)));
     for (reason, cause) in [
         (ipset::Reason::Full, Cause::Refused),
@@ -135,7 +135,7 @@ fn one_refused_entry_of_a_set_is_one_rejection_whatever_the_reason() {
 }
 
 #[test]
-fn a_set_that_cannot_be_made_is_an_error() {
+fn a_rejected_set_is_an_error() {
     let name = Name::new("KUBE-CLUSTER-IP").unwrap();
     let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::Family::V4);
     let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
@@ -145,7 +145,7 @@ fn a_set_that_cannot_be_made_is_an_error() {
 }
 
 #[test]
-fn one_refused_address_is_one_rejection_and_a_refused_link_is_an_error() {
+fn one_rejected_address_is_one_rejection_and_a_rejected_link_is_an_error() {
     let object = |last| Object::from(rtnl::Object::from(address(last)));
     let edits = [1, 2].map(|last| Edit::Add(object(last)));
     for errno in ERRNOS {
@@ -166,7 +166,7 @@ fn one_refused_address_is_one_rejection_and_a_refused_link_is_an_error() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test measures time")]
-fn thousands_of_refused_real_servers_cost_time_in_proportion_to_their_number() {
+fn thousands_of_rejected_real_servers_cost_time_in_proportion_to_their_number() {
     let at = |number: u16| RealServer::new([10, 1, 0, 255].into(), number);
     let numbers = 1..=30_000;
     let edits: Vec<_> = numbers
@@ -179,7 +179,7 @@ fn thousands_of_refused_real_servers_cost_time_in_proportion_to_their_number() {
     });
     let mut refusals = Refusals::default();
     refusals.add_servers(refused.collect());
-    // Comparing each edit with each refusal takes minutes.
+    // Comparing each edit with each rejection would take minutes.
     let start = std::time::Instant::now();
     assert_eq!(refusals.accepted(&edits).len(), 0);
     assert!(start.elapsed() < std::time::Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! Rules that remember which endpoint a client was sent to.
+//! Rules that record the endpoints of clients with session affinity.
 
 use vipline_nftables::expr::CtKey;
 use vipline_nftables::expression::{Expression, concat, ct_original, ct_original_daddr, l4proto};
@@ -10,7 +10,7 @@ use crate::backend::nftables::names;
 use crate::backend::nftables::port::protocol;
 use crate::backend::nftables::table::Table;
 
-/// Returns the chain that sends new connections to where they are remembered.
+/// Returns the chain that sends new connections to the recording chains.
 pub(super) fn chains(table: &Table) -> Vec<Chain> {
     vec![table.chain(names::AFFINITY_LEARNING, learners(table))]
 }
@@ -20,7 +20,8 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 /// meta l4proto { tcp, udp, sctp } meta l4proto . ct original proto-dst vmap @sticky-nodeports
 /// ```
 ///
-/// The client asked for an address that keeps it with its endpoint.
+/// Looks up the original destination and goes to the chain that records the client's
+/// endpoint.
 fn learners(table: &Table) -> [Rule; 2] {
     let vip = [ct_original_daddr(table.family())];
     [
@@ -32,14 +33,14 @@ fn learners(table: &Table) -> [Rule; 2] {
     ]
 }
 
-/// Returns what the client asked for, after other things:
-/// `… . meta l4proto . ct original proto-dst`.
+/// Returns the original destination after the fields `first`: `… . meta l4proto . ct
+/// original proto-dst`.
 fn asked_for(first: Vec<Expression>) -> Expression {
     let port = [l4proto(), ct_original(CtKey::ProtoDst)];
     concat(first.into_iter().chain(port))
 }
 
-/// Returns the test without which nft does not know what `proto-dst` is.
+/// Returns the protocol match that nft requires before `proto-dst`.
 fn has_ports() -> Statement {
     let protocols = Protocol::ALL.map(|it| [Value::from(protocol(it))]);
     l4proto()
@@ -55,7 +56,7 @@ mod tests {
     use crate::backend::nftables::tests::assert_documented;
 
     #[test]
-    fn rules_read_as_their_functions_say() {
+    fn rules_match_their_documentation() {
         let rules = learners(Table::of(Family::V4));
         let text = rules.iter().map(Rule::to_string).collect();
         assert_documented(include_str!("affinity.rs"), &[("learners", text)]);

@@ -1,13 +1,13 @@
-//! Rules that refuse connections.
+//! Rules that reject or drop connections.
 
 use vipline_nftables::expression::{daddr, saddr};
 use vipline_nftables::statement::{drop, reject};
 use vipline_nftables::{Chain, Rule, Set};
 
 use crate::backend::nftables::names::{self, comment};
-use crate::backend::nftables::table::{Table, Way};
+use crate::backend::nftables::table::{LookupPath, Table};
 
-/// Returns the chains that refuse.
+/// Returns the chains that reject or drop connections.
 pub(super) fn chains(table: &Table) -> Vec<Chain> {
     let nodeports = &table.nodeports;
     vec![
@@ -37,7 +37,7 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 /// ip daddr . meta l4proto . th dport @restricted-ips ip daddr . meta l4proto . th dport . ip saddr != @source-ranges drop
 /// ```
 ///
-/// The address is for some clients only.
+/// Drops connections from sources outside `spec.loadBalancerSourceRanges`.
 fn source_ranges(table: &Table) -> Rule {
     table.rule([
         table.ips.key().in_set(&table.restricted_ips),
@@ -54,8 +54,8 @@ fn source_ranges(table: &Table) -> Rule {
 /// meta l4proto . th dport @no-endpoints-nodeports reject
 /// ```
 ///
-/// There is nobody to answer: the client hears of it at once.
-fn no_endpoints(table: &Table, way: &Way, set: &Set) -> Rule {
+/// Rejects connections to Services without endpoints, so that clients fail at once.
+fn no_endpoints(table: &Table, way: &LookupPath, set: &Set) -> Rule {
     table.rule([way.key().in_set(set), reject()])
 }
 
@@ -64,9 +64,9 @@ fn no_endpoints(table: &Table, way: &Way, set: &Set) -> Rule {
 /// meta l4proto . th dport @no-local-endpoints-nodeports drop
 /// ```
 ///
-/// Others could answer, but this node must not ask them: the client may find
-/// another way.
-fn no_local_endpoints(table: &Table, way: &Way, set: &Set) -> Rule {
+/// Drops connections if endpoints exist but the traffic policy allows none on this node.
+/// The client may retry by way of another node.
+fn no_local_endpoints(table: &Table, way: &LookupPath, set: &Set) -> Rule {
     table.rule([way.key().in_set(set), drop()])
 }
 
@@ -74,7 +74,7 @@ fn no_local_endpoints(table: &Table, way: &Way, set: &Set) -> Rule {
 /// ip daddr @active-cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
 /// ```
 ///
-/// What is still addressed to a cluster IP was sent to a port it does not have.
+/// Rejects connections to ports that a cluster IP does not have.
 fn unused_ports(table: &Table) -> Rule {
     table
         .rule([daddr(table.family()).in_set(&table.cluster_ips), reject()])
@@ -85,7 +85,7 @@ fn unused_ports(table: &Table) -> Rule {
 /// ip daddr @service-cidrs drop comment "Drop traffic to unallocated ClusterIPs"
 /// ```
 ///
-/// An address that no Service has must not lead out of the cluster.
+/// Drops connections to unallocated cluster IPs, so that they do not leave the cluster.
 fn unused_cluster_ips(table: &Table) -> Rule {
     table
         .rule([daddr(table.family()).in_set(&table.service_cidrs), drop()])
@@ -100,7 +100,7 @@ mod tests {
     use crate::backend::nftables::tests::assert_documented;
 
     #[test]
-    fn rules_read_as_their_functions_say() {
+    fn rules_match_their_documentation() {
         let table = Table::of(Family::V4);
         let text = |rules: &[Rule]| rules.iter().map(Rule::to_string).collect();
         let (ips, nodeports) = (&table.ips, &table.nodeports);

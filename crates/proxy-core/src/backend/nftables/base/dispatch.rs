@@ -1,4 +1,4 @@
-//! Rules that find the Service of a packet and the chain that balances it.
+//! Rules that look up the Service of a packet and its load-balancing chain.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,9 +12,9 @@ use vipline_service_model::LocalTraffic;
 use super::masquerading::masquerade_cluster_ips;
 use crate::Context;
 use crate::backend::nftables::names::{self, comment, name};
-use crate::backend::nftables::table::{Table, Way};
+use crate::backend::nftables::table::{LookupPath, Table};
 
-/// Returns the chains that lead to those that balance.
+/// Returns the chains that look up Services.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let services = masquerade_cluster_ips(cx, table)
         .into_iter()
@@ -48,9 +48,9 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 /// meta l4proto . th dport @masquerade-nodeports meta mark set meta mark | 0x00004000 comment "masquerade"
 /// ```
 ///
-/// Where any endpoint may take traffic from outside, its answers have to come
-/// back by way of this node.
-fn masquerade_external(cx: &Context, table: &Table, way: &Way, set: &Set) -> Rule {
+/// Marks external traffic with policy Cluster for masquerading, so that replies of
+/// endpoints on other nodes return by way of this node.
+fn masquerade_external(cx: &Context, table: &Table, way: &LookupPath, set: &Set) -> Rule {
     let rule = table.rule([way.key().in_set(set), mark_to_masquerade(cx)]);
     rule.with_comment(comment("masquerade"))
 }
@@ -59,7 +59,8 @@ fn masquerade_external(cx: &Context, table: &Table, way: &Way, set: &Set) -> Rul
 /// ip daddr . meta l4proto . th dport @local-policy-ips jump short-circuit
 /// ```
 ///
-/// Policy Local is for those outside; others use all endpoints.
+/// External policy Local applies to clients outside the cluster only. Other clients use
+/// all endpoints.
 fn to_short_circuit(table: &Table) -> Rule {
     table.rule([
         table.ips.key().in_set(&table.local_policy_ips),
@@ -71,7 +72,8 @@ fn to_short_circuit(table: &Table) -> Rule {
 /// meta l4proto . th dport @local-policy-nodeports jump short-circuit-nodeports
 /// ```
 ///
-/// Policy Local is for those outside; others use all endpoints.
+/// External policy Local applies to clients outside the cluster only. Other clients use
+/// all endpoints.
 fn to_short_circuit_nodeports(table: &Table) -> Rule {
     table.rule([
         table.nodeports.key().in_set(&table.local_policy_nodeports),
@@ -85,9 +87,9 @@ fn to_short_circuit_nodeports(table: &Table) -> Rule {
 /// fib saddr type local ip daddr . meta l4proto . th dport vmap @short-ips comment "short-circuit local traffic"
 /// ```
 ///
-/// Pods keep their addresses; processes of the node may be seen at one that
-/// endpoints know no way back to.
-fn short_circuit(cx: &Context, table: &Table, way: &Way) -> Vec<Rule> {
+/// Sends pods and local processes to all endpoints. Traffic of local processes is
+/// masqueraded, because endpoints may have no route to its source address.
+fn short_circuit(cx: &Context, table: &Table, way: &LookupPath) -> Vec<Rule> {
     let from_node = || fib_saddr_type().is(AddrType::Local);
     let dispatch = || way.key().vmap(&way.dispatch);
     let from_pods = cx.local.as_ref().map(|local| {
@@ -109,9 +111,9 @@ fn short_circuit(cx: &Context, table: &Table, way: &Way) -> Vec<Rule> {
     from_pods.into_iter().chain(rules).collect()
 }
 
-/// Returns the test for traffic of local pods, or with `!=` for all other.
+/// Returns a match for traffic of local pods, or with `!=` for all other traffic.
 ///
-/// `None`: there is no other.
+/// `None` if the match is the network of all addresses.
 pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Option<Statement> {
     Some(match local {
         LocalTraffic::Cidr(network) if network.prefix_len() == 0 => return None,
@@ -132,8 +134,8 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Opti
 /// ip daddr . meta l4proto . th dport @slots-8 goto lb-8
 /// ```
 ///
-/// Most Services have few endpoints. With a set for each number the kernel
-/// need not check all Services when one gets another number.
+/// Finds Services with few endpoints in sets. If an element of a verdict map changes, the
+/// kernel validates the whole map; a set needs no validation.
 fn few_slots(table: &Table) -> Vec<Rule> {
     let rule = |(slots, set): (u32, &Set)| {
         table.rule([
@@ -149,8 +151,8 @@ fn few_slots(table: &Table) -> Vec<Rule> {
 /// meta l4proto . th dport vmap @dispatch-nodeports
 /// ```
 ///
-/// One lookup finds the Service among all, and the chain that balances it.
-fn dispatch(table: &Table, way: &Way) -> Rule {
+/// Finds the Service and its load-balancing chain with one lookup.
+fn dispatch(table: &Table, way: &LookupPath) -> Rule {
     table.rule([way.key().vmap(&way.dispatch)])
 }
 
@@ -159,13 +161,14 @@ fn dispatch(table: &Table, way: &Way) -> Rule {
 /// ip daddr @nodeport-networks fib daddr type local ip daddr != 127.0.0.0/8 jump nodeports
 /// ```
 ///
-/// What is sent to localhost must be refused there, not routed in vain.
+/// Excludes loopback addresses: connections to them are rejected locally instead of being
+/// routed without success.
 fn to_nodeports(cx: &Context, table: &Table) -> Rule {
     let to_nodeports = [jump(&name(names::NODEPORTS))];
     table.rule(to_node(cx, table).into_iter().chain(to_nodeports))
 }
 
-/// Returns the tests for addresses that node ports are served on.
+/// Returns the matches for addresses on which node ports are served.
 pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
     let family = table.family();
     let limited = cx.nodeport_networks.as_ref();
@@ -184,7 +187,7 @@ pub(super) fn to_node(cx: &Context, table: &Table) -> Vec<Statement> {
     tests
 }
 
-/// Returns the statement that marks what is to get the node's address.
+/// Returns the statement that marks a packet for masquerading.
 pub(super) fn mark_to_masquerade(cx: &Context) -> Statement {
     mark().set(&mark().or(cx.masquerade_mark.value()))
 }
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_read_as_their_functions_say() {
+    fn rules_match_their_documentation() {
         let pods = DetectLocal::ClusterCidr(vec!["10.0.0.0/8".parse().unwrap()]);
         let cx = cx(Family::V4, pods);
         let limited = Context {
@@ -209,12 +212,12 @@ mod tests {
             ..cx.clone()
         };
         let table = Table::of(Family::V4);
-        let ways = [
+        let paths = [
             (&table.ips, &table.masquerade_ips),
             (&table.nodeports, &table.masquerade_nodeports),
         ];
-        let marks = ways.map(|(way, set)| masquerade_external(&cx, table, way, set));
-        let dispatches = ways.map(|(way, _)| dispatch(table, way));
+        let marks = paths.map(|(way, set)| masquerade_external(&cx, table, way, set));
+        let dispatches = paths.map(|(way, _)| dispatch(table, way));
         assert_documented(
             include_str!("dispatch.rs"),
             &[
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_detector_pods_are_as_anybody() {
+    fn pods_have_no_short_circuit_rule_without_local_detection() {
         let cx = cx(Family::V4, DetectLocal::ClusterCidr(Vec::new()));
         let table = Table::of(Family::V4);
         assert_eq!(short_circuit(&cx, table, &table.short_ips).len(), 2);

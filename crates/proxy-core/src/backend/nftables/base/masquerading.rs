@@ -1,4 +1,4 @@
-//! Rules by which connections get the address of the node.
+//! Rules that masquerade connections.
 
 use vipline_nftables::expr::{CmpOp, CtStatus, NatFlags};
 use vipline_nftables::expression::{ct_status, daddr, mark};
@@ -10,7 +10,7 @@ use crate::Context;
 use crate::backend::nftables::names::{self, comment};
 use crate::backend::nftables::table::Table;
 
-/// Returns the chain that changes sources.
+/// Returns the chain that masquerades connections.
 pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
     let rules = [masquerade_marked(cx, table), hairpin(table)];
     vec![table.chain(names::MASQUERADING, rules)]
@@ -23,8 +23,8 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 /// ip daddr @active-cluster-ips iifname != "veth*" meta mark set meta mark | 0x00004000 comment "masquerade clusterIP traffic from outside cluster"
 /// ```
 ///
-/// Who is no pod, or with masquerade-all anybody, gets the answer by way of
-/// this node: the endpoint may not know another way back.
+/// Marks traffic from outside the cluster for masquerading, or all traffic with
+/// `--masquerade-all`. Otherwise endpoints may have no return route.
 pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule> {
     let to_cluster_ip = daddr(table.family()).in_set(&table.cluster_ips);
     let mark = mark_to_masquerade(cx);
@@ -41,7 +41,7 @@ pub(super) fn masquerade_cluster_ips(cx: &Context, table: &Table) -> Option<Rule
 /// meta mark & 0x00004000 != 0x00000000 meta mark set meta mark ^ 0x00004000 masquerade fully-random
 /// ```
 ///
-/// The mark is ours within the node only: it is taken off again.
+/// Masquerades marked packets and clears the mark, which is valid on this node only.
 fn masquerade_marked(cx: &Context, table: &Table) -> Rule {
     let bit = cx.masquerade_mark.value();
     table.rule([
@@ -55,7 +55,8 @@ fn masquerade_marked(cx: &Context, table: &Table) -> Rule {
 /// ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-endpoints masquerade fully-random
 /// ```
 ///
-/// An endpoint that reached itself by a Service would drop its own answers.
+/// Masquerades connections of an endpoint to itself. Without it the endpoint would drop
+/// its own replies.
 fn hairpin(table: &Table) -> Rule {
     table.rule([
         ct_status().is(CtStatus::DNAT),
@@ -72,7 +73,7 @@ mod tests {
     use crate::backend::nftables::tests::{assert_documented, cx};
 
     #[test]
-    fn rules_read_as_their_functions_say() {
+    fn rules_match_their_documentation() {
         let network = "10.0.0.0/8".parse().unwrap();
         let [all, source, interface, prefix] = [
             DetectLocal::NodeCidr,
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_is_local_nobody_is_masqueraded() {
+    fn a_network_of_all_addresses_disables_masquerading() {
         let everybody = DetectLocal::ClusterCidr(vec!["0.0.0.0/0".parse().unwrap()]);
         let cx = cx(Family::V4, everybody);
         assert_eq!(masquerade_cluster_ips(&cx, Table::of(Family::V4)), None);

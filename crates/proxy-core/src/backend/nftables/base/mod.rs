@@ -1,4 +1,4 @@
-//! What is there whatever Services there are: table, sets, chains and rules.
+//! Objects that do not depend on Services: table, sets, chains and rules.
 
 pub(super) mod affinity;
 
@@ -19,7 +19,7 @@ use super::port;
 use super::table::{FEW_SLOTS, Table};
 use crate::Context;
 
-/// Returns the objects that are there whatever Services there are.
+/// Returns the objects that do not depend on Services.
 pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let table = Table::of(cx.family);
     let mut objects: Vec<_> = table.objects().collect();
@@ -42,7 +42,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
 /// add element ip kube-proxy service-cidrs { 10.96.0.0/16 }
 /// ```
 ///
-/// Cluster IPs are taken from this network.
+/// The networks from which cluster IPs are allocated.
 fn service_cidrs(cx: &Context, table: &Table) -> Vec<Object> {
     networks(&table.service_cidrs, &cx.service_cidrs)
 }
@@ -51,7 +51,7 @@ fn service_cidrs(cx: &Context, table: &Table) -> Vec<Object> {
 /// add element ip kube-proxy nodeport-networks { 192.168.0.0/24 }
 /// ```
 ///
-/// Node ports are served on the node's addresses in this network.
+/// The networks of the node addresses on which node ports are served.
 fn nodeport_networks(cx: &Context, table: &Table) -> Vec<Object> {
     networks(
         &table.nodeport_networks,
@@ -64,10 +64,10 @@ fn networks(set: &Set, networks: &[IpNet]) -> Vec<Object> {
     networks.iter().map(element).collect()
 }
 
-/// Returns the base chains: upstream's, by name, type, hook and priority.
+/// Returns the base chains. Name, type, hook and priority equal those of upstream.
 ///
-/// Upstream deletes and creates its base chains when it starts. A base chain
-/// that it does not declare would keep our rules alive beside upstream's.
+/// Upstream deletes and creates its base chains at start. A base chain with another name
+/// would keep our rules active next to the rules of upstream.
 fn base_chains(cx: &Context, table: &Table) -> [Chain; 8] {
     use ChainType::{Filter, Nat};
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
@@ -123,7 +123,7 @@ impl Table {
 /// ct state new jump firewall-check
 /// ```
 ///
-/// Who may use an address is asked while the packet still carries it.
+/// Checks source ranges before DNAT changes the destination.
 fn to_firewall_check(table: &Table) -> Rule {
     of_new_connections(table, names::FIREWALL_CHECK)
 }
@@ -132,7 +132,7 @@ fn to_firewall_check(table: &Table) -> Rule {
 /// jump services
 /// ```
 ///
-/// A connection is sent to an endpoint before it is routed.
+/// Selects the endpoint before routing.
 fn to_services(table: &Table) -> Rule {
     table.rule([jump(&name(names::SERVICES))])
 }
@@ -141,7 +141,7 @@ fn to_services(table: &Table) -> Rule {
 /// jump masquerading
 /// ```
 ///
-/// Sources are changed last, when it is known where the packet leaves.
+/// Masquerades after routing, when the outgoing interface is known.
 fn to_masquerading(table: &Table) -> Rule {
     table.rule([jump(&name(names::MASQUERADING))])
 }
@@ -150,7 +150,7 @@ fn to_masquerading(table: &Table) -> Rule {
 /// ct state new fib daddr type local ip daddr != 127.0.0.0/8 jump nodeport-endpoints-check
 /// ```
 ///
-/// Node ports are refused where they would be served.
+/// Checks node ports at the addresses on which node ports are served.
 fn to_nodeport_endpoints_check(cx: &Context, table: &Table) -> Rule {
     let is_new = [ct_state().is(CtState::NEW)].into_iter();
     let to_check = [jump(&name(names::NODEPORT_ENDPOINTS_CHECK))];
@@ -161,7 +161,7 @@ fn to_nodeport_endpoints_check(cx: &Context, table: &Table) -> Rule {
 /// ct state new jump service-endpoints-check
 /// ```
 ///
-/// Only new connections are refused: those that have an endpoint keep it.
+/// Checks new connections only: established connections keep their endpoint.
 fn to_service_endpoints_check(table: &Table) -> Rule {
     of_new_connections(table, names::SERVICE_ENDPOINTS_CHECK)
 }
@@ -170,7 +170,7 @@ fn to_service_endpoints_check(table: &Table) -> Rule {
 /// ct state new jump cluster-ips-check
 /// ```
 ///
-/// Comes after the check of endpoints, which knows more of the same address.
+/// Follows the check of endpoints, which is more specific for the same address.
 fn to_cluster_ips_check(table: &Table) -> Rule {
     of_new_connections(table, names::CLUSTER_IPS_CHECK)
 }
@@ -179,8 +179,8 @@ fn to_cluster_ips_check(table: &Table) -> Rule {
 /// ct state new ct direction original ct status dnat jump affinity-learning
 /// ```
 ///
-/// Records the endpoint of a client after DNAT: in `forward`, in `output` for a
-/// client on the node, and in `input` for an endpoint on the node.
+/// Records the endpoint of a client after DNAT: in `forward`, in `output` for a client on
+/// the node, and in `input` for an endpoint on the node.
 fn to_affinity_learning(table: &Table) -> Rule {
     table.rule([
         ct_state().is(CtState::NEW),
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_read_as_their_functions_say() {
+    fn rules_match_their_documentation() {
         let cx = Context {
             nodeport_networks: Some(vec!["192.168.0.0/24".parse().unwrap()]),
             ..cx(Family::V4, DetectLocal::NodeCidr)

@@ -1,4 +1,4 @@
-//! Transactions of edits, over a kernel in memory.
+//! Tests of transactions over an in-memory kernel.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,8 @@ use super::super::Planner;
 use super::super::tests::{cx, service_port};
 use super::*;
 
-/// Plans Services with so many endpoints each; with none they reject.
+/// Plans Services with the given numbers of endpoints. A Service without endpoints
+/// rejects.
 fn plan(endpoints: &[u8]) -> Vec<Object> {
     let cx = cx(Family::V4, DetectLocal::NodeCidr);
     let mut objects = Planner::base(&cx);
@@ -44,7 +45,7 @@ fn lines(memory: &Memory<Object>, set: &str) -> BTreeSet<String> {
     commands.map(text).collect()
 }
 
-/// Fails where packets would be led astray.
+/// Panics if packets would reach missing or wrong objects.
 fn assert_sound(memory: &Memory<Object>) {
     let backends = lines(memory, names::BACKENDS);
     let few = (1..=8).flat_map(|slots| {
@@ -78,7 +79,7 @@ fn commit(memory: &mut Memory<Object>, batch: Vec<&Edit<Object>>) {
     memory.commit(&edits).unwrap();
 }
 
-/// Fails if a batch has a part of what is about an address or node port.
+/// Panics if a batch contains only some of the edits of an address or node port.
 fn assert_whole(batches: &[Vec<&Edit<Object>>]) {
     let mut seen = BTreeSet::new();
     for batch in batches {
@@ -96,7 +97,7 @@ fn assert_whole(batches: &[Vec<&Edit<Object>>]) {
 }
 
 #[test]
-fn each_batch_leaves_rules_that_make_sense() {
+fn rules_are_consistent_after_each_batch() {
     let counts: [&[u8]; 6] = [&[], &[2, 3, 0], &[3, 3, 1], &[1, 0, 2, 4], &[0, 5], &[4]];
     let states = counts.map(plan);
     for from in states.iter().chain([&Vec::new()]) {
@@ -138,7 +139,7 @@ fn services_come_in_the_order_of_the_edits_and_batches_are_full() {
     assert!(cluster_ips.eq(expected));
 }
 
-/// Adds, in a set whose keys have these fields, elements of these values.
+/// Returns edits that add elements to a set with these key fields.
 fn elements(set: &str, fields: &[Datatype], keys: &[&[Value]]) -> Vec<Edit<Object>> {
     let table = plan(&[])[0].table().clone();
     let key: Vec<_> = fields.iter().map(|&field| field.into()).collect();
@@ -185,7 +186,7 @@ fn node_ports_are_units_and_stay_with_their_service() {
 }
 
 #[test]
-fn what_takes_the_kernel_long_counts_more() {
+fn expensive_edits_count_more() {
     use Datatype::{InetProto, InetService, Ipv4Addr};
     let ranges = (0..10_u8).flat_map(|n| {
         let vip = IpAddr::from([10, 96, 0, n]).into();
@@ -208,7 +209,7 @@ fn what_takes_the_kernel_long_counts_more() {
 }
 
 #[test]
-fn endpoints_by_themselves_come_first_and_go_last() {
+fn endpoints_are_added_first_and_removed_last() {
     let here = plan(&[2, 3]);
     let stage_of = |batch: &Vec<&Edit<Object>>| stage(batch[0]);
     let gone = diff(here.clone(), &plan(&[]));
@@ -226,7 +227,7 @@ fn endpoints_by_themselves_come_first_and_go_last() {
 }
 
 #[test]
-fn chains_go_in_a_transaction_of_their_own() {
+fn chains_are_removed_in_a_separate_transaction() {
     let edits = diff(plan(&[9, 10]), &plan(&[9]));
     let batches: Vec<_> = batches(&edits, BATCH).collect();
     let sizes: Vec<_> = batches.iter().map(|batch| batch.len()).collect();
@@ -235,7 +236,7 @@ fn chains_go_in_a_transaction_of_their_own() {
 }
 
 #[test]
-fn what_somebody_else_programmed_goes_in_one_transaction() {
+fn the_table_of_another_program_is_replaced_in_one_transaction() {
     let mut before = plan(&[9]);
     let stray = Chain::new(before[0].table().clone(), names::name("stray"));
     before.push(stray.into());
@@ -261,7 +262,7 @@ fn sticky(number: u8) -> ServicePort {
 }
 
 #[test]
-fn sets_and_chains_of_service_ports_are_split_and_come_after_those_of_all() {
+fn sets_and_chains_of_service_ports_are_split_and_come_after_base_objects() {
     let cx = cx(Family::V4, DetectLocal::NodeCidr);
     let mut objects = Planner::base(&cx);
     for number in 0..100 {
@@ -286,7 +287,7 @@ fn sets_and_chains_of_service_ports_are_split_and_come_after_those_of_all() {
     let order: Vec<_> = batches.iter().flatten().map(|edit| stage(edit)).collect();
     assert!(order.is_sorted(), "{order:?}");
     for batch in batches {
-        // A chain names sets of its batch or of one before.
+        // A chain refers to sets of its batch or of an earlier batch.
         commit(&mut memory, batch);
         let names: BTreeSet<_> = memory.objects().filter_map(set_name).collect();
         for object in memory.objects() {

@@ -1,4 +1,4 @@
-//! Clients that stay with their endpoints.
+//! Objects for session affinity.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 use super::{Front, allowed, element, protocol};
 use crate::backend::nftables::affinity::Pool;
 use crate::backend::nftables::names::{self, Lists};
-use crate::backend::nftables::table::{Table, Way};
+use crate::backend::nftables::table::{LookupPath, Table};
 
 /// The session affinity of a service port.
 #[derive(Clone, Debug)]
@@ -19,12 +19,12 @@ pub(super) struct Affinity {
     id: Box<str>,
     protocol: Protocol,
     lists: Lists,
-    /// Seconds for which a client without new connections is recorded.
+    /// Time in seconds for which a client without new connections stays recorded.
     seconds: u32,
 }
 
 impl Affinity {
-    /// Returns the affinity of a service port that has endpoints to stay with.
+    /// Returns the affinity of a service port that has endpoints.
     pub(super) fn of(port: &ServicePort) -> Option<Self> {
         let seconds = port.affinity?;
         let leads = |route| port.internal == route || port.external == route;
@@ -47,7 +47,7 @@ impl Affinity {
         })
     }
 
-    /// Returns the name of the pool of clients whose endpoints a route leads to.
+    /// Returns the name of the pool for the endpoints of a route.
     fn pool(&self, route: Route) -> names::Pool<'_> {
         names::Pool {
             id: &self.id,
@@ -55,7 +55,7 @@ impl Affinity {
         }
     }
 
-    /// Adds the pools of clients, and the endpoints that may be recorded.
+    /// Adds the client pools and the endpoints that may be recorded.
     pub(super) fn pools(&self, table: &Table, port: &ServicePort, out: &mut Vec<Object>) {
         for name in self.lists.pools(&self.id) {
             let pool = Pool::new(table, name);
@@ -71,11 +71,11 @@ impl Affinity {
         }
     }
 
-    /// Adds the chain for so many slots that prefers recorded endpoints, and
-    /// returns its name.
+    /// Adds the chain that prefers recorded endpoints over `slots` slots, and returns its
+    /// name.
     pub(super) fn balance(
         &self,
-        way: &Way,
+        way: &LookupPath,
         route: Route,
         slots: u32,
         out: &mut Vec<Object>,
@@ -86,8 +86,8 @@ impl Affinity {
         name
     }
 
-    /// Adds what records the endpoints of clients of an address or node port.
-    pub(super) fn record(&self, way: &Way, front: &Front<'_>, out: &mut Vec<Object>) {
+    /// Adds the objects that record the endpoints of clients of an address or node port.
+    pub(super) fn record(&self, way: &LookupPath, front: &Front<'_>, out: &mut Vec<Object>) {
         out.push(learn(way, &self.id, self.lists, self.seconds).into());
         out.push(learner(self, way, front));
     }
@@ -97,8 +97,8 @@ impl Affinity {
 /// add element ip kube-proxy sticky-ips { 10.96.0.10 . tcp . 80 : goto learn-NEN34NKV7KVWB727-10800 }
 /// ```
 ///
-/// Connections to the address are recorded for so long.
-fn learner(affinity: &Affinity, way: &Way, front: &Front<'_>) -> Object {
+/// Records clients of the address for `timeoutSeconds` of the Service.
+fn learner(affinity: &Affinity, way: &LookupPath, front: &Front<'_>) -> Object {
     let chain = names::learn(&affinity.id, affinity.lists, affinity.seconds);
     let element = way.learners.element(&front.key);
     element
@@ -111,8 +111,8 @@ fn learner(affinity: &Affinity, way: &Way, front: &Front<'_>) -> Object {
 /// add element ip kube-proxy endpoints-NEN34NKV7KVWB727 { 10.1.0.1 . 8080 }
 /// ```
 ///
-/// A stuck connection sends its first packet again when the endpoint is removed.
-/// Such an endpoint must not be recorded.
+/// Allows a client to be recorded for an endpoint. A stuck connection retransmits its
+/// first packet when the endpoint is removed; such an endpoint must not be recorded.
 fn may_be_recorded(pool: &Pool, endpoint: &Endpoint) -> Object {
     let endpoint: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
     element(&pool.endpoints, &endpoint)
@@ -123,14 +123,19 @@ fn may_be_recorded(pool: &Pool, endpoint: &Endpoint) -> Object {
 /// goto lb-2
 /// ```
 ///
-/// A recorded client gets its endpoint, another client any endpoint. A test of
-/// several protocols would be one more set of the table, and the kernel goes through
-/// all of them for each that is added.
-pub(super) fn sticky(way: &Way, name: names::Pool<'_>, of_port: Protocol, slots: u32) -> Chain {
+/// Sends a recorded client to its endpoint, and another client to any endpoint. Tests one
+/// protocol: a test of several protocols would need another set, and the kernel walks all
+/// sets for each added set.
+pub(super) fn sticky(
+    way: &LookupPath,
+    name: names::Pool<'_>,
+    of_port: Protocol,
+    slots: u32,
+) -> Chain {
     let family = way.id.family;
     let pool = Pool::new(way.table(), name);
     let rules = [
-        // nft loads a map of ports only after a test of the protocol.
+        // nft loads a map of ports only after a protocol match.
         vec![
             l4proto().is(protocol(of_port)),
             dnat(saddr(family).map(&pool.clients)),
@@ -146,9 +151,9 @@ pub(super) fn sticky(way: &Way, name: names::Pool<'_>, of_port: Protocol, slots:
 /// ip daddr . th dport @endpoints-NEN34NKV7KVWB727-local update @clients-NEN34NKV7KVWB727-local { ct original ip saddr timeout 3h : ip daddr . th dport }
 /// ```
 ///
-/// The kernel counts the time from the last new connection. A client keeps the
-/// first endpoint of each list.
-pub(super) fn learn(way: &Way, id: &str, lists: Lists, seconds: u32) -> Chain {
+/// Records the endpoint of the client. The timeout restarts with each new connection. A
+/// client keeps the first endpoint of each list.
+pub(super) fn learn(way: &LookupPath, id: &str, lists: Lists, seconds: u32) -> Chain {
     let family = way.id.family;
     let timeout = Duration::from_secs(seconds.into());
     let endpoint = || concat([daddr(family), th_dport()]);
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_and_rules_read_as_their_functions_say() {
+    fn elements_and_rules_match_their_documentation() {
         let mut port = service_port(Route::Cluster);
         port.affinity = Some(10_800);
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_recorded_for_the_lists_that_routes_lead_to() {
+    fn clients_are_recorded_for_the_endpoint_lists_of_their_routes() {
         use Route::{Cluster, Drop, Local, Reject};
         for (internal, external, policy_local, expected) in [
             (Cluster, Cluster, false, Some(Lists::Cluster)),

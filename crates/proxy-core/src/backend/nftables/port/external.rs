@@ -1,4 +1,4 @@
-//! Addresses that clients outside the cluster use.
+//! Objects of external addresses and node ports.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use vipline_service_model::{Route, ServicePort};
 
 use super::affinity::Affinity;
 use super::{Front, balance, element, no_endpoints, no_local_endpoints};
-use crate::backend::nftables::table::{Table, Way};
+use crate::backend::nftables::table::{LookupPath, Table};
 use crate::{Address, AddressKind, Claim, Context};
 
-/// Adds what a service port wants for its addresses outside the cluster.
+/// Adds the claims of a service port to external addresses and its node port.
 pub(super) fn claims(
     cx: &Context,
     table: &Table,
@@ -22,7 +22,7 @@ pub(super) fn claims(
     let of_kind = |ips, kind| <[IpAddr]>::iter(ips).map(move |&addr| (addr, kind));
     let mut ips: Vec<_> = of_kind(&port.load_balancer_ips, AddressKind::LoadBalancerIp)
         .chain(of_kind(&port.external_ips, AddressKind::ExternalIp))
-        // An own external IP may be the cluster IP, which comes first.
+        // An external IP may equal the cluster IP, which has precedence.
         .filter(|(addr, _)| *addr != port.cluster_ip)
         .collect();
     ips.sort_unstable();
@@ -39,8 +39,8 @@ pub(super) fn claims(
 /// The sets and maps of one kind of external address.
 #[derive(Clone, Copy, Debug)]
 struct Sets<'a> {
-    way: &'a Way,
-    short: &'a Way,
+    way: &'a LookupPath,
+    short: &'a LookupPath,
     masquerade: &'a Set,
     local_policy: &'a Set,
     no_endpoints: &'a Set,
@@ -51,8 +51,7 @@ struct Sets<'a> {
 /// add element ip kube-proxy slots-2 { 203.0.113.9 . tcp . 80 }
 /// ```
 ///
-/// An external IP or that of a load balancer takes the route of the policy for
-/// external traffic.
+/// Routes an external IP or load balancer IP by the external traffic policy.
 fn external_ip(
     cx: &Context,
     table: &Table,
@@ -86,7 +85,7 @@ fn external_ip(
 /// add element ip kube-proxy dispatch-nodeports { tcp . 30080 : goto lb-nodeport-2 }
 /// ```
 ///
-/// A port of the node takes the route of the policy for external traffic.
+/// Routes a node port by the external traffic policy.
 fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
     let sets = Sets {
         way: &table.nodeports,
@@ -106,7 +105,7 @@ fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
     }
 }
 
-/// Sends traffic where the policy for external traffic says.
+/// Adds the objects for the external traffic policy.
 fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     let port = front.port;
     match port.external {
@@ -133,7 +132,8 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
 /// add element ip kube-proxy masquerade-ips { 203.0.113.9 . tcp . 80 }
 /// ```
 ///
-/// Any endpoint of the cluster may answer, so the answer comes by way of here.
+/// Masquerades external traffic, because an endpoint on another node must reply by way of
+/// this node.
 fn masquerade(set: &Set, front: &Front<'_>) -> Object {
     element(set, &front.key)
 }
@@ -142,7 +142,8 @@ fn masquerade(set: &Set, front: &Front<'_>) -> Object {
 /// add element ip kube-proxy local-policy-ips { 203.0.113.9 . tcp . 80 }
 /// ```
 ///
-/// Policy Local is for those outside; pods and the node use all endpoints.
+/// Marks an address with policy Local, which applies to clients outside the cluster. Pods
+/// and the node use all endpoints.
 fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
     element(set, &front.key)
 }
@@ -153,8 +154,9 @@ fn short_circuit(set: &Set, front: &Front<'_>) -> Object {
 /// add element ip kube-proxy source-ranges { 203.0.113.9 . tcp . 80 . 203.0.113.9 }
 /// ```
 ///
-/// Only clients in these networks may use the address. A process of a node in
-/// one of them may be seen at the address itself.
+/// Restricts the address to clients in `spec.loadBalancerSourceRanges`. If a range
+/// contains the node's address, the address itself is also allowed: local processes may
+/// use it as their source.
 fn source_ranges(
     cx: &Context,
     table: &Table,
@@ -172,7 +174,7 @@ fn source_ranges(
     if node.is_some_and(|node| ranges.iter().any(|range| range.contains(&node))) {
         allowed.push(addr.into());
     }
-    // Networks within one another would be refused by the kernel.
+    // The kernel rejects overlapping networks.
     let allowed = IpNet::aggregate(&allowed);
     let of_range = |&range| element(&table.source_ranges, &front.key_and([Value::from(range)]));
     out.extend(allowed.iter().map(of_range));
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_read_as_their_functions_say() {
+    fn elements_match_their_documentation() {
         let mut open = external(Route::Cluster);
         let of_cluster = planned(&context(), &open);
         let of_vip = |lines: Vec<String>| -> Vec<_> {
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_local_has_a_short_way_for_the_cluster() {
+    fn policy_local_short_circuits_traffic_inside_the_cluster() {
         for route in [Route::Local, Route::Drop] {
             let planned = planned(&context(), &external(route));
             let count = |set| commands(&planned, set).len();
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_within_each_other_are_one() {
+    fn nested_source_ranges_are_merged() {
         let mut port = external(Route::Cluster);
         let ranges = ["10.0.0.0/8", "10.1.0.0/16", "10.0.0.1/32"];
         port.source_ranges = ranges.iter().map(|text| text.parse().unwrap()).collect();

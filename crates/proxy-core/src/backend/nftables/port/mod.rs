@@ -1,4 +1,4 @@
-//! What one service port wants.
+//! Objects of one service port.
 
 mod affinity;
 
@@ -13,14 +13,14 @@ use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
 use self::affinity::Affinity;
 use super::names::OnDemand;
-use super::table::{Table, Way};
+use super::table::{LookupPath, Table};
 use super::{endpoint, names};
 use crate::{Address, AddressKind, Claim, Context, PortObjects};
 
-/// Returns the objects that a service port wants.
+/// Returns the objects of a service port.
 pub(super) fn wants(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     let table = Table::of(cx.family);
-    // Comes first, for batches know by it where a Service begins.
+    // Must come first: batches detect the start of a Service by it.
     let mut own = vec![active(table, port)];
     endpoint::hairpin(table, port, &mut own);
     let affinity = Affinity::of(port);
@@ -33,10 +33,10 @@ pub(super) fn wants(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     PortObjects { own, claims }
 }
 
-/// Where clients connect to: an address of a service port, or a port of the node.
+/// An address or node port that clients connect to.
 #[derive(Clone, Debug)]
 pub(super) struct Front<'a> {
-    /// The fields of its key: `10.96.0.10 . tcp . 80`, `tcp . 30080`.
+    /// The lookup key: `10.96.0.10 . tcp . 80` or `tcp . 30080`.
     pub(super) key: Vec<Value>,
     pub(super) port: &'a ServicePort,
     affinity: Option<&'a Affinity>,
@@ -62,7 +62,7 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// Returns the key, and other fields after it.
+    /// Returns the lookup key, followed by other fields.
     pub(super) fn key_and<const N: usize>(&self, fields: [Value; N]) -> Vec<Value> {
         self.key.iter().cloned().chain(fields).collect()
     }
@@ -72,7 +72,7 @@ impl<'a> Front<'a> {
 /// add element ip kube-proxy active-cluster-ips { 10.96.0.10 }
 /// ```
 ///
-/// The cluster IP is one of those in use, by this and other ports.
+/// Marks the cluster IP as in use. Several ports may share the element.
 fn active(table: &Table, port: &ServicePort) -> Object {
     element(&table.cluster_ips, &[port.cluster_ip.into()])
 }
@@ -81,7 +81,7 @@ fn active(table: &Table, port: &ServicePort) -> Object {
 /// add element ip kube-proxy slots-2 { 10.96.0.10 . tcp . 80 }
 /// ```
 ///
-/// Traffic to the cluster IP takes the route of the policy for internal traffic.
+/// Routes the cluster IP by the internal traffic policy.
 fn cluster_ip(table: &Table, port: &ServicePort, affinity: Option<&Affinity>) -> Claim<Object> {
     let front = Front::ip(port.cluster_ip, port, affinity);
     let mut objects = Vec::with_capacity(1 + port.cluster.len());
@@ -103,7 +103,7 @@ fn cluster_ip(table: &Table, port: &ServicePort, affinity: Option<&Affinity>) ->
     }
 }
 
-/// Returns the endpoints that a route leads to.
+/// Returns the endpoints of a route.
 fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
     match route {
         Route::Cluster => &port.cluster,
@@ -118,9 +118,9 @@ fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
 /// add element ip kube-proxy dispatch-ips { 10.96.0.11 . tcp . 80 : goto sticky-NEN34NKV7KVWB727-2 }
 /// ```
 ///
-/// Sends the address to the chain for as many slots as the route has endpoints, or
-/// with affinity to a chain that prefers the recorded endpoint of the client.
-fn balance(way: &Way, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
+/// Sends the address to the chain for its number of endpoints. With affinity, sends it to
+/// a chain that prefers the recorded endpoint of the client.
+fn balance(way: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = allowed(route, front.port);
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
     endpoint::backends(way, front, endpoints, out);
@@ -139,7 +139,7 @@ fn balance(way: &Way, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
 }
 
 /// Returns the element that sends an address to a chain.
-fn dispatch(way: &Way, front: &Front<'_>, chain: Name) -> Object {
+fn dispatch(way: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
     let element = way.dispatch.element(&front.key);
     let element = element.and_then(|it| it.with_verdict(Verdict::Goto(chain)));
     element
@@ -151,18 +151,18 @@ fn dispatch(way: &Way, front: &Front<'_>, chain: Name) -> Object {
 /// dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends
 /// ```
 ///
-/// One chain serves all addresses with so many endpoints: it draws a slot and
-/// finds the endpoint there.
-pub(super) fn lb(way: &Way, slots: u32) -> Chain {
+/// Selects a random slot and maps it to an endpoint. All addresses with the same number
+/// of endpoints share the chain.
+pub(super) fn lb(way: &LookupPath, slots: u32) -> Chain {
     let slot = way.key_and(numgen_random(slots));
     let rule = Rule::new(way.id.family, [dnat(slot.map(&way.backends))]);
     Chain::new(way.id.clone(), names::lb(way.word, slots)).with_rules([rule])
 }
 
-/// Returns the chain that exists on demand under a name.
+/// Returns the on-demand chain with this name.
 pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> Option<Chain> {
     let table = Table::of_id(id)?;
-    let way_of = |word| table.ways().into_iter().find(|way| way.word == word);
+    let way_of = |word| table.paths().into_iter().find(|way| way.word == word);
     let chain = match OnDemand::parse(name)? {
         OnDemand::Lb { slots: 0, .. } | OnDemand::Learn { seconds: 0, .. } => return None,
         OnDemand::Lb { way, slots } => way_of(way)?.lb(slots),
@@ -178,7 +178,7 @@ pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> O
 /// add element ip kube-proxy no-endpoints { 10.96.0.10 . tcp . 80 }
 /// ```
 ///
-/// Connections are rejected: there are no endpoints at all.
+/// Rejects connections to a Service without endpoints.
 fn no_endpoints(set: &Set, front: &Front<'_>) -> Object {
     element(set, &front.key)
 }
@@ -187,12 +187,12 @@ fn no_endpoints(set: &Set, front: &Front<'_>) -> Object {
 /// add element ip kube-proxy no-local-endpoints { 10.96.0.10 . tcp . 80 }
 /// ```
 ///
-/// Connections are dropped: there are endpoints, but the policy allows none.
+/// Drops connections to a Service whose endpoints the policy does not allow.
 fn no_local_endpoints(set: &Set, front: &Front<'_>) -> Object {
     element(set, &front.key)
 }
 
-/// Returns an element of a set whose key the values are of.
+/// Returns an element with this key.
 pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     let element = set.element(key);
     element
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_and_rules_read_as_their_functions_say() {
+    fn elements_and_rules_match_their_documentation() {
         let mut port = service_port(Route::Cluster);
         port.node_port = Some(30080);
         port.external = Route::Cluster;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_route_leads_to_one_place() {
+    fn each_route_has_exactly_one_target() {
         for route in [Route::Cluster, Route::Local, Route::Drop, Route::Reject] {
             let planned = of_route(route);
             let places = ["slots-2", names::NO_ENDPOINTS, names::NO_LOCAL_ENDPOINTS];

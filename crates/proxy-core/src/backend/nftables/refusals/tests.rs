@@ -1,4 +1,4 @@
-//! Every kind of refusal, for one of several objects.
+//! Tests of every kind of rejection, for one of several objects.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ fn chain(name: &str) -> Chain {
     Chain::new(table(), Name::new(name).unwrap())
 }
 
-/// A chain of each of two sizes, and addresses that go there.
+/// Returns edits that add two chains, and addresses that go to them.
 fn edits() -> Vec<Edit<Object>> {
     let mut edits = vec![
         Edit::Add(chain("lb-11").into()),
@@ -43,12 +43,12 @@ fn edits() -> Vec<Edit<Object>> {
     edits
 }
 
-/// A kernel that refuses one edit with the errors of nf_tables.
+/// A kernel that rejects one edit with the errors of nf_tables.
 struct Refusing<'a> {
     edits: &'a [&'a Edit<Object>],
     bad: usize,
     errno: i32,
-    /// Whether the error names the refused element of a message.
+    /// Whether the error names the rejected element of a message.
     names_elements: bool,
     attempts: usize,
 }
@@ -88,8 +88,7 @@ impl Atomic for Refusing<'_> {
     }
 }
 
-/// Returns what is rejected when a kernel refuses one edit, and how many batches that
-/// takes.
+/// Returns the rejections if a kernel rejects one edit, and the number of batches needed.
 fn rejections(bad: usize, errno: i32, names_elements: bool) -> (Vec<Rejection>, usize) {
     let edits = edits();
     let edits: Vec<_> = edits.iter().collect();
@@ -106,7 +105,7 @@ fn rejections(bad: usize, errno: i32, names_elements: bool) -> (Vec<Rejection>, 
 }
 
 #[test]
-fn one_refused_element_is_one_rejection_whatever_the_errno() {
+fn one_rejected_element_is_one_rejection_for_every_errno() {
     for errno in ERRNOS {
         let (rejections, attempts) = rejections(7, errno, true);
         let [Rejection { index: 7, reason }] = &*rejections else {
@@ -130,7 +129,7 @@ fn an_element_that_is_not_named_is_found_by_halving() {
 }
 
 #[test]
-fn elements_depend_on_the_chain_that_they_go_to() {
+fn elements_depend_on_their_target_chain() {
     let (rejections, attempts) = rejections(1, 12, true);
     let of = |cause| {
         let of_cause = rejections.iter().filter(move |it| it.reason.cause == cause);
@@ -142,7 +141,7 @@ fn elements_depend_on_the_chain_that_they_go_to() {
 }
 
 #[test]
-fn what_all_services_need_is_no_rejection() {
+fn a_rejected_base_object_is_an_error() {
     let edits = [
         Edit::Add(Object::from(Table::new(table()))),
         Edit::Add(map().into()),
@@ -161,7 +160,7 @@ fn what_all_services_need_is_no_rejection() {
 }
 
 #[test]
-fn removals_of_sets_and_chains_are_rejections() {
+fn rejected_removals_of_sets_and_chains_are_isolated() {
     let edits = [
         Edit::Remove(Object::from(map())),
         Edit::Remove(chain("services").into()),
