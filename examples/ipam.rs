@@ -32,8 +32,8 @@ use std::{fs, thread};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, Owner, Pool,
-    PortRange, Range, RangeError, Registry, Repair, RepairReason, Store,
+    AddressRange, Allocator, Cidrs, Etcd, EtcdCluster, EtcdTls, Family, Memory, Pool, PortRange,
+    Range, RangeError, Registry, Repair, RepairReason, ServiceRef, Store,
 };
 use vipline_service_ip_kube::{Client, Kube};
 
@@ -162,7 +162,7 @@ impl FromStr for Ranges {
 
 /// A Service by its name.
 #[derive(Clone)]
-struct Service(Owner);
+struct Service(ServiceRef);
 
 impl FromStr for Service {
     type Err = &'static str;
@@ -172,7 +172,7 @@ impl FromStr for Service {
             Some((namespace, name))
                 if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
             {
-                Ok(Self(Owner::new(namespace, name)))
+                Ok(Self(ServiceRef::new(namespace, name)))
             }
             _ => Err("a Service is NAMESPACE/NAME"),
         }
@@ -220,7 +220,7 @@ pub(crate) fn run(
             execute(&mut registry(store), command, output, random)
         }
         (Kept::Etcd, [Ranges::Addresses(range)]) => {
-            let range = AddressRange::classic(range.network())?;
+            let range = AddressRange::for_bitmap(range.network())?;
             let store = etcd(&place, EtcdCluster::SERVICE_IPS, range)?;
             execute(&mut registry(store), command, output, random)
         }
@@ -265,7 +265,7 @@ fn repair(client: &Client, output: &mut dyn Write) -> Result<()> {
 /// and up to 64 ms in the end.
 fn registry<P: Pool, S: Store<P>>(store: S) -> Registry<P, S> {
     let random = RandomState::new();
-    Registry::new(store).with_pause(move |attempts| {
+    Registry::new(store).with_backoff(move |attempts| {
         let longest = 1000 << attempts.min(6);
         let micros = random.hash_one(attempts) % longest;
         thread::sleep(Duration::from_micros(micros));
@@ -362,7 +362,7 @@ fn initialize<P: Pool, S: Store<P>>(
     output: &mut dyn Write,
 ) -> Result<()> {
     let snapshot = registry.refresh()?;
-    match &snapshot.repair {
+    match &snapshot.repair_reason {
         Some(RepairReason::Uninitialized { .. }) => {}
         Some(reason) => bail!("{reason}: only a repair that knows all Services changes it"),
         None => bail!("{} is initialized already", snapshot.pool),
@@ -412,7 +412,7 @@ impl Bands for Cidrs {
 
 /// Returns both bands of a range, of which some items are taken.
 fn split<R: Range>(range: &R, taken: impl Iterator<Item = R::Item>) -> [Band; 2] {
-    let (lower, len) = (range.lower(), range.len());
+    let (lower, len) = (range.static_band(), range.len());
     let band = |name, from: u128, to: u128| {
         let text = |number| range.item(number).map(|item| item.to_string());
         Band {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use benches::figure::{Figures, conclude, percentile};
-use vipline_service_ip::{AddressRange, Allocator, Pool, Random, Range, Refusal};
+use vipline_service_ip::{AddressRange, AllocationError, Allocator, Pool, Random, Range};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -139,7 +139,7 @@ impl Pair {
 }
 
 /// How both are asked: as others are, they are not part of who asks.
-type Ask<P> = fn(&mut P, &mut Random<'_>) -> Result<IpAddr, Refusal>;
+type Ask<P> = fn(&mut P, &mut Random<'_>) -> Result<IpAddr, AllocationError>;
 
 /// Asks for addresses, and tells how long all that took.
 fn timed<P>(
@@ -178,13 +178,13 @@ impl Plain {
             words: vec![0; len.div_ceil(64)],
             count: 0,
             len,
-            lower: usize::try_from(range.lower())?,
+            lower: usize::try_from(range.static_band())?,
             first,
         })
     }
 
-    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, Refusal> {
-        let full = || Refusal::Full {
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, AllocationError> {
+        let full = || AllocationError::Full {
             range: RANGE.into(),
         };
         if self.count >= self.len {

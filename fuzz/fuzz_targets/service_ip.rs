@@ -15,8 +15,8 @@ fn check<R: Range>(text: &str, data: &[u8]) {
     let printed = range.to_string();
     let again: R = printed.parse().expect("what is printed is read");
     assert_eq!(again, range);
-    assert!(range.lower() <= range.len().max(16));
-    for number in [0, range.lower(), range.len().saturating_sub(1)] {
+    assert!(range.static_band() <= range.len().max(16));
+    for number in [0, range.static_band(), range.len().saturating_sub(1)] {
         if let Some(item) = range.item(number) {
             assert_eq!(range.number(item), Ok(number));
         }

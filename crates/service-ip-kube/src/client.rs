@@ -22,11 +22,13 @@ use kube::{Config, ResourceExt};
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
-use vipline_service_ip::{AddressRange, Family, Owner};
+use vipline_service_ip::{AddressRange, Family, ServiceRef};
 
 use crate::error::words;
 use crate::service_cidr::Edit;
-use crate::{Address, Cause, Error, Service, ServiceCidr, address, default_cidr, service_cidr};
+use crate::{
+    Cause, Error, IpAddress, Service, ServiceCidr, default_cidr, ip_address, service_cidr,
+};
 
 /// How long it may take to connect to the server.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -162,10 +164,10 @@ impl Client {
 
     /// Returns the IPAddresses that can be read, or those that are not labelled with another
     /// family: who makes one may forget the label.
-    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Listed<Address>, Error> {
+    pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Listed<IpAddress>, Error> {
         let label =
-            |family: Family| format!("{}!={}", address::FAMILY_LABEL, family.other().label());
-        let read = |object| Address::read(object).map_err(|error| words(&error));
+            |family: Family| format!("{}!={}", ip_address::FAMILY_LABEL, family.other().label());
+        let read = |object| IpAddress::read(object).map_err(|error| words(&error));
         self.list(family.map(label).as_deref(), read)
     }
 
@@ -197,9 +199,9 @@ impl Client {
 
     /// Makes the IPAddress that gives an address to a Service, and returns
     /// which one it is.
-    pub(crate) fn create_address(&self, ip: IpAddr, owner: &Owner) -> Result<Box<str>, Error> {
+    pub(crate) fn create_address(&self, ip: IpAddr, owner: &ServiceRef) -> Result<Box<str>, Error> {
         let api = self.all::<IPAddress>();
-        let object = address::object(ip, owner);
+        let object = ip_address::object(ip, owner);
         let params = PostParams::default();
         let name = named_address(ip);
         let made = self.ask("create", &name, api.create(&params, &object))?;
@@ -228,7 +230,7 @@ impl Client {
     /// Gives an IPAddress its labels.
     pub(crate) fn label_address(&self, ip: IpAddr, version: &str) -> Result<(), Error> {
         let api = self.all::<IPAddress>();
-        let patch = Patch::Merge(address::label_patch(ip, version));
+        let patch = Patch::Merge(ip_address::label_patch(ip, version));
         let (name, params) = (ip.to_string(), PatchParams::default());
         let patched = api.patch(&name, &params, &patch);
         self.ask("change", &named_address(ip), patched).map(drop)
@@ -323,7 +325,7 @@ impl Client {
         let cause = match answered {
             Ok(Ok(Ok(answer))) => return Ok(answer),
             Ok(Ok(Err(error))) => error.into(),
-            Ok(Err(_)) => Cause::Lost(format!("none within {:?}", self.timeout).into()),
+            Ok(Err(_)) => Cause::NoResponse(format!("none within {:?}", self.timeout).into()),
             Err(error) => Cause::NotSent(words(&error)),
         };
         Err(Error::new(operation, object, cause))

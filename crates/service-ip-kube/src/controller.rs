@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use vipline_service_ip::{AddressRange, parse_address};
 
 use crate::client::Unreadable;
-use crate::default_cidr::{self, Odd};
+use crate::default_cidr::{self, Problem};
 use crate::finding::Finding;
 use crate::repair::{self, Action};
 use crate::{Cause, Client, Error, Service, lifecycle};
@@ -33,11 +33,11 @@ impl Client {
     /// # Errors
     ///
     /// [`Error`]; what was done stays done.
-    pub fn keep_default(
+    pub fn reconcile_default_cidr(
         &self,
         ranges: &[AddressRange],
         now: SystemTime,
-    ) -> Result<Option<Odd>, Error> {
+    ) -> Result<Option<Problem>, Error> {
         // What is done one after the other counts as well: made, or given a
         // second range, and said to be ready.
         for _ in 0..2 + ATTEMPTS {
@@ -52,7 +52,7 @@ impl Client {
             }
             let made = match default_cidr::plan(existing, ranges, now) {
                 default_cidr::Plan::Nothing => return Ok(None),
-                default_cidr::Plan::Leave(odd) => return Ok(Some(odd)),
+                default_cidr::Plan::Report(odd) => return Ok(Some(odd)),
                 default_cidr::Plan::Create => self.create_default(ranges),
                 default_cidr::Plan::Edit(edit) => self.edit(&edit),
             };
@@ -74,7 +74,7 @@ impl Client {
     /// [`Error`]; what was done stays done.
     /// After a change that the server refuses, the others are made, and the first
     /// refusal is returned.
-    pub fn keep_cidrs(
+    pub fn reconcile_cidrs(
         &self,
         now: SystemTime,
         tell: &mut dyn FnMut(&Finding),
@@ -94,7 +94,7 @@ impl Client {
             let plan = lifecycle::plan(&cidrs, &addresses, now);
             let done = plan.edits.iter().map(|edit| self.edit(edit));
             if carried(done)? == Carried::Out {
-                return Ok(plan.again);
+                return Ok(plan.requeue_at);
             }
         }
         Err(contended("change", "ServiceCIDRs"))
@@ -137,7 +137,7 @@ impl Client {
             }
             let done = plan.actions.iter().map(|action| self.carry_out(action));
             if carried(done)? == Carried::Out {
-                return Ok(plan.again);
+                return Ok(plan.requeue_at);
             }
         }
         Err(contended("repair", "IPAddresses"))

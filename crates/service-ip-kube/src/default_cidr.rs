@@ -23,12 +23,12 @@ pub enum Plan {
     /// It is to be changed.
     Edit(Edit),
     /// It is not as it should be, and left so: somebody must decide.
-    Leave(Odd),
+    Report(Problem),
 }
 
 /// What is odd about the default ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Odd {
+pub enum Problem {
     /// It has other ranges.
     Inconsistent {
         /// Those that it has.
@@ -50,7 +50,7 @@ pub enum Odd {
     },
 }
 
-impl Odd {
+impl Problem {
     /// Returns the reason of an Event that tells it, as upstream has it.
     #[must_use]
     pub fn reason(&self) -> &str {
@@ -63,7 +63,7 @@ impl Odd {
     }
 }
 
-impl fmt::Display for Odd {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inconsistent { found, wanted } => {
@@ -105,17 +105,17 @@ pub fn plan(existing: Option<&ServiceCidr>, ranges: &[AddressRange], now: System
     }
     if let Some(error) = cidr.unreadable.first() {
         let error = error.clone();
-        return Plan::Leave(Odd::Unreadable { error });
+        return Plan::Report(Problem::Unreadable { error });
     }
     if cidr.ranges != ranges {
-        return Plan::Leave(Odd::Inconsistent {
+        return Plan::Report(Problem::Inconsistent {
             found: cidr.ranges.clone(),
             wanted: ranges.to_vec(),
         });
     }
     match cidr.ready() {
         Some(ready) if *ready.status == *"True" => Plan::Nothing,
-        Some(ready) if *ready.status == *"False" => Plan::Leave(Odd::NotReady {
+        Some(ready) if *ready.status == *"False" => Plan::Report(Problem::NotReady {
             reason: ready.reason.clone(),
             message: ready.message.clone(),
         }),
@@ -190,7 +190,7 @@ mod tests {
             ),
         ] {
             let plan = plan(Some(&cidr(found)), &ranges(wanted), NOW);
-            let Plan::Leave(odd) = plan else {
+            let Plan::Report(odd) = plan else {
                 panic!("{plan:?}")
             };
             assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(plan(Some(&said("True", "")), &wanted, NOW), Plan::Nothing);
         let odd = plan(Some(&said("False", "Terminating")), &wanted, NOW);
-        let Plan::Leave(odd) = odd else {
+        let Plan::Report(odd) = odd else {
             panic!("{odd:?}")
         };
         assert_eq!(odd.reason(), "Terminating");
@@ -233,7 +233,7 @@ mod tests {
         let mut odd = cidr(&["10.0.0.0/24"]);
         odd.unreadable = vec!["fd00::/200".parse::<AddressRange>().unwrap_err()];
         for wanted in [&["10.0.0.0/24"][..], &["10.0.0.0/24", "fd00::/108"]] {
-            let Plan::Leave(odd) = plan(Some(&odd), &ranges(wanted), NOW) else {
+            let Plan::Report(odd) = plan(Some(&odd), &ranges(wanted), NOW) else {
                 panic!("{odd:?}")
             };
             assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");

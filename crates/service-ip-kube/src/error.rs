@@ -37,16 +37,16 @@ pub enum Cause {
     /// An IPAddress is not one that allocators of Services manage, and is left
     /// as it is.
     #[error("it is not managed by ipallocator.k8s.io")]
-    Foreign,
+    NotManaged,
     /// Nothing was heard of it after it was asked: it may have been done.
     #[error("no answer: {0}")]
-    Lost(Box<str>),
+    NoResponse(Box<str>),
     /// Nothing was sent.
     #[error("{0}")]
     NotSent(Box<str>),
     /// The server refused.
     #[error("{message} (code {code})")]
-    Refused {
+    Rejected {
         /// The HTTP status code.
         code: u16,
         /// The reason, as `AlreadyExists`.
@@ -56,7 +56,7 @@ pub enum Cause {
     },
     /// A part of a change was made, and cannot be undone.
     #[error("a part of the change was made, and somebody else was there before it was undone")]
-    Stuck,
+    RollbackFailed,
     /// What the server sent is not what it should be.
     #[error("{0}")]
     Unreadable(Box<str>),
@@ -74,19 +74,19 @@ impl Error {
     /// Tells whether there is no such object.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
-        matches!(self.cause, Cause::Refused { code: 404, .. })
+        matches!(self.cause, Cause::Rejected { code: 404, .. })
     }
 
     /// Tells whether there is an object of that name already.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
-        matches!(&self.cause, Cause::Refused { code: 409, reason, .. } if **reason == *"AlreadyExists")
+        matches!(&self.cause, Cause::Rejected { code: 409, reason, .. } if **reason == *"AlreadyExists")
     }
 
     /// Tells whether the object is not any more what it was when it was read.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self.cause, Cause::Refused { code: 409, .. }) && !self.is_already_exists()
+        matches!(self.cause, Cause::Rejected { code: 409, .. }) && !self.is_already_exists()
     }
 
     /// Tells whether somebody else was faster, so that a new plan is needed.
@@ -101,10 +101,10 @@ impl Error {
     pub const fn is_unknown(&self) -> bool {
         matches!(
             self.cause,
-            Cause::Lost(_)
-                | Cause::Stuck
+            Cause::NoResponse(_)
+                | Cause::RollbackFailed
                 | Cause::Unreadable(_)
-                | Cause::Refused { code: 500.., .. }
+                | Cause::Rejected { code: 500.., .. }
         )
     }
 
@@ -112,7 +112,7 @@ impl Error {
     pub(crate) const fn is_refused(&self) -> bool {
         matches!(
             self.cause,
-            Cause::Refused {
+            Cause::Rejected {
                 code: 400 | 403 | 422,
                 ..
             }
@@ -121,7 +121,7 @@ impl Error {
 
     /// Tells whether the server has forgotten the time that a list is of.
     pub(crate) const fn is_expired(&self) -> bool {
-        matches!(self.cause, Cause::Refused { code: 410, .. })
+        matches!(self.cause, Cause::Rejected { code: 410, .. })
     }
 }
 
@@ -149,7 +149,7 @@ impl From<kube::Error> for Cause {
                 if has_no_connection(&error) {
                     Self::NotSent(words(&error))
                 } else {
-                    Self::Lost(words(&error))
+                    Self::NoResponse(words(&error))
                 }
             }
             error @ (kube::Error::Auth(_)
@@ -158,14 +158,14 @@ impl From<kube::Error> for Cause {
             | kube::Error::InferKubeconfig(_)
             | kube::Error::RustlsTls(_)
             | kube::Error::TlsRequired) => Self::NotSent(words(&error)),
-            error => Self::Lost(words(&error)),
+            error => Self::NoResponse(words(&error)),
         }
     }
 }
 
 impl From<Status> for Cause {
     fn from(status: Status) -> Self {
-        Self::Refused {
+        Self::Rejected {
             code: status.code,
             message: match &*status.message {
                 "" => "refused without a word".into(),
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn refused(code: u16, reason: &str) -> Error {
-        let cause = Cause::Refused {
+        let cause = Cause::Rejected {
             code,
             reason: reason.into(),
             message: "words".into(),
@@ -237,10 +237,10 @@ mod tests {
             assert!(refused(code, "").is_unknown(), "{code}");
         }
         for (cause, is_unknown) in [
-            (Cause::Lost("x".into()), true),
+            (Cause::NoResponse("x".into()), true),
             (Cause::Unreadable("x".into()), true),
             (Cause::NotSent("x".into()), false),
-            (Cause::Foreign, false),
+            (Cause::NotManaged, false),
         ] {
             let error = Error::new("create", "x", cause);
             assert_eq!(error.is_unknown(), is_unknown, "{error}");

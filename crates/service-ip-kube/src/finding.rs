@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use vipline_service_ip::Owner;
+use vipline_service_ip::ServiceRef;
 
 use crate::Error;
 
@@ -13,12 +13,12 @@ pub struct Finding {
     /// What is wrong.
     pub reason: Reason,
     /// The Service, if it is about one.
-    pub service: Option<Owner>,
+    pub service: Option<ServiceRef>,
     /// The address, as the Service or the IPAddress has it; of an object that
     /// cannot be read, its kind and name.
     pub address: Box<str>,
     /// What is wrong with it, and what becomes of it.
-    pub words: Cow<'static, str>,
+    pub message: Cow<'static, str>,
 }
 
 /// What is wrong, in the words of Kubernetes.
@@ -47,7 +47,7 @@ impl Finding {
             reason: Reason::Unreadable,
             service: None,
             address: error.object.clone(),
-            words: format!("cannot be read: {}; it is left out", error.cause).into(),
+            message: format!("cannot be read: {}; it is left out", error.cause).into(),
         }
     }
 }
@@ -75,6 +75,6 @@ impl fmt::Display for Finding {
         if let Some(service) = &self.service {
             write!(f, "Service {service}: ")?;
         }
-        write!(f, "{} {}", self.address, self.words)
+        write!(f, "{} {}", self.address, self.message)
     }
 }

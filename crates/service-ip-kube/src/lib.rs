@@ -9,13 +9,13 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use vipline_service_ip::{Family, Owner, Registry};
+//! use vipline_service_ip::{Family, ServiceRef, Registry};
 //! use vipline_service_ip_kube::Kube;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let kubeconfig = Path::new("/etc/kubernetes/admin.conf");
 //! let mut registry = Registry::new(Kube::open(Some(kubeconfig), Family::V4)?);
-//! let web = Owner::new("default", "web");
+//! let web = ServiceRef::new("default", "web");
 //! let address = registry.allocate(&web, &mut || 4)?;
 //! registry.release(address, &web)?;
 //! # Ok(())
@@ -40,7 +40,7 @@
 
 mod metadata;
 
-pub mod address;
+pub mod ip_address;
 
 pub mod service_cidr;
 
@@ -62,10 +62,10 @@ mod store;
 
 mod controller;
 
-pub use address::{Address, Parent};
 pub use client::Client;
 pub use error::{Cause, Error};
 pub use finding::{Finding, Reason};
+pub use ip_address::{IpAddress, ParentRef};
 pub use service::Service;
 pub use service_cidr::{Condition, Edit, ServiceCidr};
 pub use store::Kube;

@@ -7,10 +7,10 @@ use vipline_service_ip::{AddressRange, Range};
 use crate::service_cidr::{Edit, FINALIZER, ServiceCidr};
 use vipline_service_ip::Family;
 
-use crate::Address;
+use crate::IpAddress;
 
 /// How long one that may go stays, so that whoever allocates hears of it.
-pub const GRACE: Duration = Duration::from_secs(10);
+pub const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The reason of one that is not ready because it is to go.
 const TERMINATING: &str = "Terminating";
@@ -27,15 +27,15 @@ pub struct Plan {
     /// What is to be changed.
     pub edits: Vec<Edit>,
     /// When to look again if nothing has changed until then.
-    pub again: Option<SystemTime>,
+    pub requeue_at: Option<SystemTime>,
 }
 
 /// Plans what is to be done for all ServiceCIDRs.
 ///
 /// One that is to go stays as long as an IPAddress of a Service is in no other
-/// one that stays, and for [`GRACE`] at least.
+/// one that stays, and for [`DELETION_GRACE_PERIOD`] at least.
 #[must_use]
-pub fn plan(cidrs: &[ServiceCidr], addresses: &[Address], now: SystemTime) -> Plan {
+pub fn plan(cidrs: &[ServiceCidr], addresses: &[IpAddress], now: SystemTime) -> Plan {
     let mut plan = Plan::default();
     for cidr in cidrs {
         let mut edit = Edit::of(cidr);
@@ -47,12 +47,12 @@ pub fn plan(cidrs: &[ServiceCidr], addresses: &[Address], now: SystemTime) -> Pl
             Some(_) if is_needed(cidr, cidrs, addresses) => {
                 edit.conditions = cidr.with_ready("False", TERMINATING, IS_NEEDED, now);
             }
-            Some(deleted) if deleted + GRACE <= now => {
+            Some(deleted) if deleted + DELETION_GRACE_PERIOD <= now => {
                 edit.finalizers = without_finalizer(cidr);
             }
             Some(deleted) => {
-                let end = deleted + GRACE;
-                plan.again = Some(plan.again.map_or(end, |again| again.min(end)));
+                let end = deleted + DELETION_GRACE_PERIOD;
+                plan.requeue_at = Some(plan.requeue_at.map_or(end, |again| again.min(end)));
             }
         }
         if !edit.is_empty() {
@@ -85,7 +85,7 @@ fn without_finalizer(cidr: &ServiceCidr) -> Option<Vec<Box<str>>> {
 ///
 /// Others that are to go as well keep no address, or two that contain each
 /// other would both go.
-fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[Address]) -> bool {
+fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[IpAddress]) -> bool {
     let others = cidrs
         .iter()
         .filter(|other| other.name != cidr.name && other.deleted.is_none());
@@ -110,8 +110,8 @@ fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[Address]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::MANAGER;
-    use crate::{Condition, Parent};
+    use crate::ip_address::MANAGER;
+    use crate::{Condition, ParentRef};
 
     const SOON: Duration = Duration::from_secs(3);
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn going(name: &str, ranges: &[&str]) -> ServiceCidr {
         ServiceCidr {
-            deleted: Some(now() - GRACE),
+            deleted: Some(now() - DELETION_GRACE_PERIOD),
             ..cidr(name, ranges)
         }
     }
@@ -145,15 +145,15 @@ mod tests {
         cidr
     }
 
-    fn address(ip: &str, manager: &str) -> Address {
+    fn address(ip: &str, manager: &str) -> IpAddress {
         let ip = ip.parse().unwrap();
-        Address {
+        IpAddress {
             ip,
             uid: "u".into(),
             version: "7".into(),
             family: Some(Family::of(ip).label().into()),
             manager: Some(manager.into()),
-            parent: Parent::default(),
+            parent: ParentRef::default(),
             created: now(),
         }
     }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(&*conditions[1].reason, "");
         assert_eq!(&*conditions[1].message, "Kubernetes Service CIDR is ready");
         assert_eq!(conditions[1].since, now());
-        assert_eq!(plan.again, None);
+        assert_eq!(plan.requeue_at, None);
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
     fn one_that_was_not_ready_becomes_so() {
         let mut cidr = settled("a", &["10.0.0.0/24"]);
         cidr.conditions[0].status = "False".into();
-        cidr.conditions[0].since = now() - GRACE;
+        cidr.conditions[0].since = now() - DELETION_GRACE_PERIOD;
         assert!(!cidr.is_ready());
         let plan = plan(&[cidr], &[], now());
         let ready = &plan.edits[0].conditions.as_ref().unwrap()[0];
@@ -234,11 +234,14 @@ mod tests {
     #[test]
     fn what_is_said_in_other_words_is_not_new() {
         let mut cidr = cidr("a", &["10.0.0.0/24"]);
-        let said = cidr.with_ready("True", "", "other words", now() - GRACE);
+        let said = cidr.with_ready("True", "", "other words", now() - DELETION_GRACE_PERIOD);
         cidr.conditions = said.unwrap();
         let plan = plan(&[cidr], &[], now());
         let ready = &plan.edits[0].conditions.as_ref().unwrap()[0];
-        assert_eq!((&*ready.message, ready.since), (IS_READY, now() - GRACE));
+        assert_eq!(
+            (&*ready.message, ready.since),
+            (IS_READY, now() - DELETION_GRACE_PERIOD)
+        );
     }
 
     #[test]
@@ -248,12 +251,19 @@ mod tests {
         let outside = [address("10.1.0.1", MANAGER)];
         let waiting = plan(&[going.clone()], &outside, now());
         assert_eq!(waiting.edits, []);
-        assert_eq!(waiting.again, Some(now() - SOON + GRACE));
-        let done = plan(&[going.clone()], &outside, now() - SOON + GRACE);
+        assert_eq!(
+            waiting.requeue_at,
+            Some(now() - SOON + DELETION_GRACE_PERIOD)
+        );
+        let done = plan(
+            &[going.clone()],
+            &outside,
+            now() - SOON + DELETION_GRACE_PERIOD,
+        );
         assert_eq!(done.edits[0].finalizers, Some(Vec::new()));
-        assert_eq!((&done.edits[0].conditions, done.again), (&None, None));
+        assert_eq!((&done.edits[0].conditions, done.requeue_at), (&None, None));
         going.finalizers.clear();
-        let gone = plan(&[going], &outside, now() + GRACE);
+        let gone = plan(&[going], &outside, now() + DELETION_GRACE_PERIOD);
         assert_eq!(gone, Plan::default(), "somebody else's finalizer is left");
     }
 
@@ -264,7 +274,7 @@ mod tests {
         let mut second = going("b", &["10.1.0.0/24"]);
         second.deleted = Some(now());
         let plan = plan(&[second, first], &[], now());
-        assert_eq!(plan.again, Some(now() - SOON + GRACE));
+        assert_eq!(plan.requeue_at, Some(now() - SOON + DELETION_GRACE_PERIOD));
     }
 
     #[test]
@@ -277,7 +287,7 @@ mod tests {
         let conditions = told.edits[0].conditions.clone().unwrap();
         assert_eq!(&*conditions[0].status, "False");
         assert!(conditions[0].message.contains("still IPAddresses"));
-        assert_eq!(told.again, None, "only other objects can change that");
+        assert_eq!(told.requeue_at, None, "only other objects can change that");
         cidr.conditions = conditions;
         assert_eq!(fate(&[cidr.clone()], &["10.0.0.9"]), [], "it is said once");
         assert_eq!(fate(&[cidr], &[]), [freed("a")]);

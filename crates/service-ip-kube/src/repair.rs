@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use vipline_service_ip::{Owner, Range, parse_address};
+use vipline_service_ip::{Range, ServiceRef, parse_address};
 
 use crate::finding::{Finding, Reason};
-use crate::{Address, Parent, Service, ServiceCidr};
+use crate::{IpAddress, ParentRef, Service, ServiceCidr};
 
 /// How long an address may be without its Service: that long a request for one
 /// may take.
-pub const CREATING: Duration = Duration::from_secs(60);
+pub const CREATION_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
 /// How long the Service may be without its new address: a change of it may be
 /// under way, or undone.
-pub const CHANGING: Duration = Duration::from_secs(5);
+pub const UPDATE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// What is wrong, and what is to be done about it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Plan {
     /// What is to be done.
     pub actions: Vec<Action>,
     /// When to look again if nothing has changed until then.
-    pub again: Option<SystemTime>,
+    pub requeue_at: Option<SystemTime>,
 }
 
 /// Something to be done.
@@ -36,7 +36,7 @@ pub enum Action {
         /// The address.
         ip: IpAddr,
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
     },
     /// An address is nobody's any more.
     Delete {
@@ -63,18 +63,18 @@ pub enum Action {
         /// The version of it.
         version: Box<str>,
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
     },
 }
 
 /// The world as it is, and the plan so far.
 struct Planner<'a> {
-    services: BTreeMap<&'a Owner, &'a Service>,
-    addresses: BTreeMap<IpAddr, &'a Address>,
+    services: BTreeMap<&'a ServiceRef, &'a Service>,
+    addresses: BTreeMap<IpAddr, &'a IpAddress>,
     cidrs: &'a [ServiceCidr],
     now: SystemTime,
     /// The addresses that something is done about, and for whom.
-    claimed: BTreeMap<IpAddr, &'a Owner>,
+    claimed: BTreeMap<IpAddr, &'a ServiceRef>,
     plan: Plan,
 }
 
@@ -85,7 +85,7 @@ struct Planner<'a> {
 #[must_use]
 pub fn plan(
     services: &[Service],
-    addresses: &[Address],
+    addresses: &[IpAddress],
     cidrs: &[ServiceCidr],
     now: SystemTime,
 ) -> Plan {
@@ -116,7 +116,7 @@ pub fn plan(
 
 impl<'a> Planner<'a> {
     /// Looks whether a Service has an address that it says it has.
-    fn look_at_service(&mut self, owner: &'a Owner, text: &str) {
+    fn look_at_service(&mut self, owner: &'a ServiceRef, text: &str) {
         let Some(ip) = parse_address(text) else {
             return self.find(
                 Reason::ClusterIpNotValid,
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
             self.claim(ip, owner, None);
             return;
         };
-        if address.parent == Parent::service(owner) {
+        if address.parent == ParentRef::service(owner) {
             if !address.is_labelled() {
                 self.claimed.insert(ip, owner);
                 let version = address.version.clone();
@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Looks whether an address is one that its Service says it has.
-    fn look_at_address(&mut self, address: &Address) {
+    fn look_at_address(&mut self, address: &IpAddress) {
         let text = address.ip.to_string();
         let Some(owner) = address.parent.owner() else {
             let words = "was of a Service, and is attached to something else; it is freed";
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
             return self.free(address);
         };
         let Some(&service) = self.services.get(&owner) else {
-            if self.is_younger(address, CREATING) {
+            if self.is_younger(address, CREATION_GRACE_PERIOD) {
                 return;
             }
             let words = "is of a Service that is not there; it is freed";
@@ -180,8 +180,8 @@ impl<'a> Planner<'a> {
             return self.free(address);
         };
         if has(service, address.ip)
-            || service.is_external_name && self.is_younger(address, CREATING)
-            || address.created >= service.created && self.is_younger(address, CHANGING)
+            || service.is_external_name && self.is_younger(address, CREATION_GRACE_PERIOD)
+            || address.created >= service.created && self.is_younger(address, UPDATE_GRACE_PERIOD)
         {
             return;
         }
@@ -192,32 +192,38 @@ impl<'a> Planner<'a> {
 
     /// Tells whether an address is younger than some age; when it reaches that
     /// it is looked at again.
-    fn is_younger(&mut self, address: &Address, age: Duration) -> bool {
+    fn is_younger(&mut self, address: &IpAddress, age: Duration) -> bool {
         let end = address.created + age;
         let is_younger = self.now < end;
         if is_younger {
-            let again = self.plan.again.map_or(end, |again| again.min(end));
-            self.plan.again = Some(again);
+            let again = self.plan.requeue_at.map_or(end, |again| again.min(end));
+            self.plan.requeue_at = Some(again);
         }
         is_younger
     }
 
-    fn taken(&mut self, owner: &Owner, text: &str) {
+    fn taken(&mut self, owner: &ServiceRef, text: &str) {
         let words = "belongs to another one; the Service must be made anew";
         self.find(Reason::ClusterIpAlreadyAllocated, Some(owner), text, words);
     }
 
-    fn find(&mut self, reason: Reason, owner: Option<&Owner>, text: &str, words: &'static str) {
+    fn find(
+        &mut self,
+        reason: Reason,
+        owner: Option<&ServiceRef>,
+        text: &str,
+        words: &'static str,
+    ) {
         self.plan.findings.push(Finding {
             reason,
             service: owner.cloned(),
             address: text.into(),
-            words: words.into(),
+            message: words.into(),
         });
     }
 
     /// Gives an address to a Service, instead of what there is.
-    fn claim(&mut self, ip: IpAddr, owner: &'a Owner, address: Option<&Address>) {
+    fn claim(&mut self, ip: IpAddr, owner: &'a ServiceRef, address: Option<&IpAddress>) {
         self.claimed.insert(ip, owner);
         let owner = owner.clone();
         self.plan.actions.push(match address {
@@ -231,14 +237,14 @@ impl<'a> Planner<'a> {
         });
     }
 
-    fn free(&mut self, address: &Address) {
+    fn free(&mut self, address: &IpAddress) {
         self.plan.actions.push(Action::Delete {
             ip: address.ip,
             uid: address.uid.clone(),
             version: address.version.clone(),
         });
         // Some Service may have said that it has it.
-        self.plan.again = Some(self.now);
+        self.plan.requeue_at = Some(self.now);
     }
 }
 

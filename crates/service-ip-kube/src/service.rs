@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Service as Object;
-use vipline_service_ip::Owner;
+use vipline_service_ip::ServiceRef;
 
 use crate::metadata::{Missing, required, time};
 
@@ -11,7 +11,7 @@ use crate::metadata::{Missing, required, time};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
     /// Its namespace and name.
-    pub owner: Owner,
+    pub owner: ServiceRef,
     /// Since when it is there.
     pub created: SystemTime,
     /// Whether it is of the type ExternalName, which has no address.
@@ -30,7 +30,7 @@ impl Service {
         let cluster_ips = all.unwrap_or_else(first);
         let is_address = |ip: &String| !matches!(&**ip, "" | "None");
         Ok(Self {
-            owner: Owner {
+            owner: ServiceRef {
                 namespace: required(metadata.namespace, "namespace")?.into(),
                 name: required(metadata.name, "name")?.into(),
             },
@@ -63,7 +63,7 @@ mod tests {
         });
         let service = Service::read(serde_json::from_value(value).unwrap()).unwrap();
         assert!(service.is_external_name);
-        assert_eq!(service.owner, Owner::new("default", "web"));
+        assert_eq!(service.owner, ServiceRef::new("default", "web"));
     }
 
     #[test]

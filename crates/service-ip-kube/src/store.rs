@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vipline_service_ip::{
-    AddressRange, Change, Cidrs, CommitError, Family, Owner, Pool, Snapshot, Store, StoreError,
-    Version, parse_address,
+    AddressRange, Change, Cidrs, CommitError, Family, Pool, ServiceRef, Snapshot, Store,
+    StoreError, Version, parse_address,
 };
 
 use crate::error::words;
-use crate::{Address, Cause, Client, Error};
+use crate::{Cause, Client, Error, IpAddress};
 
 /// How often in a row an address may turn out to be another's until all are
 /// read anew: what is known is too old then.
@@ -46,7 +46,7 @@ struct Known {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Managed,
-    Foreign,
+    NotManaged,
     Unreadable,
 }
 
@@ -55,7 +55,7 @@ enum State {
 enum Step {
     Created(IpAddr),
     /// With who had it.
-    Deleted(IpAddr, Option<Owner>),
+    Deleted(IpAddr, Option<ServiceRef>),
 }
 
 /// Why a part of a change is not made.
@@ -139,7 +139,7 @@ impl Kube {
         Ok(())
     }
 
-    fn create(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), Failure> {
+    fn create(&mut self, ip: IpAddr, owner: &ServiceRef) -> Result<(), Failure> {
         let uid = self.client.create_address(ip, owner).map_err(|error| {
             if error.is_already_exists() {
                 Failure::Taken(ip)
@@ -158,7 +158,7 @@ impl Kube {
     fn reason_to_keep(&self, ip: IpAddr) -> Option<Error> {
         let cause = match self.known.get(&ip)?.state {
             State::Managed => return None,
-            State::Foreign => Cause::Foreign,
+            State::NotManaged => Cause::NotManaged,
             State::Unreadable => Cause::Unreadable("it is unknown whose it is".into()),
         };
         Some(Error::new("delete", format!("IPAddress {ip}"), cause))
@@ -219,7 +219,7 @@ impl Store<Cidrs> for Kube {
         self.known.clear();
         for address in addresses.objects {
             // What is labelled with the wrong family is of no range.
-            if pool.occupy(address.ip).is_err() {
+            if pool.mark_allocated(address.ip).is_err() {
                 continue;
             }
             if let Some(owner) = address.parent.owner() {
@@ -229,7 +229,7 @@ impl Store<Cidrs> for Kube {
         }
         for address in &addresses.unreadable {
             if let Some(ip) = parse_address(&address.name)
-                && pool.occupy(ip).is_ok()
+                && pool.mark_allocated(ip).is_ok()
             {
                 self.known.insert(ip, Known::unreadable());
             }
@@ -242,7 +242,7 @@ impl Store<Cidrs> for Kube {
             pool,
             owners,
             version: Version(self.version),
-            repair: None,
+            repair_reason: None,
         })
     }
 
@@ -276,11 +276,11 @@ impl Store<Cidrs> for Kube {
 }
 
 impl Known {
-    fn new(address: Address) -> Self {
+    fn new(address: IpAddress) -> Self {
         Self {
             state: match address.is_managed() {
                 true => State::Managed,
-                false => State::Foreign,
+                false => State::NotManaged,
             },
             uid: address.uid,
         }
@@ -303,17 +303,17 @@ fn without(after: &Snapshot<Cidrs>, change: &Change<IpAddr>, taken: IpAddr) -> S
         now.owners.remove(ip);
     }
     for (ip, former) in &change.freed {
-        occupy(&mut now.pool, *ip);
+        mark_allocated(&mut now.pool, *ip);
         if let Some(owner) = former {
             now.owners.insert(*ip, owner.clone());
         }
     }
-    occupy(&mut now.pool, taken);
+    mark_allocated(&mut now.pool, taken);
     now
 }
 
-fn occupy(pool: &mut Cidrs, ip: IpAddr) {
-    let occupied = pool.occupy(ip);
+fn mark_allocated(pool: &mut Cidrs, ip: IpAddr) {
+    let occupied = pool.mark_allocated(ip);
     debug_assert!(occupied.is_ok(), "it was in this pool");
 }
 
@@ -324,7 +324,7 @@ fn stuck(failure: Failure) -> Error {
         Failure::Taken(ip) | Failure::Changed(ip) => Error::new(
             "undo the change of",
             format!("IPAddress {ip}"),
-            Cause::Stuck,
+            Cause::RollbackFailed,
         ),
     }
 }

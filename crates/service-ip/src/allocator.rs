@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Bitmap, Pool, Random, Range, Refusal, Usage};
+use crate::{AllocationError, Bitmap, Pool, Random, Range, Usage};
 
 /// A range, and what of it is taken.
 #[derive(Clone, Debug)]
@@ -44,31 +44,31 @@ impl<R: Range> Allocator<R> {
 
     /// Takes a number of the lower band.
     #[cold]
-    fn take_lower(&mut self, random: &mut Random<'_>) -> Option<u128> {
-        self.taken.take(0, self.range.lower(), random)
+    fn take_static(&mut self, random: &mut Random<'_>) -> Option<u128> {
+        self.taken.take(0, self.range.static_band(), random)
     }
 }
 
 impl<R: Range> Pool for Allocator<R> {
     type Item = R::Item;
 
-    fn reserve(&mut self, item: R::Item) -> Result<(), Refusal> {
+    fn reserve(&mut self, item: R::Item) -> Result<(), AllocationError> {
         let number = self.range.number(item)?;
         if self.taken.insert(number) {
             Ok(())
         } else {
-            Err(Refusal::allocated(&item))
+            Err(AllocationError::allocated(&item))
         }
     }
 
-    fn allocate(&mut self, random: &mut Random<'_>) -> Result<R::Item, Refusal> {
-        let (lower, len) = (self.range.lower(), self.range.len());
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<R::Item, AllocationError> {
+        let (lower, len) = (self.range.static_band(), self.range.len());
         let number = self
             .taken
             .take(lower, len, random)
-            .or_else(|| self.take_lower(random));
+            .or_else(|| self.take_static(random));
         let item = number.and_then(|number| self.range.item(number));
-        item.ok_or_else(|| Refusal::full(&self.range))
+        item.ok_or_else(|| AllocationError::full(&self.range))
     }
 
     fn release(&mut self, item: R::Item) -> bool {
@@ -95,7 +95,7 @@ impl<R: Range> Pool for Allocator<R> {
         }]
     }
 
-    fn asked(&self, _: Option<R::Item>) -> Vec<Box<str>> {
+    fn counted_ranges(&self, _: Option<R::Item>) -> Vec<Box<str>> {
         vec![self.range.to_string().into()]
     }
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::bitmap::below;
 use crate::range::{address, bits};
-use crate::{AddressRange, Bitmap, Family, Pool, Random, Range, Refusal, Usage};
+use crate::{AddressRange, AllocationError, Bitmap, Family, Pool, Random, Range, Usage};
 
 /// The ServiceCIDRs of one family, and what of them is taken.
 ///
@@ -62,7 +62,7 @@ pub enum CidrError {
     },
     /// There is none of this name.
     #[error("there is no ServiceCIDR {name}")]
-    Missing {
+    NotFound {
         /// The name.
         name: Box<str>,
     },
@@ -137,11 +137,11 @@ impl Cidrs {
     ///
     /// # Errors
     ///
-    /// [`CidrError::InUse`] and [`CidrError::Missing`].
+    /// [`CidrError::InUse`] and [`CidrError::NotFound`].
     pub fn remove(&mut self, name: &str) -> Result<(), CidrError> {
         let name: Box<str> = name.into();
         let Some(range) = self.range(&name) else {
-            return Err(CidrError::Missing { name });
+            return Err(CidrError::NotFound { name });
         };
         let addresses = self.needing(&name, range);
         if addresses > 0 {
@@ -166,10 +166,10 @@ impl Cidrs {
     ///
     /// # Errors
     ///
-    /// [`Refusal::MismatchedFamily`].
-    pub fn occupy(&mut self, item: IpAddr) -> Result<bool, Refusal> {
+    /// [`AllocationError::MismatchedFamily`].
+    pub fn mark_allocated(&mut self, item: IpAddr) -> Result<bool, AllocationError> {
         if item.is_ipv4() != self.is_ipv4 {
-            return Err(Refusal::mismatched_family(&item, self));
+            return Err(AllocationError::mismatched_family(&item, self));
         }
         let was_free = number(item).is_some_and(|number| self.taken.insert(number));
         if was_free {
@@ -243,7 +243,7 @@ impl Cidrs {
     /// Takes a free address of a range.
     fn take_of(&mut self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
         let first = number(range.first()?)?;
-        let (middle, end) = (first + range.lower(), first + range.len());
+        let (middle, end) = (first + range.static_band(), first + range.len());
         let taken = self
             .taken
             .take(middle, end, random)
@@ -255,30 +255,30 @@ impl Cidrs {
 impl Pool for Cidrs {
     type Item = IpAddr;
 
-    fn reserve(&mut self, item: IpAddr) -> Result<(), Refusal> {
+    fn reserve(&mut self, item: IpAddr) -> Result<(), AllocationError> {
         if item.is_ipv4() != self.is_ipv4 {
-            return Err(Refusal::mismatched_family(&item, self));
+            return Err(AllocationError::mismatched_family(&item, self));
         }
         let having = self.ranges.iter();
         let mut having = having.filter(|(range, _)| range.number(item).is_ok());
         let Some((range, first)) = having.next() else {
-            return Err(Refusal::not_in_range(&item, self));
+            return Err(AllocationError::not_in_range(&item, self));
         };
         if !first.is_ready() && !having.any(|(_, cidr)| cidr.is_ready()) {
-            return Err(Refusal::not_ready(range));
+            return Err(AllocationError::not_ready(range));
         }
-        if self.occupy(item)? {
+        if self.mark_allocated(item)? {
             Ok(())
         } else {
-            Err(Refusal::allocated(&item))
+            Err(AllocationError::allocated(&item))
         }
     }
 
-    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, Refusal> {
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<IpAddr, AllocationError> {
         let ready = self.ranges.iter().filter(|(_, cidr)| cidr.is_ready());
         let ready: Vec<AddressRange> = ready.map(|(range, _)| *range).collect();
         if ready.is_empty() {
-            return Err(Refusal::not_ready(self));
+            return Err(AllocationError::not_ready(self));
         }
         let start = usize::try_from(below(ready.len() as u128, random)).unwrap_or(0);
         let (before, after) = ready.split_at(start);
@@ -286,7 +286,7 @@ impl Pool for Cidrs {
             .iter()
             .chain(before)
             .find_map(|range| self.take_of(*range, random));
-        let item = taken.ok_or_else(|| Refusal::full(self))?;
+        let item = taken.ok_or_else(|| AllocationError::full(self))?;
         self.count(item, |used| used + 1);
         Ok(item)
     }
@@ -302,15 +302,15 @@ impl Pool for Cidrs {
 
     /// Takes it in a range that is not ready, and outside of all of them, too.
     fn restore(&mut self, item: IpAddr) -> bool {
-        self.occupy(item) == Ok(true)
+        self.mark_allocated(item) == Ok(true)
     }
 
-    fn check(&self, item: IpAddr) -> Result<(), Refusal> {
+    fn check(&self, item: IpAddr) -> Result<(), AllocationError> {
         let mut ranges = self.ranges.keys();
         if ranges.any(|range| range.number(item).is_ok()) {
             Ok(())
         } else {
-            Err(Refusal::not_in_range(&item, self))
+            Err(AllocationError::not_in_range(&item, self))
         }
     }
 
@@ -337,7 +337,7 @@ impl Pool for Cidrs {
 
     /// The first that is ready and has the item; for any item, all that are
     /// ready.
-    fn asked(&self, item: Option<IpAddr>) -> Vec<Box<str>> {
+    fn counted_ranges(&self, item: Option<IpAddr>) -> Vec<Box<str>> {
         let ranges = self.ranges.iter();
         let ready = ranges.filter(|(range, cidr)| {
             cidr.is_ready() && item.is_none_or(|item| range.number(item).is_ok())

@@ -87,12 +87,12 @@ pub struct Counters {
     /// Items not given; where somebody else was faster, each attempt counts.
     pub errors: BTreeMap<Scope, u64>,
     /// How long it took to give one, as far as the caller has told.
-    pub durations: Durations,
+    pub durations: DurationHistogram,
 }
 
-/// Durations in buckets.
+/// DurationHistogram in buckets.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Durations {
+pub struct DurationHistogram {
     /// How many took at most as long as the same place of [`Self::BOUNDS`]
     /// says, each counted in one bucket; the last are those that took longer.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
@@ -100,7 +100,7 @@ pub struct Durations {
     pub sum: Duration,
 }
 
-impl Durations {
+impl DurationHistogram {
     /// The upper bounds of the buckets, in seconds, as Kubernetes has them.
     pub const BOUNDS: [f64; 11] = [
         0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -135,12 +135,12 @@ pub struct RepairCounters {
 
 /// What was asked of a pool, to be counted when it is known how it ended.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct Requests {
     /// The ranges concerned, for what, and whether they gave it.
     entries: Vec<(Box<str>, Scope, bool)>,
 }
 
-impl Asked {
+impl Requests {
     /// Notes that ranges gave an item, or did not.
     pub(crate) fn note(&mut self, ranges: Vec<Box<str>>, scope: Scope, is_given: bool) {
         let entries = ranges.into_iter().map(|range| (range, scope, is_given));
@@ -148,13 +148,13 @@ impl Asked {
     }
 
     /// Counts it all.
-    pub(crate) fn count(self, end: End, counters: &mut BTreeMap<Box<str>, Counters>) {
+    pub(crate) fn count(self, outcome: Outcome, counters: &mut BTreeMap<Box<str>, Counters>) {
         for (range, scope, is_given) in self.entries {
             let counters = counters.entry(range).or_default();
-            let counter = match (is_given, end) {
-                (true, End::Made) => &mut counters.allocations,
-                (true, End::Refused) => continue,
-                (false, _) | (true, End::Lost) => &mut counters.errors,
+            let counter = match (is_given, outcome) {
+                (true, Outcome::Committed) => &mut counters.allocations,
+                (true, Outcome::Rejected) => continue,
+                (false, _) | (true, Outcome::Failed) => &mut counters.errors,
             };
             *counter.entry(scope).or_default() += 1;
         }
@@ -163,13 +163,13 @@ impl Asked {
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum Outcome {
     /// It was made.
-    Made,
+    Committed,
     /// Some of it was refused, so none was made.
-    Refused,
+    Rejected,
     /// The store did not make it.
-    Lost,
+    Failed,
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn durations_are_counted_in_the_bucket_that_they_fit_in() {
-        let mut durations = Durations::default();
+        let mut durations = DurationHistogram::default();
         for took in [5, 6, 10_000, 10_001] {
             durations.observe(Duration::from_millis(took));
         }

@@ -2,25 +2,25 @@
 
 use std::mem;
 
-use crate::counters::Asked;
-use crate::{Change, Owner, Pool, Random, Refusal, RepairReason, Scope, Snapshot};
+use crate::counters::Requests;
+use crate::{AllocationError, Change, Pool, Random, RepairReason, Scope, ServiceRef, Snapshot};
 
 /// A change in the making, on top of what a store had.
 #[derive(Debug)]
 pub struct Draft<'a, P: Pool> {
     snapshot: &'a mut Snapshot<P>,
     steps: Vec<Step<P::Item>>,
-    asked: Asked,
+    asked: Requests,
 }
 
 /// What has been done to the snapshot.
 #[derive(Debug)]
 enum Step<I> {
-    Taken(I, Owner),
+    Taken(I, ServiceRef),
     /// With who had it, if that is known.
-    Freed(I, Option<Owner>),
+    Freed(I, Option<ServiceRef>),
     /// With who had it by the record, and who has it now.
-    HandedOver(I, Owner, Owner),
+    HandedOver(I, ServiceRef, ServiceRef),
 }
 
 impl<'a, P: Pool> Draft<'a, P> {
@@ -28,7 +28,7 @@ impl<'a, P: Pool> Draft<'a, P> {
         Self {
             snapshot,
             steps: Vec::new(),
-            asked: Asked::default(),
+            asked: Requests::default(),
         }
     }
 
@@ -40,24 +40,24 @@ impl<'a, P: Pool> Draft<'a, P> {
 
     /// Returns who has an item, if that is known.
     #[must_use]
-    pub fn owner(&self, item: P::Item) -> Option<&Owner> {
+    pub fn owner(&self, item: P::Item) -> Option<&ServiceRef> {
         self.snapshot.owners.get(&item)
     }
 
     /// Returns why the store has to be repaired before anything else, if it has.
     #[must_use]
     pub const fn repair_reason(&self) -> Option<&RepairReason> {
-        self.snapshot.repair.as_ref()
+        self.snapshot.repair_reason.as_ref()
     }
 
     /// Takes a certain item for a Service.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`] if it is taken or not in a range.
-    pub fn reserve(&mut self, item: P::Item, owner: &Owner) -> Result<(), Refusal> {
+    /// A [`AllocationError`] if it is taken or not in a range.
+    pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), AllocationError> {
         let reserved = self.snapshot.pool.reserve(item);
-        let ranges = self.snapshot.pool.asked(Some(item));
+        let ranges = self.snapshot.pool.counted_ranges(Some(item));
         self.asked.note(ranges, Scope::Static, reserved.is_ok());
         reserved?;
         self.take(item, owner);
@@ -68,10 +68,17 @@ impl<'a, P: Pool> Draft<'a, P> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Full`].
-    pub fn allocate(&mut self, owner: &Owner, random: &mut Random<'_>) -> Result<P::Item, Refusal> {
+    /// [`AllocationError::Full`].
+    pub fn allocate(
+        &mut self,
+        owner: &ServiceRef,
+        random: &mut Random<'_>,
+    ) -> Result<P::Item, AllocationError> {
         let allocated = self.snapshot.pool.allocate(random);
-        let ranges = self.snapshot.pool.asked(allocated.as_ref().ok().copied());
+        let ranges = self
+            .snapshot
+            .pool
+            .counted_ranges(allocated.as_ref().ok().copied());
         self.asked.note(ranges, Scope::Dynamic, allocated.is_ok());
         let item = allocated?;
         self.take(item, owner);
@@ -82,10 +89,10 @@ impl<'a, P: Pool> Draft<'a, P> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::OtherOwner`] if it is known to be another's.
-    pub fn release(&mut self, item: P::Item, owner: &Owner) -> Result<bool, Refusal> {
+    /// [`AllocationError::OtherOwner`] if it is known to be another's.
+    pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, AllocationError> {
         match self.snapshot.owners.get(&item) {
-            Some(other) if other != owner => Err(Refusal::OtherOwner {
+            Some(other) if other != owner => Err(AllocationError::OtherOwner {
                 item: item.to_string().into(),
                 owner: other.clone(),
             }),
@@ -104,7 +111,11 @@ impl<'a, P: Pool> Draft<'a, P> {
     }
 
     /// Takes an item that a Service has, which counts as no request.
-    pub(crate) fn put_back(&mut self, item: P::Item, owner: &Owner) -> Result<(), Refusal> {
+    pub(crate) fn put_back(
+        &mut self,
+        item: P::Item,
+        owner: &ServiceRef,
+    ) -> Result<(), AllocationError> {
         self.snapshot.pool.reserve(item)?;
         self.take(item, owner);
         Ok(())
@@ -112,7 +123,7 @@ impl<'a, P: Pool> Draft<'a, P> {
 
     /// Makes an item a Service's that is recorded as another one's; it is never
     /// free in between.
-    pub(crate) fn hand_over(&mut self, item: P::Item, owner: &Owner) {
+    pub(crate) fn hand_over(&mut self, item: P::Item, owner: &ServiceRef) {
         if let Some(recorded) = self.snapshot.owners.get_mut(&item) {
             let former = mem::replace(recorded, owner.clone());
             let step = Step::HandedOver(item, former, owner.clone());
@@ -120,7 +131,7 @@ impl<'a, P: Pool> Draft<'a, P> {
         }
     }
 
-    fn take(&mut self, item: P::Item, owner: &Owner) {
+    fn take(&mut self, item: P::Item, owner: &ServiceRef) {
         self.snapshot.owners.insert(item, owner.clone());
         self.steps.push(Step::Taken(item, owner.clone()));
     }
@@ -148,7 +159,7 @@ impl<'a, P: Pool> Draft<'a, P> {
     }
 
     /// Returns what is to be made, in sum, and what was asked for.
-    pub(crate) fn into_change(self) -> (Change<P::Item>, Asked) {
+    pub(crate) fn into_change(self) -> (Change<P::Item>, Requests) {
         let mut change = Change::default();
         for step in self.steps {
             match step {

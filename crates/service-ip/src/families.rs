@@ -92,37 +92,37 @@ pub struct AddressPlan {
     /// The `ipFamilies`.
     pub families: Vec<Family>,
     /// What address there is to be of each family; none of a headless Service.
-    pub addresses: Vec<Wanted>,
+    pub addresses: Vec<AddressRequest>,
     /// Addresses to be released when the Service is stored.
     pub released: Vec<IpAddr>,
 }
 
 /// An address that a Service is to have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Wanted {
+pub enum AddressRequest {
     /// It has it already.
-    Kept(IpAddr),
+    Keep(IpAddr),
     /// This one.
     Static(IpAddr),
     /// Any of a family.
     Dynamic(Family),
 }
 
-impl Wanted {
+impl AddressRequest {
     /// Returns its family.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {
-            Self::Kept(address) | Self::Static(address) => Family::of(address),
+            Self::Keep(address) | Self::Static(address) => Family::of(address),
             Self::Dynamic(family) => family,
         }
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for AddressRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept(address) | Self::Static(address) => write!(f, "{address}"),
+            Self::Keep(address) | Self::Static(address) => write!(f, "{address}"),
             Self::Dynamic(family) => write!(f, "an address of {family}"),
         }
     }
@@ -425,13 +425,13 @@ impl AddressSpec {
     }
 
     /// Returns what address there is to be of each family.
-    fn wanted(&self, had: &[IpAddr]) -> Vec<Wanted> {
+    fn wanted(&self, had: &[IpAddr]) -> Vec<AddressRequest> {
         let places = self.families.iter().enumerate();
         places
             .map(|(place, family)| match self.addresses.get(place) {
-                Some(address) if had.contains(address) => Wanted::Kept(*address),
-                Some(address) => Wanted::Static(*address),
-                None => Wanted::Dynamic(*family),
+                Some(address) if had.contains(address) => AddressRequest::Keep(*address),
+                Some(address) => AddressRequest::Static(*address),
+                None => AddressRequest::Dynamic(*family),
             })
             .collect()
     }

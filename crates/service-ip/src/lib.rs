@@ -19,12 +19,12 @@
 //! - [`Counters`], [`MetricNames`]: what is counted.
 //! - [`RangeAllocation`]: what is allocated, in the form of Kubernetes.
 //! - [`Repair`]: what is allocated, compared with what Services have.
-//! - [`Error`], [`Refusal`]: what goes wrong.
+//! - [`Error`], [`AllocationError`]: what goes wrong.
 #![forbid(unsafe_code)]
 
 mod bitmap;
 
-mod legacy;
+mod stored_address;
 
 mod range;
 
@@ -32,7 +32,7 @@ mod ports;
 
 mod pool;
 
-mod refusal;
+mod allocation_error;
 
 mod allocator;
 
@@ -60,24 +60,24 @@ mod node_ports;
 
 mod stores;
 
+pub use allocation_error::AllocationError;
 pub use allocator::Allocator;
 pub use bitmap::Bitmap;
 pub use cidrs::{CidrError, Cidrs};
-pub use counters::{Counters, Durations, MetricNames, RepairCounters, Scope, Usage};
+pub use counters::{Counters, DurationHistogram, MetricNames, RepairCounters, Scope, Usage};
 pub use draft::Draft;
-pub use families::{AddressError, AddressPlan, AddressSpec, Family, FamilyPolicy, Wanted};
-pub use legacy::parse_address;
+pub use families::{AddressError, AddressPlan, AddressRequest, AddressSpec, Family, FamilyPolicy};
 pub use node_ports::{AssignedPorts, NodePorts};
-pub use pool::{Owner, Pool, Random};
+pub use pool::{Pool, Random, ServiceRef};
 pub use ports::PortRange;
 pub use range::{AddressRange, Range, RangeError};
-pub use refusal::Refusal;
 pub use registry::{Error, Registry};
-pub use repair::{Claims, Finding, Repair, RepairError};
-pub use service::{AssignError, Assigned, Lost, ServiceAddresses};
+pub use repair::{Finding, Repair, RepairError, ServiceItems};
+pub use service::{AssignError, AssignedAddresses, ReleaseError, ServiceAddresses};
 pub use service_port::{Protocol, ServicePort, ServiceType};
 pub use snapshot::{RangeAllocation, SnapshotError};
 pub use store::{Change, CommitError, RepairReason, Snapshot, Store, StoreError, Version};
+pub use stored_address::parse_address;
 pub use stores::Memory;
 #[cfg(feature = "etcd")]
 pub use stores::{Envelope, Etcd, EtcdCluster, EtcdSetupError, EtcdTls};

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Claims, Draft, Owner, Pool, Protocol, Random, Refusal, ServicePort, ServiceType};
+use crate::{
+    AllocationError, Draft, Pool, Protocol, Random, ServiceItems, ServicePort, ServiceRef,
+    ServiceType,
+};
 
 /// What a Service says of its node ports.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -11,14 +14,14 @@ pub struct NodePorts {
     pub kind: ServiceType,
     /// Whether the ports of a load balancer get node ports that are not asked
     /// for.
-    pub allocate: bool,
+    pub allocate_load_balancer_node_ports: bool,
     /// Whether traffic from outside stays on the node.
-    pub is_local: bool,
+    pub external_policy_local: bool,
     /// Its ports.
     pub ports: Vec<ServicePort>,
     /// Where load balancers ask whether a node has endpoints, if it is said or
     /// given.
-    pub health_check: Option<u16>,
+    pub health_check_node_port: Option<u16>,
 }
 
 /// What a Service got, until it is known whether it is stored.
@@ -38,12 +41,12 @@ pub struct AssignedPorts {
 
 impl AssignedPorts {
     /// Frees what the Service no longer has, once it is stored.
-    pub fn commit<P: Pool<Item = u16>>(&self, owner: &Owner, draft: &mut Draft<'_, P>) {
+    pub fn commit<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.released, owner, draft);
     }
 
     /// Frees what is new, because the Service was not stored.
-    pub fn revert<P: Pool<Item = u16>>(&self, owner: &Owner, draft: &mut Draft<'_, P>) {
+    pub fn revert<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.taken, owner, draft);
     }
 }
@@ -59,14 +62,14 @@ impl NodePorts {
     ///
     /// # Errors
     ///
-    /// A [`Refusal`]; the draft is good for nothing then.
+    /// A [`AllocationError`]; the draft is good for nothing then.
     /// Besides those of [`Draft::reserve`] and [`Draft::allocate`]:
     ///
-    /// - [`Refusal::Duplicate`]: a node port has two uses of one protocol, is
+    /// - [`AllocationError::Duplicate`]: a node port has two uses of one protocol, is
     ///   also the health check port, or is on ports of different numbers of a new
     ///   Service. An update may put it there.
-    /// - [`Refusal::Immutable`]: `healthCheckNodePort` changes.
-    /// - [`Refusal::NotUsed`]: `nodePort` of a `ClusterIP` or `ExternalName`, or
+    /// - [`AllocationError::Immutable`]: `healthCheckNodePort` changes.
+    /// - [`AllocationError::NotUsed`]: `nodePort` of a `ClusterIP` or `ExternalName`, or
     ///   `healthCheckNodePort` of a Service that needs none. A value from before
     ///   is dropped instead. kube-apiserver stores a `nodePort` of an
     ///   `ExternalName` unallocated, and frees the port with the Service even if
@@ -74,10 +77,10 @@ impl NodePorts {
     pub fn assign<P: Pool<Item = u16>>(
         &self,
         former: Option<&Self>,
-        owner: &Owner,
+        owner: &ServiceRef,
         draft: &mut Draft<'_, P>,
         random: &mut Random<'_>,
-    ) -> Result<AssignedPorts, Refusal> {
+    ) -> Result<AssignedPorts, AllocationError> {
         let held = former.map(Self::held).unwrap_or_default();
         let mut assigned = self.cleared(former, owner)?;
         assigned.check_shared(former.is_none(), owner)?;
@@ -107,8 +110,8 @@ impl NodePorts {
             used.insert((protocol, number));
             assigned.ports[place].node_port = Some(number);
         }
-        if self.is_checked() && assigned.health_check.is_none() {
-            assigned.health_check = Some(draft.allocate(owner, random)?);
+        if self.is_checked() && assigned.health_check_node_port.is_none() {
+            assigned.health_check_node_port = Some(draft.allocate(owner, random)?);
         }
         let numbers = assigned.numbers();
         Ok(AssignedPorts {
@@ -119,7 +122,7 @@ impl NodePorts {
     }
 
     /// Frees the node ports of a Service that is deleted.
-    pub fn release<P: Pool<Item = u16>>(&self, owner: &Owner, draft: &mut Draft<'_, P>) {
+    pub fn release<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.held(), owner, draft);
     }
 
@@ -127,7 +130,7 @@ impl NodePorts {
     ///
     /// A number is there once, unless two ports of the same protocol have it.
     #[must_use]
-    pub fn claims(&self, owner: Owner) -> Claims<u16> {
+    pub fn service_items(&self, owner: ServiceRef) -> ServiceItems<u16> {
         let (mut numbers, mut uses) = (BTreeSet::new(), BTreeSet::new());
         let mut items = Vec::new();
         for (protocol, number) in self.uses() {
@@ -136,7 +139,7 @@ impl NodePorts {
                 items.push(number);
             }
         }
-        Claims {
+        ServiceItems {
             owner,
             items,
             invalid: Vec::new(),
@@ -145,7 +148,7 @@ impl NodePorts {
 
     /// Returns the Service without what its type does not have, and with what an
     /// update omits.
-    fn cleared(&self, former: Option<&Self>, owner: &Owner) -> Result<Self, Refusal> {
+    fn cleared(&self, former: Option<&Self>, owner: &ServiceRef) -> Result<Self, AllocationError> {
         let mut cleared = self.clone();
         if !self.has_node_ports() {
             let before = former.map(Self::node_ports).unwrap_or_default();
@@ -161,7 +164,7 @@ impl NodePorts {
         if let Some(former) = former.filter(|one| one.is_given_ports() && self.is_given_ports()) {
             cleared.keep(former);
         }
-        cleared.health_check = self.kept_health_check(former, owner)?;
+        cleared.health_check_node_port = self.kept_health_check(former, owner)?;
         Ok(cleared)
     }
 
@@ -169,17 +172,17 @@ impl NodePorts {
     fn kept_health_check(
         &self,
         former: Option<&Self>,
-        owner: &Owner,
-    ) -> Result<Option<u16>, Refusal> {
+        owner: &ServiceRef,
+    ) -> Result<Option<u16>, AllocationError> {
         const FIELD: &str = "healthCheckNodePort";
-        let before = former.and_then(|former| former.health_check);
+        let before = former.and_then(|former| former.health_check_node_port);
         let was_checked = former.is_some_and(Self::is_checked);
-        match (self.health_check, before) {
+        match (self.health_check_node_port, before) {
             (Some(number), Some(before))
                 if self.is_checked() && was_checked && number != before =>
             {
                 let (field, owner) = (FIELD, owner.clone());
-                Err(Refusal::Immutable { field, owner })
+                Err(AllocationError::Immutable { field, owner })
             }
             (number, before) if self.is_checked() => Ok(number.or(before)),
             (Some(number), before) if before != Some(number) => {
@@ -210,8 +213,8 @@ impl NodePorts {
     }
 
     /// Checks that no node port is shared by uses that exclude each other.
-    fn check_shared(&self, is_new: bool, owner: &Owner) -> Result<(), Refusal> {
-        let duplicate = |item: String| Refusal::Duplicate {
+    fn check_shared(&self, is_new: bool, owner: &ServiceRef) -> Result<(), AllocationError> {
+        let duplicate = |item: String| AllocationError::Duplicate {
             item: item.into(),
             owner: owner.clone(),
         };
@@ -224,7 +227,7 @@ impl NodePorts {
         if let Some(number) = self.spread().filter(|_| is_new) {
             return Err(duplicate(number.to_string()));
         }
-        match self.health_check {
+        match self.health_check_node_port {
             Some(number) if self.node_ports().contains(&number) => {
                 Err(duplicate(number.to_string()))
             }
@@ -261,19 +264,21 @@ impl NodePorts {
     const fn is_given_ports(&self) -> bool {
         match self.kind {
             ServiceType::ClusterIp | ServiceType::ExternalName => false,
-            ServiceType::LoadBalancer => self.allocate,
+            ServiceType::LoadBalancer => self.allocate_load_balancer_node_ports,
             ServiceType::NodePort => true,
         }
     }
 
     /// Tells whether load balancers ask for its health on each node.
     const fn is_checked(&self) -> bool {
-        self.is_local && matches!(self.kind, ServiceType::LoadBalancer)
+        self.external_policy_local && matches!(self.kind, ServiceType::LoadBalancer)
     }
 
     /// Returns the uses of its node ports; health checks use TCP.
     fn uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
-        let health_check = self.health_check.map(|number| (Protocol::Tcp, number));
+        let health_check = self
+            .health_check_node_port
+            .map(|number| (Protocol::Tcp, number));
         self.port_uses().chain(health_check)
     }
 
@@ -304,8 +309,13 @@ impl NodePorts {
     }
 }
 
-fn not_used(field: &'static str, number: u16, requires: &'static str, owner: &Owner) -> Refusal {
-    Refusal::NotUsed {
+fn not_used(
+    field: &'static str,
+    number: u16,
+    requires: &'static str,
+    owner: &ServiceRef,
+) -> AllocationError {
+    AllocationError::NotUsed {
         field,
         item: number.to_string().into(),
         requires,
@@ -316,7 +326,7 @@ fn not_used(field: &'static str, number: u16, requires: &'static str, owner: &Ow
 /// Frees what is a Service's; what is recorded as another one's stays.
 fn free<'a, P: Pool<Item = u16>>(
     numbers: impl IntoIterator<Item = &'a u16>,
-    owner: &Owner,
+    owner: &ServiceRef,
     draft: &mut Draft<'_, P>,
 ) {
     for number in numbers {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Refusal, Usage};
+use crate::{AllocationError, Usage};
 
 /// Where random numbers come from.
 pub type Random<'a> = dyn FnMut() -> u64 + 'a;
@@ -16,15 +16,15 @@ pub trait Pool: fmt::Display {
     ///
     /// # Errors
     ///
-    /// A [`Refusal`] if it is taken or not in a range.
-    fn reserve(&mut self, item: Self::Item) -> Result<(), Refusal>;
+    /// A [`AllocationError`] if it is taken or not in a range.
+    fn reserve(&mut self, item: Self::Item) -> Result<(), AllocationError>;
 
     /// Takes any item, of the upper band as long as it has one.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Full`].
-    fn allocate(&mut self, random: &mut Random<'_>) -> Result<Self::Item, Refusal>;
+    /// [`AllocationError::Full`].
+    fn allocate(&mut self, random: &mut Random<'_>) -> Result<Self::Item, AllocationError>;
 
     /// Frees an item, and tells whether it was taken.
     fn release(&mut self, item: Self::Item) -> bool;
@@ -41,8 +41,8 @@ pub trait Pool: fmt::Display {
     ///
     /// # Errors
     ///
-    /// A [`Refusal`] if no range has it now.
-    fn check(&self, item: Self::Item) -> Result<(), Refusal> {
+    /// A [`AllocationError`] if no range has it now.
+    fn check(&self, item: Self::Item) -> Result<(), AllocationError> {
         let _ = item;
         Ok(())
     }
@@ -55,19 +55,19 @@ pub trait Pool: fmt::Display {
 
     /// Returns the range that a request is counted for: for a certain item, or
     /// for any.
-    fn asked(&self, item: Option<Self::Item>) -> Vec<Box<str>>;
+    fn counted_ranges(&self, item: Option<Self::Item>) -> Vec<Box<str>>;
 }
 
 /// The Service that has an item.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Owner {
+pub struct ServiceRef {
     /// Its namespace.
     pub namespace: Box<str>,
     /// Its name.
     pub name: Box<str>,
 }
 
-impl Owner {
+impl ServiceRef {
     /// Returns a Service of a namespace.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
@@ -78,7 +78,7 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for ServiceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }

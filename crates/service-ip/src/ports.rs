@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::range::band;
-use crate::{Range, RangeError, Refusal};
+use crate::{AllocationError, Range, RangeError};
 
 /// Ports from one to another, both among them: `30000-32767`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -57,15 +57,15 @@ impl Range for PortRange {
     }
 
     /// `min(max(16, size / 32), 128)`, none of up to 16 ports.
-    fn lower(&self) -> u128 {
+    fn static_band(&self) -> u128 {
         band(self.len(), 32, 128)
     }
 
-    fn number(&self, item: u16) -> Result<u128, Refusal> {
+    fn number(&self, item: u16) -> Result<u128, AllocationError> {
         if (self.first..=self.last).contains(&item) {
             Ok((item - self.first).into())
         } else {
-            Err(Refusal::not_in_range(&item, self))
+            Err(AllocationError::not_in_range(&item, self))
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
             ("1-65535", 65_535, 128),
         ] {
             let range: PortRange = range.parse().unwrap();
-            assert_eq!((range.len(), range.lower()), (len, lower), "{range}");
+            assert_eq!((range.len(), range.static_band()), (len, lower), "{range}");
             let ends = (range.item(0), range.item(len - 1));
             assert_eq!(ends, (Some(range.first()), Some(range.last())));
             assert_eq!(range.item(len), None);

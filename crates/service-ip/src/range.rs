@@ -7,11 +7,11 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::{Refusal, parse_address};
+use crate::{AllocationError, parse_address};
 
 /// Items in a row, numbered from 0.
 ///
-/// Those below [`Range::lower`] are the lower band: dynamic allocation takes
+/// Those below [`Range::static_band`] are the lower band: dynamic allocation takes
 /// of it only when the upper band is full, so that who asks for a certain item
 /// there is likely to get it.
 pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeError> {
@@ -27,15 +27,15 @@ pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeErr
     }
 
     /// Returns how many items are in the lower band.
-    fn lower(&self) -> u128;
+    fn static_band(&self) -> u128;
 
     /// Returns the number of an item.
     ///
     /// # Errors
     ///
-    /// [`Refusal::NotInRange`] if it is not among them, and
-    /// [`Refusal::MismatchedFamily`] if it cannot be.
-    fn number(&self, item: Self::Item) -> Result<u128, Refusal>;
+    /// [`AllocationError::NotInRange`] if it is not among them, and
+    /// [`AllocationError::MismatchedFamily`] if it cannot be.
+    fn number(&self, item: Self::Item) -> Result<u128, AllocationError>;
 
     /// Returns the item of a number.
     fn item(&self, number: u128) -> Option<Self::Item>;
@@ -60,7 +60,7 @@ pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeErr
 pub struct AddressRange {
     network: IpNet,
     len: u128,
-    lower: u128,
+    static_band: u128,
 }
 
 /// Why a text or a network is no range.
@@ -139,11 +139,11 @@ impl AddressRange {
             Some(size) => size.saturating_sub(left_out),
             None => u128::MAX,
         };
-        let lower = band(size(network).unwrap_or(u128::MAX), 16, 256);
+        let static_band = band(size(network).unwrap_or(u128::MAX), 16, 256);
         Ok(Self {
             network,
             len,
-            lower,
+            static_band,
         })
     }
 
@@ -154,7 +154,7 @@ impl AddressRange {
     ///
     /// [`RangeError::TooLarge`] beyond /12 and /108, and what [`Self::new`]
     /// refuses.
-    pub fn classic(network: IpNet) -> Result<Self, RangeError> {
+    pub fn for_bitmap(network: IpNet) -> Result<Self, RangeError> {
         let range = Self::new(network)?;
         let longest = network.max_prefix_len() - Self::CLASSIC_BITS;
         if network.prefix_len() < longest {
@@ -217,19 +217,19 @@ impl Range for AddressRange {
 
     /// `min(max(16, size / 16), 256)`, none of up to 16 addresses; the size is
     /// that of the network, with the addresses that nobody gets.
-    fn lower(&self) -> u128 {
-        self.lower
+    fn static_band(&self) -> u128 {
+        self.static_band
     }
 
-    fn number(&self, item: IpAddr) -> Result<u128, Refusal> {
+    fn number(&self, item: IpAddr) -> Result<u128, AllocationError> {
         if item.is_ipv4() != self.network.addr().is_ipv4() {
-            return Err(Refusal::mismatched_family(&item, self));
+            return Err(AllocationError::mismatched_family(&item, self));
         }
         bits(item)
             .checked_sub(bits(self.network.addr()))
             .and_then(|offset| offset.checked_sub(1))
             .filter(|number| *number < self.len)
-            .ok_or_else(|| Refusal::not_in_range(&item, self))
+            .ok_or_else(|| AllocationError::not_in_range(&item, self))
     }
 
     fn item(&self, number: u128) -> Option<IpAddr> {
@@ -246,7 +246,7 @@ impl Range for AddressRange {
 
     /// Returns the first 65,535 addresses of IPv6, and all of IPv4.
     fn bitmap_range(&self) -> Result<Self, RangeError> {
-        Self::classic(self.network)
+        Self::for_bitmap(self.network)
     }
 }
 
@@ -334,7 +334,11 @@ mod tests {
             ("::/0", u128::MAX, 256),
         ] {
             let range = range(network);
-            assert_eq!((range.len(), range.lower()), (len, lower), "{network}");
+            assert_eq!(
+                (range.len(), range.static_band()),
+                (len, lower),
+                "{network}"
+            );
         }
     }
 
@@ -344,8 +348,11 @@ mod tests {
         assert_eq!(small.first().unwrap().to_string(), "10.0.0.1");
         assert_eq!(small.last().unwrap().to_string(), "10.0.0.6");
         for outside in ["10.0.0.0", "10.0.0.7", "10.0.0.8", "9.255.255.255"] {
-            let refusal = small.number(outside.parse().unwrap()).unwrap_err();
-            assert!(matches!(refusal, Refusal::NotInRange { .. }), "{refusal}");
+            let error = small.number(outside.parse().unwrap()).unwrap_err();
+            assert!(
+                matches!(error, AllocationError::NotInRange { .. }),
+                "{error}"
+            );
         }
         assert_eq!(range("fd00::/125").last().unwrap().to_string(), "fd00::7");
         assert_eq!(
@@ -357,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_old_bitmap_has_its_limits() {
-        let classic = |text: &str| AddressRange::classic(text.parse().unwrap());
+        let classic = |text: &str| AddressRange::for_bitmap(text.parse().unwrap());
         assert_eq!(classic("fd00::/108").unwrap().len(), 65_535);
         assert_eq!(classic("10.0.0.0/12").unwrap().len(), 1_048_574);
         for (large, longest) in [("10.0.0.0/8", "/12"), ("fd00::/64", "/108")] {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::counters::End;
+use crate::counters::Outcome;
 use crate::{
-    CommitError, Counters, Draft, Owner, Pool, Random, Refusal, RepairReason, Snapshot, Store,
-    StoreError,
+    AllocationError, CommitError, Counters, Draft, Pool, Random, RepairReason, ServiceRef,
+    Snapshot, Store, StoreError,
 };
 
 /// How often a change is planned anew when others are faster.
@@ -20,11 +20,11 @@ pub struct Registry<P: Pool, S> {
     /// None when it is not known.
     last: Option<Snapshot<P>>,
     counters: BTreeMap<Box<str>, Counters>,
-    pause: Option<Pause>,
+    backoff: Option<Backoff>,
 }
 
 /// What is done before a change is planned anew.
-struct Pause(Box<dyn FnMut(usize) + Send>);
+struct Backoff(Box<dyn FnMut(usize) + Send>);
 
 /// Why nothing was allocated or released.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ struct Pause(Box<dyn FnMut(usize) + Send>);
 pub enum Error {
     /// The ranges do not allow it.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Allocation(#[from] AllocationError),
     /// The store failed; nothing has changed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -64,7 +64,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             store,
             last: None,
             counters: BTreeMap::new(),
-            pause: None,
+            backoff: None,
         }
     }
 
@@ -76,13 +76,13 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
 
     /// Lets a change wait before it is planned anew because others were faster.
     ///
-    /// `pause` is told how many attempts have been made, and should wait for a
+    /// `backoff` is told how many attempts have been made, and should wait for a
     /// random time that grows with them.
     /// Where several processes change a store all the time, each of them needs
     /// it: without, one may lose every time.
     #[must_use]
-    pub fn with_pause(mut self, pause: impl FnMut(usize) + Send + 'static) -> Self {
-        self.pause = Some(Pause(Box::new(pause)));
+    pub fn with_backoff(mut self, backoff: impl FnMut(usize) + Send + 'static) -> Self {
+        self.backoff = Some(Backoff(Box::new(backoff)));
         self
     }
 
@@ -98,7 +98,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         let ranges = self
             .last
             .iter()
-            .flat_map(|last| last.pool.asked(Some(item)));
+            .flat_map(|last| last.pool.counted_ranges(Some(item)));
         for range in ranges {
             let counters = self.counters.entry(range).or_default();
             counters.durations.observe(took);
@@ -120,7 +120,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// # Errors
     ///
     /// [`Error`].
-    pub fn reserve(&mut self, item: P::Item, owner: &Owner) -> Result<(), Error> {
+    pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), Error> {
         self.change(|draft| draft.reserve(item, owner))
     }
 
@@ -129,7 +129,11 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// # Errors
     ///
     /// [`Error`].
-    pub fn allocate(&mut self, owner: &Owner, random: &mut Random<'_>) -> Result<P::Item, Error> {
+    pub fn allocate(
+        &mut self,
+        owner: &ServiceRef,
+        random: &mut Random<'_>,
+    ) -> Result<P::Item, Error> {
         self.change(|draft| draft.allocate(owner, random))
     }
 
@@ -138,7 +142,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// # Errors
     ///
     /// [`Error`].
-    pub fn release(&mut self, item: P::Item, owner: &Owner) -> Result<bool, Error> {
+    pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, Error> {
         self.change(|draft| draft.release(item, owner))
     }
 
@@ -151,7 +155,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// [`Error`].
     pub fn change<T>(
         &mut self,
-        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
+        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
         self.change_as(By::Anyone, plan)
     }
@@ -159,7 +163,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     /// Makes several changes, also to a store that must be repaired first.
     pub(crate) fn repair<T>(
         &mut self,
-        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
+        plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
         self.change_as(By::Repair, plan)
     }
@@ -167,7 +171,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     fn change_as<T>(
         &mut self,
         by: By,
-        mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, Refusal>,
+        mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
         // What was read since the change was asked for.
         let mut is_fresh = false;
@@ -192,32 +196,32 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                 draft.undo();
             }
             let (change, asked) = draft.into_change();
-            let is_unchanged = change.is_empty() && snapshot.repair.is_none();
+            let is_unchanged = change.is_empty() && snapshot.repair_reason.is_none();
             if planned.is_err() || is_unchanged {
                 // What was seen last may be old: others have freed, or taken.
                 if is_fresh {
-                    let end = if planned.is_ok() {
-                        End::Made
+                    let outcome = if planned.is_ok() {
+                        Outcome::Committed
                     } else {
-                        End::Refused
+                        Outcome::Rejected
                     };
-                    asked.count(end, &mut self.counters);
+                    asked.count(outcome, &mut self.counters);
                     self.last = Some(snapshot);
                     return Ok(planned?);
                 }
                 continue;
             }
             let committed = self.store.commit(snapshot.version, &change, &snapshot);
-            let end = if committed.is_ok() {
-                End::Made
+            let outcome = if committed.is_ok() {
+                Outcome::Committed
             } else {
-                End::Lost
+                Outcome::Failed
             };
-            asked.count(end, &mut self.counters);
+            asked.count(outcome, &mut self.counters);
             match committed {
                 Ok(version) => {
                     snapshot.version = version;
-                    snapshot.repair = None;
+                    snapshot.repair_reason = None;
                     self.last = Some(snapshot);
                     return Ok(planned?);
                 }
@@ -226,8 +230,8 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     let is_news = |now: &Snapshot<P>| now.version != snapshot.version;
                     is_fresh = now.as_deref().is_some_and(is_news);
                     self.last = now.map(|now| *now);
-                    if let Some(pause) = &mut self.pause {
-                        (pause.0)(attempts);
+                    if let Some(backoff) = &mut self.backoff {
+                        (backoff.0)(attempts);
                         // Others have gone on meanwhile.
                         self.last = None;
                     }
@@ -243,14 +247,14 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], [`Error::RepairRequired`] and [`Error::Store`].
+    /// [`Error::Allocation`], [`Error::RepairRequired`] and [`Error::Store`].
     pub fn dry_run<T>(
         &mut self,
-        plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, Refusal>,
+        plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
         self.refresh()?;
         let snapshot = self.last.as_mut().expect("it was just read");
-        if let Some(reason) = &snapshot.repair {
+        if let Some(reason) = &snapshot.repair_reason {
             return Err(Error::RepairRequired(reason.clone()));
         }
         let mut draft = Draft::new(snapshot);
@@ -269,12 +273,12 @@ enum By {
 
 /// Returns why a store refuses a change until it is repaired.
 fn refused_before_repair<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
-    snapshot.repair.clone().filter(|_| by != By::Repair)
+    snapshot.repair_reason.clone().filter(|_| by != By::Repair)
 }
 
-impl fmt::Debug for Pause {
+impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pause").finish_non_exhaustive()
+        f.debug_struct("Backoff").finish_non_exhaustive()
     }
 }
 
@@ -309,7 +313,7 @@ mod tests {
             if self.conflicts > 0 {
                 self.conflicts -= 1;
                 let mut other = Registry::new(self.store.clone());
-                let allocated = other.allocate(&Owner::new("other", "other"), &mut || 0);
+                let allocated = other.allocate(&ServiceRef::new("other", "other"), &mut || 0);
                 allocated.expect("there is room");
             }
             self.store.commit(base, change, after)
@@ -328,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_a_conflict_brings_is_planned_with_and_not_read_again() {
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let (mut registry, loads) = busy("10.0.0.0/29", 3);
         let address = registry.allocate(&owner, &mut || 0).unwrap();
         assert_eq!(address.to_string(), "10.0.0.4", "others were faster by 3");
@@ -338,7 +342,10 @@ mod tests {
         registry.refresh().unwrap();
         registry.store.conflicts = 2;
         let error = registry.allocate(&owner, &mut || 0).unwrap_err();
-        assert!(matches!(error, Error::Refused(Refusal::Full { .. })));
+        assert!(matches!(
+            error,
+            Error::Allocation(AllocationError::Full { .. })
+        ));
         assert_eq!(*loads.lock().unwrap(), 1);
     }
 
@@ -368,7 +375,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_by_what_was_known_before_is_looked_up() {
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let mut store = Memory::new(Addresses::new("10.0.0.0/30".parse().unwrap()));
         let mut known = store.load().unwrap();
         for _ in 0..2 {
@@ -382,12 +389,12 @@ mod tests {
 
     #[test]
     fn a_change_waits_longer_each_time_that_others_are_faster() {
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let (registry, loads) = busy("10.0.0.0/24", 3);
         let pauses = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&pauses);
         let mut registry =
-            registry.with_pause(move |attempts| noted.lock().unwrap().push(attempts));
+            registry.with_backoff(move |attempts| noted.lock().unwrap().push(attempts));
         registry.allocate(&owner, &mut || 0).unwrap();
         assert_eq!(*pauses.lock().unwrap(), [1, 2, 3]);
         // What others did meanwhile is seen.
@@ -396,7 +403,7 @@ mod tests {
 
     #[test]
     fn nothing_has_changed_when_others_are_always_faster() {
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let (mut registry, _) = busy("10.0.0.0/24", usize::MAX);
         let error = registry.allocate(&owner, &mut || 0).unwrap_err();
         assert!(matches!(error, Error::Contended { attempts: ATTEMPTS }));

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::{
-    Draft, Error, Owner, Pool, Refusal, Registry, RepairCounters, RepairReason, Store,
+    AllocationError, Draft, Error, Pool, Registry, RepairCounters, RepairReason, ServiceRef, Store,
     parse_address,
 };
 
@@ -19,9 +19,9 @@ const PASSES: u8 = 3;
 
 /// What a Service has, as it says itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Claims<I> {
+pub struct ServiceItems<I> {
     /// The Service.
-    pub owner: Owner,
+    pub owner: ServiceRef,
     /// Its items of the range, or ranges, that are repaired.
     ///
     /// With a registry for each family, each is given the addresses of its
@@ -31,11 +31,11 @@ pub struct Claims<I> {
     pub invalid: Vec<Box<str>>,
 }
 
-impl Claims<IpAddr> {
+impl ServiceItems<IpAddr> {
     /// Reads the addresses of a Service, in any form that
     /// [`parse_address`] reads.
     #[must_use]
-    pub fn parse<'a>(owner: Owner, texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn parse<'a>(owner: ServiceRef, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut claims = Self {
             owner,
             items: Vec::new(),
@@ -58,33 +58,33 @@ pub enum Finding<I> {
     /// A Service has something that is no item: it has to be made anew.
     Invalid {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What it has.
         text: Box<str>,
     },
     /// A Service has what it cannot get: it has to be made anew.
-    Refused {
+    Unallocatable {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What it has.
         item: I,
         /// Why it cannot get it.
-        refusal: Refusal,
+        error: AllocationError,
     },
     /// A Service has what another one has, or the same one once more: one of
     /// them has to be made anew.
     Duplicate {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What it has.
         item: I,
         /// Whose it stays.
-        other: Owner,
+        other: ServiceRef,
     },
     /// A Service had what was not taken: it is now.
-    Missing {
+    NotAllocated {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What it has.
         item: I,
     },
@@ -92,18 +92,18 @@ pub enum Finding<I> {
     /// have it: it is recorded as its own now.
     WrongOwner {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What it has.
         item: I,
         /// Whose it was by the record.
-        recorded: Owner,
+        recorded: ServiceRef,
     },
     /// No Service has what is taken: that may be about to change.
-    Unclaimed {
+    PossibleLeak {
         /// What is taken.
         item: I,
         /// Whose it is by the record, if there is one.
-        recorded: Option<Owner>,
+        recorded: Option<ServiceRef>,
         /// How many passes in a row have found so.
         passes: u8,
     },
@@ -117,7 +117,7 @@ pub enum Finding<I> {
         /// What was taken.
         item: I,
         /// Whose it was by the record, if there was one.
-        recorded: Option<Owner>,
+        recorded: Option<ServiceRef>,
     },
 }
 
@@ -128,29 +128,29 @@ impl<I> Finding<I> {
     pub const fn label(&self) -> Option<&'static str> {
         Some(match self {
             Self::Invalid { .. } => "invalid",
-            Self::Refused { refusal, .. } => match refusal {
-                Refusal::NotInRange { .. } => "outOfRange",
-                Refusal::MismatchedFamily { .. } => "invalid",
-                Refusal::Full { .. } => "full",
+            Self::Unallocatable { error, .. } => match error {
+                AllocationError::NotInRange { .. } => "outOfRange",
+                AllocationError::MismatchedFamily { .. } => "invalid",
+                AllocationError::Full { .. } => "full",
                 _ => "unknown",
             },
             Self::Duplicate { .. } => "duplicate",
-            Self::Missing { .. } | Self::WrongOwner { .. } => "repair",
-            Self::Unclaimed { .. } | Self::Rewritten { .. } => return None,
+            Self::NotAllocated { .. } | Self::WrongOwner { .. } => "repair",
+            Self::PossibleLeak { .. } | Self::Rewritten { .. } => return None,
             Self::Leaked { .. } => "leak",
         })
     }
 
     /// Returns the Service that has it.
     #[must_use]
-    pub const fn owner(&self) -> Option<&Owner> {
+    pub const fn owner(&self) -> Option<&ServiceRef> {
         match self {
             Self::Invalid { owner, .. }
-            | Self::Refused { owner, .. }
+            | Self::Unallocatable { owner, .. }
             | Self::Duplicate { owner, .. }
-            | Self::Missing { owner, .. }
+            | Self::NotAllocated { owner, .. }
             | Self::WrongOwner { owner, .. } => Some(owner),
-            Self::Unclaimed { .. } | Self::Leaked { .. } | Self::Rewritten { .. } => None,
+            Self::PossibleLeak { .. } | Self::Leaked { .. } | Self::Rewritten { .. } => None,
         }
     }
 }
@@ -162,18 +162,22 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
         }
         match self {
             Self::Invalid { text, .. } => write!(f, "{text:?}, which is not valid; recreate it"),
-            Self::Refused { item, refusal, .. } => write!(f, "{item}: {refusal}; recreate it"),
+            Self::Unallocatable { item, error, .. } => {
+                write!(f, "{item}: {error}; recreate it")
+            }
             Self::Duplicate { owner, item, other } if owner == other => {
                 write!(f, "{item} twice; recreate it")
             }
             Self::Duplicate { item, other, .. } => {
                 write!(f, "{item}, which belongs to {other}; recreate it")
             }
-            Self::Missing { item, .. } => write!(f, "{item}, which was not allocated: it is now"),
+            Self::NotAllocated { item, .. } => {
+                write!(f, "{item}, which was not allocated: it is now")
+            }
             Self::WrongOwner { item, recorded, .. } => {
                 write!(f, "{item}, which was recorded as that of {recorded}")
             }
-            Self::Unclaimed {
+            Self::PossibleLeak {
                 item,
                 recorded,
                 passes,
@@ -191,7 +195,7 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
 }
 
 /// Whose something is by the record, in brackets.
-struct Recorded<'a>(Option<&'a Owner>);
+struct Recorded<'a>(Option<&'a ServiceRef>);
 
 impl fmt::Display for Recorded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,15 +218,15 @@ pub enum RepairError<E> {
 /// Repair of one registry, and what its last passes have found.
 #[derive(Clone, Debug)]
 pub struct Repair<I> {
-    unclaimed: BTreeMap<I, Unclaimed>,
+    possible_leaks: BTreeMap<I, PossibleLeak>,
     counters: RepairCounters,
 }
 
 /// That no Service has had an item.
 #[derive(Clone, Debug)]
-struct Unclaimed {
+struct PossibleLeak {
     /// Whose it is by the record: another one's has been taken anew.
-    recorded: Option<Owner>,
+    recorded: Option<ServiceRef>,
     /// How many passes in a row have found so.
     passes: u8,
 }
@@ -230,7 +234,7 @@ struct Unclaimed {
 /// What a pass finds, and what the next one has to know.
 struct Pass<I> {
     findings: Vec<Finding<I>>,
-    unclaimed: BTreeMap<I, Unclaimed>,
+    possible_leaks: BTreeMap<I, PossibleLeak>,
 }
 
 impl<I> Default for Repair<I> {
@@ -244,7 +248,7 @@ impl<I> Repair<I> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            unclaimed: BTreeMap::new(),
+            possible_leaks: BTreeMap::new(),
             counters: RepairCounters::default(),
         }
     }
@@ -275,7 +279,7 @@ impl<I: Copy + Ord> Repair<I> {
     pub fn pass<P, S, E>(
         &mut self,
         registry: &mut Registry<P, S>,
-        mut services: impl FnMut() -> Result<Vec<Claims<I>>, E>,
+        mut services: impl FnMut() -> Result<Vec<ServiceItems<I>>, E>,
     ) -> Result<Vec<Finding<I>>, RepairError<E>>
     where
         P: Pool<Item = I>,
@@ -288,7 +292,7 @@ impl<I: Copy + Ord> Repair<I> {
         }
         match planned {
             Ok(Ok(pass)) => {
-                self.unclaimed = pass.unclaimed;
+                self.possible_leaks = pass.possible_leaks;
                 for label in pass.findings.iter().filter_map(Finding::label) {
                     *self.counters.findings.entry(label).or_default() += 1;
                 }
@@ -298,7 +302,7 @@ impl<I: Copy + Ord> Repair<I> {
             Err(error) => {
                 // What has leaked may be free, and another's by the next pass.
                 if matches!(error, Error::Unknown(_)) {
-                    self.unclaimed.clear();
+                    self.possible_leaks.clear();
                 }
                 Err(error.into())
             }
@@ -307,13 +311,17 @@ impl<I: Copy + Ord> Repair<I> {
 
     /// Plans a pass; nothing is counted yet, for it may have to be planned
     /// anew.
-    fn plan<P: Pool<Item = I>>(&self, services: &[Claims<I>], draft: &mut Draft<'_, P>) -> Pass<I> {
+    fn plan<P: Pool<Item = I>>(
+        &self,
+        services: &[ServiceItems<I>],
+        draft: &mut Draft<'_, P>,
+    ) -> Pass<I> {
         let rewritten = draft.repair_reason().map(|reason| Finding::Rewritten {
             reason: reason.clone(),
         });
         let mut findings: Vec<_> = rewritten.into_iter().collect();
-        let mut claimed: BTreeMap<I, Vec<&Owner>> = BTreeMap::new();
-        for Claims {
+        let mut claimed: BTreeMap<I, Vec<&ServiceRef>> = BTreeMap::new();
+        for ServiceItems {
             owner,
             items,
             invalid,
@@ -332,10 +340,10 @@ impl<I: Copy + Ord> Repair<I> {
         }
         let taken = draft.pool().items();
         let nobodys: Vec<I> = taken.filter(|item| !claimed.contains_key(item)).collect();
-        let mut unclaimed = BTreeMap::new();
+        let mut possible_leaks = BTreeMap::new();
         for item in nobodys {
             let recorded = draft.owner(item).cloned();
-            let before = self.unclaimed.get(&item);
+            let before = self.possible_leaks.get(&item);
             let before = before.filter(|before| before.recorded == recorded);
             let passes = before.map_or(0, |before| before.passes) + 1;
             if passes >= PASSES {
@@ -343,16 +351,16 @@ impl<I: Copy + Ord> Repair<I> {
                 findings.push(Finding::Leaked { item, recorded });
                 continue;
             }
-            findings.push(Finding::Unclaimed {
+            findings.push(Finding::PossibleLeak {
                 item,
                 recorded: recorded.clone(),
                 passes,
             });
-            unclaimed.insert(item, Unclaimed { recorded, passes });
+            possible_leaks.insert(item, PossibleLeak { recorded, passes });
         }
         Pass {
             findings,
-            unclaimed,
+            possible_leaks,
         }
     }
 }
@@ -360,7 +368,7 @@ impl<I: Copy + Ord> Repair<I> {
 /// Sees to it that an item is taken, by one of those who have it.
 fn grant<P: Pool>(
     item: P::Item,
-    owners: &[&Owner],
+    owners: &[&ServiceRef],
     draft: &mut Draft<'_, P>,
     findings: &mut Vec<Finding<P::Item>>,
 ) {
@@ -375,16 +383,16 @@ fn grant<P: Pool>(
         true => draft.put_back(item, &owner),
         false => draft.pool().check(item),
     };
-    if let Err(refusal) = granted {
-        findings.extend(owners.iter().map(|owner| Finding::Refused {
+    if let Err(error) = granted {
+        findings.extend(owners.iter().map(|owner| Finding::Unallocatable {
             owner: (*owner).clone(),
             item,
-            refusal: refusal.clone(),
+            error: error.clone(),
         }));
         return;
     }
     if is_missing {
-        findings.push(Finding::Missing {
+        findings.push(Finding::NotAllocated {
             owner: owner.clone(),
             item,
         });

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use crate::{AddressPlan, Error, Family, Owner, Pool, Random, Registry, Store, Wanted};
+use crate::{
+    AddressPlan, AddressRequest, Error, Family, Pool, Random, Registry, ServiceRef, Store,
+};
 
 /// The registries of a cluster, one for each family that it has addresses of.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub struct ServiceAddresses<P: Pool<Item = IpAddr>, S> {
 /// taken until a repair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "addresses are released by commit or revert only"]
-pub struct Assigned {
+pub struct AssignedAddresses {
     /// The addresses of the Service, in the order of its families.
     pub addresses: Vec<IpAddr>,
     /// Those of them that it did not have before.
@@ -43,11 +45,11 @@ pub enum AssignError {
     #[error("{owner}: failed to allocate {wanted}")]
     Failed {
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
         /// What was asked for: an address, or any of a family.
         wanted: Box<str>,
         /// Those that could not be released again; repair finds them.
-        lost: Vec<Lost>,
+        not_released: Vec<ReleaseError>,
         /// Why.
         source: Box<Error>,
     },
@@ -58,7 +60,7 @@ pub enum AssignError {
 /// It stays taken, or is another's already: to release it again is not sound.
 #[derive(Debug, Error)]
 #[error("release {address}")]
-pub struct Lost {
+pub struct ReleaseError {
     /// The address.
     pub address: IpAddr,
     /// Why.
@@ -85,14 +87,14 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     pub fn assign(
         &mut self,
         plan: &AddressPlan,
-        owner: &Owner,
+        owner: &ServiceRef,
         random: &mut Random<'_>,
-    ) -> Result<Assigned, AssignError> {
+    ) -> Result<AssignedAddresses, AssignError> {
         let families = plan.addresses.iter().map(|wanted| wanted.family());
         if let Some(family) = families.into_iter().find(|one| !self.has(*one)) {
             return Err(AssignError::NotConfigured { family });
         }
-        let mut assigned = Assigned {
+        let mut assigned = AssignedAddresses {
             addresses: Vec::new(),
             taken: Vec::new(),
             released: plan.released.clone(),
@@ -102,12 +104,14 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
                 continue;
             };
             let taken = match *wanted {
-                Wanted::Kept(address) => {
+                AddressRequest::Keep(address) => {
                     assigned.addresses.push(address);
                     continue;
                 }
-                Wanted::Static(address) => registry.reserve(address, owner).map(|()| address),
-                Wanted::Dynamic(_) => registry.allocate(owner, random),
+                AddressRequest::Static(address) => {
+                    registry.reserve(address, owner).map(|()| address)
+                }
+                AddressRequest::Dynamic(_) => registry.allocate(owner, random),
             };
             match taken {
                 Ok(address) => {
@@ -116,7 +120,7 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
                 }
                 Err(source) => {
                     return Err(AssignError::Failed {
-                        lost: self.revert(assigned, owner),
+                        not_released: self.revert(assigned, owner),
                         wanted: wanted.to_string().into(),
                         owner: owner.clone(),
                         source: source.into(),
@@ -130,27 +134,27 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
     /// Releases what a Service no longer has, once it is stored.
     ///
     /// Returns what could not be released.
-    pub fn commit(&mut self, assigned: Assigned, owner: &Owner) -> Vec<Lost> {
+    pub fn commit(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
         self.release(&assigned.released, owner)
     }
 
     /// Releases what is new, because the Service was not stored.
     ///
     /// Returns what could not be released.
-    pub fn revert(&mut self, assigned: Assigned, owner: &Owner) -> Vec<Lost> {
+    pub fn revert(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
         self.release(&assigned.taken, owner)
     }
 
-    fn release(&mut self, addresses: &[IpAddr], owner: &Owner) -> Vec<Lost> {
-        let mut lost = Vec::new();
+    fn release(&mut self, addresses: &[IpAddr], owner: &ServiceRef) -> Vec<ReleaseError> {
+        let mut not_released = Vec::new();
         for address in addresses.iter().copied() {
             if let Some(registry) = self.registries.get_mut(&Family::of(address))
                 && let Err(source) = registry.release(address, owner)
             {
-                lost.push(Lost { address, source });
+                not_released.push(ReleaseError { address, source });
             }
         }
-        lost
+        not_released
     }
 
     fn has(&self, family: Family) -> bool {

@@ -5,7 +5,7 @@ use std::error;
 
 use thiserror::Error;
 
-use crate::{Owner, Pool, SnapshotError};
+use crate::{Pool, ServiceRef, SnapshotError};
 
 /// Keeps what is allocated, for one process or for many.
 ///
@@ -38,11 +38,11 @@ pub struct Snapshot<P: Pool> {
     /// What is taken.
     pub pool: P,
     /// Who has what, as far as the store knows.
-    pub owners: BTreeMap<P::Item, Owner>,
+    pub owners: BTreeMap<P::Item, ServiceRef>,
     /// The time, in the store's own count.
     pub version: Version,
     /// Why nothing is allocated or released before a repair pass, if that is so.
-    pub repair: Option<RepairReason>,
+    pub repair_reason: Option<RepairReason>,
 }
 
 /// Reason why a store gives and frees nothing before a [`Repair`] pass.
@@ -80,7 +80,7 @@ impl<P: Pool> Snapshot<P> {
             pool,
             owners: BTreeMap::new(),
             version,
-            repair: None,
+            repair_reason: None,
         }
     }
 }
@@ -93,9 +93,9 @@ pub struct Version(pub u64);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change<I> {
     /// What is freed, and who had it if that is known: done first.
-    pub freed: BTreeMap<I, Option<Owner>>,
+    pub freed: BTreeMap<I, Option<ServiceRef>>,
     /// What is taken, and by whom.
-    pub taken: BTreeMap<I, Owner>,
+    pub taken: BTreeMap<I, ServiceRef>,
 }
 
 impl<I: Ord> Change<I> {
@@ -105,12 +105,12 @@ impl<I: Ord> Change<I> {
         self.taken.is_empty() && self.freed.is_empty()
     }
 
-    pub(crate) fn take(&mut self, item: I, owner: Owner) {
+    pub(crate) fn take(&mut self, item: I, owner: ServiceRef) {
         self.taken.insert(item, owner);
     }
 
     /// What this change itself has taken was nobody's before.
-    pub(crate) fn free(&mut self, item: I, former: Option<Owner>) {
+    pub(crate) fn free(&mut self, item: I, former: Option<ServiceRef>) {
         if self.taken.remove(&item).is_none() {
             self.freed.insert(item, former);
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Family, Memory, Owner, Pool, Registry, Scope, Store, Usage,
+    AddressRange, Allocator, Cidrs, Family, Memory, Pool, Registry, Scope, ServiceRef, Store, Usage,
 };
 
 use faulty::{Fault, Faulty};
@@ -30,7 +30,7 @@ fn counts<P: Pool, S: Store<P>>(registry: &Registry<P, S>, range: &str) -> [Opti
 fn what_is_given_and_refused_is_counted_by_scope() {
     let range: AddressRange = "10.0.0.0/30".parse().unwrap();
     let mut registry = Registry::new(Memory::new(Allocator::new(range)));
-    let web = Owner::new("default", "web");
+    let web = ServiceRef::new("default", "web");
     registry.reserve(ip("10.0.0.1"), &web).unwrap();
     registry.reserve(ip("10.0.0.1"), &web).unwrap_err();
     registry.reserve(ip("10.9.0.1"), &web).unwrap_err();
@@ -61,7 +61,7 @@ fn each_attempt_that_others_were_faster_in_is_an_error() {
     ));
     store.fail([Fault::Conflict { is_told: false }; 3]);
     let mut registry = Registry::new(store);
-    let web = Owner::new("default", "web");
+    let web = ServiceRef::new("default", "web");
     registry.allocate(&web, &mut || 0).unwrap();
     let expected = [None, None, Some(1), Some(3)];
     assert_eq!(counts(&registry, "10.0.0.0/24"), expected);
@@ -74,7 +74,7 @@ fn of_several_ranges_the_one_that_gives_is_counted() {
         cidrs.insert(name, range.parse().unwrap(), true).unwrap();
     }
     let mut registry = Registry::new(Memory::new(cidrs));
-    let web = Owner::new("default", "web");
+    let web = ServiceRef::new("default", "web");
     registry.reserve(ip("10.1.0.1"), &web).unwrap();
     assert_eq!(
         counts(&registry, "10.1.0.0/30"),

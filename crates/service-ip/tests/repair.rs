@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Cidrs, Claims, Error, Finding, Owner, Pool, Registry, Repair,
-    RepairError, RepairReason,
+    AddressRange, Allocator, Cidrs, Error, Finding, Pool, Registry, Repair, RepairError,
+    RepairReason, ServiceItems, ServiceRef,
 };
 
 use faulty::{Fault, Faulty};
@@ -39,14 +39,14 @@ impl Cluster {
 
     fn try_pass(
         &mut self,
-        services: &[Claims<IpAddr>],
+        services: &[ServiceItems<IpAddr>],
     ) -> Result<Vec<Finding<IpAddr>>, RepairError<Infallible>> {
         self.repair
             .pass(&mut self.registry, || Ok(services.to_vec()))
     }
 
     /// Makes a pass, and returns what it says.
-    fn pass(&mut self, services: &[Claims<IpAddr>]) -> Vec<String> {
+    fn pass(&mut self, services: &[ServiceItems<IpAddr>]) -> Vec<String> {
         let findings = self.try_pass(services).expect("nothing fails");
         findings.iter().map(ToString::to_string).collect()
     }
@@ -62,8 +62,8 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// Returns a Service with addresses.
-fn service(name: &str, addresses: &[&str]) -> Claims<IpAddr> {
-    Claims::parse(Owner::new("default", name), addresses.iter().copied())
+fn service(name: &str, addresses: &[&str]) -> ServiceItems<IpAddr> {
+    ServiceItems::parse(ServiceRef::new("default", name), addresses.iter().copied())
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn an_address_that_its_service_has_in_another_form_stays_allocated() {
 fn a_store_that_must_be_repaired_allocates_nothing_before() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let mut other = Registry::new(cluster.store.clone());
-    let owner = Owner::new("default", "new");
+    let owner = ServiceRef::new("default", "new");
     other.refresh().unwrap();
     let reason = RepairReason::Uninitialized {
         object: "the key".into(),
@@ -111,7 +111,7 @@ fn a_store_that_must_be_repaired_allocates_nothing_before() {
     // The key is lost when a registry knows it already.
     cluster.store.meanwhile(move |snapshot| {
         snapshot.pool.release(ip("10.0.0.9"));
-        snapshot.repair = Some(lost);
+        snapshot.repair_reason = Some(lost);
     });
     let error = other.allocate(&owner, &mut || 0).unwrap_err();
     assert!(matches!(&error, Error::RepairRequired(found) if *found == reason));
@@ -140,9 +140,11 @@ fn a_store_without_a_service_is_written_by_the_first_pass() {
     let mut cluster = Cluster::new(&[]);
     let object = "the key".into();
     let lost = Some(RepairReason::Uninitialized { object });
-    cluster.store.meanwhile(|snapshot| snapshot.repair = lost);
+    cluster
+        .store
+        .meanwhile(|snapshot| snapshot.repair_reason = lost);
     let mut other = Registry::new(cluster.store.clone());
-    let owner = Owner::new("default", "new");
+    let owner = ServiceRef::new("default", "new");
     other.allocate(&owner, &mut || 0).unwrap_err();
     assert_eq!(cluster.pass(&[]).len(), 1);
     assert_eq!(cluster.store.commits(), 1, "although nothing is taken");
@@ -182,7 +184,10 @@ fn what_a_service_has_again_is_counted_from_the_start() {
 fn what_was_freed_and_taken_again_is_counted_from_the_start() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
-    let (a, b) = (Owner::new("default", "a"), Owner::new("default", "b"));
+    let (a, b) = (
+        ServiceRef::new("default", "a"),
+        ServiceRef::new("default", "b"),
+    );
     other.reserve(ip("10.0.0.9"), &a).unwrap();
     cluster.pass(&[]);
     cluster.pass(&[]);
@@ -271,7 +276,7 @@ fn after_an_unknown_pass_all_is_counted_from_the_start() {
         // Somebody takes it who has no Service yet.
         let mut other = Registry::new(cluster.store.clone());
         if is_made {
-            let b = Owner::new("default", "b");
+            let b = ServiceRef::new("default", "b");
             other
                 .change(|draft| draft.reserve(ip("10.0.0.9"), &b))
                 .unwrap();
@@ -331,7 +336,7 @@ fn what_is_wrong_is_told_with_the_service() {
     assert_eq!(labels, expected);
     assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.7"]);
     let snapshot = cluster.store.look();
-    let d = Owner::new("default", "d");
+    let d = ServiceRef::new("default", "d");
     assert_eq!(snapshot.owners.get(&ip("10.0.0.7")), Some(&d));
 }
 
@@ -341,7 +346,7 @@ fn what_no_servicecidr_has_any_more_is_told_and_kept() {
     let range = "10.0.0.0/24".parse().unwrap();
     pool.insert("kubernetes", range, true).unwrap();
     for taken in ["10.0.0.9", "10.1.0.1", "10.1.0.2"] {
-        pool.occupy(ip(taken)).unwrap();
+        pool.mark_allocated(ip(taken)).unwrap();
     }
     let store = Faulty::new(pool);
     let mut registry = Registry::new(store.clone());
@@ -360,7 +365,7 @@ fn what_no_servicecidr_has_any_more_is_told_and_kept() {
 fn of_two_services_the_one_on_record_keeps_an_address() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
-    let b = Owner::new("default", "b");
+    let b = ServiceRef::new("default", "b");
     other.reserve(ip("10.0.0.9"), &b).unwrap();
     let both = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.9"])];
     let said = "Service default/a has 10.0.0.9, which belongs to default/b; recreate it";
@@ -370,7 +375,7 @@ fn of_two_services_the_one_on_record_keeps_an_address() {
     assert_eq!(cluster.pass(&both[..1]), [said]);
     assert!(cluster.pass(&both[..1]).is_empty());
     let refused = other.release(ip("10.0.0.9"), &b);
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Allocation(_))), "{refused:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, Owner, Pool,
-    Registry, ServiceAddresses, ServiceType,
+    AddressRange, AddressSpec, Allocator, AssignError, Family, FamilyPolicy, Memory, Pool,
+    Registry, ServiceAddresses, ServiceRef, ServiceType,
 };
 
 type Addresses = Allocator<AddressRange>;
@@ -50,7 +50,10 @@ fn taken(cluster: &mut ServiceAddresses<Addresses, Memory<Addresses>>) -> Vec<St
 #[test]
 fn what_was_given_is_taken_back_when_the_rest_is_refused() {
     let (mut cluster, mut zero) = (cluster(), || 0);
-    let (web, other) = (Owner::new("default", "web"), Owner::new("default", "other"));
+    let (web, other) = (
+        ServiceRef::new("default", "web"),
+        ServiceRef::new("default", "other"),
+    );
     let plan = dual(&["10.0.0.3", "fd00::2"]).plan(DUAL, None).unwrap();
     let _stored = cluster.assign(&plan, &web, &mut zero).unwrap();
     let plan = dual(&["10.0.0.4", "fd00::2"]).plan(DUAL, None).unwrap();
@@ -59,10 +62,15 @@ fn what_was_given_is_taken_back_when_the_rest_is_refused() {
         error.to_string(),
         "default/other: failed to allocate fd00::2"
     );
-    let AssignError::Failed { lost, source, .. } = error else {
+    let AssignError::Failed {
+        not_released,
+        source,
+        ..
+    } = error
+    else {
         panic!("{error}");
     };
-    assert!(lost.is_empty());
+    assert!(not_released.is_empty());
     assert_eq!(source.to_string(), "fd00::2 is already allocated");
     assert_eq!(taken(&mut cluster), ["10.0.0.3", "fd00::2"]);
 }
@@ -70,11 +78,11 @@ fn what_was_given_is_taken_back_when_the_rest_is_refused() {
 #[test]
 fn what_is_not_stored_is_reverted_and_what_is_given_up_released_when_it_is() {
     let (mut cluster, mut zero) = (cluster(), || 0);
-    let web = Owner::new("default", "web");
+    let web = ServiceRef::new("default", "web");
     let plan = dual(&[]).plan(DUAL, None).unwrap();
-    let lost = cluster.assign(&plan, &web, &mut zero).unwrap();
+    let not_released = cluster.assign(&plan, &web, &mut zero).unwrap();
     assert_eq!(taken(&mut cluster).len(), 2);
-    assert!(cluster.revert(lost, &web).is_empty());
+    assert!(cluster.revert(not_released, &web).is_empty());
     assert!(taken(&mut cluster).is_empty());
 
     let assigned = cluster.assign(&plan, &web, &mut zero).unwrap();
@@ -107,7 +115,7 @@ fn a_family_that_the_cluster_lacks_is_told_before_anything_is_taken() {
         .into(),
     );
     let plan = dual(&[]).plan(DUAL, None).unwrap();
-    let error = cluster.assign(&plan, &Owner::new("default", "web"), &mut || 0);
+    let error = cluster.assign(&plan, &ServiceRef::new("default", "web"), &mut || 0);
     assert!(matches!(
         error,
         Err(AssignError::NotConfigured { family: Family::V6 })

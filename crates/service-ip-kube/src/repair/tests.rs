@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use super::*;
-use crate::address::MANAGER;
+use crate::ip_address::MANAGER;
 use vipline_service_ip::Family;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ fn now() -> SystemTime {
 /// A Service that is an hour old.
 fn service(name: &str, ips: &[&str]) -> Service {
     Service {
-        owner: Owner::new("default", name),
+        owner: ServiceRef::new("default", name),
         created: now() - 60 * MINUTE,
         is_external_name: false,
         cluster_ips: ips.iter().map(|ip| (*ip).into()).collect(),
@@ -24,15 +24,15 @@ fn service(name: &str, ips: &[&str]) -> Service {
 }
 
 /// An address of a Service, half an hour old.
-fn address(ip: &str, service: &str) -> Address {
+fn address(ip: &str, service: &str) -> IpAddress {
     let ip = ip.parse().unwrap();
-    Address {
+    IpAddress {
         ip,
         uid: format!("uid of {ip}").into(),
         version: "7".into(),
         family: Some(Family::of(ip).label().into()),
         manager: Some(MANAGER.into()),
-        parent: Parent::service(&Owner::new("default", service)),
+        parent: ParentRef::service(&ServiceRef::new("default", service)),
         created: now() - 30 * MINUTE,
     }
 }
@@ -41,11 +41,11 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn planned(services: &[Service], addresses: &[Address]) -> Plan {
+fn planned(services: &[Service], addresses: &[IpAddress]) -> Plan {
     planned_at(services, addresses, now())
 }
 
-fn planned_at(services: &[Service], addresses: &[Address], now: SystemTime) -> Plan {
+fn planned_at(services: &[Service], addresses: &[IpAddress], now: SystemTime) -> Plan {
     let cidr = |name: &str, ranges: &[&str]| ServiceCidr {
         name: name.into(),
         version: "7".into(),
@@ -69,11 +69,11 @@ fn found(plan: &Plan) -> Vec<String> {
 fn created(address: &str, service: &str) -> Action {
     Action::Create {
         ip: ip(address),
-        owner: Owner::new("default", service),
+        owner: ServiceRef::new("default", service),
     }
 }
 
-fn deleted(address: &Address) -> Action {
+fn deleted(address: &IpAddress) -> Action {
     Action::Delete {
         ip: address.ip,
         uid: address.uid.clone(),
@@ -81,12 +81,12 @@ fn deleted(address: &Address) -> Action {
     }
 }
 
-fn recreated(address: &Address, service: &str) -> Action {
+fn recreated(address: &IpAddress, service: &str) -> Action {
     Action::Recreate {
         ip: address.ip,
         uid: address.uid.clone(),
         version: address.version.clone(),
-        owner: Owner::new("default", service),
+        owner: ServiceRef::new("default", service),
     }
 }
 
@@ -142,7 +142,7 @@ fn an_address_that_is_not_allocated_is_allocated() {
         ]
     );
     assert_eq!(plan.actions, [created("fd00::1", "web")]);
-    assert_eq!(plan.again, None);
+    assert_eq!(plan.requeue_at, None);
 }
 
 #[test]
@@ -160,7 +160,10 @@ fn of_two_services_with_one_address_the_older_one_has_it() {
             Reason::ClusterIpAlreadyAllocated
         ]
     );
-    assert_eq!(plan.findings[1].service, Some(Owner::new("default", "a")));
+    assert_eq!(
+        plan.findings[1].service,
+        Some(ServiceRef::new("default", "a"))
+    );
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn an_address_without_its_service_is_freed_after_a_minute() {
     leaked.created = now();
     let end = now() + MINUTE;
     let waiting = planned_at(&[], &[leaked.clone()], end - MOMENT);
-    assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
+    assert_eq!((waiting.actions.len(), waiting.requeue_at), (0, Some(end)));
     let plan = planned_at(&[], &[leaked.clone()], end);
     assert_eq!(
         found(&plan),
@@ -255,7 +258,7 @@ fn an_address_without_its_service_is_freed_after_a_minute() {
         ]
     );
     assert_eq!(plan.actions, [deleted(&leaked)]);
-    assert_eq!(plan.again, Some(end), "at once");
+    assert_eq!(plan.requeue_at, Some(end), "at once");
 }
 
 #[test]
@@ -285,7 +288,7 @@ fn another_service_gets_an_address_once_the_wrong_one_is_freed() {
     assert_eq!(plan.actions, [deleted(&wrong)]);
     let reasons: Vec<_> = plan.findings.iter().map(|one| one.reason).collect();
     assert_eq!(reasons, [Reason::IpAddressWrongReference]);
-    assert_eq!(plan.again, Some(now()));
+    assert_eq!(plan.requeue_at, Some(now()));
     let plan = planned(&services, &addresses[1..]);
     assert_eq!(plan.actions, [created("10.0.0.1", "web")]);
 }
@@ -298,7 +301,7 @@ fn a_change_that_is_under_way_is_waited_for() {
     let addresses = [address("10.0.0.1", "web"), fresh.clone()];
     let end = now() + MOMENT;
     let waiting = planned(from_ref(&web), &addresses);
-    assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
+    assert_eq!((waiting.actions.len(), waiting.requeue_at), (0, Some(end)));
     let plan = planned_at(from_ref(&web), &addresses, end);
     assert_eq!(plan.actions, [deleted(&fresh)]);
     // One of a Service of that name that was there before is of no change.
@@ -316,7 +319,7 @@ fn a_service_that_becomes_an_external_name_is_waited_for() {
     web.is_external_name = true;
     let waiting = planned(&[web.clone()], &[fresh.clone()]);
     let end = fresh.created + MINUTE;
-    assert_eq!((waiting.actions.len(), waiting.again), (0, Some(end)));
+    assert_eq!((waiting.actions.len(), waiting.requeue_at), (0, Some(end)));
     let plan = planned_at(&[web], &[fresh.clone()], end);
     assert_eq!(plan.actions, [deleted(&fresh)]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vipline_service_ip::Family;
-use vipline_service_ip::{Error, Pool, Refusal, Registry};
+use vipline_service_ip::{AllocationError, Error, Pool, Registry};
 use vipline_service_ip_kube::Kube;
 
 use crate::cluster::{Cluster, address, cidr, owner, random, words};
@@ -117,7 +117,7 @@ fn what_one_has_another_does_not_get() {
     assert_ne!(next, taken);
     assert_eq!(asked, ["create ipaddresses"; 2], "nothing is listed anew");
     let refused = other.reserve(taken, &owner("db")).unwrap_err();
-    assert!(matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()));
+    assert!(matches!(&refused, Error::Allocation(error) if error.is_allocated()));
     let refused = other.release(taken, &owner("db")).unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -154,7 +154,7 @@ fn several_addresses_are_taken_together_or_not_at_all() {
     let both = [ip("10.0.0.2"), ip("10.0.0.3")];
     let web = owner("web");
     let refused = allocator.change(|draft| both.iter().try_for_each(|ip| draft.reserve(*ip, &web)));
-    assert!(matches!(refused, Err(Error::Refused(refusal)) if refusal.is_allocated()));
+    assert!(matches!(refused, Err(Error::Allocation(error)) if error.is_allocated()));
     assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
     assert_eq!(cluster.server.count("delete", "ipaddresses"), 1);
     assert_eq!(cluster.addresses(), [("10.0.0.3".into(), "db".into())]);
@@ -236,7 +236,7 @@ fn addresses_of_others_are_taken_and_left_alone() {
     for taken in ["10.0.0.1", "10.0.0.2"] {
         let refused = allocator.reserve(ip(taken), &owner("web")).unwrap_err();
         assert!(
-            matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()),
+            matches!(&refused, Error::Allocation(error) if error.is_allocated()),
             "{refused}"
         );
     }
@@ -252,7 +252,7 @@ fn addresses_of_others_are_taken_and_left_alone() {
         allocator.allocate(&owner("web"), &mut || 0).unwrap();
     }
     let full = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
-    assert!(matches!(full, Error::Refused(refusal) if refusal.is_full()));
+    assert!(matches!(full, Error::Allocation(error) if error.is_full()));
 }
 
 #[test]
@@ -274,8 +274,8 @@ fn only_service_cidrs_that_are_ready_give_addresses() {
         allocator.refresh().unwrap();
         match allocator.reserve(ip(taken), &owner("web")) {
             Ok(()) => "taken",
-            Err(Error::Refused(Refusal::NotReady { .. })) => "not ready",
-            Err(Error::Refused(Refusal::NotInRange { .. })) => "not in range",
+            Err(Error::Allocation(AllocationError::NotReady { .. })) => "not ready",
+            Err(Error::Allocation(AllocationError::NotInRange { .. })) => "not in range",
             Err(error) => panic!("{error}"),
         }
     };

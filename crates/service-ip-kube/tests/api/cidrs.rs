@@ -41,7 +41,10 @@ fn the_default_one_is_made_and_kept() {
     cluster.server.delete("ServiceCIDR", "", "kubernetes");
     let client = cluster.client();
     let single = ranges(&["10.0.0.0/24"]);
-    assert_eq!(client.keep_default(&single, second(0)).unwrap(), None);
+    assert_eq!(
+        client.reconcile_default_cidr(&single, second(0)).unwrap(),
+        None
+    );
     let made = cluster.cidr("kubernetes").unwrap();
     assert_eq!(made["spec"], json!({ "cidrs": ["10.0.0.0/24"] }));
     assert_eq!(
@@ -54,15 +57,21 @@ fn the_default_one_is_made_and_kept() {
             "lastTransitionTime": "2027-01-01T00:00:00Z",
         }])
     );
-    let (_, asked) = cluster.asked(|| client.keep_default(&single, second(9)).unwrap());
+    let (_, asked) = cluster.asked(|| client.reconcile_default_cidr(&single, second(9)).unwrap());
     assert_eq!(asked, ["list servicecidrs"]);
 
     let both = ranges(&["10.0.0.0/24", "fd00::/112"]);
-    assert_eq!(client.keep_default(&both, second(9)).unwrap(), None);
+    assert_eq!(
+        client.reconcile_default_cidr(&both, second(9)).unwrap(),
+        None
+    );
     let spec = cluster.cidr("kubernetes").unwrap()["spec"].clone();
     assert_eq!(spec, json!({ "cidrs": ["10.0.0.0/24", "fd00::/112"] }));
 
-    let odd = client.keep_default(&single, second(9)).unwrap().unwrap();
+    let odd = client
+        .reconcile_default_cidr(&single, second(9))
+        .unwrap()
+        .unwrap();
     assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
     assert_eq!(cluster.cidr("kubernetes").unwrap()["spec"], spec);
 }
@@ -74,7 +83,7 @@ fn ranges_that_no_service_cidr_can_have_are_refused() {
     let twice = ranges(&["10.0.0.0/24", "10.1.0.0/24"]);
     let error = cluster
         .client()
-        .keep_default(&twice, second(0))
+        .reconcile_default_cidr(&twice, second(0))
         .unwrap_err();
     assert!(
         error
@@ -82,7 +91,7 @@ fn ranges_that_no_service_cidr_can_have_are_refused() {
             .starts_with("create ServiceCIDR kubernetes: ServiceCIDR \"kubernetes\" is invalid"),
         "{error}"
     );
-    assert!(matches!(error.cause, Cause::Refused { code: 422, .. }));
+    assert!(matches!(error.cause, Cause::Rejected { code: 422, .. }));
 }
 
 #[test]
@@ -90,17 +99,23 @@ fn one_lives_until_no_address_needs_it() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     cluster.server.apply(address("10.0.0.9", "web"));
-    assert_eq!(client.keep_cidrs(second(0), &mut silent).unwrap(), None);
+    assert_eq!(
+        client.reconcile_cidrs(second(0), &mut silent).unwrap(),
+        None
+    );
     let settled = cluster.cidr("kubernetes").unwrap();
     assert_eq!(settled["metadata"]["finalizers"], json!([FINALIZER]));
     let is_ready = ["True", "", "Kubernetes Service CIDR is ready"].map(Into::into);
     assert_eq!(cluster.ready("kubernetes"), Some(is_ready));
-    let (_, asked) = cluster.asked(|| client.keep_cidrs(second(1), &mut silent).unwrap());
+    let (_, asked) = cluster.asked(|| client.reconcile_cidrs(second(1), &mut silent).unwrap());
     assert_eq!(asked, ["list servicecidrs"], "all is well");
 
     cluster.delete_later("kubernetes", second(10));
     for now in [11, 1000] {
-        assert_eq!(client.keep_cidrs(second(now), &mut silent).unwrap(), None);
+        assert_eq!(
+            client.reconcile_cidrs(second(now), &mut silent).unwrap(),
+            None
+        );
         let [status, reason, message] = cluster.ready("kubernetes").unwrap();
         assert_eq!((&*status, &*reason), ("False", "Terminating"));
         assert!(message.contains("still IPAddresses"), "{message}");
@@ -110,11 +125,14 @@ fn one_lives_until_no_address_needs_it() {
 
     cluster.server.delete("IPAddress", "", "10.0.0.9");
     assert_eq!(
-        client.keep_cidrs(second(19), &mut silent).unwrap(),
+        client.reconcile_cidrs(second(19), &mut silent).unwrap(),
         Some(second(20))
     );
     assert!(cluster.cidr("kubernetes").is_some());
-    assert_eq!(client.keep_cidrs(second(20), &mut silent).unwrap(), None);
+    assert_eq!(
+        client.reconcile_cidrs(second(20), &mut silent).unwrap(),
+        None
+    );
     assert_eq!(cluster.cidr("kubernetes"), None);
 }
 
@@ -125,11 +143,14 @@ fn one_whose_addresses_another_one_has_goes() {
     cluster.server.apply(address("10.0.0.9", "web"));
     cluster.server.apply(cidr("part", &["10.0.0.0/28"]));
     cluster.server.apply(cidr("all", &["10.0.0.0/16"]));
-    client.keep_cidrs(second(0), &mut silent).unwrap();
+    client.reconcile_cidrs(second(0), &mut silent).unwrap();
     for name in ["all", "kubernetes"] {
         cluster.delete_later(name, second(0));
     }
-    assert_eq!(client.keep_cidrs(second(10), &mut silent).unwrap(), None);
+    assert_eq!(
+        client.reconcile_cidrs(second(10), &mut silent).unwrap(),
+        None
+    );
     let left = cluster.server.objects("ServiceCIDR");
     assert_eq!(left.len(), 1);
     assert_eq!(left[0]["metadata"]["name"], "part");
@@ -142,9 +163,9 @@ fn a_finalizer_of_others_stays() {
     let mut object = cidr("kubernetes", &["10.0.0.0/24"]);
     object["metadata"]["finalizers"] = json!(["example.com/wait"]);
     cluster.server.apply(object);
-    client.keep_cidrs(second(0), &mut silent).unwrap();
+    client.reconcile_cidrs(second(0), &mut silent).unwrap();
     cluster.delete_later("kubernetes", second(0));
-    client.keep_cidrs(second(10), &mut silent).unwrap();
+    client.reconcile_cidrs(second(10), &mut silent).unwrap();
     let left = cluster.cidr("kubernetes").unwrap();
     assert_eq!(left["metadata"]["finalizers"], json!(["example.com/wait"]));
 }
@@ -155,17 +176,20 @@ fn a_change_that_somebody_was_faster_with_is_planned_anew() {
     let client = cluster.client();
     let conflicts = |conflicts| cluster.server.faults(|faults| faults.conflicts = conflicts);
     conflicts(1);
-    client.keep_cidrs(second(0), &mut silent).unwrap();
+    client.reconcile_cidrs(second(0), &mut silent).unwrap();
     let made = cluster.cidr("kubernetes").unwrap();
     assert_eq!(made["metadata"]["finalizers"], json!([FINALIZER]));
     cluster.server.delete("ServiceCIDR", "", "kubernetes");
     conflicts(2);
     let ranges = ranges(&["10.0.0.0/24"]);
-    assert_eq!(client.keep_default(&ranges, second(0)).unwrap(), None);
+    assert_eq!(
+        client.reconcile_default_cidr(&ranges, second(0)).unwrap(),
+        None
+    );
     conflicts(usize::MAX);
     cluster.delete_later("kubernetes", second(0));
     cluster.server.apply(cidr("more", &["10.1.0.0/24"]));
-    let error = client.keep_cidrs(second(1), &mut silent).unwrap_err();
+    let error = client.reconcile_cidrs(second(1), &mut silent).unwrap_err();
     assert_eq!(
         error.to_string(),
         "change ServiceCIDRs: others were faster in each of 4 attempts"
@@ -181,11 +205,11 @@ fn a_service_cidr_that_cannot_be_read_is_told_and_the_others_are_kept() {
         .server
         .apply_all([cidr("wrong", &["10.0.0"]), shapeless, address("web", "web")]);
     let client = cluster.client();
-    client.keep_cidrs(second(0), &mut |_| ()).unwrap();
+    client.reconcile_cidrs(second(0), &mut |_| ()).unwrap();
     cluster.delete_later("kubernetes", second(0));
     let mut told = Vec::new();
     let mut tell = |finding: &Finding| told.push(finding.address.to_string());
-    client.keep_cidrs(second(10), &mut tell).unwrap();
+    client.reconcile_cidrs(second(10), &mut tell).unwrap();
     told.sort();
     let expected = [
         "IPAddress web",
@@ -208,7 +232,9 @@ fn a_default_service_cidr_that_cannot_be_read_is_named() {
     cluster.server.apply(shapeless);
     let client = cluster.client();
     let wanted = ranges(&["10.0.0.0/24"]);
-    let error = client.keep_default(&wanted, second(0)).unwrap_err();
+    let error = client
+        .reconcile_default_cidr(&wanted, second(0))
+        .unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("read ServiceCIDR kubernetes: "), "{text}");
     assert_eq!(cluster.server.count("create", "servicecidrs"), 0);

@@ -57,7 +57,7 @@ fn allocate_and_release(
                     mine.push(ip);
                     allocated += 1;
                 }
-                Err(Error::Refused(refusal)) if refusal.is_full() && mine.len() > 1 => {}
+                Err(Error::Allocation(error)) if error.is_full() && mine.len() > 1 => {}
                 Err(error) => panic!("{error}"),
             }
         } else if let Some(ip) = mine.pop() {

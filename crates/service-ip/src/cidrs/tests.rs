@@ -70,7 +70,7 @@ fn only_what_no_address_needs_can_be_removed() {
         .insert("again", "10.0.0.0/28".parse().unwrap(), true)
         .unwrap();
     cidrs.remove("b").unwrap();
-    assert!(matches!(cidrs.remove("b"), Err(CidrError::Missing { .. })));
+    assert!(matches!(cidrs.remove("b"), Err(CidrError::NotFound { .. })));
     cidrs.release(ip("10.0.0.3"));
     cidrs.release(ip("10.0.0.12"));
     cidrs.remove("again").unwrap();
@@ -81,7 +81,7 @@ fn only_what_no_address_needs_can_be_removed() {
 fn one_that_comes_later_knows_what_is_taken() {
     let mut cidrs = cidrs(&["10.0.0.0/28"]);
     cidrs.reserve(ip("10.0.0.3")).unwrap();
-    assert!(cidrs.occupy(ip("10.9.0.1")).unwrap());
+    assert!(cidrs.mark_allocated(ip("10.9.0.1")).unwrap());
     for (name, range) in [("part", "10.0.0.0/29"), ("far", "10.9.0.0/24")] {
         let range = range.parse().unwrap();
         cidrs.insert(name, range, true).unwrap();
@@ -95,11 +95,11 @@ fn only_ready_ones_give_addresses() {
     let mut cidrs = cidrs(&["10.0.0.0/28"]);
     let range = "10.0.0.0/28".parse().unwrap();
     cidrs.insert("a", range, false).unwrap();
-    let refusal = cidrs.reserve(ip("10.0.0.1")).unwrap_err();
-    assert_eq!(refusal.to_string(), "10.0.0.0/28: allocator not ready");
+    let error = cidrs.reserve(ip("10.0.0.1")).unwrap_err();
+    assert_eq!(error.to_string(), "10.0.0.0/28: allocator not ready");
     assert!(matches!(
         cidrs.allocate(&mut || 0),
-        Err(Refusal::NotReady { .. })
+        Err(AllocationError::NotReady { .. })
     ));
     cidrs.insert("other", range, true).unwrap();
     cidrs.reserve(ip("10.0.0.1")).unwrap();
@@ -118,7 +118,7 @@ fn what_no_range_has_is_refused() {
     );
     assert!(matches!(
         cidrs.reserve(ip("fd00::1")),
-        Err(Refusal::MismatchedFamily { .. })
+        Err(AllocationError::MismatchedFamily { .. })
     ));
     assert!(matches!(
         cidrs.insert("six", "fd00::/64".parse().unwrap(), true),
@@ -141,7 +141,7 @@ fn all_of_ipv6_is_a_range() {
 fn what_leaves_all_ranges_is_refused_by_a_check_and_restored_all_the_same() {
     let mut cidrs = cidrs(&["10.0.0.0/29"]);
     for outside in ["10.1.0.1", "10.0.0.2"] {
-        cidrs.occupy(ip(outside)).unwrap();
+        cidrs.mark_allocated(ip(outside)).unwrap();
     }
     assert_eq!(cidrs.check(ip("10.0.0.2")), Ok(()));
     let said = cidrs.check(ip("10.1.0.1")).unwrap_err().to_string();

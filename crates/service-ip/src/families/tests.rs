@@ -1,8 +1,8 @@
 //! Tests of the families of Services.
 
+use AddressRequest::{Dynamic, Keep, Static};
 use Family::{V4, V6};
 use FamilyPolicy::{PreferDualStack, RequireDualStack, SingleStack};
-use Wanted::{Dynamic, Kept, Static};
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn check(
     spec: &AddressSpec,
     cluster: &[Family],
     before: Option<&AddressSpec>,
-) -> (Vec<Family>, Vec<Wanted>, Vec<IpAddr>) {
+) -> (Vec<Family>, Vec<AddressRequest>, Vec<IpAddr>) {
     let plan = spec.plan(cluster, before).unwrap();
     (plan.families, plan.addresses, plan.released)
 }
@@ -116,7 +116,7 @@ fn headless_ones_have_families_and_no_addresses() {
 #[test]
 fn an_update_that_says_nothing_changes_nothing() {
     let before = spec(Some(RequireDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-    let kept = vec![Kept(ip("10.0.0.5")), Kept(ip("fd00::5"))];
+    let kept = vec![Keep(ip("10.0.0.5")), Keep(ip("fd00::5"))];
     let expected = (vec![V4, V6], kept, vec![]);
     for silent in [
         spec(None, &[], &[]),
@@ -131,7 +131,7 @@ fn an_update_that_says_nothing_changes_nothing() {
 fn an_update_adds_and_releases_the_second_address() {
     let one = spec(Some(SingleStack), &[V4], &["10.0.0.5"]);
     let more = spec(Some(RequireDualStack), &[V4], &["10.0.0.5"]);
-    let first = Kept(ip("10.0.0.5"));
+    let first = Keep(ip("10.0.0.5"));
     assert_eq!(
         check(&more, DUAL, Some(&one)),
         (vec![V4, V6], vec![first, Dynamic(V6)], vec![])
@@ -249,13 +249,13 @@ fn a_headless_service_may_change_its_families() {
 #[test]
 fn prefer_dual_stack_follows_the_cluster_unless_an_update_repeats_every_field() {
     let one = spec(Some(PreferDualStack), &[V4], &["10.0.0.5"]);
-    let first = Kept(ip("10.0.0.5"));
+    let first = Keep(ip("10.0.0.5"));
     assert_eq!(
         check(&one, DUAL, Some(&one)),
         (vec![V4], vec![first], vec![])
     );
     let two = spec(Some(PreferDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
-    let kept = vec![first, Kept(ip("fd00::5"))];
+    let kept = vec![first, Keep(ip("fd00::5"))];
     assert_eq!(check(&two, &[V4], Some(&two)), (vec![V4, V6], kept, vec![]));
     let is_new_type = AddressSpec {
         service_type: ServiceType::NodePort,

@@ -19,15 +19,15 @@ impl Ports {
             pool: Allocator::new(range),
             owners: BTreeMap::new(),
             version: Version(1),
-            repair: None,
+            repair_reason: None,
         })
     }
 
     /// Makes a change of which nothing is left when it is refused.
     fn change<T>(
         &mut self,
-        plan: impl FnOnce(&mut Draft<'_, Allocator<PortRange>>) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        plan: impl FnOnce(&mut Draft<'_, Allocator<PortRange>>) -> Result<T, AllocationError>,
+    ) -> Result<T, AllocationError> {
         let mut draft = Draft::new(&mut self.0);
         let planned = plan(&mut draft);
         if planned.is_err() {
@@ -42,8 +42,8 @@ impl Ports {
         name: &str,
         former: Option<&NodePorts>,
         wanted: &NodePorts,
-    ) -> Result<NodePorts, Refusal> {
-        let owner = Owner::new("default", name);
+    ) -> Result<NodePorts, AllocationError> {
+        let owner = ServiceRef::new("default", name);
         self.change(|draft| {
             let assigned = wanted.assign(former, &owner, draft, &mut || 0)?;
             assigned.commit(&owner, draft);
@@ -65,10 +65,10 @@ fn service(kind: ServiceType, ports: &[(Protocol, u16, u16)]) -> NodePorts {
     };
     NodePorts {
         kind,
-        allocate: true,
-        is_local: false,
+        allocate_load_balancer_node_ports: true,
+        external_policy_local: false,
         ports: ports.iter().map(port).collect(),
-        health_check: None,
+        health_check_node_port: None,
     }
 }
 
@@ -158,8 +158,8 @@ fn what_is_refused_changes_nothing() {
         ),
     ] {
         let wanted = service(ServiceType::NodePort, ports);
-        let refusal = pool.assign("a", None, &wanted).unwrap_err();
-        assert_eq!(refusal.to_string(), said);
+        let error = pool.assign("a", None, &wanted).unwrap_err();
+        assert_eq!(error.to_string(), said);
         assert_eq!(pool.taken(), [30_001]);
     }
     let many: Vec<_> = (1..=100).map(|port| (TCP, port, 0)).collect();
@@ -250,11 +250,11 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
     }
     // The shared port would have two uses of TCP.
     let clash = [("dns", TCP, 53, 0), ("dns-tcp", TCP, 54, 0)];
-    let refusal = pool.assign("a", Some(&former), &named(ServiceType::NodePort, &clash));
-    let said = refusal.unwrap_err().to_string();
+    let error = pool.assign("a", Some(&former), &named(ServiceType::NodePort, &clash));
+    let said = error.unwrap_err().to_string();
     assert_eq!(said, "default/a asks for 30016/TCP twice");
     let without = NodePorts {
-        allocate: false,
+        allocate_load_balancer_node_ports: false,
         ..named(ServiceType::LoadBalancer, &dns)
     };
     let assigned = pool.assign("a", Some(&former), &without).unwrap();
@@ -268,7 +268,7 @@ fn a_load_balancer_can_do_without_node_ports() {
         ServiceType::LoadBalancer,
         &[(TCP, 80, 0), (UDP, 80, 30_001)],
     );
-    wanted.allocate = false;
+    wanted.allocate_load_balancer_node_ports = false;
     let assigned = pool.assign("a", None, &wanted).unwrap();
     assert_eq!(
         (numbers(&assigned), pool.taken()),
@@ -284,25 +284,25 @@ fn a_load_balancer_can_do_without_node_ports() {
 fn health_is_checked_at_a_port_of_its_own() {
     let mut pool = Ports::new();
     let mut wanted = service(ServiceType::LoadBalancer, &[(TCP, 80, 0)]);
-    wanted.is_local = true;
+    wanted.external_policy_local = true;
     let given = pool.assign("a", None, &wanted).unwrap();
-    assert_eq!(given.health_check, Some(30_017));
+    assert_eq!(given.health_check_node_port, Some(30_017));
     assert_eq!(pool.taken(), [30_016, 30_017]);
     // An update that does not say it keeps it.
     let kept = NodePorts {
-        health_check: None,
+        health_check_node_port: None,
         ..given.clone()
     };
     assert_eq!(pool.assign("a", Some(&given), &kept), Ok(given.clone()));
     assert_eq!(pool.taken(), [30_016, 30_017]);
     // It never changes.
     let other = NodePorts {
-        health_check: Some(30_020),
+        health_check_node_port: Some(30_020),
         ..given.clone()
     };
-    let refusal = pool.assign("a", Some(&given), &other).unwrap_err();
+    let error = pool.assign("a", Some(&given), &other).unwrap_err();
     let said = "default/a: healthCheckNodePort may not change once set";
-    assert_eq!(refusal.to_string(), said);
+    assert_eq!(error.to_string(), said);
     assert_eq!(pool.taken(), [30_016, 30_017]);
     // It is freed when nobody asks any more.
     for (kind, is_local) in [
@@ -312,33 +312,35 @@ fn health_is_checked_at_a_port_of_its_own() {
         let mut pool = Ports(pool.0.clone());
         let less = NodePorts {
             kind,
-            is_local,
+            external_policy_local: is_local,
             ..given.clone()
         };
         let assigned = pool.assign("a", Some(&given), &less).unwrap();
-        assert_eq!(assigned.health_check, None);
+        assert_eq!(assigned.health_check_node_port, None);
         assert_eq!(pool.taken(), [30_016]);
     }
-    wanted.health_check = Some(30_005);
+    wanted.health_check_node_port = Some(30_005);
     assert_eq!(
-        pool.assign("b", None, &wanted).unwrap().health_check,
+        pool.assign("b", None, &wanted)
+            .unwrap()
+            .health_check_node_port,
         Some(30_005)
     );
     assert!(pool.assign("c", None, &wanted).unwrap_err().is_allocated());
     // No other port shares it, of whatever protocol.
-    wanted.health_check = Some(30_006);
+    wanted.health_check_node_port = Some(30_006);
     wanted.ports[0].node_port = Some(30_006);
     for protocol in [TCP, UDP] {
         wanted.ports[0].protocol = protocol;
-        let refusal = pool.assign("c", None, &wanted).unwrap_err();
-        assert_eq!(refusal.to_string(), "default/c asks for 30006 twice");
+        let error = pool.assign("c", None, &wanted).unwrap_err();
+        assert_eq!(error.to_string(), "default/c asks for 30006 twice");
     }
     let stolen = NodePorts {
         ports: service(ServiceType::LoadBalancer, &[(UDP, 80, 30_017)]).ports,
         ..given.clone()
     };
-    let refusal = pool.assign("a", Some(&given), &stolen).unwrap_err();
-    assert_eq!(refusal.to_string(), "default/a asks for 30017 twice");
+    let error = pool.assign("a", Some(&given), &stolen).unwrap_err();
+    assert_eq!(error.to_string(), "default/a asks for 30017 twice");
 }
 
 #[test]
@@ -356,9 +358,9 @@ fn a_field_that_the_type_does_not_have_is_refused() {
             (Some(&silent), asks(kind), 30_005),
             (Some(&before), other, 30_006),
         ] {
-            let refusal = pool.assign("a", former, &wanted).unwrap_err();
+            let error = pool.assign("a", former, &wanted).unwrap_err();
             assert_eq!(
-                refusal.to_string(),
+                error.to_string(),
                 format!("default/a: nodePort {number} requires type NodePort or LoadBalancer")
             );
             assert_eq!(pool.taken(), [30_005]);
@@ -370,12 +372,12 @@ fn a_field_that_the_type_does_not_have_is_refused() {
         assert_eq!((numbers(&assigned), pool.taken()), (vec![0], vec![]));
     }
     let checked = NodePorts {
-        health_check: Some(30_006),
+        health_check_node_port: Some(30_006),
         ..asks(ServiceType::LoadBalancer)
     };
-    let refusal = pool.assign("b", None, &checked).unwrap_err();
+    let error = pool.assign("b", None, &checked).unwrap_err();
     assert_eq!(
-        refusal.to_string(),
+        error.to_string(),
         "default/b: healthCheckNodePort 30006 requires type LoadBalancer \
          with externalTrafficPolicy Local"
     );
@@ -389,7 +391,7 @@ fn a_node_port_that_an_external_name_merely_names_is_not_freed() {
     pool.0.owners.clear();
     // kube-apiserver stores it without asking the allocator.
     let stored = service(ServiceType::ExternalName, &[(TCP, 80, 30_005)]);
-    let owner = Owner::new("default", "a");
+    let owner = ServiceRef::new("default", "a");
     let released = pool.change(|draft| {
         stored.release(&owner, draft);
         Ok(())
@@ -399,14 +401,14 @@ fn a_node_port_that_an_external_name_merely_names_is_not_freed() {
     let assigned = pool.assign("a", Some(&stored), &unnamed).unwrap();
     assert_eq!((numbers(&assigned), pool.taken()), (vec![0], vec![30_005]));
     let wanted = service(ServiceType::NodePort, &[(TCP, 80, 30_005)]);
-    let refusal = pool.assign("a", Some(&stored), &wanted).unwrap_err();
-    assert!(refusal.is_allocated(), "{refusal}");
+    let error = pool.assign("a", Some(&stored), &wanted).unwrap_err();
+    assert!(error.is_allocated(), "{error}");
 }
 
 #[test]
 fn what_a_service_had_is_its_own_until_it_is_stored() {
     let mut pool = Ports::new();
-    let owner = Owner::new("default", "a");
+    let owner = ServiceRef::new("default", "a");
     let before = [(TCP, 80, 30_001), (TCP, 81, 30_002)];
     let before = service(ServiceType::NodePort, &before);
     let before = pool.assign("a", None, &before).unwrap();
@@ -433,8 +435,10 @@ fn what_is_anothers_by_the_record_stays() {
         &[(TCP, 80, 30_001), (TCP, 81, 30_002)],
     );
     let assigned = pool.assign("a", None, &wanted).unwrap();
-    pool.0.owners.insert(30_002, Owner::new("default", "b"));
-    let owner = Owner::new("default", "a");
+    pool.0
+        .owners
+        .insert(30_002, ServiceRef::new("default", "b"));
+    let owner = ServiceRef::new("default", "a");
     let released = pool.change(|draft| {
         assigned.release(&owner, draft);
         Ok(())
@@ -453,10 +457,10 @@ fn repair_is_told_a_number_for_all_protocols_once() {
         (&[(TCP, 80, 30_001)], Some(30_001), &[30_001; 2]),
     ] {
         let ports = NodePorts {
-            health_check,
+            health_check_node_port: health_check,
             ..service(ServiceType::LoadBalancer, ports)
         };
-        let claims = ports.claims(Owner::new("default", "a"));
+        let claims = ports.service_items(ServiceRef::new("default", "a"));
         assert_eq!(claims.items, expected, "{ports:?}");
     }
 }

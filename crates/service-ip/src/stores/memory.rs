@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::{Change, CommitError, Draft, Pool, Refusal, Snapshot, Store, StoreError, Version};
+use crate::{
+    AllocationError, Change, CommitError, Draft, Pool, Snapshot, Store, StoreError, Version,
+};
 
 /// What is allocated, in the memory of this process.
 ///
@@ -10,7 +12,7 @@ use crate::{Change, CommitError, Draft, Pool, Refusal, Snapshot, Store, StoreErr
 ///
 /// Threads that change it all the time share one [`Registry`](crate::Registry)
 /// behind a lock, or each has one with a
-/// [pause](crate::Registry::with_pause): else the one that is fastest makes all
+/// [pause](crate::Registry::with_backoff): else the one that is fastest makes all
 /// changes, for as long as it runs.
 #[derive(Debug)]
 pub struct Memory<P: Pool> {
@@ -58,12 +60,12 @@ impl<P: Pool + Clone> Store<P> for Memory<P> {
             return Err(CommitError::Conflict { now });
         }
         let mut draft = Draft::new(&mut snapshot);
-        if let Err((item, refusal)) = make(&mut draft, change) {
+        if let Err((item, error)) = make(&mut draft, change) {
             draft.undo();
             return Err(CommitError::Failed(StoreError::Unavailable {
                 operation: "take",
                 object: item.to_string().into(),
-                source: refusal.into(),
+                source: error.into(),
             }));
         }
         snapshot.version.0 += 1;
@@ -75,14 +77,14 @@ impl<P: Pool + Clone> Store<P> for Memory<P> {
 fn make<P: Pool>(
     draft: &mut Draft<'_, P>,
     change: &Change<P::Item>,
-) -> Result<(), (P::Item, Refusal)> {
+) -> Result<(), (P::Item, AllocationError)> {
     for item in change.freed.keys() {
         draft.free(*item);
     }
     for (item, owner) in &change.taken {
         draft
             .reserve(*item, owner)
-            .map_err(|refusal| (*item, refusal))?;
+            .map_err(|error| (*item, error))?;
     }
     Ok(())
 }
@@ -94,7 +96,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{AddressRange, Allocator, Error, Owner, Range, Registry};
+    use crate::{AddressRange, Allocator, Error, Range, Registry, ServiceRef};
 
     /// A range whose lower band is not all of it.
     const NETWORK: &str = "10.0.0.0/26";
@@ -124,13 +126,13 @@ mod tests {
             for thread in 0..4 {
                 let (store, held, done) = (store.clone(), &held, &done);
                 scope.spawn(move || {
-                    let owner = Owner::new("default", &format!("service-{thread}"));
+                    let owner = ServiceRef::new("default", &format!("service-{thread}"));
                     // Without it one thread makes all changes for as long as it runs.
                     let pause = move |attempts: usize| {
                         let micros = (20 + 7 * thread) << attempts.min(8);
                         thread::sleep(Duration::from_micros(micros));
                     };
-                    let mut registry = Registry::new(store).with_pause(pause);
+                    let mut registry = Registry::new(store).with_backoff(pause);
                     let mut random = random(thread);
                     let mut mine = Vec::new();
                     for _ in 0..2_000 {
@@ -149,7 +151,7 @@ mod tests {
                         };
                         match outcome {
                             Ok(()) => _ = done.fetch_add(1, Ordering::SeqCst),
-                            Err(Error::Refused(refusal)) => assert!(refusal.is_full()),
+                            Err(Error::Allocation(error)) => assert!(error.is_full()),
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -165,7 +167,7 @@ mod tests {
     fn of_two_changes_of_a_version_one_is_made() {
         let mut store = store();
         let base = store.load().unwrap();
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let take = |item: &str| Change {
             taken: [(item.parse().unwrap(), owner.clone())].into(),
             ..Change::default()
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_change_that_does_not_fit_is_not_made_by_halves() {
         let mut store = store();
-        let owner = Owner::new("default", "web");
+        let owner = ServiceRef::new("default", "web");
         let mut registry = Registry::new(store.clone());
         let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
         registry.reserve(first, &owner).unwrap();
@@ -194,7 +196,7 @@ mod tests {
         let before = store.load().unwrap();
         let change = Change {
             freed: [(first, None)].into(),
-            taken: [(second, Owner::new("default", "other"))].into(),
+            taken: [(second, ServiceRef::new("default", "other"))].into(),
         };
         let Err(CommitError::Failed(error)) = store.commit(before.version, &change, &before) else {
             panic!("it is taken");

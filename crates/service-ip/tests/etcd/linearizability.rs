@@ -8,7 +8,7 @@ use std::{env, fs, thread};
 
 use rustix::process::Signal;
 use testkit::leftovers::{Directory, Process};
-use vipline_service_ip::{Claims, Finding, Owner, Pool, Range, Repair};
+use vipline_service_ip::{Finding, Pool, Range, Repair, ServiceItems, ServiceRef};
 
 use crate::history::{Answer, History, parse};
 use crate::server::{Addressing, Server, range};
@@ -163,8 +163,8 @@ fn repair(history: &History, registry: &mut Addressing) {
         held(0..KILLED).len(),
     );
     let services = || {
-        let all = (KILLED..WORKERS).map(|worker| Claims {
-            owner: Owner::new("default", &format!("service-{worker}")),
+        let all = (KILLED..WORKERS).map(|worker| ServiceItems {
+            owner: ServiceRef::new("default", &format!("service-{worker}")),
             items: history.held(worker).into_iter().collect(),
             invalid: Vec::new(),
         });
@@ -177,7 +177,7 @@ fn repair(history: &History, registry: &mut Addressing) {
         for finding in &findings {
             match finding {
                 Finding::Leaked { item, .. } if pass == 3 => assert!(freed.insert(*item)),
-                Finding::Unclaimed { item, .. } if pass < 3 => assert!(leaks.contains(item)),
+                Finding::PossibleLeak { item, .. } if pass < 3 => assert!(leaks.contains(item)),
                 _ => panic!("in pass {pass}: {finding}"),
             }
         }

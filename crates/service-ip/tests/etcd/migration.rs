@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use vipline_service_ip::{
-    AddressRange, Allocator, Claims, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts,
-    Owner, Pool, PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair,
-    RepairReason, ServicePort, ServiceType,
+    AddressRange, Allocator, Envelope, Error, Etcd, EtcdCluster, EtcdSetupError, NodePorts, Pool,
+    PortRange, Protocol, Range, RangeAllocation, RangeError, Registry, Repair, RepairReason,
+    ServiceItems, ServicePort, ServiceRef, ServiceType,
 };
 
 use crate::server::{KEY, Server, owner, random};
@@ -58,12 +58,12 @@ fn without_the_key_nothing_is_allocated_before_a_repair_pass() {
             }
         }
         assert_eq!(server.get(KEY), None);
-        let services = [Claims::parse(owner(), ["010.0.0.9"])];
+        let services = [ServiceItems::parse(owner(), ["010.0.0.9"])];
         let list = || Ok::<_, Infallible>(services.to_vec());
         let found = Repair::new().pass(&mut other, list).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");
         let refused = one.reserve(ip, &owner()).unwrap_err();
-        assert!(matches!(&refused, Error::Refused(refusal) if refusal.is_allocated()));
+        assert!(matches!(&refused, Error::Allocation(error) if error.is_allocated()));
         one.allocate(&owner(), &mut random(1)).unwrap();
     });
     assert_eq!(stored::<AddressRange>(&server, KEY).1.len(), 2);
@@ -76,8 +76,8 @@ fn repair_moves_addresses_to_a_larger_range() {
     store::<AddressRange>(&server, KEY, "10.0.0.0/24", &taken);
     let range = "10.0.0.0/16".parse::<AddressRange>().unwrap();
     let mut registry = Registry::new(Etcd::new(&server.cluster(), KEY, range).unwrap());
-    let web = Owner::new("default", "web");
-    let services = [Claims::parse(web, ["10.0.0.1", "10.0.9.9"])];
+    let web = ServiceRef::new("default", "web");
+    let services = [ServiceItems::parse(web, ["10.0.0.1", "10.0.9.9"])];
     let list = || Ok::<_, Infallible>(services.to_vec());
     server.inside(|| {
         let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
@@ -118,12 +118,12 @@ fn repair_moves_node_ports_to_a_smaller_range() {
     };
     let service = NodePorts {
         kind: ServiceType::NodePort,
-        allocate: true,
-        is_local: false,
+        allocate_load_balancer_node_ports: true,
+        external_policy_local: false,
         ports: vec![port(80, 30_007), port(81, 32_700)],
-        health_check: None,
+        health_check_node_port: None,
     };
-    let list = || Ok::<_, Infallible>(vec![service.claims(owner())]);
+    let list = || Ok::<_, Infallible>(vec![service.service_items(owner())]);
     server.inside(|| {
         let error = registry.reserve(30_008, &owner()).unwrap_err();
         assert!(matches!(
@@ -160,7 +160,7 @@ fn no_more_addresses_of_ipv6_are_given_than_an_api_server_has() {
         let [last, beyond] = ["fd00::ffff", "fd00::1:0"].map(|text| text.parse().unwrap());
         registry.reserve(last, &owner()).unwrap();
         let refused = registry.reserve(beyond, &owner()).unwrap_err();
-        assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        assert!(matches!(refused, Error::Allocation(_)), "{refused}");
         assert_eq!(registry.refresh().unwrap().pool.free(), 65_534);
     });
     let stored = server.get(KEY).unwrap();

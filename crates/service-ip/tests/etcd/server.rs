@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 use vipline_service_ip::{
-    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Owner, Registry, Repair, Store,
+    AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Registry, Repair, ServiceRef, Store,
 };
 
 /// What tests allocate by.
@@ -217,8 +217,8 @@ pub(crate) fn range() -> AddressRange {
 }
 
 /// Returns a Service.
-pub(crate) fn owner() -> Owner {
-    Owner::new("default", "web")
+pub(crate) fn owner() -> ServiceRef {
+    ServiceRef::new("default", "web")
 }
 
 /// Returns random numbers that follow from a seed.

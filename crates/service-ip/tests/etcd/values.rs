@@ -32,10 +32,10 @@ fn what_is_allocated_is_taken_for_all_others() {
         let (mut one, mut other) = (server.registry(), server.registry());
         let first = "10.0.0.1".parse().unwrap();
         one.reserve(first, &owner()).unwrap();
-        let refusal = other.reserve(first, &owner()).unwrap_err();
+        let error = other.reserve(first, &owner()).unwrap_err();
         assert!(
-            matches!(&refusal, Error::Refused(refusal) if refusal.is_allocated()),
-            "{refusal:?}"
+            matches!(&error, Error::Allocation(error) if error.is_allocated()),
+            "{error:?}"
         );
         let mut random = random(1);
         let mut items = vec![first];
@@ -46,7 +46,7 @@ fn what_is_allocated_is_taken_for_all_others() {
         for registry in [&mut one, &mut other] {
             let full = registry.allocate(&owner(), &mut random).unwrap_err();
             assert!(
-                matches!(&full, Error::Refused(refusal) if refusal.is_full()),
+                matches!(&full, Error::Allocation(error) if error.is_full()),
                 "{full:?}"
             );
         }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use vipline_service_ip::{Error, Etcd, EtcdCluster, Owner, Range, Registry};
+use vipline_service_ip::{Error, Etcd, EtcdCluster, Range, Registry, ServiceRef};
 
 use crate::history::{Answer, Question, Time};
 use crate::server::{ADDRESS, Addressing, KEY, random, range};
@@ -70,8 +70,8 @@ pub(crate) fn run(task: &Task) {
         thread::sleep(longest * part / 1000);
     };
     let mut worker = Worker {
-        registry: Registry::new(store).with_pause(pause),
-        owner: Owner::new("default", &format!("service-{}", task.seed)),
+        registry: Registry::new(store).with_backoff(pause),
+        owner: ServiceRef::new("default", &format!("service-{}", task.seed)),
         log: log(&task.file),
         random: Box::new(random(task.seed)),
     };
@@ -106,7 +106,7 @@ fn log(path: &Path) -> File {
 
 struct Worker {
     registry: Addressing,
-    owner: Owner,
+    owner: ServiceRef,
     log: File,
     random: Box<dyn FnMut() -> u64>,
 }
@@ -150,8 +150,8 @@ impl Worker {
         });
         let answer = match outcome {
             Ok(answer) => answer,
-            Err(Error::Refused(refusal)) if refusal.is_full() => Answer::Full,
-            Err(Error::Refused(refusal)) if refusal.is_allocated() => Answer::Allocated,
+            Err(Error::Allocation(error)) if error.is_full() => Answer::Full,
+            Err(Error::Allocation(error)) if error.is_allocated() => Answer::Allocated,
             Err(Error::Store(_)) => Answer::Failed,
             Err(Error::Unknown(_)) => Answer::Unknown,
             Err(error) => panic!("{error}"),

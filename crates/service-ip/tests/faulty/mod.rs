@@ -46,7 +46,7 @@ impl<P: Pool + Clone> Faulty<P> {
             pool,
             owners: [].into(),
             version: Version(1),
-            repair: None,
+            repair_reason: None,
         };
         Self(Rc::new(RefCell::new(Truth {
             snapshot,
@@ -112,7 +112,7 @@ impl<P: Pool + Clone> Store<P> for Faulty<P> {
             Fault::None | Fault::Unknown { is_made: true } => {}
         }
         apply(&mut truth.snapshot, change);
-        truth.snapshot.repair = None;
+        truth.snapshot.repair_reason = None;
         assert!(truth.snapshot.pool.items().eq(after.pool.items()));
         assert_eq!(truth.snapshot.owners, after.owners);
         truth.snapshot.version.0 += 1;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    AddressRange, Allocator, Pool, PortRange, Range, RangeAllocation, Refusal,
+    AddressRange, AllocationError, Allocator, Pool, PortRange, Range, RangeAllocation,
 };
 
 /// What a range is known to have, by nobody's code but this.
@@ -176,9 +176,9 @@ impl<R: Range> Pair<R> {
             }
             Step::ReserveOther => {
                 if let Some(other) = self.universe.other_family {
-                    let refusal = self.allocator.reserve(other);
-                    let is_named = matches!(refusal, Err(Refusal::MismatchedFamily { .. }));
-                    prop_assert!(is_named, "{:?}", refusal);
+                    let error = self.allocator.reserve(other);
+                    let is_named = matches!(error, Err(AllocationError::MismatchedFamily { .. }));
+                    prop_assert!(is_named, "{:?}", error);
                 }
             }
         }
@@ -189,8 +189,8 @@ impl<R: Range> Pair<R> {
         let reserved = self.allocator.reserve(self.item(number));
         let is_expected = match &reserved {
             Ok(()) => number < self.universe.len && self.model.insert(number),
-            Err(Refusal::NotInRange { .. }) => number >= self.universe.len,
-            Err(Refusal::Allocated { .. }) => self.model.contains(&number),
+            Err(AllocationError::NotInRange { .. }) => number >= self.universe.len,
+            Err(AllocationError::Allocated { .. }) => self.model.contains(&number),
             Err(_) => false,
         };
         prop_assert!(is_expected, "{}: {:?}", number, reserved);
@@ -219,8 +219,8 @@ impl<R: Range> Pair<R> {
                 let was_last = upper == len - lower;
                 prop_assert!(number >= lower || was_last, "{} of the lower band", item);
             }
-            Err(refusal) => {
-                prop_assert!(refusal.is_full() && full, "{}", refusal);
+            Err(error) => {
+                prop_assert!(error.is_full() && full, "{}", error);
             }
         }
         Ok(())

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    Allocator, Error, NodePorts, Owner, Pool, PortRange, Protocol, Registry, Repair, ServicePort,
-    ServiceType,
+    Allocator, Error, NodePorts, Pool, PortRange, Protocol, Registry, Repair, ServicePort,
+    ServiceRef, ServiceType,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -57,12 +57,12 @@ fn wanted() -> impl Strategy<Value = NodePorts> {
         health_check,
     )
         .prop_map(
-            |(kind, allocate, is_local, ports, health_check)| NodePorts {
+            |(kind, allocate, external_policy_local, ports, health_check_node_port)| NodePorts {
                 kind,
-                allocate,
-                is_local,
+                allocate_load_balancer_node_ports: allocate,
+                external_policy_local,
                 ports,
-                health_check,
+                health_check_node_port,
             },
         )
 }
@@ -91,12 +91,12 @@ fn step() -> impl Strategy<Value = Step> {
 struct Cluster {
     store: Faulty<Ports>,
     registry: Registry<Ports, Faulty<Ports>>,
-    services: BTreeMap<Owner, NodePorts>,
+    services: BTreeMap<ServiceRef, NodePorts>,
 }
 
 impl Cluster {
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
-        let owner = Owner::new("default", &step.name.to_string());
+        let owner = ServiceRef::new("default", &step.name.to_string());
         self.store.fail(step.faults);
         let Some(wanted) = step.wanted else {
             if let Some(former) = self.services.remove(&owner) {
@@ -123,8 +123,8 @@ impl Cluster {
                 prop_assert_eq!(&assigned, &dry);
                 assigned
             }
-            (Err(Error::Refused(refusal)), Err(Error::Refused(dry))) => {
-                prop_assert_eq!(refusal, dry);
+            (Err(Error::Allocation(error)), Err(Error::Allocation(dry))) => {
+                prop_assert_eq!(error, dry);
                 return Ok(());
             }
             (assigned, dry) => {
@@ -151,7 +151,11 @@ impl Cluster {
     fn is_sound(&mut self) -> Result<(), TestCaseError> {
         let mut owners = BTreeMap::new();
         for (owner, service) in &self.services {
-            let numbers: BTreeSet<u16> = service.claims(owner.clone()).items.into_iter().collect();
+            let numbers: BTreeSet<u16> = service
+                .service_items(owner.clone())
+                .items
+                .into_iter()
+                .collect();
             for number in numbers {
                 let other = owners.insert(number, owner.clone());
                 prop_assert_eq!(other, None, "{} twice", number);
@@ -161,7 +165,7 @@ impl Cluster {
         prop_assert!(self.store.look().pool.items().eq(owners.keys().copied()));
         let list = || {
             let services = self.services.iter();
-            let claims = services.map(|(owner, service)| service.claims(owner.clone()));
+            let claims = services.map(|(owner, service)| service.service_items(owner.clone()));
             Ok::<_, Infallible>(claims.collect())
         };
         let findings = Repair::new().pass(&mut self.registry, list).unwrap();
@@ -176,7 +180,8 @@ fn fits(wanted: &NodePorts, given: &NodePorts) -> Result<(), TestCaseError> {
         wanted.kind,
         ServiceType::NodePort | ServiceType::LoadBalancer
     );
-    let is_given = has_node_ports && (wanted.allocate || wanted.kind == ServiceType::NodePort);
+    let is_given = has_node_ports
+        && (wanted.allocate_load_balancer_node_ports || wanted.kind == ServiceType::NodePort);
     let mut uses = BTreeSet::new();
     for (asked, port) in wanted.ports.iter().zip(&given.ports) {
         prop_assert_eq!((asked.protocol, asked.port), (port.protocol, port.port));
@@ -189,10 +194,10 @@ fn fits(wanted: &NodePorts, given: &NodePorts) -> Result<(), TestCaseError> {
             prop_assert!(uses.insert((port.protocol, number)), "{:?}", given);
         }
     }
-    let is_checked = wanted.kind == ServiceType::LoadBalancer && wanted.is_local;
-    prop_assert_eq!(given.health_check.is_some(), is_checked);
-    if is_checked && wanted.health_check.is_some() {
-        prop_assert_eq!(given.health_check, wanted.health_check);
+    let is_checked = wanted.kind == ServiceType::LoadBalancer && wanted.external_policy_local;
+    prop_assert_eq!(given.health_check_node_port.is_some(), is_checked);
+    if is_checked && wanted.health_check_node_port.is_some() {
+        prop_assert_eq!(given.health_check_node_port, wanted.health_check_node_port);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::{
-    AddressRange, Allocator, Draft, Error, Owner, Pool, Refusal, Registry, Snapshot,
+    AddressRange, AllocationError, Allocator, Draft, Error, Pool, Registry, ServiceRef, Snapshot,
 };
 
 use crate::faulty::{Fault, Faulty};
@@ -19,7 +19,7 @@ const RANGE: &str = "10.0.0.0/27";
 type Addresses = Allocator<AddressRange>;
 
 /// Who has what; of some it is not known.
-type Model = BTreeMap<IpAddr, Option<Owner>>;
+type Model = BTreeMap<IpAddr, Option<ServiceRef>>;
 
 /// What is done by one of two who share the store.
 #[derive(Clone, Debug)]
@@ -88,20 +88,20 @@ fn ip(number: u8) -> IpAddr {
 
 /// Why the model refuses something.
 #[derive(Debug, PartialEq)]
-enum Refused {
+enum ModelError {
     Full,
     Allocated,
     NotInRange,
     OtherOwner,
 }
 
-impl Refused {
-    fn by(refusal: &Refusal) -> Option<Self> {
-        Some(match refusal {
-            Refusal::Full { .. } => Self::Full,
-            Refusal::Allocated { .. } => Self::Allocated,
-            Refusal::NotInRange { .. } => Self::NotInRange,
-            Refusal::OtherOwner { .. } => Self::OtherOwner,
+impl ModelError {
+    fn from_error(error: &AllocationError) -> Option<Self> {
+        Some(match error {
+            AllocationError::Full { .. } => Self::Full,
+            AllocationError::Allocated { .. } => Self::Allocated,
+            AllocationError::NotInRange { .. } => Self::NotInRange,
+            AllocationError::OtherOwner { .. } => Self::OtherOwner,
             _ => return None,
         })
     }
@@ -111,9 +111,9 @@ impl Refused {
 fn ask(
     draft: &mut Draft<'_, Addresses>,
     step: &Step,
-    owner: &Owner,
+    owner: &ServiceRef,
     given: &mut Vec<IpAddr>,
-) -> Result<(), Refusal> {
+) -> Result<(), AllocationError> {
     given.clear();
     for ask in &step.asks {
         match *ask {
@@ -131,24 +131,24 @@ fn ask(
 fn expected(
     model: &Model,
     asks: &[Ask],
-    owner: &Owner,
+    owner: &ServiceRef,
     given: &[IpAddr],
-) -> Result<Result<Model, Refused>, TestCaseError> {
+) -> Result<Result<Model, ModelError>, TestCaseError> {
     let (mut model, mut given) = (model.clone(), given.iter());
     for ask in asks {
         match *ask {
             Ask::Reserve(number) if !(1..31).contains(&number) => {
-                return Ok(Err(Refused::NotInRange));
+                return Ok(Err(ModelError::NotInRange));
             }
             Ask::Reserve(number) => {
                 if model.insert(ip(number), Some(owner.clone())).is_some() {
-                    return Ok(Err(Refused::Allocated));
+                    return Ok(Err(ModelError::Allocated));
                 }
             }
             Ask::Allocate => {
                 let in_upper = model.range(ip(17)..).count();
                 if model.len() == 30 {
-                    return Ok(Err(Refused::Full));
+                    return Ok(Err(ModelError::Full));
                 }
                 let item = given.next();
                 prop_assert!(item.is_some(), "not full");
@@ -165,7 +165,7 @@ fn expected(
                 if let Some(Some(other)) = model.get(&ip(number))
                     && other != owner
                 {
-                    return Ok(Err(Refused::OtherOwner));
+                    return Ok(Err(ModelError::OtherOwner));
                 }
                 model.remove(&ip(number));
             }
@@ -216,7 +216,7 @@ impl Cluster {
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
-        let owner = Owner::new("default", &step.owner.to_string());
+        let owner = ServiceRef::new("default", &step.owner.to_string());
         self.store.fail(step.faults.iter().copied());
         if let Some(number) = step.meanwhile.filter(|_| self.pending.is_none()) {
             let was_done = Rc::new(Cell::new(false));
@@ -248,8 +248,13 @@ impl Cluster {
                     self.model = model;
                 }
             }
-            Err(Error::Refused(refusal)) => {
-                prop_assert_eq!(expected()?.err(), Refused::by(&refusal), "{}", refusal);
+            Err(Error::Allocation(error)) => {
+                prop_assert_eq!(
+                    expected()?.err(),
+                    ModelError::from_error(&error),
+                    "{}",
+                    error
+                );
             }
             Err(Error::Store(_)) => {
                 let has_failed = matches!(step.faults.last(), Some(Fault::Failed));
@@ -303,7 +308,7 @@ fn who_is_never_the_faster_one_is_told() {
     cluster
         .store
         .fail([Fault::Conflict { is_told: true }; 1000]);
-    let owner = Owner::new("default", "a");
+    let owner = ServiceRef::new("default", "a");
     let error = cluster.registries[0].reserve(ip(1), &owner).unwrap_err();
     assert!(matches!(error, Error::Contended { .. }), "{error}");
     cluster.is_alike().unwrap();

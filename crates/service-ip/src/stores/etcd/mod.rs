@@ -91,15 +91,15 @@ impl<R: Range> Etcd<R> {
                 (stored.version, envelope, allocation)
             }
         };
-        let repair = self.repair_reason(&allocation);
-        let allocator = match repair {
+        let repair_reason = self.repair_reason(&allocation);
+        let allocator = match repair_reason {
             Some(RepairReason::OtherRange { .. }) => allocation.migrate(self.range.clone()),
             _ => allocation.allocator(self.range.clone()),
         };
         let allocator = allocator.map_err(|error| self.corrupt(error))?;
         self.last = (version, envelope);
         Ok(Snapshot {
-            repair,
+            repair_reason,
             ..Snapshot::new(allocator, version)
         })
     }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use k8s_openapi::api::networking::v1::{IPAddress, IPAddressSpec, ParentReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use vipline_service_ip::Owner;
+use vipline_service_ip::ServiceRef;
 
 use crate::metadata::{Missing, required, time};
 use vipline_service_ip::Family;
@@ -24,7 +24,7 @@ pub const MANAGER: &str = "ipallocator.k8s.io";
 
 /// An IPAddress.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Address {
+pub struct IpAddress {
     /// The address, which is its name.
     pub ip: IpAddr,
     /// Which of all IPAddresses it is that ever had this name.
@@ -36,14 +36,14 @@ pub struct Address {
     /// Who manages it.
     pub manager: Option<Box<str>>,
     /// What it is attached to.
-    pub parent: Parent,
+    pub parent: ParentRef,
     /// Since when it is there.
     pub created: SystemTime,
 }
 
 /// What an IPAddress is attached to.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Parent {
+pub struct ParentRef {
     /// The API group, empty for the core.
     pub group: Box<str>,
     /// The resource, plural: `services`.
@@ -54,7 +54,7 @@ pub struct Parent {
     pub name: Box<str>,
 }
 
-impl Address {
+impl IpAddress {
     /// Tells whether it is one that allocators of Services manage.
     #[must_use]
     pub fn is_managed(&self) -> bool {
@@ -78,16 +78,16 @@ impl Address {
             version: required(metadata.resource_version, "resourceVersion")?.into(),
             family: label(FAMILY_LABEL),
             manager: label(MANAGER_LABEL),
-            parent: Parent::read(object.spec.parent_ref),
+            parent: ParentRef::read(object.spec.parent_ref),
             created: time(metadata.creation_timestamp.as_ref())?,
         })
     }
 }
 
-impl Parent {
+impl ParentRef {
     /// Returns the reference to a Service.
     #[must_use]
-    pub fn service(owner: &Owner) -> Self {
+    pub fn service(owner: &ServiceRef) -> Self {
         Self {
             group: "".into(),
             resource: "services".into(),
@@ -98,9 +98,9 @@ impl Parent {
 
     /// Returns the Service, if it is one.
     #[must_use]
-    pub fn owner(&self) -> Option<Owner> {
+    pub fn owner(&self) -> Option<ServiceRef> {
         let is_service = self.group.is_empty() && *self.resource == *"services";
-        is_service.then(|| Owner {
+        is_service.then(|| ServiceRef {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
         })
@@ -117,7 +117,7 @@ impl Parent {
 }
 
 /// As `services default/web`.
-impl fmt::Display for Parent {
+impl fmt::Display for ParentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
         write!(f, "{}{dot}{} ", self.resource, self.group)?;
@@ -142,7 +142,7 @@ pub(crate) fn label_patch(ip: IpAddr, version: &str) -> Value {
 }
 
 /// Returns the IPAddress that gives an address to a Service.
-pub(crate) fn object(ip: IpAddr, owner: &Owner) -> IPAddress {
+pub(crate) fn object(ip: IpAddr, owner: &ServiceRef) -> IPAddress {
     IPAddress {
         metadata: ObjectMeta {
             name: Some(ip.to_string()),
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn one_that_is_made_has_upstreams_form() {
         for (ip, family) in [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")] {
-            let object = object(ip.parse().unwrap(), &Owner::new("default", "web"));
+            let object = object(ip.parse().unwrap(), &ServiceRef::new("default", "web"));
             assert_eq!(
                 serde_json::to_value(object).unwrap(),
                 json!({
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    fn read(change: impl FnOnce(&mut Value)) -> Result<Address, Missing> {
+    fn read(change: impl FnOnce(&mut Value)) -> Result<IpAddress, Missing> {
         let mut value = json!({
             "metadata": {
                 "name": "10.0.0.1",
@@ -204,7 +204,7 @@ mod tests {
             "spec": { "parentRef": { "resource": "gateways", "group": "x.io", "name": "g" } },
         });
         change(&mut value);
-        Address::read(serde_json::from_value(value).unwrap())
+        IpAddress::read(serde_json::from_value(value).unwrap())
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::Owner;
+use crate::ServiceRef;
 
 /// Why an item is not allocated or released; nothing has changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum AllocationError {
     /// Every item is taken.
     #[error("{range}: range is full")]
     Full {
@@ -50,7 +50,7 @@ pub enum Refusal {
         /// The item.
         item: Box<str>,
         /// Whose it is.
-        owner: Owner,
+        owner: ServiceRef,
     },
     /// A Service uses a port twice where the port cannot be shared.
     #[error("{owner} asks for {item} twice")]
@@ -58,7 +58,7 @@ pub enum Refusal {
         /// The port, with its protocol if that is the reason.
         item: Box<str>,
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
     },
     /// An update changes a field that cannot change.
     #[error("{owner}: {field} may not change once set")]
@@ -66,7 +66,7 @@ pub enum Refusal {
         /// The field of the Service.
         field: &'static str,
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
     },
     /// The type of the Service, or its traffic policy, does not have the field.
     #[error("{owner}: {field} {item} requires {requires}")]
@@ -78,11 +78,11 @@ pub enum Refusal {
         /// The type and policy that have the field.
         requires: &'static str,
         /// The Service.
-        owner: Owner,
+        owner: ServiceRef,
     },
 }
 
-impl Refusal {
+impl AllocationError {
     #[cold]
     pub(crate) fn full(range: &impl fmt::Display) -> Self {
         Self::Full {
