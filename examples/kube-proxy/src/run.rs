@@ -66,7 +66,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 synced = report.is_success();
                 if synced {
                     let excluded = std::mem::take(&mut settings.config.ipvs.excluded);
-                    thread::spawn(move || cleanup::leftovers_of_other_modes(mode, &excluded));
+                    thread::spawn(move || cleanup::remove_leftovers(mode, &excluded));
                 }
             }
             if synced && !setup.engine.is_watching() {

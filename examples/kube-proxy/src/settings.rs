@@ -175,7 +175,7 @@ fn config(
             scheduler,
             excluded: excluded(configuration),
         },
-        external_ips: match gates.is_open(Gate::AllowServiceExternalIPs) {
+        external_ips: match gates.is_enabled(Gate::AllowServiceExternalIPs) {
             true => ExternalIps::Serve,
             false => ExternalIps::Ignore,
         },

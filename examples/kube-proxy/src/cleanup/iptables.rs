@@ -1,7 +1,8 @@
-//! Chains and jumps of modes iptables and ipvs, by the iptables programs.
+//! Chains and jumps of modes iptables and ipvs, removed by the iptables
+//! programs.
 //!
-//! A host may have rules of both kinds of iptables at once, so both are looked
-//! at: the legacy tables of xtables, and those that live in nf_tables.
+//! A host may have rules of both variants of iptables, so both are checked: the
+//! legacy tables of xtables, and those in nf_tables.
 
 use std::collections::HashSet;
 use std::env;
@@ -22,24 +23,24 @@ use vipline_reconcile::Edit;
 
 use super::{Scope, names};
 
-/// The tables that upstream has chains in.
+/// The tables that contain upstream's chains.
 const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
 
-/// What one iptables program says of one family.
+/// Output of one `iptables-save` program for one family.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Saved {
-    /// The program that changes what was saved.
+    /// The restore program of the same variant and family.
     pub restore: String,
-    /// What was saved.
+    /// The output.
     pub text: String,
 }
 
-/// What is to be removed from one table, all at once.
+/// Removals in one table, applied atomically.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Document {
     restore: String,
     table: TableName,
-    /// The rules that lead into the chains, and the chains.
+    /// Jumps to the chains, and the chains.
     removals: Vec<Edit<Object>>,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Display for Document {
 }
 
 impl Document {
-    /// Returns what this is in a few words.
+    /// Returns a summary for the log.
     pub fn summary(&self) -> String {
         let Self { restore, table, .. } = self;
         let program = restore.trim_end_matches("-restore");
@@ -63,16 +64,17 @@ impl Document {
         format!("{chains} chains and {jumps} jumps to them in table {table} of {program}")
     }
 
-    /// Returns what the program reads: chains are emptied before they go.
+    /// Returns the input of the restore program. Chains are flushed before they
+    /// are deleted.
     fn text(&self) -> Restore<'_> {
         Restore::from_edits(&self.removals)
     }
 
-    /// Removes it.
+    /// Applies the removals.
     ///
     /// # Errors
     ///
-    /// What the program says; nothing is removed then.
+    /// The program fails. Nothing is removed then.
     pub fn apply(&self) -> Result<()> {
         let name = self.restore.trim_end_matches("-restore");
         let mut client = open(name)?.with_context(|| format!("{name} is not installed"))?;
@@ -80,10 +82,10 @@ impl Document {
     }
 }
 
-/// Returns what is to be removed of what was saved, and what stays and why.
+/// Returns the removals, and messages about chains that stay.
 ///
-/// A chain that somebody else's rule leads to stays as it is, and so does what
-/// it leads to itself.
+/// A chain stays if a rule of another program jumps to it. So do the chains
+/// that it jumps to.
 pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
     let tables = match Tables::parse(&saved.text) {
         Ok(tables) => tables,
@@ -91,7 +93,7 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
             let program = saved.restore.replace("-restore", "-save");
             return (
                 Vec::new(),
-                vec![format!("{program}: not understood: {error}")],
+                vec![format!("{program}: cannot be parsed: {error}")],
             );
         }
     };
@@ -100,8 +102,8 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
         let Ok(name) = TableName::new(table.name()) else {
             continue;
         };
-        let rules = table.rules().map(|line| Leading::new(scope, table, line));
-        let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstreams);
+        let rules = table.rules().map(|line| JumpRule::new(scope, table, line));
+        let (jumps, others): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.is_upstream_jump);
         let ours = table
             .chains()
             .filter_map(|chain| ChainName::new(chain.name()).ok());
@@ -111,7 +113,7 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
             ours.remove(&chain);
             let (from, spec) = (rule.line.chain(), rule.line.spec());
             stays.push(format!(
-                "{name} {chain} stays, for a rule leads to it that stays: -A {from} {spec}"
+                "{name} {chain} stays, because a rule that stays jumps to it: -A {from} {spec}"
             ));
         }
         let removals = removals(name, table, &jumps, &ours);
@@ -126,11 +128,11 @@ pub fn plan(scope: Scope, saved: &Saved) -> (Vec<Document>, Vec<String>) {
     (documents, stays)
 }
 
-/// Returns the removal of jumps and chains.
+/// Returns edits that remove jumps and chains.
 fn removals(
     name: TableName,
     table: &Table<'_>,
-    jumps: &[Leading<'_>],
+    jumps: &[JumpRule<'_>],
     chains: &HashSet<ChainName>,
 ) -> Vec<Edit<Object>> {
     let jumps = jumps.iter().filter_map(|jump| {
@@ -151,28 +153,29 @@ fn removals(
     jumps.chain(chains).collect()
 }
 
-/// Returns a chain that a rule outside of all of them leads to, and the rule.
+/// Returns a chain that a rule outside of `chains` jumps to, and the rule.
 fn used<'r, 'a>(
     chains: &HashSet<ChainName>,
-    rules: &'r [Leading<'a>],
-) -> Option<(ChainName, &'r Leading<'a>)> {
+    rules: &'r [JumpRule<'a>],
+) -> Option<(ChainName, &'r JumpRule<'a>)> {
     let mut outside = rules
         .iter()
         .filter(|rule| !chains.contains(rule.line.chain()));
     outside.find_map(|rule| Some((*chains.get(&rule.target?)?, rule)))
 }
 
-/// A rule, and where it leads.
-struct Leading<'a> {
+/// A rule and its target.
+struct JumpRule<'a> {
     line: RuleLine<'a>,
     target: Option<ChainName>,
-    /// Whether upstream made it to lead packets to its chains.
-    is_upstreams: bool,
+    /// Whether the rule is one of upstream's jumps.
+    is_upstream_jump: bool,
 }
 
-impl<'a> Leading<'a> {
+impl<'a> JumpRule<'a> {
     fn new(scope: Scope, table: &Table<'_>, line: &RuleLine<'a>) -> Self {
-        // What is no rule leads nowhere; the program will say so if it does.
+        // An unparsable rule is treated as a rule without a target. If it has
+        // one, the restore program fails.
         let rule = line.rule().ok();
         let target = rule.as_ref().and_then(|rule| match rule.target {
             Some(Target::Jump(chain) | Target::Goto(chain)) => Some(chain),
@@ -181,17 +184,17 @@ impl<'a> Leading<'a> {
         Self {
             line: *line,
             target,
-            is_upstreams: rule
+            is_upstream_jump: rule
                 .is_some_and(|rule| is_jump(scope, table.name(), line.chain(), &rule)),
         }
     }
 }
 
-/// Tells whether upstream made a rule to lead packets to its chains.
+/// Returns whether a rule is one of upstream's jumps.
 fn is_jump(scope: Scope, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
     let mut jumps = names::jumps(scope).filter(|jump| (jump.table, jump.from) == (table, chain));
     jumps.any(|jump| {
-        let to = ChainName::new(jump.to).expect("it is a name");
+        let to = ChainName::new(jump.to).expect("a valid name");
         let all = Rule::new().comment(jump.comment).jump(to);
         let mut new = all.clone();
         new.matches.insert(0, Conntrack::state(CtState::NEW).into());
@@ -199,18 +202,19 @@ fn is_jump(scope: Scope, table: &str, chain: &str, rule: &Rule<'_>) -> bool {
     })
 }
 
-/// What may be read without a program.
+/// Traces of rules that are visible without an iptables program.
 enum Trace {
-    /// There is nothing.
-    Nothing,
-    /// There is something in these tables, in words.
-    Something(Vec<&'static str>, String),
-    /// It cannot be told.
+    /// No rules exist.
+    None,
+    /// Rules exist in these tables; with a description.
+    Rules(Vec<&'static str>, String),
+    /// Unknown.
     Unknown,
 }
 
-/// Returns what the programs say, and what could not be checked.
-pub fn look(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
+/// Returns the output of the iptables-save programs, and messages about failed
+/// checks.
+pub fn find(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Saved>, Vec<String>) {
     let (mut found, mut unchecked) = (Vec::new(), Vec::new());
     for family in Family::ALL {
         for variant in Variant::ALL {
@@ -218,11 +222,11 @@ pub fn look(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Sav
                 Variant::Legacy => legacy_trace(family),
                 Variant::Nft => nft_trace(scope, client.as_deref_mut(), family),
             };
-            if let Trace::Nothing = trace {
+            if let Trace::None = trace {
                 continue;
             }
             let (tables, what) = match trace {
-                Trace::Something(tables, what) => (tables, Some(what)),
+                Trace::Rules(tables, what) => (tables, Some(what)),
                 _ => (TABLES.to_vec(), None),
             };
             match (programs(family, variant), what) {
@@ -231,7 +235,7 @@ pub fn look(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Sav
                 }
                 (Ok(None), Some(what)) => {
                     let lack = format!("{family}-{variant}-save is not installed");
-                    unchecked.push(format!("{what}: not checked, for {lack}"));
+                    unchecked.push(format!("{what}: not checked: {lack}"));
                 }
                 (Ok(None), None) => {}
                 (Err(error), _) => unchecked.push(format!("{error:#}")),
@@ -241,11 +245,11 @@ pub fn look(scope: Scope, mut client: Option<&mut nftables::Client>) -> (Vec<Sav
     (found, unchecked)
 }
 
-/// Saves tables, and tells those that could not be.
+/// Saves tables. Adds a message for each failure.
 fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<String>) -> Saved {
     let mut text = String::new();
     for table in tables {
-        let saved = client.save(TableName::new(table).expect("it is a name"));
+        let saved = client.save(TableName::new(table).expect("a valid name"));
         match saved {
             Ok(saved) => text += &saved,
             Err(error) => unchecked.push(format!("{name}-save: {}", crate::failure::chain(&error))),
@@ -257,9 +261,10 @@ fn save(name: &str, client: &mut Client, tables: &[&str], unchecked: &mut Vec<St
     }
 }
 
-/// Finds the programs of a variant, and what their names begin with.
+/// Finds the programs of a variant, and the prefix of their names.
 ///
-/// Where only one variant is installed it may have no name of its own.
+/// If only one variant is installed, its programs may have names without the
+/// variant.
 fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>> {
     let own = format!("{family}-{variant}");
     if let Some(client) = open(&own)? {
@@ -269,7 +274,7 @@ fn programs(family: Family, variant: Variant) -> Result<Option<(String, Client)>
     Ok(client.map(|client| (family.to_string(), client)))
 }
 
-/// Opens the programs whose names begin like that, if there are any.
+/// Opens the programs whose names have this prefix, if they are installed.
 fn open(name: &str) -> Result<Option<Client>, Error> {
     let find = |end| find_program(&format!("{name}-{end}"));
     let programs = find("save").zip(find("restore"));
@@ -277,7 +282,7 @@ fn open(name: &str) -> Result<Option<Client>, Error> {
     client.transpose()
 }
 
-/// Finds a program in the folders of `PATH`.
+/// Finds a program in the directories of `PATH`.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -285,7 +290,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Asks the kernel which legacy tables there are.
+/// Returns the legacy tables that exist in the kernel.
 fn legacy_trace(family: Family) -> Trace {
     let (path, shown) = match family {
         Family::V4 => ("/proc/thread-self/net/ip_tables_names", "IPv4"),
@@ -296,35 +301,35 @@ fn legacy_trace(family: Family) -> Trace {
             let is_there = |table: &&str| text.lines().any(|line| line == *table);
             let tables: Vec<_> = TABLES.into_iter().filter(is_there).collect();
             match tables.len() {
-                0 => Trace::Nothing,
+                0 => Trace::None,
                 _ => {
                     let what = format!("legacy {shown} iptables tables {}", tables.join(", "));
-                    Trace::Something(tables, what)
+                    Trace::Rules(tables, what)
                 }
             }
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Trace::Nothing,
+        Err(error) if error.kind() == ErrorKind::NotFound => Trace::None,
         Err(_) => Trace::Unknown,
     }
 }
 
-/// Asks the kernel which chains of upstream's are in nf_tables.
+/// Returns the tables of nf_tables that contain upstream's chains.
 fn nft_trace(scope: Scope, client: Option<&mut nftables::Client>, family: Family) -> Trace {
     let Some(client) = client else {
-        return Trace::Nothing;
+        return Trace::None;
     };
     let (family, shown) = match family {
         Family::V4 => (nftables::Family::Ip, "IPv4"),
         Family::V6 => (nftables::Family::Ip6, "IPv6"),
     };
     let table = |name| {
-        let name = nftables::Name::new(name).expect("it is a name");
+        let name = nftables::Name::new(name).expect("a valid name");
         nftables::TableId::new(family, name)
     };
     let Ok(ruleset) = client.dump(&TABLES.map(table)) else {
         return Trace::Unknown;
     };
-    let of_ours = |object| match object {
+    let table_of_chain = |object| match object {
         nftables::Object::Chain(chain) => {
             let mut tables = TABLES.into_iter();
             let table = tables.find(|table| *table == chain.table.name.as_str())?;
@@ -332,13 +337,13 @@ fn nft_trace(scope: Scope, client: Option<&mut nftables::Client>, family: Family
         }
         _ => None,
     };
-    let tables: Vec<_> = ruleset.objects().filter_map(of_ours).collect();
-    let with_ours = TABLES.into_iter().filter(|table| tables.contains(table));
+    let tables: Vec<_> = ruleset.objects().filter_map(table_of_chain).collect();
+    let tables_with_chains = TABLES.into_iter().filter(|table| tables.contains(table));
     match tables.len() {
-        0 => Trace::Nothing,
+        0 => Trace::None,
         count => {
             let what = format!("{count} chains of iptables in {shown} of nf_tables");
-            Trace::Something(with_ours.collect(), what)
+            Trace::Rules(tables_with_chains.collect(), what)
         }
     }
 }
@@ -349,7 +354,8 @@ mod tests {
 
     use super::*;
 
-    /// A node of mode iptables with rules of others, as iptables 1.8.9 saves it.
+    /// A node of mode iptables with rules of other programs, saved by iptables
+    /// 1.8.9.
     const NODE: &str = include_str!("captures/iptables.txt");
 
     fn saved(text: &str) -> Saved {
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_upstream_made_goes_and_what_others_made_stays() {
+    fn upstreams_rules_are_removed_and_other_rules_stay() {
         let (documents, stays) = plan(Scope::AllModes, &saved(NODE));
         let shown: String = documents.iter().map(|one| format!("{one}\n")).collect();
         assert_eq!(shown, include_str!("captures/iptables-plan.sh"));
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mode_that_runs_shares_with_another_stays() {
+    fn rules_shared_with_the_running_mode_stay() {
         let portals = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
         let firewall = "-m comment --comment";
         let text = format!(
@@ -387,7 +393,7 @@ mod tests {
              -A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-MARK-MASQ\nCOMMIT\n"
         );
         let removed = |mode| {
-            let (documents, stays) = plan(Scope::OthersThan(mode), &saved(&text));
+            let (documents, stays) = plan(Scope::AllExcept(mode), &saved(&text));
             assert_eq!(stays, Vec::<String>::new());
             let texts = documents.iter().map(|one| one.text().to_string());
             let lines: Vec<_> = texts.flat_map(|text| removals_of(&text)).collect();
@@ -414,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_others_use_stays_and_what_it_leads_to() {
+    fn a_chain_used_by_other_rules_stays_with_its_targets() {
         let text = "*nat\n:OUTPUT ACCEPT [0:0]\n:MINE - [0:0]\n:KUBE-NODEPORTS - [0:0]\n\
                     :KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-SERVICES - [0:0]\n\
                     -A MINE -p tcp -m comment --comment \"a -j KUBE-SERVICES\" -j KUBE-NODEPORTS\n\
@@ -438,13 +444,13 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_upstreams_only_if_all_of_it_is() {
+    fn only_an_exact_match_is_upstreams_jump() {
         let good = "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES";
         let is_jump = |table: &str, rule: &str| {
             let text = format!("*{table}\n-A {rule}\nCOMMIT\n");
             let tables = Tables::parse(&text).unwrap();
             let table = tables.iter().next().unwrap();
-            Leading::new(Scope::AllModes, table, table.rules().next().unwrap()).is_upstreams
+            JumpRule::new(Scope::AllModes, table, table.rules().next().unwrap()).is_upstream_jump
         };
         assert!(is_jump("nat", &format!("OUTPUT {good}")));
         let new = "-m conntrack --ctstate NEW";
@@ -466,17 +472,17 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_leads_nowhere() {
+    fn a_comment_that_resembles_a_jump_has_no_target() {
         let rule = r#"A -m comment --comment "say \"no\" \\ -j B" -j C"#;
         let text = format!("*nat\n-A {rule}\nCOMMIT\n");
         let tables = Tables::parse(&text).unwrap();
         let table = tables.get("nat").unwrap();
-        let leading = Leading::new(Scope::AllModes, table, table.rules().next().unwrap());
+        let leading = JumpRule::new(Scope::AllModes, table, table.rules().next().unwrap());
         assert_eq!(leading.target.unwrap().as_str(), "C");
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_stays() {
+    fn unparsable_rules_are_reported_and_stay() {
         let (documents, stays) = plan(Scope::AllModes, &saved("*nat\n:KUBE-SERVICES - [0:0]\n"));
         assert_eq!(documents, []);
         assert_eq!(stays.len(), 1, "{stays:?}");

@@ -1,4 +1,4 @@
-//! The link of mode ipvs, by netlink.
+//! The link of mode ipvs, removed by netlink.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,11 +23,11 @@ impl fmt::Display for Link {
 }
 
 impl Link {
-    /// Removes it.
+    /// Removes the link.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel rejects the removal.
     pub fn apply(&self) -> Result<()> {
         let mut client = Client::open().with_context(|| self.to_string())?;
         let remove = Command::RemoveLink(names::link());
@@ -39,8 +39,8 @@ impl Link {
 ///
 /// # Errors
 ///
-/// What the kernel says.
-pub fn look() -> Result<Option<Link>> {
+/// The links cannot be dumped.
+pub fn find() -> Result<Option<Link>> {
     let name = names::link();
     let context = || format!("list link {name}");
     let mut client = Client::open().with_context(context)?;
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_link_is_found_with_its_addresses_and_goes() {
+    fn the_link_is_found_with_its_addresses_and_removed() {
         Netns::new().unwrap().run(|| {
-            assert_eq!(look().unwrap(), None);
+            assert_eq!(find().unwrap(), None);
             for line in [
-                // Of another type, for not every kernel has dummies.
+                // A veth, because not every kernel has the dummy driver.
                 "link add kube-ipvs0 type veth peer name other",
                 "address add 10.96.0.20/32 dev kube-ipvs0",
                 "address add 192.0.2.7/32 dev other",
@@ -70,11 +70,11 @@ mod tests {
                 let status = Command::new("ip").args(line.split(' ')).status();
                 assert!(status.unwrap().success(), "{line}");
             }
-            let link = look().unwrap().unwrap();
+            let link = find().unwrap().unwrap();
             assert_eq!(link.addresses, [IpAddr::from([10, 96, 0, 20])]);
             assert_eq!(link.to_string(), "ip link delete kube-ipvs0");
             link.apply().unwrap();
-            assert_eq!(look().unwrap(), None);
+            assert_eq!(find().unwrap(), None);
             let gone = link.apply().unwrap_err().to_string();
             assert!(gone.starts_with("ip link delete kube-ipvs0: "), "{gone}");
         });

@@ -1,18 +1,19 @@
-//! Removing what a kube-proxy programmed, upstream's or this one, in any mode.
+//! Removal of everything that a kube-proxy programmed in any mode, upstream's
+//! or this one.
 //!
-//! What is there is read, [planned](plan) without any IO as typed steps, and
-//! removed step by step; a step that fails does not keep the others from their
-//! turn.
-//! [`names`] lists all that may ever be removed: what is not there is somebody
-//! else's, and so is what somebody else's rules use.
+//! The state is read, converted into typed [steps](plan) without IO, and
+//! removed step by step. A failed step does not stop the others. [`names`]
+//! lists everything that may be removed. Objects that rules of other programs
+//! use stay.
 //!
-//! iptables is spoken to by its programs, the rest by netlink: what the kernel
-//! shows traces of and no program can look at is told.
+//! Rules of iptables are read and removed by the iptables programs, all else by
+//! netlink. If a program is missing although the kernel shows traces of rules,
+//! a message says so.
 //!
 //! - [`tables`]: mode nftables;
-//! - [`iptables`]: chains of modes iptables and ipvs, in both kinds of iptables
-//!   and both families;
-//! - [`servers`], [`link`], [`sets`]: the rest of mode ipvs.
+//! - [`iptables`]: chains of modes iptables and ipvs, in both variants of
+//!   iptables and both families;
+//! - [`servers`], [`link`], [`sets`]: the other objects of mode ipvs.
 
 pub mod names;
 
@@ -43,39 +44,39 @@ use crate::failure::Failure;
 use crate::output::print;
 use names::Maker;
 
-/// What is looked at.
+/// Objects to consider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
-    /// What any mode programs.
+    /// Objects of all modes.
     AllModes,
-    /// What is in the way of a mode: what it makes itself is not, of which modes
-    /// iptables and ipvs share some.
-    OthersThan(Mode),
+    /// Objects of all modes except one. Chains that this mode shares with
+    /// another mode are left out, too.
+    AllExcept(Mode),
 }
 
 impl Scope {
-    /// Tells whether something of iptables that these modes make is looked at.
-    fn holds(self, maker: Maker) -> bool {
+    /// Returns whether iptables objects of `maker` are in the scope.
+    fn includes_maker(self, maker: Maker) -> bool {
         match self {
-            Self::AllModes | Self::OthersThan(Mode::Nftables) => true,
-            Self::OthersThan(Mode::Iptables) => maker == Maker::Ipvs,
-            Self::OthersThan(Mode::Ipvs) => maker == Maker::Iptables,
-            Self::OthersThan(_) => false,
+            Self::AllModes | Self::AllExcept(Mode::Nftables) => true,
+            Self::AllExcept(Mode::Iptables) => maker == Maker::Ipvs,
+            Self::AllExcept(Mode::Ipvs) => maker == Maker::Iptables,
+            Self::AllExcept(_) => false,
         }
     }
 
-    /// Tells whether what a mode programs besides rules of iptables is looked at.
+    /// Returns whether objects of a mode outside of iptables are in the scope.
     fn includes(self, mode: Mode) -> bool {
-        self != Self::OthersThan(mode)
+        self != Self::AllExcept(mode)
     }
 }
 
-/// What is there.
+/// Objects found on the node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Tables of mode nftables.
     pub tables: Vec<tables::Removal>,
-    /// What the iptables programs saved.
+    /// Output of the iptables-save programs.
     pub rules: Vec<iptables::Saved>,
     /// All virtual servers.
     pub servers: Vec<ServiceKey>,
@@ -85,7 +86,7 @@ pub struct Found {
     pub sets: Sets,
 }
 
-/// Something to be removed, displayed as the shell command that does it.
+/// An object to remove. Displays as the shell command that removes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
     /// A table of mode nftables.
@@ -123,7 +124,7 @@ impl Step {
         }
     }
 
-    /// Returns what is removed, in a few words.
+    /// Returns a summary for the log.
     fn summary(&self) -> String {
         match self {
             Self::Chains(document) => document.summary(),
@@ -132,19 +133,19 @@ impl Step {
     }
 }
 
-/// What is to be removed, in this order.
+/// The steps of a removal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The steps.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What looks like a kube-proxy's and stays, with the reason.
+    /// Messages about objects that stay, with the reason.
     pub stays: Vec<String>,
 }
 
-/// Returns what is to be removed of what is there, but virtual servers within
-/// `excluded` networks.
+/// Plans the removal of the objects found. Virtual servers within `excluded`
+/// networks stay.
 ///
-/// Rules go before the sets that they use.
+/// Rules are removed before the sets that they use.
 pub fn plan(scope: Scope, found: &Found, excluded: &[IpNet]) -> Plan {
     let mut plan = Plan::default();
     let tables = found.tables.iter().cloned();
@@ -165,47 +166,47 @@ pub fn plan(scope: Scope, found: &Found, excluded: &[IpNet]) -> Plan {
     plan
 }
 
-/// What is there, what could not be looked at, and the way to nf_tables if the
-/// kernel has it.
-struct Look {
+/// Objects found, messages about checks that failed, and the nf_tables client
+/// if the kernel supports nf_tables.
+struct Examination {
     found: Found,
     unchecked: Vec<String>,
     client: Option<Client>,
 }
 
-fn look(scope: Scope) -> Result<Look, Error> {
-    let mut look = Look {
+fn examine(scope: Scope) -> Result<Examination, Error> {
+    let mut examination = Examination {
         found: Found::default(),
         unchecked: Vec::new(),
         client: None,
     };
-    match Client::open().and_then(|mut client| Ok((tables::look(&mut client)?, client))) {
+    match Client::open().and_then(|mut client| Ok((tables::find(&mut client)?, client))) {
         Ok((tables, client)) => {
             if scope.includes(Mode::Nftables) {
-                look.found.tables = tables;
+                examination.found.tables = tables;
             }
-            look.client = Some(client);
+            examination.client = Some(client);
         }
         Err(Error::Unsupported { .. }) => {}
         Err(error) => return Err(error),
     }
-    let (rules, unchecked) = iptables::look(scope, look.client.as_mut());
-    look.found.rules = rules;
-    look.unchecked.extend(unchecked);
+    let (rules, unchecked) = iptables::find(scope, examination.client.as_mut());
+    examination.found.rules = rules;
+    examination.unchecked.extend(unchecked);
     if scope.includes(Mode::Ipvs) {
-        look.look_at_ipvs();
+        examination.find_ipvs();
     }
-    Ok(look)
+    Ok(examination)
 }
 
-impl Look {
-    /// Looks at what mode ipvs programs besides rules.
-    fn look_at_ipvs(&mut self) {
+impl Examination {
+    /// Collects the objects of mode ipvs outside of iptables.
+    fn find_ipvs(&mut self) {
         let found = &mut self.found;
         let unchecked = [
-            servers::look().map(|servers| found.servers = servers),
-            link::look().map(|link| found.link = link),
-            sets::look().map(|sets| found.sets = sets),
+            servers::find().map(|servers| found.servers = servers),
+            link::find().map(|link| found.link = link),
+            sets::find().map(|sets| found.sets = sets),
         ];
         let unchecked = unchecked.into_iter().filter_map(Result::err);
         self.unchecked
@@ -213,20 +214,20 @@ impl Look {
     }
 }
 
-/// Removes what any mode programmed, but virtual servers within `excluded`
-/// networks, or only prints how.
+/// `--cleanup`: removes the objects of all modes, or prints the commands with
+/// `dry_run`. Virtual servers within `excluded` networks stay.
 ///
-/// Fails in the end if a step failed; what could not be looked at is told only.
+/// Returns a failure code if a step fails. Failed checks are only logged.
 ///
 /// # Errors
 ///
-/// The kernel does not tell what is there.
+/// The kernel's state cannot be read.
 pub fn cleanup(dry_run: bool, excluded: &[IpNet]) -> Result<ExitCode, Failure> {
     let scope = Scope::AllModes;
-    let mut look = look(scope).map_err(Failure::machine)?;
-    let Plan { steps, stays } = plan(scope, &look.found, excluded);
-    for words in look.unchecked.iter().chain(&stays) {
-        warn!("{words}");
+    let mut examination = examine(scope).map_err(Failure::machine)?;
+    let Plan { steps, stays } = plan(scope, &examination.found, excluded);
+    for message in examination.unchecked.iter().chain(&stays) {
+        warn!("{message}");
     }
     if dry_run {
         let lines: String = steps.iter().map(|step| format!("{step}\n")).collect();
@@ -234,10 +235,10 @@ pub fn cleanup(dry_run: bool, excluded: &[IpNet]) -> Result<ExitCode, Failure> {
     }
     let mut code = ExitCode::SUCCESS;
     for step in &steps {
-        match step.apply(look.client.as_mut()) {
+        match step.apply(examination.client.as_mut()) {
             Ok(()) => info!("removed: {}", step.summary()),
             Err(error) => {
-                error!("not removed: {error:#}");
+                error!("removal failed: {error:#}");
                 code = ExitCode::FAILURE;
             }
         }
@@ -248,31 +249,31 @@ pub fn cleanup(dry_run: bool, excluded: &[IpNet]) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// Removes what modes that do not run left behind, as well as that goes, but
-/// virtual servers within `excluded` networks; logs what was removed in one line.
+/// Removes the objects of other modes after the first successful sync, and logs
+/// a summary. Virtual servers within `excluded` networks stay.
 ///
-/// To be called after the first successful sync, so that Services are served
-/// all the time; upstream does it before.
-pub fn leftovers_of_other_modes(mode: Mode, excluded: &[IpNet]) {
-    let scope = Scope::OthersThan(mode);
-    let mut look = match look(scope) {
-        Ok(look) => look,
-        Err(error) => return warn!("what other modes left behind is not known: {error}"),
+/// Services stay reachable all the time. Upstream removes such objects before
+/// its first sync.
+pub fn remove_leftovers(mode: Mode, excluded: &[IpNet]) {
+    let scope = Scope::AllExcept(mode);
+    let mut examination = match examine(scope) {
+        Ok(examination) => examination,
+        Err(error) => return warn!("leftovers of other modes cannot be determined: {error}"),
     };
-    let Plan { steps, stays } = plan(scope, &look.found, excluded);
-    for words in look.unchecked.iter().chain(&stays) {
-        warn!("{words}");
+    let Plan { steps, stays } = plan(scope, &examination.found, excluded);
+    for message in examination.unchecked.iter().chain(&stays) {
+        warn!("{message}");
     }
     let mut removed = Vec::new();
     for step in &steps {
-        match step.apply(look.client.as_mut()) {
+        match step.apply(examination.client.as_mut()) {
             Ok(()) => removed.push(step.summary()),
-            Err(error) => warn!("left behind by another mode, and not removed: {error:#}"),
+            Err(error) => warn!("leftovers of another mode cannot be removed: {error:#}"),
         }
     }
     if !removed.is_empty() {
         info!(
-            "removed what other modes left behind: {}",
+            "removed leftovers of other modes: {}",
             removed.join("; ")
         );
     }
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_go_before_what_they_use() {
+    fn rules_are_removed_before_the_sets_that_they_use() {
         let found = Found {
             rules: vec![iptables::Saved {
                 restore: "iptables-nft-restore".to_owned(),

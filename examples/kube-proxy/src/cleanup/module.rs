@@ -1,12 +1,13 @@
-//! Modules of the kernel: what is not loaded holds nothing, and need not be loaded
-//! to be asked.
+//! Kernel modules. A module that is not loaded holds no state, and a request
+//! would load it.
 
 use std::path::Path;
 
-/// Where the kernel shows which modules it has, those that are built in as well.
+/// Directory of loaded and built-in modules.
 const MODULES: &str = "/sys/module";
 
-/// Tells whether the kernel has a module now, or does not show it.
+/// Returns whether a module is loaded or built in. Returns `true` if that is
+/// unknown.
 pub fn is_loaded(name: &str) -> bool {
     is_shown(Path::new(MODULES), name)
 }
@@ -22,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_shown_where_others_are_is_not_loaded() {
+    fn a_module_missing_in_the_list_is_not_loaded() {
         let folder = Directory::new().unwrap();
         let modules = folder.path();
         std::fs::create_dir(modules.join("ip_vs")).unwrap();

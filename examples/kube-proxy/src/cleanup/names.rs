@@ -1,10 +1,10 @@
-//! All that may ever be removed, by name.
+//! Names of all objects that may be removed. No other file of `src/cleanup`
+//! contains such names.
 //!
-//! Nothing else in `src/cleanup` says what is a kube-proxy's.
-//! What is listed is what upstream 1.36 removes with `--cleanup`, and marked as
-//! such where it is what upstream makes and leaves behind.
+//! The lists contain what upstream 1.36 removes with `--cleanup`. Objects that
+//! upstream creates and leaves behind are marked.
 //!
-//! What the kubelet makes is not here and stays: the chains `KUBE-FIREWALL`,
+//! Objects of the kubelet are not listed and stay: the chains `KUBE-FIREWALL`,
 //! `KUBE-MARK-DROP`, `KUBE-KUBELET-CANARY` and `KUBE-IPTABLES-HINT`, and the
 //! jumps to them.
 
@@ -12,12 +12,12 @@ use vipline_rtnl::Name;
 
 use super::Scope;
 
-/// Returns the name of the link that mode ipvs gives addresses to.
+/// Returns the name of the link that mode ipvs adds addresses to.
 pub fn link() -> Name {
-    Name::new("kube-ipvs0").expect("it is short")
+    Name::new("kube-ipvs0").expect("a valid name")
 }
 
-/// Which modes make something.
+/// The modes that create an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Maker {
     /// Modes iptables and ipvs.
@@ -28,7 +28,7 @@ pub enum Maker {
     Ipvs,
 }
 
-/// A chain of upstream's, with its table.
+/// A chain of upstream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Chain {
     /// The table.
@@ -37,16 +37,16 @@ pub struct Chain {
     pub name: &'static str,
 }
 
-/// A rule by which upstream leads packets into a chain of its own.
+/// A rule of upstream that jumps to one of its chains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Jump {
     /// The table.
     pub table: &'static str,
-    /// The chain of the kernel's that the rule is in.
+    /// The chain that contains the rule.
     pub from: &'static str,
-    /// Where it leads.
+    /// The target chain.
     pub to: &'static str,
-    /// What it is commented with.
+    /// The comment of the rule.
     pub comment: &'static str,
 }
 
@@ -68,7 +68,7 @@ const fn jump(
     }
 }
 
-/// The chains with names of their own.
+/// Chains with constant names.
 const CHAINS: &[(Maker, &[Chain])] = &[
     (
         Maker::Both,
@@ -105,8 +105,8 @@ const CHAINS: &[(Maker, &[Chain])] = &[
     ),
 ];
 
-/// How the names of chains of one Service or endpoint begin, in table `nat`.
-const OF_SERVICES: [&str; 5] = [
+/// Prefixes of the names of per-Service and per-endpoint chains in table `nat`.
+const SERVICE_CHAIN_PREFIXES: [&str; 5] = [
     "KUBE-SVC-",
     "KUBE-SVL-",
     "KUBE-EXT-",
@@ -114,10 +114,10 @@ const OF_SERVICES: [&str; 5] = [
     "KUBE-SEP-",
 ];
 
-/// How long the hash is that such a name ends with.
-const HASH: usize = 16;
+/// Length of the hash at the end of such a name.
+const HASH_LENGTH: usize = 16;
 
-/// The jumps, each with or without a match of new connections.
+/// The jumps, each with or without a match of state NEW.
 const JUMPS: &[(Maker, &[Jump])] = &[
     (
         Maker::Both,
@@ -238,9 +238,9 @@ const JUMPS: &[(Maker, &[Jump])] = &[
     ),
 ];
 
-/// The sets of mode ipvs for IPv4.
+/// The IPv4 sets of mode ipvs.
 ///
-/// Upstream leaves those for IPv6 behind, which [`is_set`] knows as well.
+/// Upstream leaves the IPv6 sets behind. [`is_set`] recognizes them, too.
 const SETS: [&str; 19] = [
     "KUBE-LOOP-BACK",
     "KUBE-CLUSTER-IP",
@@ -255,30 +255,31 @@ const SETS: [&str; 19] = [
     "KUBE-NODE-PORT-LOCAL-TCP",
     "KUBE-NODE-PORT-UDP",
     "KUBE-NODE-PORT-LOCAL-UDP",
-    "KUBE-NODE-PORT-SCTP-HASH",
-    "KUBE-NODE-PORT-LOCAL-SCTP-HASH",
+    "KUBE-NODE-PORT-SCTP-HASH_LENGTH",
+    "KUBE-NODE-PORT-LOCAL-SCTP-HASH_LENGTH",
     "KUBE-HEALTH-CHECK-NODE-PORT",
     "KUBE-IPVS-IPS",
-    // Of older releases, which left them behind.
+    // Sets of older releases, which left them behind.
     "KUBE-NODE-PORT-SCTP",
     "KUBE-NODE-PORT-LOCAL-SCTP",
 ];
 
-/// The greatest length of a set's name.
-const SET_NAME: usize = 31;
+/// Maximum length of a set name.
+const MAX_SET_NAME: usize = 31;
 
-/// Tells whether a chain is a kube-proxy's, and of a mode within the scope.
+/// Returns whether a chain belongs to kube-proxy and to a mode within the
+/// scope.
 pub fn is_chain(scope: Scope, table: &str, name: &str) -> bool {
-    maker(table, name).is_some_and(|maker| scope.holds(maker))
+    maker(table, name).is_some_and(|maker| scope.includes_maker(maker))
 }
 
-/// Returns which modes make a chain, if any does.
+/// Returns the modes that create a chain, if any.
 fn maker(table: &str, name: &str) -> Option<Maker> {
     let of_service = |prefix: &&str| {
         name.strip_prefix(*prefix)
-            .is_some_and(|hash| hash.len() == HASH && hash.bytes().all(is_base32))
+            .is_some_and(|hash| hash.len() == HASH_LENGTH && hash.bytes().all(is_base32))
     };
-    if table == "nat" && OF_SERVICES.iter().any(of_service) {
+    if table == "nat" && SERVICE_CHAIN_PREFIXES.iter().any(of_service) {
         return Some(Maker::Iptables);
     }
     let is_it = |chain: &Chain| (chain.table, chain.name) == (table, name);
@@ -287,9 +288,9 @@ fn maker(table: &str, name: &str) -> Option<Maker> {
     found.map(|(maker, _)| *maker)
 }
 
-/// Returns the jumps that modes within the scope make.
+/// Returns the jumps that modes within the scope create.
 pub fn jumps(scope: Scope) -> impl Iterator<Item = &'static Jump> {
-    let within = JUMPS.iter().filter(move |(maker, _)| scope.holds(*maker));
+    let within = JUMPS.iter().filter(move |(maker, _)| scope.includes_maker(*maker));
     within.flat_map(|(_, jumps)| jumps.iter())
 }
 
@@ -297,16 +298,16 @@ fn is_base32(byte: u8) -> bool {
     matches!(byte, b'A'..=b'Z' | b'2'..=b'7')
 }
 
-/// Tells whether a set is a kube-proxy's, of either family.
+/// Returns whether a set belongs to kube-proxy, in either family.
 pub fn is_set(name: &str) -> bool {
     SETS.iter()
         .any(|&set| set == name || name_for_v6(set) == name)
 }
 
-/// Returns the name that a set of IPv4's has for IPv6, cut to its length.
+/// Returns the IPv6 name of an IPv4 set, truncated to the maximum length.
 pub fn name_for_v6(set: &str) -> String {
     let mut name = set.replacen("KUBE-", "KUBE-6-", 1);
-    name.truncate(SET_NAME);
+    name.truncate(MAX_SET_NAME);
     name
 }
 
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_are_known_by_their_whole_name_and_table() {
+    fn chains_are_identified_by_full_name_and_table() {
         for (table, name) in [
             ("nat", "KUBE-SERVICES"),
             ("nat", "KUBE-SVC-NPX46M4PTMTKRN6Y"),
@@ -355,20 +356,20 @@ mod tests {
         for name in ["KUBE-CLUSTER", "KUBE-CLUSTER-IPS", "KUBE-6-", "MY-SET"] {
             assert!(!is_set(name), "{name}");
         }
-        assert!(SETS.iter().all(|set| set.len() <= SET_NAME));
+        assert!(SETS.iter().all(|set| set.len() <= MAX_SET_NAME));
     }
 
     #[test]
     fn every_jump_leads_to_a_chain_that_is_removed() {
         for scope in [
             Scope::AllModes,
-            Scope::OthersThan(Mode::Nftables),
-            Scope::OthersThan(Mode::Iptables),
-            Scope::OthersThan(Mode::Ipvs),
+            Scope::AllExcept(Mode::Nftables),
+            Scope::AllExcept(Mode::Iptables),
+            Scope::AllExcept(Mode::Ipvs),
         ] {
             for jump in jumps(scope) {
                 let within = |chain| is_chain(scope, jump.table, chain);
-                // Chains of both modes stay, and jumps to them need not.
+                // Chains of both modes stay, and their jumps may stay.
                 let stays = maker(jump.table, jump.to) == Some(Maker::Both);
                 assert!(within(jump.to) || stays, "{scope:?} {jump:?}");
                 assert!(!within(jump.from), "{scope:?} {jump:?}");
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mode_makes_itself_is_not_in_its_way() {
+    fn objects_of_a_mode_are_not_leftovers_for_it() {
         let chains = [
             ("nat", "KUBE-SERVICES", [false, false, true]),
             ("filter", "KUBE-PROXY-FIREWALL", [false, false, true]),
@@ -386,12 +387,12 @@ mod tests {
             ("nat", "KUBE-LOAD-BALANCER", [true, false, true]),
             ("filter", "KUBE-NODE-PORT", [true, false, true]),
         ];
-        let scopes = [Mode::Iptables, Mode::Ipvs, Mode::Nftables].map(Scope::OthersThan);
+        let scopes = [Mode::Iptables, Mode::Ipvs, Mode::Nftables].map(Scope::AllExcept);
         for (table, chain, expected) in chains {
             let in_the_way = scopes.map(|scope| is_chain(scope, table, chain));
             assert_eq!(in_the_way, expected, "{table} {chain}");
         }
-        let comments = |mode| jumps(Scope::OthersThan(mode)).map(|jump| jump.comment);
+        let comments = |mode| jumps(Scope::AllExcept(mode)).map(|jump| jump.comment);
         let portals = "kubernetes service portals";
         assert!(!comments(Mode::Iptables).any(|comment| comment == portals));
         assert_eq!(comments(Mode::Iptables).count(), 5);

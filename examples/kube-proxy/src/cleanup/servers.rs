@@ -1,8 +1,8 @@
-//! The virtual servers of mode ipvs, by netlink.
+//! Virtual servers of mode ipvs, removed by netlink.
 //!
-//! Upstream removes all there are.
-//! Here one is a kube-proxy's if its address is on the link of mode ipvs, or
-//! its address and port are in one of the sets of that mode; others stay.
+//! Upstream removes all virtual servers. Here a virtual server belongs to
+//! kube-proxy if its address is on the link of mode ipvs, or its address and
+//! port are in an ipset of that mode. Others stay.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use vipline_ipvs::{Client, Command, Error, Family, Protocol, ServiceKey};
 
 use super::module;
 
-/// A virtual server that is to be removed.
+/// A virtual server to remove.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Server(ServiceKey);
 
@@ -27,11 +27,11 @@ impl fmt::Display for Server {
 }
 
 impl Server {
-    /// Removes it.
+    /// Removes the virtual server.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel rejects the removal.
     pub fn apply(&self) -> Result<()> {
         let mut client = Client::open().with_context(|| self.to_string())?;
         let remove = Command::Remove(self.0);
@@ -42,16 +42,16 @@ impl Server {
     }
 }
 
-/// What tells a kube-proxy's virtual servers from those of others.
-struct Ours {
+/// Criteria for virtual servers of kube-proxy.
+struct Ownership {
     addresses: HashSet<IpAddr>,
     endpoints: HashSet<(IpAddr, Port)>,
     node_ports: HashSet<(Family, Port)>,
 }
 
-impl Ours {
+impl Ownership {
     fn new(sets: &Sets, link: &[IpAddr]) -> Self {
-        let mut ours = Self {
+        let mut owned = Self {
             addresses: link.iter().copied().collect(),
             endpoints: HashSet::new(),
             node_ports: HashSet::new(),
@@ -60,19 +60,19 @@ impl Ours {
             let ports = node_ports(listed);
             for entry in &listed.entries {
                 match (&entry.member, ports) {
-                    (Member::Ip(ip), _) => drop(ours.addresses.insert(*ip)),
-                    (Member::IpPort(ip, port), _) => drop(ours.endpoints.insert((*ip, *port))),
+                    (Member::Ip(ip), _) => drop(owned.addresses.insert(*ip)),
+                    (Member::IpPort(ip, port), _) => drop(owned.endpoints.insert((*ip, *port))),
                     (Member::Port(number), Some((family, port))) => {
-                        ours.node_ports.insert((family, port(*number)));
+                        owned.node_ports.insert((family, port(*number)));
                     }
                     _ => {}
                 }
             }
         }
-        ours
+        owned
     }
 
-    fn have(&self, service: &ServiceKey) -> bool {
+    fn owns(&self, service: &ServiceKey) -> bool {
         let ServiceKey::Address {
             protocol,
             address,
@@ -92,18 +92,18 @@ impl Ours {
     }
 }
 
-/// Makes a port of a protocol of its number.
-type OfNumber = fn(u16) -> Port;
+/// Creates a port of a protocol from its number.
+type PortFromNumber = fn(u16) -> Port;
 
-/// Returns of which family and protocol the ports in a set are, if it is one of
-/// node ports.
-fn node_ports(listed: &SetDump) -> Option<(Family, OfNumber)> {
+/// Returns family and protocol of the ports in a set, if it is a set of node
+/// ports.
+fn node_ports(listed: &SetDump) -> Option<(Family, PortFromNumber)> {
     let name = listed.set.name.as_str();
     let family = match name.starts_with("KUBE-6-") {
         true => Family::V6,
         false => Family::V4,
     };
-    let protocols: [(&str, OfNumber); 3] = [
+    let protocols: [(&str, PortFromNumber); 3] = [
         ("-TCP", Port::tcp),
         ("-UDP", Port::udp),
         ("-SCTP", Port::sctp),
@@ -113,36 +113,36 @@ fn node_ports(listed: &SetDump) -> Option<(Family, OfNumber)> {
     found.map(|(_, port)| (family, port))
 }
 
-/// Returns the servers that are to be removed, and what stays and why.
+/// Returns the virtual servers to remove, and messages about those that stay.
 ///
-/// `link` are the addresses of the link; what is within `excluded` networks was
-/// said to be somebody else's.
+/// `link` are the addresses on the link. Virtual servers within `excluded`
+/// networks stay.
 pub fn plan(
     servers: &[ServiceKey],
     sets: &Sets,
     link: &[IpAddr],
     excluded: &[IpNet],
 ) -> (Vec<Server>, Vec<String>) {
-    let ours = Ours::new(sets, link);
+    let owned = Ownership::new(sets, link);
     let is_excluded = |service: &&ServiceKey| match service {
         ServiceKey::Address { address, .. } => excluded.iter().any(|net| net.contains(address)),
         ServiceKey::Mark { .. } => false,
     };
     let servers = servers.iter().filter(|service| !is_excluded(service));
-    let (ours, others): (Vec<_>, Vec<_>) = servers.partition(|service| ours.have(service));
+    let (owned, others): (Vec<_>, Vec<_>) = servers.partition(|service| owned.owns(service));
     let stays = others.iter().map(|service| {
-        format!("virtual server {service} stays, for nothing tells that a kube-proxy made it")
+        format!("virtual server {service} stays: its origin is unknown")
     });
-    let ours = ours.into_iter().copied().map(Server);
-    (ours.collect(), stays.collect())
+    let owned = owned.into_iter().copied().map(Server);
+    (owned.collect(), stays.collect())
 }
 
-/// Returns the virtual servers there are; a kernel without IPVS has none.
+/// Returns all virtual servers. Empty if the kernel lacks IPVS.
 ///
 /// # Errors
 ///
-/// What the kernel says.
-pub fn look() -> Result<Vec<ServiceKey>> {
+/// The virtual servers cannot be dumped.
+pub fn find() -> Result<Vec<ServiceKey>> {
     if !module::is_loaded("ip_vs") {
         return Ok(Vec::new());
     }
@@ -150,7 +150,7 @@ pub fn look() -> Result<Vec<ServiceKey>> {
         Err(Error::Unsupported { .. }) => return Ok(Vec::new()),
         opened => opened.and_then(|mut client| client.servers()),
     };
-    let servers = listed.context("list virtual servers of ipvs")?;
+    let servers = listed.context("list IPVS virtual servers")?;
     Ok(servers
         .into_iter()
         .map(|(server, _)| server.service)
@@ -166,14 +166,14 @@ pub(super) mod tests {
     use super::super::sets::tests::found;
     use super::*;
 
-    /// Returns the virtual servers of what `ipvsadm -Sn` says.
+    /// Parses the output of `ipvsadm -Sn`.
     pub(crate) fn services(saved: &str) -> Vec<ServiceKey> {
         let table = Table::from_str(saved).unwrap();
         table.servers().map(|server| server.service).collect()
     }
 
     #[test]
-    fn servers_go_that_link_or_sets_know() {
+    fn virtual_servers_on_the_link_or_in_sets_are_removed() {
         let saved = "-A -t 10.96.0.20:80 -s rr\n-a -t 10.96.0.20:80 -r 10.1.0.5:8080 -m -w 1\n\
                      -A -t 192.0.2.10:30080 -s rr\n-A -u 192.0.2.10:30080 -s rr\n\
                      -A -t [2001:db8::1]:30080 -s rr\n-A -u [2001:db8::1]:30090 -s rr\n\

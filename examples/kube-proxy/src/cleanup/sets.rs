@@ -1,4 +1,4 @@
-//! The sets of mode ipvs, by netlink.
+//! The ipsets of mode ipvs, removed by netlink.
 
 use std::fmt;
 use std::thread;
@@ -9,12 +9,12 @@ use vipline_ipset::{Client, Command, Error, Name, Sets, Strictness};
 
 use super::{module, names};
 
-/// For how long the kernel may use a set for rules that are gone.
-const RELEASE: Duration = Duration::from_secs(1);
-/// How often it is asked whether it still does.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Maximum time that the kernel uses a set for rules that were removed.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Retry interval during that time.
+const RETRY: Duration = Duration::from_millis(10);
 
-/// A set that is to be removed.
+/// A set to remove.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Set(Name);
 
@@ -26,11 +26,12 @@ impl fmt::Display for Set {
 }
 
 impl Set {
-    /// Removes it.
+    /// Removes the set.
     ///
     /// # Errors
     ///
-    /// What the kernel says: somebody else's rule may use it.
+    /// The kernel rejects the removal, for example because another program's
+    /// rule uses the set.
     pub fn apply(&self) -> Result<()> {
         let mut client = Client::open().with_context(|| self.to_string())?;
         let destroy = Command::Destroy(self.0.clone(), Strictness::Exist);
@@ -39,8 +40,9 @@ impl Set {
         loop {
             match client.commit(&commands) {
                 Ok(()) => return Ok(()),
-                // Rules of nf_tables let go of it a moment after they went.
-                Err(error) if error.is_busy() && start.elapsed() < RELEASE => thread::sleep(PAUSE),
+                // nf_tables releases a set shortly after the removal of its
+                // rules.
+                Err(error) if error.is_busy() && start.elapsed() < RELEASE_TIMEOUT => thread::sleep(RETRY),
                 Err(error) => match error.reason() {
                     Some(reason) => bail!("{self}: {reason}"),
                     None => return Err(error).with_context(|| self.to_string()),
@@ -50,19 +52,19 @@ impl Set {
     }
 }
 
-/// Returns the sets that are to be removed.
+/// Returns the sets to remove.
 pub fn plan(sets: &Sets) -> Vec<Set> {
     sets.iter()
         .map(|listed| Set(listed.set.name.clone()))
         .collect()
 }
 
-/// Returns the sets that are a kube-proxy's; a kernel without sets has none.
+/// Returns the sets of kube-proxy. Empty if the kernel lacks ip_set.
 ///
 /// # Errors
 ///
-/// What the kernel says.
-pub fn look() -> Result<Sets> {
+/// The sets cannot be dumped.
+pub fn find() -> Result<Sets> {
     if !module::is_loaded("ip_set") {
         return Ok(Sets::default());
     }
@@ -72,8 +74,8 @@ pub fn look() -> Result<Sets> {
     };
     let headers = client.headers().context("list sets")?;
     let names = headers.iter().map(|listed| listed.set.name.clone());
-    let ours: Vec<_> = names.filter(|name| names::is_set(name.as_str())).collect();
-    client.dump(&ours).context("list sets")
+    let owned: Vec<_> = names.filter(|name| names::is_set(name.as_str())).collect();
+    client.dump(&owned).context("list sets")
 }
 
 #[cfg(test)]
@@ -82,11 +84,10 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// As ipset 7.17 saves it.
+    /// Output of `ipset save`, ipset 7.17.
     const SAVED: &str = include_str!("captures/ipset.txt");
 
-    /// Returns the sets that a kube-proxy would have found, of what `ipset save`
-    /// says.
+    /// Returns the sets of kube-proxy in the output of `ipset save`.
     pub(crate) fn found(saved: &str) -> Sets {
         let commands = Commands::parse(saved, &[]).unwrap();
         let mut found: Vec<SetDump> = Vec::new();
@@ -111,7 +112,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn upstreams_sets_of_both_families_go() {
+    fn upstreams_sets_of_both_families_are_removed() {
         let shown: Vec<_> = plan(&found(SAVED))
             .iter()
             .map(ToString::to_string)

@@ -1,4 +1,4 @@
-//! The tables of mode nftables, by netlink.
+//! The tables of mode nftables, removed by netlink.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use proxy_core::backend::nftables::TABLE;
 use vipline_nftables::{Client, Error, Family, Name, Object, Table, TableId, Transaction};
 use vipline_reconcile::Edit;
 
-/// A table that is to be removed with all that is in it.
+/// A table to remove with its content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Removal(TableId);
 
@@ -19,11 +19,11 @@ impl fmt::Display for Removal {
 }
 
 impl Removal {
-    /// Removes it.
+    /// Removes the table.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel rejects the removal.
     pub fn apply(&self, client: &mut Client) -> Result<()> {
         let table = Object::from(Table::new(self.0.clone()));
         let transaction = Transaction::from_edits([&Edit::Remove(table)]);
@@ -33,15 +33,15 @@ impl Removal {
     }
 }
 
-/// Returns the tables that are to be removed.
+/// Returns the tables to remove.
 ///
 /// # Errors
 ///
-/// The kernel does not tell, or has no nf_tables.
-pub fn look(client: &mut Client) -> Result<Vec<Removal>, Error> {
+/// The tables cannot be dumped, or the kernel lacks nf_tables.
+pub fn find(client: &mut Client) -> Result<Vec<Removal>, Error> {
     let mut found = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
-        let id = TableId::new(family, Name::new(TABLE).expect("it is a name"));
+        let id = TableId::new(family, Name::new(TABLE).expect("a valid name"));
         let ruleset = client.dump(std::slice::from_ref(&id))?;
         if !ruleset.is_empty() {
             found.push(Removal(id));

@@ -1,4 +1,4 @@
-//! The flags of all commands.
+//! Flags of all commands.
 
 use std::path::PathBuf;
 
@@ -8,33 +8,35 @@ use super::value;
 use crate::config::{Quantity, Vmodule};
 use crate::duration::GoDuration;
 
-/// The flags of all commands; what is not given has no value.
+/// Flags of all commands. An omitted flag has no value.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Flags {
-    /// Read a KubeProxyConfiguration from this file, which then wins over most flags
+    /// Path of a KubeProxyConfiguration file, which takes precedence over most
+    /// flags
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Write the effective configuration to this file, and end
+    /// Write the effective configuration to this file, then exit
     #[arg(long, global = true, value_name = "FILE")]
     pub write_config_to: Option<PathBuf>,
-    /// File or directory of Services, EndpointSlices, Nodes and ServiceCIDRs in YAML or JSON, instead
-    /// of an API server
+    /// File or directory with Services, EndpointSlices, Nodes and ServiceCIDRs
+    /// in YAML or JSON, instead of an API server
     #[arg(long, global = true, value_name = "PATH")]
     pub manifests: Option<PathBuf>,
-    /// Kubeconfig of the API server; without it and --master the one of the cluster this runs in
+    /// Path of a kubeconfig; without it and --master, the service account of
+    /// the pod is used
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<String>,
-    /// Address of the API server, instead of that in the kubeconfig
+    /// URL of the API server, which replaces that of the kubeconfig
     #[arg(long, global = true, value_name = "URL")]
     pub master: Option<String>,
-    /// Format of requests to the API server: JSON is used whatever it is [default:
-    /// application/vnd.kubernetes.protobuf]
+    /// Content type of requests to the API server; JSON is always used
+    /// [default: application/vnd.kubernetes.protobuf]
     #[arg(long, global = true, value_name = "TYPE")]
     pub kube_api_content_type: Option<String>,
-    /// Requests a second to the API server [default: 5]
+    /// Requests per second to the API server [default: 5]
     #[arg(long, global = true, value_name = "NUMBER")]
     pub kube_api_qps: Option<f32>,
-    /// Requests at once to the API server [default: 10]
+    /// Burst of requests to the API server [default: 10]
     #[arg(
         long,
         global = true,
@@ -42,20 +44,21 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub kube_api_burst: Option<i32>,
-    /// How often all objects are looked at again [default: 15m]
+    /// Interval of resyncs with the API; no effect [default: 15m]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub config_sync_period: Option<GoDuration>,
-    /// Name of this node instead of the machine's host name
+    /// Name of this node; default is the host name
     #[arg(long, global = true, value_name = "NAME")]
     pub hostname_override: Option<String>,
-    /// Address of this node instead of what its Node object says; nothing is bound to it [default:
-    /// 0.0.0.0]
+    /// Address of this node, which precedes those of its Node object; no socket
+    /// is bound to it [default: 0.0.0.0]
     #[arg(long, global = true, value_name = "IP", value_parser = value::ip)]
     pub bind_address: Option<String>,
-    /// Where health is served [default: 0.0.0.0:10256]
+    /// Address of the health server [default: 0.0.0.0:10256]
     #[arg(long, global = true, value_name = "IP[:PORT]", value_parser = value::ip_port)]
     pub healthz_bind_address: Option<String>,
-    /// Deprecated: port of --healthz-bind-address; 0 for none [default: 10256]
+    /// Deprecated: port of --healthz-bind-address; 0 disables the health server
+    /// [default: 10256]
     #[arg(
         long,
         global = true,
@@ -63,7 +66,7 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub healthz_port: Option<i32>,
-    /// Where metrics are served [default: 127.0.0.1:10249]
+    /// Address of the metrics server [default: 127.0.0.1:10249]
     #[arg(long, global = true, value_name = "IP[:PORT]", value_parser = value::ip_port)]
     pub metrics_bind_address: Option<String>,
     /// Deprecated: port of --metrics-bind-address [default: 10249]
@@ -74,82 +77,91 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub metrics_port: Option<i32>,
-    /// End if health or metrics cannot be served
+    /// Exit if the health or metrics server cannot listen
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub bind_address_hard_fail: Option<bool>,
-    /// Serve /debug/flags/v with the metrics, to change the verbosity; there are no profiles
+    /// Serve /debug/flags/v on the metrics port, which changes the verbosity;
+    /// profiles are not served
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub profiling: Option<bool>,
-    /// Show the metrics that were hidden since this version, the previous one
+    /// Show metrics that are hidden since this version, which must be the
+    /// previous one
     #[arg(long, global = true, value_name = "VERSION")]
     pub show_hidden_metrics_for_version: Option<String>,
-    /// Features to turn on or off
+    /// Feature gates, as NAME=true or NAME=false
     #[arg(long, global = true, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = value::gate)]
     pub feature_gates: Vec<(String, bool)>,
-    /// How Services are programmed: iptables, ipvs or nftables; empty is iptables
+    /// Proxy mode: iptables, ipvs or nftables; empty is iptables
     #[arg(long, global = true, value_name = "MODE")]
     pub proxy_mode: Option<String>,
-    /// Give the node's address to all traffic to cluster IPs
+    /// Masquerade all traffic to cluster IPs
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub masquerade_all: Option<bool>,
-    /// Networks of the node's addresses that node ports are served on, or primary
+    /// CIDRs of the node's addresses that serve node ports, or primary
     #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',')]
     pub nodeport_addresses: Vec<String>,
-    /// Networks of the cluster's pods, at most one per family, separated by a comma
+    /// CIDRs of the pods, at most one per IP family, separated by a comma
     #[arg(long, global = true, value_name = "CIDR")]
     pub cluster_cidr: Option<String>,
-    /// How traffic of pods is told from other: ClusterCIDR, NodeCIDR, BridgeInterface or
-    /// InterfaceNamePrefix; empty is ClusterCIDR
+    /// Method to detect traffic of local pods: ClusterCIDR, NodeCIDR,
+    /// BridgeInterface or InterfaceNamePrefix; empty is ClusterCIDR
     #[arg(long, global = true, value_name = "MODE")]
     pub detect_local_mode: Option<String>,
     /// Bridge of the pods, for BridgeInterface
     #[arg(long, global = true, value_name = "NAME")]
     pub pod_bridge_interface: Option<String>,
-    /// How the names of the pods' interfaces begin, for InterfaceNamePrefix
+    /// Prefix of the names of the pods' interfaces, for InterfaceNamePrefix
     #[arg(long, global = true, value_name = "PREFIX")]
     pub pod_interface_name_prefix: Option<String>,
-    /// When a failed sync is tried again, in modes iptables and nftables [default: 30s]
+    /// Retry interval of failed syncs, in modes iptables and nftables [default:
+    /// 30s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub iptables_sync_period: Option<GoDuration>,
-    /// The least time between two syncs, in modes iptables and nftables [default: 1s]
+    /// Minimum interval between two syncs, in modes iptables and nftables
+    /// [default: 1s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub iptables_min_sync_period: Option<GoDuration>,
-    /// Bit of the packet mark that says: masquerade, in modes iptables and ipvs [default: 14]
+    /// Bit of the packet mark that requests masquerading, in modes iptables and
+    /// ipvs [default: 14]
     #[arg(long, global = true, value_name = "BIT", allow_negative_numbers = true)]
     pub iptables_masquerade_bit: Option<i32>,
     /// Serve node ports on 127.0.0.0/8, in mode iptables [default: true]
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub iptables_localhost_nodeports: Option<bool>,
-    /// When a failed sync is tried again, in mode ipvs [default: 30s]
+    /// Retry interval of failed syncs, in mode ipvs [default: 30s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub ipvs_sync_period: Option<GoDuration>,
-    /// The least time between two syncs, in mode ipvs [default: 1s]
+    /// Minimum interval between two syncs, in mode ipvs [default: 1s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub ipvs_min_sync_period: Option<GoDuration>,
-    /// How endpoints are chosen in mode ipvs; empty is rr
+    /// Scheduler of mode ipvs; empty is rr
     #[arg(long, global = true, value_name = "NAME")]
     pub ipvs_scheduler: Option<String>,
-    /// Networks whose virtual servers mode ipvs does not touch
+    /// CIDRs whose virtual servers mode ipvs does not change
     #[arg(long, global = true, value_name = "CIDR", value_delimiter = ',')]
     pub ipvs_exclude_cidrs: Vec<String>,
-    /// Answer ARP for an interface's own addresses only, in mode ipvs
+    /// Restrict ARP replies to addresses of the receiving interface, in mode
+    /// ipvs
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub ipvs_strict_arp: Option<bool>,
-    /// After how long mode ipvs forgets idle TCP connections; 0 leaves it as it is [default: 0s]
+    /// Timeout of idle TCP connections in mode ipvs; 0 leaves it unchanged
+    /// [default: 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub ipvs_tcp_timeout: Option<GoDuration>,
-    /// After how long mode ipvs forgets closed TCP connections; 0 leaves it as it is [default: 0s]
+    /// Timeout of TCP connections after a FIN in mode ipvs; 0 leaves it
+    /// unchanged [default: 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub ipvs_tcpfin_timeout: Option<GoDuration>,
-    /// After how long mode ipvs forgets idle UDP flows; 0 leaves it as it is [default: 0s]
+    /// Timeout of idle UDP flows in mode ipvs; 0 leaves it unchanged [default:
+    /// 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub ipvs_udp_timeout: Option<GoDuration>,
-    /// How readily the kernel kills this process for want of memory [default: -999]
+    /// OOM score adjustment of this process [default: -999]
     #[arg(
         long,
         global = true,
@@ -157,7 +169,8 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub oom_score_adj: Option<i32>,
-    /// How many connections are tracked for each CPU; 0 leaves it as it is [default: 32768]
+    /// Maximum number of tracked connections per CPU; 0 leaves it unchanged
+    /// [default: 32768]
     #[arg(
         long,
         global = true,
@@ -165,7 +178,7 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub conntrack_max_per_core: Option<i32>,
-    /// How many connections are tracked at least [default: 131072]
+    /// Minimum of the maximum number of tracked connections [default: 131072]
     #[arg(
         long,
         global = true,
@@ -173,96 +186,101 @@ pub struct Flags {
         allow_negative_numbers = true
     )]
     pub conntrack_min: Option<i32>,
-    /// After how long idle TCP connections are forgotten; 0 leaves it as it is [default: 24h]
+    /// Conntrack timeout of idle TCP connections; 0 leaves it unchanged
+    /// [default: 24h]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_tcp_timeout_established: Option<GoDuration>,
-    /// After how long half-closed TCP connections are forgotten [default: 1h]
+    /// Conntrack timeout of TCP connections in state CLOSE_WAIT [default: 1h]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_tcp_timeout_close_wait: Option<GoDuration>,
-    /// Take packets outside the window for part of a TCP connection
+    /// Accept out-of-window TCP packets as part of their connection in
+    /// conntrack
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL")]
     pub conntrack_tcp_be_liberal: Option<bool>,
-    /// After how long UDP flows without an answer are forgotten; 0 leaves it as it is [default: 0s]
+    /// Conntrack timeout of unanswered UDP flows; 0 leaves it unchanged
+    /// [default: 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_udp_timeout: Option<GoDuration>,
-    /// After how long idle UDP flows are forgotten; 0 leaves it as it is [default: 0s]
+    /// Conntrack timeout of answered UDP flows; 0 leaves it unchanged [default:
+    /// 0s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub conntrack_udp_timeout_stream: Option<GoDuration>,
-    /// The flags of the log.
+    /// Flags of the log.
     #[command(flatten)]
     pub log: LogFlags,
-    /// Flags that are without effect.
+    /// Flags without effect.
     #[command(flatten)]
     pub unused: UnusedFlags,
 }
 
-/// The flags of the log, which count beside a configuration file.
+/// Flags of the log, which apply even with a configuration file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogFlags {
-    /// The format of the log: text or json [default: text]
+    /// Format of the log: text or json [default: text]
     #[arg(long, global = true, value_name = "FORMAT")]
     pub logging_format: Option<String>,
-    /// How much is logged: 0 is what matters, 4 more, 6 most of all [default: 0]
+    /// Verbosity of the log: 0 for normal operation, 4 for debugging, 6 for
+    /// everything [default: 0]
     #[arg(short, long = "v", global = true, value_name = "LEVEL")]
     pub v: Option<u32>,
-    /// How much is logged of single source files; read, and without effect
+    /// Verbosity of single source files; no effect
     #[arg(long, global = true, value_name = "PATTERN=LEVEL", value_delimiter = ',', value_parser = value::vmodule)]
     pub vmodule: Vec<Vmodule>,
-    /// How often the log is flushed; read, and without effect [default: 5s]
+    /// Flush interval of the log; no effect [default: 5s]
     #[arg(long, global = true, value_name = "TIME", allow_hyphen_values = true)]
     pub log_flush_frequency: Option<GoDuration>,
-    /// Needs the feature gate LoggingAlphaOptions; read, and without effect
+    /// Requires feature gate LoggingAlphaOptions; no effect
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub log_text_split_stream: Option<bool>,
-    /// Needs the feature gate LoggingAlphaOptions; read, and without effect
+    /// Requires feature gate LoggingAlphaOptions; no effect
     #[arg(long, global = true, value_name = "SIZE", hide = true)]
     pub log_text_info_buffer_size: Option<Quantity>,
-    /// Needs the feature gate LoggingAlphaOptions; read, and without effect
+    /// Requires feature gate LoggingAlphaOptions; no effect
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub log_json_split_stream: Option<bool>,
-    /// Needs the feature gate LoggingAlphaOptions; read, and without effect
+    /// Requires feature gate LoggingAlphaOptions; no effect
     #[arg(long, global = true, value_name = "SIZE", hide = true)]
     pub log_json_info_buffer_size: Option<Quantity>,
 }
 
-/// Flags that upstream has, and that are without effect on Linux.
+/// Flags of upstream without effect on Linux.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UnusedFlags {
-    /// Read, and without effect
+    /// No effect
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub boot_id_file: Option<String>,
-    /// Read, and without effect
+    /// No effect
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub machine_id_file: Option<String>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub windows_service: Option<bool>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_name = "IP", hide = true)]
     pub source_vip: Option<String>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub network_name: Option<String>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub enable_dsr: Option<bool>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub root_hnsendpoint_name: Option<String>,
-    /// Of Windows: read, and without effect
+    /// For Windows; no effect
     #[arg(long, global = true, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", hide = true)]
     pub forward_healthcheck_vip: Option<bool>,
 }
 
 impl Flags {
-    /// Returns a sentence about each flag that was given and had better not be.
-    pub fn remarks(&self) -> Vec<String> {
+    /// Returns a warning for each deprecated or ineffective flag that is set.
+    pub fn warnings(&self) -> Vec<String> {
         let UnusedFlags {
             boot_id_file,
             machine_id_file,
@@ -288,14 +306,14 @@ impl Flags {
             ("--vmodule", !self.log.vmodule.is_empty()),
         ];
         let given = given.iter().filter(|(_, is_given)| *is_given);
-        let useless = given.map(|(flag, _)| format!("{flag} is without effect"));
+        let unused = given.map(|(flag, _)| format!("{flag} has no effect"));
         let deprecated = [
             ("healthz", self.healthz_port),
             ("metrics", self.metrics_port),
         ];
         let deprecated = deprecated.iter().filter_map(|(what, port)| {
-            port.map(|_| format!("--{what}-port is deprecated: --{what}-bind-address has a port"))
+            port.map(|_| format!("--{what}-port is deprecated; use --{what}-bind-address"))
         });
-        useless.chain(deprecated).collect()
+        unused.chain(deprecated).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, as upstream's: names, defaults and spelling.
+//! The command line, compatible with upstream's.
 
 mod flags;
 
@@ -13,7 +13,7 @@ pub(crate) use value::split_port;
 
 use crate::version::Version;
 
-/// Programs the kernel so that Services are reached.
+/// Program the kernel so that Services are reachable
 #[derive(Debug, Parser)]
 #[command(
     name = "kube-proxy",
@@ -21,13 +21,13 @@ use crate::version::Version;
     disable_help_subcommand = true
 )]
 pub struct Cli {
-    /// What to do instead of running.
+    /// Command to run instead of the proxy.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The flags of all commands.
+    /// Flags of all commands.
     #[command(flatten)]
     pub flags: Flags,
-    /// Remove the rules of all modes, and end
+    /// Remove the rules of all modes, then exit
     #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(
         default_value = "false",
@@ -35,7 +35,7 @@ pub struct Cli {
         hide_default_value = true
     )]
     pub cleanup: bool,
-    /// With --cleanup: print what would be removed
+    /// With --cleanup: print the commands that would remove the rules
     #[arg(long, requires = "cleanup", value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(
         default_value = "false",
@@ -43,7 +43,7 @@ pub struct Cli {
         hide_default_value = true
     )]
     pub dry_run: bool,
-    /// Do what needs more privilege than CAP_NET_ADMIN, and end
+    /// Do the steps that need more privileges than CAP_NET_ADMIN, then exit
     #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(
         default_value = "false",
@@ -51,7 +51,8 @@ pub struct Cli {
         hide_default_value = true
     )]
     pub init_only: bool,
-    /// Sync once, print a report, and end: 0 if the kernel equals the plan
+    /// Sync once, print a report, then exit: code 0 if the kernel equals the
+    /// plan
     #[arg(long, value_parser = value::switch, num_args = 0..=1, require_equals = true)]
     #[arg(
         default_value = "false",
@@ -59,10 +60,11 @@ pub struct Cli {
         hide_default_value = true
     )]
     pub oneshot: bool,
-    /// The format of the report
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
-    /// Print the version, and end; raw: all that is known of the build; vX.Y.Z...: report this one
+    /// Print the version, then exit; raw: print all build information;
+    /// vX.Y.Z...: report this version
     #[arg(short = 'V', long, value_parser = value::version, num_args = 0..=1, require_equals = true)]
     #[arg(
         default_value = "false",
@@ -72,19 +74,20 @@ pub struct Cli {
     pub version: Version,
 }
 
-/// What to do instead of running.
+/// A command to run instead of the proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
 pub enum Command {
-    /// Print what would be programmed, as `nft -f` reads it, or `iptables-restore --noflush`
+    /// Print the plan as input of `nft -f` or `iptables-restore --noflush`
     Render,
-    /// Print what the kernel lacks, in the same syntax: exit 0 for nothing, 1 for something
+    /// Print the differences between kernel and plan: exit code 0 if none, 1
+    /// otherwise
     Diff,
 }
 
-/// The format of a report.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Output {
-    /// Lines for people.
+    /// Human-readable lines.
     #[default]
     Text,
     /// One JSON object.
@@ -92,30 +95,31 @@ pub enum Output {
 }
 
 impl Cli {
-    /// Reads the command line of this process; ends it if that is wrong.
+    /// Parses the command line of this process. Ends the process if it is
+    /// invalid.
     pub fn read() -> Self {
         Self::parse_from(std::env::args_os().map(dashed))
     }
 
-    /// Returns why what is asked for does not go together.
+    /// Returns a message if exclusive flags are combined.
     pub fn conflict(&self) -> Option<String> {
-        let asked = [
+        let exclusive = [
             ("--cleanup", self.cleanup),
             ("--init-only", self.init_only),
             ("--oneshot", self.oneshot),
             ("--write-config-to", self.flags.write_config_to.is_some()),
         ];
-        let mut asked = asked.iter().filter(|(_, is_asked)| *is_asked);
-        let (first, _) = asked.next()?;
-        match (self.command, asked.next()) {
-            (Some(_), _) => Some(format!("{first}: not with a command")),
-            (None, Some((second, _))) => Some(format!("{first}: not with {second}")),
+        let mut exclusive = exclusive.iter().filter(|(_, is_set)| *is_set);
+        let (first, _) = exclusive.next()?;
+        match (self.command, exclusive.next()) {
+            (Some(_), _) => Some(format!("{first} cannot be used with a command")),
+            (None, Some((second, _))) => Some(format!("{first} cannot be used with {second}")),
             (None, None) => None,
         }
     }
 }
 
-/// Returns an argument with dashes for underscores in the name of its flag.
+/// Replaces underscores in the name of a flag by dashes.
 fn dashed(argument: OsString) -> OsString {
     let Some(flag) = argument.to_str().filter(|text| text.starts_with("--")) else {
         return argument;
@@ -137,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_agree_with_one_another() {
+    fn flag_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn what_is_not_given_has_no_value() {
+    fn omitted_flags_have_no_value() {
         let cli = parse("").unwrap();
         assert_eq!(
             (cli.command, cli.oneshot, cli.output),
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_spelled_as_go_spells_them() {
+    fn flags_are_parsed_as_in_go() {
         let cli = parse(
             "--masquerade-all --nodeport-addresses=10.0.0.0/8,fd00::/8 --v=2 \
              --nodeport-addresses 192.0.2.0/24 --cluster-cidr a --cluster-cidr=b \
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_done_at_a_time() {
+    fn exclusive_flags_cannot_be_combined() {
         for (line, expected) in [
             ("", None),
             ("render", None),
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn underscores_are_dashes() {
+    fn underscores_in_flag_names_are_dashes() {
         for (argument, expected) in [
             ("--proxy_mode=a_b", "--proxy-mode=a_b"),
             ("--proxy_mode", "--proxy-mode"),
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_take_flags_on_both_sides() {
+    fn flags_may_precede_or_follow_a_command() {
         for line in ["render --manifests m --v 4", "--manifests m -v4 render"] {
             let cli = parse(line).unwrap();
             assert_eq!(cli.command, Some(Command::Render));

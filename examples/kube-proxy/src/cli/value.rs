@@ -1,20 +1,20 @@
-//! What the values of flags look like.
+//! Parsers of flag values.
 
 use vipline_service_model::parse_address;
 
 use crate::config::Vmodule;
 use crate::version::Version;
 
-/// Reads a switch as Go does.
+/// Parses a Boolean as Go does.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("neither true nor false".to_owned()),
+        _ => Err("must be true or false".to_owned()),
     }
 }
 
-/// Reads the value of `--version`.
+/// Parses the value of `--version`.
 pub(super) fn version(text: &str) -> Result<Version, String> {
     match text {
         "raw" => Ok(Version::Raw),
@@ -26,28 +26,28 @@ pub(super) fn version(text: &str) -> Result<Version, String> {
     }
 }
 
-/// Checks an address; an empty one is as good as none.
+/// Validates an IP address. An empty value is valid.
 pub(super) fn ip(text: &str) -> Result<String, String> {
     match text.is_empty() || parse_address(text).is_some() {
         true => Ok(text.to_owned()),
-        false => Err("no IP address".to_owned()),
+        false => Err("not an IP address".to_owned()),
     }
 }
 
-/// Checks an address with or without a port; an empty one is as good as none.
+/// Validates an IP address with or without a port. An empty value is valid.
 pub(super) fn ip_port(text: &str) -> Result<String, String> {
     if ip(text).is_ok() {
         return Ok(text.to_owned());
     }
-    let (address, port) = split_port(text).ok_or("neither an IP address nor IP:port")?;
-    parse_address(address).ok_or("no IP address")?;
+    let (address, port) = split_port(text).ok_or("must be an IP address or IP:port")?;
+    parse_address(address).ok_or("not an IP address")?;
     match port.parse::<u16>() {
         Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("no port from 0 to 65535".to_owned()),
+        Err(_) => Err("the port must be from 0 to 65535".to_owned()),
     }
 }
 
-/// Splits `address:port`; around an address with colons are brackets.
+/// Splits `address:port`. An IPv6 address is in brackets.
 pub(crate) fn split_port(text: &str) -> Option<(&str, &str)> {
     let (address, port) = text.rsplit_once(':')?;
     match address.strip_prefix('[') {
@@ -56,20 +56,20 @@ pub(crate) fn split_port(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Reads what a feature gate is turned to.
+/// Parses `NAME=true` or `NAME=false`.
 pub(super) fn gate(text: &str) -> Result<(String, bool), String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("NAME=true or NAME=false is needed")?;
+        .ok_or("must be NAME=true or NAME=false")?;
     Ok((name.trim().to_owned(), switch(value.trim())?))
 }
 
-/// Reads how much is logged of some source files.
+/// Parses `PATTERN=LEVEL`.
 pub(super) fn vmodule(text: &str) -> Result<Vmodule, String> {
-    let (pattern, level) = text.split_once('=').ok_or("PATTERN=LEVEL is needed")?;
+    let (pattern, level) = text.split_once('=').ok_or("must be PATTERN=LEVEL")?;
     match (pattern, level.parse()) {
-        ("", _) => Err("a pattern is needed".to_owned()),
-        (_, Err(_)) => Err("a level is a number".to_owned()),
+        ("", _) => Err("the pattern is missing".to_owned()),
+        (_, Err(_)) => Err("the level must be a number".to_owned()),
         (pattern, Ok(verbosity)) => Ok(Vmodule {
             file_pattern: pattern.to_owned(),
             verbosity,

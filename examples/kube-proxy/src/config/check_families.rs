@@ -1,7 +1,7 @@
 //! Checks of the configuration against the IP families of the node.
 //!
-//! The conditions and their severity are those of upstream kube-proxy
-//! (`checkBadConfig` and `checkBadIPConfig`).
+//! Conditions and severity are those of upstream kube-proxy (`checkBadConfig`
+//! and `checkBadIPConfig`).
 
 use std::net::IpAddr;
 
@@ -11,18 +11,18 @@ use vipline_service_model::{Family, NodePortAddresses, NodeView, parse_address, 
 use super::Configuration;
 use crate::cli::split_port;
 
-/// Problems of a configuration on this node, a line each.
+/// Problems of a configuration on this node, one line each.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Problems {
-    /// Problems with which the process runs.
+    /// Problems that do not prevent the start.
     pub warnings: Vec<String>,
-    /// Problems with which the process must not start.
+    /// Problems that prevent the start.
     pub errors: Vec<String>,
 }
 
-/// Checks a configuration on a node whose kernel is programmed in `families`.
+/// Checks a configuration on a node that serves `families`.
 ///
-/// The primary family is that of the first address of the node, otherwise IPv4.
+/// The primary family is that of the first node address, otherwise IPv4.
 pub fn check_families(
     configuration: &Configuration,
     node_ports: &NodePortAddresses,
@@ -55,7 +55,7 @@ pub fn check_families(
     check.problems
 }
 
-/// Returns families as text.
+/// Returns the names of the families.
 fn list(families: &[Family]) -> String {
     let names: Vec<_> = families.iter().map(ToString::to_string).collect();
     names.join(" and ")
@@ -65,14 +65,14 @@ struct Check<'a> {
     configuration: &'a Configuration,
     node: &'a NodeView,
     primary: Family,
-    /// Whether both families are programmed.
+    /// Whether the node serves both families.
     is_dual: bool,
     problems: Problems,
 }
 
 impl Check<'_> {
-    /// Warns if node ports are open on addresses that the configuration seems to
-    /// exclude.
+    /// Warns if node ports are open on addresses that the configuration seems
+    /// to exclude.
     fn node_port_addresses(&mut self, addresses: &NodePortAddresses) {
         let (primary, secondary) = (self.primary, other(self.primary));
         let networks = match addresses {
@@ -109,7 +109,7 @@ impl Check<'_> {
         self.problems.warnings.push(warning);
     }
 
-    /// Returns whether one of the lists of networks has both families.
+    /// Returns whether a list of CIDRs contains both families.
     fn is_configured_as_dual(&self, node_ports: &[IpNet]) -> bool {
         let excluded = networks(self.configuration.ipvs.exclude_cidrs.iter());
         let lists = [
@@ -128,7 +128,7 @@ impl Check<'_> {
         networks(self.configuration.cluster_cidr.split(','))
     }
 
-    /// Checks everything but `nodePortAddresses`.
+    /// Checks all fields except `nodePortAddresses`.
     fn other_addresses(&mut self) {
         let configuration = self.configuration;
         let mode = &*configuration.detect_local_mode;
@@ -153,7 +153,7 @@ impl Check<'_> {
         self.address("metricsBindAddress", metrics);
     }
 
-    /// Reports a list of networks that are all of the secondary family.
+    /// Reports a list of CIDRs that lacks the primary family.
     fn networks(&mut self, field: &str, networks: &[IpNet], is_fatal: bool) {
         let mut families = networks.iter().map(|network| Family::of_network(*network));
         if networks.is_empty() || families.any(|family| family == self.primary) {
@@ -170,7 +170,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports an address of the secondary family.
+    /// Reports an address that is not of the primary family.
     fn address(&mut self, field: &str, address: Option<IpAddr>) {
         if address.is_some_and(|address| Family::of(address) != self.primary) {
             let family = other(self.primary);
@@ -187,7 +187,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the networks of a list; an invalid list has none.
+/// Parses the CIDRs of a list. An invalid list is empty.
 fn networks<'a>(texts: impl Iterator<Item = impl AsRef<str> + 'a>) -> Vec<IpNet> {
     let parsed: Option<Vec<_>> = texts.map(|text| parse_network(text.as_ref())).collect();
     parsed.unwrap_or_default()
@@ -208,7 +208,7 @@ mod tests {
     const V6: &[Family] = &[Family::V6];
     const BOTH: &[Family] = &Family::ALL;
 
-    /// The default configuration with a change.
+    /// Returns the default configuration with a change.
     fn with(change: impl FnOnce(&mut Configuration)) -> Configuration {
         let mut configuration = Configuration {
             cluster_cidr: String::new(),
@@ -230,7 +230,7 @@ mod tests {
         NodePortAddresses::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
-    /// Checks that a configuration has one problem, and that it contains the words.
+    /// Asserts that there is one problem, and that it contains the words.
     #[track_caller]
     fn assert_one(found: &[String], words: &[&str]) {
         let [line] = found else { panic!("{found:?}") };
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Returns the problems of other fields than `nodePortAddresses`.
+    /// Returns the problems of all fields except `nodePortAddresses`.
     fn others(configuration: &Configuration, node: &NodeView, families: &[Family]) -> Problems {
         let networks = within(&["10.0.0.0/8", "fd00::/8"]);
         check_families(configuration, &networks, node, families)

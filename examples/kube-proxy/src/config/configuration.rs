@@ -7,15 +7,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Quantity;
 use crate::duration::GoDuration;
 
-/// The API version that is read and written.
+/// Supported API version.
 pub const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 
-/// The kind that is read and written.
+/// Supported kind.
 pub const KIND: &str = "KubeProxyConfiguration";
 
-/// All that can be configured, in upstream's order and spelling.
-///
-/// What a file leaves out has upstream's default.
+/// The configuration, with upstream's field names and order. Omitted fields
+/// have upstream's defaults.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default = "Configuration::bare", rename_all = "camelCase")]
 pub struct Configuration {
@@ -23,225 +22,228 @@ pub struct Configuration {
     pub kind: String,
     /// Always [`API_VERSION`].
     pub api_version: String,
-    /// Feature gates that are turned on or off.
+    /// Feature gates that are set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub feature_gates: BTreeMap<String, bool>,
-    /// How the API server is reached.
+    /// Access to the API server.
     pub client_connection: ClientConnection,
-    /// The log.
+    /// Logging.
     pub logging: Logging,
-    /// The name of this node; empty for the machine's.
+    /// Name of this node. Empty: the host name.
     pub hostname_override: String,
-    /// The address of this node, unless it is unspecified.
+    /// Address of this node, unless it is the unspecified address.
     pub bind_address: String,
-    /// Where health is served; empty for nowhere.
+    /// Address of the health server. Empty: no server.
     pub healthz_bind_address: String,
-    /// Where metrics are served.
+    /// Address of the metrics server.
     pub metrics_bind_address: String,
-    /// Whether the process ends if it cannot serve health or metrics.
+    /// Whether the process ends if the health or metrics server cannot listen.
     pub bind_address_hard_fail: bool,
-    /// Whether profiles are served.
+    /// Whether `/debug` is served.
     pub enable_profiling: bool,
-    /// The previous version, of which hidden metrics are shown.
+    /// The previous version, whose hidden metrics are shown.
     pub show_hidden_metrics_for_version: String,
-    /// How Services are programmed.
+    /// Proxy mode.
     pub mode: String,
-    /// Of mode iptables.
+    /// Settings of mode iptables.
     pub iptables: Iptables,
-    /// Of mode ipvs.
+    /// Settings of mode ipvs.
     pub ipvs: Ipvs,
-    /// Of mode nftables.
+    /// Settings of mode nftables.
     pub nftables: Nftables,
-    /// Of Windows.
+    /// Settings of Windows.
     pub winkernel: Winkernel,
-    /// How traffic of pods is told from other.
+    /// Method to detect traffic of local pods.
     pub detect_local_mode: String,
-    /// The interfaces by which it is told.
+    /// Interfaces for the detection of local traffic.
     pub detect_local: DetectLocal,
-    /// The networks by which it is told, separated by a comma.
+    /// CIDRs of the pods, separated by a comma.
     #[serde(rename = "clusterCIDR")]
     pub cluster_cidr: String,
-    /// Networks of the addresses that node ports are served on, or `primary`.
+    /// CIDRs of the addresses that serve node ports, or `primary`.
     #[serde(serialize_with = "list")]
     pub node_port_addresses: Vec<String>,
-    /// How readily the kernel kills this process for want of memory.
+    /// OOM score adjustment of this process.
     pub oom_score_adj: i32,
-    /// Connection tracking.
+    /// Conntrack sysctls.
     pub conntrack: Conntrack,
-    /// How often all objects are looked at again.
+    /// Interval of resyncs with the API. No effect.
     pub config_sync_period: GoDuration,
-    /// Read, and of no use.
+    /// No effect.
     pub port_range: String,
-    /// Of Windows.
+    /// No effect on Linux.
     #[serde(skip_serializing_if = "is_false")]
     pub windows_run_as_service: bool,
 }
 
-/// How the API server is reached.
+/// Access to the API server.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClientConnection {
-    /// The file that names the server and what to show it.
+    /// Path of the kubeconfig.
     pub kubeconfig: String,
-    /// The formats of answers; empty for that of requests.
+    /// Accepted content types of responses. Empty: the content type of
+    /// requests.
     pub accept_content_types: String,
-    /// The format of requests.
+    /// Content type of requests.
     pub content_type: String,
-    /// Requests a second.
+    /// Requests per second.
     #[serde(serialize_with = "number")]
     pub qps: f32,
-    /// Requests at once.
+    /// Burst of requests.
     pub burst: i32,
 }
 
-/// The log.
+/// Logging.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Logging {
     /// `text` or `json`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub format: String,
-    /// How often the log is flushed; ours has nothing to flush.
+    /// Flush interval. No effect: the log is not buffered.
     #[serde(deserialize_with = "super::quantity::text_or_nanos")]
     pub flush_frequency: GoDuration,
-    /// How much is logged.
+    /// Verbosity.
     pub verbosity: u32,
-    /// How much is logged of what source files.
+    /// Verbosity of single source files. No effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vmodule: Vec<Vmodule>,
-    /// Of single formats.
+    /// Options of log formats.
     pub options: FormatOptions,
 }
 
-/// How much is logged of some source files.
+/// Verbosity of source files.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Vmodule {
-    /// Which files.
+    /// Pattern of file names.
     pub file_pattern: String,
-    /// How much.
+    /// Verbosity.
     pub verbosity: u32,
 }
 
-/// Options of single formats.
+/// Options of log formats.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FormatOptions {
-    /// Of format text.
+    /// Options of format text.
     pub text: OutputRouting,
-    /// Of format json.
+    /// Options of format JSON.
     pub json: OutputRouting,
 }
 
-/// Where a format's lines go.
+/// Output of a log format.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OutputRouting {
-    /// Whether only errors go to stderr.
+    /// Whether only errors are written to stderr.
     #[serde(skip_serializing_if = "is_false")]
     pub split_stream: bool,
-    /// How much is kept back before it is written.
+    /// Size of the output buffer.
     pub info_buffer_size: Quantity,
 }
 
-/// Of mode iptables.
+/// Settings of mode iptables.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Iptables {
-    /// The bit of the packet mark that says: masquerade.
+    /// Bit of the packet mark that requests masquerading.
     pub masquerade_bit: i32,
-    /// Whether all traffic to cluster IPs gets the node's address.
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
     /// Whether node ports are served on 127.0.0.0/8.
     pub localhost_node_ports: bool,
-    /// When a failed sync is tried again.
+    /// Retry interval of failed syncs.
     pub sync_period: GoDuration,
-    /// The least time between two syncs.
+    /// Minimum interval between two syncs.
     pub min_sync_period: GoDuration,
 }
 
-/// Of mode ipvs.
+/// Settings of mode ipvs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ipvs {
-    /// When a failed sync is tried again.
+    /// Retry interval of failed syncs.
     pub sync_period: GoDuration,
-    /// The least time between two syncs.
+    /// Minimum interval between two syncs.
     pub min_sync_period: GoDuration,
-    /// How endpoints are chosen.
+    /// Scheduler.
     pub scheduler: String,
-    /// Networks whose virtual servers are not touched.
+    /// CIDRs whose virtual servers are not changed.
     #[serde(rename = "excludeCIDRs", serialize_with = "list")]
     pub exclude_cidrs: Vec<String>,
-    /// Whether ARP is answered for an interface's own addresses only.
+    /// Whether ARP replies are restricted to addresses of the receiving
+    /// interface.
     #[serde(rename = "strictARP")]
     pub strict_arp: bool,
-    /// After how long idle TCP connections are forgotten; 0 leaves it as it is.
+    /// Timeout of idle TCP connections; 0 leaves it unchanged.
     pub tcp_timeout: GoDuration,
-    /// After how long closed TCP connections are forgotten; 0 leaves it as it is.
+    /// Timeout of TCP connections after a FIN; 0 leaves it unchanged.
     pub tcp_fin_timeout: GoDuration,
-    /// After how long idle UDP flows are forgotten; 0 leaves it as it is.
+    /// Timeout of idle UDP flows; 0 leaves it unchanged.
     pub udp_timeout: GoDuration,
 }
 
-/// Of mode nftables.
+/// Settings of mode nftables.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Nftables {
-    /// The bit of the packet mark that says: masquerade.
+    /// Bit of the packet mark that requests masquerading.
     pub masquerade_bit: i32,
-    /// Whether all traffic to cluster IPs gets the node's address.
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
-    /// When a failed sync is tried again.
+    /// Retry interval of failed syncs.
     pub sync_period: GoDuration,
-    /// The least time between two syncs.
+    /// Minimum interval between two syncs.
     pub min_sync_period: GoDuration,
 }
 
-/// Of Windows; read, and without effect.
+/// Settings of Windows. No effect on Linux.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Winkernel {
-    /// The network of the endpoints.
+    /// Name of the HNS network.
     pub network_name: String,
-    /// The address that traffic gets.
+    /// Source VIP of the node.
     pub source_vip: String,
-    /// Whether answers go around the load balancer.
+    /// Whether direct server return is enabled.
     #[serde(rename = "enableDSR")]
     pub enable_dsr: bool,
-    /// The endpoint of the root network.
+    /// Name of the endpoint of the root network namespace.
     pub root_hns_endpoint_name: String,
-    /// Whether health checks are forwarded.
+    /// Whether health checks are forwarded to the VIP.
     pub forward_health_check_vip: bool,
 }
 
-/// The interfaces by which traffic of pods is told from other.
+/// Interfaces for the detection of local traffic.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DetectLocal {
-    /// The bridge of the pods.
+    /// Bridge of the pods.
     pub bridge_interface: String,
-    /// How the names of the pods' interfaces begin.
+    /// Prefix of the names of the pods' interfaces.
     pub interface_name_prefix: String,
 }
 
-/// Connection tracking.
+/// Conntrack sysctls.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Conntrack {
-    /// How many connections are tracked for each CPU; 0 leaves it as it is.
+    /// Maximum number of tracked connections per CPU; 0 leaves it unchanged.
     pub max_per_core: i32,
-    /// How many are tracked at least.
+    /// Minimum of the maximum number of tracked connections.
     pub min: i32,
-    /// After how long idle TCP connections are forgotten.
+    /// Timeout of idle TCP connections.
     pub tcp_established_timeout: GoDuration,
-    /// After how long half-closed TCP connections are forgotten.
+    /// Timeout of TCP connections in state CLOSE_WAIT.
     pub tcp_close_wait_timeout: GoDuration,
-    /// Whether packets outside the window are taken for part of the connection.
+    /// Whether out-of-window TCP packets are accepted as part of their
+    /// connection.
     pub tcp_be_liberal: bool,
-    /// After how long UDP flows without an answer are forgotten; 0 leaves it as it is.
+    /// Timeout of unanswered UDP flows; 0 leaves it unchanged.
     pub udp_timeout: GoDuration,
-    /// After how long idle UDP flows are forgotten; 0 leaves it as it is.
+    /// Timeout of answered UDP flows; 0 leaves it unchanged.
     pub udp_stream_timeout: GoDuration,
 }
 
@@ -282,7 +284,7 @@ impl Default for Conntrack {
     }
 }
 
-/// Writes an empty list as upstream does.
+/// Serializes an empty list as null, as upstream does.
 fn list<S: Serializer>(items: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
     match items.is_empty() {
         true => serializer.serialize_none(),
@@ -290,7 +292,7 @@ fn list<S: Serializer>(items: &Vec<String>, serializer: S) -> Result<S::Ok, S::E
     }
 }
 
-/// Writes a whole number without a fraction.
+/// Serializes a whole number without a fraction.
 fn number<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
     match value.to_string().parse::<i64>() {
         Ok(whole) => serializer.serialize_i64(whole),

@@ -1,4 +1,4 @@
-//! What is not configured: upstream's defaults.
+//! Default values, as in upstream.
 
 use vipline_service_model::parse_address;
 
@@ -8,13 +8,13 @@ use super::configuration::{
 };
 use crate::duration::GoDuration;
 
-/// Where health is served.
+/// Default port of the health server.
 pub const HEALTHZ_PORT: u16 = 10256;
 
-/// Where metrics are served.
+/// Default port of the metrics server.
 pub const METRICS_PORT: u16 = 10249;
 
-/// All defaults.
+/// The configuration with all defaults.
 impl Default for Configuration {
     fn default() -> Self {
         let mut configuration = Self::bare();
@@ -24,7 +24,7 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// Returns what an empty file says, before [`fill`](Self::fill).
+    /// Returns the value of an empty file, before [`fill`](Self::fill).
     pub(super) fn bare() -> Self {
         Self {
             kind: KIND.to_owned(),
@@ -56,7 +56,7 @@ impl Configuration {
         }
     }
 
-    /// Gives what is empty or zero its default.
+    /// Sets the defaults of empty and zero fields.
     pub(super) fn fill(&mut self) {
         text(&mut self.bind_address, "0.0.0.0");
         let v4 = parse_address(&self.bind_address).is_some_and(|address| address.is_ipv4());
@@ -89,7 +89,7 @@ impl Configuration {
         period(&mut self.logging.flush_frequency, 5);
     }
 
-    /// Gives what means something else on every system its meaning on Linux.
+    /// Sets the defaults that are specific to Linux.
     pub(super) fn fill_for_linux(&mut self) {
         text(&mut self.mode, "iptables");
         text(&mut self.detect_local_mode, "ClusterCIDR");
@@ -98,8 +98,8 @@ impl Configuration {
         }
     }
 
-    /// Forgets what sections other than that of the mode say of what all modes have.
-    pub(super) fn narrow(&mut self) {
+    /// Resets fields of other modes' sections that apply to all modes.
+    pub(super) fn reset_other_modes(&mut self) {
         let forgotten = |periods: [&mut GoDuration; 2]| {
             for period in periods {
                 *period = GoDuration::ZERO;
@@ -125,18 +125,19 @@ impl Configuration {
         }
     }
 
-    /// Returns what to do instead of mode ipvs if it is that mode, with what
-    /// section iptables says.
-    pub(super) fn without_ipvs(&self) -> Option<Self> {
+    /// Returns the configuration of mode iptables that replaces mode ipvs, if
+    /// the mode is ipvs.
+    pub(super) fn fallback(&self) -> Option<Self> {
         let mut instead = Self {
             mode: "iptables".to_owned(),
             ..self.clone()
         };
-        instead.narrow();
+        instead.reset_other_modes();
         (self.mode == "ipvs").then_some(instead)
     }
 
-    /// Returns when a failed sync is tried again, and the least time between two.
+    /// Returns the retry interval of failed syncs, and the minimum interval
+    /// between two syncs.
     pub fn sync_periods(&self) -> (GoDuration, GoDuration) {
         match &*self.mode {
             "ipvs" => (self.ipvs.sync_period, self.ipvs.min_sync_period),
@@ -145,7 +146,7 @@ impl Configuration {
         }
     }
 
-    /// Tells whether all traffic to cluster IPs gets the node's address.
+    /// Returns whether all traffic to cluster IPs is masqueraded.
     pub fn masquerade_all(&self) -> bool {
         match &*self.mode {
             "nftables" => self.nftables.masquerade_all,
@@ -166,7 +167,8 @@ fn period(field: &mut GoDuration, seconds: i32) {
     }
 }
 
-/// Gives a bare address a port; what is no address stays for validation to see.
+/// Adds a port to an address without one. Leaves an invalid address to the
+/// validation.
 pub(super) fn add_port(address: &mut String, port: i32) {
     match parse_address(address) {
         Some(_) if address.contains(':') => *address = format!("[{address}]:{port}"),
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_of_the_family_of_the_node() {
+    fn default_addresses_have_the_family_of_the_node() {
         for (bind, healthz, metrics) in [
             ("", "0.0.0.0:10256", "127.0.0.1:10249"),
             ("192.0.2.7", "0.0.0.0:10256", "127.0.0.1:10249"),
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_periods_of_the_mode_stay() {
+    fn only_the_periods_of_the_mode_are_kept() {
         for (mode, periods) in [
             ("iptables", ["30s 1s", "0s 0s", "0s 0s"]),
             ("ipvs", ["0s 0s", "30s 0s", "0s 0s"]),
@@ -222,7 +224,7 @@ mod tests {
             };
             configuration.iptables.masquerade_all = true;
             configuration.nftables.masquerade_all = true;
-            configuration.narrow();
+            configuration.reset_other_modes();
             let Configuration {
                 iptables,
                 ipvs,

@@ -1,4 +1,4 @@
-//! What counts in the end: file or flags, defaults, checked.
+//! The effective configuration: flags, file and defaults, validated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use super::{Configuration, Gates, file};
 use crate::cli::Flags;
 use crate::failure::Failure;
 
-/// A configuration that is complete and valid.
+/// A complete and valid configuration.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// The configuration.
     pub configuration: Configuration,
-    /// The configuration for where the kernel cannot do mode ipvs, if it asks for
-    /// that.
+    /// Configuration of mode iptables, if the mode is ipvs. Used if the kernel
+    /// does not support mode ipvs.
     pub fallback: Option<Configuration>,
     /// The feature gates.
     pub gates: Gates,
-    /// The file that it came from.
+    /// Path of the configuration file, if any.
     pub file: Option<PathBuf>,
-    /// What is odd about it.
+    /// Warnings about the configuration.
     pub warnings: Vec<String>,
 }
 
 impl Effective {
-    /// Brings together what flags and the file that they name say.
+    /// Combines flags with the file that they name.
     ///
     /// # Errors
     ///
-    /// All that is wrong, each in a line.
+    /// All problems, one line each.
     pub fn new(flags: &Flags) -> Result<Self, Failure> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| path != Path::new(""));
         let file = given(&flags.config);
@@ -39,7 +39,7 @@ impl Effective {
             None => Configuration::from_flags(flags),
         };
         if file.is_some() {
-            configuration.logging.take(&flags.log);
+            configuration.logging.apply(&flags.log);
         }
         configuration.fill_for_linux();
         let mut reasons = Vec::new();
@@ -53,8 +53,8 @@ impl Effective {
                 reasons.push("--hostname-override: empty host name".to_owned());
             }
         }
-        let fallback = configuration.without_ipvs();
-        configuration.narrow();
+        let fallback = configuration.fallback();
+        configuration.reset_other_modes();
         let gates = check(&configuration).unwrap_or_else(|faults| {
             reasons.extend(faults);
             Gates::default()
@@ -68,7 +68,7 @@ impl Effective {
                 None => reasons,
             }));
         }
-        warnings.extend(flags.remarks());
+        warnings.extend(flags.warnings());
         Ok(Self {
             configuration,
             fallback,
@@ -79,7 +79,7 @@ impl Effective {
     }
 }
 
-/// Reads a file and warns of what in it goes unused.
+/// Reads a file. Adds warnings about unused fields.
 fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Configuration, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path)
@@ -95,10 +95,10 @@ fn read(path: &Path, warnings: &mut Vec<String>) -> Result<Configuration, Failur
         };
         Failure::input(format_args!("{shown}{place}:{field} {}", fault.reason))
     })?;
-    if !found.strange.is_empty() {
+    if !found.problems.is_empty() {
         warnings.push(format!(
             "{shown}: Using lenient decoding as strict decoding failed: {}",
-            found.strange.join(", ")
+            found.problems.join(", ")
         ));
     }
     Ok(found.configuration)

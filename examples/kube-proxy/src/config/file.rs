@@ -1,4 +1,4 @@
-//! A configuration read from a file.
+//! Parsing of configuration files.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::manifests::fault::Fault;
 use crate::manifests::tree::{self, Duplicates, Node, Value};
 use crate::manifests::typed;
 
-/// A configuration, and what of its file went unused.
+/// A configuration and the problems of its file.
 #[derive(Debug)]
-pub struct Found {
+pub struct ParsedFile {
     /// The configuration, with its defaults.
     pub configuration: Configuration,
-    /// Fields that there are not, or that were given twice.
-    pub strange: Vec<String>,
+    /// Unknown and duplicate fields, as messages.
+    pub problems: Vec<String>,
 }
 
-/// Reads a configuration and gives it its defaults.
+/// Parses a configuration and sets defaults.
 ///
 /// # Errors
 ///
-/// The text is no YAML, something else, or has a field of another type.
-pub fn read(text: &str) -> Result<Found, Fault> {
+/// The text is not YAML, has another kind, or has a field of the wrong type.
+pub fn read(text: &str) -> Result<ParsedFile, Fault> {
     let mut documents = tree::read_with(text, Duplicates::Keep)?;
     let missing = || Fault::unplaced("kind: missing, the file is empty");
     if documents.is_empty() {
@@ -31,34 +31,34 @@ pub fn read(text: &str) -> Result<Found, Fault> {
     }
     let mut document = documents.swap_remove(0);
     if !matches!(document.value, Value::Map(_)) {
-        return Err(Fault::new(document.at, "", "an object is needed"));
+        return Err(Fault::new(document.at, "", "expected an object"));
     }
-    let mut strange = Vec::new();
-    tidy(&mut document, Some(&schema()), "", &mut strange);
+    let mut problems = Vec::new();
+    prune(&mut document, Some(&schema()), "", &mut problems);
     expect(&document, "apiVersion", API_VERSION)?;
     expect(&document, "kind", KIND)?;
     let mut configuration: Configuration = typed::read(&document)?;
     configuration.fill();
-    Ok(Found {
+    Ok(ParsedFile {
         configuration,
-        strange,
+        problems,
     })
 }
 
-/// Checks a field that can have one value only.
+/// Checks a field that permits one value only.
 fn expect(document: &Node<'_>, field: &str, expected: &str) -> Result<(), Fault> {
     let at = document.position(field);
     match document.get(field).and_then(Node::text) {
         Some(text) if text == expected => Ok(()),
         Some(text) => {
-            let reason = format!("{text:?} is not read, only {expected}");
+            let reason = format!("{text:?} is not supported, must be {expected}");
             Err(Fault::new(at, field, reason))
         }
-        None => Err(Fault::new(at, field, format!("missing, it is {expected}"))),
+        None => Err(Fault::new(at, field, format!("missing, must be {expected}"))),
     }
 }
 
-/// Returns an example of every field; null stands for anything.
+/// Returns an example value of every field. `null` matches any value.
 fn schema() -> Schema {
     let mut example = Configuration {
         windows_run_as_service: true,
@@ -76,8 +76,9 @@ fn schema() -> Schema {
     schema
 }
 
-/// Takes away what is null or was given before, and notes what no schema knows.
-fn tidy(node: &mut Node<'_>, schema: Option<&Schema>, path: &str, strange: &mut Vec<String>) {
+/// Removes null values and duplicate fields. Collects unknown and duplicate
+/// fields.
+fn prune(node: &mut Node<'_>, schema: Option<&Schema>, path: &str, problems: &mut Vec<String>) {
     match &mut node.value {
         Value::Map(entries) => {
             let mut kept = BTreeMap::new();
@@ -88,13 +89,13 @@ fn tidy(node: &mut Node<'_>, schema: Option<&Schema>, path: &str, strange: &mut 
                 };
                 let line = value.at.line;
                 if kept.insert(name.clone(), index).is_some() {
-                    strange.push(format!("duplicate field {path:?} in line {line}"));
+                    problems.push(format!("duplicate field {path:?} in line {line}"));
                 }
                 let inner = schema.and_then(|schema| schema.get(&*name));
                 if inner.is_none() && schema.is_some_and(Schema::is_object) {
-                    strange.push(format!("unknown field {path:?} in line {line}"));
+                    problems.push(format!("unknown field {path:?} in line {line}"));
                 }
-                tidy(value, inner, &path, strange);
+                prune(value, inner, &path, problems);
             }
             let mut index = 0..;
             entries.retain(|(name, value)| {
@@ -104,7 +105,7 @@ fn tidy(node: &mut Node<'_>, schema: Option<&Schema>, path: &str, strange: &mut 
         Value::List(items) => {
             let inner = schema.and_then(|schema| schema.get(0));
             for (index, item) in items.iter_mut().enumerate() {
-                tidy(item, inner, &format!("{path}[{index}]"), strange);
+                prune(item, inner, &format!("{path}[{index}]"), problems);
             }
         }
         _ => {}
@@ -118,7 +119,7 @@ mod tests {
     const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
                         kind: KubeProxyConfiguration\n";
 
-    fn good(text: &str) -> Found {
+    fn good(text: &str) -> ParsedFile {
         read(&format!("{HEAD}{text}")).unwrap()
     }
 
@@ -131,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_fields_have_defaults() {
         assert_eq!(good("").configuration, Configuration::default());
         let found = good("conntrack: {min: 0, maxPerCore: null}\niptables: {minSyncPeriod: 0s}\n");
         let conntrack = &found.configuration.conntrack;
         assert_eq!((conntrack.min, conntrack.max_per_core), (0, 32768));
         let min = found.configuration.iptables.min_sync_period;
         assert_eq!(min.to_string(), "1s");
-        assert!(found.strange.is_empty());
+        assert!(found.problems.is_empty());
     }
 
     #[test]
-    fn every_field_is_read_as_it_is_written() {
+    fn every_field_is_read_back() {
         let mut schema = schema();
         schema["featureGates"] = serde_json::json!({"AllAlpha": true});
         schema["logging"]["flushFrequency"] = 7_000_000_000_u64.into();
@@ -150,20 +151,20 @@ mod tests {
         schema["nodePortAddresses"] = serde_json::json!(["primary"]);
         schema["ipvs"]["excludeCIDRs"] = serde_json::json!(["10.0.0.0/8", "fd00::/8"]);
         let found = read(&schema.to_string()).unwrap();
-        assert_eq!(found.strange, [""; 0]);
+        assert_eq!(found.problems, [""; 0]);
         schema["logging"]["flushFrequency"] = "7s".into();
         assert_eq!(serde_json::to_value(&found.configuration).unwrap(), schema);
     }
 
     #[test]
-    fn fields_that_are_unknown_or_there_twice_are_named() {
+    fn unknown_and_duplicate_fields_are_named() {
         let found = good(
             "mode: ipvs\nMode: x\nconntrack:\n  max: 5\nmode: nftables\nlogging:\n  \
              vmodule: [{filePattern: a, level: 3}]\nfeatureGates: {WinDSR: true}\n",
         );
         assert_eq!(found.configuration.mode, "nftables");
         assert_eq!(
-            found.strange,
+            found.problems,
             [
                 "unknown field \"Mode\" in line 4",
                 "unknown field \"conntrack.max\" in line 6",
@@ -174,10 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_configuration_is_refused_with_its_place() {
+    fn invalid_files_are_rejected_with_a_position() {
         for (text, expected) in [
             ("", "0:0 : kind: missing, the file is empty"),
-            ("[1]", "1:1 : an object is needed"),
+            ("[1]", "1:1 : expected an object"),
             (
                 "kind: KubeProxyConfiguration",
                 "1:1 apiVersion: missing, it is kubeproxy.config.k8s.io/v1alpha1",
@@ -193,16 +194,16 @@ mod tests {
         for (text, expected) in [
             (
                 "iptables: {masqueradeBit: much}",
-                "3:27 iptables.masqueradeBit: a number from -2147483648 to 2147483647 is needed, \
-                 not the text \"much\"",
+                "3:27 iptables.masqueradeBit: expected a number from -2147483648 to 2147483647, \
+                 found the text \"much\"",
             ),
             (
                 "conntrack:\n  udpTimeout: 5",
-                "4:15 conntrack.udpTimeout: a text is needed, not 5",
+                "4:15 conntrack.udpTimeout: expected a string, found 5",
             ),
             (
                 "configSyncPeriod: 5",
-                "3:19 configSyncPeriod: a text is needed, not 5",
+                "3:19 configSyncPeriod: expected a string, found 5",
             ),
             (
                 "configSyncPeriod: 5 minutes",
@@ -210,11 +211,11 @@ mod tests {
             ),
             (
                 "enableProfiling: 1",
-                "3:18 enableProfiling: true or false is needed, not 1",
+                "3:18 enableProfiling: expected true or false, found 1",
             ),
             (
                 "nodePortAddresses: primary",
-                "3:20 nodePortAddresses: a list is needed, not the text \"primary\"",
+                "3:20 nodePortAddresses: expected a list, found the string \"primary\"",
             ),
             (
                 "logging: {options: {text: {infoBufferSize: 1KB}}}",

@@ -1,4 +1,4 @@
-//! Flags turned into a configuration.
+//! Conversion of flags into a configuration.
 
 use super::Configuration;
 use super::defaults::{HEALTHZ_PORT, METRICS_PORT, add_port};
@@ -6,20 +6,20 @@ use crate::cli::{Flags, LogFlags};
 use crate::duration::GoDuration;
 
 impl Configuration {
-    /// Returns what flags say, for want of a file.
+    /// Returns the configuration of the flags, without a file.
     pub(super) fn from_flags(flags: &Flags) -> Self {
         let mut configuration = Self::default();
-        configuration.take(flags);
-        configuration.take_of_modes(flags);
-        configuration.take_conntrack(flags);
-        configuration.logging.take(&flags.log);
+        configuration.apply(flags);
+        configuration.apply_modes(flags);
+        configuration.apply_conntrack(flags);
+        configuration.logging.apply(&flags.log);
         if flags.write_config_to.is_none() {
-            configuration.take_ports(flags);
+            configuration.apply_deprecated_ports(flags);
         }
         configuration
     }
 
-    fn take(&mut self, flags: &Flags) {
+    fn apply(&mut self, flags: &Flags) {
         self.feature_gates
             .extend(flags.feature_gates.iter().cloned());
         let connection = &mut self.client_connection;
@@ -55,7 +55,7 @@ impl Configuration {
         set(&mut self.config_sync_period, &flags.config_sync_period);
     }
 
-    fn take_of_modes(&mut self, flags: &Flags) {
+    fn apply_modes(&mut self, flags: &Flags) {
         let (iptables, ipvs, nftables) = (&mut self.iptables, &mut self.ipvs, &mut self.nftables);
         set(&mut iptables.masquerade_bit, &flags.iptables_masquerade_bit);
         set(
@@ -71,7 +71,7 @@ impl Configuration {
             set(period, &flags.iptables_sync_period);
             set(min, &flags.iptables_min_sync_period);
         }
-        // The default is 1 s of a flag, and 0 in a file.
+        // The default is 1 s for the flag, and 0 for the field of a file.
         ipvs.min_sync_period = GoDuration::from_secs(1);
         set(&mut ipvs.sync_period, &flags.ipvs_sync_period);
         set(&mut ipvs.min_sync_period, &flags.ipvs_min_sync_period);
@@ -83,7 +83,7 @@ impl Configuration {
         set(&mut ipvs.udp_timeout, &flags.ipvs_udp_timeout);
     }
 
-    fn take_conntrack(&mut self, flags: &Flags) {
+    fn apply_conntrack(&mut self, flags: &Flags) {
         let conntrack = &mut self.conntrack;
         set(&mut conntrack.max_per_core, &flags.conntrack_max_per_core);
         set(&mut conntrack.min, &flags.conntrack_min);
@@ -106,8 +106,8 @@ impl Configuration {
         );
     }
 
-    /// Minds the flags that were there before addresses had ports.
-    fn take_ports(&mut self, flags: &Flags) {
+    /// Applies the deprecated port flags.
+    fn apply_deprecated_ports(&mut self, flags: &Flags) {
         for (address, port, default) in [
             (
                 &mut self.healthz_bind_address,
@@ -129,8 +129,8 @@ impl Configuration {
 }
 
 impl super::Logging {
-    /// Takes what flags say over what there is.
-    pub(super) fn take(&mut self, flags: &LogFlags) {
+    /// Overwrites fields by flags that are set.
+    pub(super) fn apply(&mut self, flags: &LogFlags) {
         set(&mut self.format, &flags.logging_format);
         set(&mut self.verbosity, &flags.v);
         set(&mut self.flush_frequency, &flags.log_flush_frequency);
@@ -145,11 +145,11 @@ impl super::Logging {
     }
 }
 
-/// What flags say of the log, with defaults.
+/// The logging configuration of the flags, with defaults.
 impl From<&LogFlags> for super::Logging {
     fn from(flags: &LogFlags) -> Self {
         let mut logging = Configuration::default().logging;
-        logging.take(flags);
+        logging.apply(flags);
         logging
     }
 }
@@ -160,7 +160,7 @@ fn set<T: Clone>(field: &mut T, flag: &Option<T>) {
     }
 }
 
-/// Takes a text unless it is empty.
+/// Sets a field unless the flag is empty.
 fn set_text(field: &mut String, flag: &Option<String>) {
     if let Some(value) = flag.as_ref().filter(|value| !value.is_empty()) {
         field.clone_from(value);
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Flags, and what of the configuration they change.
+    /// Flags and the fields that they change.
     const FLAGS: &[(&str, &str)] = &[
         ("kubeconfig=k", r#"/clientConnection/kubeconfig "k""#),
         (
@@ -296,7 +296,7 @@ mod tests {
         serde_json::to_value(Configuration::from_flags(&cli.flags)).unwrap()
     }
 
-    /// Adds what differs between two values to a list, as paths with new values.
+    /// Collects the differences between two values, as paths with new values.
     fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
         match (old, new) {
             (Value::Object(before), Value::Object(after)) => {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flag_is_about_its_field_and_no_other() {
+    fn each_flag_changes_its_field_only() {
         let defaults = fields("");
         for (flag, expected) in FLAGS {
             let mut found = Vec::new();

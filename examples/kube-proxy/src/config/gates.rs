@@ -1,32 +1,32 @@
-//! Feature gates: which there are in Kubernetes 1.36, and which are turned.
+//! Feature gates of Kubernetes 1.36.
 
 use std::collections::BTreeMap;
 
 use super::others::OTHERS;
 
-/// A feature gate that matters here.
+/// A feature gate with effect on this proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Gate {
-    /// The external IPs of Services are served.
+    /// Serve external IPs of Services.
     AllowServiceExternalIPs,
-    /// The flags are shown at `/flagz`.
+    /// Serve the flags at `/flagz`.
     ComponentFlagz,
-    /// The state is shown at `/statusz`.
+    /// Serve the status at `/statusz`.
     ComponentStatusz,
-    /// Options of single log formats may be given.
+    /// Accept alpha options of log formats.
     LoggingAlphaOptions,
-    /// The log may be JSON.
+    /// Accept log format JSON.
     LoggingBetaOptions,
 }
 
-/// The state of the feature gates.
+/// State of all feature gates.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Gates {
-    turned: BTreeMap<String, bool>,
+    configured: BTreeMap<String, bool>,
 }
 
 impl Gate {
-    /// Returns the name.
+    /// Returns the name of the gate.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllowServiceExternalIPs => "AllowServiceExternalIPs",
@@ -38,20 +38,20 @@ impl Gate {
     }
 }
 
-/// When a gate is open.
+/// Stage of a feature gate, with its default.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
-    /// Closed, unless turned or all of its kind are.
+    /// Disabled by default, changed by `AllAlpha`.
     Alpha,
-    /// Open, unless turned or all of its kind are.
+    /// Enabled by default, changed by `AllBeta`.
     Beta,
-    /// Open, unless turned.
+    /// Enabled by default.
     Stable,
-    /// Open whatever is said.
+    /// Always enabled.
     Locked,
 }
 
-/// The gates of a kube-proxy.
+/// The feature gates of kube-proxy.
 const KNOWN: [(&str, Stage); 15] = [
     ("AllowServiceExternalIPs", Stage::Stable),
     ("ComponentFlagz", Stage::Beta),
@@ -70,42 +70,41 @@ const KNOWN: [(&str, Stage); 15] = [
     ("WinOverlay", Stage::Locked),
 ];
 
-/// The gates that turn all of a kind.
+/// Gates that set all gates of a stage.
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
 impl Gates {
-    /// Returns the state that follows from gates that are turned.
+    /// Creates the state from the configured gates.
     ///
     /// # Errors
     ///
-    /// Each gate that there is not, or that cannot be turned.
-    pub fn new(turned: &BTreeMap<String, bool>) -> Result<Self, Vec<String>> {
-        let refused = |(name, open): (&String, &bool)| match stage(name) {
+    /// Each gate that is unknown or locked.
+    pub fn new(configured: &BTreeMap<String, bool>) -> Result<Self, Vec<String>> {
+        let rejected = |(name, enabled): (&String, &bool)| match stage(name) {
             None if name == ALL_ALPHA || name == ALL_BETA => None,
             None if OTHERS.binary_search(&&**name).is_ok() => None,
             None => Some(format!("unrecognized feature gate: {name}")),
-            Some(Stage::Locked) if !open => Some(format!(
+            Some(Stage::Locked) if !enabled => Some(format!(
                 "cannot set feature gate {name} to false, feature is locked to true"
             )),
             Some(_) => None,
         };
-        let reasons: Vec<_> = turned.iter().filter_map(refused).collect();
+        let reasons: Vec<_> = configured.iter().filter_map(rejected).collect();
         match reasons.is_empty() {
             true => Ok(Self {
-                turned: turned.clone(),
+                configured: configured.clone(),
             }),
             false => Err(reasons),
         }
     }
 
-    /// Tells whether a gate is open.
-    pub fn is_open(&self, gate: Gate) -> bool {
+    /// Returns whether a gate is enabled.
+    pub fn is_enabled(&self, gate: Gate) -> bool {
         self.state(gate.name(), stage(gate.name()))
     }
 
-    /// Returns all gates with their stages, as metrics show them, and whether
-    /// they are open.
+    /// Returns all gates with name, stage and state, for metrics.
     pub fn states(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
         KNOWN.iter().map(|&(name, stage)| {
             let shown = match stage {
@@ -118,10 +117,10 @@ impl Gates {
     }
 
     fn state(&self, name: &str, stage: Option<Stage>) -> bool {
-        let turned = |name| self.turned.get(name).copied();
-        turned(name).unwrap_or_else(|| match stage {
-            Some(Stage::Alpha) => turned(ALL_ALPHA).unwrap_or(false),
-            Some(Stage::Beta) => turned(ALL_BETA).unwrap_or(true),
+        let configured = |name| self.configured.get(name).copied();
+        configured(name).unwrap_or_else(|| match stage {
+            Some(Stage::Alpha) => configured(ALL_ALPHA).unwrap_or(false),
+            Some(Stage::Beta) => configured(ALL_BETA).unwrap_or(true),
             Some(Stage::Stable | Stage::Locked) | None => true,
         })
     }
@@ -136,27 +135,27 @@ fn stage(name: &str) -> Option<Stage> {
 mod tests {
     use super::*;
 
-    fn gates(turned: &[(&str, bool)]) -> Result<Gates, Vec<String>> {
-        let turned = turned.iter().map(|&(name, open)| (name.to_owned(), open));
-        Gates::new(&turned.collect())
+    fn gates(configured: &[(&str, bool)]) -> Result<Gates, Vec<String>> {
+        let configured = configured.iter().map(|&(name, enabled)| (name.to_owned(), enabled));
+        Gates::new(&configured.collect())
     }
 
     #[test]
-    fn gates_are_open_or_closed_until_they_are_turned() {
+    fn gates_have_defaults_until_they_are_set() {
         let gate = Gate::AllowServiceExternalIPs;
-        assert!(Gates::default().is_open(gate));
-        assert!(!gates(&[(gate.name(), false)]).unwrap().is_open(gate));
-        assert!(!Gates::default().is_open(Gate::LoggingAlphaOptions));
+        assert!(Gates::default().is_enabled(gate));
+        assert!(!gates(&[(gate.name(), false)]).unwrap().is_enabled(gate));
+        assert!(!Gates::default().is_enabled(Gate::LoggingAlphaOptions));
         let all = gates(&[("AllAlpha", true), ("AllBeta", false)]).unwrap();
-        assert!(all.is_open(Gate::LoggingAlphaOptions));
-        assert!(!all.is_open(Gate::ComponentFlagz));
-        assert!(all.is_open(gate));
+        assert!(all.is_enabled(Gate::LoggingAlphaOptions));
+        assert!(!all.is_enabled(Gate::ComponentFlagz));
+        assert!(all.is_enabled(gate));
         let both = gates(&[("AllBeta", false), ("ComponentFlagz", true)]).unwrap();
-        assert!(both.is_open(Gate::ComponentFlagz));
+        assert!(both.is_enabled(Gate::ComponentFlagz));
     }
 
     #[test]
-    fn gates_of_other_components_are_taken() {
+    fn gates_of_other_components_are_accepted() {
         assert!(OTHERS.is_sorted());
         assert!(KNOWN.iter().all(|(name, _)| !OTHERS.contains(name)));
         assert!(gates(&[("UserNamespacesSupport", false), ("HPAScaleToZero", true)]).is_ok());
@@ -179,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_or_unknown_is_refused() {
-        let turned = [
+    fn locked_and_unknown_gates_are_rejected() {
+        let configured = [
             ("NFTablesProxyMode", false),
             ("Sesame", true),
             ("WinDSR", true),
         ];
         assert_eq!(
-            gates(&turned).unwrap_err(),
+            gates(&configured).unwrap_err(),
             [
                 "cannot set feature gate NFTablesProxyMode to false, feature is locked to true",
                 "unrecognized feature gate: Sesame",

@@ -1,11 +1,11 @@
-//! The configuration: the file, what is not in it, and what is wrong with it.
+//! Configuration: file, flags, defaults and validation.
 //!
-//! - [`Configuration`]: what can be configured, as the file and `/configz` have it;
-//! - [`defaults`]: what is not configured;
-//! - [`Gates`]: features that can be turned off;
-//! - [`Effective`]: all of it brought together;
-//! - [`check_families`]: checks of it against the IP families of the node;
-//! - [`ConfigWatch`]: whether the file was changed.
+//! - [`Configuration`]: the fields of the file and of `/configz`;
+//! - [`defaults`]: default values;
+//! - [`Gates`]: feature gates;
+//! - [`Effective`]: the complete, valid configuration;
+//! - [`check_families`]: checks against the IP families of the node;
+//! - [`ConfigWatch`]: detection of changes of the file.
 
 mod configuration;
 
@@ -37,7 +37,7 @@ pub use configuration::{
     Ipvs, KIND, Logging, Nftables, OutputRouting, Vmodule, Winkernel,
 };
 pub use effective::Effective;
-pub use file::{Found, read};
+pub use file::{ParsedFile, read};
 pub use gates::{Gate, Gates};
 pub use quantity::Quantity;
 pub use validate::check;

@@ -1,6 +1,7 @@
-//! The feature gates of Kubernetes that a kube-proxy takes and has no use for.
+//! Feature gates of other Kubernetes components, which are accepted without
+//! effect.
 
-/// Their names, in order.
+/// The names, sorted.
 pub(super) const OTHERS: [&str; 169] = [
     "APIResponseCompression",
     "APIServerIdentity",

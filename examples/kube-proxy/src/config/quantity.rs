@@ -1,4 +1,4 @@
-//! Amounts of bytes as Kubernetes writes them: `0`, `512`, `64Ki`, `1.5M`.
+//! Quantities of bytes in Kubernetes' format: `0`, `512`, `64Ki`, `1.5M`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::duration::GoDuration;
 
-/// What may follow the number.
+/// Suffixes of a number.
 const SUFFIXES: [&str; 16] = [
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
 ];
 
-/// An amount, in the words it was given in.
+/// A quantity in its original spelling.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Quantity(String);
 
 impl Quantity {
-    /// Tells whether this is nothing.
+    /// Returns whether the quantity is zero.
     pub fn is_zero(&self) -> bool {
         let (number, _) = split(&self.0);
         !number.contains(|c: char| ('1'..='9').contains(&c))
     }
 }
 
-/// Splits an amount at its suffix.
+/// Splits a quantity before its suffix.
 fn split(text: &str) -> (&str, &str) {
     let number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
     text.split_at(text.find(|c| !number(c)).unwrap_or(text.len()))
@@ -69,13 +69,13 @@ impl Serialize for Quantity {
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
-            .deserialize_any(TextOrNumber("an amount"))?
+            .deserialize_any(TextOrNumber("a quantity"))?
             .parse()
             .map_err(de::Error::custom)
     }
 }
 
-/// Reads a duration, of which a number is nanoseconds.
+/// Deserializes a duration. A number means nanoseconds.
 pub(super) fn text_or_nanos<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<GoDuration, D::Error> {
@@ -86,7 +86,7 @@ pub(super) fn text_or_nanos<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Reads a text, or a number as the text that it is written as.
+/// Deserializes a string, or a number in its text form.
 struct TextOrNumber(&'static str);
 
 impl Visitor<'_> for TextOrNumber {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_numbers_with_a_suffix() {
+    fn quantities_are_numbers_with_a_suffix() {
         for (text, is_zero) in [
             ("0", true),
             ("0Ki", true),

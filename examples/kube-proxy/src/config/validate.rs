@@ -1,7 +1,7 @@
-//! What is wrong with a configuration: upstream's rules, paths and words.
+//! Validation of a configuration, with upstream's rules, paths and messages.
 //!
-//! The paths are those of upstream's inner types, which is why they read
-//! otherwise than the file.
+//! Paths name the fields of upstream's internal types, so they differ from
+//! those of the file.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use super::{Configuration, Conntrack, Gate, Gates, Ipvs, Logging, OutputRouting}
 use crate::cli::split_port;
 use crate::duration::GoDuration;
 
-/// The version whose hidden metrics may be shown: the one before ours.
+/// The version whose hidden metrics can be shown: the previous one.
 const PREVIOUS_VERSION: &str = "1.35";
 
-/// How traffic of pods is told from other.
+/// Methods to detect traffic of local pods.
 const DETECT_LOCAL_MODES: [&str; 5] = [
     "ClusterCIDR",
     "NodeCIDR",
@@ -29,48 +29,48 @@ const BIT: &str = "must be within the range [0, 31]";
 const PAIR: &str = "must be a either a single CIDR or dual-stack pair of CIDRs \
                     (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
 
-/// Returns the feature gates of a configuration.
+/// Validates a configuration and returns its feature gates.
 ///
 /// # Errors
 ///
-/// All that is wrong with the configuration.
+/// All invalid values, one line each.
 pub fn check(configuration: &Configuration) -> Result<Gates, Vec<String>> {
-    let mut faults = Faults(Vec::new());
-    let gates = feature_gates(configuration, &mut faults);
-    modes(configuration, &mut faults);
-    conntrack(&configuration.conntrack, &mut faults);
+    let mut problems = Problems(Vec::new());
+    let gates = feature_gates(configuration, &mut problems);
+    modes(configuration, &mut problems);
+    conntrack(&configuration.conntrack, &mut problems);
     if !(-1000..=1000).contains(&configuration.oom_score_adj) {
         let path = "KubeProxyLinuxConfiguration.OOMScoreAdj";
         let reason = "must be within the range [-1000, 1000]";
-        faults.invalid(path, configuration.oom_score_adj, reason);
+        problems.invalid(path, configuration.oom_score_adj, reason);
     }
     let burst = configuration.client_connection.burst;
     if burst < 0 {
-        faults.invalid("ClientConnection.Burst", burst, NOT_NEGATIVE);
+        problems.invalid("ClientConnection.Burst", burst, NOT_NEGATIVE);
     }
-    periods(configuration, &mut faults);
-    addresses(configuration, &mut faults);
-    node_port_addresses(&configuration.node_port_addresses, &mut faults);
+    periods(configuration, &mut problems);
+    addresses(configuration, &mut problems);
+    node_port_addresses(&configuration.node_port_addresses, &mut problems);
     let version = &configuration.show_hidden_metrics_for_version;
     if !matches!(&**version, "" | PREVIOUS_VERSION) {
         let reason = format!(
             "--show-hidden-metrics-for-version must be omitted or have the value \
              '{PREVIOUS_VERSION}'. Only the previous minor version is allowed"
         );
-        faults.invalid("ShowHiddenMetricsForVersion", Text(version), reason);
+        problems.invalid("ShowHiddenMetricsForVersion", Quoted(version), reason);
     }
-    detect_local(configuration, &mut faults);
-    logging(&configuration.logging, &gates, &mut faults);
-    match faults.0.is_empty() {
+    detect_local(configuration, &mut problems);
+    logging(&configuration.logging, &gates, &mut problems);
+    match problems.0.is_empty() {
         true => Ok(gates),
-        false => Err(faults.0),
+        false => Err(problems.0),
     }
 }
 
-/// What is wrong, a line each.
-struct Faults(Vec<String>);
+/// Problems, one line each.
+struct Problems(Vec<String>);
 
-impl Faults {
+impl Problems {
     fn push(&mut self, path: &str, what: impl fmt::Display) {
         let line = format!("KubeProxyConfiguration.{path}: {what}");
         if !self.0.contains(&line) {
@@ -99,26 +99,26 @@ impl Faults {
     }
 }
 
-/// A text in quotes.
-struct Text<'a>(&'a str);
+/// A quoted string.
+struct Quoted<'a>(&'a str);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-/// Texts as Go shows them.
-struct Texts<'a>(&'a [&'a str]);
+/// A list of strings in Go's format.
+struct GoList<'a>(&'a [&'a str]);
 
-impl fmt::Display for Texts<'_> {
+impl fmt::Display for GoList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<_> = self.0.iter().map(|text| format!("{text:?}")).collect();
         write!(f, "[]string{{{}}}", texts.join(", "))
     }
 }
 
-fn feature_gates(configuration: &Configuration, faults: &mut Faults) -> Gates {
+fn feature_gates(configuration: &Configuration, problems: &mut Problems) -> Gates {
     let turned = &configuration.feature_gates;
     Gates::new(turned).unwrap_or_else(|reasons| {
         let shown: Vec<_> = turned
@@ -127,51 +127,51 @@ fn feature_gates(configuration: &Configuration, faults: &mut Faults) -> Gates {
             .collect();
         let shown = format!("map[string]bool{{{}}}", shown.join(", "));
         for reason in reasons {
-            faults.invalid("featureGates", &shown, reason);
+            problems.invalid("featureGates", &shown, reason);
         }
         Gates::default()
     })
 }
 
-fn modes(configuration: &Configuration, faults: &mut Faults) {
+fn modes(configuration: &Configuration, problems: &mut Problems) {
     let bit = configuration.iptables.masquerade_bit;
     if !(0..=31).contains(&bit) {
-        faults.invalid("KubeProxyIPTablesConfiguration.MasqueradeBit", bit, BIT);
+        problems.invalid("KubeProxyIPTablesConfiguration.MasqueradeBit", bit, BIT);
     }
     match &*configuration.mode {
         "" | "iptables" => {}
-        "ipvs" => ipvs(&configuration.ipvs, faults),
+        "ipvs" => ipvs(&configuration.ipvs, problems),
         "nftables" => {
             let bit = configuration.nftables.masquerade_bit;
             if !(0..=31).contains(&bit) {
-                faults.invalid("KubeProxyNFTablesConfiguration.MasqueradeBit", bit, BIT);
+                problems.invalid("KubeProxyNFTablesConfiguration.MasqueradeBit", bit, BIT);
             }
         }
         word => {
             let reason = "must be iptables, ipvs, nftables or blank \
                           (blank means the best-available proxy [currently iptables])";
-            faults.invalid("Mode.ProxyMode", Text(word), reason);
+            problems.invalid("Mode.ProxyMode", Quoted(word), reason);
         }
     }
 }
 
-fn ipvs(ipvs: &Ipvs, faults: &mut Faults) {
+fn ipvs(ipvs: &Ipvs, problems: &mut Problems) {
     for (field, value) in [
         ("TCPTimeout", ipvs.tcp_timeout),
         ("TCPFinTimeout", ipvs.tcp_fin_timeout),
         ("UDPTimeout", ipvs.udp_timeout),
     ] {
-        faults.not_negative(&format!("KubeProxyIPVSConfiguration.{field}"), value);
+        problems.not_negative(&format!("KubeProxyIPVSConfiguration.{field}"), value);
     }
     for (index, word) in ipvs.exclude_cidrs.iter().enumerate() {
         if parse_network(word).is_none() {
             let path = format!("KubeProxyIPVSConfiguration.ExcludeCidrs[{index}]");
-            faults.invalid(&path, Text(word), "must be a valid CIDR");
+            problems.invalid(&path, Quoted(word), "must be a valid CIDR");
         }
     }
 }
 
-fn conntrack(conntrack: &Conntrack, faults: &mut Faults) {
+fn conntrack(conntrack: &Conntrack, problems: &mut Problems) {
     let path =
         |field| format!("KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration.{field}");
     for (field, value) in [
@@ -179,7 +179,7 @@ fn conntrack(conntrack: &Conntrack, faults: &mut Faults) {
         ("Min", conntrack.min),
     ] {
         if value < 0 {
-            faults.invalid(&path(field), value, NOT_NEGATIVE);
+            problems.invalid(&path(field), value, NOT_NEGATIVE);
         }
     }
     for (field, value) in [
@@ -188,68 +188,68 @@ fn conntrack(conntrack: &Conntrack, faults: &mut Faults) {
         ("UDPTimeout", conntrack.udp_timeout),
         ("UDPStreamTimeout", conntrack.udp_stream_timeout),
     ] {
-        faults.not_negative(&path(field), value);
+        problems.not_negative(&path(field), value);
     }
 }
 
-fn periods(configuration: &Configuration, faults: &mut Faults) {
+fn periods(configuration: &Configuration, problems: &mut Problems) {
     let (period, min) = configuration.sync_periods();
-    faults.positive("ConfigSyncPeriod", configuration.config_sync_period);
-    faults.positive("SyncPeriod", period);
-    faults.not_negative("MinSyncPeriod", min);
+    problems.positive("ConfigSyncPeriod", configuration.config_sync_period);
+    problems.positive("SyncPeriod", period);
+    problems.not_negative("MinSyncPeriod", min);
     if min > period {
         let reason = "must be greater than or equal to KubeProxyConfiguration.MinSyncPeriod";
-        faults.invalid("SyncPeriod", min, reason);
+        problems.invalid("SyncPeriod", min, reason);
     }
 }
 
-fn addresses(configuration: &Configuration, faults: &mut Faults) {
+fn addresses(configuration: &Configuration, problems: &mut Problems) {
     let bind = &configuration.bind_address;
     if parse_address(bind).is_none() {
         let reason = "not a valid textual representation of an IP address";
-        faults.invalid("BindAddress", Text(bind), reason);
+        problems.invalid("BindAddress", Quoted(bind), reason);
     }
     if !configuration.healthz_bind_address.is_empty() {
         let healthz = &configuration.healthz_bind_address;
-        address_and_port("HealthzBindAddress", healthz, faults);
+        address_and_port("HealthzBindAddress", healthz, problems);
     }
     let metrics = &configuration.metrics_bind_address;
-    address_and_port("MetricsBindAddress", metrics, faults);
+    address_and_port("MetricsBindAddress", metrics, problems);
 }
 
-fn address_and_port(path: &str, text: &str, faults: &mut Faults) {
+fn address_and_port(path: &str, text: &str, problems: &mut Problems) {
     let Some((address, port)) = split_port(text) else {
-        return faults.invalid(path, Text(text), "must be IP:port");
+        return problems.invalid(path, Quoted(text), "must be IP:port");
     };
     if parse_address(address).is_none() {
-        faults.invalid(path, Text(address), "must be a valid IP");
+        problems.invalid(path, Quoted(address), "must be a valid IP");
     }
     if !matches!(port.parse::<i64>(), Ok(1..=65535)) {
-        faults.invalid(path, Text(port), "must be a valid port");
+        problems.invalid(path, Quoted(port), "must be a valid port");
     }
 }
 
-fn node_port_addresses(words: &[String], faults: &mut Faults) {
+fn node_port_addresses(words: &[String], problems: &mut Problems) {
     for (index, word) in words.iter().enumerate() {
         let path = format!("NodePortAddresses[{index}]");
         if word == "primary" {
             if words.len() > 1 {
-                faults.invalid(&path, Text(word), "can't use both 'primary' and CIDRs");
+                problems.invalid(&path, Quoted(word), "can't use both 'primary' and CIDRs");
             }
             return;
         }
         if parse_network(word).is_none() {
-            faults.invalid(&path, Text(word), "must be a valid CIDR");
+            problems.invalid(&path, Quoted(word), "must be a valid CIDR");
         }
     }
 }
 
-fn detect_local(configuration: &Configuration, faults: &mut Faults) {
+fn detect_local(configuration: &Configuration, problems: &mut Problems) {
     let interfaces = &configuration.detect_local;
     let mut needed = |path: &str, name: &str| {
         if name.is_empty() {
             let path = format!("DetectLocalConfiguration.{path}");
-            faults.invalid(&path, Text(name), "must not be empty");
+            problems.invalid(&path, Quoted(name), "must not be empty");
         }
     };
     match &*configuration.detect_local_mode {
@@ -257,7 +257,7 @@ fn detect_local(configuration: &Configuration, faults: &mut Faults) {
         "InterfaceNamePrefix" => needed("InterfacePrefix", &interfaces.interface_name_prefix),
         "ClusterCIDR" if !configuration.cluster_cidr.is_empty() => {
             let networks: Vec<_> = configuration.cluster_cidr.split(',').collect();
-            cluster_cidrs(&networks, faults);
+            cluster_cidrs(&networks, problems);
         }
         word if DETECT_LOCAL_MODES.contains(&word) => {}
         word => {
@@ -265,76 +265,76 @@ fn detect_local(configuration: &Configuration, faults: &mut Faults) {
                 .map(|mode| format!("{mode:?}"))
                 .join(", ");
             let what = format_args!("Unsupported value: {word:?}: supported values: {words}");
-            faults.push("DetectLocalMode", what);
+            problems.push("DetectLocalMode", what);
         }
     }
 }
 
-fn cluster_cidrs(words: &[&str], faults: &mut Faults) {
+fn cluster_cidrs(words: &[&str], problems: &mut Problems) {
     let path = "DetectLocalConfiguration.ClusterCIDRs";
     if words.len() > 2 {
-        return faults.invalid(path, Texts(words), PAIR);
+        return problems.invalid(path, GoList(words), PAIR);
     }
     let networks: Vec<_> = words.iter().map(|word| parse_network(word)).collect();
     for (index, word) in words.iter().enumerate() {
         if networks.get(index) == Some(&None) {
             let reason = "must be a valid CIDR block \
                           (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
-            faults.invalid(&format!("{path}[{index}]"), Text(word), reason);
+            problems.invalid(&format!("{path}[{index}]"), Quoted(word), reason);
         }
     }
     if let [Some(first), Some(second)] = networks[..]
         && Family::of_network(first) == Family::of_network(second)
     {
-        faults.invalid(path, Texts(words), PAIR);
+        problems.invalid(path, GoList(words), PAIR);
     }
 }
 
-fn logging(logging: &Logging, gates: &Gates, faults: &mut Faults) {
+fn logging(logging: &Logging, gates: &Gates, problems: &mut Problems) {
     let format = &*logging.format;
     match format {
         "text" => {}
-        "json" if gates.is_open(Gate::LoggingBetaOptions) => {}
+        "json" if gates.is_enabled(Gate::LoggingBetaOptions) => {}
         "json" => {
             let reason = "Log format json is disabled, see LoggingBetaOptions feature";
-            faults.forbidden("logging.format", reason);
+            problems.forbidden("logging.format", reason);
         }
-        _ => faults.invalid("logging.format", Text(format), "Unsupported log format"),
+        _ => problems.invalid("logging.format", Quoted(format), "Unsupported log format"),
     }
     let too_high = format!("Must be <= {}", i32::MAX);
     let is_too_high = |verbosity: u32| i32::try_from(verbosity).is_err();
     if is_too_high(logging.verbosity) {
-        faults.invalid("logging.verbosity", logging.verbosity, &too_high);
+        problems.invalid("logging.verbosity", logging.verbosity, &too_high);
     }
     if !logging.vmodule.is_empty() && format != "text" {
-        faults.forbidden("logging.vmodule", "Only supported for text log format");
+        problems.forbidden("logging.vmodule", "Only supported for text log format");
     }
     for (index, item) in logging.vmodule.iter().enumerate() {
         let (path, pattern) = (format!("logging.vmodule[{index}]"), &item.file_pattern);
         if pattern.is_empty() {
-            faults.push(&path, "Required value: File pattern must not be empty");
+            problems.push(&path, "Required value: File pattern must not be empty");
         }
         if pattern.contains(['=', ',']) {
             let reason = "File pattern must not contain equal sign or comma";
-            faults.invalid(&path, Text(pattern), reason);
+            problems.invalid(&path, Quoted(pattern), reason);
         }
         if is_too_high(item.verbosity) {
-            faults.invalid(&path, item.verbosity, &too_high);
+            problems.invalid(&path, item.verbosity, &too_high);
         }
     }
-    if !gates.is_open(Gate::LoggingAlphaOptions) {
-        routing("text", &logging.options.text, faults);
-        routing("json", &logging.options.json, faults);
+    if !gates.is_enabled(Gate::LoggingAlphaOptions) {
+        routing("text", &logging.options.text, problems);
+        routing("json", &logging.options.json, problems);
     }
 }
 
-fn routing(format: &str, routing: &OutputRouting, faults: &mut Faults) {
+fn routing(format: &str, routing: &OutputRouting, problems: &mut Problems) {
     let closed = "Feature LoggingAlphaOptions is disabled";
     if routing.split_stream {
-        faults.forbidden(&format!("logging.options.{format}.splitStream"), closed);
+        problems.forbidden(&format!("logging.options.{format}.splitStream"), closed);
     }
     if !routing.info_buffer_size.is_zero() {
-        faults.forbidden(&format!("logging.options.{format}.infoBufferSize"), closed);
+        problems.forbidden(&format!("logging.options.{format}.infoBufferSize"), closed);
     }
 }
 

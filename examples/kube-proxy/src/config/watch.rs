@@ -1,4 +1,4 @@
-//! Whether the configuration file was changed, as inotify tells.
+//! Detection of changes of the configuration file, by inotify.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,34 +10,33 @@ use std::path::Path;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// The link by which the kubelet swaps all files of a ConfigMap at once.
-const SWAPPED: &str = "..data";
+/// The symbolic link that the kubelet replaces when a ConfigMap changes.
+const DATA_LINK: &str = "..data";
 
-/// Why the process ends when the file was changed: it has no other way to read it.
+/// Reason for the end of the process after a change of the file.
 pub const CHANGED: &str = "content of the proxy server's configuration file was updated";
 
-/// Watches a configuration file.
+/// A watch on a configuration file.
 ///
-/// Like upstream it minds only that the file is written or renamed, not that
-/// it is removed; unlike it, it minds that another takes its place.
+/// As in upstream, writing and renaming count, and removal does not. Unlike in
+/// upstream, a replacement of the file counts, too.
 #[derive(Debug)]
 pub struct ConfigWatch {
     inotify: OwnedFd,
-    /// The watch of the file itself.
+    /// Watch descriptor of the file.
     file: i32,
-    /// The watch of the folder that it is in, if that may be read.
-    folder: Option<i32>,
-    /// Its name there.
+    /// Watch descriptor of the directory, if it is readable.
+    directory: Option<i32>,
+    /// Name of the file in the directory.
     name: OsString,
 }
 
 impl ConfigWatch {
-    /// Begins to watch.
+    /// Starts to watch.
     ///
     /// # Errors
     ///
-    /// The file is not there, or cannot be watched, such as when all watches
-    /// are in use.
+    /// The file does not exist, or inotify has no free watch.
     pub fn open(path: &Path) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let written = WatchFlags::MODIFY | WatchFlags::MOVE_SELF;
@@ -49,13 +48,14 @@ impl ConfigWatch {
         let replaced = WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
         Ok(Self {
             file,
-            folder: inotify::add_watch(&inotify, folder, replaced).ok(),
+            directory: inotify::add_watch(&inotify, folder, replaced).ok(),
             name: path.file_name().unwrap_or_default().to_owned(),
             inotify,
         })
     }
 
-    /// Tells whether the file was changed since it was asked last, or may have been.
+    /// Returns whether the file has changed, or may have changed, since the
+    /// last call.
     pub fn changed(&mut self) -> bool {
         let mut changed = false;
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -74,14 +74,14 @@ impl ConfigWatch {
             let watch = event.wd();
             changed |= flags.contains(ReadFlags::QUEUE_OVERFLOW)
                 || watch == self.file && flags.intersects(ReadFlags::MODIFY | ReadFlags::MOVE_SELF)
-                || Some(watch) == self.folder && (name == Some(&self.name) || swapped(flags, name));
+                || Some(watch) == self.directory && (name == Some(&self.name) || is_config_map_update(flags, name));
         }
     }
 }
 
-/// Tells whether all files of a ConfigMap were swapped.
-fn swapped(flags: ReadFlags, name: Option<&OsStr>) -> bool {
-    flags.contains(ReadFlags::MOVED_TO) && name == Some(OsStr::new(SWAPPED))
+/// Returns whether an event is the replacement of a ConfigMap.
+fn is_config_map_update(flags: ReadFlags, name: Option<&OsStr>) -> bool {
+    flags.contains(ReadFlags::MOVED_TO) && name == Some(OsStr::new(DATA_LINK))
 }
 
 impl AsFd for ConfigWatch {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a configuration file, watched.
+    /// Creates a directory with a watched configuration file.
     fn watched() -> (Directory, ConfigWatch) {
         let folder = Directory::new().unwrap();
         fs::write(folder.path().join("config.yaml"), "a").unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn creating_removing_and_changing_the_mode_are_none() {
+    fn creating_removing_and_changing_the_mode_are_no_changes() {
         let (folder, mut watch) = watched();
         let file = folder.path().join("config.yaml");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_swap_of_a_config_map_is_a_change() {
+    fn an_update_of_a_config_map_is_a_change() {
         let folder = Directory::new().unwrap();
         let swap = |version: &str| {
             fs::create_dir(folder.path().join(version)).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_watched() {
+    fn the_target_of_a_symbolic_link_is_watched() {
         let (folder, elsewhere) = (Directory::new().unwrap(), Directory::new().unwrap());
         let (link, file) = (folder.path().join("link"), elsewhere.path().join("file"));
         fs::write(&file, "a").unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_cannot_be_watched() {
+    fn a_missing_file_cannot_be_watched() {
         let folder = Directory::new().unwrap();
         let error = ConfigWatch::open(&folder.path().join("none")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

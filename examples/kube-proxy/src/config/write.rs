@@ -1,4 +1,4 @@
-//! The configuration as a file, as upstream writes it.
+//! The configuration as YAML and JSON, as upstream writes it.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use serde_saphyr::SerializerOptions;
 use super::Configuration;
 use crate::failure::Failure;
 
-/// The key of the configuration among those of `/configz`.
+/// Key of the configuration in `/configz`.
 const CONFIGZ_KEY: &str = "kubeproxy.config.k8s.io";
 
 impl Configuration {
-    /// Returns the configuration as YAML, its keys in the order of the alphabet.
+    /// Returns the configuration as YAML, with sorted keys.
     pub fn to_yaml(&self) -> String {
-        // Objects of this type are sorted.
+        // `serde_json` sorts the keys of this type.
         let sorted = serde_json::to_value(self).expect("a configuration is JSON");
         let options = SerializerOptions::default();
         serde_saphyr::to_string_with_options(&sorted, options).expect("JSON is YAML")
     }
 
-    /// Returns what `/configz` answers.
+    /// Returns the content of `/configz`.
     pub fn to_configz(&self) -> String {
         let configuration = serde_json::to_string(self).expect("a configuration is JSON");
         format!("{{\"{CONFIGZ_KEY}\":{configuration}}}")
@@ -42,10 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_written_as_upstream_does() {
+    fn a_configuration_is_written_as_in_upstream() {
         let mut configuration = Configuration::default();
         configuration.fill_for_linux();
-        configuration.narrow();
+        configuration.reset_other_modes();
         assert_eq!(configuration.to_yaml(), include_str!("default.yaml"));
     }
 

@@ -1,4 +1,4 @@
-//! Which files there are, and what is in them.
+//! Files of a manifest directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -9,21 +9,21 @@ use std::{fs, io};
 
 use super::source::Content;
 
-/// A directory of manifests, or the one file in it that counts.
+/// A directory of manifests, or a single file in a directory.
 #[derive(Clone, Debug)]
 pub struct Directory {
     /// The directory.
     pub path: PathBuf,
-    /// The only file that counts.
+    /// The name of the single file, if the path is a file.
     only: Option<OsString>,
 }
 
 impl Directory {
-    /// Finds out whether a path is that of a directory or of a file.
+    /// Determines whether a path is a directory or a file.
     ///
     /// # Errors
     ///
-    /// The path cannot be looked up, or has no name.
+    /// The path does not exist, or has no file name.
     pub fn new(path: &Path) -> io::Result<Self> {
         if fs::metadata(path)?.is_dir() {
             return Ok(Self {
@@ -39,7 +39,7 @@ impl Directory {
         })
     }
 
-    /// Returns the directory as a path that can be opened.
+    /// Returns the path for system calls: an empty path becomes `.`.
     pub fn openable(&self) -> &Path {
         if self.path.as_os_str().is_empty() {
             Path::new(".")
@@ -48,7 +48,7 @@ impl Directory {
         }
     }
 
-    /// Tells whether a file of that name is a manifest.
+    /// Returns whether a file with this name is a manifest.
     pub fn has(&self, name: &OsStr) -> bool {
         if let Some(only) = &self.only {
             return only == name;
@@ -58,7 +58,7 @@ impl Directory {
         !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
     }
 
-    /// Returns the path of a file.
+    /// Returns the path of a file in the directory.
     pub fn file(&self, name: &OsStr) -> Arc<Path> {
         self.path.join(name).into()
     }
@@ -84,7 +84,8 @@ impl Directory {
     }
 }
 
-/// Reads a file; what is no regular file, or leads nowhere, is not there.
+/// Reads a file. A missing file, a dangling link and a special file are
+/// [`Content::Gone`].
 pub fn read(file: &Path) -> Content {
     let bytes = match fs::metadata(file) {
         Ok(metadata) if !metadata.is_file() => return Content::Gone,
@@ -95,15 +96,15 @@ pub fn read(file: &Path) -> Content {
         Ok(Ok(text)) => Content::Text(text),
         Ok(Err(error)) => {
             let place = error.utf8_error().valid_up_to();
-            Content::Unreadable(format!("not UTF-8 text: byte {place} is wrong"))
+            Content::Unreadable(format!("not UTF-8 text: invalid byte at offset {place}"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Content::Gone,
         Err(error) => Content::Unreadable(error.to_string()),
     }
 }
 
-/// Tells whether a file that has just been created is complete: it is only a
-/// new name for something that was there.
+/// Returns whether a file is a symbolic or hard link, and so complete when it
+/// is created.
 pub fn is_link(file: &Path) -> bool {
     fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink() || metadata.nlink() > 1)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, and where.
+//! Errors in manifests, with their positions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use vipline_service_model::{Kind, ObjectName};
 
-/// A place in a file, counted from 1; characters, not bytes.
+/// A position in a file. Lines and characters are counted from 1.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Position {
-    /// The line; 0 if the position is not known.
+    /// The line; 0 if unknown.
     pub line: u64,
     /// The character within the line.
     pub column: u64,
@@ -25,19 +25,19 @@ impl From<serde_saphyr::Location> for Position {
     }
 }
 
-/// Something wrong within a file.
+/// An error within a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
-    /// Where it is; not known while line is 0.
+    /// The position. Unknown if the line is 0.
     pub at: Position,
-    /// The field it is about, such as `spec.ports[0].port`; may be empty.
+    /// The field, such as `spec.ports[0].port`. May be empty.
     pub path: String,
-    /// What is wrong.
+    /// The reason.
     pub reason: Cow<'static, str>,
 }
 
 impl Fault {
-    /// Returns a fault of a field.
+    /// Creates a fault of a field.
     pub fn new(at: Position, path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             at,
@@ -46,12 +46,13 @@ impl Fault {
         }
     }
 
-    /// Returns a fault of a file as a whole.
+    /// Creates a fault of the whole file.
     pub fn unplaced(reason: impl Into<String>) -> Self {
         Self::new(Position::default(), "", reason)
     }
 
-    /// Says of which field of an object that began at `at` the fault is.
+    /// Prepends a field name to the path. `at` is the start of the object, used
+    /// if the fault has no position.
     #[must_use]
     pub fn in_field(self, name: &str, at: Position) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -62,7 +63,8 @@ impl Fault {
         self.within(&name, at)
     }
 
-    /// Says of which item of a list that began at `at` the fault is.
+    /// Prepends a list index to the path. `at` is the start of the list, used if
+    /// the fault has no position.
     #[must_use]
     pub fn in_item(self, index: usize, at: Position) -> Self {
         self.within(&format!("[{index}]"), at)
@@ -82,7 +84,7 @@ impl Fault {
     }
 }
 
-/// The kind and name of an object: no two objects have both in common.
+/// Kind and name, which identify an object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Key {
     /// The kind.
@@ -97,25 +99,25 @@ impl fmt::Display for Key {
     }
 }
 
-/// Where an object begins.
+/// Start of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The document within the file, counted from 1.
+    /// Number of the document in the file, counted from 1.
     pub document: usize,
-    /// Where it begins.
+    /// Position of the object.
     pub at: Position,
 }
 
-/// Something wrong with a file: one line for the user.
+/// An error in a file, displayed as one line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ManifestError {
     /// The file.
     pub file: Arc<Path>,
-    /// The document within the file, counted from 1, if it is about one.
+    /// Number of the document in the file, counted from 1, if known.
     pub document: Option<usize>,
-    /// The object, as far as it can be told.
+    /// The object, if known.
     pub object: Option<Key>,
-    /// What is wrong, and where.
+    /// The error and its position.
     pub fault: Fault,
 }
 

@@ -1,12 +1,12 @@
-//! Objects from files: read, checked, merged, watched.
+//! Objects from files: parsed, validated, merged and watched.
 //!
-//! - [`parse`]: the text of one file becomes objects, or faults with a place;
-//! - [`validate`]: what an API server would refuse;
-//! - [`source`]: all files together, and the events when some of them change;
-//! - [`directory`]: which files there are, and what is in them;
-//! - [`watch`]: which of them changed.
+//! - [`parse`]: converts the text of a file into objects and faults;
+//! - [`validate`]: validates objects as an API server does;
+//! - [`source`]: merges all files and emits events after changes;
+//! - [`directory`]: lists and reads files;
+//! - [`watch`]: detects changed files.
 //!
-//! The last two do IO, the others are pure.
+//! Only the last two do IO.
 
 pub mod parse;
 
@@ -38,33 +38,33 @@ use fault::{Fault, Key, ManifestError};
 use source::{Batch, Content, Source, Update};
 use watch::Watch;
 
-/// How long it takes before objects are given up, or files called broken.
+/// How long removals and errors are held back.
 ///
-/// Editors and `mv` make a file vanish for a moment, and who writes a file
-/// empties it first.
-const DOUBT: Duration = Duration::from_millis(40);
+/// Editors and `mv` remove a file for a short time, and most programs truncate
+/// a file before they write it.
+const GRACE: Duration = Duration::from_millis(40);
 
-/// The manifests at a path, and how they change.
+/// The manifests at a path, and their changes.
 #[derive(Debug)]
 pub struct Manifests {
     directory: Directory,
     source: Source,
     watch: Option<Watch>,
-    /// Files to be read.
+    /// Files that must be read.
     due: BTreeSet<Arc<Path>>,
-    /// Whether something was heard since they were read last.
-    heard: bool,
-    /// Until when it is waited for them to get better.
+    /// Whether notifications arrived since the last read.
+    is_notified: bool,
+    /// Time until which removals and errors are held back.
     deadline: Option<Duration>,
 }
 
 impl Manifests {
-    /// Reads all manifests at a path, that of a directory or of one file.
+    /// Reads all manifests at a path, which is a directory or a file.
     ///
     /// # Errors
     ///
-    /// The path cannot be looked up, or the directory not be read.
-    /// What is wrong with single files is in the update.
+    /// The path does not exist, or the directory cannot be read. Errors of
+    /// single files are in the update.
     pub fn load(path: &Path) -> io::Result<(Self, Update)> {
         let directory = Directory::new(path)?;
         let mut manifests = Self {
@@ -72,18 +72,18 @@ impl Manifests {
             source: Source::default(),
             watch: None,
             due: BTreeSet::new(),
-            heard: false,
+            is_notified: false,
             deadline: None,
         };
         let update = manifests.load_all()?;
         Ok((manifests, update))
     }
 
-    /// Does the same and watches the manifests from then on.
+    /// Reads all manifests at a path and starts to watch them.
     ///
     /// # Errors
     ///
-    /// The same, or the directory cannot be watched.
+    /// See [`load`](Self::load); or the directory cannot be watched.
     pub fn watch(path: &Path) -> io::Result<(Self, Update)> {
         let directory = Directory::new(path)?;
         let watch = Watch::open(&directory)?;
@@ -97,24 +97,24 @@ impl Manifests {
         Ok(self.source.update(files.into_iter().map(read).collect()))
     }
 
-    /// Tells whether an object is in some manifest.
+    /// Returns whether a manifest holds the object.
     pub fn holds(&self, key: &Key) -> bool {
         self.source.holds(key)
     }
 
-    /// Returns what changed; may be called any time.
+    /// Returns the changes since the last call.
     ///
-    /// Times are counted from any fixed point.
+    /// `now` is a time since any fixed point.
     pub fn poll(&mut self, now: Duration) -> Update {
-        let mut update = self.listen();
+        let mut update = self.collect();
         let waits = self.deadline.is_some_and(|deadline| now < deadline);
-        if self.due.is_empty() || (waits && !self.heard) {
+        if self.due.is_empty() || (waits && !self.is_notified) {
             return update;
         }
-        self.heard = false;
+        self.is_notified = false;
         let batch: Batch = self.due.iter().cloned().map(read).collect();
-        if self.source.doubts(&batch) && (waits || self.deadline.is_none()) {
-            self.deadline = self.deadline.or_else(|| now.checked_add(DOUBT));
+        if self.source.may_be_incomplete(&batch) && (waits || self.deadline.is_none()) {
+            self.deadline = self.deadline.or_else(|| now.checked_add(GRACE));
             return update;
         }
         self.deadline = None;
@@ -130,40 +130,40 @@ impl Manifests {
         update
     }
 
-    /// Returns when to poll although nothing is heard.
+    /// Returns the time of the next poll if no notification arrives before.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Notes which files are due to be read.
-    fn listen(&mut self) -> Update {
+    /// Collects the files that must be read.
+    fn collect(&mut self) -> Update {
         let Some(watch) = &mut self.watch else {
             return Update::default();
         };
-        let heard = match watch.heard(&self.directory) {
-            Ok(heard) => heard,
-            Err(error) => return self.lost(&error),
+        let changes = match watch.changes(&self.directory) {
+            Ok(changes) => changes,
+            Err(error) => return self.report_unreadable(&error),
         };
         let known = self.due.len();
         let file = |name: &_| self.directory.file(name);
-        self.due.extend(heard.changed.iter().map(|name| file(name)));
-        let complete = |file: &Arc<Path>| directory::is_link(file) || self.source.is_broken(file);
+        self.due.extend(changes.changed.iter().map(|name| file(name)));
+        let complete = |file: &Arc<Path>| directory::is_link(file) || self.source.has_errors(file);
         self.due
-            .extend(heard.touched.iter().map(|name| file(name)).filter(complete));
-        if heard.all {
+            .extend(changes.maybe_changed.iter().map(|name| file(name)).filter(complete));
+        if changes.all {
             match self.directory.list() {
                 Ok(files) => self
                     .due
                     .extend(files.into_iter().chain(self.source.files().cloned())),
-                Err(error) => return self.lost(&error),
+                Err(error) => return self.report_unreadable(&error),
             }
         }
-        self.heard |= heard.all || !heard.changed.is_empty() || self.due.len() > known;
+        self.is_notified |= changes.all || !changes.changed.is_empty() || self.due.len() > known;
         Update::default()
     }
 
-    /// Says that the directory is out of reach; its objects stay.
-    fn lost(&self, error: &io::Error) -> Update {
+    /// Reports that the directory cannot be read. Its objects stay.
+    fn report_unreadable(&self, error: &io::Error) -> Update {
         let error = ManifestError {
             file: self.directory.openable().into(),
             document: None,
@@ -178,7 +178,8 @@ impl Manifests {
 }
 
 impl Manifests {
-    /// Returns what becomes readable when there is something to poll for.
+    /// Returns the descriptor that becomes readable when there is something to
+    /// poll.
     pub fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(Watch::as_fd)
     }

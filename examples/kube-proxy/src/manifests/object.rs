@@ -1,10 +1,10 @@
-//! Objects that manifests hold.
+//! Objects in manifests.
 
 use vipline_service_model::{Event, Kind, ObjectName, api};
 
 use super::fault::Key;
 
-/// An object that somebody here reads.
+/// An object of a kind that the proxy reads.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
@@ -22,7 +22,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// Returns the event that makes the object known.
+    /// Converts the object into the event that stores it.
     pub fn applied(self) -> Event {
         match self {
             Self::Service(service) => service.into(),
@@ -32,7 +32,7 @@ impl Object {
         }
     }
 
-    /// Returns what the object is called; the namespace is that of its text.
+    /// Returns the metadata.
     pub fn metadata_mut(&mut self) -> &mut api::ObjectMeta {
         match self {
             Self::Service(service) => &mut service.metadata,
@@ -44,7 +44,7 @@ impl Object {
 }
 
 impl Key {
-    /// Returns the key of an object; where no namespace is given it is `default`.
+    /// Creates the key of an object. An empty namespace is `default`.
     pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         let namespace = match kind {
             Kind::Node | Kind::ServiceCidr => "",
@@ -57,7 +57,7 @@ impl Key {
         }
     }
 
-    /// Returns the event that makes the object forgotten.
+    /// Converts the key into the event that removes the object.
     pub fn deleted(self) -> Event {
         match self.kind {
             Kind::Service => Event::ServiceDeleted(self.name),

@@ -1,4 +1,4 @@
-//! The text of a manifest, read into objects.
+//! Parsing of manifests.
 
 use vipline_service_model::{Kind, api};
 
@@ -7,53 +7,54 @@ use super::object::Object;
 use super::tree::{Node, Value};
 use super::{tree, typed, validate};
 
-/// What a manifest holds.
+/// Content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifest {
-    /// The objects that are good, in the order of the file.
-    pub objects: Vec<Found>,
-    /// What is wrong with the others.
-    pub broken: Vec<Broken>,
-    /// What is not read here.
-    pub ignored: Vec<Ignored>,
+    /// Valid objects, in the order of the file.
+    pub objects: Vec<ValidObject>,
+    /// Invalid objects.
+    pub invalid: Vec<InvalidObject>,
+    /// Objects of other kinds.
+    pub ignored: Vec<IgnoredObject>,
 }
 
-/// An object and where it stands.
+/// An object and its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// What it is called.
+pub struct ValidObject {
+    /// Kind and name.
     pub key: Key,
-    /// Where it begins.
+    /// Start of the object.
     pub place: Place,
     /// The object.
     pub object: Object,
 }
 
-/// An object that is broken.
+/// An invalid object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
-    /// What it is called, if that much is known.
+pub struct InvalidObject {
+    /// Kind and name, if known.
     pub key: Option<Key>,
-    /// Where it begins.
+    /// Start of the object.
     pub place: Place,
-    /// What is wrong with it; never empty.
+    /// The faults; never empty.
     pub faults: Vec<Fault>,
 }
 
-/// An object of a kind that is not read here.
+/// An object of a kind that the proxy does not read.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ignored {
+pub struct IgnoredObject {
     /// API version and kind.
     pub kind: String,
-    /// Where it begins.
+    /// Start of the object.
     pub place: Place,
 }
 
-/// Reads a manifest: any number of YAML or JSON documents, lists of objects too.
+/// Parses a manifest: YAML or JSON documents, each an object or a list of
+/// objects.
 ///
 /// # Errors
 ///
-/// The text is neither YAML nor JSON; then nothing of it is known.
+/// The text is neither YAML nor JSON. Then no object is known.
 pub fn parse(text: &str) -> Result<Manifest, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let numbers = Documents::new(text);
@@ -65,14 +66,14 @@ pub fn parse(text: &str) -> Result<Manifest, Fault> {
     Ok(manifest)
 }
 
-/// Returns the number of the document that a line belongs to.
+/// Returns the number of the document that contains a line.
 pub fn document_number(text: &str, line: u64) -> usize {
     Documents::new(text).number(line)
 }
 
-/// Where the documents of a file begin.
+/// Starts of the documents of a file.
 struct Documents {
-    /// The lines that begin a document, counted from 1.
+    /// First line of each document, counted from 1.
     lines: Vec<u64>,
 }
 
@@ -97,7 +98,7 @@ impl Documents {
     }
 }
 
-/// What an item of a list need not say, as the list does.
+/// API version and kind that a list defines for its items.
 #[derive(Clone, Copy, Default)]
 struct Inherited<'a> {
     version: Option<&'a str>,
@@ -110,7 +111,7 @@ impl Manifest {
             document,
             at: node.at,
         };
-        let broken = |path: &str, reason: &str| Broken {
+        let invalid = |path: &str, reason: &str| InvalidObject {
             key: None,
             place,
             faults: vec![Fault::new(node.position(path), path, reason)],
@@ -119,7 +120,7 @@ impl Manifest {
             return;
         }
         if !matches!(node.value, Value::Map(_)) {
-            return self.broken.push(broken("", "an object is needed"));
+            return self.invalid.push(invalid("", "expected an object"));
         }
         let word = |name: &str| {
             node.get(name)
@@ -127,20 +128,20 @@ impl Manifest {
                 .filter(|text| !text.is_empty())
         };
         let Some(version) = word("apiVersion").or(inherited.version) else {
-            return self.broken.push(broken("apiVersion", "missing"));
+            return self.invalid.push(invalid("apiVersion", "missing"));
         };
         let Some(kind) = word("kind").or(inherited.kind) else {
-            return self.broken.push(broken("kind", "missing"));
+            return self.invalid.push(invalid("kind", "missing"));
         };
-        match Reading::of(version, kind) {
-            Reading::List(inherited) => self.read_list(node, document, inherited),
-            Reading::Object(kind) => self.read_object(node, kind, place),
-            Reading::Version(expected) => {
-                let reason = format!("{kind} is read as {expected}, not as {version}");
-                self.broken.push(broken("apiVersion", &reason));
+        match Handling::of(version, kind) {
+            Handling::List(inherited) => self.read_list(node, document, inherited),
+            Handling::Object(kind) => self.read_object(node, kind, place),
+            Handling::Version(expected) => {
+                let reason = format!("{kind} must have version {expected}, found {version}");
+                self.invalid.push(invalid("apiVersion", &reason));
             }
-            Reading::Ignored => {
-                self.ignored.push(Ignored {
+            Handling::Ignored => {
+                self.ignored.push(IgnoredObject {
                     kind: format!("{version} {kind}"),
                     place,
                 });
@@ -156,7 +157,7 @@ impl Manifest {
                     self.read(item, document, inherited);
                 }
             }
-            Some(_) => self.broken.push(Broken {
+            Some(_) => self.invalid.push(InvalidObject {
                 key: None,
                 place: Place {
                     document,
@@ -165,7 +166,7 @@ impl Manifest {
                 faults: vec![Fault::new(
                     node.position("items"),
                     "items",
-                    "a list is needed",
+                    "expected a list",
                 )],
             }),
         }
@@ -182,12 +183,12 @@ impl Manifest {
                 let faults = validate::faults(&object, node);
                 if let (true, Some(key)) = (faults.is_empty(), key.clone()) {
                     object.metadata_mut().namespace = key.name.namespace.as_ref().into();
-                    return self.objects.push(Found { key, place, object });
+                    return self.objects.push(ValidObject { key, place, object });
                 }
                 faults
             }
         };
-        self.broken.push(Broken { key, place, faults });
+        self.invalid.push(InvalidObject { key, place, faults });
     }
 }
 
@@ -200,19 +201,19 @@ fn read_kind(node: &Node<'_>, kind: Kind) -> Result<Object, Fault> {
     })
 }
 
-/// What is done about an object of some kind.
-enum Reading<'a> {
-    /// It is a list, and its items are read.
+/// How an object of some kind is handled.
+enum Handling<'a> {
+    /// A list, whose items are parsed.
     List(Inherited<'a>),
-    /// It is read.
+    /// An object that is parsed.
     Object(Kind),
-    /// It is of a kind that is read, but of this version only.
+    /// An object whose API version must be another one.
     Version(&'static str),
-    /// It is of no concern.
+    /// An object that is ignored.
     Ignored,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Handling<'a> {
     fn of(version: &'a str, kind: &'a str) -> Self {
         if (version, kind) == ("v1", "List") {
             return Self::List(Inherited::default());
@@ -226,11 +227,11 @@ impl<'a> Reading<'a> {
             api::EndpointSlice::KIND => (api::EndpointSlice::API_VERSION, Kind::EndpointSlice),
             api::Node::KIND => (api::Node::API_VERSION, Kind::Node),
             api::ServiceCidr::KIND => (api::ServiceCidr::API_VERSION, Kind::ServiceCidr),
-            _ => return Self::Ignored,
+            _ => return Self::IgnoredObject,
         };
         let group = |version: &'a str| version.split_once('/').map(|(group, _)| group);
         if group(version) != group(expected) {
-            Self::Ignored
+            Self::IgnoredObject
         } else if version != expected {
             Self::Version(expected)
         } else if is_list {
@@ -249,19 +250,19 @@ mod tests {
     use super::*;
 
     fn keys(manifest: &Manifest) -> Vec<String> {
-        let line = |found: &Found| format!("{} in {}", found.key, found.place.document);
+        let line = |found: &ValidObject| format!("{} in {}", found.key, found.place.document);
         manifest.objects.iter().map(line).collect()
     }
 
     fn faults(manifest: &Manifest) -> Vec<String> {
         let mut lines = Vec::new();
-        for broken in &manifest.broken {
-            let key = broken
+        for invalid in &manifest.invalid {
+            let key = invalid
                 .key
                 .as_ref()
                 .map_or_else(|| "?".to_owned(), Key::to_string);
-            for Fault { at, path, reason } in &broken.faults {
-                let document = broken.place.document;
+            for Fault { at, path, reason } in &invalid.faults {
+                let document = invalid.place.document;
                 lines.push(format!(
                     "{document} {key} {}:{} {path}: {reason}",
                     at.line, at.column
@@ -275,7 +276,7 @@ mod tests {
                            spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n";
 
     #[test]
-    fn every_kind_is_read_and_the_namespace_is_default_where_there_are_any() {
+    fn every_kind_is_read_and_namespaces_default_to_default() {
         let text = format!(
             "# comment\n---\n{SERVICE}---\n# empty\n---\n\
              {{\"apiVersion\": \"discovery.k8s.io/v1\", \"kind\": \"EndpointSlice\",\n\
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_and_their_items_need_not_repeat_the_kind() {
+    fn items_of_lists_inherit_version_and_kind() {
         let item = "{metadata: {name: a}, spec: {clusterIP: None}}";
         let text = format!(
             "apiVersion: v1\nkind: ServiceList\nitems: [{item}]\n---\n\
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_noted_and_other_versions_refused() {
+    fn other_kinds_are_ignored_and_other_versions_rejected() {
         let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\n\
                     apiVersion: serving.knative.dev/v1\nkind: Service\n---\n\
                     apiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\n";
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_named_and_the_rest_is_read() {
+    fn invalid_objects_are_named_and_the_others_are_read() {
         let text = format!(
             "{SERVICE}---\napiVersion: v1\nkind: Service\nmetadata: {{name: b}}\n\
              spec: {{clusterIP: 10.0.0.300, ports: [{{port: 0}}]}}\n---\n- 1\n---\nkind: Service\n\
@@ -348,16 +349,16 @@ mod tests {
         let expected = [
             "2 Service default/b 9:19 spec.clusterIP: not an IP address: \"10.0.0.300\"",
             "2 Service default/b 9:46 spec.ports[0].port: not a port: 0",
-            "3 ? 11:1 : an object is needed",
+            "3 ? 11:1 : expected an object",
             "4 ? 13:1 apiVersion: missing",
             "5 ? 17:11 metadata.name: missing",
-            "6 ? 21:8 items: a list is needed",
+            "6 ? 21:8 items: expected a list",
         ];
         assert_eq!(faults(&manifest), expected);
     }
 
     #[test]
-    fn a_text_that_is_no_yaml_names_its_document() {
+    fn invalid_yaml_names_its_document() {
         let text = format!("{SERVICE}---\na: [\n");
         let fault = parse(&text).unwrap_err();
         assert_eq!(document_number(&text, fault.at.line), 2);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_an_empty_manifest() {
+    fn an_empty_text_is_an_empty_manifest() {
         for text in [
             "",
             "\n",

@@ -1,8 +1,8 @@
-//! What all files together hold, and what follows when some of them change.
+//! The objects of all files, and the events after a change of files.
 //!
-//! An object is held by the file that named it first; as long as it does, the
-//! same object in another place is an error and changes nothing.
-//! What is broken in a file leaves the last good state of its objects alone.
+//! The first file that names an object owns it. The same object in another
+//! place is an error without effect. Errors in a file keep the last valid state
+//! of its objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -12,22 +12,22 @@ use vipline_service_model::Event;
 
 use super::fault::{Fault, Key, ManifestError, Place};
 use super::object::Object;
-use super::parse::{Broken, Found, Ignored, Manifest, document_number, parse};
+use super::parse::{InvalidObject, ValidObject, IgnoredObject, Manifest, document_number, parse};
 
 /// The objects of all files.
 #[derive(Debug, Default)]
 pub struct Source {
     files: BTreeMap<Arc<Path>, File>,
-    /// Invariant: each list has at least one claim; the first holds the key.
+    /// Invariant: a list is not empty, and its first claim owns the key.
     claims: HashMap<Key, Vec<Claim>>,
 }
 
 #[derive(Debug, Default)]
 struct File {
-    /// Invariant: exactly the keys for which the file has a claim.
+    /// Invariant: exactly the keys that the file claims.
     keys: Vec<Key>,
-    /// The errors told when the file was read last.
-    told: Vec<ManifestError>,
+    /// Errors of the last read.
+    reported: Vec<ManifestError>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,71 +37,71 @@ struct Claim {
     object: Arc<Object>,
 }
 
-/// What a file holds now.
+/// Content of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Content {
-    /// It is gone.
+    /// The file does not exist.
     Gone,
-    /// This text.
+    /// The text of the file.
     Text(String),
-    /// It is there, but could not be read, for this reason.
+    /// The file exists but cannot be read, for this reason.
     Unreadable(String),
 }
 
-/// What follows from a change of files.
+/// Result of a change of files.
 #[derive(Debug, Default)]
 pub struct Update {
-    /// What changed about objects.
+    /// Events of changed objects.
     pub events: Vec<Event>,
-    /// What is wrong and has not been told before.
+    /// New errors, not reported before.
     pub errors: Vec<ManifestError>,
-    /// Objects that are not read, as `FILE:LINE: KIND`.
+    /// Objects of other kinds, as `FILE:LINE: KIND`.
     pub ignored: Vec<String>,
 }
 
 impl Source {
-    /// Takes note of files that changed, all at once.
+    /// Applies a batch of changed files.
     ///
-    /// An object that moves from one of the files to another is no change.
+    /// Moving an object between files of the batch is no change.
     pub fn update(&mut self, batch: Batch) -> Update {
         let mut update = Update {
             ignored: batch.ignored,
             ..Update::default()
         };
-        let mut touched = Touched::default();
-        for (file, wanted) in &batch.files {
-            if let Ok(wanted) = wanted {
-                self.release(file, wanted, &mut touched);
+        let mut changed = ChangedKeys::default();
+        for (file, objects) in &batch.files {
+            if let Ok(objects) = objects {
+                self.release(file, objects, &mut changed);
             }
         }
-        for (file, wanted) in batch.files {
-            let errors = match wanted {
-                Ok(wanted) => self.claim(&file, wanted, &mut touched),
+        for (file, objects) in batch.files {
+            let errors = match objects {
+                Ok(objects) => self.claim(&file, objects, &mut changed),
                 Err(error) => vec![*error],
             };
-            self.tell(&file, errors, &mut update);
+            self.report(&file, errors, &mut update);
         }
-        update.events = touched.events(&self.claims);
+        update.events = changed.events(&self.claims);
         update
     }
 
-    /// Tells whether the files may be read in the middle of being written:
-    /// something in them is broken, or objects would go.
-    pub fn doubts(&self, batch: &Batch) -> bool {
-        let wanted = || {
+    /// Returns whether a file of the batch may be incomplete: it has an error,
+    /// or objects would be removed.
+    pub fn may_be_incomplete(&self, batch: &Batch) -> bool {
+        let objects = || {
             batch
                 .files
                 .iter()
-                .filter_map(|(_, wanted)| wanted.as_ref().ok())
+                .filter_map(|(_, objects)| objects.as_ref().ok())
         };
-        let is_named = |key: &Key| wanted().any(|wanted| wanted.keys.contains(key));
-        batch.files.iter().any(|(file, wanted)| match wanted {
+        let is_named = |key: &Key| objects().any(|objects| objects.keys.contains(key));
+        batch.files.iter().any(|(file, objects)| match objects {
             Err(_) => true,
-            Ok(wanted) if !wanted.errors.is_empty() => true,
-            Ok(wanted) => self.files.get(file).is_some_and(|held| {
+            Ok(objects) if !objects.errors.is_empty() => true,
+            Ok(objects) => self.files.get(file).is_some_and(|held| {
                 held.keys
                     .iter()
-                    .any(|key| !wanted.keys.contains(key) && !is_named(key))
+                    .any(|key| !objects.keys.contains(key) && !is_named(key))
             }),
         })
     }
@@ -111,21 +111,21 @@ impl Source {
         self.files.keys()
     }
 
-    /// Tells whether a file is wrong in some way.
-    pub fn is_broken(&self, file: &Path) -> bool {
+    /// Returns whether a file has errors.
+    pub fn has_errors(&self, file: &Path) -> bool {
         self.files
             .get(file)
-            .is_some_and(|file| !file.told.is_empty())
+            .is_some_and(|file| !file.reported.is_empty())
     }
 
-    /// Tells whether an object is in some file.
+    /// Returns whether a file holds the object.
     pub fn holds(&self, key: &Key) -> bool {
         self.claims.contains_key(key)
     }
 
-    /// Gives up what a file does not want any more.
-    fn release(&mut self, file: &Arc<Path>, wanted: &Wanted, touched: &mut Touched) {
-        if wanted.keep_rest {
+    /// Releases the objects that a file no longer holds.
+    fn release(&mut self, file: &Arc<Path>, objects: &FileObjects, changed: &mut ChangedKeys) {
+        if objects.keep_rest {
             return;
         }
         let Some(held) = self.files.get_mut(file) else {
@@ -134,34 +134,34 @@ impl Source {
         let (kept, gone) = held
             .keys
             .drain(..)
-            .partition(|key| wanted.keys.contains(key));
+            .partition(|key| objects.keys.contains(key));
         held.keys = kept;
         for key in gone {
             let Some(claims) = self.claims.get_mut(&key) else {
                 continue;
             };
-            touched.note(&key, claims.first());
+            changed.record(&key, claims.first());
             claims.retain(|claim| claim.file != *file);
             if claims.is_empty() {
                 self.claims.remove(&key);
             }
         }
-        if held.keys.is_empty() && wanted.is_nothing() {
+        if held.keys.is_empty() && objects.is_empty() {
             self.files.remove(file);
         }
     }
 
-    /// Takes what a file wants; returns what is wrong with it.
+    /// Claims the objects of a file. Returns the errors.
     fn claim(
         &mut self,
         file: &Arc<Path>,
-        wanted: Wanted,
-        touched: &mut Touched,
+        objects: FileObjects,
+        changed: &mut ChangedKeys,
     ) -> Vec<ManifestError> {
-        let mut errors = wanted.errors;
-        for Found { key, place, object } in wanted.objects {
+        let mut errors = objects.errors;
+        for ValidObject { key, place, object } in objects.objects {
             let claims = self.claims.entry(key.clone()).or_default();
-            touched.note(&key, claims.first());
+            changed.record(&key, claims.first());
             if let Some(claim) = claims.iter_mut().find(|claim| claim.file == *file) {
                 claim.place = place;
                 if *claim.object != object {
@@ -187,38 +187,38 @@ impl Source {
         errors
     }
 
-    /// Hands on the errors of a file that were not told when it was read last.
-    fn tell(&mut self, file: &Arc<Path>, errors: Vec<ManifestError>, update: &mut Update) {
+    /// Adds the errors of a file that were not reported at the last read.
+    fn report(&mut self, file: &Arc<Path>, errors: Vec<ManifestError>, update: &mut Update) {
         if errors.is_empty() {
             if let Some(file) = self.files.get_mut(file) {
-                file.told.clear();
+                file.reported.clear();
             }
             return;
         }
-        let told = &mut self.files.entry(Arc::clone(file)).or_default().told;
+        let reported = &mut self.files.entry(Arc::clone(file)).or_default().reported;
         update
             .errors
-            .extend(errors.iter().filter(|error| !told.contains(error)).cloned());
-        *told = errors;
+            .extend(errors.iter().filter(|error| !reported.contains(error)).cloned());
+        *reported = errors;
     }
 }
 
-/// Files that were read, and changed nothing yet.
+/// Parsed files, not applied yet.
 #[derive(Debug, Default)]
 pub struct Batch {
     files: Vec<(Arc<Path>, Read)>,
     ignored: Vec<String>,
 }
 
-/// What a file asks for, or why it cannot be told.
-type Read = Result<Wanted, Box<ManifestError>>;
+/// The objects of a file, or the reason why it cannot be parsed.
+type Read = Result<FileObjects, Box<ManifestError>>;
 
 impl FromIterator<(Arc<Path>, Content)> for Batch {
     fn from_iter<I: IntoIterator<Item = (Arc<Path>, Content)>>(files: I) -> Self {
         let mut batch = Self::default();
         for (file, content) in files {
-            let wanted = batch.read(&file, content);
-            batch.files.push((file, wanted));
+            let objects = batch.read(&file, content);
+            batch.files.push((file, objects));
         }
         batch
     }
@@ -228,7 +228,7 @@ impl Batch {
     fn read(&mut self, file: &Arc<Path>, content: Content) -> Read {
         let text = match content {
             Content::Text(text) => text,
-            Content::Gone => return Ok(Wanted::default()),
+            Content::Gone => return Ok(FileObjects::default()),
             Content::Unreadable(reason) => {
                 let fault = Fault::unplaced(reason);
                 return Err(error(file, None, None, fault).into());
@@ -238,56 +238,57 @@ impl Batch {
             let document = document_number(&text, fault.at.line);
             Box::new(error(file, Some(document), None, fault))
         })?;
-        for Ignored { kind, place } in &manifest.ignored {
+        for IgnoredObject { kind, place } in &manifest.ignored {
             self.ignored
                 .push(format!("{}:{}: {kind}", file.display(), place.at.line));
         }
-        Ok(Wanted::new(file, manifest))
+        Ok(FileObjects::new(file, manifest))
     }
 }
 
-/// What a file that could be read asks for.
+/// The objects of a parsed file.
 #[derive(Debug, Default)]
-struct Wanted {
-    /// Invariant: each key once.
-    objects: Vec<Found>,
-    /// The keys of the objects, and of those that are broken: their last good
-    /// state stays.
+struct FileObjects {
+    /// Invariant: keys are unique.
+    objects: Vec<ValidObject>,
+    /// Keys of all objects, including invalid ones, whose last valid state
+    /// stays.
     keys: HashSet<Key>,
-    /// Whether something is broken that cannot be named: it may be any object.
+    /// Whether an invalid object has no known key, so that no object of the
+    /// file may be removed.
     keep_rest: bool,
     errors: Vec<ManifestError>,
 }
 
-impl Wanted {
+impl FileObjects {
     fn new(file: &Arc<Path>, manifest: Manifest) -> Self {
-        let mut wanted = Self::default();
+        let mut objects = Self::default();
         let mut places: HashMap<Key, Place> = HashMap::with_capacity(manifest.objects.len());
         for found in manifest.objects {
             if let Some(&place) = places.get(&found.key) {
-                wanted
+                objects
                     .errors
                     .push(duplicate(file, found.key, found.place, file, place));
             } else {
                 places.insert(found.key.clone(), found.place);
-                wanted.objects.push(found);
+                objects.objects.push(found);
             }
         }
-        for Broken { key, place, faults } in manifest.broken {
+        for InvalidObject { key, place, faults } in manifest.invalid {
             let document = Some(place.document);
             let named = faults
                 .into_iter()
                 .map(|fault| error(file, document, key.clone(), fault));
-            wanted.errors.extend(named);
-            wanted.keep_rest |= key.is_none();
-            wanted.keys.extend(key);
+            objects.errors.extend(named);
+            objects.keep_rest |= key.is_none();
+            objects.keys.extend(key);
         }
-        wanted.keys.extend(places.into_keys());
-        wanted.errors.sort_by_key(|error| error.fault.at);
-        wanted
+        objects.keys.extend(places.into_keys());
+        objects.errors.sort_by_key(|error| error.fault.at);
+        objects
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.errors.is_empty()
     }
 }
@@ -314,7 +315,7 @@ fn duplicate(
     other: Place,
 ) -> ManifestError {
     let reason = format!(
-        "the same object is at {}:{}:{} (document {})",
+        "the same object exists at {}:{}:{} (document {})",
         other_file.display(),
         other.at.line,
         other.at.column,
@@ -328,15 +329,15 @@ fn duplicate(
     )
 }
 
-/// The keys that an update touched, with the objects they stood for before.
+/// Keys changed by an update, with their objects before.
 #[derive(Default)]
-struct Touched {
+struct ChangedKeys {
     order: Vec<Key>,
     before: HashMap<Key, Option<Arc<Object>>>,
 }
 
-impl Touched {
-    fn note(&mut self, key: &Key, holder: Option<&Claim>) {
+impl ChangedKeys {
+    fn record(&mut self, key: &Key, holder: Option<&Claim>) {
         if !self.before.contains_key(key) {
             let object = holder.map(|claim| Arc::clone(&claim.object));
             self.before.insert(key.clone(), object);
@@ -344,7 +345,7 @@ impl Touched {
         }
     }
 
-    /// Returns the events between what was before and what is now.
+    /// Returns the events that lead from the former to the current objects.
     fn events(mut self, claims: &HashMap<Key, Vec<Claim>>) -> Vec<Event> {
         let mut events = Vec::new();
         for key in self.order {

@@ -1,4 +1,4 @@
-//! Files that change, in folders that exist.
+//! Tests with changing files in directories.
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use vipline_service_model::Event;
 
 use super::*;
 
-/// A folder of its own, gone when dropped.
+/// A temporary directory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -83,7 +83,7 @@ fn only_manifests_of_the_directory_itself_are_read() {
 }
 
 #[test]
-fn written_moved_linked_and_removed_files_are_noticed() {
+fn written_moved_linked_and_removed_files_are_detected() {
     let folder = Folder::new();
     let (mut manifests, none) = watch(&folder);
     assert_eq!(none, [""; 0]);
@@ -115,7 +115,7 @@ fn written_moved_linked_and_removed_files_are_noticed() {
 }
 
 #[test]
-fn a_file_that_vanishes_for_a_moment_keeps_its_objects() {
+fn a_file_that_vanishes_for_a_short_time_keeps_its_objects() {
     let folder = Folder::new();
     folder.write("a.yaml", &service("a"));
     let (mut manifests, _) = watch(&folder);
@@ -159,7 +159,7 @@ fn a_file_that_is_read_while_it_is_written_keeps_its_objects() {
 }
 
 #[test]
-fn a_swap_of_a_config_map_is_one_change() {
+fn an_update_of_a_config_map_is_one_change() {
     let folder = Folder::new();
     let version = |number: u32, names: &[&str]| {
         let path = folder.0.join(format!("..version-{number}"));
@@ -187,7 +187,7 @@ fn a_swap_of_a_config_map_is_one_change() {
 }
 
 #[test]
-fn a_replaced_directory_is_read_anew() {
+fn a_replaced_directory_is_read_again() {
     let folder = Folder::new();
     folder.write("a.yaml", &service("a"));
     let (mut manifests, _) = watch(&folder);

@@ -1,4 +1,4 @@
-//! A YAML or JSON document as a tree that knows where everything stands.
+//! YAML and JSON documents as trees with positions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,83 +11,88 @@ use serde_saphyr::{
 
 use super::fault::{Fault, Position};
 
-/// A value, and where it stands in the file.
+/// A value and its position in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node<'a> {
-    /// Where the value begins.
+    /// Start of the value.
     pub at: Position,
     /// The value.
     pub value: Value<'a>,
 }
 
-/// A value of the JSON data model; texts are borrowed from the file if they can be.
+/// A value of the JSON data model. Strings are borrowed from the file if
+/// possible.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// Null.
     Null,
-    /// True or false.
+    /// A Boolean.
     Bool(bool),
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     Unsigned(u64),
-    /// A whole number that is negative.
+    /// A negative integer.
     Signed(i64),
     /// Any other number.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
     /// A list.
     List(Vec<Node<'a>>),
-    /// An object in the order of the file; each key once, unless told otherwise.
+    /// An object in the order of the file. Keys are unique, except with
+    /// [`Duplicates::Keep`].
     Map(Vec<(String, Node<'a>)>),
 }
 
-/// How deep lists and objects may be nested.
-const DEPTH: usize = 64;
+/// Maximum depth of nested lists and objects.
+const MAX_DEPTH: usize = 64;
 
-/// How many values all aliases together may stand for.
-const ALIASED: usize = 10_000;
+/// Maximum number of values that all aliases together expand to.
+const MAX_ALIASED: usize = 10_000;
 
-/// More of anything than any file has that fits into memory.
-const MANY: usize = 1 << 32;
+/// A limit that no file in memory reaches.
+const UNLIMITED: usize = 1 << 32;
 
-/// What is done about a key that an object has twice.
+/// Handling of duplicate keys of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Duplicates {
-    /// All are kept, in the order of the file.
+    /// Keep all, in the order of the file.
     Keep,
-    /// That is an error.
-    Refuse,
+    /// Report an error.
+    Reject,
 }
 
-/// Reads all documents of a file; those that are empty are left out.
+/// Parses all documents of a file. Empty documents are left out.
 ///
 /// # Errors
 ///
-/// The text is neither YAML nor JSON; the rest of the file cannot be read then.
+/// The text is neither YAML nor JSON. The rest of the file cannot be parsed
+/// then.
 pub fn read(text: &str) -> Result<Vec<Node<'_>>, Fault> {
-    read_with(text, Duplicates::Refuse)
+    read_with(text, Duplicates::Reject)
 }
 
-/// Reads all documents of a file as [`read`] does, minding keys that are there twice.
+/// Parses all documents of a file like [`read`], with a choice for duplicate
+/// keys.
 ///
 /// # Errors
 ///
-/// The text is neither YAML nor JSON; the rest of the file cannot be read then.
+/// The text is neither YAML nor JSON. The rest of the file cannot be parsed
+/// then.
 pub fn read_with(text: &str, duplicates: Duplicates) -> Result<Vec<Node<'_>>, Fault> {
     let limits = budget! {
-        max_depth: DEPTH,
-        max_events: MANY,
-        max_nodes: MANY,
-        max_documents: MANY,
-        max_total_scalar_bytes: MANY
+        max_depth: MAX_DEPTH,
+        max_events: UNLIMITED,
+        max_nodes: UNLIMITED,
+        max_documents: UNLIMITED,
+        max_total_scalar_bytes: UNLIMITED
     };
     let options = options! {
         budget: limits,
-        alias_limits: alias_limits! { max_total_replayed_events: ALIASED },
+        alias_limits: alias_limits! { max_total_replayed_events: MAX_ALIASED },
         merge_keys: MergeKeyPolicy::Merge,
         duplicate_keys: match duplicates {
             Duplicates::Keep => DuplicateKeyPolicy::LastWins,
-            Duplicates::Refuse => DuplicateKeyPolicy::Error,
+            Duplicates::Reject => DuplicateKeyPolicy::Error,
         },
         with_snippet: false
     };
@@ -104,7 +109,8 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
 }
 
 impl<'a> Node<'a> {
-    /// Returns the value of a key, unless this is no object or lacks it.
+    /// Returns the value of a key. Returns `None` if the key is missing or the
+    /// node is not an object.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Value::Map(entries) = &self.value else {
             return None;
@@ -115,7 +121,7 @@ impl<'a> Node<'a> {
             .map(|(_, node)| node)
     }
 
-    /// Returns the text that this is.
+    /// Returns the value if it is a string.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -123,9 +129,9 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns where a field such as `spec.ports[0].port` stands.
+    /// Returns the position of a field such as `spec.ports[0].port`.
     ///
-    /// If it is missing, that is where the object begins that lacks it.
+    /// If the field is missing, returns the start of the enclosing object.
     pub fn position(&self, path: &str) -> Position {
         let mut node = self;
         for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
@@ -167,7 +173,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value that JSON has")
+        f.write_str("a JSON value")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_a_fault_with_a_position() {
+    fn invalid_yaml_is_a_fault_with_a_position() {
         let place = |text: &str| read(text).unwrap_err().at;
         assert_eq!(place("a: 1\nb: [1, 2\nc: 3\n").line, 3);
         assert_eq!(place("a: 1\nb: 2\na: 3\n"), Position { line: 3, column: 1 });

@@ -1,4 +1,4 @@
-//! Typed objects read from a tree, with the field that any fault is about.
+//! Deserialization of typed objects from a tree. Errors name the field.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use serde::forward_to_deserialize_any;
 use super::fault::{Fault, Position};
 use super::tree::{Node, Value};
 
-/// Reads a value of a type from a tree.
+/// Deserializes a value from a tree.
 ///
 /// # Errors
 ///
-/// Names the field that is not what the type needs, and where it stands.
+/// The type does not match. The fault has field and position.
 pub(crate) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
     T::deserialize(Reader(node)).map_err(|mut fault| {
         if fault.at.line == 0 {
@@ -26,7 +26,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, 
     })
 }
 
-/// Reads from a value of the tree.
+/// Deserializer of a node.
 #[derive(Clone, Copy)]
 struct Reader<'de>(&'de Node<'de>);
 
@@ -56,7 +56,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         }
     }
 
-    /// Reads an object; unlike others, a list is never taken for its fields.
+    /// Accepts only an object: serde would also accept a list.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -137,7 +137,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
         let Some((name, node)) = self.value.take() else {
-            return Err(de::Error::custom("a value was asked for before its key"));
+            return Err(de::Error::custom("value requested before its key"));
         };
         seed.deserialize(Reader(node))
             .map_err(|fault| fault.in_field(name, node.at))
@@ -157,16 +157,16 @@ impl de::Error for Fault {
         Self::new(Position::default(), "", reason.to_string())
     }
 
-    fn invalid_type(found: Unexpected<'_>, needed: &dyn Expected) -> Self {
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::custom(format_args!(
-            "{} is needed, not {}",
-            Needed(needed),
-            Found(found)
+            "expected {}, found {}",
+            ExpectedType(expected),
+            FoundValue(found)
         ))
     }
 
-    fn invalid_value(found: Unexpected<'_>, needed: &dyn Expected) -> Self {
-        Self::invalid_type(found, needed)
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -174,10 +174,10 @@ impl de::Error for Fault {
     }
 }
 
-/// What a type needs, in a user's words.
-struct Needed<'a>(&'a dyn Expected);
+/// An expected type, in terms of YAML.
+struct ExpectedType<'a>(&'a dyn Expected);
 
-impl fmt::Display for Needed<'_> {
+impl fmt::Display for ExpectedType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.to_string().as_str() {
             "u16" => f.write_str("a number from 0 to 65535"),
@@ -185,7 +185,7 @@ impl fmt::Display for Needed<'_> {
             "u32" => f.write_str("a number from 0 to 4294967295"),
             "f32" => f.write_str("a number"),
             "a boolean" => f.write_str("true or false"),
-            "a string" => f.write_str("a text"),
+            "a string" => f.write_str("a string"),
             "a sequence" => f.write_str("a list"),
             "a map" => f.write_str("an object"),
             text if text.starts_with("struct ") => f.write_str("an object"),
@@ -194,10 +194,10 @@ impl fmt::Display for Needed<'_> {
     }
 }
 
-/// What there is, in a user's words.
-struct Found<'a>(Unexpected<'a>);
+/// A found value, in terms of YAML.
+struct FoundValue<'a>(Unexpected<'a>);
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for FoundValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Unexpected::Unit | Unexpected::Option => f.write_str("null"),
@@ -205,7 +205,7 @@ impl fmt::Display for Found<'_> {
             Unexpected::Unsigned(value) => write!(f, "{value}"),
             Unexpected::Signed(value) => write!(f, "{value}"),
             Unexpected::Float(value) => write!(f, "{value}"),
-            Unexpected::Str(text) => write!(f, "the text {text:?}"),
+            Unexpected::Str(text) => write!(f, "the string {text:?}"),
             Unexpected::Seq => f.write_str("a list"),
             Unexpected::Map => f.write_str("an object"),
             other => write!(f, "{other}"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_read_and_what_is_not_known_is_ignored() {
+    fn a_service_is_read_and_unknown_fields_are_ignored() {
         let service = read_service(
             "apiVersion: v1\nkind: Service\nmetadata: {name: web, uid: 5, labels: null}\n\
              spec: {clusterIP: 10.0.0.1, selector: {a: b}, ports: [{port: 80, targetPort: x}]}\n",
@@ -245,33 +245,33 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_field_place_and_both_types() {
+    fn a_fault_names_field_position_and_both_types() {
         let cases = [
             ("metadata: {}", "1:11 metadata.name: missing"),
             ("spec: {}", "1:1 metadata: missing"),
             (
                 "metadata:\n  name: 7",
-                "2:9 metadata.name: a text is needed, not 7",
+                "2:9 metadata.name: a text is expected, not 7",
             ),
             (
                 "metadata: {name: a}\nspec:\n  ports:\n  - port: http",
-                "4:11 spec.ports[0].port: a number from 0 to 65535 is needed, not the text \"http\"",
+                "4:11 spec.ports[0].port: a number from 0 to 65535 is expected, not the text \"http\"",
             ),
             (
                 "metadata: {name: a}\nspec: {ports: [{port: 1}, {port: 70000}]}",
-                "2:34 spec.ports[1].port: a number from 0 to 65535 is needed, not 70000",
+                "2:34 spec.ports[1].port: a number from 0 to 65535 is expected, not 70000",
             ),
             (
                 "metadata: {name: a}\nspec: {ports: {port: 1}}",
-                "2:15 spec.ports: a list is needed, not an object",
+                "2:15 spec.ports: a list is expected, not an object",
             ),
             (
                 "metadata: {name: a, labels: {x.y/z: true}}",
-                "1:37 metadata.labels[\"x.y/z\"]: a text is needed, not true",
+                "1:37 metadata.labels[\"x.y/z\"]: a text is expected, not true",
             ),
             (
                 "metadata: [1]",
-                "1:11 metadata: an object is needed, not a list",
+                "1:11 metadata: an object is expected, not a list",
             ),
         ];
         for (text, expected) in cases {

@@ -1,4 +1,4 @@
-//! Which manifests changed, as inotify tells.
+//! Detection of changed manifests, by inotify.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,43 +13,44 @@ use rustix::io::Errno;
 
 use super::directory::Directory;
 
-/// The link by which the kubelet swaps all files of a ConfigMap at once.
-const SWAPPED: &str = "..data";
+/// The symbolic link that the kubelet replaces when a ConfigMap changes.
+const DATA_LINK: &str = "..data";
 
-/// Watches a directory, and the one above it in case it is replaced.
+/// Watches a directory, and its parent to detect its replacement.
 #[derive(Debug)]
 pub struct Watch {
     inotify: OwnedFd,
-    /// The directory's watch, unless there is no directory at present.
+    /// Watch descriptor of the directory, if it exists.
     inner: Option<i32>,
     outer: Option<i32>,
     name: Option<OsString>,
 }
 
-/// The names of files about which something was heard.
+/// Names of changed files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Heard {
-    /// They were written, moved or removed.
+pub struct Changes {
+    /// Files that were written, moved or removed.
     pub changed: BTreeSet<OsString>,
-    /// They were created, with nothing in them yet, or had their mode changed.
-    pub touched: BTreeSet<OsString>,
-    /// Anything may have happened.
+    /// Files that were created, still empty, or whose mode changed.
+    pub maybe_changed: BTreeSet<OsString>,
+    /// Whether any file may have changed.
     pub all: bool,
 }
 
 impl Watch {
-    /// Begins to watch.
+    /// Starts to watch.
     ///
     /// # Errors
     ///
-    /// The directory cannot be watched, such as when all watches are in use.
+    /// The directory cannot be watched, for example because all watches are in
+    /// use.
     pub fn open(directory: &Directory) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let name = directory.path.file_name().map(OsStr::to_owned);
-        let above = directory.path.parent().filter(|_| name.is_some());
-        let outer = match above {
-            // Who may not look above does not see the directory replaced.
-            Some(above) => watch_above(&inotify, above).ok(),
+        let parent = directory.path.parent().filter(|_| name.is_some());
+        let outer = match parent {
+            // Without access to the parent, a replacement is not detected.
+            Some(parent) => watch_parent(&inotify, parent).ok(),
             None => None,
         };
         let mut watch = Self {
@@ -58,12 +59,12 @@ impl Watch {
             outer,
             name,
         };
-        watch.enter(directory)?;
+        watch.watch_directory(directory)?;
         Ok(watch)
     }
 
-    /// Watches the directory that is there now.
-    fn enter(&mut self, directory: &Directory) -> io::Result<()> {
+    /// Watches the current directory at the path.
+    fn watch_directory(&mut self, directory: &Directory) -> io::Result<()> {
         let flags = WatchFlags::CLOSE_WRITE
             | WatchFlags::MOVED_FROM
             | WatchFlags::MOVED_TO
@@ -76,20 +77,21 @@ impl Watch {
         let former = self.inner.take();
         let added = inotify::add_watch(&self.inotify, directory.openable(), flags);
         if let Some(former) = former.filter(|&former| added != Ok(former)) {
-            // It went by itself with a directory that was removed.
+            // The kernel may have removed the watch together with the
+            // directory.
             let _ = inotify::remove_watch(&self.inotify, former);
         }
         self.inner = Some(added?);
         Ok(())
     }
 
-    /// Returns what was heard since it was asked last.
+    /// Returns the changes since the last call.
     ///
     /// # Errors
     ///
-    /// The directory was replaced by something that cannot be watched.
-    pub fn heard(&mut self, directory: &Directory) -> io::Result<Heard> {
-        let mut heard = Heard::default();
+    /// The directory was replaced, and the new one cannot be watched.
+    pub fn changes(&mut self, directory: &Directory) -> io::Result<Changes> {
+        let mut changes = Changes::default();
         let mut replaced = false;
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
@@ -105,29 +107,29 @@ impl Watch {
                 .file_name()
                 .map(|name| OsStr::from_bytes(name.to_bytes()));
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                heard.all = true;
+                changes.all = true;
             } else if watch == self.outer && watch != self.inner {
                 replaced |= name == self.name.as_deref();
             } else if watch == self.inner {
                 replaced |= flags.intersects(ReadFlags::MOVE_SELF);
-                heard.note(directory, flags, name);
+                changes.record(directory, flags, name);
             }
         }
         if replaced {
-            heard.all = true;
-            self.enter(directory)?;
+            changes.all = true;
+            self.watch_directory(directory)?;
         }
-        Ok(heard)
+        Ok(changes)
     }
 }
 
-fn watch_above(inotify: &OwnedFd, above: &Path) -> rustix::io::Result<i32> {
-    let above = if above.as_os_str().is_empty() {
+fn watch_parent(inotify: &OwnedFd, parent: &Path) -> rustix::io::Result<i32> {
+    let parent = if parent.as_os_str().is_empty() {
         Path::new(".")
     } else {
-        above
+        parent
     };
-    inotify::add_watch(inotify, above, WatchFlags::CREATE | WatchFlags::MOVED_TO)
+    inotify::add_watch(inotify, parent, WatchFlags::CREATE | WatchFlags::MOVED_TO)
 }
 
 impl AsFd for Watch {
@@ -136,15 +138,15 @@ impl AsFd for Watch {
     }
 }
 
-impl Heard {
-    fn note(&mut self, directory: &Directory, flags: ReadFlags, name: Option<&OsStr>) {
+impl Changes {
+    fn record(&mut self, directory: &Directory, flags: ReadFlags, name: Option<&OsStr>) {
         let Some(name) = name else { return };
-        if name == SWAPPED {
+        if name == DATA_LINK {
             self.all |= flags.intersects(ReadFlags::MOVED_TO | ReadFlags::CREATE);
         } else if !directory.has(name) {
-            // Nothing of ours.
+            // Not a manifest.
         } else if flags.intersects(ReadFlags::CREATE | ReadFlags::ATTRIB) {
-            self.touched.insert(name.to_owned());
+            self.maybe_changed.insert(name.to_owned());
         } else {
             self.changed.insert(name.to_owned());
         }

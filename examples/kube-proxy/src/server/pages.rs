@@ -65,8 +65,8 @@ impl Pages {
             "/proxyMode" => text(200, PLAIN, self.mode),
             rejectedz::PATH => text(200, "application/json", self.rejected()),
             "/configz" => text(200, "application/json", &*self.configuration),
-            "/flagz" if self.gates.is_open(Gate::ComponentFlagz) => text(200, PLAIN, flags()),
-            "/statusz" if self.gates.is_open(Gate::ComponentStatusz) => {
+            "/flagz" if self.gates.is_enabled(Gate::ComponentFlagz) => text(200, PLAIN, flags()),
+            "/statusz" if self.gates.is_enabled(Gate::ComponentStatusz) => {
                 text(200, PLAIN, self.status())
             }
             path if self.serves_debug => debug(path, request),

@@ -334,7 +334,7 @@ fn kinds_that_are_not_there_or_not_allowed_are_done_without() {
     let said = cluster.say("--oneshot");
     assert_eq!(said.code, 0, "{said:?}");
     assert!(
-        said.stderr.contains("ServiceCIDRs are not read"),
+        said.stderr.contains("ServiceCIDRs are not available"),
         "{said:?}"
     );
     forbid(&["services"]);

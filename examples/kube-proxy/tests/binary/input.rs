@@ -45,7 +45,7 @@ fn bad_ports_and_protocols_are_refused_with_their_fields() {
         (
             "port: http",
             "9:11: document 1: Service default/a: spec.ports[0].port: \
-             a number from 0 to 65535 is needed, not the text \"http\"",
+             expected a number from 0 to 65535, found the string \"http\"",
         ),
         (
             "{port: 1, protocol: ICMP}",

@@ -1,9 +1,9 @@
-//! Each rule, by a configuration that breaks it.
+//! Tests of each validation rule.
 
 use super::*;
 use crate::config::file;
 
-/// Returns a complete configuration of a file with these lines.
+/// Returns a complete configuration from a file with these lines.
 fn configuration(lines: &str) -> Configuration {
     let text = format!(
         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{lines}"
@@ -12,11 +12,11 @@ fn configuration(lines: &str) -> Configuration {
     assert_eq!(found.strange, [""; 0], "{lines}");
     let mut configuration = found.configuration;
     configuration.fill_for_linux();
-    configuration.narrow();
+    configuration.reset_other_modes();
     configuration
 }
 
-/// One line for each rule: the file, and what is said of it.
+/// Invalid files and the expected messages.
 const REFUSED: &[(&str, &str)] = &[
     (
         "featureGates: {Sesame: true}",
@@ -249,7 +249,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_rule_refuses_with_upstreams_path_and_words() {
+fn each_rule_reports_upstreams_path_and_message() {
     for (lines, expected) in REFUSED {
         let said = check(&configuration(lines)).err().unwrap_or_default();
         let expected: Vec<_> = expected
@@ -279,7 +279,7 @@ fn each_number_of_conntrack_is_checked() {
 }
 
 #[test]
-fn what_upstream_takes_is_taken() {
+fn values_that_upstream_accepts_are_accepted() {
     for lines in [
         "",
         "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8, 'fd00::/8'], minSyncPeriod: 0s}",
@@ -297,7 +297,7 @@ fn what_upstream_takes_is_taken() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let lines = "mode: x\nbindAddress: x\nhealthzBindAddress: x\nmetricsBindAddress: x\n\
                  oomScoreAdj: 2000\nclusterCIDR: x\nnodePortAddresses: [x, z]\n\
                  featureGates: {X: true, Y: true}\nconfigSyncPeriod: -1s\nlogging: {format: x}\n";

@@ -1,4 +1,4 @@
-//! How files become events.
+//! Tests of the conversion from files to events.
 use super::*;
 
 fn service(name: &str, ip: &str) -> String {
@@ -12,7 +12,8 @@ fn text(parts: &[String]) -> Content {
     Content::Text(parts.concat())
 }
 
-/// Changes files and returns the events as `+name ip` and `-name`, and the errors.
+/// Applies a batch of files. Returns the events as `+name ip` and `-name`, and
+/// the errors.
 fn update(source: &mut Source, files: Vec<(&str, Content)>) -> (Vec<String>, Vec<String>) {
     let files = files
         .into_iter()
@@ -59,7 +60,7 @@ fn only_what_changed_in_a_file_is_an_event() {
 }
 
 #[test]
-fn an_object_that_moves_to_another_file_is_no_change() {
+fn moving_an_object_to_another_file_is_no_change() {
     let mut source = Source::default();
     let a = || text(&[service("a", "10.0.0.1")]);
     change(&mut source, "1", a());
@@ -99,7 +100,7 @@ fn the_same_object_twice_is_an_error_that_names_both_places() {
 }
 
 #[test]
-fn a_file_that_is_no_yaml_leaves_its_objects_alone_and_is_told_once() {
+fn an_invalid_yaml_file_keeps_its_objects_and_is_reported_once() {
     let mut source = Source::default();
     change(&mut source, "1", text(&[service("a", "10.0.0.1")]));
     let broken = || vec![("1", Content::Text("---\n{}}\n".into()))];
@@ -126,7 +127,7 @@ fn a_file_that_is_no_yaml_leaves_its_objects_alone_and_is_told_once() {
 }
 
 #[test]
-fn a_broken_object_keeps_its_last_good_state_and_the_rest_goes_on() {
+fn an_invalid_object_keeps_its_last_valid_state_and_others_are_updated() {
     let mut source = Source::default();
     let (a, b) = (service("a", "10.0.0.1"), service("b", "10.0.0.2"));
     change(&mut source, "1", text(&[a, b]));
@@ -143,7 +144,7 @@ fn a_broken_object_keeps_its_last_good_state_and_the_rest_goes_on() {
 }
 
 #[test]
-fn while_something_unnamed_is_broken_no_object_of_the_file_goes() {
+fn an_invalid_object_without_a_name_keeps_all_objects_of_its_file() {
     let mut source = Source::default();
     let (a, b) = (service("a", "10.0.0.1"), service("b", "10.0.0.2"));
     change(&mut source, "1", text(&[a.clone(), b]));
@@ -154,23 +155,23 @@ fn while_something_unnamed_is_broken_no_object_of_the_file_goes() {
 }
 
 #[test]
-fn files_that_may_be_half_written_are_doubted() {
+fn possibly_incomplete_files_are_detected() {
     let mut source = Source::default();
     let (a, b) = (service("a", "10.0.0.1"), service("b", "10.0.0.2"));
     change(&mut source, "1", text(&[a.clone(), b.clone()]));
-    let doubts = |source: &Source, files: Vec<(&str, Content)>| {
+    let may_be_incomplete = |source: &Source, files: Vec<(&str, Content)>| {
         let files = files
             .into_iter()
             .map(|(name, content)| (Arc::from(Path::new(name)), content));
-        source.doubts(&files.collect())
+        source.may_be_incomplete(&files.collect())
     };
     let other = || service("b", "10.0.0.3");
-    assert!(!doubts(&source, vec![("1", text(&[a.clone(), other()]))]));
-    assert!(!doubts(
+    assert!(!may_be_incomplete(&source, vec![("1", text(&[a.clone(), other()]))]));
+    assert!(!may_be_incomplete(
         &source,
         vec![("2", text(&[service("c", "10.0.0.4")]))]
     ));
-    assert!(!doubts(
+    assert!(!may_be_incomplete(
         &source,
         vec![("1", Content::Text(a.clone())), ("2", text(&[b]))]
     ));
@@ -182,6 +183,6 @@ fn files_that_may_be_half_written_are_doubted() {
         Content::Unreadable("why".into()),
         text(&[a]),
     ] {
-        assert!(doubts(&source, vec![("1", content.clone())]), "{content:?}");
+        assert!(may_be_incomplete(&source, vec![("1", content.clone())]), "{content:?}");
     }
 }

@@ -6,10 +6,10 @@ use super::Checks;
 
 pub(super) fn check(slice: &api::EndpointSlice, checks: &mut Checks<'_>) {
     let types = ["IPv4", "IPv6", "FQDN"];
-    checks.word("addressType", slice.address_type.as_str(), &types);
+    checks.one_of("addressType", slice.address_type.as_str(), &types);
     for (index, port) in slice.ports.iter().enumerate() {
         let path = |field| format!("ports[{index}].{field}");
-        checks.word(
+        checks.one_of(
             path("protocol"),
             port.protocol.as_str(),
             &["TCP", "UDP", "SCTP"],
@@ -29,11 +29,11 @@ pub(super) fn check(slice: &api::EndpointSlice, checks: &mut Checks<'_>) {
         }
         for (place, text) in endpoint.addresses.iter().enumerate() {
             let path = format_args!("endpoints[{index}].addresses[{place}]");
-            let Some(address) = checks.reachable(path, text) else {
+            let Some(address) = checks.target_address(path, text) else {
                 continue;
             };
             if Family::of(address) != family {
-                checks.fault(path, format_args!("{text} is no {family} address"));
+                checks.fault(path, format_args!("{text} is not an {family} address"));
             }
         }
     }
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_an_api_server_takes_have_no_faults() {
+    fn valid_slices_have_no_faults() {
         for rest in [
             "addressType: IPv4",
             "addressType: FQDN, endpoints: [{addresses: [web.example]}]",
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_an_api_server_refuses_is_a_fault() {
+    fn each_invalid_field_is_a_fault() {
         for (rest, expected) in [
             ("ports: []", "addressType: missing"),
             (

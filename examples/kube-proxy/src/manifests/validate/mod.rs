@@ -1,8 +1,7 @@
-//! What an API server would refuse, and nobody refuses before a file is read.
+//! Validation as in an API server, limited to the fields that the proxy uses.
 //!
-//! Only what matters here is looked at.
-//! Words and addresses that the model would leave out with a warning are
-//! faults: a file is somebody's whole intent, and can be corrected.
+//! Unknown values and unusable addresses are errors here. The model would leave
+//! them out with a warning, but the author of a file can correct the file.
 
 mod service;
 
@@ -19,7 +18,7 @@ use super::fault::Fault;
 use super::object::Object;
 use super::tree::Node;
 
-/// Returns what is wrong with an object that was read from `node`.
+/// Returns the faults of an object that was read from `node`.
 pub fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
     let mut checks = Checks {
         node,
@@ -41,31 +40,31 @@ pub fn faults(object: &Object, node: &Node<'_>) -> Vec<Fault> {
     checks.faults
 }
 
-/// The faults found so far in an object.
+/// The faults of an object, collected during the validation.
 struct Checks<'a> {
     node: &'a Node<'a>,
     faults: Vec<Fault>,
 }
 
 impl Checks<'_> {
-    /// Notes a fault of a field such as `spec.ports[0].port`.
+    /// Adds a fault of a field such as `spec.ports[0].port`.
     fn fault(&mut self, path: impl fmt::Display, reason: impl fmt::Display) {
         let path = path.to_string();
         let at = self.node.position(&path);
         self.faults.push(Fault::new(at, path, reason.to_string()));
     }
 
-    /// Checks that a word is one of those that `known` lists.
-    fn word(&mut self, path: impl fmt::Display, word: &str, known: &[&str]) {
-        if !known.contains(&word) {
+    /// Checks that a value is one of `known`.
+    fn one_of(&mut self, path: impl fmt::Display, value: &str, known: &[&str]) {
+        if !known.contains(&value) {
             self.fault(
                 path,
-                format_args!("{word:?} is none of {}", known.join(", ")),
+                format_args!("{value:?} is not one of {}", known.join(", ")),
             );
         }
     }
 
-    /// Reads an address.
+    /// Parses an IP address.
     fn address(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
         let address = parse_address(text);
         if address.is_none() {
@@ -74,8 +73,9 @@ impl Checks<'_> {
         address
     }
 
-    /// Reads an address that others may be sent to.
-    fn reachable(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
+    /// Parses the address of an endpoint or a load balancer, which must not be
+    /// special.
+    fn target_address(&mut self, path: impl fmt::Display, text: &str) -> Option<IpAddr> {
         let address = self.address(&path, text)?;
         if let Some(hazard) = SpecialAddress::of(address) {
             self.fault(path, format_args!("{text} is a {hazard} address"));
@@ -84,18 +84,18 @@ impl Checks<'_> {
         Some(address)
     }
 
-    /// Checks that a text is a network.
+    /// Checks that a text is a CIDR.
     fn network(&mut self, path: impl fmt::Display, text: &str) {
         if parse_network(text.trim()).is_none() {
-            self.fault(path, format_args!("not a network: {text:?}"));
+            self.fault(path, format_args!("not a CIDR: {text:?}"));
         }
     }
 
-    /// Checks that a number can be that of a port.
+    /// Checks a port number.
     fn port(&mut self, path: impl fmt::Display, port: impl Into<i32>) {
         let port = port.into();
         if !(1..=65_535).contains(&port) {
-            self.fault(path, format_args!("not a port: {port}"));
+            self.fault(path, format_args!("not a port number: {port}"));
         }
     }
 }

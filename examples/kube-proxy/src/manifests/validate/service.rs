@@ -6,44 +6,44 @@ use vipline_service_model::{Family, api};
 
 use super::Checks;
 
-/// The longest that a client may be remembered, in seconds: a day.
-const LONGEST_AFFINITY: u32 = 86_400;
+/// Maximum timeout of session affinity in seconds: a day.
+const MAX_AFFINITY: u32 = 86_400;
 
 pub(super) fn check(service: &api::Service, checks: &mut Checks<'_>) {
     let spec = &service.spec;
     let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
-    checks.word("spec.type", spec.kind.as_str(), &types);
+    checks.one_of("spec.type", spec.kind.as_str(), &types);
     cluster_ips(spec, checks);
     if spec.cluster_ip != "None" && spec.kind != api::ServiceType::ExternalName {
         ports(&spec.ports, checks);
     }
     affinity(spec, checks);
     let policies = ["Cluster", "Local"];
-    checks.word(
+    checks.one_of(
         "spec.externalTrafficPolicy",
         spec.external_traffic_policy.as_str(),
         &policies,
     );
-    checks.word(
+    checks.one_of(
         "spec.internalTrafficPolicy",
         spec.internal_traffic_policy.as_str(),
         &policies,
     );
     for (index, text) in spec.external_ips.iter().enumerate() {
-        checks.reachable(format_args!("spec.externalIPs[{index}]"), text);
+        checks.target_address(format_args!("spec.externalIPs[{index}]"), text);
     }
     for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
         checks.network(format_args!("spec.loadBalancerSourceRanges[{index}]"), text);
     }
     for (index, ingress) in service.status.load_balancer.ingress.iter().enumerate() {
         let path = format!("status.loadBalancer.ingress[{index}]");
-        checks.word(
+        checks.one_of(
             format_args!("{path}.ipMode"),
             ingress.ip_mode.as_str(),
             &["VIP", "Proxy"],
         );
         if !ingress.ip.is_empty() {
-            checks.reachable(format_args!("{path}.ip"), &ingress.ip);
+            checks.target_address(format_args!("{path}.ip"), &ingress.ip);
         }
     }
 }
@@ -51,12 +51,12 @@ pub(super) fn check(service: &api::Service, checks: &mut Checks<'_>) {
 fn cluster_ips(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
     for (index, family) in spec.ip_families.iter().enumerate() {
         let path = format_args!("spec.ipFamilies[{index}]");
-        checks.word(path, family.as_str(), &["IPv4", "IPv6"]);
+        checks.one_of(path, family.as_str(), &["IPv4", "IPv6"]);
     }
     if matches!(&*spec.cluster_ip, "" | "None") {
         return;
     }
-    let first = checks.reachable("spec.clusterIP", &spec.cluster_ip);
+    let first = checks.target_address("spec.clusterIP", &spec.cluster_ip);
     let mut families: Vec<Family> = Vec::new();
     for (index, text) in spec.cluster_ips.iter().enumerate() {
         let path = format!("spec.clusterIPs[{index}]");
@@ -64,7 +64,7 @@ fn cluster_ips(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
             families.extend(first.map(Family::of));
             continue;
         }
-        let Some(address) = checks.reachable(&path, text) else {
+        let Some(address) = checks.target_address(&path, text) else {
             continue;
         };
         let family = Family::of(address);
@@ -81,7 +81,7 @@ fn cluster_ips(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
     listed_families(spec, first, checks);
 }
 
-/// Checks that the families listed are those of the addresses.
+/// Checks `ipFamilies` against the families of the addresses.
 fn listed_families(spec: &api::ServiceSpec, first: Option<IpAddr>, checks: &mut Checks<'_>) {
     let texts = spec
         .cluster_ips
@@ -100,7 +100,7 @@ fn listed_families(spec: &api::ServiceSpec, first: Option<IpAddr>, checks: &mut 
         };
         if let Some(address) = address.filter(|&address| Family::of(address) != listed) {
             let path = format_args!("spec.ipFamilies[{index}]");
-            checks.fault(path, format_args!("{address} is no {listed} address"));
+            checks.fault(path, format_args!("{address} is not an {listed} address"));
         }
     }
 }
@@ -111,7 +111,7 @@ fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
     }
     for (index, port) in ports.iter().enumerate() {
         let path = |field| format!("spec.ports[{index}].{field}");
-        checks.word(
+        checks.one_of(
             path("protocol"),
             port.protocol.as_str(),
             &["TCP", "UDP", "SCTP"],
@@ -119,18 +119,18 @@ fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
         checks.port(path("port"), port.port);
         let earlier = ports.iter().take(index);
         if port.name.is_empty() && ports.len() > 1 {
-            checks.fault(path("name"), "missing, though there are several ports");
+            checks.fault(path("name"), "missing, but required for several ports");
         } else if earlier.clone().any(|other| other.name == port.name) {
             checks.fault(
                 path("name"),
-                format_args!("{:?} names another port too", port.name),
+                format_args!("{:?} is also the name of another port", port.name),
             );
         }
         let same =
             |other: &api::ServicePort| other.port == port.port && other.protocol == port.protocol;
         if port.port != 0 && earlier.clone().any(same) {
             let taken = format_args!(
-                "{} {} is taken by another",
+                "{} {} is also used by another port",
                 port.protocol.as_str(),
                 port.port
             );
@@ -140,7 +140,7 @@ fn ports(ports: &[api::ServicePort], checks: &mut Checks<'_>) {
 }
 
 fn affinity(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
-    checks.word(
+    checks.one_of(
         "spec.sessionAffinity",
         spec.session_affinity.as_str(),
         &["None", "ClientIP"],
@@ -152,10 +152,10 @@ fn affinity(spec: &api::ServiceSpec, checks: &mut Checks<'_>) {
     let Some(seconds) = client_ip.and_then(|config| config.timeout_seconds) else {
         return;
     };
-    if seconds == 0 || seconds > LONGEST_AFFINITY {
+    if seconds == 0 || seconds > MAX_AFFINITY {
         checks.fault(
             "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
-            format_args!("{seconds} is not from 1 to {LONGEST_AFFINITY}"),
+            format_args!("{seconds} is not in the range 1 to {MAX_AFFINITY}"),
         );
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn services_that_an_api_server_takes_have_no_faults() {
+    fn valid_services_have_no_faults() {
         for spec in [
             "spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}",
             "spec: {clusterIP: 010.096.0.01, ports: [{port: 80}]}",
@@ -189,8 +189,8 @@ mod tests {
         }
     }
 
-    /// Checks the faults of specs that lack nothing else, each with its only one.
-    fn refused(cases: &[(&str, &str)]) {
+    /// Asserts that each spec has exactly the given fault.
+    fn assert_faults(cases: &[(&str, &str)]) {
         for (spec, expected) in cases {
             let found = faults(&format!("spec: {{{spec}}}"));
             assert_eq!(found, [*expected], "{spec}");
@@ -198,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn cluster_ips_that_an_api_server_refuses_are_faults() {
-        refused(&[
+    fn invalid_cluster_ips_are_faults() {
+        assert_faults(&[
             (
                 "clusterIP: web.example, ports: [{port: 80}]",
                 "spec.clusterIP: not an IP address: \"web.example\"",
@@ -228,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_an_api_server_refuses_are_faults() {
-        refused(&[
+    fn invalid_ports_are_faults() {
+        assert_faults(&[
             ("clusterIP: 10.96.0.1", "spec.ports: missing"),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 0}]",
@@ -255,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn words_networks_and_outside_addresses_are_checked() {
-        refused(&[
+    fn enumerations_cidrs_and_external_addresses_are_checked() {
+        assert_faults(&[
             (
                 "type: Magic",
                 "spec.type: \"Magic\" is none of ClusterIP, NodePort, LoadBalancer, ExternalName",
