@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(documents, []);
         assert_eq!(stays.len(), 1, "{stays:?}");
         assert!(
-            stays[0].starts_with("iptables-legacy-save: not understood: "),
+            stays[0].starts_with("iptables-legacy-save: cannot be parsed: "),
             "{stays:?}"
         );
     }

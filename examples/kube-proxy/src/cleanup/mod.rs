@@ -272,10 +272,7 @@ pub fn remove_leftovers(mode: Mode, excluded: &[IpNet]) {
         }
     }
     if !removed.is_empty() {
-        info!(
-            "removed leftovers of other modes: {}",
-            removed.join("; ")
-        );
+        info!("removed leftovers of other modes: {}", removed.join("; "));
     }
 }
 

@@ -290,7 +290,9 @@ fn maker(table: &str, name: &str) -> Option<Maker> {
 
 /// Returns the jumps that modes within the scope create.
 pub fn jumps(scope: Scope) -> impl Iterator<Item = &'static Jump> {
-    let within = JUMPS.iter().filter(move |(maker, _)| scope.includes_maker(*maker));
+    let within = JUMPS
+        .iter()
+        .filter(move |(maker, _)| scope.includes_maker(*maker));
     within.flat_map(|(_, jumps)| jumps.iter())
 }
 

@@ -130,9 +130,9 @@ pub fn plan(
     };
     let servers = servers.iter().filter(|service| !is_excluded(service));
     let (owned, others): (Vec<_>, Vec<_>) = servers.partition(|service| owned.owns(service));
-    let stays = others.iter().map(|service| {
-        format!("virtual server {service} stays: its origin is unknown")
-    });
+    let stays = others
+        .iter()
+        .map(|service| format!("virtual server {service} stays: its origin is unknown"));
     let owned = owned.into_iter().copied().map(Server);
     (owned.collect(), stays.collect())
 }

@@ -42,7 +42,9 @@ impl Set {
                 Ok(()) => return Ok(()),
                 // nf_tables releases a set shortly after the removal of its
                 // rules.
-                Err(error) if error.is_busy() && start.elapsed() < RELEASE_TIMEOUT => thread::sleep(RETRY),
+                Err(error) if error.is_busy() && start.elapsed() < RELEASE_TIMEOUT => {
+                    thread::sleep(RETRY)
+                }
                 Err(error) => match error.reason() {
                     Some(reason) => bail!("{self}: {reason}"),
                     None => return Err(error).with_context(|| self.to_string()),

@@ -54,7 +54,11 @@ fn expect(document: &Node<'_>, field: &str, expected: &str) -> Result<(), Fault>
             let reason = format!("{text:?} is not supported, must be {expected}");
             Err(Fault::new(at, field, reason))
         }
-        None => Err(Fault::new(at, field, format!("missing, must be {expected}"))),
+        None => Err(Fault::new(
+            at,
+            field,
+            format!("missing, must be {expected}"),
+        )),
     }
 }
 
@@ -195,7 +199,7 @@ mod tests {
             (
                 "iptables: {masqueradeBit: much}",
                 "3:27 iptables.masqueradeBit: expected a number from -2147483648 to 2147483647, \
-                 found the text \"much\"",
+                 found the string \"much\"",
             ),
             (
                 "conntrack:\n  udpTimeout: 5",

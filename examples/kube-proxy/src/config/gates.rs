@@ -136,7 +136,9 @@ mod tests {
     use super::*;
 
     fn gates(configured: &[(&str, bool)]) -> Result<Gates, Vec<String>> {
-        let configured = configured.iter().map(|&(name, enabled)| (name.to_owned(), enabled));
+        let configured = configured
+            .iter()
+            .map(|&(name, enabled)| (name.to_owned(), enabled));
         Gates::new(&configured.collect())
     }
 

@@ -74,7 +74,8 @@ impl ConfigWatch {
             let watch = event.wd();
             changed |= flags.contains(ReadFlags::QUEUE_OVERFLOW)
                 || watch == self.file && flags.intersects(ReadFlags::MODIFY | ReadFlags::MOVE_SELF)
-                || Some(watch) == self.directory && (name == Some(&self.name) || is_config_map_update(flags, name));
+                || Some(watch) == self.directory
+                    && (name == Some(&self.name) || is_config_map_update(flags, name));
         }
     }
 }

@@ -146,10 +146,16 @@ impl Manifests {
         };
         let known = self.due.len();
         let file = |name: &_| self.directory.file(name);
-        self.due.extend(changes.changed.iter().map(|name| file(name)));
-        let complete = |file: &Arc<Path>| directory::is_link(file) || self.source.has_errors(file);
         self.due
-            .extend(changes.maybe_changed.iter().map(|name| file(name)).filter(complete));
+            .extend(changes.changed.iter().map(|name| file(name)));
+        let complete = |file: &Arc<Path>| directory::is_link(file) || self.source.has_errors(file);
+        self.due.extend(
+            changes
+                .maybe_changed
+                .iter()
+                .map(|name| file(name))
+                .filter(complete),
+        );
         if changes.all {
             match self.directory.list() {
                 Ok(files) => self

@@ -227,11 +227,11 @@ impl<'a> Handling<'a> {
             api::EndpointSlice::KIND => (api::EndpointSlice::API_VERSION, Kind::EndpointSlice),
             api::Node::KIND => (api::Node::API_VERSION, Kind::Node),
             api::ServiceCidr::KIND => (api::ServiceCidr::API_VERSION, Kind::ServiceCidr),
-            _ => return Self::IgnoredObject,
+            _ => return Self::Ignored,
         };
         let group = |version: &'a str| version.split_once('/').map(|(group, _)| group);
         if group(version) != group(expected) {
-            Self::IgnoredObject
+            Self::Ignored
         } else if version != expected {
             Self::Version(expected)
         } else if is_list {

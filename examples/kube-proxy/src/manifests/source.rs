@@ -12,7 +12,7 @@ use vipline_service_model::Event;
 
 use super::fault::{Fault, Key, ManifestError, Place};
 use super::object::Object;
-use super::parse::{InvalidObject, ValidObject, IgnoredObject, Manifest, document_number, parse};
+use super::parse::{IgnoredObject, InvalidObject, Manifest, ValidObject, document_number, parse};
 
 /// The objects of all files.
 #[derive(Debug, Default)]
@@ -196,9 +196,12 @@ impl Source {
             return;
         }
         let reported = &mut self.files.entry(Arc::clone(file)).or_default().reported;
-        update
-            .errors
-            .extend(errors.iter().filter(|error| !reported.contains(error)).cloned());
+        update.errors.extend(
+            errors
+                .iter()
+                .filter(|error| !reported.contains(error))
+                .cloned(),
+        );
         *reported = errors;
     }
 }

@@ -122,7 +122,7 @@ fn a_file_that_vanishes_for_a_short_time_keeps_its_objects() {
     let (file, backup) = (folder.0.join("a.yaml"), folder.0.join("a.yaml~"));
     fs::rename(&file, &backup).unwrap();
     assert_eq!(lines(&manifests.poll(START)), [""; 0]);
-    assert_eq!(manifests.next_deadline(), Some(DOUBT));
+    assert_eq!(manifests.next_deadline(), Some(GRACE));
     fs::write(&file, service("a") + "---\n" + &service("b")).unwrap();
     assert_eq!(lines(&manifests.poll(Duration::from_millis(5))), ["+b"]);
     assert_eq!(manifests.next_deadline(), None);

@@ -251,27 +251,27 @@ mod tests {
             ("spec: {}", "1:1 metadata: missing"),
             (
                 "metadata:\n  name: 7",
-                "2:9 metadata.name: a text is expected, not 7",
+                "2:9 metadata.name: expected a string, found 7",
             ),
             (
                 "metadata: {name: a}\nspec:\n  ports:\n  - port: http",
-                "4:11 spec.ports[0].port: a number from 0 to 65535 is expected, not the text \"http\"",
+                "4:11 spec.ports[0].port: expected a number from 0 to 65535, found the string \"http\"",
             ),
             (
                 "metadata: {name: a}\nspec: {ports: [{port: 1}, {port: 70000}]}",
-                "2:34 spec.ports[1].port: a number from 0 to 65535 is expected, not 70000",
+                "2:34 spec.ports[1].port: expected a number from 0 to 65535, found 70000",
             ),
             (
                 "metadata: {name: a}\nspec: {ports: {port: 1}}",
-                "2:15 spec.ports: a list is expected, not an object",
+                "2:15 spec.ports: expected a list, found an object",
             ),
             (
                 "metadata: {name: a, labels: {x.y/z: true}}",
-                "1:37 metadata.labels[\"x.y/z\"]: a text is expected, not true",
+                "1:37 metadata.labels[\"x.y/z\"]: expected a string, found true",
             ),
             (
                 "metadata: [1]",
-                "1:11 metadata: an object is expected, not a list",
+                "1:11 metadata: expected an object, found a list",
             ),
         ];
         for (text, expected) in cases {

@@ -185,7 +185,7 @@ fn a_step_that_fails_is_told_and_the_others_are_done() {
         .filter(|line| line.contains("ERROR"))
         .collect();
     assert_eq!(errors.len(), 1, "{said:?}");
-    let start = "not removed: ipset destroy KUBE-CLUSTER-IP: ";
+    let start = "removal failed: ipset destroy KUBE-CLUSTER-IP: ";
     assert!(errors[0].contains(start), "{said:?}");
     let left = state(&stage.netns);
     assert!(left.contains("create KUBE-CLUSTER-IP"), "{left}");
@@ -207,8 +207,7 @@ fn chains_that_others_use_stay_as_they_are() {
     succeeds(&stage.netns, &script.concat());
     let said = stage.say("--cleanup");
     assert_eq!(said.code, 0, "{said:?}");
-    let told =
-        "nat KUBE-MARK-MASQ stays, for a rule leads to it that stays: -A MINE -j KUBE-MARK-MASQ";
+    let told = "nat KUBE-MARK-MASQ stays, because a rule that stays jumps to it: -A MINE -j KUBE-MARK-MASQ";
     assert!(said.stderr.contains(told), "{said:?}");
     let left = state(&stage.netns);
     assert_eq!(left.matches("KUBE-").count(), 2, "{left}");
@@ -221,7 +220,7 @@ fn a_start_removes_what_other_modes_left_and_nothing_of_its_own() {
     let script = [&*restore("iptables-legacy", NODE), SETS].concat();
     succeeds(&stage.netns, &script);
     let proxy = stage.start();
-    let told = "removed what other modes left behind: ";
+    let told = "removed leftovers of other modes: ";
     until(told, || proxy.output().contains(told));
     let left = state(&stage.netns);
     for gone in ["KUBE-SVC-", "KUBE-CLUSTER-IP"] {
@@ -250,8 +249,8 @@ fn what_no_program_can_look_at_is_told() {
         "{said:?}"
     );
     for words in [
-        ": not checked, for iptables-legacy-save is not installed",
-        "14 chains of iptables in IPv4 of nf_tables: not checked, for iptables-nft-save",
+        ": not checked: iptables-legacy-save is not installed",
+        "14 chains of iptables in IPv4 of nf_tables: not checked: iptables-nft-save",
     ] {
         assert!(said.stderr.contains(words), "{words}: {said:?}");
     }

@@ -9,7 +9,7 @@ fn nothing_is_left_of_a_mode_when_another_serves() {
     site.run("iptables", "--oneshot");
     let after_a_start_in = |mode| {
         let proxy = site.start(mode, "");
-        let told = "removed what other modes left behind: ";
+        let told = "removed leftovers of other modes: ";
         until(told, || has(proxy.process().output(), told));
         site.is_served_by(&[0, 1]);
         proxy.stop().unwrap();

@@ -9,7 +9,7 @@ fn configuration(lines: &str) -> Configuration {
         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{lines}"
     );
     let found = file::read(&text).unwrap();
-    assert_eq!(found.strange, [""; 0], "{lines}");
+    assert_eq!(found.problems, [""; 0], "{lines}");
     let mut configuration = found.configuration;
     configuration.fill_for_linux();
     configuration.reset_other_modes();

@@ -108,13 +108,13 @@ fn an_invalid_yaml_file_keeps_its_objects_and_is_reported_once() {
     assert_eq!(events, [""; 0]);
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].starts_with("1:2:3: document 1: "), "{errors:?}");
-    assert!(source.is_broken(Path::new("1")));
+    assert!(source.has_errors(Path::new("1")));
     assert_eq!(update(&mut source, broken()), (vec![], vec![]));
     assert_eq!(
         change(&mut source, "1", text(&[service("a", "10.0.0.2")])),
         ["+a 10.0.0.2"]
     );
-    assert!(!source.is_broken(Path::new("1")));
+    assert!(!source.has_errors(Path::new("1")));
     assert_eq!(
         update(&mut source, broken()).1.len(),
         1,
@@ -166,7 +166,10 @@ fn possibly_incomplete_files_are_detected() {
         source.may_be_incomplete(&files.collect())
     };
     let other = || service("b", "10.0.0.3");
-    assert!(!may_be_incomplete(&source, vec![("1", text(&[a.clone(), other()]))]));
+    assert!(!may_be_incomplete(
+        &source,
+        vec![("1", text(&[a.clone(), other()]))]
+    ));
     assert!(!may_be_incomplete(
         &source,
         vec![("2", text(&[service("c", "10.0.0.4")]))]
@@ -183,6 +186,9 @@ fn possibly_incomplete_files_are_detected() {
         Content::Unreadable("why".into()),
         text(&[a]),
     ] {
-        assert!(may_be_incomplete(&source, vec![("1", content.clone())]), "{content:?}");
+        assert!(
+            may_be_incomplete(&source, vec![("1", content.clone())]),
+            "{content:?}"
+        );
     }
 }

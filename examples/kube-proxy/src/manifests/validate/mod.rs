@@ -108,11 +108,14 @@ pub(super) mod tests {
     pub(in super::super) fn faults_of(text: &str) -> Vec<String> {
         let manifest = parse(text).unwrap();
         assert_eq!(
-            manifest.objects.len() + manifest.broken.len(),
+            manifest.objects.len() + manifest.invalid.len(),
             1,
             "{manifest:?}"
         );
-        let faults = manifest.broken.into_iter().flat_map(|broken| broken.faults);
+        let faults = manifest
+            .invalid
+            .into_iter()
+            .flat_map(|broken| broken.faults);
         faults
             .map(|fault| format!("{}: {}", fault.path, fault.reason))
             .collect()

@@ -136,7 +136,7 @@ fn node_ports_are_served_on_addresses_that_come_and_go() {
 fn a_start_removes_what_the_other_mode_left_and_nothing_of_its_own() {
     for variant in VARIANTS {
         let node = Node::web(variant);
-        let told = "removed what other modes left behind: ";
+        let told = "removed leftovers of other modes: ";
         let said = node.stage.say("--oneshot");
         assert_eq!(said.code, 0, "{said:?}");
         let own = node.sorted();
@@ -171,7 +171,7 @@ fn mode_nftables_takes_the_place_of_it() {
             variant,
         };
         let proxy = node.stage.start();
-        let told = "removed what other modes left behind: ";
+        let told = "removed leftovers of other modes: ";
         until(told, || proxy.output().contains(told));
         until("the chains", || {
             let save = format!("iptables-{variant}-save");
