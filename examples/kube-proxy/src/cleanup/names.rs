@@ -255,8 +255,8 @@ const SETS: [&str; 19] = [
     "KUBE-NODE-PORT-LOCAL-TCP",
     "KUBE-NODE-PORT-UDP",
     "KUBE-NODE-PORT-LOCAL-UDP",
-    "KUBE-NODE-PORT-SCTP-HASH_LENGTH",
-    "KUBE-NODE-PORT-LOCAL-SCTP-HASH_LENGTH",
+    "KUBE-NODE-PORT-SCTP-HASH",
+    "KUBE-NODE-PORT-LOCAL-SCTP-HASH",
     "KUBE-HEALTH-CHECK-NODE-PORT",
     "KUBE-IPVS-IPS",
     // Sets of older releases, which left them behind.

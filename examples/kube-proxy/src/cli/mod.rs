@@ -205,14 +205,17 @@ mod tests {
             ("", None),
             ("render", None),
             ("--cleanup --dry-run", None),
-            ("--cleanup render", Some("--cleanup: not with a command")),
+            (
+                "--cleanup render",
+                Some("--cleanup cannot be used with a command"),
+            ),
             (
                 "diff --write-config-to x",
-                Some("--write-config-to: not with a command"),
+                Some("--write-config-to cannot be used with a command"),
             ),
             (
                 "--oneshot --init-only",
-                Some("--init-only: not with --oneshot"),
+                Some("--init-only cannot be used with --oneshot"),
             ),
         ] {
             assert_eq!(

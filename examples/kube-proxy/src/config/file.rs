@@ -185,11 +185,11 @@ mod tests {
             ("[1]", "1:1 : expected an object"),
             (
                 "kind: KubeProxyConfiguration",
-                "1:1 apiVersion: missing, it is kubeproxy.config.k8s.io/v1alpha1",
+                "1:1 apiVersion: missing, must be kubeproxy.config.k8s.io/v1alpha1",
             ),
             (
                 "apiVersion: kubeproxy.config.k8s.io/v1\nkind: KubeProxyConfiguration",
-                "1:13 apiVersion: \"kubeproxy.config.k8s.io/v1\" is not read, only \
+                "1:13 apiVersion: \"kubeproxy.config.k8s.io/v1\" is not supported, must be \
                  kubeproxy.config.k8s.io/v1alpha1",
             ),
         ] {

@@ -329,7 +329,7 @@ mod tests {
             ["apps/v1 Deployment", "serving.knative.dev/v1 Service"]
         );
         let reason =
-            "EndpointSlice is read as discovery.k8s.io/v1, not as discovery.k8s.io/v1beta1";
+            "EndpointSlice must have version discovery.k8s.io/v1, found discovery.k8s.io/v1beta1";
         assert_eq!(
             faults(&manifest),
             [format!("3 ? 8:13 apiVersion: {reason}")]
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(keys(&manifest), ["Service default/web in 1"]);
         let expected = [
             "2 Service default/b 9:19 spec.clusterIP: not an IP address: \"10.0.0.300\"",
-            "2 Service default/b 9:46 spec.ports[0].port: not a port: 0",
+            "2 Service default/b 9:46 spec.ports[0].port: not a port number: 0",
             "3 ? 11:1 : expected an object",
             "4 ? 13:1 apiVersion: missing",
             "5 ? 17:11 metadata.name: missing",

@@ -105,7 +105,7 @@ fn written_moved_linked_and_removed_files_are_detected() {
     assert_eq!(
         poll(START),
         [format!(
-            "the same object is at {}:1:1 (document 1)",
+            "the same object exists at {}:1:1 (document 1)",
             folder.0.join("d.yaml").display()
         )]
     );
@@ -217,7 +217,7 @@ fn a_file_that_becomes_readable_is_read() {
     let folder = Folder::new();
     fs::write(folder.0.join("a.yaml"), b"\xff").unwrap();
     let (mut manifests, broken) = watch(&folder);
-    assert_eq!(broken, ["not UTF-8 text: byte 0 is wrong"]);
+    assert_eq!(broken, ["not UTF-8 text: invalid byte at offset 0"]);
     let file = folder.0.join("a.yaml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(

@@ -158,7 +158,7 @@ fn a_file_that_is_no_configuration_is_refused_with_its_place() {
         ("mode: [\n", ":"),
         (
             "kind: Service\n",
-            ":3:7: kind: \"Service\" is not read, only KubeProxyConfiguration",
+            ":3:7: kind: \"Service\" is not supported, must be KubeProxyConfiguration",
         ),
     ] {
         let configured = Configured::new(lines);
@@ -182,7 +182,7 @@ fn fields_that_go_unused_are_named() {
         "Using lenient decoding",
         "unknown field \"conntrack.max\" in line 4",
         "duplicate field \"mode\" in line 5",
-        "--source-vip is without effect",
+        "--source-vip has no effect",
         "--healthz-port is deprecated",
     ] {
         assert!(log.contains(words), "{words}: {log}");

@@ -40,7 +40,7 @@ fn bad_ports_and_protocols_are_refused_with_their_fields() {
     for (port, expected) in [
         (
             "port: 0",
-            "9:11: document 1: Service default/a: spec.ports[0].port: not a port: 0",
+            "9:11: document 1: Service default/a: spec.ports[0].port: not a port number: 0",
         ),
         (
             "port: http",
@@ -50,7 +50,7 @@ fn bad_ports_and_protocols_are_refused_with_their_fields() {
         (
             "{port: 1, protocol: ICMP}",
             "9:25: document 1: Service default/a: spec.ports[0].protocol: \
-             \"ICMP\" is none of TCP, UDP, SCTP",
+             \"ICMP\" is not one of TCP, UDP, SCTP",
         ),
     ] {
         let text = service("a", "10.96.0.1").replace("port: 80", port);
@@ -62,7 +62,7 @@ fn bad_ports_and_protocols_are_refused_with_their_fields() {
 fn the_same_object_twice_is_refused_with_both_places() {
     let text = service("a", "10.96.0.1");
     let said = refused(&[("1.yaml", &text), ("2.yaml", &text)]);
-    let expected = "2.yaml:2:1: document 1: Service default/a: the same object is at \
+    let expected = "2.yaml:2:1: document 1: Service default/a: the same object exists at \
                     1.yaml:2:1 (document 1)";
     assert_eq!(said, expected);
 }

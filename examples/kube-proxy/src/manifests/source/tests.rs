@@ -82,7 +82,7 @@ fn the_same_object_twice_is_an_error_that_names_both_places() {
     ];
     let (events, errors) = update(&mut source, files);
     assert_eq!(events, ["+a 10.0.0.1"]);
-    let reason = "the same object is at 1:1:1 (document 1)";
+    let reason = "the same object exists at 1:1:1 (document 1)";
     assert_eq!(
         errors,
         [format!("2:2:1: document 1: Service default/a: {reason}")]
@@ -92,7 +92,7 @@ fn the_same_object_twice_is_an_error_that_names_both_places() {
     let twice = text(&[first.clone(), first]);
     let (events, errors) = update(&mut source, vec![("2", twice)]);
     assert_eq!(events, ["+a 10.0.0.1"]);
-    let reason = "the same object is at 2:1:1 (document 1)";
+    let reason = "the same object exists at 2:1:1 (document 1)";
     assert_eq!(
         errors,
         [format!("2:6:1: document 2: Service default/a: {reason}")]

@@ -67,15 +67,15 @@ mod tests {
             ("ports: []", "addressType: missing"),
             (
                 "addressType: IPX",
-                "addressType: \"IPX\" is none of IPv4, IPv6, FQDN",
+                "addressType: \"IPX\" is not one of IPv4, IPv6, FQDN",
             ),
             (
                 "addressType: IPv4, ports: [{port: 0}]",
-                "ports[0].port: not a port: 0",
+                "ports[0].port: not a port number: 0",
             ),
             (
                 "addressType: IPv4, ports: [{port: 1, protocol: tcp}]",
-                "ports[0].protocol: \"tcp\" is none of TCP, UDP, SCTP",
+                "ports[0].protocol: \"tcp\" is not one of TCP, UDP, SCTP",
             ),
             (
                 "addressType: IPv4, endpoints: [{addresses: []}]",
@@ -87,7 +87,7 @@ mod tests {
             ),
             (
                 "addressType: IPv6, endpoints: [{addresses: [10.0.0.1]}]",
-                "endpoints[0].addresses[0]: 10.0.0.1 is no IPv6 address",
+                "endpoints[0].addresses[0]: 10.0.0.1 is not an IPv6 address",
             ),
             (
                 "addressType: IPv4, endpoints: [{addresses: [169.254.169.254]}]",

@@ -39,14 +39,14 @@ mod tests {
         for (text, expected) in [
             (
                 "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDR: x}}",
-                vec!["spec.podCIDR: not a network: \"x\""],
+                vec!["spec.podCIDR: not a CIDR: \"x\""],
             ),
             (
                 "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDRs: [10.0.0.0/8, \
                  10.0.0.0/33]}, status: {addresses: [{type: Hostname, address: n1}, \
                  {type: InternalIP, address: n1}]}}",
                 vec![
-                    "spec.podCIDRs[1]: not a network: \"10.0.0.0/33\"",
+                    "spec.podCIDRs[1]: not a CIDR: \"10.0.0.0/33\"",
                     "status.addresses[1].address: not an IP address: \"n1\"",
                 ],
             ),
@@ -57,7 +57,7 @@ mod tests {
             (
                 "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, \
                  spec: {cidrs: [10.96.0.0/16, 'fd00:96::/112', x/1]}}",
-                vec!["spec.cidrs[2]: not a network: \"x/1\""],
+                vec!["spec.cidrs[2]: not a CIDR: \"x/1\""],
             ),
         ] {
             assert_eq!(faults_of(text), expected, "{text}");

@@ -218,11 +218,11 @@ mod tests {
             ),
             (
                 "clusterIP: 10.96.0.1, ipFamilies: [IPv6], ports: [{port: 80}]",
-                "spec.ipFamilies[0]: 10.96.0.1 is no IPv6 address",
+                "spec.ipFamilies[0]: 10.96.0.1 is not an IPv6 address",
             ),
             (
                 "clusterIP: 10.96.0.1, ipFamilies: [IPv5], ports: [{port: 80}]",
-                "spec.ipFamilies[0]: \"IPv5\" is none of IPv4, IPv6",
+                "spec.ipFamilies[0]: \"IPv5\" is not one of IPv4, IPv6",
             ),
         ]);
     }
@@ -233,23 +233,23 @@ mod tests {
             ("clusterIP: 10.96.0.1", "spec.ports: missing"),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 0}]",
-                "spec.ports[0].port: not a port: 0",
+                "spec.ports[0].port: not a port number: 0",
             ),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 80, protocol: ICMP}]",
-                "spec.ports[0].protocol: \"ICMP\" is none of TCP, UDP, SCTP",
+                "spec.ports[0].protocol: \"ICMP\" is not one of TCP, UDP, SCTP",
             ),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2}]",
-                "spec.ports[1].name: missing, though there are several ports",
+                "spec.ports[1].name: missing, but required for several ports",
             ),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 2, name: a}]",
-                "spec.ports[1].name: \"a\" names another port too",
+                "spec.ports[1].name: \"a\" is also the name of another port",
             ),
             (
                 "clusterIP: 10.96.0.1, ports: [{port: 1, name: a}, {port: 1, name: b}]",
-                "spec.ports[1].port: TCP 1 is taken by another",
+                "spec.ports[1].port: TCP 1 is also used by another port",
             ),
         ]);
     }
@@ -259,15 +259,15 @@ mod tests {
         assert_faults(&[
             (
                 "type: Magic",
-                "spec.type: \"Magic\" is none of ClusterIP, NodePort, LoadBalancer, ExternalName",
+                "spec.type: \"Magic\" is not one of ClusterIP, NodePort, LoadBalancer, ExternalName",
             ),
             (
                 "sessionAffinity: Cookie",
-                "spec.sessionAffinity: \"Cookie\" is none of None, ClientIP",
+                "spec.sessionAffinity: \"Cookie\" is not one of None, ClientIP",
             ),
             (
                 "sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}",
-                "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not from 1 to 86400",
+                "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not in the range 1 to 86400",
             ),
             (
                 "externalIPs: [224.0.0.1]",
@@ -275,11 +275,11 @@ mod tests {
             ),
             (
                 "loadBalancerSourceRanges: [10.0.0.0]",
-                "spec.loadBalancerSourceRanges[0]: not a network: \"10.0.0.0\"",
+                "spec.loadBalancerSourceRanges[0]: not a CIDR: \"10.0.0.0\"",
             ),
             (
                 "internalTrafficPolicy: local",
-                "spec.internalTrafficPolicy: \"local\" is none of Cluster, Local",
+                "spec.internalTrafficPolicy: \"local\" is not one of Cluster, Local",
             ),
         ]
         .map(|(spec, expected)| (format!("clusterIP: None, {spec}"), expected))
@@ -289,7 +289,7 @@ mod tests {
         let status = format!("spec: {{clusterIP: None}}, status: {{loadBalancer: {{{ingress}}}}}");
         let expected = [
             "status.loadBalancer.ingress[0].ip: not an IP address: \"10.0.0\"",
-            "status.loadBalancer.ingress[1].ipMode: \"X\" is none of VIP, Proxy",
+            "status.loadBalancer.ingress[1].ipMode: \"X\" is not one of VIP, Proxy",
         ];
         assert_eq!(faults(&status), expected);
     }
