@@ -439,7 +439,7 @@ mod tests {
             stays[0].starts_with("nat KUBE-NODEPORTS stays, "),
             "{stays:?}"
         );
-        let end = "leads to it that stays: -A KUBE-NODEPORTS -j KUBE-MARK-MASQ";
+        let end = "because a rule that stays jumps to it: -A KUBE-NODEPORTS -j KUBE-MARK-MASQ";
         assert!(stays[1].ends_with(end), "{stays:?}");
     }
 
