@@ -132,7 +132,7 @@ pub fn plan(
     let (owned, others): (Vec<_>, Vec<_>) = servers.partition(|service| owned.owns(service));
     let stays = others
         .iter()
-        .map(|service| format!("virtual server {service} stays: its origin is unknown"));
+        .map(|service| format!("virtual server {service} stays, because its origin is unknown"));
     let owned = owned.into_iter().copied().map(Server);
     (owned.collect(), stays.collect())
 }
