@@ -18,7 +18,7 @@ use proxy_core::backend::ipvs::{Kernel as Ipvs, Object, Planner};
 use proxy_core::{Config, Engine, Event, Family, Mode};
 use testkit::leftovers::Directory;
 use testkit::netns::Netns;
-use vipline_reconcile::{Edit, Kernel, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -329,7 +329,7 @@ impl Watched {
     }
 }
 
-impl Kernel for Watched {
+impl Target for Watched {
     type Object = Object;
     type Error = proxy_core::Error;
 

@@ -16,7 +16,7 @@ use proxy_core::backend::iptables::{Kernel as Iptables, Planner};
 use proxy_core::{Config, Engine, Event, Family};
 use testkit::netns::Netns;
 use vipline_iptables::{self as iptables, Client, Object, Restore, Variant};
-use vipline_reconcile::{Edit, Kernel, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -138,7 +138,7 @@ impl Watched {
     }
 }
 
-impl Kernel for Watched {
+impl Target for Watched {
     type Object = Object;
     type Error = iptables::Error;
 

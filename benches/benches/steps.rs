@@ -11,7 +11,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use proxy_core::backend::nftables::Planner;
 use proxy_core::{Context, Engine, Event, Family, Planner as _};
 use vipline_nftables::{Error, Object, Transaction};
-use vipline_reconcile::{Edit, Kernel, Ledger, Rejection, diff};
+use vipline_reconcile::{Edit, Ledger, Rejection, Target, diff};
 use vipline_service_model::{NodeView, PortChange, Store};
 
 const SIZES: [Size; 3] = [
@@ -166,7 +166,7 @@ fn encode(criterion: &mut Criterion) {
 /// A kernel that has the bytes made for it and throws them away.
 struct Encoded;
 
-impl Kernel for Encoded {
+impl Target for Encoded {
     type Object = Object;
     type Error = Error;
 

@@ -50,7 +50,7 @@ fn acknowledged(datagram: &[u8]) -> io::Result<()> {
     let message = first.ok_or_else(|| io::Error::other("an empty answer"))?;
     let content = message.and_then(|message| message.content());
     match content.map_err(io::Error::other)? {
-        Content::Answer(answer) if answer.errno.is_none() => Ok(()),
+        Content::Ack(answer) if answer.errno.is_none() => Ok(()),
         other => Err(io::Error::other(format!("the batch is refused: {other:?}"))),
     }
 }

@@ -7,7 +7,7 @@ use proxy_core::backend::nftables::{Kernel as Nftables, Planner, transactions};
 use proxy_core::{Config, Engine, Event, Family, Intervals, Report};
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object, Transaction};
-use vipline_reconcile::{Edit, Kernel, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target};
 
 use crate::time::Time;
 
@@ -40,7 +40,7 @@ impl Watched {
     }
 }
 
-impl Kernel for Watched {
+impl Target for Watched {
     type Object = Object;
     type Error = Error;
 

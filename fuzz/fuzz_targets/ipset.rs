@@ -15,7 +15,7 @@ fn check_sets(sets: Sets) {
     let text = sets.to_string();
     assert_eq!(text.is_empty(), sets.is_empty());
     let objects: Vec<Object> = sets.clone().into_objects().collect();
-    assert!(objects.iter().all(|object| object.same(object)));
+    assert!(objects.iter().all(|object| object.is_equivalent(object)));
     let edits: Vec<_> = objects.iter().cloned().map(Edit::Add).collect();
     let commands = Commands::from_edits(&edits);
     assert_eq!(commands.len(), objects.len());

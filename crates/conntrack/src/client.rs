@@ -280,8 +280,8 @@ impl Client {
     }
 
     /// Returns the port by which the kernel tells this client from others.
-    pub fn port(&self) -> u32 {
-        self.socket.port()
+    pub fn port_id(&self) -> u32 {
+        self.socket.port_id()
     }
 
     /// Tells whether the kernel deletes the very flows that are meant.
@@ -374,7 +374,7 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        let refusals = self.socket.series(&self.payload)?;
+        let refusals = self.socket.request_many(&self.payload)?;
         outcome.done += changes.len() - refusals.len().min(changes.len());
         for refusal in refusals {
             let place = usize::try_from(refusal.seq.wrapping_sub(first)).unwrap_or(usize::MAX);

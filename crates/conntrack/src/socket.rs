@@ -39,7 +39,7 @@ impl Events {
     /// Listens in the network namespace of the calling thread.
     ///
     /// What sockets with the `ignored` ports do is not heard, such as that of
-    /// the own [`Client`](crate::Client::port).
+    /// the own [`Client`](crate::Client::port_id).
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Events {
     pub fn open(groups: Groups, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
         if !ignored.is_empty() {
-            listener.ignore(ignored)?;
+            listener.ignore_port_ids(ignored)?;
         }
         for group in groups.numbers() {
             listener.join(group)?;
@@ -61,8 +61,8 @@ impl Events {
     /// # Errors
     ///
     /// [`Error::Io`] when the kernel does not know sizes of buffers.
-    pub fn set_room(&self, bytes: usize) -> Result<(), Error> {
-        Ok(self.listener.set_room(bytes)?)
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
+        Ok(self.listener.set_recv_buffer_size(bytes)?)
     }
 
     /// Gives what was heard since the last time to `each`, and does not wait.

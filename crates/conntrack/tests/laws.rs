@@ -352,7 +352,7 @@ proptest! {
         let _ = (Expectation::decode(&payload), CpuStatistics::decode(&payload));
         let _ = Usage::decode(&payload);
         for ty in [0x100, 0x101, 0x102, 0x200] {
-            let _ = Event::decode(&Message { ty, flags: 0, seq: 0, port: 0, payload: &payload });
+            let _ = Event::decode(&Message { ty, flags: 0, seq: 0, port_id: 0, payload: &payload });
         }
     }
 }

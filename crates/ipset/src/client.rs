@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use vipline_netlink::{Counters, Dump, Errno, Protocol, Refusal, Socket};
+use vipline_netlink::{Counters, Dump, Errno, KernelError, Protocol, Socket};
 
 use crate::wire::{self, DumpDecoder, Request};
 use crate::{
@@ -241,7 +241,7 @@ impl Client {
         let vipline_netlink::Error::Kernel(refusal) = error else {
             return Err(Error::from_netlink(error));
         };
-        let line = wire::refused_line(&refusal.echo).and_then(|line| usize::try_from(line).ok());
+        let line = wire::refused_line(&refusal.request).and_then(|line| usize::try_from(line).ok());
         let index = line.map_or(0, |line| line.saturating_sub(1));
         let Some(command) = rest.get(index.min(count.saturating_sub(1))) else {
             return Ok(());
@@ -272,7 +272,7 @@ impl Client {
     /// Says what an error number means; for some the set is needed.
     fn reason(
         &mut self,
-        refusal: &Refusal,
+        refusal: &KernelError,
         set: &Name,
         entry: Option<&Entry>,
         removes: bool,

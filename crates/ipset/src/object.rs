@@ -36,7 +36,7 @@ impl Keyed for Object {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),
             (Self::Entry(one), Self::Entry(other)) => one.is_equivalent(other),

@@ -437,13 +437,13 @@ mod tests {
                 .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
                 .collect();
             let message = Messages::new(&bytes).next().unwrap().unwrap();
-            let Ok(Content::Answer(answer)) = message.content() else {
+            let Ok(Content::Ack(answer)) = message.content() else {
                 panic!("{command}: {message:?}")
             };
             let removes = !command.starts_with("add") && !command.starts_with("create");
             let reason =
                 Reason::from_errno(answer.errno.unwrap(), Some(&set_type(command)), removes);
-            let found = (reason, refused_line(answer.echo));
+            let found = (reason, refused_line(answer.request));
             assert_eq!(Some(&found), reasons.next(), "{command}");
         }
         assert_eq!(reasons.next(), None);

@@ -172,7 +172,7 @@ impl Keyed for Object {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Chain(one), Self::Chain(other)) => {
                 let is_anything = |chain: &Chain| chain.contents == Contents::Unmanaged;
@@ -223,8 +223,8 @@ mod tests {
         let one = chain(Contents::Rules(["-j A"].into_iter().collect()));
         let other = chain(Contents::Rules(["-j B"].into_iter().collect()));
         let theirs = chain(Contents::Unmanaged);
-        assert!(!one.same(&other));
-        assert!(!one.same(&chain(Contents::SharedRules)));
-        assert!(one.same(&theirs) && theirs.same(&one));
+        assert!(!one.is_equivalent(&other));
+        assert!(!one.is_equivalent(&chain(Contents::SharedRules)));
+        assert!(one.is_equivalent(&theirs) && theirs.is_equivalent(&one));
     }
 }

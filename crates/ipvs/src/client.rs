@@ -41,7 +41,7 @@ impl Client {
     /// loaded.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Generic)?;
-        let family = socket.family(wire::FAMILY)?;
+        let family = socket.resolve_family(wire::FAMILY)?;
         Ok(Self {
             socket,
             family: family.ok_or(Error::Unsupported { module: "ip_vs" })?,
@@ -267,7 +267,7 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        for refusal in self.socket.series(&self.payload)? {
+        for refusal in self.socket.request_many(&self.payload)? {
             if refusal.errno == Errno::PERM {
                 return Err(Error::Denied);
             }

@@ -46,7 +46,7 @@ impl Keyed for Object {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self == other
     }
 }

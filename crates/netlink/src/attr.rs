@@ -1,22 +1,21 @@
-//! Attributes: writers that append, and a reader that never goes astray.
+//! Encoding and decoding of attributes.
 //!
-//! An attribute is `u16` length (with the header of four bytes), `u16` type
-//! whose two upper bits are flags, the value, and padding to four bytes
+//! An attribute is a `u16` length that includes the header of four bytes, a `u16`
+//! type whose two upper bits are flags, the value, and padding to four bytes
 //! (`struct nlattr` of `linux/netlink.h`).
 //!
-//! Writers append to a vector, cannot fail and cannot panic.
-//! The length has 16 bits: a value, and all that is nested in an attribute,
-//! must be at most [`MAX_VALUE`] bytes long, which whoever builds the value
-//! checks.
+//! The `put_*` functions append to a vector; they cannot fail and cannot panic.
+//! The length has 16 bits: the caller must ensure that no value, including nested
+//! attributes, is longer than [`MAX_VALUE`] bytes.
 
 use netlink_packet_core::{NLA_F_NESTED, NLA_HEADER_SIZE, NlaBuffer, NlasIterator};
 
 use crate::DecodeError;
 
-/// How many bytes of value an attribute can have.
+/// Maximum length of the value of an attribute, in bytes.
 pub const MAX_VALUE: usize = u16::MAX as usize - NLA_HEADER_SIZE;
 
-/// Appends an attribute whose value is these bytes.
+/// Appends an attribute.
 pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let start = begin(out, kind);
     out.extend_from_slice(value);
@@ -28,17 +27,17 @@ pub fn put_u8(out: &mut Vec<u8>, kind: u16, value: u8) {
     put(out, kind, &[value]);
 }
 
-/// Appends an attribute with a `u16` in the byte order of the machine.
+/// Appends an attribute with a `u16` in host byte order.
 pub fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
     put(out, kind, &value.to_ne_bytes());
 }
 
-/// Appends an attribute with a `u32` in the byte order of the machine.
+/// Appends an attribute with a `u32` in host byte order.
 pub fn put_u32(out: &mut Vec<u8>, kind: u16, value: u32) {
     put(out, kind, &value.to_ne_bytes());
 }
 
-/// Appends an attribute with a `u64` in the byte order of the machine.
+/// Appends an attribute with a `u64` in host byte order.
 pub fn put_u64(out: &mut Vec<u8>, kind: u16, value: u64) {
     put(out, kind, &value.to_ne_bytes());
 }
@@ -58,7 +57,7 @@ pub fn put_be64(out: &mut Vec<u8>, kind: u16, value: u64) {
     put(out, kind, &value.to_be_bytes());
 }
 
-/// Appends an attribute with a string and the NUL byte that ends it.
+/// Appends an attribute with a NUL-terminated string.
 pub fn put_str(out: &mut Vec<u8>, kind: u16, value: &str) {
     let start = begin(out, kind);
     out.extend_from_slice(value.as_bytes());
@@ -66,7 +65,8 @@ pub fn put_str(out: &mut Vec<u8>, kind: u16, value: &str) {
     end(out, start);
 }
 
-/// Appends an attribute that holds what `body` appends, and sets `NLA_F_NESTED`.
+/// Appends an attribute with `NLA_F_NESTED` that contains the attributes that `body`
+/// appends.
 ///
 /// ```
 /// use vipline_netlink::attr::{Attrs, nest, put_be32};
@@ -84,16 +84,16 @@ pub fn nest(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     end(out, start);
 }
 
-/// The attributes in a slice, one after the other.
+/// An iterator of the attributes in a slice.
 ///
-/// After an attribute that does not fit the iterator gives its error, then ends.
+/// After a malformed attribute the iterator returns an error, then ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Attrs<'a> {
     attrs: NlasIterator<&'a [u8]>,
 }
 
 impl<'a> Attrs<'a> {
-    /// Reads attributes from the start of `bytes` to its end.
+    /// Creates an iterator of all attributes in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             attrs: NlasIterator::new(bytes),
@@ -109,24 +109,24 @@ impl<'a> Iterator for Attrs<'a> {
             .attrs
             .next()?
             .ok()
-            .and_then(Attr::of)
+            .and_then(Attr::from_checked)
             .ok_or_else(|| DecodeError::new("attribute header", 0, 0));
         Some(attr)
     }
 }
 
-/// One attribute.
+/// An attribute.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attr<'a> {
-    /// The type, without its flags.
+    /// Type without flags.
     pub kind: u16,
-    /// The value, without padding.
+    /// Value without padding.
     pub value: &'a [u8],
 }
 
 impl<'a> Attr<'a> {
-    /// Takes an attribute whose header was checked.
-    fn of(checked: NlaBuffer<&'a [u8]>) -> Option<Self> {
+    /// Converts an attribute with a valid header.
+    fn from_checked(checked: NlaBuffer<&'a [u8]>) -> Option<Self> {
         let (kind, length) = (checked.kind(), usize::from(checked.length()));
         let value = checked.into_inner().get(NLA_HEADER_SIZE..length)?;
         Some(Self { kind, value })
@@ -137,17 +137,17 @@ impl<'a> Attr<'a> {
         self.array("u8").map(u8::from_ne_bytes)
     }
 
-    /// Returns the value as a `u16` in the byte order of the machine.
+    /// Returns the value as a `u16` in host byte order.
     pub fn u16(&self) -> Result<u16, DecodeError> {
         self.array("u16").map(u16::from_ne_bytes)
     }
 
-    /// Returns the value as a `u32` in the byte order of the machine.
+    /// Returns the value as a `u32` in host byte order.
     pub fn u32(&self) -> Result<u32, DecodeError> {
         self.array("u32").map(u32::from_ne_bytes)
     }
 
-    /// Returns the value as a `u64` in the byte order of the machine.
+    /// Returns the value as a `u64` in host byte order.
     pub fn u64(&self) -> Result<u64, DecodeError> {
         self.array("u64").map(u64::from_ne_bytes)
     }
@@ -167,7 +167,7 @@ impl<'a> Attr<'a> {
         self.array("big-endian u64").map(u64::from_be_bytes)
     }
 
-    /// Returns the value as a string, which ends at the first NUL byte.
+    /// Returns the value up to the first NUL byte as a string.
     pub fn str(&self) -> Result<&'a str, DecodeError> {
         let end = self.value.iter().position(|byte| *byte == 0);
         let text = end.map_or(Some(self.value), |end| self.value.get(..end));
@@ -180,17 +180,17 @@ impl<'a> Attr<'a> {
         Attrs::new(self.value)
     }
 
-    /// Returns the error that the value is no `what`.
-    pub fn error(&self, what: &'static str) -> DecodeError {
-        DecodeError::new(what, self.kind, self.value.len())
+    /// Returns the error of a value that is no valid `expected`.
+    pub fn error(&self, expected: &'static str) -> DecodeError {
+        DecodeError::new(expected, self.kind, self.value.len())
     }
 
-    fn array<const N: usize>(&self, what: &'static str) -> Result<[u8; N], DecodeError> {
-        self.value.try_into().map_err(|_| self.error(what))
+    fn array<const N: usize>(&self, expected: &'static str) -> Result<[u8; N], DecodeError> {
+        self.value.try_into().map_err(|_| self.error(expected))
     }
 }
 
-/// Appends a header whose length is still unknown, and returns its place.
+/// Appends a header without its length, and returns its position.
 fn begin(out: &mut Vec<u8>, kind: u16) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0, 0]);
@@ -198,10 +198,10 @@ fn begin(out: &mut Vec<u8>, kind: u16) -> usize {
     start
 }
 
-/// Writes the length into the header at `start`, and pads.
+/// Writes the length into the header at `start`, and appends padding.
 ///
-/// A length beyond 16 bits becomes the greatest there is, and the kernel
-/// refuses what it reads then.
+/// A length of more than 16 bits becomes the maximum, so the kernel rejects the
+/// message.
 fn end(out: &mut Vec<u8>, start: usize) {
     let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
     if let Some(field) = out.get_mut(start..start + 2) {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attribute_is_padded_and_its_length_is_not() {
+    fn the_length_of_an_attribute_excludes_its_padding() {
         let mut out = Vec::new();
         put_str(&mut out, 1, "lo");
         put_u8(&mut out, 2, 7);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_in_the_order_they_were_written() {
+    fn numbers_are_decoded_in_the_byte_order_of_their_encoding() {
         let mut out = Vec::new();
         put_u16(&mut out, 1, 0x0102);
         put_u32(&mut out, 2, 0x0102_0304);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_size_is_an_error_that_names_the_attribute() {
+    fn a_value_of_the_wrong_size_is_an_error_that_names_the_attribute() {
         let attr = Attr {
             kind: 9,
             value: &[1, 2, 3],
@@ -255,12 +255,12 @@ mod tests {
         assert_eq!(error, DecodeError::new("big-endian u32", 9, 3));
         assert_eq!(
             error.to_string(),
-            "type 9 with 3 bytes is no big-endian u32"
+            "expected big-endian u32, found type 9 with 3 bytes"
         );
     }
 
     #[test]
-    fn flags_of_the_type_are_not_part_of_it() {
+    fn the_decoded_type_has_no_flags() {
         let mut out = Vec::new();
         put(&mut out, 0xc003, &[]);
         assert_eq!(Attrs::new(&out).next().unwrap().unwrap().kind, 3);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_value_survives_and_a_longer_one_does_not_pass_for_another() {
+    fn a_value_above_the_maximum_length_is_truncated_to_it() {
         let mut out = Vec::new();
         put(&mut out, 1, &vec![5; MAX_VALUE]);
         let attr = Attrs::new(&out).next().unwrap().unwrap();

@@ -1,24 +1,24 @@
-//! What a socket has done so far, in numbers.
+//! Counters of a socket.
 
 use crate::message::Messages;
 
-/// What a socket has done so far.
+/// Counters of a socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Datagrams sent, each by one `sendmsg`.
+    /// Number of datagrams sent, each by one `sendmsg`.
     pub sends: u64,
-    /// The messages in them.
+    /// Number of messages sent.
     pub messages: u64,
-    /// The bytes in them.
+    /// Number of bytes sent.
     pub bytes_sent: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub receives: u64,
 }
 
 impl Counters {
-    /// Counts a datagram that was sent.
-    pub(crate) fn sent(&mut self, datagram: &[u8]) {
+    /// Adds a sent datagram.
+    pub(crate) fn add_sent(&mut self, datagram: &[u8]) {
         self.sends += 1;
         self.messages += Messages::new(datagram).count() as u64;
         self.bytes_sent += datagram.len() as u64;

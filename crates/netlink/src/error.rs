@@ -1,132 +1,131 @@
-//! What goes wrong with netlink.
+//! Netlink errors.
 
 use std::{fmt, io};
 
 use thiserror::Error;
 
-/// Why a request to the kernel failed.
+/// An error of a netlink request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The batch is longer than the kernel takes at once; nothing was sent.
-    #[error(
-        "a batch of {bytes} bytes is longer than the {limit} bytes the socket can send at once"
-    )]
+    /// The batch is larger than the send buffer of the socket; nothing was sent.
+    #[error("batch of {bytes} bytes exceeds the send buffer limit of {limit} bytes")]
     BatchTooLarge {
-        /// The length of the batch.
+        /// Length of the batch, in bytes.
         bytes: usize,
-        /// The greatest length that can be sent.
+        /// Maximum length, in bytes.
         limit: usize,
     },
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// Failed operation.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The kernel refused the request.
+    /// The kernel rejected the request.
     #[error(transparent)]
-    Kernel(#[from] Refusal),
-    /// Answers were lost because the socket's buffer was full.
+    Kernel(#[from] KernelError),
+    /// Replies were lost because the receive buffer was full (`ENOBUFS`).
     ///
-    /// What was asked may have been done or not.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// The request may or may not have been executed.
+    #[error("receive buffer overrun: replies were lost")]
     Overrun,
-    /// The kernel did not answer in time; what was asked may have been done.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply in time; the request may have been executed.
+    #[error("the kernel did not reply in time")]
     Timeout,
-    /// A datagram is longer than the buffer for it.
-    #[error("a datagram of {bytes} bytes is longer than the buffer of {limit} bytes")]
+    /// A datagram is larger than the buffer that receives it.
+    #[error("datagram of {bytes} bytes exceeds the receive buffer of {limit} bytes")]
     Truncated {
-        /// The length of the datagram.
+        /// Length of the datagram, in bytes.
         bytes: usize,
-        /// The length of the buffer.
+        /// Length of the buffer, in bytes.
         limit: usize,
     },
 }
 
 impl Error {
-    /// Returns the error number behind the failure, if there is one.
+    /// Returns the error number, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Io { source, .. } => source.raw_os_error().map(Errno),
-            Self::Kernel(refusal) => Some(refusal.errno),
+            Self::Kernel(error) => Some(error.errno),
             _ => None,
         }
     }
 }
 
-/// The kernel's no to one message.
+/// The error that the kernel returned for one message (`NLMSG_ERROR`).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
-pub struct Refusal {
-    /// The sequence number of the message.
+pub struct KernelError {
+    /// Sequence number of the message.
     pub seq: u32,
-    /// Why.
+    /// Error number.
     pub errno: Errno,
-    /// What the kernel has to say about it, in its own words.
-    pub text: Option<Box<str>>,
-    /// The byte of the message that it is about, counted from its header.
+    /// Error message of the extended ACK (`NLMSGERR_ATTR_MSG`).
+    pub message: Option<Box<str>>,
+    /// Offset of the invalid attribute from the message header, in bytes
+    /// (`NLMSGERR_ATTR_OFFS`).
     pub offset: Option<u32>,
-    /// The type of the attribute that is missing.
-    pub missing: Option<u32>,
-    /// The payload of the message, if the kernel sent it back.
-    pub echo: Box<[u8]>,
+    /// Type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
+    pub missing_type: Option<u32>,
+    /// Payload of the rejected message, if the kernel returned it.
+    pub request: Box<[u8]>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.errno)?;
-        match &self.text {
-            Some(text) => write!(f, " ({text})"),
+        match &self.message {
+            Some(message) => write!(f, " ({message})"),
             None => Ok(()),
         }
     }
 }
 
-/// An error number, shown in the words of the system.
+/// An error number; displays as the message of the C library in lower case.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// `EPERM`: the capability is missing.
+    /// `EPERM`: operation not permitted.
     pub const PERM: Self = Self(1);
-    /// `ENOENT`: there is no such object.
+    /// `ENOENT`: no such object.
     pub const NOENT: Self = Self(2);
-    /// `ESRCH`: what the request is about is not there.
+    /// `ESRCH`: no such object, in families such as IPVS.
     pub const SRCH: Self = Self(3);
-    /// `EINTR`: a signal came.
+    /// `EINTR`: interrupted by a signal.
     pub const INTR: Self = Self(4);
-    /// `EAGAIN`: there is nothing yet.
+    /// `EAGAIN`: try again.
     pub const AGAIN: Self = Self(11);
-    /// `EACCES`: access is denied.
+    /// `EACCES`: permission denied.
     pub const ACCES: Self = Self(13);
     /// `EBUSY`: the object is in use.
     pub const BUSY: Self = Self(16);
     /// `EEXIST`: the object exists.
     pub const EXIST: Self = Self(17);
-    /// `ENODEV`: there is no such link.
+    /// `ENODEV`: no such device.
     pub const NODEV: Self = Self(19);
-    /// `EINVAL`: the request makes no sense to the kernel.
+    /// `EINVAL`: invalid argument.
     pub const INVAL: Self = Self(22);
-    /// `ERANGE`: a number is out of its range.
+    /// `ERANGE`: number out of range.
     pub const RANGE: Self = Self(34);
-    /// `ERESTART`: the state changed since the generation that was named.
+    /// `ERESTART`: the generation ID of the batch is out of date.
     pub const RESTART: Self = Self(85);
-    /// `EPROTONOSUPPORT`: the kernel does not speak this protocol.
+    /// `EPROTONOSUPPORT`: protocol not supported.
     pub const PROTONOSUPPORT: Self = Self(93);
-    /// `EOPNOTSUPP`: the kernel cannot do this.
+    /// `EOPNOTSUPP`: operation not supported.
     pub const OPNOTSUPP: Self = Self(95);
-    /// `EAFNOSUPPORT`: the kernel does not know this address family.
+    /// `EAFNOSUPPORT`: address family not supported.
     pub const AFNOSUPPORT: Self = Self(97);
-    /// `EADDRNOTAVAIL`: there is no such address.
+    /// `EADDRNOTAVAIL`: no such address.
     pub const ADDRNOTAVAIL: Self = Self(99);
-    /// `ENOBUFS`: a buffer was full, something was lost.
+    /// `ENOBUFS`: buffer full, messages were lost.
     pub const NOBUFS: Self = Self(105);
 }
 
@@ -144,23 +143,27 @@ impl fmt::Display for Errno {
     }
 }
 
-/// Bytes that are not what they should be.
+/// Malformed bytes of a message or an attribute.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[error("type {kind} with {len} bytes is no {what}")]
+#[error("expected {expected}, found type {kind} with {len} bytes")]
 #[non_exhaustive]
 pub struct DecodeError {
-    /// What was expected.
-    pub what: &'static str,
-    /// The type of the attribute or message.
+    /// Expected content.
+    pub expected: &'static str,
+    /// Type of the attribute or message.
     pub kind: u16,
-    /// The number of bytes it has.
+    /// Length, in bytes.
     pub len: usize,
 }
 
 impl DecodeError {
-    /// Returns the error that something of type `kind` with `len` bytes is no `what`.
-    pub fn new(what: &'static str, kind: u16, len: usize) -> Self {
-        Self { what, kind, len }
+    /// Creates an error.
+    pub fn new(expected: &'static str, kind: u16, len: usize) -> Self {
+        Self {
+            expected,
+            kind,
+            len,
+        }
     }
 }
 
@@ -169,25 +172,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_number_is_shown_in_lower_case_words() {
+    fn an_error_number_displays_as_a_lower_case_message() {
         assert_eq!(Errno::NOENT.to_string(), "no such file or directory");
         assert_eq!(Errno::EXIST.to_string(), "file exists");
         assert_eq!(Errno(4097).to_string(), "unknown error 4097");
     }
 
     #[test]
-    fn a_refusal_adds_the_words_of_the_kernel() {
-        let refusal = Refusal {
+    fn a_kernel_error_displays_the_message_of_the_extended_ack() {
+        let error = KernelError {
             seq: 1,
             errno: Errno::INVAL,
-            text: Some("chain type mismatch".into()),
+            message: Some("chain type mismatch".into()),
             offset: None,
-            missing: None,
-            echo: Box::default(),
+            missing_type: None,
+            request: Box::default(),
         };
-        assert_eq!(
-            refusal.to_string(),
-            "invalid argument (chain type mismatch)"
-        );
+        assert_eq!(error.to_string(), "invalid argument (chain type mismatch)");
     }
 }

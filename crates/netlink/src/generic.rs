@@ -1,27 +1,27 @@
-//! Generic netlink: families that the kernel numbers when they come.
+//! Generic netlink: families whose IDs the kernel assigns at registration.
 //!
 //! A message of such a family begins with `struct genlmsghdr` of
-//! `linux/genetlink.h`: the command, the version, and two bytes of nothing.
-//! Its type is the number of the family, which the controller tells.
+//! `linux/genetlink.h`: command, version, and two reserved bytes.
+//! The message type is the ID of the family, which the controller resolves.
 
 use crate::attr::{Attrs, put_str};
 use crate::{DecodeError, Errno, Error, Socket};
 
-/// `GENL_ID_CTRL`: the number of the controller.
+/// `GENL_ID_CTRL`: family ID of the controller.
 const CONTROLLER: u16 = 16;
-/// `CTRL_CMD_GETFAMILY`: asks for a family.
+/// `CTRL_CMD_GETFAMILY`: request for a family.
 const GET_FAMILY: u8 = 3;
-/// `CTRL_ATTR_FAMILY_ID`: the number of a family.
+/// `CTRL_ATTR_FAMILY_ID`: ID of a family.
 const FAMILY_ID: u16 = 1;
-/// `CTRL_ATTR_FAMILY_NAME`: the name of a family.
+/// `CTRL_ATTR_FAMILY_NAME`: name of a family.
 const FAMILY_NAME: u16 = 2;
 
-/// Appends the header with which a message of a generic family begins.
+/// Appends a `struct genlmsghdr`.
 pub fn put_header(out: &mut Vec<u8>, command: u8, version: u8) {
     out.extend_from_slice(&[command, version, 0, 0]);
 }
 
-/// Splits the payload of a message into its command and its attributes.
+/// Splits the payload of a message into command and attributes.
 ///
 /// ```
 /// use vipline_netlink::attr::put_u32;
@@ -38,7 +38,7 @@ pub fn put_header(out: &mut Vec<u8>, command: u8, version: u8) {
 ///
 /// # Errors
 ///
-/// A payload that is shorter than the header.
+/// The payload is shorter than the header.
 pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
     match payload {
         [command, _, _, _, attrs @ ..] => Ok((*command, Attrs::new(attrs))),
@@ -47,19 +47,19 @@ pub fn split(payload: &[u8]) -> Result<(u8, Attrs<'_>), DecodeError> {
 }
 
 impl Socket {
-    /// Returns the number of the generic family of this name, if there is one.
+    /// Returns the ID of a generic netlink family, or `None` if the kernel lacks it.
     ///
-    /// The kernel may load a module that has the family, if it knows of one.
+    /// The kernel may load the module of the family.
     ///
     /// # Errors
     ///
-    /// All that a request can meet.
-    pub fn family(&mut self, name: &str) -> Result<Option<u16>, Error> {
-        let mut question = Vec::new();
-        put_header(&mut question, GET_FAMILY, 1);
-        put_str(&mut question, FAMILY_NAME, name);
+    /// The errors of [`request`](Self::request), except `ENOENT`.
+    pub fn resolve_family(&mut self, name: &str) -> Result<Option<u16>, Error> {
+        let mut payload = Vec::new();
+        put_header(&mut payload, GET_FAMILY, 1);
+        put_str(&mut payload, FAMILY_NAME, name);
         let mut id = None;
-        let answer = self.request(CONTROLLER, 0, &question, |message| {
+        let result = self.request(CONTROLLER, 0, &payload, |message| {
             let (_, attrs) = split(message.payload)?;
             for attr in attrs {
                 let attr = attr?;
@@ -69,9 +69,9 @@ impl Socket {
             }
             Ok::<(), Error>(())
         });
-        match answer {
-            Err(Error::Kernel(refusal)) if refusal.errno == Errno::NOENT => Ok(None),
-            answer => answer.map(|()| id),
+        match result {
+            Err(Error::Kernel(error)) if error.errno == Errno::NOENT => Ok(None),
+            result => result.map(|()| id),
         }
     }
 }

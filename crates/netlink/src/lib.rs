@@ -1,29 +1,25 @@
 //! A synchronous netlink client: requests, batches, dumps and extended ACKs.
 //!
-//! Netlink is how Linux is told about its network: a message is a header, a
-//! payload of the family, and attributes.
-//! This crate writes and reads that frame, and carries it to the kernel and
-//! back; what the messages mean is up to the crates above it.
+//! A netlink message consists of a header, a payload defined by the family, and
+//! attributes.
+//! This crate encodes and decodes headers and attributes, and exchanges messages with
+//! the kernel. The crates that use it define the payloads.
 //!
-//! - [`attr`]: writers that append attributes and cannot fail, a reader that
-//!   cannot go astray.
-//! - [`message`]: the header, and what the kernel says in answer, with the
-//!   words of its extended acknowledgements.
-//! - [`Outcome`] and [`Dump`]: what became of a batch or a dump.
-//! - [`Socket`]: one request, one dump or one batch at a time.
-//!   Answers are checked by sequence number and port, reading is bounded in
-//!   time, a dump the kernel interrupted is told from a complete one, and a
-//!   batch of any size goes out by one system call; so does a series of messages
-//!   that stand alone, and each refusal is told.
-//! - [`generic`]: families that are found by name.
-//! - [`Listener`]: what happens to the kernel's state, without waiting, and
-//!   without what the program itself did.
-//! - [`Error`]: what goes wrong, with the kernel's words.
+//! - [`attr`]: encoding and decoding of attributes.
+//! - [`message`]: encoding and decoding of messages, including extended ACKs.
+//! - [`Socket`]: a blocking socket with a reply timeout for requests, dumps and batches.
+//!   The socket checks sequence numbers and port IDs of replies, detects interrupted
+//!   dumps, and sends a batch of any length by one system call.
+//! - [`Outcome`] and [`Dump`]: results of batches and dumps.
+//! - [`generic`]: generic netlink families.
+//! - [`Listener`]: a non-blocking socket that receives notifications of multicast
+//!   groups, optionally without those that the program itself caused.
+//! - [`Error`]: errors, including the messages of extended ACKs.
 //!
-//! The crate knows no family, spawns nothing, logs nothing and needs no C
-//! library.
-//! It brings no async runtime: writers and readers work without a socket, and
-//! [`Socket`] and [`Listener`] offer their file descriptors.
+//! The crate is independent of netlink families and needs no C library.
+//! It starts no threads or tasks, writes no logs, and needs no async runtime: [`attr`]
+//! and [`message`] work without a socket; [`Socket`] and [`Listener`] implement
+//! [`AsFd`](std::os::fd::AsFd).
 //!
 //! ```no_run
 //! use vipline_netlink::attr::Attrs;
@@ -45,13 +41,12 @@
 //! })?;
 //! match links {
 //!     Dump::Complete(names) => println!("{names:?}"),
-//!     Dump::Interrupted(_) => println!("links come and go too fast"),
+//!     Dump::Interrupted(_) => println!("links changed during every attempt"),
 //! }
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Extended acknowledgements need Linux 4.12, without them refusals come with
-//! an error number only.
+//! Extended ACKs need Linux 4.12; on older kernels, errors have only an error number.
 #![forbid(unsafe_code)]
 
 pub mod attr;
@@ -73,7 +68,7 @@ mod listener;
 mod error;
 
 pub use counters::Counters;
-pub use error::{DecodeError, Errno, Error, Refusal};
+pub use error::{DecodeError, Errno, Error, KernelError};
 pub use listener::{Event, Listener};
 pub use outcome::{Dump, Outcome};
 pub use protocol::Protocol;

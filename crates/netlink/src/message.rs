@@ -1,6 +1,6 @@
-//! Messages: a header, a payload, and what the kernel says in answer.
+//! Encoding and decoding of messages, including extended ACKs.
 //!
-//! A datagram holds one or more messages, each `struct nlmsghdr` of
+//! A datagram contains one or more messages. A message is a `struct nlmsghdr` of
 //! `linux/netlink.h` and a payload, padded to four bytes.
 
 use netlink_packet_core::{
@@ -10,27 +10,29 @@ use netlink_packet_core::{
 use crate::attr::Attrs;
 use crate::{DecodeError, Errno};
 
-/// `NLM_F_REQUEST`: the message is for the kernel to act on.
+/// `NLM_F_REQUEST`: the message is a request.
 pub const REQUEST: u16 = netlink_packet_core::NLM_F_REQUEST;
-/// `NLM_F_ACK`: success is answered too, not only failure.
+/// `NLM_F_ACK`: requests an acknowledgment of success, too.
 pub const ACK: u16 = netlink_packet_core::NLM_F_ACK;
-/// `NLM_F_ECHO`: the change is answered with the notification of it.
+/// `NLM_F_ECHO`: requests the notification of the change as a reply.
 pub const ECHO: u16 = netlink_packet_core::NLM_F_ECHO;
-/// `NLM_F_DUMP`: all objects are asked for.
+/// `NLM_F_DUMP`: requests all objects.
 pub const DUMP: u16 = netlink_packet_core::NLM_F_DUMP;
-/// `NLM_F_REPLACE`: what exists is replaced.
+/// `NLM_F_REPLACE`: replaces an existing object.
 pub const REPLACE: u16 = netlink_packet_core::NLM_F_REPLACE;
-/// `NLM_F_EXCL`: what exists is an error.
+/// `NLM_F_EXCL`: fails if the object exists.
 pub const EXCL: u16 = netlink_packet_core::NLM_F_EXCL;
-/// `NLM_F_CREATE`: what does not exist is made.
+/// `NLM_F_CREATE`: creates the object if it does not exist.
 pub const CREATE: u16 = netlink_packet_core::NLM_F_CREATE;
-/// `NLM_F_APPEND`: what is made goes to the end of the list.
+/// `NLM_F_APPEND`: appends the object to the end of the list.
 pub const APPEND: u16 = netlink_packet_core::NLM_F_APPEND;
 
-/// The length of `struct nlmsghdr`.
+/// Length of `struct nlmsghdr`, in bytes.
 const HEADER: usize = 16;
 
-/// Begins a message; its payload is appended, then [`end`] completes it.
+/// Appends the header of a message.
+///
+/// The caller appends the payload, then calls [`end`].
 ///
 /// ```
 /// use vipline_netlink::message::{Messages, REQUEST, begin, end};
@@ -55,7 +57,7 @@ pub fn begin(out: &mut Vec<u8>, ty: u16, flags: u16, seq: u32) -> Start {
     start
 }
 
-/// Completes a message: writes its length, and pads.
+/// Completes a message: writes the length into the header, and appends padding.
 pub fn end(out: &mut Vec<u8>, start: Start) {
     let Start(start) = start;
     let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
@@ -65,21 +67,21 @@ pub fn end(out: &mut Vec<u8>, start: Start) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Where a message that is being written starts.
+/// Position of an incomplete message.
 #[derive(Debug)]
-#[must_use = "a message without its end has no length"]
+#[must_use = "a message without `end` has no length"]
 pub struct Start(usize);
 
-/// The messages in a datagram, one after the other.
+/// An iterator of the messages in a datagram.
 ///
-/// After a message that does not fit the iterator gives its error, then ends.
+/// After a malformed message the iterator returns an error, then ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// Reads messages from the start of a datagram to its end.
+    /// Creates an iterator of all messages in a datagram.
     pub fn new(datagram: &'a [u8]) -> Self {
         Self { rest: datagram }
     }
@@ -105,55 +107,56 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// One message.
+/// A message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Message<'a> {
-    /// What the message is, as its protocol numbers it.
+    /// Message type, defined by the family.
     pub ty: u16,
-    /// The flags, `NLM_F_*`.
+    /// Flags (`NLM_F_*`).
     pub flags: u16,
-    /// The sequence number of the request that this belongs to.
+    /// Sequence number of the request.
     pub seq: u32,
-    /// The port of the socket that this belongs to.
-    pub port: u32,
-    /// What follows the header, without padding.
+    /// Port ID of the socket that sent the request or caused the notification.
+    pub port_id: u32,
+    /// Payload without padding.
     pub payload: &'a [u8],
 }
 
-/// What a message is to the protocol below all families.
+/// Decoded content of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Content<'a> {
-    /// The answer to one request: success or refusal.
-    Answer(Answer<'a>),
-    /// A message of the family, such as an object.
+    /// Acknowledgment or error of a request (`NLMSG_ERROR`).
+    Ack(Ack<'a>),
+    /// Message of the family, such as an object.
     Data,
-    /// The end of a dump, and whether it went well.
-    Done(Answer<'a>),
-    /// Nothing.
+    /// End of a dump and its result (`NLMSG_DONE`).
+    Done(Ack<'a>),
+    /// No content (`NLMSG_NOOP`).
     Noop,
-    /// Data was lost.
+    /// Lost data (`NLMSG_OVERRUN`).
     Overrun,
 }
 
-/// The verdict on a request, with the words of an extended acknowledgement.
+/// The acknowledgment or error of a request, with the attributes of the extended ACK.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Answer<'a> {
-    /// Why the request was refused; `None` is success.
+pub struct Ack<'a> {
+    /// Error number; `None` for success.
     pub errno: Option<Errno>,
-    /// What the kernel has to say about it.
-    pub text: Option<&'a str>,
-    /// The byte of the request that it is about, counted from its header.
+    /// Error message of the extended ACK (`NLMSGERR_ATTR_MSG`).
+    pub message: Option<&'a str>,
+    /// Offset of the invalid attribute from the header of the request, in bytes
+    /// (`NLMSGERR_ATTR_OFFS`).
     pub offset: Option<u32>,
-    /// The type of the attribute that is missing.
-    pub missing: Option<u32>,
-    /// The payload of the request, if the kernel sent it back.
-    pub echo: &'a [u8],
+    /// Type of a missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
+    pub missing_type: Option<u32>,
+    /// Payload of the request, if the kernel returned it.
+    pub request: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Splits the first message off, and tells its length.
+    /// Returns the first message and its length.
     fn first(datagram: &'a [u8]) -> Option<(Self, usize)> {
         let checked = NetlinkBuffer::new_checked(datagram).ok()?;
         let length = usize::try_from(checked.length()).ok()?;
@@ -161,28 +164,28 @@ impl<'a> Message<'a> {
             ty: checked.message_type(),
             flags: checked.flags(),
             seq: checked.sequence_number(),
-            port: checked.port_number(),
+            port_id: checked.port_number(),
             payload: datagram.get(HEADER..length)?,
         };
         Some((message, length))
     }
 
-    /// Tells whether the state changed under the dump that this belongs to.
+    /// Returns whether a change interrupted the dump (`NLM_F_DUMP_INTR`).
     pub fn is_interrupted(&self) -> bool {
         self.flags & NLM_F_DUMP_INTR != 0
     }
 
-    /// Tells what the message is.
+    /// Decodes the content according to the message type.
     ///
     /// # Errors
     ///
-    /// An answer without its error number.
+    /// `NLMSG_ERROR` or `NLMSG_DONE` is too short for its error number.
     pub fn content(&self) -> Result<Content<'a>, DecodeError> {
         match self.ty {
             netlink_packet_core::NLMSG_NOOP => Ok(Content::Noop),
-            netlink_packet_core::NLMSG_ERROR => self.answer().map(Content::Answer),
+            netlink_packet_core::NLMSG_ERROR => self.ack().map(Content::Ack),
             netlink_packet_core::NLMSG_DONE if self.payload.is_empty() => {
-                Ok(Content::Done(Answer::default()))
+                Ok(Content::Done(Ack::default()))
             }
             netlink_packet_core::NLMSG_DONE => self.done().map(Content::Done),
             netlink_packet_core::NLMSG_OVERRUN => Ok(Content::Overrun),
@@ -190,60 +193,60 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads `struct nlmsgerr`: error number, request or its header, words.
-    fn answer(&self) -> Result<Answer<'a>, DecodeError> {
-        let (errno, echo) = self.errno()?;
-        let whole = match self.flags & NLM_F_CAPPED {
-            0 => Self::first(echo),
+    /// Decodes `NLMSG_ERROR`: error number, request or its header, attributes.
+    fn ack(&self) -> Result<Ack<'a>, DecodeError> {
+        let (errno, rest) = self.errno()?;
+        let request = match self.flags & NLM_F_CAPPED {
+            0 => Self::first(rest),
             _ => None,
         };
-        let (request, echoed) = whole.map_or((&[][..], HEADER), |(request, length)| {
+        let (request, length) = request.map_or((&[][..], HEADER), |(request, length)| {
             (request.payload, length)
         });
-        let words = echo.get(echoed.next_multiple_of(4)..).unwrap_or_default();
-        let mut answer = self.spoken(errno, words);
-        answer.echo = request;
-        Ok(answer)
+        let attrs = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let mut ack = self.with_attrs(errno, attrs);
+        ack.request = request;
+        Ok(ack)
     }
 
-    /// Reads the payload of `NLMSG_DONE`: error number, words.
-    fn done(&self) -> Result<Answer<'a>, DecodeError> {
-        let (errno, words) = self.errno()?;
-        Ok(self.spoken(errno, words))
+    /// Decodes `NLMSG_DONE`: error number, attributes.
+    fn done(&self) -> Result<Ack<'a>, DecodeError> {
+        let (errno, attrs) = self.errno()?;
+        Ok(self.with_attrs(errno, attrs))
     }
 
-    /// Splits the error number off; 0 is success, refusals are negative.
+    /// Splits off the error number: 0 for success, negative for an error.
     fn errno(&self) -> Result<(Option<Errno>, &'a [u8]), DecodeError> {
         let (code, rest) = self
             .payload
             .split_first_chunk()
-            .ok_or_else(|| DecodeError::new("answer", self.ty, self.payload.len()))?;
+            .ok_or_else(|| DecodeError::new("error number", self.ty, self.payload.len()))?;
         let errno = match i32::from_ne_bytes(*code) {
             0 => None,
-            // A dump ends with the length of its last part on old kernels.
+            // Old kernels end a dump with the length of its last part.
             code if code > 0 => None,
             code => Some(Errno(code.wrapping_neg())),
         };
         Ok((errno, rest))
     }
 
-    /// Adds the words of an extended acknowledgement (`NLMSGERR_ATTR_*`).
-    fn spoken(&self, errno: Option<Errno>, words: &'a [u8]) -> Answer<'a> {
-        let mut answer = Answer {
+    /// Decodes the attributes of an extended ACK (`NLMSGERR_ATTR_*`).
+    fn with_attrs(&self, errno: Option<Errno>, attrs: &'a [u8]) -> Ack<'a> {
+        let mut ack = Ack {
             errno,
-            ..Answer::default()
+            ..Ack::default()
         };
         if self.flags & NLM_F_ACK_TLVS != 0 {
-            for attr in Attrs::new(words).flatten() {
+            for attr in Attrs::new(attrs).flatten() {
                 match attr.kind {
-                    1 => answer.text = attr.str().ok(),
-                    2 => answer.offset = attr.u32().ok(),
-                    5 => answer.missing = attr.u32().ok(),
+                    1 => ack.message = attr.str().ok(),
+                    2 => ack.offset = attr.u32().ok(),
+                    5 => ack.missing_type = attr.u32().ok(),
                     _ => {}
                 }
             }
         }
-        answer
+        ack
     }
 }
 
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
     use crate::attr::{put_str, put_u32};
 
-    /// A message as the kernel writes it.
+    /// Encodes a message of the kernel.
     fn message(ty: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let start = begin(&mut out, ty, flags, 7);
@@ -267,24 +270,25 @@ mod tests {
         Messages::new(datagram).next().unwrap().unwrap().content()
     }
 
-    fn words() -> Vec<u8> {
-        let mut words = Vec::new();
-        put_str(&mut words, 1, "Chain type mismatch");
-        put_u32(&mut words, 2, 20);
-        put_u32(&mut words, 5, 3);
-        words
+    /// Encodes the attributes of `EXTENDED`.
+    fn attrs() -> Vec<u8> {
+        let mut attrs = Vec::new();
+        put_str(&mut attrs, 1, "Chain type mismatch");
+        put_u32(&mut attrs, 2, 20);
+        put_u32(&mut attrs, 5, 3);
+        attrs
     }
 
-    const SPOKEN: Answer<'_> = Answer {
+    const EXTENDED: Ack<'_> = Ack {
         errno: Some(Errno(2)),
-        text: Some("Chain type mismatch"),
+        message: Some("Chain type mismatch"),
         offset: Some(20),
-        missing: Some(3),
-        echo: &[],
+        missing_type: Some(3),
+        request: &[],
     };
 
     #[test]
-    fn a_datagram_holds_many_messages_and_each_is_padded() {
+    fn a_datagram_contains_several_padded_messages() {
         let mut datagram = message(16, 0, &[1]);
         datagram.extend(message(17, 2, &[1, 2, 3, 4, 5]));
         let messages: Vec<_> = Messages::new(&datagram).map(Result::unwrap).collect();
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_off_is_an_error_and_the_last_one() {
+    fn a_truncated_message_is_an_error_and_ends_the_iteration() {
         let mut datagram = message(16, 0, &[1, 2, 3, 4]);
         datagram.extend(message(17, 0, &[1, 2, 3, 4]));
         datagram.pop();
@@ -314,56 +318,56 @@ mod tests {
     }
 
     #[test]
-    fn words_follow_the_header_of_the_request_when_it_is_capped() {
+    fn extended_ack_attributes_follow_the_header_of_a_capped_request() {
         let mut payload = (-2_i32).to_ne_bytes().to_vec();
         payload.extend(&message(0xa00, REQUEST, &[0; 40])[..16]);
-        payload.extend(words());
+        payload.extend(attrs());
         let datagram = message(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, &payload);
-        assert_eq!(content(&datagram), Ok(Content::Answer(SPOKEN)));
+        assert_eq!(content(&datagram), Ok(Content::Ack(EXTENDED)));
     }
 
     #[test]
-    fn words_follow_the_whole_request_when_it_is_echoed() {
+    fn extended_ack_attributes_follow_a_returned_request() {
         let mut payload = (-2_i32).to_ne_bytes().to_vec();
         payload.extend(message(0xa00, REQUEST, &[0; 41]));
-        payload.extend(words());
+        payload.extend(attrs());
         let datagram = message(NLMSG_ERROR, NLM_F_ACK_TLVS, &payload);
-        let echoed = Answer {
-            echo: &[0; 41],
-            ..SPOKEN
+        let echoed = Ack {
+            request: &[0; 41],
+            ..EXTENDED
         };
-        assert_eq!(content(&datagram), Ok(Content::Answer(echoed)));
+        assert_eq!(content(&datagram), Ok(Content::Ack(echoed)));
     }
 
     #[test]
-    fn success_is_an_answer_without_an_error_number() {
+    fn an_acknowledgment_of_success_has_no_error_number() {
         let datagram = message(NLMSG_ERROR, NLM_F_CAPPED, &[0; 20]);
-        assert_eq!(content(&datagram), Ok(Content::Answer(Answer::default())));
+        assert_eq!(content(&datagram), Ok(Content::Ack(Ack::default())));
     }
 
     #[test]
-    fn the_end_of_a_dump_may_carry_nothing_a_length_or_an_error() {
+    fn the_end_of_a_dump_may_be_empty_or_contain_a_length_or_an_error() {
         assert_eq!(
             content(&message(NLMSG_DONE, 0, &[])),
-            Ok(Content::Done(Answer::default()))
+            Ok(Content::Done(Ack::default()))
         );
         assert_eq!(
             content(&message(NLMSG_DONE, 0, &20_i32.to_ne_bytes())),
-            Ok(Content::Done(Answer::default()))
+            Ok(Content::Done(Ack::default()))
         );
         let mut payload = (-2_i32).to_ne_bytes().to_vec();
-        payload.extend(words());
+        payload.extend(attrs());
         assert_eq!(
             content(&message(NLMSG_DONE, NLM_F_ACK_TLVS, &payload)),
-            Ok(Content::Done(SPOKEN))
+            Ok(Content::Done(EXTENDED))
         );
     }
 
     #[test]
-    fn an_answer_without_a_number_is_an_error() {
+    fn an_acknowledgment_without_an_error_number_is_an_error() {
         assert_eq!(
             content(&message(NLMSG_ERROR, 0, &[1, 2])),
-            Err(DecodeError::new("answer", NLMSG_ERROR, 2))
+            Err(DecodeError::new("error number", NLMSG_ERROR, 2))
         );
     }
 }

@@ -1,66 +1,72 @@
-//! What became of a dump or a batch.
+//! Results of dumps and batches.
 
-use crate::{DecodeError, Errno, Error, Refusal, message};
+use crate::{DecodeError, Errno, Error, KernelError, message};
 
-/// A dump, and whether it is one state of the kernel.
+/// Result of a dump.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "an interrupted dump may lack objects or hold some twice"]
+#[must_use = "an interrupted dump may lack objects or contain duplicates"]
 pub enum Dump<T> {
-    /// The state did not change meanwhile.
+    /// The dump is a consistent snapshot.
     Complete(T),
-    /// The state changed under every attempt; this is what the last one read.
+    /// Every attempt was interrupted by changes (`NLM_F_DUMP_INTR`); this is the
+    /// result of the last one.
     Interrupted(T),
 }
 
-/// What became of a batch, which the kernel applies as a whole or not at all.
+/// Result of sending an atomic batch.
 #[derive(Debug)]
-#[must_use = "a batch that was sent need not be committed"]
+#[must_use = "a batch that was sent is not necessarily committed"]
 pub enum Outcome {
-    /// All of it is done.
+    /// The whole batch was applied.
     Committed,
-    /// None of it is done.
-    Refused {
-        /// The messages the kernel refused, in their order.
-        refusals: Vec<Refusal>,
-        /// How many more it refused, at least.
-        more: usize,
+    /// Nothing was applied.
+    Rejected {
+        /// Errors of the rejected messages, in the order of the messages.
+        errors: Vec<KernelError>,
+        /// Minimum number of further errors, which are not in `errors`.
+        omitted: usize,
     },
-    /// The answers were lost or made no sense: all of it is done, or nothing.
+    /// Acknowledgments were lost or malformed: the batch was applied as a whole or
+    /// not at all.
     Unknown(Error),
 }
 
-/// The sequence numbers of a batch, by which its answers are known.
+/// The sequence numbers of a batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Range {
+pub(crate) struct SeqRange {
     first: u32,
-    /// The last message that asks for an acknowledgement; its answer is the last one.
-    last_answer: u32,
+    /// Sequence number of the last message with `NLM_F_ACK`, which is acknowledged last.
+    last_ack: u32,
     last: u32,
 }
 
-impl Range {
-    /// Finds the sequence numbers of a batch, and that its messages are whole.
+impl SeqRange {
+    /// Returns the sequence numbers of a batch.
+    ///
+    /// # Errors
+    ///
+    /// A message is malformed, or none has `NLM_F_ACK`.
     pub(crate) fn of(batch: &[u8]) -> Result<Self, DecodeError> {
         let no_batch =
-            || DecodeError::new("batch that asks for an acknowledgement", 0, batch.len());
-        let (mut first, mut last, mut last_answer) = (None, 0, None);
+            || DecodeError::new("batch with a message that has NLM_F_ACK", 0, batch.len());
+        let (mut first, mut last, mut last_ack) = (None, 0, None);
         for message in message::Messages::new(batch) {
             let message = message?;
             first = first.or(Some(message.seq));
             last = message.seq;
             if message.flags & message::ACK != 0 {
-                last_answer = Some(message.seq);
+                last_ack = Some(message.seq);
             }
         }
         let first = first.ok_or_else(no_batch)?;
         Ok(Self {
             first,
-            last_answer: last_answer.ok_or_else(no_batch)?,
+            last_ack: last_ack.ok_or_else(no_batch)?,
             last,
         })
     }
 
-    /// Returns the sequence number that follows the batch.
+    /// Returns the sequence number after the last one of the batch.
     pub(crate) fn next(self) -> u32 {
         self.last.wrapping_add(1)
     }
@@ -70,87 +76,94 @@ impl Range {
     }
 }
 
-/// The answers to a batch, gathered as they come.
+/// Collects the acknowledgments of several messages.
 #[derive(Debug)]
-pub(crate) struct Answers {
-    range: Range,
-    refusals: Vec<Refusal>,
-    more: usize,
-    /// Whether the refusal of the first message is that of all.
-    whole: bool,
-    /// Whether the last message, or the batch as a whole, was answered.
+pub(crate) struct AckCollector {
+    range: SeqRange,
+    errors: Vec<KernelError>,
+    omitted: usize,
+    /// Whether an error of the first message rejects all messages.
+    is_batch: bool,
+    /// Whether the last acknowledgment was received.
     complete: bool,
 }
 
-impl Answers {
-    /// How many refusals are kept; beyond, they are counted.
-    const KEPT: usize = 1024;
+impl AckCollector {
+    /// Maximum number of errors to keep; further errors are only counted.
+    const MAX_ERRORS: usize = 1024;
 
-    pub(crate) fn new(range: Range) -> Self {
+    /// Collects the acknowledgments of an atomic batch.
+    pub(crate) fn of_batch(range: SeqRange) -> Self {
         Self {
             range,
-            refusals: Vec::new(),
-            more: 0,
-            whole: true,
+            errors: Vec::new(),
+            omitted: 0,
+            is_batch: true,
             complete: false,
         }
     }
 
-    /// Gathers the answers to messages that the kernel takes one by one.
-    pub(crate) fn to_series(range: Range) -> Self {
+    /// Collects the acknowledgments of independent messages.
+    pub(crate) fn of_messages(range: SeqRange) -> Self {
         Self {
-            whole: false,
-            ..Self::new(range)
+            is_batch: false,
+            ..Self::of_batch(range)
         }
     }
 
-    /// Returns the sequence numbers that are answered.
-    pub(crate) fn range(&self) -> Range {
+    /// Returns the sequence numbers of the messages.
+    pub(crate) fn range(&self) -> SeqRange {
         self.range
     }
 
-    /// Tells whether no more answers will come.
+    /// Returns whether the last acknowledgment was received.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Takes the answer to the message `seq`; that of another batch is ignored.
-    pub(crate) fn take(&mut self, seq: u32, answer: message::Answer<'_>) {
+    /// Adds the acknowledgment of message `seq`; ignores those of other batches.
+    pub(crate) fn add(&mut self, seq: u32, ack: message::Ack<'_>) {
         if !self.range.contains(seq) {
             return;
         }
-        let refused = answer.errno.is_some();
-        // The kernel refuses a batch as a whole in the name of its first message.
-        let of_all = self.whole && refused && seq == self.range.first;
-        self.complete |= of_all || seq == self.range.last_answer;
-        let Some(errno) = answer.errno else {
+        // The kernel reports the rejection of a whole batch for its first message.
+        let rejects_all = self.is_batch && ack.errno.is_some() && seq == self.range.first;
+        self.complete |= rejects_all || seq == self.range.last_ack;
+        let Some(errno) = ack.errno else {
             return;
         };
-        if self.refusals.len() < Self::KEPT {
-            self.refusals.push(Refusal::new(seq, errno, answer));
+        if self.errors.len() < Self::MAX_ERRORS {
+            self.errors.push(KernelError::new(seq, errno, ack));
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 
-    /// Returns the refusals, if every answer there can be was read.
-    pub(crate) fn into_refusals(self, failure: Option<Error>) -> Result<Vec<Refusal>, Error> {
+    /// Returns the errors of independent messages.
+    ///
+    /// `failure` is the error that ended the reception early, if any.
+    ///
+    /// # Errors
+    ///
+    /// `failure`, or [`Error::Timeout`] if acknowledgments or errors are missing.
+    pub(crate) fn into_errors(self, failure: Option<Error>) -> Result<Vec<KernelError>, Error> {
         match failure {
             Some(error) => Err(error),
-            None if self.complete && self.more == 0 => Ok(self.refusals),
+            None if self.complete && self.omitted == 0 => Ok(self.errors),
             None => Err(Error::Timeout),
         }
     }
 
-    /// Draws the conclusion, given why reading ended early if it did.
+    /// Returns the outcome of an atomic batch.
     ///
-    /// A message that is refused is enough to know that nothing is done, an
-    /// acknowledgement of some message proves nothing.
-    pub(crate) fn conclude(self, failure: Option<Error>) -> Outcome {
+    /// `failure` is the error that ended the reception early, if any.
+    /// One rejected message proves that nothing was applied. The acknowledgment of a
+    /// message other than the last proves nothing.
+    pub(crate) fn into_outcome(self, failure: Option<Error>) -> Outcome {
         match failure {
-            _ if !self.refusals.is_empty() => Outcome::Refused {
-                refusals: self.refusals,
-                more: self.more,
+            _ if !self.errors.is_empty() => Outcome::Rejected {
+                errors: self.errors,
+                omitted: self.omitted,
             },
             Some(error) => Outcome::Unknown(error),
             None if self.complete => Outcome::Committed,
@@ -159,16 +172,16 @@ impl Answers {
     }
 }
 
-impl Refusal {
-    /// Returns the refusal of the message `seq`, with the words of its answer.
-    pub fn new(seq: u32, errno: Errno, answer: message::Answer<'_>) -> Self {
+impl KernelError {
+    /// Creates an error from the acknowledgment of message `seq`.
+    pub fn new(seq: u32, errno: Errno, ack: message::Ack<'_>) -> Self {
         Self {
             seq,
             errno,
-            text: answer.text.map(Box::from),
-            offset: answer.offset,
-            missing: answer.missing,
-            echo: answer.echo.into(),
+            message: ack.message.map(Box::from),
+            offset: ack.offset,
+            missing_type: ack.missing_type,
+            request: ack.request.into(),
         }
     }
 }
@@ -176,148 +189,148 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{ACK, Answer, REQUEST, begin, end};
+    use crate::message::{ACK, Ack, REQUEST, begin, end};
 
-    /// A batch of three messages between its two brackets.
-    fn range(first: u32) -> Range {
+    /// Returns the sequence numbers of three messages between batch begin and end.
+    fn range(first: u32) -> SeqRange {
         let mut batch = Vec::new();
         for (place, flags) in [0, 0, 0, ACK, 0].into_iter().enumerate() {
             let seq = first.wrapping_add(u32::try_from(place).unwrap());
             let start = begin(&mut batch, 0xa00, REQUEST | flags, seq);
             end(&mut batch, start);
         }
-        Range::of(&batch).unwrap()
+        SeqRange::of(&batch).unwrap()
     }
 
-    fn no(errno: Errno) -> Answer<'static> {
-        Answer {
+    fn rejection(errno: Errno) -> Ack<'static> {
+        Ack {
             errno: Some(errno),
-            ..Answer::default()
+            ..Ack::default()
         }
     }
 
-    /// Gives the answers in order and draws the conclusion.
-    fn outcome(first: u32, answers: &[(u32, Answer<'_>)], failure: Option<Error>) -> String {
-        let mut gathered = Answers::new(range(first));
-        for (seq, answer) in answers {
-            gathered.take(*seq, *answer);
+    /// Returns the outcome of a batch with these acknowledgments.
+    fn outcome(first: u32, acks: &[(u32, Ack<'_>)], failure: Option<Error>) -> String {
+        let mut collector = AckCollector::of_batch(range(first));
+        for (seq, ack) in acks {
+            collector.add(*seq, *ack);
         }
-        match gathered.conclude(failure) {
+        match collector.into_outcome(failure) {
             Outcome::Committed => "committed".to_owned(),
-            Outcome::Refused { refusals, more } => {
-                let seqs: Vec<u32> = refusals.iter().map(|refusal| refusal.seq).collect();
-                format!("refused {seqs:?} and {more}")
+            Outcome::Rejected { errors, omitted } => {
+                let seqs: Vec<u32> = errors.iter().map(|error| error.seq).collect();
+                format!("rejected {seqs:?} and {omitted}")
             }
             Outcome::Unknown(error) => format!("unknown: {error}"),
         }
     }
 
     #[test]
-    fn a_batch_is_committed_when_its_last_answer_came_and_none_is_a_refusal() {
-        assert_eq!(outcome(5, &[(8, Answer::default())], None), "committed");
-        let refused = [(6, no(Errno::NOENT)), (8, Answer::default())];
-        assert_eq!(outcome(5, &refused, None), "refused [6] and 0");
+    fn a_batch_is_committed_if_its_last_message_is_acknowledged_and_none_is_rejected() {
+        assert_eq!(outcome(5, &[(8, Ack::default())], None), "committed");
+        let rejected = [(6, rejection(Errno::NOENT)), (8, Ack::default())];
+        assert_eq!(outcome(5, &rejected, None), "rejected [6] and 0");
     }
 
     #[test]
-    fn every_message_refused_is_told() {
-        let refused = [(6, no(Errno::NOENT)), (8, no(Errno::EXIST))];
-        assert_eq!(outcome(5, &refused, None), "refused [6, 8] and 0");
+    fn every_rejected_message_is_reported() {
+        let rejected = [(6, rejection(Errno::NOENT)), (8, rejection(Errno::EXIST))];
+        assert_eq!(outcome(5, &rejected, None), "rejected [6, 8] and 0");
     }
 
     #[test]
-    fn the_acknowledgement_of_another_message_proves_nothing() {
-        let unknown = "unknown: the kernel did not answer in time";
-        assert_eq!(outcome(5, &[(6, Answer::default())], None), unknown);
-        assert_eq!(outcome(5, &[(4, Answer::default())], None), unknown);
-        assert_eq!(outcome(5, &[(4, no(Errno::PERM))], None), unknown);
+    fn the_acknowledgment_of_another_message_proves_nothing() {
+        let unknown = "unknown: the kernel did not reply in time";
+        assert_eq!(outcome(5, &[(6, Ack::default())], None), unknown);
+        assert_eq!(outcome(5, &[(4, Ack::default())], None), unknown);
+        assert_eq!(outcome(5, &[(4, rejection(Errno::PERM))], None), unknown);
     }
 
     #[test]
-    fn a_refusal_of_the_first_message_is_that_of_the_batch() {
-        let mut answers = Answers::new(range(5));
-        answers.take(5, no(Errno::PERM));
-        assert!(answers.is_complete());
+    fn an_error_of_the_first_message_rejects_the_whole_batch() {
+        let mut acks = AckCollector::of_batch(range(5));
+        acks.add(5, rejection(Errno::PERM));
+        assert!(acks.is_complete());
     }
 
     #[test]
-    fn the_refusal_of_the_first_message_of_a_series_is_its_own() {
-        let mut answers = Answers::to_series(range(5));
-        answers.take(5, no(Errno::EXIST));
-        assert!(!answers.is_complete());
-        answers.take(7, no(Errno::NOENT));
-        answers.take(8, Answer::default());
-        assert!(answers.is_complete());
-        let refusals = answers.into_refusals(None).unwrap();
-        let seqs: Vec<u32> = refusals.iter().map(|refusal| refusal.seq).collect();
+    fn an_error_of_the_first_independent_message_concerns_only_that_message() {
+        let mut acks = AckCollector::of_messages(range(5));
+        acks.add(5, rejection(Errno::EXIST));
+        assert!(!acks.is_complete());
+        acks.add(7, rejection(Errno::NOENT));
+        acks.add(8, Ack::default());
+        assert!(acks.is_complete());
+        let errors = acks.into_errors(None).unwrap();
+        let seqs: Vec<u32> = errors.iter().map(|error| error.seq).collect();
         assert_eq!(seqs, [5, 7]);
     }
 
     #[test]
-    fn a_series_may_be_a_single_message() {
-        let mut series = Vec::new();
-        let start = begin(&mut series, 0xa00, REQUEST | ACK, 5);
-        end(&mut series, start);
-        let mut answers = Answers::to_series(Range::of(&series).unwrap());
-        answers.take(5, no(Errno::EXIST));
-        assert_eq!(answers.into_refusals(None).unwrap().len(), 1);
+    fn a_single_independent_message_is_accepted() {
+        let mut messages = Vec::new();
+        let start = begin(&mut messages, 0xa00, REQUEST | ACK, 5);
+        end(&mut messages, start);
+        let mut acks = AckCollector::of_messages(SeqRange::of(&messages).unwrap());
+        acks.add(5, rejection(Errno::EXIST));
+        assert_eq!(acks.into_errors(None).unwrap().len(), 1);
     }
 
     #[test]
-    fn a_series_whose_last_answer_is_missing_is_an_error() {
-        let mut answers = Answers::to_series(range(5));
-        answers.take(5, no(Errno::EXIST));
-        assert!(matches!(answers.into_refusals(None), Err(Error::Timeout)));
-        let answers = Answers::to_series(range(5));
-        let lost = answers.into_refusals(Some(Error::Overrun));
+    fn a_missing_acknowledgment_of_independent_messages_is_an_error() {
+        let mut acks = AckCollector::of_messages(range(5));
+        acks.add(5, rejection(Errno::EXIST));
+        assert!(matches!(acks.into_errors(None), Err(Error::Timeout)));
+        let acks = AckCollector::of_messages(range(5));
+        let lost = acks.into_errors(Some(Error::Overrun));
         assert!(matches!(lost, Err(Error::Overrun)));
     }
 
     #[test]
-    fn lost_answers_leave_the_outcome_unknown_unless_one_was_a_refusal() {
-        let lost = "unknown: answers of the kernel were lost, so its state is unknown";
-        let acknowledged = [(8, Answer::default())];
+    fn lost_acknowledgments_make_the_outcome_unknown_unless_one_is_an_error() {
+        let lost = "unknown: receive buffer overrun: replies were lost";
+        let acknowledged = [(8, Ack::default())];
         assert_eq!(outcome(5, &acknowledged, Some(Error::Overrun)), lost);
-        let refused = [(6, no(Errno::NOENT))];
+        let rejected = [(6, rejection(Errno::NOENT))];
         assert_eq!(
-            outcome(5, &refused, Some(Error::Overrun)),
-            "refused [6] and 0"
+            outcome(5, &rejected, Some(Error::Overrun)),
+            "rejected [6] and 0"
         );
     }
 
     #[test]
     fn sequence_numbers_may_wrap_inside_a_batch() {
         assert_eq!(range(u32::MAX - 1).next(), 3);
-        let acknowledged = [(1, Answer::default())];
+        let acknowledged = [(1, Ack::default())];
         assert_eq!(outcome(u32::MAX - 1, &acknowledged, None), "committed");
     }
 
     #[test]
-    fn a_batch_must_be_whole_and_ask_for_an_acknowledgement() {
-        assert!(Range::of(&[]).is_err());
+    fn a_batch_must_be_well_formed_and_request_an_acknowledgment() {
+        assert!(SeqRange::of(&[]).is_err());
         let mut batch = Vec::new();
         for seq in 1..=2 {
             let start = begin(&mut batch, 0xa00, REQUEST, seq);
             end(&mut batch, start);
         }
-        assert!(Range::of(&batch).is_err());
+        assert!(SeqRange::of(&batch).is_err());
         batch.pop();
-        assert!(Range::of(&batch).is_err());
+        assert!(SeqRange::of(&batch).is_err());
     }
 
     #[test]
-    fn refusals_are_bounded_and_counted() {
-        let mut answers = Answers::new(Range {
+    fn excess_errors_are_counted() {
+        let mut acks = AckCollector::of_batch(SeqRange {
             first: 0,
-            last_answer: 2000,
+            last_ack: 2000,
             last: 2001,
         });
         for seq in 1..=2000 {
-            answers.take(seq, no(Errno::NOENT));
+            acks.add(seq, rejection(Errno::NOENT));
         }
-        let Outcome::Refused { refusals, more } = answers.conclude(None) else {
+        let Outcome::Rejected { errors, omitted } = acks.into_outcome(None) else {
             panic!("messages were refused");
         };
-        assert_eq!((refusals.len(), more), (1024, 976));
+        assert_eq!((errors.len(), omitted), (1024, 976));
     }
 }

@@ -1,12 +1,12 @@
-//! The families of netlink.
+//! Netlink families, the protocols of netlink sockets.
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_NETFILTER, NETLINK_ROUTE};
 
-/// A family of netlink.
+/// A netlink family, the protocol of a netlink socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// `NETLINK_GENERIC`: families found by name, such as IPVS.
+    /// `NETLINK_GENERIC`: families with dynamic IDs, such as IPVS.
     Generic,
     /// `NETLINK_NETFILTER`: nf_tables, ipset, conntrack.
     Netfilter,
@@ -15,7 +15,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the number of `linux/netlink.h`.
+    /// Returns the protocol number of `linux/netlink.h`.
     pub(crate) fn number(self) -> isize {
         match self {
             Self::Generic => NETLINK_GENERIC,

@@ -1,4 +1,4 @@
-//! The socket: one conversation at a time, and no waiting forever.
+//! A blocking socket for requests, dumps and batches.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,39 +16,39 @@ use rustix::io::Errno as SystemErrno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 
 use crate::message::{ACK, Content, DUMP, Message, Messages, REQUEST, begin, end};
-use crate::outcome::{Answers, Range};
-use crate::{Counters, Dump, Error, Outcome, Protocol, Refusal};
+use crate::outcome::{AckCollector, SeqRange};
+use crate::{Counters, Dump, Error, KernelError, Outcome, Protocol};
 
-/// How long an answer is waited for unless told otherwise.
+/// Default timeout of a reply.
 ///
-/// The kernel does the work while the request is being sent, so the answer is
-/// there already.
+/// The kernel executes a request during `sendmsg`, so the reply is usually available
+/// immediately.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The kernel fills datagrams of a dump up to 32 KiB.
+/// Size of the receive buffer, in bytes; the kernel uses up to 32 KiB per datagram.
 pub(crate) const BUFFER: usize = 64 << 10;
 
-/// What the kernel keeps for itself of a send buffer (`netlink_sendmsg`).
+/// Bytes of the send buffer that the kernel reserves (`netlink_sendmsg`).
 const RESERVED: usize = 32;
 
-/// More datagrams than any dump has.
-const DATAGRAMS: usize = 1 << 20;
+/// Maximum number of datagrams of a reply, more than any dump has.
+const MAX_DATAGRAMS: usize = 1 << 20;
 
-/// How many signals may disturb one system call.
-const SIGNALS: usize = 64;
+/// Maximum number of calls of a system call that signals interrupt.
+const MAX_INTERRUPTED_CALLS: usize = 64;
 
-/// A netlink socket that talks to the kernel.
+/// A netlink socket for requests, dumps and batches.
 ///
-/// It stays in the network namespace in which it was opened.
-/// Keep it: a change made on a new socket takes milliseconds, on one that was
-/// used before it takes microseconds.
+/// The socket stays in the network namespace in which it was opened.
+/// Reuse sockets: the first change on a socket takes milliseconds, later changes take
+/// microseconds.
 #[derive(Debug)]
 pub struct Socket {
     inner: netlink_sys::Socket,
-    port: u32,
-    /// The sequence number of the next message.
+    port_id: u32,
+    /// Sequence number of the next message.
     sequence: u32,
-    /// How many bytes can be sent at once.
+    /// Maximum length of a datagram to send, in bytes.
     limit: usize,
     request: Vec<u8>,
     datagram: Vec<u8>,
@@ -60,24 +60,24 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel lacks the protocol, or has no room.
+    /// [`Error::Io`] if the kernel lacks the protocol or memory.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
         let mut inner = netlink_sys::Socket::new(protocol.number())
             .map_err(io_error("open a netlink socket"))?;
         let address = inner
             .bind_auto()
             .map_err(io_error("bind a netlink socket"))?;
-        // Connected, nobody but the kernel can send to it.
+        // A connected socket receives messages of the kernel only.
         inner
             .connect(&SocketAddr::new(0, 0))
             .map_err(io_error("connect a netlink socket"))?;
-        // Kernels without these answer in fewer words, or longer ones.
+        // Without these options, errors have no attributes or include the request.
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_cap_ack(true);
         let limit = send_limit(inner.as_fd())?;
         let socket = Self {
             inner,
-            port: address.port_number(),
+            port_id: address.port_number(),
             sequence: 1,
             limit,
             request: Vec::new(),
@@ -88,52 +88,55 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sets how long an answer is waited for: ten seconds, unless told here.
+    /// Sets the reply timeout. Default: 10 s.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when `timeout` is zero.
+    /// [`Error::Io`] if `timeout` is zero.
     pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
         sockopt::set_socket_timeout(self.as_fd(), sockopt::Timeout::Recv, Some(timeout))
             .map_err(failed("set the timeout of a netlink socket"))
     }
 
-    /// Has the kernel heed filters of dumps of rtnetlink, which it ignores else.
+    /// Enables `NETLINK_GET_STRICT_CHK`: the kernel then applies filters in rtnetlink
+    /// dump requests instead of ignoring them.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel is older than Linux 4.20.
-    pub fn filter_dumps(&mut self) -> Result<(), Error> {
+    /// [`Error::Io`] if the kernel is older than Linux 4.20.
+    pub fn set_strict_check(&mut self) -> Result<(), Error> {
         self.inner
             .set_netlink_get_strict_chk(true)
-            .map_err(io_error("have dumps of a netlink socket filtered"))
+            .map_err(io_error("enable NETLINK_GET_STRICT_CHK"))
     }
 
-    /// Returns the sequence number that the next batch has to begin with.
+    /// Returns the sequence number that the first message of the next batch must have.
     pub fn sequence(&self) -> u32 {
         self.sequence
     }
 
-    /// Returns the port by which the kernel tells this socket from others.
+    /// Returns the port ID that the kernel assigned to the socket.
     ///
-    /// Messages about what was done by way of it carry the port.
-    pub fn port(&self) -> u32 {
-        self.port
+    /// Notifications of changes by this socket carry the port ID.
+    pub fn port_id(&self) -> u32 {
+        self.port_id
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Sends one request, and gives each message of the answer to `each`.
+    /// Sends one request, and calls `each` for every message of the reply.
     ///
     /// `flags` are added to `NLM_F_REQUEST | NLM_F_ACK`.
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] when the kernel refuses, the first error of `each`
-    /// once the answer is read to its end, and all that reading can meet.
+    /// - [`Error::Kernel`]: the kernel rejected the request.
+    /// - The first error of `each`; the reply is read to its end nevertheless.
+    /// - Any other [`Error`]: the reply was not received; the request may have been
+    ///   executed.
     pub fn request<E: From<Error>>(
         &mut self,
         ty: u16,
@@ -141,21 +144,22 @@ impl Socket {
         payload: &[u8],
         each: impl FnMut(Message<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.converse(ty, flags | ACK, payload, each)?;
+        self.exchange(ty, flags | ACK, payload, each)?;
         Ok(())
     }
 
-    /// Asks for all objects, and folds the messages of the answer into a value.
+    /// Dumps objects, and folds the messages of the reply into a value.
     ///
-    /// An attempt begins with the value of `start`; when the kernel says that
-    /// its state changed meanwhile, it is given up for another, at most
-    /// `attempts` in all, at least one.
-    /// The answer is read in pieces: no more than a datagram of it is held.
+    /// Each attempt starts with a new value of `start`.
+    /// A dump that a change interrupts (`NLM_F_DUMP_INTR`) is repeated, up to `attempts`
+    /// attempts in total, at least one.
+    /// Memory use is limited to one datagram.
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] when the kernel refuses, the first error of `each`
-    /// once the answer is read to its end, and all that reading can meet.
+    /// - [`Error::Kernel`]: the kernel rejected the request.
+    /// - The first error of `each`; the reply is read to its end nevertheless.
+    /// - Any other [`Error`]: the reply was not received.
     pub fn dump<T, E: From<Error>>(
         &mut self,
         ty: u16,
@@ -167,88 +171,96 @@ impl Socket {
         let mut attempt = 1;
         loop {
             let mut value = start();
-            let state = self.converse(ty, DUMP, payload, |message| each(&mut value, message))?;
-            match state {
-                State::Same => return Ok(Dump::Complete(value)),
-                State::Changed if attempt >= attempts => return Ok(Dump::Interrupted(value)),
-                State::Changed => attempt += 1,
+            let is_interrupted =
+                self.exchange(ty, DUMP, payload, |message| each(&mut value, message))?;
+            match is_interrupted {
+                false => return Ok(Dump::Complete(value)),
+                true if attempt >= attempts => return Ok(Dump::Interrupted(value)),
+                true => attempt += 1,
             }
         }
     }
 
-    /// Sends a whole batch at once, however long it is, and reads the answers.
+    /// Sends an atomic batch in one datagram of any length, and reads the
+    /// acknowledgments.
     ///
-    /// A batch of nfnetlink begins with `NFNL_MSG_BATCH_BEGIN` and ends with
-    /// `NFNL_MSG_BATCH_END`, its messages are numbered from
-    /// [`sequence`](Self::sequence) on, and the last one before the end alone
-    /// should have `NLM_F_ACK`: refusals come back anyway, and some 250
-    /// acknowledgements fill the socket's buffer.
+    /// An nfnetlink batch starts with `NFNL_MSG_BATCH_BEGIN` and ends with
+    /// `NFNL_MSG_BATCH_END`. Sequence numbers must start at [`sequence`](Self::sequence).
+    /// Only the last message before the end should have `NLM_F_ACK`: the kernel reports
+    /// errors anyway, and about 250 acknowledgments fill the receive buffer.
     ///
     /// # Errors
     ///
-    /// Nothing was sent: the batch is no batch, is too large, or the system
-    /// would not send it.
+    /// Nothing was sent.
+    ///
+    /// - [`Error::Decode`]: the batch is malformed, or no message has `NLM_F_ACK`.
+    /// - [`Error::BatchTooLarge`]: the send buffer cannot grow to the length of the batch.
+    /// - [`Error::Io`]: a system call failed.
     pub fn batch(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
-        self.batch_by(batch, send_once)
+        self.batch_with(batch, send_once)
     }
 
-    /// Does what [`batch`](Self::batch) does, but has the bytes sent by `send`.
+    /// Sends an atomic batch like [`batch`](Self::batch), but by calling `send`.
     ///
-    /// It sends them as one datagram and tells how many they were, and is called
-    /// again after a signal.
+    /// `send` must send the bytes as one datagram and return their number.
+    /// `send` is called again after it returns [`io::ErrorKind::Interrupted`].
     ///
     /// # Errors
     ///
-    /// Those of [`batch`](Self::batch).
-    pub fn batch_by(
+    /// The errors of [`batch`](Self::batch).
+    pub fn batch_with(
         &mut self,
         batch: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
     ) -> Result<Outcome, Error> {
-        let mut answers = Answers::new(Range::of(batch)?);
-        let failure = self.gather(batch, send, &mut answers)?;
-        Ok(answers.conclude(failure))
+        let mut acks = AckCollector::of_batch(SeqRange::of(batch)?);
+        let failure = self.send_and_collect(batch, send, &mut acks)?;
+        Ok(acks.into_outcome(failure))
     }
 
-    /// Sends messages that the kernel takes one by one, and returns the refusals.
+    /// Sends independent messages in one datagram, and returns the errors of the
+    /// rejected ones.
     ///
-    /// What it does not refuse is done, whatever becomes of the rest.
-    /// The messages are numbered from [`sequence`](Self::sequence) on, and the
-    /// last one alone should have `NLM_F_ACK`.
-    /// Refusals of some 250 messages fill the socket's buffer, so no more
-    /// should be sent at once.
+    /// All other messages are applied.
+    /// Sequence numbers must start at [`sequence`](Self::sequence), and only the last
+    /// message should have `NLM_F_ACK`.
+    /// The caller should send at most 250 messages, as more errors may overrun the
+    /// receive buffer.
     ///
     /// # Errors
     ///
-    /// Nothing was sent, as with [`batch`](Self::batch); or answers were lost or
-    /// did not come in time, and what is done is not known.
-    pub fn series(&mut self, series: &[u8]) -> Result<Vec<Refusal>, Error> {
-        let mut answers = Answers::to_series(Range::of(series)?);
-        let failure = self.gather(series, send_once, &mut answers)?;
-        answers.into_refusals(failure)
+    /// - The errors of [`batch`](Self::batch): nothing was sent.
+    /// - [`Error::Overrun`], [`Error::Timeout`]: acknowledgments are missing; it is
+    ///   unknown which messages were applied.
+    pub fn request_many(&mut self, messages: &[u8]) -> Result<Vec<KernelError>, Error> {
+        let mut acks = AckCollector::of_messages(SeqRange::of(messages)?);
+        let failure = self.send_and_collect(messages, send_once, &mut acks)?;
+        acks.into_errors(failure)
     }
 
-    /// Sends messages and gathers the answers; tells why that ended early.
-    fn gather(
+    /// Sends messages and collects their acknowledgments.
+    ///
+    /// Returns the error that ended the reception early, if any.
+    fn send_and_collect(
         &mut self,
         messages: &[u8],
         send: impl FnMut(BorrowedFd<'_>, &[u8]) -> io::Result<usize>,
-        answers: &mut Answers,
+        acks: &mut AckCollector,
     ) -> Result<Option<Error>, Error> {
-        self.make_room(messages.len())?;
+        self.reserve_send_buffer(messages.len())?;
         self.send(messages, send)?;
-        self.sequence = answers.range().next();
+        self.sequence = acks.range().next();
         let mut failure = None;
-        for _ in 0..DATAGRAMS {
-            if answers.is_complete() {
+        for _ in 0..MAX_DATAGRAMS {
+            if acks.is_complete() {
                 break;
             }
-            // Once an answer is lost, those that are there already may still tell more.
+            // After an overrun, received acknowledgments may still contain errors.
             let wait = match failure {
                 None => RecvFlags::empty(),
                 Some(_) => RecvFlags::DONTWAIT,
             };
-            match self.answers(wait, answers) {
+            match self.receive_acks(wait, acks) {
                 Ok(()) => {}
                 Err(Error::Overrun) => failure = Some(Error::Overrun),
                 Err(error) => {
@@ -260,29 +272,31 @@ impl Socket {
         Ok(failure)
     }
 
-    /// Reads one datagram of answers to a batch.
-    fn answers(&mut self, wait: RecvFlags, answers: &mut Answers) -> Result<(), Error> {
+    /// Receives one datagram of acknowledgments.
+    fn receive_acks(&mut self, wait: RecvFlags, acks: &mut AckCollector) -> Result<(), Error> {
         self.receive(wait)?;
         for message in Messages::new(&self.datagram) {
             let message = message?;
-            if message.port != self.port {
+            if message.port_id != self.port_id {
                 continue;
             }
-            if let Content::Answer(answer) = message.content()? {
-                answers.take(message.seq, answer);
+            if let Content::Ack(ack) = message.content()? {
+                acks.add(message.seq, ack);
             }
         }
         Ok(())
     }
 
-    /// Sends a request, reads its answer to the end and hands its data over.
-    fn converse<E: From<Error>>(
+    /// Sends a request, and calls `each` for every message of the reply.
+    ///
+    /// Returns whether a change interrupted the dump.
+    fn exchange<E: From<Error>>(
         &mut self,
         ty: u16,
         flags: u16,
         payload: &[u8],
         mut each: impl FnMut(Message<'_>) -> Result<(), E>,
-    ) -> Result<State, E> {
+    ) -> Result<bool, E> {
         let seq = self.sequence;
         self.sequence = seq.wrapping_add(1);
         let mut request = std::mem::take(&mut self.request);
@@ -291,21 +305,21 @@ impl Socket {
         request.extend_from_slice(payload);
         end(&mut request, start);
         let sent = self
-            .make_room(request.len())
+            .reserve_send_buffer(request.len())
             .and_then(|()| self.send(&request, send_once));
         self.request = request;
         sent?;
 
-        let (mut state, mut first_error) = (State::Same, None);
-        for _ in 0..DATAGRAMS {
-            let flow = self.listen(seq, &mut state, |message| {
+        let (mut is_interrupted, mut first_error) = (false, None);
+        for _ in 0..MAX_DATAGRAMS {
+            let flow = self.receive_reply(seq, &mut is_interrupted, |message| {
                 if first_error.is_none() {
                     first_error = each(message).err();
                 }
             });
             match flow {
                 Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => return first_error.map_or(Ok(state), Err),
+                Ok(ControlFlow::Break(())) => return first_error.map_or(Ok(is_interrupted), Err),
                 Err(error) => {
                     self.drain();
                     return Err(error.into());
@@ -315,30 +329,28 @@ impl Socket {
         Err(Error::Timeout.into())
     }
 
-    /// Reads one datagram, and tells whether it ends the answer to `seq`.
-    fn listen(
+    /// Receives one datagram, and returns whether it ends the reply to `seq`.
+    fn receive_reply(
         &mut self,
         seq: u32,
-        state: &mut State,
+        is_interrupted: &mut bool,
         mut each: impl FnMut(Message<'_>),
     ) -> Result<ControlFlow<()>, Error> {
         self.receive(RecvFlags::empty())?;
         for message in Messages::new(&self.datagram) {
             let message = message?;
-            if message.port != self.port || message.seq != seq {
+            if message.port_id != self.port_id || message.seq != seq {
                 continue;
             }
-            if message.is_interrupted() {
-                *state = State::Changed;
-            }
+            *is_interrupted |= message.is_interrupted();
             match message.content()? {
                 Content::Data => each(message),
                 Content::Noop => {}
                 Content::Overrun => return Err(Error::Overrun),
-                Content::Done(answer) | Content::Answer(answer) => {
-                    return match answer.errno {
+                Content::Done(ack) | Content::Ack(ack) => {
+                    return match ack.errno {
                         None => Ok(ControlFlow::Break(())),
-                        Some(errno) => Err(Refusal::new(seq, errno, answer).into()),
+                        Some(errno) => Err(KernelError::new(seq, errno, ack).into()),
                     };
                 }
             }
@@ -346,12 +358,11 @@ impl Socket {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads what is left of a conversation that failed.
+    /// Reads and drops the rest of a reply after an error.
     ///
-    /// A dump that was given up in the middle would make the kernel refuse the
-    /// next one.
+    /// The kernel rejects a dump while another one of the same socket is unfinished.
     fn drain(&mut self) {
-        for _ in 0..DATAGRAMS {
+        for _ in 0..MAX_DATAGRAMS {
             match self.receive(RecvFlags::DONTWAIT) {
                 Ok(()) | Err(Error::Overrun | Error::Truncated { .. }) => {}
                 Err(_) => return,
@@ -359,22 +370,22 @@ impl Socket {
         }
     }
 
-    /// Grows the send buffer when `bytes` do not fit into it.
+    /// Grows the send buffer if it is too small for `bytes`.
     ///
-    /// Only the administrator of the initial user namespace may have more than
-    /// `net.core.wmem_max`.
-    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+    /// More than `net.core.wmem_max` requires `CAP_NET_ADMIN` in the initial user
+    /// namespace.
+    fn reserve_send_buffer(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.limit {
             return Ok(());
         }
-        // The kernel doubles what it is asked for, in a signed number.
+        // The kernel doubles the requested size, in a signed integer.
         let half = bytes
             .saturating_add(RESERVED)
             .div_ceil(2)
             .min(i32::MAX as usize / 2);
         if sockopt::set_socket_send_buffer_size_force(self.as_fd(), half).is_err() {
             sockopt::set_socket_send_buffer_size(self.as_fd(), half)
-                .map_err(failed("grow the buffer of a netlink socket"))?;
+                .map_err(failed("grow the send buffer of a netlink socket"))?;
         }
         self.limit = send_limit(self.as_fd())?;
         if bytes <= self.limit {
@@ -387,7 +398,7 @@ impl Socket {
         }
     }
 
-    /// Sends one datagram by this function, despite signals.
+    /// Sends one datagram by calling `send` until no signal interrupts the call.
     fn send(
         &mut self,
         datagram: &[u8],
@@ -395,18 +406,18 @@ impl Socket {
     ) -> Result<(), Error> {
         let is_signal = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
         let mut result = send(self.as_fd(), datagram);
-        for _ in 1..SIGNALS {
+        for _ in 1..MAX_INTERRUPTED_CALLS {
             if !result.as_ref().is_err_and(is_signal) {
                 break;
             }
             result = send(self.as_fd(), datagram);
         }
         result.map_err(io_error("send to the kernel"))?;
-        self.counters.sent(datagram);
+        self.counters.add_sent(datagram);
         Ok(())
     }
 
-    /// Receives one datagram into the buffer.
+    /// Receives one datagram into `self.datagram`.
     fn receive(&mut self, wait: RecvFlags) -> Result<(), Error> {
         let received = receive(self.inner.as_fd(), &mut self.datagram, wait);
         if matches!(received, Ok(()) | Err(Error::Truncated { .. })) {
@@ -416,7 +427,7 @@ impl Socket {
     }
 }
 
-/// Receives one datagram into a buffer, which does not grow.
+/// Receives one datagram into a buffer without growing the buffer.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     datagram: &mut Vec<u8>,
@@ -424,7 +435,7 @@ pub(crate) fn receive(
 ) -> Result<(), Error> {
     let limit = datagram.capacity();
     let mut result = Err(SystemErrno::INTR);
-    for _ in 0..SIGNALS {
+    for _ in 0..MAX_INTERRUPTED_CALLS {
         datagram.clear();
         let room = spare_capacity(datagram);
         result = recv(socket, room, wait | RecvFlags::TRUNC).map(|(_, bytes)| bytes);
@@ -441,20 +452,13 @@ pub(crate) fn receive(
     }
 }
 
-/// What happened to the kernel's state while an answer was read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    Changed,
-    Same,
-}
-
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.as_fd()
     }
 }
 
-/// Sends one datagram by one system call.
+/// Sends one datagram.
 fn send_once(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<usize> {
     let datagram = [IoSlice::new(datagram)];
     let mut ancillary = SendAncillaryBuffer::default();
@@ -462,19 +466,19 @@ fn send_once(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<usize> {
     sent.map_err(io::Error::from)
 }
 
-/// Returns how many bytes the socket can send at once.
+/// Returns the maximum length of a datagram to send, in bytes.
 fn send_limit(socket: BorrowedFd<'_>) -> Result<usize, Error> {
     sockopt::socket_send_buffer_size(socket)
         .map(|size| size.saturating_sub(RESERVED))
-        .map_err(failed("read the buffer size of a netlink socket"))
+        .map_err(failed("read the send buffer size of a netlink socket"))
 }
 
-/// Names what failed.
+/// Returns a conversion to [`Error::Io`].
 fn io_error(operation: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Io { operation, source }
 }
 
-/// Names what the system failed at.
+/// Returns a conversion to [`Error::Io`].
 pub(crate) fn failed(operation: &'static str) -> impl Fn(SystemErrno) -> Error {
     move |errno| Error::Io {
         operation,

@@ -1,4 +1,4 @@
-//! Conversations with a real kernel, in network namespaces of their own.
+//! Tests of `Socket` against the running kernel, each in a new network namespace.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use rustix::net::{SendFlags, send, sockopt};
 use testkit::netns::Netns;
 use vipline_netlink::attr::{Attrs, put, put_str};
 use vipline_netlink::message::{ACK, CREATE, DUMP, REQUEST, begin, end};
-use vipline_netlink::{Dump, Errno, Error, Outcome, Protocol, Refusal, Socket};
+use vipline_netlink::{Dump, Errno, Error, KernelError, Outcome, Protocol, Socket};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_DELLINK: u16 = 17;
@@ -46,12 +46,12 @@ fn links(socket: &mut Socket) -> Vec<String> {
     names
 }
 
-/// Numbers and brackets messages of nf_tables, each with its flags.
+/// Encodes nf_tables messages between batch begin and end.
 fn batch(socket: &Socket, messages: &[(u16, u16, &str)]) -> Vec<u8> {
     let nf_tables = [0, 0, 0, 10];
     let mut out = Vec::new();
     let mut seq = socket.sequence();
-    let mut bracket = |out: &mut Vec<u8>, ty, flags, header: [u8; 4], name: Option<&str>| {
+    let mut append = |out: &mut Vec<u8>, ty, flags, header: [u8; 4], name: Option<&str>| {
         let start = begin(out, ty, REQUEST | flags, seq);
         out.extend_from_slice(&header);
         if let Some(name) = name {
@@ -60,11 +60,11 @@ fn batch(socket: &Socket, messages: &[(u16, u16, &str)]) -> Vec<u8> {
         end(out, start);
         seq = seq.wrapping_add(1);
     };
-    bracket(&mut out, 16, 0, nf_tables, None);
+    append(&mut out, 16, 0, nf_tables, None);
     for (ty, flags, name) in messages {
-        bracket(&mut out, *ty, *flags, INET, Some(name));
+        append(&mut out, *ty, *flags, INET, Some(name));
     }
-    bracket(&mut out, 17, 0, nf_tables, None);
+    append(&mut out, 17, 0, nf_tables, None);
     out
 }
 
@@ -87,9 +87,9 @@ fn tables(socket: &mut Socket) -> usize {
     tables
 }
 
-fn refusals(outcome: Outcome) -> Vec<Refusal> {
+fn rejected(outcome: Outcome) -> Vec<KernelError> {
     match outcome {
-        Outcome::Refused { refusals, .. } => refusals,
+        Outcome::Rejected { errors, .. } => errors,
         other => panic!("{other:?}"),
     }
 }
@@ -101,52 +101,52 @@ fn a_dump_reads_all_objects() {
 }
 
 #[test]
-fn a_refused_request_carries_the_words_of_the_kernel() {
+fn a_rejected_request_returns_the_extended_ack() {
     let mut socket = open(Protocol::Route);
     let mut payload = ANY_LINK.to_vec();
     payload[4] = 1; // lo has index 1 and cannot be deleted
-    let refused = socket.request(RTM_DELLINK, 0, &payload, |_| Ok::<(), Error>(()));
-    let Err(Error::Kernel(refusal)) = refused else {
-        panic!("{refused:?}");
+    let rejected = socket.request(RTM_DELLINK, 0, &payload, |_| Ok::<(), Error>(()));
+    let Err(Error::Kernel(error)) = rejected else {
+        panic!("{rejected:?}");
     };
-    assert_eq!(refusal.errno, Errno::OPNOTSUPP);
+    assert_eq!(error.errno, Errno::OPNOTSUPP);
 
-    // A device name of 20 bytes breaks the attribute's policy, which has words.
+    // A device name of 20 bytes violates the attribute policy, whose error has a message.
     let mut payload = ANY_LINK.to_vec();
     put(&mut payload, IFLA_IFNAME, &[b'x'; 20]);
-    let refused = socket.request(RTM_DELLINK, 0, &payload, |_| Ok::<(), Error>(()));
-    let Err(Error::Kernel(refusal)) = refused else {
-        panic!("{refused:?}");
+    let rejected = socket.request(RTM_DELLINK, 0, &payload, |_| Ok::<(), Error>(()));
+    let Err(Error::Kernel(error)) = rejected else {
+        panic!("{rejected:?}");
     };
-    assert!(refusal.text.is_some(), "{refusal:?}");
-    assert_eq!(refusal.offset, Some(32), "header and ifinfomsg come before");
+    assert!(error.message.is_some(), "{error:?}");
+    assert_eq!(error.offset, Some(32), "header and ifinfomsg come before");
 }
 
 #[test]
-fn stale_answers_are_discarded() {
+fn stale_replies_are_discarded() {
     let mut socket = open(Protocol::Route);
-    let mut forgotten = Vec::new();
+    let mut stale = Vec::new();
     for seq in [900, 901] {
-        let start = begin(&mut forgotten, RTM_GETLINK, REQUEST | ACK | DUMP, seq);
-        forgotten.extend_from_slice(&ANY_LINK);
-        end(&mut forgotten, start);
-        send(socket.as_fd(), &forgotten, SendFlags::empty()).unwrap();
+        let start = begin(&mut stale, RTM_GETLINK, REQUEST | ACK | DUMP, seq);
+        stale.extend_from_slice(&ANY_LINK);
+        end(&mut stale, start);
+        send(socket.as_fd(), &stale, SendFlags::empty()).unwrap();
     }
-    let mut answers = 0;
+    let mut replies = 0;
     let mut payload = ANY_LINK.to_vec();
     payload[4] = 1;
     socket
         .request(RTM_GETLINK, 0, &payload, |message| {
             assert_eq!(message.seq, 1);
-            answers += 1;
+            replies += 1;
             Ok::<(), Error>(())
         })
         .unwrap();
-    assert_eq!(answers, 1);
+    assert_eq!(replies, 1);
 }
 
 #[test]
-fn an_error_of_the_reader_leaves_the_socket_usable() {
+fn an_error_of_the_callback_leaves_the_socket_usable() {
     let mut socket = open(Protocol::Route);
     let broken = socket.dump(
         RTM_GETLINK,
@@ -160,7 +160,7 @@ fn an_error_of_the_reader_leaves_the_socket_usable() {
 }
 
 #[test]
-fn a_batch_is_one_send_and_one_answer() {
+fn a_batch_takes_one_send_and_one_receive() {
     let mut socket = open(Protocol::Netfilter);
     let batch = batch(
         &socket,
@@ -170,14 +170,14 @@ fn a_batch_is_one_send_and_one_answer() {
     assert!(matches!(outcome, Outcome::Committed), "{outcome:?}");
     let counters = socket.counters();
     assert_eq!((counters.sends, counters.receives), (1, 1));
-    // Two tables, between the begin and the end of the batch.
+    // Two tables, batch begin, batch end.
     assert_eq!(counters.messages, 4);
     assert_eq!(counters.bytes_sent, batch.len() as u64);
     assert_eq!(tables(&mut socket), 2);
 }
 
 #[test]
-fn every_refused_message_of_a_batch_is_told_and_nothing_is_done() {
+fn every_rejected_message_of_a_batch_is_reported_and_none_is_applied() {
     let mut socket = open(Protocol::Netfilter);
     let batch = batch(
         &socket,
@@ -188,10 +188,13 @@ fn every_refused_message_of_a_batch_is_told_and_nothing_is_done() {
             (DELETE_TABLE, ACK, "neither"),
         ],
     );
-    let refusals = refusals(socket.batch(&batch).unwrap());
-    let told: Vec<_> = refusals.iter().map(|no| (no.seq, no.errno)).collect();
-    assert_eq!(told, [(3, Errno::NOENT), (5, Errno::NOENT)]);
-    assert_eq!(refusals[0].offset, Some(20));
+    let errors = rejected(socket.batch(&batch).unwrap());
+    let reported: Vec<_> = errors
+        .iter()
+        .map(|error| (error.seq, error.errno))
+        .collect();
+    assert_eq!(reported, [(3, Errno::NOENT), (5, Errno::NOENT)]);
+    assert_eq!(errors[0].offset, Some(20));
     assert_eq!(tables(&mut socket), 0);
 }
 
@@ -210,7 +213,7 @@ fn a_batch_of_a_million_bytes_is_one_send() {
 }
 
 #[test]
-fn lost_answers_make_the_outcome_unknown_although_it_is_committed() {
+fn lost_acknowledgments_make_the_outcome_of_a_committed_batch_unknown() {
     let mut socket = open(Protocol::Netfilter);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
     let acknowledged = batch(&socket, &[(NEW_TABLE, CREATE | ACK, "one"); 200]);
@@ -224,53 +227,53 @@ fn lost_answers_make_the_outcome_unknown_although_it_is_committed() {
 }
 
 #[test]
-fn more_refusals_than_fit_still_are_a_refusal() {
+fn an_overrun_by_errors_still_reports_the_rejection() {
     let mut socket = open(Protocol::Netfilter);
     sockopt::set_socket_recv_buffer_size(socket.as_fd(), 4096).unwrap();
     let messages = batch(&socket, &[(DELETE_CHAIN, ACK, "none"); 200]);
-    let refusals = refusals(socket.batch(&messages).unwrap());
-    assert!(!refusals.is_empty() && refusals.len() < 200);
+    let errors = rejected(socket.batch(&messages).unwrap());
+    assert!(!errors.is_empty() && errors.len() < 200);
 }
 
 #[test]
-fn a_request_has_its_answer_before_the_acknowledgement() {
+fn the_reply_precedes_the_acknowledgment() {
     let mut socket = open(Protocol::Netfilter);
-    let mut answers = 0;
+    let mut replies = 0;
     socket
         .request(GET_GENERATION, 0, &INET, |_| {
-            answers += 1;
+            replies += 1;
             Ok::<(), Error>(())
         })
         .unwrap();
-    assert_eq!(answers, 1);
+    assert_eq!(replies, 1);
 }
 
 #[test]
-fn a_generic_family_is_found_by_its_name_and_another_is_not_there() {
+fn a_generic_family_is_resolved_by_its_name() {
     let mut socket = Socket::open(Protocol::Generic).unwrap();
-    assert_eq!(socket.family("nlctrl").unwrap(), Some(16));
-    assert_eq!(socket.family("no-such-family").unwrap(), None);
+    assert_eq!(socket.resolve_family("nlctrl").unwrap(), Some(16));
+    assert_eq!(socket.resolve_family("no-such-family").unwrap(), None);
 }
 
 #[test]
-fn a_series_goes_on_after_a_refusal_and_tells_each() {
-    /// `RTM_NEWLINK`, which wants a `struct ifinfomsg`.
+fn independent_messages_after_a_rejected_one_are_applied() {
+    /// `RTM_NEWLINK` with a `struct ifinfomsg`.
     const NEW_LINK: u16 = 16;
     let mut socket = open(Protocol::Route);
     let first = socket.sequence();
-    let mut series = Vec::new();
+    let mut messages = Vec::new();
     for place in 0..4 {
         let flags = if place == 3 { ACK } else { 0 };
-        let start = begin(&mut series, NEW_LINK, REQUEST | flags, first + place);
-        // The loopback device, which is there, or a device that is not.
+        let start = begin(&mut messages, NEW_LINK, REQUEST | flags, first + place);
+        // The loopback device, or a device that does not exist.
         let index: i32 = if place == 1 { 1 } else { 999 };
-        series.extend_from_slice(&[0; 4]);
-        series.extend_from_slice(&index.to_ne_bytes());
-        series.extend_from_slice(&[0; 8]);
-        end(&mut series, start);
+        messages.extend_from_slice(&[0; 4]);
+        messages.extend_from_slice(&index.to_ne_bytes());
+        messages.extend_from_slice(&[0; 8]);
+        end(&mut messages, start);
     }
-    let refusals = socket.series(&series).unwrap();
-    let seqs: Vec<u32> = refusals.iter().map(|refusal| refusal.seq - first).collect();
+    let errors = socket.request_many(&messages).unwrap();
+    let seqs: Vec<u32> = errors.iter().map(|error| error.seq - first).collect();
     assert_eq!(seqs, [0, 2, 3]);
     assert_eq!(socket.sequence(), first + 4);
     assert_eq!(socket.counters().sends, 1);

@@ -1,11 +1,11 @@
-//! What holds for all attributes and messages, and for bytes that are neither.
+//! Properties of the encoding and decoding of attributes, messages and malformed bytes.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use proptest::prelude::*;
 use vipline_netlink::attr::{Attrs, nest, put};
 use vipline_netlink::message::{Messages, begin, end};
 
-/// An attribute with bytes, or with attributes inside.
+/// An attribute with bytes or with nested attributes.
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     Leaf(u16, Vec<u8>),
@@ -31,7 +31,7 @@ fn write(out: &mut Vec<u8>, trees: &[Tree]) {
     }
 }
 
-/// Reads trees of the same shape, for bytes do not tell a nest from a leaf.
+/// Decodes trees of a known shape: bytes do not distinguish nested attributes.
 fn read(attrs: Attrs<'_>, shape: &[Tree]) -> Vec<Tree> {
     attrs
         .zip(shape)
@@ -45,7 +45,7 @@ fn read(attrs: Attrs<'_>, shape: &[Tree]) -> Vec<Tree> {
         .collect()
 }
 
-/// Reads whatever can be read, to the last level.
+/// Decodes all attributes up to a depth, and returns their number.
 fn read_all(attrs: Attrs<'_>, depth: usize) -> usize {
     attrs
         .flatten()
@@ -63,7 +63,7 @@ fn read_all(attrs: Attrs<'_>, depth: usize) -> usize {
 
 proptest! {
     #[test]
-    fn attributes_read_back_as_they_were_written(trees in trees()) {
+    fn attributes_round_trip(trees in trees()) {
         let mut out = Vec::new();
         write(&mut out, &trees);
         prop_assert_eq!(out.len() % 4, 0);
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_read_back_as_they_were_written(
+    fn messages_round_trip(
         messages in prop::collection::vec(
             (16_u16.., any::<u16>(), any::<u32>(), prop::collection::vec(any::<u8>(), 0..40)),
             0..8,
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_reader_panic_or_run_on(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn decoding_any_bytes_terminates_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(Messages::new(&bytes).count() <= bytes.len() / 16 + 1);
         for message in Messages::new(&bytes).flatten() {
             let _ = message.content();
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn no_answer_makes_its_reader_panic(
+    fn decoding_any_acknowledgment_does_not_panic(
         ty in 1_u16..5,
         flags in any::<u16>(),
         trees in trees(),

@@ -1,4 +1,4 @@
-//! Listening to a real kernel, in network namespaces of their own.
+//! Tests of `Listener` against the running kernel, each in a new network namespace.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::AsFd;
@@ -16,10 +16,10 @@ const NEW_TABLE: u16 = 0xa00;
 const NEW_GENERATION: u16 = 0xa0f;
 /// `struct nfgenmsg` of family `inet`.
 const INET: [u8; 4] = [1, 0, 0, 0];
-/// More tables than a small buffer has room for messages about them.
+/// Number of tables whose notifications overrun a small receive buffer.
 const MANY: usize = 2_000;
 
-/// A namespace's sockets: one that is ours, one of somebody else, and ears.
+/// Sockets of one namespace: an ignored one, a foreign one, and a listener.
 struct Stage {
     ours: Socket,
     foreign: Socket,
@@ -35,23 +35,25 @@ impl Stage {
         })
     }
 
-    /// Listens to all but what is ours.
+    /// Joins the group, ignoring the own socket.
     fn join(&mut self) {
-        self.listener.ignore(&[self.ours.port()]).unwrap();
+        self.listener
+            .ignore_port_ids(&[self.ours.port_id()])
+            .unwrap();
         self.listener.join(NFTABLES).unwrap();
     }
 
-    /// Returns the types of the messages heard, `None` for an overrun.
-    fn heard(&mut self) -> Vec<Option<u16>> {
-        let mut heard = Vec::new();
-        let tell = |event: Event<'_>| {
-            heard.push(match event {
+    /// Returns the types of all received messages, `None` for an overrun.
+    fn received(&mut self) -> Vec<Option<u16>> {
+        let mut received = Vec::new();
+        let each = |event: Event<'_>| {
+            received.push(match event {
                 Event::Message(message) => Some(message.ty),
                 _ => None,
             });
         };
-        self.listener.read(tell).unwrap();
-        heard
+        self.listener.read(each).unwrap();
+        received
     }
 
     fn is_readable(&self) -> bool {
@@ -87,81 +89,81 @@ fn add_tables(socket: &mut Socket, prefix: &str, count: usize) {
 }
 
 #[test]
-fn what_others_do_is_heard_and_what_we_do_is_not() {
+fn changes_of_other_sockets_are_reported_and_own_changes_are_not() {
     let mut stage = Stage::new();
     stage.join();
-    assert_eq!(stage.heard(), [], "nothing to read is no error");
+    assert_eq!(stage.received(), [], "nothing to read is no error");
     add_tables(&mut stage.ours, "ours", 3);
     assert!(!stage.is_readable());
-    assert_eq!(stage.heard(), []);
+    assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "foreign", 2);
     assert!(stage.is_readable());
     let expected = [NEW_TABLE, NEW_TABLE, NEW_GENERATION].map(Some);
-    assert_eq!(stage.heard(), expected);
-    assert_eq!(stage.heard(), []);
+    assert_eq!(stage.received(), expected);
+    assert_eq!(stage.received(), []);
 }
 
 #[test]
-fn a_message_has_the_words_of_the_kernel() {
+fn a_notification_has_attributes_and_the_port_id_of_its_originator() {
     let mut stage = Stage::new();
     stage.join();
     add_tables(&mut stage.foreign, "foreign", 1);
-    let (mut names, port) = (Vec::new(), stage.foreign.port());
-    let tell = |event: Event<'_>| {
+    let (mut names, port) = (Vec::new(), stage.foreign.port_id());
+    let each = |event: Event<'_>| {
         let Event::Message(message) = event else {
             panic!("nothing is lost")
         };
-        assert_eq!(message.port, port);
+        assert_eq!(message.port_id, port);
         if message.ty == NEW_TABLE {
             let first = Attrs::new(&message.payload[4..]).next().unwrap().unwrap();
             names.push(first.str().unwrap().to_owned());
         }
     };
-    stage.listener.read(tell).unwrap();
+    stage.listener.read(each).unwrap();
     assert_eq!(names, ["foreign1"]);
 }
 
 #[test]
-fn however_much_we_do_nothing_is_lost() {
+fn own_changes_do_not_fill_the_receive_buffer() {
     let mut stage = Stage::new();
-    stage.listener.set_room(4096).unwrap();
+    stage.listener.set_recv_buffer_size(4096).unwrap();
     stage.join();
     add_tables(&mut stage.ours, "ours", MANY);
-    assert_eq!(stage.heard(), []);
+    assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "foreign", 1);
-    assert_eq!(stage.heard(), [NEW_TABLE, NEW_GENERATION].map(Some));
+    assert_eq!(stage.received(), [NEW_TABLE, NEW_GENERATION].map(Some));
 }
 
 #[test]
-fn what_does_not_fit_is_an_overrun_told_once_and_last() {
+fn an_overrun_is_reported_once_after_all_received_notifications() {
     let mut stage = Stage::new();
-    stage.listener.set_room(4096).unwrap();
+    stage.listener.set_recv_buffer_size(4096).unwrap();
     stage.join();
     add_tables(&mut stage.foreign, "foreign", MANY);
-    let heard = stage.heard();
-    assert_eq!(heard.last(), Some(&None), "{} heard", heard.len());
-    assert_eq!(heard.iter().filter(|event| event.is_none()).count(), 1);
-    assert!(heard.len() < MANY);
-    assert_eq!(stage.heard(), []);
+    let received = stage.received();
+    assert_eq!(received.last(), Some(&None), "{} events", received.len());
+    assert_eq!(received.iter().filter(|event| event.is_none()).count(), 1);
+    assert!(received.len() < MANY);
+    assert_eq!(stage.received(), []);
     add_tables(&mut stage.foreign, "later", 1);
-    assert_eq!(stage.heard(), [NEW_TABLE, NEW_GENERATION].map(Some));
+    assert_eq!(stage.received(), [NEW_TABLE, NEW_GENERATION].map(Some));
 }
 
 #[test]
-fn more_room_holds_more() {
+fn a_larger_receive_buffer_holds_more_notifications() {
     let mut stage = Stage::new();
-    stage.listener.set_room(64 << 20).unwrap();
+    stage.listener.set_recv_buffer_size(64 << 20).unwrap();
     stage.join();
     add_tables(&mut stage.foreign, "foreign", MANY);
-    let heard = stage.heard();
-    assert!(heard.iter().all(Option::is_some), "nothing is lost");
-    assert_eq!(heard.len(), MANY + 1);
+    let received = stage.received();
+    assert!(received.iter().all(Option::is_some), "nothing is lost");
+    assert_eq!(received.len(), MANY + 1);
 }
 
 #[test]
-fn before_joining_there_is_silence() {
+fn no_notification_arrives_before_joining() {
     let mut stage = Stage::new();
     add_tables(&mut stage.foreign, "foreign", 1);
     assert!(!stage.is_readable());
-    assert_eq!(stage.heard(), []);
+    assert_eq!(stage.received(), []);
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use vipline_netlink::message::Message;
-use vipline_netlink::{Counters, Dump, Errno, Outcome, Protocol, Refusal, Socket};
+use vipline_netlink::{Counters, Dump, Errno, KernelError, Outcome, Protocol, Socket};
 
 #[cfg(feature = "nftnl")]
 use crate::nftnl;
@@ -158,8 +158,8 @@ impl Client {
         let batch = self.encode(transaction, first)?;
         match self.send(batch.bytes())? {
             Outcome::Committed => Ok(()),
-            Outcome::Refused { refusals, more } => {
-                Err(rejected_operations(&batch, first, refusals, more))
+            Outcome::Rejected { errors, omitted } => {
+                Err(rejected_operations(&batch, first, errors, omitted))
             }
             Outcome::Unknown(error) => Err(error.into()),
         }
@@ -176,7 +176,9 @@ impl Client {
     fn send(&mut self, batch: &[u8]) -> Result<Outcome, Error> {
         #[cfg(feature = "nftnl")]
         if let Some(sender) = &self.sender {
-            return Ok(self.socket.batch_by(batch, |_, batch| sender.send(batch))?);
+            return Ok(self
+                .socket
+                .batch_with(batch, |_, batch| sender.send(batch))?);
         }
         Ok(self.socket.batch(batch)?)
     }
@@ -201,7 +203,7 @@ impl Client {
 
     /// Returns the netlink port ID of the socket.
     pub fn port_id(&self) -> u32 {
-        self.socket.port()
+        self.socket.port_id()
     }
 
     /// Returns the counters of the socket.
@@ -323,7 +325,7 @@ fn request_error(query: &Query<'_>, error: vipline_netlink::Error) -> Error {
 fn rejected_operations(
     batch: &Batch<'_>,
     first: u32,
-    refusals: Vec<Refusal>,
+    refusals: Vec<KernelError>,
     more: usize,
 ) -> Error {
     if let [whole] = &*refusals {
@@ -345,7 +347,7 @@ fn rejected_operations(
                     subject: Subject::Transaction,
                 }),
             errno: refusal.errno,
-            message: refusal.text,
+            message: refusal.message,
         })
         .collect();
     Error::Rejected { rejected, more }
@@ -353,7 +355,7 @@ fn rejected_operations(
 
 #[cfg(test)]
 mod tests {
-    use vipline_netlink::message::Answer;
+    use vipline_netlink::message::Ack;
     use vipline_reconcile::Edit;
 
     use super::*;
@@ -366,7 +368,7 @@ mod tests {
         let table = TableId::new(Family::Ip, Name::new("filter").unwrap());
         let transaction = Transaction::from_edits(&[Edit::Add(Table::new(table).into())]);
         let batch = transaction.encode(FIRST, None);
-        let refusal = Refusal::new(seq, errno, Answer::default());
+        let refusal = KernelError::new(seq, errno, Ack::default());
         rejected_operations(&batch, FIRST, vec![refusal], 0)
     }
 

@@ -147,7 +147,7 @@ impl Error {
                     operation,
                     object: object.into(),
                     errno,
-                    message: refusal.text,
+                    message: refusal.message,
                 },
             },
             other => other.into(),
@@ -295,14 +295,14 @@ impl fmt::Display for RejectedList<'_> {
 
 #[cfg(test)]
 mod tests {
-    use vipline_netlink::message::Answer;
-    use vipline_netlink::{Error as Netlink, Refusal};
+    use vipline_netlink::message::Ack;
+    use vipline_netlink::{Error as Netlink, KernelError};
 
     use super::*;
     use crate::{Action, Subject};
 
     fn kernel(errno: Errno) -> Netlink {
-        Refusal::new(1, errno, Answer::default()).into()
+        KernelError::new(1, errno, Ack::default()).into()
     }
 
     fn rejected(errno: Errno, message: Option<&str>) -> RejectedOperation {

@@ -172,7 +172,7 @@ impl Keyed for Object {
     ///
     /// Ignores user data (comments and `typeof` expressions), counts and remaining
     /// lifetimes.
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Table(one), Self::Table(other)) => one.flags == other.flags,
             (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vipline_reconcile::{
-    self as reconcile, Edit, Kernel, Keyed, Ledger, Pending, Reconciler, Rejection, Step,
+    self as reconcile, Edit, Keyed, Ledger, Pending, Plan, Reconciler, Rejection, Target,
 };
 use vipline_service_model::{Family, PortName, ServicePort};
 
@@ -119,7 +119,7 @@ pub(crate) fn driver<P, K>(family: Family, kernel: K) -> Box<dyn Drive>
 where
     P: Planner + 'static,
     P::Object: Send + Sync,
-    K: Kernel<Object = P::Object> + Send + 'static,
+    K: Target<Object = P::Object> + Send + 'static,
     Error: From<K::Error>,
 {
     Box::new(Driver::<P, K> {
@@ -140,7 +140,7 @@ where
 }
 
 /// Driver of one family in one mode.
-struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
+struct Driver<P: Planner, K: Target<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, Entry<P::Object>>,
@@ -162,7 +162,7 @@ struct Driver<P: Planner, K: Kernel<Object = P::Object>> {
     reconciler: Reconciler<K>,
 }
 
-impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
+impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Replaces the objects of a service port. Pass no objects for a deleted port.
     fn replace_port(
         &mut self,
@@ -256,35 +256,39 @@ impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
     }
 
     /// Commits one step towards the plan.
-    fn step(&mut self, now: Duration) -> Result<(Step<P::Object>, reconcile::Outcome), Error>
+    fn step(&mut self, now: Duration) -> Result<(Plan<P::Object>, reconcile::Outcome), Error>
     where
         Error: From<K::Error>,
     {
         let desired = self.ledger.objects().flat_map(Entry::objects);
         let (mut objects, mut rules) = (0, Vec::new());
-        let mut step = self.reconciler.next(
+        let mut plan = self.reconciler.plan(
             desired.inspect(|object| {
                 objects += 1;
                 of_table::<P>(&mut rules, object, |it, count| it.total += count);
             }),
             now,
         )?;
-        let done = self.reconciler.take(&mut step, now)?;
-        if step.dumped {
+        let done = self.reconciler.commit(&mut plan, now)?;
+        if plan.dumped {
             (self.objects, self.rules) = (objects, rules);
             let rejected: Vec<_> = self.reconciler.rejected().cloned().collect();
             let sides = rejected
                 .iter()
-                .map(|it| (it.wanted(), it.installed.as_ref()));
+                .map(|it| (it.desired(), it.installed.as_ref()));
             self.count(sides);
         } else {
-            let edits: Vec<_> = step.committed().cloned().map(Edit::into_sides).collect();
+            let edits: Vec<_> = plan
+                .committed()
+                .cloned()
+                .map(Edit::into_old_and_new)
+                .collect();
             let sides = edits
                 .iter()
                 .map(|(before, after)| (before.as_ref(), after.as_ref()));
             self.count(sides);
         }
-        Ok((step, done))
+        Ok((plan, done))
     }
 
     /// Returns the desired state.
@@ -329,7 +333,7 @@ impl<P, K> Drive for Driver<P, K>
 where
     P: Planner,
     P::Object: Send + Sync,
-    K: Kernel<Object = P::Object> + Send,
+    K: Target<Object = P::Object> + Send,
     Error: From<K::Error>,
 {
     fn family(&self) -> Family {
@@ -377,13 +381,13 @@ where
         for id in self.on_demand.expire(now) {
             self.enter_wanted(Owner::OnDemand(id), Vec::new());
         }
-        let (mut step, mut done) = self.step(now)?;
+        let (mut plan, mut done) = self.step(now)?;
         if done.is_stale {
-            (step, done) = self.step(now)?;
+            (plan, done) = self.step(now)?;
         }
-        self.note_rejected(&step)?;
+        self.note_rejected(&plan)?;
         self.rules.iter_mut().for_each(|it| it.written = 0);
-        for edit in step.committed() {
+        for edit in plan.committed() {
             if !matches!(edit, Edit::Remove(_)) {
                 let written = |it: &mut RuleCount, count| it.written += count;
                 of_table::<P>(&mut self.rules, edit.object(), written);
@@ -471,7 +475,7 @@ impl<T> Default for Absent<T> {
     }
 }
 
-impl<T: Keyed> Kernel for Absent<T> {
+impl<T: Keyed> Target for Absent<T> {
     type Object = T;
     type Error = Error;
 

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vipline_reconcile::Kernel;
+use vipline_reconcile::Target;
 use vipline_service_model::{
     self as service_model, Event, Family, NodePortAddresses, ObjectName, SpecialAddress, Store,
     Warning,
@@ -86,7 +86,7 @@ impl Engine {
     where
         P: Planner + 'static,
         P::Object: Send + Sync,
-        K: Kernel<Object = P::Object> + Send + 'static,
+        K: Target<Object = P::Object> + Send + 'static,
         Error: From<K::Error>,
     {
         let families = config.families.iter();

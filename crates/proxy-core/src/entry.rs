@@ -43,9 +43,9 @@ impl<T: Keyed> Keyed for Entry<T> {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         let [these, others] = [self, other].map(Self::objects);
-        let same = |(one, other): (&T, &T)| one.key() == other.key() && one.same(other);
+        let same = |(one, other): (&T, &T)| one.key() == other.key() && one.is_equivalent(other);
         these.len() == others.len() && these.iter().zip(others).all(same)
     }
 }
@@ -88,7 +88,7 @@ impl<'a, T: Keyed + 'a> Hash for Key<'a, T> {
 
 /// Returns the object edits that the edit of an entry consists of.
 pub(crate) fn edits<T: Keyed>(edit: Edit<Entry<T>>) -> Vec<Edit<T>> {
-    let (before, after) = edit.into_sides();
+    let (before, after) = edit.into_old_and_new();
     let installed = before.iter().flat_map(Entry::objects).cloned();
     diff(installed, after.iter().flat_map(Entry::objects))
 }
@@ -109,7 +109,7 @@ mod tests {
             self.0
         }
 
-        fn same(&self, other: &Self) -> bool {
+        fn is_equivalent(&self, other: &Self) -> bool {
             self.1 == other.1
         }
     }
@@ -121,15 +121,15 @@ mod tests {
     #[test]
     fn entries_are_equivalent_only_if_all_their_objects_are() {
         let both = entry(&[Object(1, 'a'), Object(2, 'b')]);
-        assert!(both.same(&both.clone()));
+        assert!(both.is_equivalent(&both.clone()));
         for other in [
             &[Object(1, 'a')][..],
             &[Object(1, 'a'), Object(2, 'c')],
             &[Object(1, 'a'), Object(3, 'b')],
             &[Object(1, 'a'), Object(2, 'b'), Object(3, 'c')],
         ] {
-            assert!(!both.same(&entry(other)), "{other:?}");
-            assert!(!entry(other).same(&both), "{other:?}");
+            assert!(!both.is_equivalent(&entry(other)), "{other:?}");
+            assert!(!entry(other).is_equivalent(&both), "{other:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Errors of the engine.
 
-use vipline_reconcile::{Reason, Refused};
+use vipline_reconcile::{MemoryError, Reason};
 
 use crate::Mode;
 
@@ -9,8 +9,8 @@ use crate::Mode;
 #[non_exhaustive]
 pub enum Error {
     /// The in-memory kernel rejected a commit, on request of a test.
-    #[error("the kernel in memory {0}")]
-    Memory(#[from] Refused),
+    #[error("in-memory kernel: {0}")]
+    Memory(#[from] MemoryError),
     /// The engine was created without a kernel.
     #[error("there is no kernel: the engine only plans")]
     NoKernel,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use vipline_reconcile::{Cause, Edit, Kernel, Keyed, Ledger, Reason, Reconciler, Rejected};
+use vipline_reconcile::{Cause, Edit, Keyed, Ledger, Reason, Reconciler, Rejected, Target};
 use vipline_service_model::{Family, ObjectName, PortName};
 
 use crate::driver::Owner;
@@ -40,7 +40,7 @@ impl fmt::Display for RejectedObject {
             f.write_str("removal of ")?;
         }
         let because = match self.reason.cause {
-            Cause::Refused | Cause::Conflict => "",
+            Cause::Rejected | Cause::Conflict => "",
             Cause::Dependent => "another object that it needs was rejected: ",
             Cause::Untested => "left out, because too many other objects were rejected: ",
         };
@@ -99,7 +99,7 @@ impl<T: Keyed> Registry<T> {
 
     /// Removes objects that are no longer rejected, and updates the reasons of the
     /// others.
-    pub(crate) fn refresh<K: Kernel<Object = T>>(&mut self, reconciler: &Reconciler<K>) {
+    pub(crate) fn refresh<K: Target<Object = T>>(&mut self, reconciler: &Reconciler<K>) {
         self.objects.retain(|_, objects| {
             objects.retain(|_, it| {
                 let rejection = reconciler.rejection(&it.object);
@@ -209,7 +209,7 @@ pub(crate) fn find_owners<T: Keyed>(
         AddressKind::ALL.map(of_kind)
     });
     for owner in ports {
-        for object in ledger.wanted(&owner).flat_map(Entry::objects) {
+        for object in ledger.objects_of(&owner).flat_map(Entry::objects) {
             if let Some(&index) = unknown.get(&object.key()) {
                 owners[index] = Some(owner.clone());
             }
@@ -218,7 +218,7 @@ pub(crate) fn find_owners<T: Keyed>(
     if unknown.values().all(|&index| owners[index].is_some()) {
         return owners;
     }
-    for (owner, entry) in ledger.holders() {
+    for (owner, entry) in ledger.objects_with_owners() {
         for object in entry.objects() {
             if let Some(&index) = unknown.get(&object.key()) {
                 owners[index] = Some(owner.clone());

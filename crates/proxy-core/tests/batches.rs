@@ -17,7 +17,7 @@ use proxy_core::{Config, Engine, Event, Family};
 use testkit::generate::{Stack, cluster};
 use testkit::netns::Netns;
 use vipline_nftables::{Client, Element, Object};
-use vipline_reconcile::{Edit, Kernel, diff};
+use vipline_reconcile::{Edit, Target, diff};
 use vipline_service_model::api;
 
 /// The configuration of an engine for IPv4 alone.

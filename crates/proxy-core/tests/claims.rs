@@ -49,7 +49,7 @@ impl Keyed for Holding {
         self.0
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self == other
     }
 }

@@ -44,7 +44,7 @@ fn interfere(kernels: &Kernels) {
     let victim = told.memory.objects().find(is_cluster_ip).cloned();
     let victim = victim.expect("there is a cluster IP");
     told.memory
-        .interfere(Edit::Remove(victim))
+        .edit_externally(Edit::Remove(victim))
         .expect("it is there");
 }
 
@@ -98,7 +98,7 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert_eq!(errors, [Family::V4]);
     assert_eq!(
         report.to_string(),
-        "IPv4: the kernel in memory failed as told\nIPv6: 3 edits, 62 objects, known"
+        "IPv4: in-memory kernel: injected failure\nIPv6: 3 edits, 62 objects, known"
     );
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));
@@ -122,7 +122,7 @@ impl Keyed for Shown {
         &self.0
     }
 
-    fn same(&self, _: &Self) -> bool {
+    fn is_equivalent(&self, _: &Self) -> bool {
         true
     }
 }

@@ -19,7 +19,7 @@ use testkit::netns::Netns;
 use testkit::nft;
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object};
-use vipline_reconcile::{Edit, Kernel, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target};
 use vipline_service_model::arbitrary::Dice;
 
 /// A kernel that can be looked at while an engine has it.
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-impl Kernel for Shared {
+impl Target for Shared {
     type Object = Object;
     type Error = Error;
 

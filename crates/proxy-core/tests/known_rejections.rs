@@ -160,7 +160,7 @@ where
     assert_eq!(rest.script, "");
     let lost = without.iter().find(|object| object.key() != bad.key());
     let lost = Edit::Remove(lost.unwrap().clone());
-    proxy.kernels.v4.get().memory.interfere(lost).unwrap();
+    proxy.kernels.v4.get().memory.edit_externally(lost).unwrap();
     let drift = other_engine.difference_except(&known).unwrap();
     assert_eq!((drift.edits, drift.rejected), (1, 1), "{drift}");
     // The kernel lacks the object for another reason.

@@ -179,7 +179,7 @@ where
     let place = usize::from(dice.roll(200));
     if let Some(victim) = objects.into_iter().nth(place) {
         told.memory
-            .interfere(Edit::Remove(victim))
+            .edit_externally(Edit::Remove(victim))
             .expect("it is there");
         drop(told);
         engine.request_resync();

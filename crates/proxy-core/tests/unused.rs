@@ -14,7 +14,7 @@ use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_netlink::Counters;
 use vipline_nftables::{Error, Object};
-use vipline_reconcile::{Edit, Kernel, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target};
 use vipline_service_model::api;
 
 /// Services with session affinity.
@@ -48,7 +48,7 @@ impl Counted {
     }
 }
 
-impl Kernel for Counted {
+impl Target for Counted {
     type Object = Object;
     type Error = Error;
 

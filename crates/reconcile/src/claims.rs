@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::Fragment;
-use crate::slots::Slots;
+use crate::slab::Slab;
 
 /// Number of claims up to which a list is smaller than a tree and as fast.
 const FEW: usize = 16;
 
 /// The claims to one key: each owner with the object that it wants there.
 ///
-/// One claim is the rule and costs no allocation.
-/// To add or remove one of n claims costs O(log n).
+/// A single claim, the common case, needs no allocation.
+/// Adding or removing one of n claims costs O(log n).
 #[derive(Clone, Debug)]
 pub(crate) enum Claims<O, T> {
-    /// One claim, by the place of the owner's fragment.
+    /// One claim: the slab index of the owner's fragment, and the object.
     One(usize, T),
-    /// Invariant: from 2 to [`FEW`] claims, by the places of the fragments, sorted
-    /// by owner.
+    /// Claims as (slab index of the fragment, object).
+    ///
+    /// Invariant: 2 to [`FEW`] claims, sorted by owner.
     Few(Vec<(usize, T)>),
-    /// Invariant: more than [`FEW`] / 2 claims, with the places of the fragments.
+    /// Claims by owner, as (slab index of the fragment, object).
+    ///
+    /// Invariant: more than [`FEW`] / 2 claims.
     Many(BTreeMap<O, (usize, T)>),
 }
 
@@ -43,13 +46,13 @@ impl<O: Clone + Ord, T> Claims<O, T> {
         }
     }
 
-    /// Returns whether there are several claims.
+    /// Returns whether there are two or more claims.
     pub(crate) fn is_shared(&self) -> bool {
         !matches!(self, Self::One(..))
     }
 
-    /// Returns the object that an owner wants.
-    pub(crate) fn of(&self, owner: usize, owners: &Slots<Fragment<O>>) -> Option<&T> {
+    /// Returns the object that an owner claims.
+    pub(crate) fn object_of(&self, owner: usize, owners: &Slab<Fragment<O>>) -> Option<&T> {
         match self {
             Self::One(_, object) => Some(object),
             Self::Few(claims) => {
@@ -63,10 +66,10 @@ impl<O: Clone + Ord, T> Claims<O, T> {
         }
     }
 
-    /// Returns the owners, the least first.
+    /// Returns the owners in ascending order.
     pub(crate) fn owners<'a>(
         &'a self,
-        owners: &'a Slots<Fragment<O>>,
+        owners: &'a Slab<Fragment<O>>,
     ) -> impl Iterator<Item = &'a O> {
         let (one, few, many) = match self {
             Self::One(owner, _) => (Some(*owner), &[][..], None),
@@ -78,8 +81,8 @@ impl<O: Clone + Ord, T> Claims<O, T> {
         by_place.chain(many.into_iter().flatten())
     }
 
-    /// Adds the claim of an owner, or replaces the one that it has.
-    pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slots<Fragment<O>>)
+    /// Adds or replaces the claim of an owner.
+    pub(crate) fn insert(&mut self, owner: usize, object: T, owners: &Slab<Fragment<O>>)
     where
         T: Clone,
     {
@@ -113,7 +116,7 @@ impl<O: Clone + Ord, T> Claims<O, T> {
     /// Removes the claim of an owner, unless it is the only one.
     ///
     /// Returns whether claims of other owners remain.
-    pub(crate) fn remove(&mut self, owner: usize, owners: &Slots<Fragment<O>>) -> bool {
+    pub(crate) fn remove(&mut self, owner: usize, owners: &Slab<Fragment<O>>) -> bool {
         match self {
             Self::One(..) => return false,
             Self::Few(claims) => {
@@ -125,7 +128,7 @@ impl<O: Clone + Ord, T> Claims<O, T> {
             }
             Self::Many(claims) => {
                 claims.remove(&owners[owner].owner);
-                // Half of the limit, so that one claim more or less converts nothing.
+                // Half of the limit: hysteresis against repeated conversions.
                 if claims.len() <= FEW / 2 {
                     *self = Self::Few(std::mem::take(claims).into_values().collect());
                 }
@@ -139,7 +142,7 @@ impl<O: Clone + Ord, T> Claims<O, T> {
 mod tests {
     use super::*;
 
-    /// The form of a collection of claims.
+    /// Representation of a set of claims.
     #[derive(Debug, Eq, PartialEq)]
     enum Form {
         One,
@@ -156,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn many_claims_are_a_tree_until_few_are_left() {
-        let mut owners = Slots::default();
-        let mut enter = |owner| {
+    fn claims_are_a_tree_above_the_limit_and_a_list_below_half_of_it() {
+        let mut owners = Slab::default();
+        let mut insert = |owner| {
             let places = Vec::new();
-            owners.put(Fragment { owner, places })
+            owners.insert(Fragment { owner, places })
         };
-        // The place of an owner says nothing about its order.
-        let mut places: Vec<_> = (0..1000).rev().map(&mut enter).collect();
+        // Slab indexes are in the opposite order of the owners.
+        let mut places: Vec<_> = (0..1000).rev().map(&mut insert).collect();
         let mut claims = Claims::One(places[0], 'a');
         for (claimed, &place) in (1..).zip(&places) {
             claims.insert(place, 'a', &owners);

@@ -1,26 +1,26 @@
-//! One step from one state to another, and all the steps between two states.
+//! Edits of a keyed state, and the difference between two states.
 
 use crate::Keyed;
-use crate::keep::Keep;
+use crate::keyed_map::KeyedMap;
 
-/// One step from one state to another.
+/// A change of the object under one key.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Edit<T> {
-    /// The key was free and now holds this object.
+    /// Adds an object under an unused key.
     Add(T),
-    /// The key held `old` and now holds `new`.
+    /// Replaces an object by another one with the same key.
     Change {
-        /// What is there before the edit.
+        /// Object before the edit.
         old: T,
-        /// What is there after it.
+        /// Object after the edit.
         new: T,
     },
-    /// The key held this object and now is free.
+    /// Removes an object.
     Remove(T),
 }
 
 impl<T> Edit<T> {
-    /// Returns the object after the edit, or the one that is removed.
+    /// Returns the object after the edit, or the removed object.
     pub fn object(&self) -> &T {
         match self {
             Self::Add(object) | Self::Remove(object) | Self::Change { new: object, .. } => object,
@@ -29,24 +29,24 @@ impl<T> Edit<T> {
 }
 
 impl<T: Keyed> Edit<T> {
-    /// Returns the edit that leads from `old` to `new`, if there is a difference.
+    /// Returns the edit from `old` to `new`, or `None` if the two are equivalent.
     pub fn between(old: Option<T>, new: Option<T>) -> Option<Self> {
         match (old, new) {
             (None, None) => None,
             (None, Some(new)) => Some(Self::Add(new)),
             (Some(old), None) => Some(Self::Remove(old)),
-            (Some(old), Some(new)) if old.same(&new) => None,
+            (Some(old), Some(new)) if old.is_equivalent(&new) => None,
             (Some(old), Some(new)) => Some(Self::Change { old, new }),
         }
     }
 
-    /// Returns the key that the edit is about.
+    /// Returns the key of the edited object.
     pub fn key(&self) -> T::Key<'_> {
         self.object().key()
     }
 
-    /// Splits the edit into what the key held before and what it holds after.
-    pub fn into_sides(self) -> (Option<T>, Option<T>) {
+    /// Splits the edit into the objects before and after it.
+    pub fn into_old_and_new(self) -> (Option<T>, Option<T>) {
         match self {
             Self::Add(new) => (None, Some(new)),
             Self::Change { old, new } => (Some(old), Some(new)),
@@ -55,24 +55,24 @@ impl<T: Keyed> Edit<T> {
     }
 }
 
-/// Returns the edits that lead from the `installed` state to the `desired` one.
+/// Returns the edits from the `installed` to the `desired` state.
 ///
-/// Both states hold a key at most once.
-/// Adds and changes come in the order of `desired`, then removals in the order
-/// of `installed`.
+/// Each key must occur at most once in each state.
+/// Additions and changes come first, in the order of `desired`; removals follow
+/// in the order of `installed`.
 pub fn diff<'a, T: Keyed + 'a>(
     installed: impl IntoIterator<Item = T>,
     desired: impl IntoIterator<Item = &'a T>,
 ) -> Vec<Edit<T>> {
-    let mut installed: Keep<T> = installed.into_iter().collect();
+    let mut installed: KeyedMap<T> = installed.into_iter().collect();
     let mut edits = Vec::new();
     for object in desired {
         let old = match installed.is_empty() {
             true => None,
-            false => installed.take_like(object),
+            false => installed.remove(object),
         };
         match old {
-            Some(old) if old.same(object) => {}
+            Some(old) if old.is_equivalent(object) => {}
             Some(old) => edits.push(Edit::Change {
                 old,
                 new: object.clone(),

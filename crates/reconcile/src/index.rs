@@ -1,66 +1,69 @@
-//! Where things are, by the hashes of their keys.
+//! A hash index of slab positions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
-/// Places in a list by the keys of what is there, without a copy of the keys.
+/// Maps hashes of keys to positions in a list, without storing the keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     hasher: RandomState,
     places: HashMap<u64, usize, BuildHasherDefault<Hashed>>,
-    /// The places whose hash was taken already; there hardly ever are any.
-    others: Vec<usize>,
+    /// Positions whose hash collides with an entry of `places`; almost always empty.
+    collisions: Vec<usize>,
 }
 
 impl Index {
-    /// Returns the hash of a key, to be given to the other functions.
+    /// Returns the hash of a key, an argument of the other functions.
     pub(crate) fn hash(&self, key: &impl Hash) -> u64 {
         self.hasher.hash_one(key)
     }
 
-    /// Returns the place with this hash that `is_it` says yes to.
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
-        let usual = self.places.get(&hash).copied();
-        usual
-            .filter(|&place| is_it(place))
-            .or_else(|| self.others.iter().copied().find(|&place| is_it(place)))
+    /// Returns the position with this hash for which `matches` returns `true`.
+    pub(crate) fn find(&self, hash: u64, matches: impl Fn(usize) -> bool) -> Option<usize> {
+        let first = self.places.get(&hash).copied();
+        first.filter(|&place| matches(place)).or_else(|| {
+            self.collisions
+                .iter()
+                .copied()
+                .find(|&place| matches(place))
+        })
     }
 
-    /// Enters a place that is not there yet.
+    /// Adds a position, which must not be present.
     pub(crate) fn insert(&mut self, hash: u64, place: usize) {
         match self.places.entry(hash) {
             Entry::Vacant(vacant) => drop(vacant.insert(place)),
-            Entry::Occupied(_) => self.others.push(place),
+            Entry::Occupied(_) => self.collisions.push(place),
         }
     }
 
-    /// Makes room for so many places more.
+    /// Reserves capacity for `more` positions.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.places.reserve(more);
     }
 
-    /// Strikes all places out.
+    /// Removes all positions.
     pub(crate) fn clear(&mut self) {
         self.places.clear();
-        self.others.clear();
+        self.collisions.clear();
     }
 
-    /// Returns the number of places.
+    /// Returns the number of positions.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() + self.others.len()
+        self.places.len() + self.collisions.len()
     }
 
-    /// Strikes a place out.
+    /// Removes a position.
     pub(crate) fn remove(&mut self, hash: u64, place: usize) {
         match self.places.entry(hash) {
             Entry::Occupied(entry) if *entry.get() == place => drop(entry.remove()),
-            _ => self.others.retain(|&other| other != place),
+            _ => self.collisions.retain(|&other| other != place),
         }
     }
 }
 
-/// Takes a hash for the hash of itself.
+/// A hasher whose result is its input, which is a hash already.
 #[derive(Clone, Debug, Default)]
 struct Hashed(u64);
 
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_one_hash_are_told_apart() {
+    fn keys_with_equal_hashes_are_distinguished() {
         let keys = ["a", "b", "c"];
         let mut index = Index::default();
         for place in 0..keys.len() {

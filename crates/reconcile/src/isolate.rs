@@ -1,20 +1,20 @@
-//! Search for the edits that a kernel of atomic batches refuses.
+//! Search for the edits that make a kernel reject an atomic batch.
 
 use std::collections::HashSet;
 
 use crate::{Cause, Reason, Rejection};
 
-/// How many refused batches a commit sends at most before it gives up on parts.
-pub const REFUSALS: usize = 64;
+/// Default budget of [`isolate`]: rejected batches after which the search stops.
+pub const MAX_REJECTED_BATCHES: usize = 64;
 
-/// How often a batch is sent again without what was named, before it is split.
+/// Attempts without the edits that the kernel named, before a batch is split.
 const ROUNDS: usize = 8;
 
-/// A kernel that applies a batch of edits as a whole or not at all.
+/// A kernel that applies batches of edits atomically.
 ///
-/// Edits are known by their positions.
+/// An edit is identified by its position.
 pub trait Atomic {
-    /// Why an attempt failed that says nothing about single edits.
+    /// Error of an attempt that cannot be attributed to single edits.
     type Error;
 
     /// Sends a batch.
@@ -24,14 +24,14 @@ pub trait Atomic {
     /// The kernel's state is unknown, or no part of the batch is to blame.
     fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Self::Error>;
 
-    /// Returns the edits that make no sense without those `rejected`.
+    /// Returns the edits that depend on `rejected` edits.
     ///
-    /// They may include edits that are applied or rejected already.
+    /// The result may include edits that are applied or rejected already.
     fn dependents(&self, rejected: &[usize]) -> Vec<usize>;
 
-    /// Returns where to split a part of two or more edits: how many the first half has.
+    /// Returns the size of the first half of a part of two or more edits.
     ///
-    /// With 0 the part cannot be split, and is rejected as a whole.
+    /// A part for which the result is 0 is not split but rejected as a whole.
     fn split(&self, part: &[usize]) -> usize {
         part.len() / 2
     }
@@ -40,27 +40,28 @@ pub trait Atomic {
 /// Result of sending a batch.
 #[derive(Clone, Debug)]
 pub enum Attempt {
-    /// All of the batch is applied.
+    /// The batch was applied.
     Applied,
-    /// The kernel refused the batch.
-    Refused {
-        /// Edits that are applied nevertheless, in parts that precede the refusal.
+    /// The batch was rejected.
+    Rejected {
+        /// Edits that were applied nevertheless, in parts before the rejected one.
         applied: Vec<usize>,
-        /// Edits that the kernel named; none if the kernel does not name them.
+        /// Edits that the kernel named; empty if it names none.
         named: Vec<(usize, Reason)>,
-        /// Why the batch was refused.
+        /// Reason of the rejection.
         reason: Reason,
     },
 }
 
-/// Applies all edits of a batch except those that the kernel refuses.
+/// Applies all edits of a batch except those that the kernel rejects.
 ///
-/// Each refused batch is sent again without the edits that the kernel named
+/// Each rejected batch is sent again without the edits that the kernel named
 /// and without their [dependents](Atomic::dependents).
-/// If the kernel names no edit, or names new ones again and again, the batch is
-/// split: `bad` edits among `n` cost about `bad * log2(n)` attempts.
-/// After `budget` refused batches a refused part is rejected as a whole, as
-/// [`Cause::Untested`]; the budget is shared between calls.
+/// The batch is split if the kernel names no edit, or has named further edits
+/// in eight attempts: `bad` edits among `n` cost about `bad * log2(n)` attempts.
+///
+/// Each rejected batch decrements `budget`, which calls may share.
+/// At 0, a rejected part is rejected as a whole with [`Cause::Untested`].
 ///
 /// # Errors
 ///
@@ -82,7 +83,7 @@ pub fn isolate<A: Atomic>(
 
 struct Search {
     rejections: Vec<Rejection>,
-    /// The parts that are still to be applied, the next one last.
+    /// Parts that are not applied yet, the next one last.
     parts: Vec<Vec<usize>>,
 }
 
@@ -97,7 +98,7 @@ impl Search {
             if part.is_empty() {
                 return Ok(());
             }
-            let Attempt::Refused {
+            let Attempt::Rejected {
                 applied,
                 mut named,
                 reason,
@@ -105,7 +106,7 @@ impl Search {
             else {
                 return Ok(());
             };
-            leave_out(&mut part, applied);
+            exclude(&mut part, applied);
             if let ([one], []) = (&*part, &*named) {
                 named.push((*one, reason.clone()));
             }
@@ -137,7 +138,7 @@ impl Search {
         Ok(())
     }
 
-    /// Rejects what was named and all that depends on it.
+    /// Rejects the named edits and all edits that depend on them.
     fn reject<A: Atomic>(
         &mut self,
         kernel: &A,
@@ -149,7 +150,7 @@ impl Search {
         };
         let reason = first.with_cause(Cause::Dependent);
         let indexes: Vec<_> = named.iter().map(|(index, _)| *index).collect();
-        leave_out(part, indexes.iter().copied());
+        exclude(part, indexes.iter().copied());
         let named = named.into_iter();
         self.rejections
             .extend(named.map(|(index, reason)| Rejection { index, reason }));
@@ -178,7 +179,7 @@ impl Search {
     }
 }
 
-fn leave_out(part: &mut Vec<usize>, indexes: impl IntoIterator<Item = usize>) {
+fn exclude(part: &mut Vec<usize>, indexes: impl IntoIterator<Item = usize>) {
     let indexes: HashSet<_> = indexes.into_iter().collect();
     if !indexes.is_empty() {
         part.retain(|index| !indexes.contains(index));

@@ -1,23 +1,23 @@
-//! Objects that know the key they are stored under.
+//! Objects that contain their key.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 /// An entry of a keyed state.
 ///
-/// Cloning an object should be cheap (reference counts, not copies): ledger and
-/// reconciler hand the same object on. Keys are never kept, so they may borrow.
+/// A clone should be cheap (a reference count, not a copy): ledger and reconciler
+/// share objects. Keys are never stored, so they may borrow from the object.
 pub trait Keyed: Clone {
-    /// What identifies the object within its state.
+    /// Identity of the object within its state.
     type Key<'a>: Debug + Eq + Hash
     where
         Self: 'a;
 
-    /// Returns the key the object is stored under.
+    /// Returns the key of the object.
     fn key(&self) -> Self::Key<'_>;
 
-    /// Tells whether the kernel would see no difference between the two.
+    /// Returns whether two objects with equal keys are the same to the kernel.
     ///
-    /// Only asked of objects with equal keys.
-    fn same(&self, other: &Self) -> bool;
+    /// Equivalent objects need no edit.
+    fn is_equivalent(&self, other: &Self) -> bool;
 }

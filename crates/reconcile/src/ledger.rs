@@ -1,51 +1,51 @@
-//! Who wants which objects, and what follows for the whole.
+//! The desired state as the sum of the objects that owners want.
 
 use std::hash::Hash;
 use std::mem;
 
 use crate::claims::Claims;
 use crate::index::Index;
-use crate::slots::Slots;
+use crate::slab::Slab;
 use crate::{Edit, Keyed, Pending};
 
-/// The objects that each owner wants; the sum of them is the desired state.
+/// The objects that each owner wants; their sum is the desired state.
 ///
-/// Several owners may want the same key.
-/// Then the least owner has it, by the order of `O`, whoever came first, and
-/// the next one gets it when the winner lets go.
+/// Several owners may claim the same key.
+/// The least owner, by the order of `O`, holds a contested key, regardless of the
+/// order of the claims. The next owner holds the key after the holder releases it.
 #[derive(Clone, Debug)]
 pub struct Ledger<O, T> {
-    fragments: Slots<Fragment<O>>,
+    fragments: Slab<Fragment<O>>,
     owners: Index,
-    slots: Slots<Slot<O, T>>,
+    slots: Slab<Slot<O, T>>,
     keys: Index,
-    /// How often something was replaced.
+    /// Number of calls to [`replace`](Self::replace).
     round: u64,
 }
 
-/// What an owner wants.
+/// The objects of one owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragment<O> {
     pub(crate) owner: O,
-    /// Invariant: lists exactly the slots whose [`Claims`] name the owner, and
-    /// there is one.
+    /// Invariant: not empty; contains exactly the slots whose [`Claims`] include the
+    /// owner.
     pub(crate) places: Vec<usize>,
 }
 
-/// A key that is claimed.
+/// A claimed key.
 #[derive(Clone, Debug)]
 struct Slot<O, T> {
     claims: Claims<O, T>,
-    /// The round in which it was claimed last.
+    /// Round of the last claim.
     round: u64,
 }
 
 impl<O, T> Default for Ledger<O, T> {
     fn default() -> Self {
         Self {
-            fragments: Slots::default(),
+            fragments: Slab::default(),
             owners: Index::default(),
-            slots: Slots::default(),
+            slots: Slab::default(),
             keys: Index::default(),
             round: 0,
         }
@@ -53,12 +53,12 @@ impl<O, T> Default for Ledger<O, T> {
 }
 
 impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
-    /// Returns a ledger in which nobody wants anything.
+    /// Creates an empty ledger.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes room for so many owners more, who want so many objects.
+    /// Reserves capacity for additional owners and objects.
     pub fn reserve(&mut self, owners: usize, objects: usize) {
         self.fragments.reserve(owners);
         self.owners.reserve(owners);
@@ -66,15 +66,15 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         self.keys.reserve(objects);
     }
 
-    /// Returns the desired state: the object that holds each key.
+    /// Returns the desired state: the object of the holder of each key.
     ///
-    /// Equal histories give an equal order.
+    /// The order is a function of the history of the ledger.
     pub fn objects(&self) -> impl Iterator<Item = &T> + Clone {
         self.slots.iter().map(|slot| slot.claims.holder())
     }
 
     /// Returns the desired state with the owner of each object.
-    pub fn holders(&self) -> impl Iterator<Item = (&O, &T)> {
+    pub fn objects_with_owners(&self) -> impl Iterator<Item = (&O, &T)> {
         self.slots.iter().filter_map(|slot| {
             let owner = slot.claims.owners(&self.fragments).next()?;
             Some((owner, slot.claims.holder()))
@@ -86,30 +86,31 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         self.slots.len()
     }
 
-    /// Tells whether nobody wants anything.
+    /// Returns whether the desired state is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the object that holds a key.
+    /// Returns the object of the holder of a key.
     pub fn get<'a>(&'a self, key: &T::Key<'a>) -> Option<&'a T> {
         let place = self.find(self.keys.hash(key), key)?;
         Some(self.slots[place].claims.holder())
     }
 
-    /// Returns what an owner wants.
-    pub fn wanted(&self, owner: &O) -> impl Iterator<Item = &T> {
+    /// Returns the objects that an owner wants.
+    pub fn objects_of(&self, owner: &O) -> impl Iterator<Item = &T> {
         let at = self.find_owner(self.owners.hash(owner), owner);
         let fragment = at.map(|at| (at, &self.fragments[at]));
         fragment.into_iter().flat_map(move |(at, fragment)| {
-            let of_owner = move |place: &usize| self.slots[*place].claims.of(at, &self.fragments);
-            fragment.places.iter().filter_map(of_owner)
+            let object =
+                move |place: &usize| self.slots[*place].claims.object_of(at, &self.fragments);
+            fragment.places.iter().filter_map(object)
         })
     }
 
-    /// Returns the keys that an owner wants.
+    /// Returns the keys that an owner claims.
     ///
-    /// A key costs the same regardless of the number of its claimants.
+    /// The cost per key does not depend on the number of its claimants.
     pub fn keys_of(&self, owner: &O) -> impl Iterator<Item = T::Key<'_>> {
         let at = self.find_owner(self.owners.hash(owner), owner);
         let places = at.map_or(&[][..], |at| &self.fragments[at].places);
@@ -117,31 +118,31 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         keys.map(|&place| self.slots[place].claims.holder().key())
     }
 
-    /// Tells whether an owner wants anything.
-    pub fn owns(&self, owner: &O) -> bool {
+    /// Returns whether an owner wants any object.
+    pub fn contains_owner(&self, owner: &O) -> bool {
         self.find_owner(self.owners.hash(owner), owner).is_some()
     }
 
-    /// Returns all who want a key, the one that holds it first.
+    /// Returns the owners that claim a key, starting with its holder.
     pub fn claimants<'a>(&'a self, key: &T::Key<'a>) -> impl Iterator<Item = &'a O> {
         let place = self.find(self.keys.hash(key), key);
         let claims = place.map(|place| self.slots[place].claims.owners(&self.fragments));
         claims.into_iter().flatten()
     }
 
-    /// Returns the number of owners that want a key.
+    /// Returns the number of owners that claim a key.
     pub fn claim_count<'a>(&'a self, key: &T::Key<'a>) -> usize {
         let place = self.find(self.keys.hash(key), key);
         place.map_or(0, |place| self.slots[place].claims.len())
     }
 
-    /// Replaces all that an owner wants.
+    /// Replaces all objects of an owner.
     ///
-    /// The edits that follow are added to those `pending`, if anybody wants them.
-    /// Of objects with equal keys the first counts.
-    /// An owner that wants nothing is forgotten.
+    /// The resulting edits of the desired state are added to `pending`.
+    /// Only the first of several objects with equal keys counts.
+    /// Replacing by no objects removes the owner.
     ///
-    /// Tells whether anybody else wants a key that the owner wants or wanted.
+    /// Returns whether another owner claims a key of the owner's former or new objects.
     pub fn replace(
         &mut self,
         owner: O,
@@ -149,15 +150,15 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         mut pending: Option<&mut Pending<T>>,
     ) -> bool {
         let hash = self.owners.hash(&owner);
-        let known = self.find_owner(hash, &owner);
+        let existing = self.find_owner(hash, &owner);
         let mut objects = objects.into_iter().peekable();
-        if known.is_none() && objects.peek().is_none() {
+        if existing.is_none() && objects.peek().is_none() {
             return false;
         }
         self.round += 1;
         let mut is_shared = false;
         let mut places = Vec::with_capacity(objects.size_hint().1.unwrap_or_default());
-        let owner = known.unwrap_or_else(|| self.enter(hash, owner));
+        let owner = existing.unwrap_or_else(|| self.insert_owner(hash, owner));
         for object in objects {
             if let Some(place) = self.claim(owner, object, pending.as_deref_mut()) {
                 is_shared |= self.slots[place].claims.is_shared();
@@ -170,21 +171,23 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
             }
         }
         if self.fragments[owner].places.is_empty() {
-            self.fragments.take(owner);
+            self.fragments.remove(owner);
             self.owners.remove(hash, owner);
         }
         is_shared
     }
 
-    /// Makes a fragment for an owner, and returns its place.
-    fn enter(&mut self, hash: u64, owner: O) -> usize {
+    /// Adds an owner, and returns the index of its fragment.
+    fn insert_owner(&mut self, hash: u64, owner: O) -> usize {
         let places = Vec::new();
-        let place = self.fragments.put(Fragment { owner, places });
+        let place = self.fragments.insert(Fragment { owner, places });
         self.owners.insert(hash, place);
         place
     }
 
-    /// Enters the owner's claim to a key, unless this round has seen one.
+    /// Adds the owner's claim to a key, and returns the index of the slot.
+    ///
+    /// Returns `None` if the owner claimed the key in this round already.
     fn claim(
         &mut self,
         owner: usize,
@@ -198,7 +201,7 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
                 pending.push(Edit::Add(object.clone()));
             }
             let claims = Claims::One(owner, object);
-            let place = self.slots.put(Slot { claims, round });
+            let place = self.slots.insert(Slot { claims, round });
             self.keys.insert(hash, place);
             return Some(place);
         };
@@ -208,28 +211,29 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
         }
         slot.round = round;
         let before = slot.claims.holder().clone();
-        // Sharing an equal object keeps one copy for all who want the same.
-        let object = if before.same(&object) {
+        // Equivalent objects of several owners share memory.
+        let object = if before.is_equivalent(&object) {
             before.clone()
         } else {
             object
         };
         slot.claims.insert(owner, object, &self.fragments);
-        passes(before, slot.claims.holder(), pending);
+        push_change(before, slot.claims.holder(), pending);
         Some(place)
     }
 
-    /// Strikes out the owner's claim to the key at a place; tells whether
-    /// somebody else's is left.
+    /// Removes the owner's claim to the key of a slot.
+    ///
+    /// Returns whether claims of other owners remain.
     fn release(&mut self, owner: usize, place: usize, pending: Option<&mut Pending<T>>) -> bool {
         let claims = &mut self.slots[place].claims;
         let before = claims.holder().clone();
         if claims.remove(owner, &self.fragments) {
-            passes(before, claims.holder(), pending);
+            push_change(before, claims.holder(), pending);
             return true;
         }
         self.keys.remove(self.keys.hash(&before.key()), place);
-        self.slots.take(place);
+        self.slots.remove(place);
         if let Some(pending) = pending {
             pending.push(Edit::Remove(before));
         }
@@ -247,8 +251,8 @@ impl<O: Clone + Hash + Ord, T: Keyed> Ledger<O, T> {
     }
 }
 
-/// Notes that a key is held by one object and then by another.
-fn passes<T: Keyed>(before: T, after: &T, pending: Option<&mut Pending<T>>) {
+/// Adds the edit from the former to the current object of a key.
+fn push_change<T: Keyed>(before: T, after: &T, pending: Option<&mut Pending<T>>) {
     if let Some(pending) = pending {
         pending.extend(Edit::between(Some(before), Some(after.clone())));
     }

@@ -1,25 +1,27 @@
-//! Keyed state, edits between two states, and a ledger of who wants what.
+//! Keyed state, edits between two states, and a ledger of the objects that owners want.
 //!
-//! A kernel's networking state is a keyed map: chains by name, set elements by
+//! The networking state of a kernel is a keyed map: chains by name, set elements by
 //! key, addresses by themselves.
-//! Many owners each want a few entries in it, and it has to end up holding the
-//! sum of what they want, at a cost that depends only on what changed.
+//! Each of many owners wants a few entries of the map.
+//! The map must equal the sum of all wanted entries, at a cost that depends only on
+//! what changed.
 //!
-//! - [`Keyed`]: an object that knows the key it is stored under.
-//! - [`Edit`]: one step from one state to another; [`diff`] finds all of them.
-//! - [`Ledger`]: which owner wants which objects; replacing the objects of one
-//!   owner gives the edits of the whole, also when owners contest a key.
-//! - [`Pending`]: edits gathered until they are committed, merged per key.
-//! - [`Kernel`]: something that can be dumped and edited.
-//! - [`Reconciler`]: brings a kernel to the wanted state; any failure makes it
-//!   forget what it knew, and not knowing means dump and diff.
-//! - [`Rejection`]: an edit that the kernel refused while it took all others; the
-//!   reconciler tries it again with a backoff.
-//! - [`isolate`]: finds what a kernel refuses that takes or leaves whole batches.
-//! - [`Memory`]: a kernel in memory, for tests.
+//! - [`Keyed`]: an object that contains its key.
+//! - [`Edit`]: a change of the object under one key; [`diff`] returns the edits
+//!   between two states.
+//! - [`Ledger`]: the objects that each owner wants; replacing the objects of one
+//!   owner returns the edits of the sum, also for contested keys.
+//! - [`Pending`]: edits of the next commit, merged per key.
+//! - [`Target`]: a state that can be dumped and edited, such as a kernel table.
+//! - [`Reconciler`]: makes a target equal to the desired state; after an error it
+//!   dumps the target and commits the difference.
+//! - [`Rejection`]: an edit that the target rejected while it applied all others;
+//!   the reconciler retries with a backoff.
+//! - [`isolate`]: finds the rejected edits of an atomic batch.
+//! - [`Memory`]: an in-memory kernel for tests.
 //!
-//! The crate does no IO, reads no clock, has no dependency and knows nothing
-//! about networks.
+//! The crate does no IO, reads no clock, has no dependencies and is independent of
+//! networking.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,18 +34,18 @@
 //! impl Keyed for Route {
 //!     type Key<'a> = &'a str;
 //!     fn key(&self) -> &str { self.prefix }
-//!     fn same(&self, other: &Self) -> bool { self == other }
+//!     fn is_equivalent(&self, other: &Self) -> bool { self == other }
 //! }
 //!
 //! let mut ledger = Ledger::new();
 //! let mut reconciler = Reconciler::new(Memory::new());
 //! reconciler.reconcile(ledger.objects(), Duration::ZERO)?;
 //!
-//! let wanted = vec![Route { prefix: "10.0.0.0/8", via: "eth0" }];
-//! ledger.replace("alice", wanted.clone(), reconciler.pending());
+//! let desired = vec![Route { prefix: "10.0.0.0/8", via: "eth0" }];
+//! ledger.replace("alice", desired.clone(), reconciler.pending());
 //! reconciler.reconcile(ledger.objects(), Duration::ZERO)?;
-//! assert_eq!(reconciler.kernel().objects().cloned().collect::<Vec<_>>(), wanted);
-//! # Ok::<(), vipline_reconcile::Refused>(())
+//! assert_eq!(reconciler.target().objects().cloned().collect::<Vec<_>>(), desired);
+//! # Ok::<(), vipline_reconcile::MemoryError>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -53,35 +55,35 @@ mod edit;
 
 mod pending;
 
-mod slots;
+mod slab;
 
 mod index;
 
-mod keep;
+mod keyed_map;
 
 mod claims;
 
 mod ledger;
 
-mod kernel;
+mod target;
 
 mod rejection;
 
 mod isolate;
 
-mod isolated;
+mod rejected;
 
 mod reconciler;
 
 mod memory;
 
 pub use edit::{Edit, diff};
-pub use isolate::{Atomic, Attempt, REFUSALS, isolate};
-pub use isolated::Rejected;
-pub use kernel::Kernel;
+pub use isolate::{Atomic, Attempt, MAX_REJECTED_BATCHES, isolate};
 pub use keyed::Keyed;
 pub use ledger::Ledger;
-pub use memory::{Atomicity, Memory, Refused};
+pub use memory::{Atomicity, Memory, MemoryError};
 pub use pending::Pending;
-pub use reconciler::{Outcome, Reconciler, Step};
+pub use reconciler::{Outcome, Plan, Reconciler};
+pub use rejected::Rejected;
 pub use rejection::{Cause, Reason, Rejection};
+pub use target::Target;

@@ -1,23 +1,25 @@
-//! A kernel in memory, for tests.
+//! An in-memory kernel for tests.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::keep::Keep;
-use crate::{Atomic, Attempt, Cause, Edit, Kernel, Keyed, REFUSALS, Reason, Rejection, isolate};
+use crate::keyed_map::KeyedMap;
+use crate::{
+    Atomic, Attempt, Cause, Edit, Keyed, MAX_REJECTED_BATCHES, Reason, Rejection, Target, isolate,
+};
 
 /// `ENOENT` and `EEXIST` of `asm-generic/errno-base.h`.
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 
-/// A kernel in memory that refuses what a real one would refuse.
+/// An in-memory kernel for tests that rejects edits as a real kernel does.
 ///
-/// It counts dumps and commits, and fails when told to: a failing commit
-/// leaves a prefix of its edits applied, the worst a kernel may do.
-/// [`reject`](Self::reject) makes the kernel refuse single objects.
+/// The kernel counts dumps and commits.
+/// [`fail_after`](Self::fail_after) injects a failure that leaves a prefix of the
+/// edits applied; [`reject`](Self::reject) makes the kernel reject single objects.
 #[derive(Clone, Debug)]
 pub struct Memory<T> {
-    state: Keep<T>,
+    state: KeyedMap<T>,
     failures: Vec<usize>,
     dumps: usize,
     commits: usize,
@@ -26,21 +28,21 @@ pub struct Memory<T> {
     attempts: usize,
 }
 
-/// Treatment of the edits of a commit.
+/// Atomicity of a commit, and the edits that its rejection names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Atomicity {
-    /// It takes each edit for itself, as kernels of single messages do.
+    /// Each edit is applied or rejected separately, like single netlink messages.
     #[default]
     Single,
-    /// It applies all edits or none, and names the first edit that it refuses.
+    /// Commits are atomic; a rejection names the first rejected edit.
     NamesFirst,
-    /// It applies all edits or none, and names all edits that it refuses.
+    /// Commits are atomic; a rejection names all rejected edits.
     NamesAll,
-    /// It applies all edits or none, and does not say which one it refuses.
+    /// Commits are atomic; a rejection names no edit.
     NamesNone,
 }
 
-/// An object that is rejected.
+/// An object whose edits are rejected.
 #[derive(Clone, Debug)]
 struct Reject<T> {
     object: T,
@@ -48,33 +50,33 @@ struct Reject<T> {
     count: usize,
 }
 
-/// A commit that the kernel in memory refused.
+/// An error of [`Memory`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refused {
-    /// An object was added under a key that is taken.
+pub enum MemoryError {
+    /// The key of an added object is in use.
     AlreadyExists,
-    /// An object was changed or removed that is not there as the edit says.
+    /// The object to change or remove is missing or differs from the edit.
     NotFound,
-    /// The test asked for a failure.
-    Told,
+    /// [`Memory::fail_after`] requested the failure.
+    Injected,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlreadyExists => "already exists",
             Self::NotFound => "not found",
-            Self::Told => "failed as told",
+            Self::Injected => "injected failure",
         })
     }
 }
 
-impl Error for Refused {}
+impl Error for MemoryError {}
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
         Self {
-            state: Keep::default(),
+            state: KeyedMap::default(),
             failures: Vec::new(),
             dumps: 0,
             commits: 0,
@@ -86,40 +88,40 @@ impl<T> Default for Memory<T> {
 }
 
 impl<T: Keyed> Memory<T> {
-    /// Returns an empty kernel.
+    /// Creates an empty kernel.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the objects it holds, in no order.
+    /// Returns all objects in an unspecified order.
     pub fn objects(&self) -> impl Iterator<Item = &T> {
         self.state.iter()
     }
 
-    /// Returns how often it was dumped.
+    /// Returns the number of dumps.
     pub fn dumps(&self) -> usize {
         self.dumps
     }
 
-    /// Returns how often it was written to.
+    /// Returns the number of commits.
     pub fn commits(&self) -> usize {
         self.commits
     }
 
-    /// Makes a coming commit fail after `applied` of its edits.
+    /// Makes one commit fail after `applied` of its edits.
     ///
-    /// Each call is good for one commit, the last call for the next commit.
+    /// After several calls, the next commit takes the value of the last call.
     pub fn fail_after(&mut self, applied: usize) {
         self.failures.push(applied);
     }
 
-    /// Sets what becomes of the edits of a commit.
+    /// Sets the atomicity of commits.
     pub fn set_atomicity(&mut self, atomicity: Atomicity) {
         self.atomicity = atomicity;
     }
 
-    /// Rejects all edits of objects with the key of this one, with an error number,
-    /// until they are [accepted](Self::accept).
+    /// Rejects all edits of objects with the key of `object`, with an error number,
+    /// until a call of [`accept`](Self::accept).
     ///
     /// `EEXIST` (17) and `ENOENT` (2) count as [`Cause::Conflict`].
     pub fn reject(&mut self, object: T, errno: i32) {
@@ -132,79 +134,85 @@ impl<T: Keyed> Memory<T> {
         });
     }
 
-    /// Rejects objects with the key of this one no longer.
+    /// Stops rejecting objects with the key of `object`.
     pub fn accept(&mut self, object: &T) {
         self.rejects.retain(|it| it.object.key() != object.key());
     }
 
-    /// Returns how many edits of objects with the key of this one were rejected.
+    /// Returns the number of rejected edits of objects with the key of `object`.
     pub fn rejections(&self, object: &T) -> usize {
         let rejects = self.rejects.iter();
         let of_object = rejects.filter(|it| it.object.key() == object.key());
         of_object.map(|it| it.count).sum()
     }
 
-    /// Returns how many batches were sent, refused ones included.
+    /// Returns the number of batches sent, including rejected ones.
     pub fn attempts(&self) -> usize {
         self.attempts
     }
 
-    /// Changes the state behind everybody's back.
-    pub fn interfere(&mut self, edit: Edit<T>) -> Result<(), Refused> {
+    /// Applies an edit as another program would do.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::AlreadyExists`] and [`MemoryError::NotFound`].
+    pub fn edit_externally(&mut self, edit: Edit<T>) -> Result<(), MemoryError> {
         self.apply(&edit)
     }
 
-    /// Returns why an edit is rejected, if it is, and counts that.
-    fn judge(&mut self, edit: &Edit<T>) -> Option<Reason> {
+    /// Returns the reason why an edit must be rejected, if so, and counts the rejection.
+    fn check(&mut self, edit: &Edit<T>) -> Option<Reason> {
         let mut rejects = self.rejects.iter_mut();
         let reject = rejects.find(|it| it.object.key() == edit.key())?;
         reject.count += 1;
-        let reason = Reason::refused(Some(reject.errno), format_args!("errno {}", reject.errno));
+        let reason = Reason::rejected(Some(reject.errno), format_args!("errno {}", reject.errno));
         Some(match reject.errno {
             EEXIST | ENOENT => reason.with_cause(Cause::Conflict),
             _ => reason,
         })
     }
 
-    fn apply(&mut self, edit: &Edit<T>) -> Result<(), Refused> {
-        let held = self.state.get_like(edit.object());
+    fn apply(&mut self, edit: &Edit<T>) -> Result<(), MemoryError> {
+        let installed = self.state.get(edit.object());
         match edit {
-            Edit::Add(_) if held.is_some() => return Err(Refused::AlreadyExists),
-            Edit::Change { old, .. } | Edit::Remove(old) if !held.is_some_and(|t| t.same(old)) => {
-                return Err(Refused::NotFound);
+            Edit::Add(_) if installed.is_some() => return Err(MemoryError::AlreadyExists),
+            Edit::Change { old, .. } | Edit::Remove(old)
+                if !installed.is_some_and(|object| object.is_equivalent(old)) =>
+            {
+                return Err(MemoryError::NotFound);
             }
             _ => {}
         }
-        self.state.take_like(edit.object());
-        if let Some(new) = edit.clone().into_sides().1 {
-            self.state.put(new);
+        self.state.remove(edit.object());
+        if let Some(new) = edit.clone().into_old_and_new().1 {
+            self.state.insert(new);
         }
         Ok(())
     }
 }
 
-impl<T: Keyed> Kernel for Memory<T> {
+impl<T: Keyed> Target for Memory<T> {
     type Object = T;
-    type Error = Refused;
+    type Error = MemoryError;
 
-    fn dump(&mut self) -> Result<Vec<T>, Refused> {
+    fn dump(&mut self) -> Result<Vec<T>, MemoryError> {
         self.dumps += 1;
         Ok(self.state.iter().cloned().collect())
     }
 
-    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, Refused> {
+    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, MemoryError> {
         self.commits += 1;
         let applied = self.failures.pop().unwrap_or(usize::MAX);
         if applied < usize::MAX {
             for edit in edits.iter().take(applied) {
                 self.apply(edit)?;
             }
-            return Err(Refused::Told);
+            return Err(MemoryError::Injected);
         }
-        let mut budget = REFUSALS;
+        let mut budget = MAX_REJECTED_BATCHES;
         let all = (0..edits.len()).collect();
         isolate(
-            &mut Sent {
+            &mut Commit {
                 memory: self,
                 edits,
             },
@@ -214,23 +222,23 @@ impl<T: Keyed> Kernel for Memory<T> {
     }
 }
 
-/// A commit that is being sent.
-struct Sent<'a, T> {
+/// A commit in progress.
+struct Commit<'a, T> {
     memory: &'a mut Memory<T>,
     edits: &'a [Edit<T>],
 }
 
-impl<T: Keyed> Atomic for Sent<'_, T> {
-    type Error = Refused;
+impl<T: Keyed> Atomic for Commit<'_, T> {
+    type Error = MemoryError;
 
-    fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, Refused> {
+    fn attempt(&mut self, batch: &[usize]) -> Result<Attempt, MemoryError> {
         let memory = &mut *self.memory;
         memory.attempts += 1;
-        let judged = batch
+        let checked = batch
             .iter()
-            .map(|&index| (index, memory.judge(&self.edits[index])));
+            .map(|&index| (index, memory.check(&self.edits[index])));
         let (mut applied, mut named) = (Vec::new(), Vec::new());
-        for (index, reason) in judged {
+        for (index, reason) in checked {
             match reason {
                 Some(reason) => named.push((index, reason)),
                 None => applied.push(index),
@@ -250,7 +258,7 @@ impl<T: Keyed> Atomic for Sent<'_, T> {
         }
         Ok(match reason {
             None => Attempt::Applied,
-            Some(reason) => Attempt::Refused {
+            Some(reason) => Attempt::Rejected {
                 applied,
                 named,
                 reason,

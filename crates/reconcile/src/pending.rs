@@ -3,16 +3,16 @@
 use crate::index::Index;
 use crate::{Edit, Keyed};
 
-/// Edits that wait for a commit, at most one per key.
+/// Edits of the next commit, at most one per key.
 ///
-/// A later edit of a key is merged into the earlier one: what was added and
-/// removed again is no edit at all.
-/// The order of the first edit of each key is kept, so equal histories give
-/// equal commits.
+/// A later edit of a key is merged into the earlier one; an addition and a
+/// removal cancel each other.
+/// Edits keep the order in which their keys were first edited, so equal histories
+/// result in equal commits.
 #[derive(Clone, Debug)]
 pub struct Pending<T> {
     edits: Vec<Option<Edit<T>>>,
-    /// Invariant: lists exactly the places with an edit.
+    /// Invariant: contains exactly the positions with an edit.
     keys: Index,
 }
 
@@ -26,22 +26,22 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T: Keyed> Pending<T> {
-    /// Returns nothing pending.
+    /// Returns an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells whether there is nothing to commit.
+    /// Returns whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of keys with an edit.
+    /// Returns the number of edits.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Merges an edit into those that wait.
+    /// Adds an edit, merging it into a pending edit of the same key.
     pub fn push(&mut self, edit: Edit<T>) {
         let hash = self.keys.hash(&edit.key());
         let Some(place) = self.find(hash, &edit.key()) else {
@@ -51,8 +51,8 @@ impl<T: Keyed> Pending<T> {
         };
         let before = self.edits[place]
             .take()
-            .and_then(|earlier| earlier.into_sides().0);
-        let after = edit.into_sides().1;
+            .and_then(|earlier| earlier.into_old_and_new().0);
+        let after = edit.into_old_and_new().1;
         match Edit::between(before, after) {
             Some(merged) => self.edits[place] = Some(merged),
             None => self.keys.remove(hash, place),
@@ -65,7 +65,7 @@ impl<T: Keyed> Pending<T> {
         self.keys.find(hash, has_key)
     }
 
-    /// Takes all edits out.
+    /// Removes and returns all edits.
     pub fn take(&mut self) -> Vec<Edit<T>> {
         self.keys.clear();
         self.edits.drain(..).flatten().collect()

@@ -1,71 +1,72 @@
-//! Brings a kernel to the wanted state.
+//! The reconciler, which makes a target equal to the desired state.
 
 use std::time::Duration;
 
-use crate::isolated::{Due, Isolated};
-use crate::{Cause, Edit, Kernel, Pending, Reason, Rejected, Rejection, diff};
+use crate::rejected::{Due, RejectedObjects};
+use crate::{Cause, Edit, Pending, Reason, Rejected, Rejection, Target, diff};
 
-/// How many rejected objects are tried again in one commit with other edits.
+/// Number of rejected objects that are retried in one commit with other edits.
 ///
-/// A search among more objects would delay the other edits.
-const TOGETHER: usize = 16;
+/// The search among more rejected objects would delay the other edits.
+const MAX_RETRIES_TOGETHER: usize = 16;
 
-/// A kernel, and what is known of its state.
+/// Makes a target equal to the desired state.
 ///
-/// While the state is known, a reconciliation commits the edits [gathered](Self::pending)
-/// since the last one.
-/// After a failure, or when told to [`forget`](Self::forget), the state is
-/// unknown: the next reconciliation dumps it and commits the difference.
+/// While the state of the target is known, a reconciliation commits the
+/// [pending](Self::pending) edits.
+/// After an error or a call of [`forget`](Self::forget) the state is unknown: the
+/// next reconciliation dumps the state and commits the difference.
 ///
-/// An edit that the kernel rejects is isolated: its object stays as it was, and all
+/// An edit that the target rejects is isolated: its object stays unchanged, and all
 /// other edits count as committed.
-/// The object is tried again after a delay that doubles from one second to five
-/// minutes, and at once when it changes or [`retry`](Self::retry) asks for it.
+/// The object is retried with a backoff from one second to five minutes, and at once
+/// after a change of the object or a call of [`retry`](Self::retry).
 ///
-/// Times are counted from any fixed point and never go back.
+/// Times are measured from any fixed point and must not decrease.
 #[derive(Clone, Debug)]
-pub struct Reconciler<K: Kernel> {
-    kernel: K,
-    /// The edits not committed yet; `None` when the kernel's state is unknown.
+pub struct Reconciler<K: Target> {
+    target: K,
+    /// Edits that are not committed yet; `None` if the target's state is unknown.
     pending: Option<Pending<K::Object>>,
-    isolated: Isolated<K::Object>,
+    rejected: RejectedObjects<K::Object>,
 }
 
-/// What a reconciliation did.
+/// Result of a reconciliation.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How many edits were committed; with none the kernel was not changed.
+    /// Number of committed edits; 0 if the target was not changed.
     pub edits: usize,
-    /// How many edits were rejected.
+    /// Number of rejected edits.
     pub rejected: usize,
-    /// Whether the kernel's state had to be dumped.
+    /// Whether the target's state was dumped.
     pub dumped: bool,
-    /// Whether the commit replaced a state that somebody else made.
+    /// Whether the commit replaced a state that another program created.
     pub took_over: bool,
-    /// Whether the kernel's state was not the one that was known: it is unknown
-    /// now, and another reconciliation is due at once.
+    /// Whether the target's state differed from the known state.
+    ///
+    /// The state is unknown then, and another reconciliation is due at once.
     pub is_stale: bool,
 }
 
-/// What leads a kernel to the wanted state.
+/// The edits of one reconciliation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Step<T> {
-    /// What is to be committed.
+pub struct Plan<T> {
+    /// Edits to commit.
     pub edits: Vec<Edit<T>>,
-    /// Whether the kernel's state had to be dumped.
+    /// Whether the target's state was dumped.
     pub dumped: bool,
-    /// How many edits are committed together; the others follow in a commit of their
-    /// own.
+    /// Number of edits in the first commit; all others are in a second commit.
     together: usize,
-    /// For each edit why it was rejected, once the step is [taken](Reconciler::take);
-    /// empty if none was.
+    /// Reason of the rejection of each edit after [`Reconciler::commit`].
+    ///
+    /// Empty if no edit was rejected.
     rejections: Vec<Option<Reason>>,
 }
 
-impl<T> Step<T> {
-    /// Returns the edits that are committed, once the step is [taken](Reconciler::take).
+impl<T> Plan<T> {
+    /// Returns the edits that [`Reconciler::commit`] applied.
     pub fn committed(&self) -> impl Iterator<Item = &Edit<T>> {
         let edits = self.edits.iter().enumerate();
         let is_rejected = |index: &usize| self.rejections.get(*index).is_some_and(Option::is_some);
@@ -73,92 +74,100 @@ impl<T> Step<T> {
     }
 }
 
-impl<K: Kernel> Reconciler<K> {
-    /// Takes a kernel whose state is unknown.
-    pub fn new(kernel: K) -> Self {
+impl<K: Target> Reconciler<K> {
+    /// Creates a reconciler of a target whose state is unknown.
+    pub fn new(target: K) -> Self {
         Self {
-            kernel,
+            target,
             pending: None,
-            isolated: Isolated::default(),
+            rejected: RejectedObjects::default(),
         }
     }
 
-    /// Returns the kernel.
-    pub fn kernel(&self) -> &K {
-        &self.kernel
+    /// Returns the target.
+    pub fn target(&self) -> &K {
+        &self.target
     }
 
-    /// Returns the kernel to be changed; who changes its state says [`forget`](Self::forget).
-    pub fn kernel_mut(&mut self) -> &mut K {
-        &mut self.kernel
+    /// Returns the target mutably.
+    ///
+    /// After a change of its state the caller must call [`forget`](Self::forget).
+    pub fn target_mut(&mut self) -> &mut K {
+        &mut self.target
     }
 
-    /// Tells whether the kernel's state is known.
+    /// Returns whether the target's state is known.
     pub fn is_known(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Tells whether there is nothing to commit and the kernel's state is known.
+    /// Returns whether the target's state is known and no edits are pending.
     ///
     /// Rejected objects do not count.
     pub fn is_settled(&self) -> bool {
         self.pending.as_ref().is_some_and(Pending::is_empty)
     }
 
-    /// Returns where edits for the next reconciliation are gathered.
+    /// Returns the edits of the next reconciliation, to which the caller adds.
     ///
-    /// `None` while the kernel's state is unknown: the difference to the
-    /// desired state will hold them.
+    /// `None` while the target's state is unknown: the next reconciliation computes
+    /// the edits from a dump.
     pub fn pending(&mut self) -> Option<&mut Pending<K::Object>> {
         self.pending.as_mut()
     }
 
-    /// Declares the kernel's state unknown.
+    /// Declares the target's state unknown.
     ///
-    /// Rejected objects keep their delays.
+    /// Rejected objects keep their retry times.
     pub fn forget(&mut self) {
         self.pending = None;
     }
 
-    /// Returns the objects that the kernel rejected.
+    /// Returns the rejected objects.
     pub fn rejected(&self) -> impl Iterator<Item = &Rejected<K::Object>> {
-        self.isolated.iter()
+        self.rejected.iter()
     }
 
-    /// Returns the rejected object with the key of this one.
-    pub fn rejection(&self, like: &K::Object) -> Option<&Rejected<K::Object>> {
-        self.isolated.get(like)
+    /// Returns the rejected object with the key of `object`.
+    pub fn rejection(&self, object: &K::Object) -> Option<&Rejected<K::Object>> {
+        self.rejected.get(object)
     }
 
-    /// Returns how many objects the kernel rejected.
+    /// Returns the number of rejected objects.
     pub fn rejected_count(&self) -> usize {
-        self.isolated.len()
+        self.rejected.len()
     }
 
-    /// Returns the objects that the kernel rejected for the first time since the
-    /// last call.
+    /// Returns the objects that were rejected for the first time since the last call.
     pub fn take_new_rejections(&mut self) -> Vec<Rejected<K::Object>> {
-        self.isolated.take_new()
+        self.rejected.take_new()
     }
 
-    /// Makes a rejected object with the key of this one due at once.
-    pub fn retry(&mut self, like: &K::Object) {
-        self.isolated.request(like);
+    /// Makes the retry of the rejected object with the key of `object` due at once.
+    pub fn retry(&mut self, object: &K::Object) {
+        self.rejected.request(object);
     }
 
-    /// Declares the kernel's state unknown because of a rejected object that nothing
-    /// works without: the next reconciliation sends it again.
-    pub fn forget_rejected(&mut self, like: &K::Object) {
-        self.isolated.remove(like);
+    /// Declares the target's state unknown, and forgets the rejection of the object
+    /// with the key of `object`.
+    ///
+    /// The next reconciliation sends the object again. For objects that all others
+    /// depend on.
+    pub fn forget_rejected(&mut self, object: &K::Object) {
+        self.rejected.remove(object);
         self.forget();
     }
 
-    /// Returns when the next rejected object is due; it may have passed.
+    /// Returns the time of the earliest retry, which may have passed.
     pub fn next_retry(&self) -> Option<Duration> {
-        self.isolated.next()
+        self.rejected.next()
     }
 
-    /// Returns the edits between the kernel and the `desired` state; changes nothing.
+    /// Dumps the target and returns its difference to the `desired` state.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Target::dump`].
     pub fn difference<'a>(
         &mut self,
         desired: impl IntoIterator<Item = &'a K::Object>,
@@ -166,56 +175,64 @@ impl<K: Kernel> Reconciler<K> {
     where
         K::Object: 'a,
     {
-        Ok(diff(self.kernel.dump()?, desired))
+        Ok(diff(self.target.dump()?, desired))
     }
 
-    /// Makes the kernel equal to the `desired` state, except for objects that it
-    /// rejects.
+    /// Makes the target equal to the `desired` state, except for rejected objects.
     ///
-    /// `desired` is read only when the kernel's state is unknown; the edits
-    /// given since the last success lead to it otherwise.
+    /// `desired` is read only if the target's state is unknown; otherwise the pending
+    /// edits must lead to the `desired` state.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Target::dump`] or [`Target::commit`]; the target's state is
+    /// unknown then.
     pub fn reconcile<'a, D>(&mut self, desired: D, now: Duration) -> Result<Outcome, K::Error>
     where
         K::Object: 'a,
         D: IntoIterator<Item = &'a K::Object> + Clone,
     {
-        let mut step = self.next(desired.clone(), now)?;
-        let outcome = self.take(&mut step, now)?;
+        let mut plan = self.plan(desired.clone(), now)?;
+        let outcome = self.commit(&mut plan, now)?;
         if !outcome.is_stale {
             return Ok(outcome);
         }
-        let mut step = self.next(desired, now)?;
-        self.take(&mut step, now)
+        let mut plan = self.plan(desired, now)?;
+        self.commit(&mut plan, now)
     }
 
-    /// Returns the next step to the `desired` state, which is read only when the
-    /// kernel's state is unknown.
+    /// Returns the edits from the target's state to the `desired` state.
     ///
-    /// The state is unknown until the step was [taken](Self::take).
-    /// The step leaves out rejected objects that are not due.
-    pub fn next<'a>(
+    /// `desired` is read only if the target's state is unknown.
+    /// The plan omits rejected objects whose retry is not due.
+    /// The target's state is unknown until [`commit`](Self::commit) applied the plan.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Target::dump`].
+    pub fn plan<'a>(
         &mut self,
         desired: impl IntoIterator<Item = &'a K::Object>,
         now: Duration,
-    ) -> Result<Step<K::Object>, K::Error>
+    ) -> Result<Plan<K::Object>, K::Error>
     where
         K::Object: 'a,
     {
-        let known = self.pending.take();
-        let known = known.filter(|_| !self.isolated.needs_dump(now));
-        let dumped = known.is_none();
-        let Due { mut edits, retries } = match known {
-            Some(mut pending) => self.isolated.amend(pending.take(), now),
+        let pending = self.pending.take();
+        let pending = pending.filter(|_| !self.rejected.needs_dump(now));
+        let dumped = pending.is_none();
+        let Due { mut edits, retries } = match pending {
+            Some(mut pending) => self.rejected.amend(pending.take(), now),
             None => {
                 let edits = self.difference(desired)?;
-                self.isolated.filter(edits, now)
+                self.rejected.filter(edits, now)
             }
         };
         let together = edits.len();
         edits.extend(retries);
         let retries = edits.len() - together;
-        Ok(Step {
-            together: if retries > TOGETHER {
+        Ok(Plan {
+            together: if retries > MAX_RETRIES_TOGETHER {
                 together
             } else {
                 edits.len()
@@ -226,66 +243,75 @@ impl<K: Kernel> Reconciler<K> {
         })
     }
 
-    /// Takes the step that [`next`](Self::next) returned last.
+    /// Applies the plan that the last call of [`plan`](Self::plan) returned.
     ///
-    /// If an edit contradicts a state that was taken to be known, the state is
-    /// unknown and the outcome is [stale](Outcome::is_stale): the next step dumps.
-    pub fn take(&mut self, step: &mut Step<K::Object>, now: Duration) -> Result<Outcome, K::Error> {
+    /// If an edit conflicts with the state of the target although that state was
+    /// known, the outcome is [stale](Outcome::is_stale): the next plan is based on a
+    /// dump.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Target::commit`].
+    pub fn commit(
+        &mut self,
+        plan: &mut Plan<K::Object>,
+        now: Duration,
+    ) -> Result<Outcome, K::Error> {
         let mut outcome = Outcome {
-            dumped: step.dumped,
+            dumped: plan.dumped,
             ..Outcome::default()
         };
-        if !step.edits.is_empty() {
-            let rejections = self.commit(step, &mut outcome)?;
+        if !plan.edits.is_empty() {
+            let rejections = self.send(plan, &mut outcome)?;
             outcome.rejected = rejections.len();
             let is_conflict = |reason: &Reason| reason.cause == Cause::Conflict;
-            outcome.is_stale = !step.dumped && rejections.iter().any(|it| is_conflict(&it.reason));
+            outcome.is_stale = !plan.dumped && rejections.iter().any(|it| is_conflict(&it.reason));
             if !rejections.is_empty() {
-                step.rejections = vec![None; step.edits.len()];
+                plan.rejections = vec![None; plan.edits.len()];
                 for rejection in rejections {
-                    step.rejections[rejection.index] = Some(rejection.reason);
+                    plan.rejections[rejection.index] = Some(rejection.reason);
                 }
             }
         }
-        outcome.edits = step.edits.len() - outcome.rejected;
+        outcome.edits = plan.edits.len() - outcome.rejected;
         if !outcome.is_stale {
-            self.note(step, now);
+            self.record(plan, now);
             self.pending = Some(Pending::new());
         }
         Ok(outcome)
     }
 
-    /// Commits the edits of a step; many retries are a commit of their own.
-    fn commit(
+    /// Commits the edits of a plan, in two commits if there are many retries.
+    fn send(
         &mut self,
-        step: &Step<K::Object>,
+        plan: &Plan<K::Object>,
         outcome: &mut Outcome,
     ) -> Result<Vec<Rejection>, K::Error> {
-        let (first, retries) = step.edits.split_at(step.together);
+        let (first, retries) = plan.edits.split_at(plan.together);
         let mut rejections = Vec::new();
         for (edits, offset) in [(first, 0), (retries, first.len())] {
             if !edits.is_empty() {
-                let rejected = self.kernel.commit(edits)?.into_iter();
+                let rejected = self.target.commit(edits)?.into_iter();
                 rejections.extend(rejected.map(|it| Rejection {
                     index: it.index + offset,
                     ..it
                 }));
-                outcome.took_over |= self.kernel.took_over();
+                outcome.took_over |= self.target.took_over();
             }
         }
         Ok(rejections)
     }
 
-    /// Takes in what was committed and what was rejected.
-    fn note(&mut self, step: &Step<K::Object>, now: Duration) {
-        if step.rejections.is_empty() && self.isolated.is_empty() {
+    /// Records the results of all edits of a plan.
+    fn record(&mut self, plan: &Plan<K::Object>, now: Duration) {
+        if plan.rejections.is_empty() && self.rejected.is_empty() {
             return;
         }
-        let reasons = step.rejections.iter().map(Option::as_ref);
+        let reasons = plan.rejections.iter().map(Option::as_ref);
         let reasons = reasons.chain(std::iter::repeat(None));
-        for (edit, reason) in step.edits.iter().zip(reasons) {
-            self.isolated.note(edit, reason, now);
+        for (edit, reason) in plan.edits.iter().zip(reasons) {
+            self.rejected.record(edit, reason, now);
         }
-        self.isolated.schedule();
+        self.rejected.schedule();
     }
 }

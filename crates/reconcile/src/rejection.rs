@@ -3,47 +3,46 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// An edit that a kernel rejected.
+/// A rejected edit of a commit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rejection {
     /// Position of the edit in the commit, from 0.
     pub index: usize,
-    /// Why it was rejected.
+    /// Reason of the rejection.
     pub reason: Reason,
 }
 
-/// Why an edit was rejected; displays as the message of the kernel.
+/// Reason of a rejection; displays as the message of the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reason {
-    /// Meaning of the rejection.
+    /// Class of the rejection.
     pub cause: Cause,
-    /// Error number, if the kernel gave one.
+    /// Error number, if the kernel returned one.
     pub errno: Option<i32>,
-    /// Message of the kernel, with the object it is about.
+    /// Message of the kernel, including the object.
     pub message: Arc<str>,
 }
 
-/// Meaning of a rejection.
+/// Class of a rejection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Cause {
-    /// The kernel refuses the object.
-    Refused,
-    /// The state of the kernel is not the one that the edit starts from.
+    /// The kernel rejected the object.
+    Rejected,
+    /// The state of the kernel differs from the state before the edit.
     ///
-    /// The object exists already, or does not exist any more.
+    /// The object exists already, or no longer exists.
     Conflict,
-    /// The object needs another one that was rejected.
+    /// The object depends on a rejected object.
     Dependent,
-    /// The object was left out without a test of its own: too many others of its
-    /// batch were refused.
+    /// The object was not tried on its own, because too many batches were rejected.
     Untested,
 }
 
 impl Reason {
-    /// Returns the refusal of an object with a message.
-    pub fn refused(errno: Option<i32>, message: impl fmt::Display) -> Self {
+    /// Creates a reason with [`Cause::Rejected`].
+    pub fn rejected(errno: Option<i32>, message: impl fmt::Display) -> Self {
         Self {
-            cause: Cause::Refused,
+            cause: Cause::Rejected,
             errno,
             message: message.to_string().into(),
         }

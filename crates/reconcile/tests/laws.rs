@@ -1,4 +1,5 @@
-//! Laws that hold for any states, owners, failures and order of events.
+//! Laws of edits, ledgers and reconcilers, for any states, owners, failures and orders of
+//! events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -6,9 +7,9 @@ use std::time::Duration;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use vipline_reconcile::{Edit, Kernel, Keyed, Ledger, Memory, Pending, Reconciler, diff};
+use vipline_reconcile::{Edit, Keyed, Ledger, Memory, Pending, Reconciler, Target, diff};
 
-/// An entry with a hidden part that no kernel tells apart.
+/// An entry whose `note` does not exist in the kernel.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     key: u8,
@@ -16,7 +17,7 @@ struct Entry {
     note: u8,
 }
 
-/// A key that has its hash in common with many others.
+/// A key whose hash collides with those of many other keys.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Key(u8);
 
@@ -33,12 +34,12 @@ impl Keyed for Entry {
         Key(self.key)
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-/// What the kernel sees of a state.
+/// The part of a state that exists in the kernel.
 type State = BTreeMap<u8, u8>;
 
 fn state<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> State {
@@ -52,7 +53,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     (0..12u8, 0..3u8, any::<u8>()).prop_map(|(key, value, note)| Entry { key, value, note })
 }
 
-/// A state: each key at most once, in any order.
+/// Generates a state: each key at most once, in any order.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     btree_map(0..12u8, (0..3u8, any::<u8>()), 0..12)
         .prop_map(|map| {
@@ -67,18 +68,18 @@ fn memory(entries: &[Entry]) -> Memory<Entry> {
     let mut memory = Memory::new();
     for entry in entries {
         memory
-            .interfere(Edit::Add(entry.clone()))
+            .edit_externally(Edit::Add(entry.clone()))
             .expect("keys are distinct");
     }
     memory
 }
 
-/// What may happen between and during reconciliations.
+/// An event between or during reconciliations.
 #[derive(Clone, Debug)]
 enum Step {
     Replace(u8, Vec<Entry>),
     FailNext(usize),
-    Interfere(Entry),
+    ExternalEdit(Entry),
     Reconcile,
 }
 
@@ -86,12 +87,12 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4u8, vec(entry(), 0..6)).prop_map(|(owner, wants)| Step::Replace(owner, wants)),
         1 => (0..4usize).prop_map(Step::FailNext),
-        1 => entry().prop_map(Step::Interfere),
+        1 => entry().prop_map(Step::ExternalEdit),
         2 => Just(Step::Reconcile),
     ]
 }
 
-/// The desired state by definition: the least owner has the key, its first word counts.
+/// The desired state by definition: the first object of the least owner of each key.
 fn sum(wants: &BTreeMap<u8, Vec<Entry>>) -> State {
     let mut sum = State::new();
     for entry in wants.values().flatten() {
@@ -107,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn what_no_kernel_sees_is_no_difference(entries in entries(), note: u8) {
+    fn objects_that_are_equivalent_to_the_kernel_do_not_differ(entries in entries(), note: u8) {
         let noted: Vec<_> = entries.iter().map(|e| Entry { note, ..*e }).collect();
         prop_assert_eq!(diff(entries, &noted), vec![]);
     }
@@ -129,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn pending_edits_lead_where_the_single_edits_lead(states in vec(entries(), 1..6)) {
+    fn pending_edits_have_the_result_of_the_single_edits(states in vec(entries(), 1..6)) {
         let mut kernel = memory(&states[0]);
         let mut pending = Pending::new();
         for pair in states.windows(2) {
@@ -154,7 +155,7 @@ proptest! {
             wants.insert(owner, objects);
             for edit in pending.take() {
                 let key = edit.key();
-                let (old, new) = edit.into_sides();
+                let (old, new) = edit.into_old_and_new();
                 prop_assert_eq!(installed.get(&key).map(|e| e.value), old.map(|e| e.value));
                 match new {
                     Some(new) => installed.insert(key, new),
@@ -164,7 +165,7 @@ proptest! {
             prop_assert_eq!(state(ledger.objects()), sum(&wants));
             prop_assert_eq!(state(installed.values()), sum(&wants));
             prop_assert_eq!(ledger.len(), sum(&wants).len());
-            prop_assert_eq!(ledger.owns(&owner), !wants[&owner].is_empty());
+            prop_assert_eq!(ledger.contains_owner(&owner), !wants[&owner].is_empty());
         }
     }
 
@@ -209,7 +210,7 @@ proptest! {
                 for entry in objects {
                     first.entry(entry.key).or_insert(entry.value);
                 }
-                prop_assert_eq!(state(ledger.wanted(owner)), first);
+                prop_assert_eq!(state(ledger.objects_of(owner)), first);
             }
         }
     }
@@ -225,10 +226,10 @@ proptest! {
                     wants.insert(owner, objects.clone());
                     ledger.replace(owner, objects, reconciler.pending());
                 }
-                Step::FailNext(applied) => reconciler.kernel_mut().fail_after(applied),
-                Step::Interfere(entry) => {
-                    let refused = reconciler.kernel_mut().interfere(Edit::Add(entry)).is_err();
-                    if !refused {
+                Step::FailNext(applied) => reconciler.target_mut().fail_after(applied),
+                Step::ExternalEdit(entry) => {
+                    let rejected = reconciler.target_mut().edit_externally(Edit::Add(entry)).is_err();
+                    if !rejected {
                         reconciler.forget();
                     }
                 }
@@ -238,22 +239,22 @@ proptest! {
                 }
             }
         }
-        // Each failure that was ordered spoils one commit; then it must work.
+        // Each injected failure affects one commit; afterwards a commit must succeed.
         for _ in 0..=60 {
             if reconciler.reconcile(ledger.objects(), Duration::ZERO).is_ok() {
                 break;
             }
         }
-        prop_assert_eq!(state(reconciler.kernel().objects()), sum(&wants));
-        let commits = reconciler.kernel().commits();
+        prop_assert_eq!(state(reconciler.target().objects()), sum(&wants));
+        let commits = reconciler.target().commits();
         reconciler.forget();
         let outcome = reconciler.reconcile(ledger.objects(), Duration::ZERO).expect("nothing to commit");
         prop_assert_eq!((outcome.edits, outcome.dumped), (0, true));
-        prop_assert_eq!(reconciler.kernel().commits(), commits, "nothing drifted, nothing is written");
+        prop_assert_eq!(reconciler.target().commits(), commits, "no drift, no commit");
     }
 }
 
-/// The law above allows a dump at every step; this one shows that none is needed.
+/// The preceding law allows a dump at every step; this test proves that none is needed.
 #[test]
 fn a_known_state_is_never_dumped_again() {
     let mut ledger = Ledger::new();
@@ -269,11 +270,11 @@ fn a_known_state_is_never_dumped_again() {
             .reconcile(ledger.objects(), Duration::ZERO)
             .expect("the edits fit");
     }
-    assert_eq!(reconciler.kernel().dumps(), 1);
+    assert_eq!(reconciler.target().dumps(), 1);
 }
 
 #[test]
-fn a_ledger_tells_who_shares_a_key_with_others() {
+fn replace_returns_whether_the_owner_shares_a_key() {
     let entry = |key| Entry {
         key,
         value: 0,
@@ -318,7 +319,7 @@ fn a_contested_key_goes_to_the_least_owner_and_back() {
     assert_eq!(
         replace(&mut ledger, "younger", entry(3)),
         vec![],
-        "the loser's changes are not seen"
+        "changes of an owner without the key have no effect"
     );
     assert!(matches!(
         replace(&mut ledger, "older", vec![]).as_slice(),
@@ -328,5 +329,5 @@ fn a_contested_key_goes_to_the_least_owner_and_back() {
         }],
     ));
     assert_eq!(ledger.get(&Key(1)).map(|e| e.value), Some(3));
-    assert!(!ledger.owns(&"older"));
+    assert!(!ledger.contains_owner(&"older"));
 }

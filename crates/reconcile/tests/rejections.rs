@@ -1,16 +1,18 @@
-//! Laws of rejected objects: a kernel that refuses some takes all others.
+//! Laws of rejected objects: a rejection does not affect other objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
-use vipline_reconcile::{Atomicity, Cause, Edit, Keyed, Ledger, Memory, REFUSALS, Reconciler};
+use vipline_reconcile::{
+    Atomicity, Cause, Edit, Keyed, Ledger, MAX_REJECTED_BATCHES, Memory, Reconciler,
+};
 
 const EINVAL: i32 = 22;
 const EEXIST: i32 = 17;
 
-/// The kinds of refusal that kernels have for one object: `ENOENT`, `ENOMEM`,
+/// Error numbers with which kernels reject one object: `ENOENT`, `ENOMEM`,
 /// `EBUSY`, `EEXIST`, `EINVAL`, `ENOSPC` and `E2BIG`.
 const ERRNOS: [i32; 7] = [2, 12, 16, EEXIST, EINVAL, 28, 7];
 
@@ -31,7 +33,7 @@ impl Keyed for Entry {
         self.0
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self == other
     }
 }
@@ -46,7 +48,7 @@ fn entries(state: &State) -> Vec<Entry> {
 }
 
 fn installed(reconciler: &Reconciler<Memory<Entry>>) -> State {
-    let objects = reconciler.kernel().objects();
+    let objects = reconciler.target().objects();
     objects.map(|entry| (entry.0, entry.1)).collect()
 }
 
@@ -54,7 +56,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A ledger and a kernel in step, and what they hold.
+/// A ledger and a reconciler whose target equals it.
 struct Synced {
     ledger: Ledger<u8, Entry>,
     reconciler: Reconciler<Memory<Entry>>,
@@ -80,12 +82,12 @@ impl Synced {
 
     fn sync(&mut self, now: Duration) -> vipline_reconcile::Outcome {
         let outcome = self.reconciler.reconcile(self.ledger.objects(), now);
-        outcome.expect("a rejected object is no failure")
+        outcome.expect("a rejected object is no error")
     }
 }
 
-/// The state that a kernel has which holds `before`, is to hold `after` and rejects
-/// objects of some keys.
+/// Returns the state of a kernel after an edit from `before` to `after`, if it rejects
+/// the objects of some keys.
 fn expected(before: &State, after: &State, rejected: &BTreeSet<u16>) -> State {
     let of = |key| match rejected.contains(&key) {
         true => before.get(&key),
@@ -101,7 +103,7 @@ fn state() -> impl Strategy<Value = State> {
 
 proptest! {
     #[test]
-    fn all_but_the_rejected_objects_equal_the_plan(
+    fn all_objects_except_the_rejected_ones_equal_the_desired_state(
         before in state(),
         after in state(),
         rejected in btree_set(0..40_u16, 0..8),
@@ -111,29 +113,29 @@ proptest! {
     ) {
         let mut synced = Synced::new(&before, ATOMICITIES[atomicity]);
         for &key in &rejected {
-            synced.reconciler.kernel_mut().reject(Entry(key, 0), ERRNOS[errno]);
+            synced.reconciler.target_mut().reject(Entry(key, 0), ERRNOS[errno]);
         }
         if !is_known {
             synced.reconciler.forget();
         }
         synced.want(&after);
-        let sent = synced.reconciler.kernel().attempts();
+        let sent = synced.reconciler.target().attempts();
         synced.sync(secs(0));
-        let sent = synced.reconciler.kernel().attempts() - sent;
+        let sent = synced.reconciler.target().attempts() - sent;
         prop_assert_eq!(installed(&synced.reconciler), expected(&before, &after, &rejected));
         // A conflict is sent once more after a dump.
         prop_assert!(sent <= 2 * (2 + 2 * 6 * rejected.len()), "{} batches", sent);
 
-        // Nothing is sent again before it is due, whatever else happens.
-        let sent = synced.reconciler.kernel().attempts();
+        // No rejected object is sent again before its retry is due.
+        let sent = synced.reconciler.target().attempts();
         synced.sync(Duration::from_millis(900));
         synced.reconciler.forget();
         synced.sync(Duration::from_millis(999));
-        prop_assert_eq!(synced.reconciler.kernel().attempts(), sent);
+        prop_assert_eq!(synced.reconciler.target().attempts(), sent);
 
-        // Once the kernel takes the objects, the state is the plan.
+        // After the kernel accepts the objects, its state is the desired one.
         for &key in &rejected {
-            synced.reconciler.kernel_mut().accept(&Entry(key, 0));
+            synced.reconciler.target_mut().accept(&Entry(key, 0));
         }
         if let Some(next) = synced.reconciler.next_retry() {
             synced.sync(next);
@@ -144,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn any_history_of_rejections_ends_in_the_plan(
+    fn any_history_of_rejections_ends_in_the_desired_state(
         steps in vec((state(), btree_set(0..40_u16, 0..4), 0..ERRNOS.len(), 0..4_u64), 1..12),
         atomicity in 0..ATOMICITIES.len(),
     ) {
@@ -152,7 +154,7 @@ proptest! {
         let mut now = secs(0);
         for (wanted, rejected, errno, seconds) in &steps {
             for key in 0..40 {
-                let memory = synced.reconciler.kernel_mut();
+                let memory = synced.reconciler.target_mut();
                 match rejected.contains(&key) {
                     true => memory.reject(Entry(key, 0), ERRNOS[*errno]),
                     false => memory.accept(&Entry(key, 0)),
@@ -165,7 +167,7 @@ proptest! {
             let right = expected(&installed(&synced.reconciler), wanted, &missing);
             prop_assert_eq!(installed(&synced.reconciler), right);
         }
-        (0..40).for_each(|key| synced.reconciler.kernel_mut().accept(&Entry(key, 0)));
+        (0..40).for_each(|key| synced.reconciler.target_mut().accept(&Entry(key, 0)));
         if let Some(last) = synced.reconciler.rejected().map(|it| it.retry_at).max() {
             synced.sync(last.max(now));
         }
@@ -174,14 +176,14 @@ proptest! {
 }
 
 #[test]
-fn an_object_is_sent_once_per_delay_whatever_else_is_synced() {
+fn a_rejected_object_is_sent_once_per_delay_despite_other_syncs() {
     let mut synced = Synced::new(&State::new(), Atomicity::NamesAll);
     let bad = Entry(1, 0);
-    synced.reconciler.kernel_mut().reject(bad.clone(), EINVAL);
+    synced.reconciler.target_mut().reject(bad.clone(), EINVAL);
     let mut times = Vec::new();
     for tenth in 0..36_000_u32 {
         let now = Duration::from_millis(100) * tenth;
-        let before = synced.reconciler.kernel().rejections(&bad);
+        let before = synced.reconciler.target().rejections(&bad);
         // Other objects change, and the kernel's state becomes unknown.
         let other = u16::try_from(tenth % 7).unwrap() + 2;
         synced.want(&State::from([(1, 0), (other, 0)]));
@@ -189,7 +191,7 @@ fn an_object_is_sent_once_per_delay_whatever_else_is_synced() {
             synced.reconciler.forget();
         }
         synced.sync(now);
-        if synced.reconciler.kernel().rejections(&bad) > before {
+        if synced.reconciler.target().rejections(&bad) > before {
             times.push(now);
         }
     }
@@ -203,23 +205,23 @@ fn an_object_is_sent_once_per_delay_whatever_else_is_synced() {
 }
 
 #[test]
-fn a_changed_object_is_sent_at_once() {
+fn a_changed_object_is_sent_immediately() {
     let mut synced = Synced::new(&State::from([(1, 0)]), Atomicity::Single);
-    synced.reconciler.kernel_mut().reject(Entry(1, 0), EINVAL);
+    synced.reconciler.target_mut().reject(Entry(1, 0), EINVAL);
     synced.want(&State::from([(1, 1)]));
     synced.sync(secs(0));
-    synced.reconciler.kernel_mut().accept(&Entry(1, 0));
+    synced.reconciler.target_mut().accept(&Entry(1, 0));
     synced.want(&State::from([(1, 2)]));
     assert_eq!(synced.sync(secs(0)).edits, 1);
     assert_eq!(installed(&synced.reconciler), State::from([(1, 2)]));
 }
 
 #[test]
-fn an_object_that_is_withdrawn_is_rejected_no_longer() {
+fn a_withdrawn_object_is_no_longer_rejected() {
     let before = State::from([(1, 0)]);
     let mut synced = Synced::new(&before, Atomicity::Single);
-    synced.reconciler.kernel_mut().reject(Entry(1, 0), EINVAL);
-    synced.reconciler.kernel_mut().reject(Entry(2, 0), EINVAL);
+    synced.reconciler.target_mut().reject(Entry(1, 0), EINVAL);
+    synced.reconciler.target_mut().reject(Entry(2, 0), EINVAL);
     synced.want(&State::from([(1, 1), (2, 0)]));
     assert_eq!(synced.sync(secs(0)).rejected, 2);
     synced.want(&before);
@@ -230,9 +232,9 @@ fn an_object_that_is_withdrawn_is_rejected_no_longer() {
 }
 
 #[test]
-fn a_rejection_is_new_once() {
+fn a_rejection_is_returned_as_new_once() {
     let mut synced = Synced::new(&State::new(), Atomicity::Single);
-    synced.reconciler.kernel_mut().reject(Entry(1, 0), EINVAL);
+    synced.reconciler.target_mut().reject(Entry(1, 0), EINVAL);
     synced.want(&State::from([(1, 0), (2, 0)]));
     synced.sync(secs(0));
     let news = synced.reconciler.take_new_rejections();
@@ -255,40 +257,43 @@ fn a_rejection_is_new_once() {
 #[test]
 fn a_conflict_is_resolved_by_a_dump_at_once() {
     let mut synced = Synced::new(&State::from([(1, 0)]), Atomicity::Single);
-    let memory = synced.reconciler.kernel_mut();
-    memory.interfere(Edit::Add(Entry(2, 5))).unwrap();
+    let memory = synced.reconciler.target_mut();
+    memory.edit_externally(Edit::Add(Entry(2, 5))).unwrap();
     memory.reject(Entry(3, 0), EEXIST);
     let dumps = memory.dumps();
     synced.want(&State::from([(1, 0), (3, 0)]));
     let outcome = synced.sync(secs(0));
     assert!(outcome.dumped);
     assert_eq!(installed(&synced.reconciler), State::from([(1, 0)]));
-    assert_eq!(synced.reconciler.kernel().dumps(), dumps + 1);
+    assert_eq!(synced.reconciler.target().dumps(), dumps + 1);
     let rejected = synced.reconciler.rejected().next().unwrap();
     assert_eq!(rejected.reason.cause, Cause::Conflict);
-    // It is isolated now: other changes do without a dump.
+    // The object is isolated now: other changes need no dump.
     synced.want(&State::from([(1, 0), (3, 0), (4, 0)]));
     assert!(!synced.sync(Duration::from_millis(500)).dumped);
     assert!(
         synced.sync(secs(10)).dumped,
-        "the state is read before it is tried again"
+        "the retry of a conflict needs a dump"
     );
 }
 
 #[test]
-fn the_number_of_batches_is_bounded_whatever_is_refused() {
+fn the_number_of_batches_is_bounded_for_any_rejections() {
     for atomicity in ATOMICITIES {
         let plan: State = (0..450).map(|key| (key, 0)).collect();
         let mut synced = Synced::new(&State::new(), atomicity);
         let is_bad = |key: u16| key % 3 == 0;
         for key in (0..450).filter(|&key| is_bad(key)) {
-            synced.reconciler.kernel_mut().reject(Entry(key, 0), EINVAL);
+            synced.reconciler.target_mut().reject(Entry(key, 0), EINVAL);
         }
         synced.want(&plan);
         synced.sync(secs(0));
-        let attempts = synced.reconciler.kernel().attempts();
-        assert!(attempts <= 3 * REFUSALS, "{atomicity:?}: {attempts}");
-        // All good objects arrive within minutes, though each sync tests a few.
+        let attempts = synced.reconciler.target().attempts();
+        assert!(
+            attempts <= 3 * MAX_REJECTED_BATCHES,
+            "{atomicity:?}: {attempts}"
+        );
+        // All valid objects are installed within minutes, although each sync tests only a few.
         let mut now = secs(0);
         while now < secs(3600) {
             now = synced.reconciler.next_retry().unwrap().max(now);
@@ -319,7 +324,7 @@ fn hundreds_of_rejected_objects_do_not_delay_a_new_object() {
         let mut plan: State = (0..BAD).map(|key| (key, 0)).collect();
         let mut synced = Synced::new(&State::new(), atomicity);
         for key in 0..BAD {
-            synced.reconciler.kernel_mut().reject(Entry(key, 0), EINVAL);
+            synced.reconciler.target_mut().reject(Entry(key, 0), EINVAL);
         }
         synced.want(&plan);
         synced.sync(secs(0));
@@ -327,13 +332,13 @@ fn hundreds_of_rejected_objects_do_not_delay_a_new_object() {
             let new = BAD + second;
             plan.insert(new, 0);
             synced.want(&plan);
-            let before = synced.reconciler.kernel().attempts();
+            let before = synced.reconciler.target().attempts();
             synced.sync(secs(second.into()));
-            let attempts = synced.reconciler.kernel().attempts() - before;
+            let attempts = synced.reconciler.target().attempts() - before;
             let is_there = installed(&synced.reconciler).contains_key(&new);
             assert!(is_there, "{atomicity:?} after {second} s");
             assert!(
-                attempts <= 3 * REFUSALS,
+                attempts <= 3 * MAX_REJECTED_BATCHES,
                 "{atomicity:?}: {attempts} batches"
             );
         }
@@ -342,11 +347,11 @@ fn hundreds_of_rejected_objects_do_not_delay_a_new_object() {
 }
 
 #[test]
-fn an_object_that_was_left_out_untested_is_reported_again_once_it_is_refused() {
+fn an_untested_object_is_reported_again_after_its_first_rejection() {
     const BAD: u16 = 300;
     let mut synced = Synced::new(&State::new(), Atomicity::NamesFirst);
     for key in 0..BAD {
-        synced.reconciler.kernel_mut().reject(Entry(key, 0), EINVAL);
+        synced.reconciler.target_mut().reject(Entry(key, 0), EINVAL);
     }
     synced.want(&(0..BAD).map(|key| (key, 0)).collect());
     let mut reports = vec![Vec::new(); BAD.into()];
@@ -356,8 +361,9 @@ fn an_object_that_was_left_out_untested_is_reported_again_once_it_is_refused() {
             reports[usize::from(rejected.object.0)].push(rejected.reason.cause);
         }
     }
-    assert!(reports.contains(&vec![Cause::Refused]));
-    assert!(reports.contains(&vec![Cause::Untested, Cause::Refused]));
-    let is_right = |causes: &Vec<Cause>| causes.last() == Some(&Cause::Refused) && causes.len() < 3;
+    assert!(reports.contains(&vec![Cause::Rejected]));
+    assert!(reports.contains(&vec![Cause::Untested, Cause::Rejected]));
+    let is_right =
+        |causes: &Vec<Cause>| causes.last() == Some(&Cause::Rejected) && causes.len() < 3;
     assert!(reports.iter().all(is_right), "{reports:?}");
 }

@@ -39,7 +39,7 @@ impl Client {
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Route)?;
         // Kernels without this tell more than is asked for, which is left out.
-        let _ = socket.filter_dumps();
+        let _ = socket.set_strict_check();
         Ok(Self {
             socket,
             payload: Vec::new(),
@@ -156,8 +156,8 @@ impl Client {
     /// Returns the port by which the kernel tells this client from others.
     ///
     /// Who listens to changes of links and addresses ignores its own by it.
-    pub fn port(&self) -> u32 {
-        self.socket.port()
+    pub fn port_id(&self) -> u32 {
+        self.socket.port_id()
     }
 
     /// Returns what the socket has done so far.
@@ -201,7 +201,7 @@ impl Client {
             end(&mut self.payload, start);
             seq = seq.wrapping_add(1);
         }
-        for refusal in self.socket.series(&self.payload)? {
+        for refusal in self.socket.request_many(&self.payload)? {
             if refusal.errno == Errno::PERM {
                 return Err(Error::Denied);
             }

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use thiserror::Error;
-use vipline_netlink::{DecodeError, Errno, Refusal};
+use vipline_netlink::{DecodeError, Errno, KernelError};
 
 use crate::Command;
 
@@ -37,7 +37,7 @@ pub enum Error {
         /// What it was asked about.
         object: Box<str>,
         /// Why not.
-        refusal: Refusal,
+        refusal: KernelError,
     },
     /// Answers were lost because the socket's buffer was full.
     #[error("answers of the kernel were lost, so its state is unknown")]
@@ -141,11 +141,11 @@ pub struct Refused {
 
 impl Refused {
     /// Returns the refusal of a command.
-    pub fn new(command: Command, refusal: Refusal) -> Self {
+    pub fn new(command: Command, refusal: KernelError) -> Self {
         Self {
             command,
             errno: refusal.errno,
-            text: refusal.text,
+            text: refusal.message,
         }
     }
 

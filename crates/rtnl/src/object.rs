@@ -46,7 +46,7 @@ impl Keyed for Object {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Link(one), Self::Link(other)) => one.kind == other.kind,
             (Self::Address(one), Self::Address(other)) => one.is_like(other),
@@ -149,8 +149,8 @@ mod tests {
         let mut told = wanted.clone();
         told.index = 7;
         told.flags |= LinkFlags::UP;
-        assert!(Object::from(told.clone()).same(&wanted.clone().into()));
+        assert!(Object::from(told.clone()).is_equivalent(&wanted.clone().into()));
         told.kind = Kind::from("bridge");
-        assert!(!Object::from(told).same(&wanted.into()));
+        assert!(!Object::from(told).is_equivalent(&wanted.into()));
     }
 }

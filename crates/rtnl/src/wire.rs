@@ -56,7 +56,7 @@ pub enum Request {
     /// The addresses on the link of this number, in a dump.
     ///
     /// The kernel tells those on all links unless dumps are
-    /// [filtered](vipline_netlink::Socket::filter_dumps).
+    /// [filtered](vipline_netlink::Socket::set_strict_check).
     AddressesOf(u32),
 }
 

@@ -157,7 +157,7 @@ mod tests {
             let mut addresses = Addresses::default();
             addresses.poll().unwrap();
             let listener = addresses.listener.as_ref().unwrap();
-            listener.set_room(1).unwrap();
+            listener.set_recv_buffer_size(1).unwrap();
             let batch: String = (1..=200)
                 .map(|host| format!("address add 192.0.2.{host}/32 dev lo\n"))
                 .collect();

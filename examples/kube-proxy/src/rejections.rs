@@ -64,7 +64,7 @@ fn by_service(
     }
     for objects in services.values_mut() {
         objects.sort_by_key(|it| match it.reason.cause {
-            Cause::Refused | Cause::Conflict => Reverse(2),
+            Cause::Rejected | Cause::Conflict => Reverse(2),
             Cause::Dependent => Reverse(1),
             Cause::Untested => Reverse(0),
         });

@@ -48,7 +48,7 @@ fn flows_that_come_change_and_go_are_told() {
 #[test]
 fn what_is_not_listened_to_is_not_told() {
     let mut lab = Lab::new();
-    let (port, groups) = (lab.client.port(), Groups::DESTROY);
+    let (port, groups) = (lab.client.port_id(), Groups::DESTROY);
     let mut gone = lab.netns.run(|| Events::open(groups, &[]).unwrap());
     let mut of_others = lab
         .netns
@@ -69,7 +69,7 @@ fn what_is_not_listened_to_is_not_told() {
 fn more_than_there_is_room_for_is_an_event_and_what_comes_later_is_told() {
     let mut lab = Lab::new();
     let mut events = lab.netns.run(|| Events::open(Groups::NEW, &[]).unwrap());
-    events.set_room(4096).unwrap();
+    events.set_recv_buffer_size(4096).unwrap();
     lab.client.create_all((0..2000).map(udp)).unwrap();
     let mut heard = Vec::new();
     let start = Instant::now();

@@ -115,14 +115,14 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use vipline_netlink::message::Answer;
-    use vipline_netlink::{Error as Netlink, Refusal};
+    use vipline_netlink::message::Ack;
+    use vipline_netlink::{Error as Netlink, KernelError};
 
     use super::*;
 
     fn refused(errno: Errno) -> Error {
         let name = Name::new("hits").unwrap();
-        let refusal = Refusal::new(1, errno, Answer::default());
+        let refusal = KernelError::new(1, errno, Ack::default());
         Error::asking("delete counter", Some(&name), refusal.into())
     }
 

@@ -608,7 +608,7 @@ fn what_the_kernel_tells_of_a_change_carries_the_process_as_its_port() {
         let mut ports = Vec::new();
         listener
             .read(|event| match event {
-                Event::Message(message) => ports.push(message.port),
+                Event::Message(message) => ports.push(message.port_id),
                 other => panic!("{other:?}"),
             })
             .unwrap();

@@ -1,30 +1,30 @@
-//! A filter that keeps what a program did itself from its listener.
+//! A socket filter that drops notifications of changes by given sockets.
 
 use socket2::SockFilter;
 
-/// A socket takes at most so many instructions (`BPF_MAXINSNS`).
-const INSTRUCTIONS: usize = 4096;
+/// Maximum number of instructions of a filter (`BPF_MAXINSNS`).
+const MAX_INSTRUCTIONS: usize = 4096;
 
-/// How many ports fit into a filter.
-const PORTS: usize = (INSTRUCTIONS - 2) / 2;
+/// Maximum number of port IDs in a filter.
+const MAX_PORT_IDS: usize = (MAX_INSTRUCTIONS - 2) / 2;
 
 // Instructions of classic BPF, `linux/bpf_common.h`.
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 
-/// Where `struct nlmsghdr` has the port of whoever caused the message.
-const PORT: u32 = 12;
+/// Offset of `nlmsg_pid` in `struct nlmsghdr`, in bytes.
+const PORT_ID: u32 = 12;
 
-/// Returns a filter that drops datagrams about what these ports did.
+/// Returns a filter that drops datagrams that originate from the given port IDs.
 ///
-/// The kernel says in all messages of a datagram who caused them, and it is
-/// the same one, so the first message tells.
-pub(super) fn others_than(ports: &[u32]) -> Vec<SockFilter> {
-    let mut filter = vec![SockFilter::new(LOAD_WORD, 0, 0, PORT)];
-    for port in ports.iter().take(PORTS) {
-        // Words are loaded in network order, the kernel wrote its own.
-        let word = u32::from_be_bytes(port.to_ne_bytes());
+/// Every message of a datagram carries the port ID of its originator, so the filter
+/// only compares the first message.
+pub(super) fn exclude(port_ids: &[u32]) -> Vec<SockFilter> {
+    let mut filter = vec![SockFilter::new(LOAD_WORD, 0, 0, PORT_ID)];
+    for port_id in port_ids.iter().take(MAX_PORT_IDS) {
+        // BPF loads words in network byte order; the header is in host byte order.
+        let word = u32::from_be_bytes(port_id.to_ne_bytes());
         filter.push(SockFilter::new(JUMP_IF_EQUAL, 0, 1, word));
         filter.push(SockFilter::new(RETURN, 0, 0, 0));
     }

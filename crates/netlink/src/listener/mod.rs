@@ -1,4 +1,4 @@
-//! Listening to what happens to the kernel's state.
+//! Reception of notifications of multicast groups.
 
 mod filter;
 

@@ -1,4 +1,4 @@
-//! The socket that listens.
+//! A non-blocking socket that receives notifications.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,25 +16,25 @@ use crate::message::{Content, Message, Messages};
 use crate::socket::{BUFFER, failed, receive};
 use crate::{Error, Protocol};
 
-/// How many datagrams are read at once; the others wait for the next time.
-const DATAGRAMS: usize = 1 << 16;
+/// Maximum number of datagrams that one call of [`Listener::read`] reads.
+const MAX_DATAGRAMS: usize = 1 << 16;
 
-/// What a listener hears.
+/// An event of a listener.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Something happened.
+    /// A notification.
     Message(Message<'a>),
-    /// More happened than the socket could hold, and what it was is lost.
+    /// Notifications were lost because the receive buffer was full.
     ///
-    /// All that was heard before is read: who asks for the state now misses
-    /// nothing.
+    /// All notifications before the overrun have been read, so a dump after this
+    /// event misses no change.
     Overrun,
 }
 
-/// A socket that hears what happens to the kernel's state, and never waits.
+/// A non-blocking socket that receives the notifications of multicast groups.
 ///
-/// It stays in the network namespace in which it was opened.
+/// The socket stays in the network namespace in which it was opened.
 ///
 /// ```no_run
 /// use vipline_netlink::{Error, Event, Listener, Protocol};
@@ -54,95 +54,95 @@ pub enum Event<'a> {
 pub struct Listener {
     inner: netlink_sys::Socket,
     datagram: Vec<u8>,
-    /// Whether something is lost that nobody was told of yet.
-    is_lost: bool,
+    /// Whether an overrun has not been reported yet.
+    has_overrun: bool,
 }
 
 impl Listener {
-    /// Opens a socket that hears nothing yet, in the network namespace of the
-    /// calling thread.
+    /// Opens a socket without group memberships in the network namespace of the calling
+    /// thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel lacks the protocol, or has no room.
+    /// [`Error::Io`] if the kernel lacks the protocol or memory.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
         let io = |operation| move |source| Error::Io { operation, source };
         let mut inner =
             netlink_sys::Socket::new(protocol.number()).map_err(io("open a netlink socket"))?;
         inner.bind_auto().map_err(io("bind a netlink socket"))?;
-        // Connected, nobody but the kernel can send to it.
+        // A connected socket receives messages of the kernel only.
         inner
             .connect(&SocketAddr::new(0, 0))
             .map_err(io("connect a netlink socket"))?;
         Ok(Self {
             inner,
             datagram: Vec::with_capacity(BUFFER),
-            is_lost: false,
+            has_overrun: false,
         })
     }
 
-    /// Hears nothing any more of what sockets with these ports do.
+    /// Drops notifications of changes by the sockets with the given port IDs.
     ///
-    /// What they do takes no room, either, however much it is.
-    /// To be called before [`join`](Self::join); of more than 2,000 ports the
-    /// others are heard.
+    /// The kernel drops the notifications, so they neither wake the listener nor fill
+    /// its receive buffer.
+    /// Call before [`join`](Self::join). Port IDs after the first 2,047 have no effect.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel has no room for the filter.
-    pub fn ignore(&self, ports: &[u32]) -> Result<(), Error> {
+    /// [`Error::Io`] if the kernel has no memory for the filter.
+    pub fn ignore_port_ids(&self, port_ids: &[u32]) -> Result<(), Error> {
         SockRef::from(&self.inner)
-            .attach_filter(&filter::others_than(ports))
+            .attach_filter(&filter::exclude(port_ids))
             .map_err(|source| Error::Io {
-                operation: "filter what a netlink socket hears",
+                operation: "attach a filter to a netlink socket",
                 source,
             })
     }
 
-    /// Makes room for so many bytes of what happened and was not read yet.
+    /// Sets the size of the receive buffer, in bytes.
     ///
-    /// Only the administrator of the initial user namespace gets more than
-    /// `net.core.rmem_max`.
+    /// More than `net.core.rmem_max` requires `CAP_NET_ADMIN` in the initial user
+    /// namespace.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel does not know sizes of buffers.
-    pub fn set_room(&self, bytes: usize) -> Result<(), Error> {
-        // The kernel doubles what it is asked for, in a signed number.
+    /// [`Error::Io`] if the kernel rejects the size.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
+        // The kernel doubles the requested size, in a signed integer.
         let half = (bytes / 2).min(i32::MAX as usize / 2);
         sockopt::set_socket_recv_buffer_size_force(self.as_fd(), half)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(self.as_fd(), half))
-            .map_err(failed("size the buffer of a netlink socket"))
+            .map_err(failed("set the receive buffer size of a netlink socket"))
     }
 
-    /// Hears from now on what the kernel tells a group.
+    /// Joins a multicast group.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the kernel has no such group, or the caller may not
-    /// listen to it.
+    /// [`Error::Io`] if the group does not exist or the caller lacks the capability to
+    /// join it.
     pub fn join(&mut self, group: u32) -> Result<(), Error> {
         self.inner
             .add_membership(group)
             .map_err(|source| Error::Io {
-                operation: "listen to a netlink group",
+                operation: "join a netlink multicast group",
                 source,
             })
     }
 
-    /// Gives what was heard since the last time to `each`, and does not wait.
+    /// Calls `each` for every event since the last call. Does not block.
     ///
     /// # Errors
     ///
-    /// What the system says to reading; nothing will be heard any more then.
+    /// [`Error::Io`] if reading fails; the listener is unusable then.
     pub fn read(&mut self, mut each: impl FnMut(Event<'_>)) -> Result<(), Error> {
-        for _ in 0..DATAGRAMS {
+        for _ in 0..MAX_DATAGRAMS {
             match receive(self.inner.as_fd(), &mut self.datagram, RecvFlags::DONTWAIT) {
-                Ok(()) => self.is_lost |= !tell(&self.datagram, &mut each),
-                Err(Error::Overrun | Error::Truncated { .. }) => self.is_lost = true,
-                // The kernel goes on to drop what happens until all is read.
+                Ok(()) => self.has_overrun |= !deliver(&self.datagram, &mut each),
+                Err(Error::Overrun | Error::Truncated { .. }) => self.has_overrun = true,
+                // After an overrun the kernel drops notifications until all are read.
                 Err(Error::Timeout) => {
-                    if std::mem::take(&mut self.is_lost) {
+                    if std::mem::take(&mut self.has_overrun) {
                         each(Event::Overrun);
                     }
                     return Ok(());
@@ -160,8 +160,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Gives the messages of a datagram to `each`; false if they are not all there.
-fn tell(datagram: &[u8], each: &mut impl FnMut(Event<'_>)) -> bool {
+/// Calls `each` for the messages of a datagram, and returns whether all are intact.
+fn deliver(datagram: &[u8], each: &mut impl FnMut(Event<'_>)) -> bool {
     Messages::new(datagram).all(|message| match message {
         Ok(message) => match message.content() {
             Ok(Content::Data) => {

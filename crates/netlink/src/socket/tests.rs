@@ -1,11 +1,11 @@
-//! What a socket does that is not seen from outside.
+//! Tests of private functions of the socket.
 
 use testkit::netns::Netns;
 
 use super::*;
 
 #[test]
-fn nothing_to_read_ends_after_the_timeout() {
+fn reception_ends_after_the_timeout() {
     let mut socket = Socket::open(Protocol::Route).unwrap();
     socket.set_timeout(Duration::from_millis(5)).unwrap();
     let nothing = socket.receive(RecvFlags::empty());
@@ -14,7 +14,7 @@ fn nothing_to_read_ends_after_the_timeout() {
 }
 
 #[test]
-fn a_dump_that_fails_half_way_does_not_hinder_the_next() {
+fn a_dump_succeeds_after_a_dump_that_failed_midway() {
     const TABLES: u16 = 3000;
     let netns = Netns::new().unwrap();
     let mut socket = netns.run(|| Socket::open(Protocol::Netfilter)).unwrap();
@@ -50,7 +50,10 @@ fn a_dump_that_fails_half_way_does_not_hinder_the_next() {
     socket.datagram = Vec::with_capacity(8);
     let limit = socket.datagram.capacity();
     match tables(&mut socket) {
-        Err(Error::Truncated { bytes, limit: told }) => assert!(told == limit && bytes > limit),
+        Err(Error::Truncated {
+            bytes,
+            limit: reported,
+        }) => assert!(reported == limit && bytes > limit),
         other => panic!("{other:?}"),
     }
     socket.datagram = Vec::with_capacity(BUFFER);

@@ -75,8 +75,8 @@ impl Monitor {
     /// As [`open`](Self::open).
     pub fn open_with(notifications: Notifications, ignored: &[u32]) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Netfilter)?;
-        listener.ignore(ignored)?;
-        listener.set_room(RECV_BUFFER_SIZE)?;
+        listener.ignore_port_ids(ignored)?;
+        listener.set_recv_buffer_size(RECV_BUFFER_SIZE)?;
         listener.join(GROUP)?;
         Ok(Self {
             listener,
@@ -115,7 +115,7 @@ impl Monitor {
     ///
     /// [`Error::Io`]: the system rejected the size.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> Result<(), Error> {
-        Ok(self.listener.set_room(bytes)?)
+        Ok(self.listener.set_recv_buffer_size(bytes)?)
     }
 }
 

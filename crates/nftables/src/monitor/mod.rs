@@ -205,7 +205,7 @@ impl Notifications {
                 id,
                 name: name.into(),
             },
-            port_id: message.port,
+            port_id: message.port_id,
             changes,
         }))
     }
@@ -249,7 +249,7 @@ mod tests {
             ty,
             flags: 0,
             seq: 0,
-            port: 7,
+            port_id: 7,
             payload,
         }
     }

@@ -53,7 +53,7 @@ impl Keyed for Claim {
         self.frontend
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.port, &other.port)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
-use vipline_reconcile::Kernel;
+use vipline_reconcile::Target;
 use vipline_service_model::{ObjectName, PortName};
 
 use super::{Driver, Owner};
@@ -45,7 +45,7 @@ impl Contests {
     }
 }
 
-impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
+impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Returns the addresses that a service port claims, sorted.
     pub(super) fn addresses(&self, name: &Arc<PortName>) -> Vec<Address> {
         let mut addresses = Vec::new();

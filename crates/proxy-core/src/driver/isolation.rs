@@ -3,24 +3,24 @@
 use std::mem;
 use std::sync::Arc;
 
-use vipline_reconcile::{Kernel, Rejected, Step};
+use vipline_reconcile::{Plan, Rejected, Target};
 
 use super::{Driver, Owner};
 use crate::rejected::{RejectedObject, find_owners};
 use crate::{Error, Planner};
 
-impl<P: Planner, K: Kernel<Object = P::Object>> Driver<P, K> {
+impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     /// Finds the Services that own newly rejected objects.
     ///
     /// # Errors
     ///
     /// [`Error::Rejected`] if the kernel rejected an object that the rules of all
     /// Services need.
-    pub(super) fn note_rejected(&mut self, step: &Step<P::Object>) -> Result<(), Error> {
+    pub(super) fn note_rejected(&mut self, plan: &Plan<P::Object>) -> Result<(), Error> {
         let changed = mem::take(&mut self.changed);
         self.registry.refresh(&self.reconciler);
         let rejected = self.reconciler.take_new_rejections();
-        let changed = (!step.dumped).then_some(&*changed);
+        let changed = (!plan.dumped).then_some(&*changed);
         let owners = match rejected.is_empty() {
             true => Vec::new(),
             false => find_owners(&self.ledger, &self.former, &rejected, changed),

@@ -22,7 +22,7 @@ impl Keyed for Number {
         self.0
     }
 
-    fn same(&self, _: &Self) -> bool {
+    fn is_equivalent(&self, _: &Self) -> bool {
         true
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proxy_core::{Config, Event, Planner, backend};
 use serde_json::{Value, json};
-use vipline_reconcile::{Edit, Kernel, Keyed, Memory, Refused, Rejection};
+use vipline_reconcile::{Edit, Keyed, Memory, MemoryError, Rejection, Target};
 use vipline_service_model::api;
 
 use super::*;
@@ -40,15 +40,15 @@ struct Refusing<T: Keyed> {
     refuses: Arc<AtomicBool>,
 }
 
-impl<T: Keyed> Kernel for Refusing<T> {
+impl<T: Keyed> Target for Refusing<T> {
     type Object = T;
-    type Error = Refused;
+    type Error = MemoryError;
 
-    fn dump(&mut self) -> Result<Vec<T>, Refused> {
+    fn dump(&mut self) -> Result<Vec<T>, MemoryError> {
         self.memory.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, Refused> {
+    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, MemoryError> {
         if self.refuses.load(Ordering::Relaxed) {
             self.memory.fail_after(0);
         }

@@ -147,7 +147,7 @@ where
 fn is_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
     let mut keys = HashSet::new();
     for edit in edits {
-        let is_idle = matches!(edit, Edit::Change { old, new } if old.same(new));
+        let is_idle = matches!(edit, Edit::Change { old, new } if old.is_equivalent(new));
         if is_idle || !keys.insert(edit.key()) {
             return Err(format!("{family}: needless edit of {:?}", edit.key()));
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use proxy_core::{Config, Engine, Family, Planner};
-use vipline_reconcile::{Edit, Kernel, Keyed, Memory, Refused, Rejection};
+use vipline_reconcile::{Edit, Keyed, Memory, MemoryError, Rejection, Target};
 
 /// A kernel in memory, with the edits of all commits since they were taken.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ impl<T: Keyed> Shared<T> {
     }
 }
 
-impl<T: Keyed> Kernel for Shared<T> {
+impl<T: Keyed> Target for Shared<T> {
     type Object = T;
-    type Error = Refused;
+    type Error = MemoryError;
 
-    fn dump(&mut self) -> Result<Vec<T>, Refused> {
+    fn dump(&mut self) -> Result<Vec<T>, MemoryError> {
         self.get().memory.dump()
     }
 
-    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, Refused> {
+    fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, MemoryError> {
         let mut noted = self.get();
         noted.edits.extend_from_slice(edits);
         noted.memory.commit(edits)

@@ -284,7 +284,7 @@ pub(crate) fn unexplained<P: Planner>(
     let changed = networks.symmetric_difference(&later);
     let changed: HashSet<_> = changed.map(|(_, text)| text.as_str()).collect();
     let is_explained = |edit: &&Edit<P::Object>| {
-        let (old, new) = (*edit).clone().into_sides();
+        let (old, new) = (*edit).clone().into_old_and_new();
         let sides = old.into_iter().chain(new);
         let is_of_network = |text: String| words(&text).any(|word| changed.contains(word));
         let text = |side| P::text(&side) + &P::listing(family, [&side].into_iter());

@@ -113,7 +113,7 @@ impl Kernel {
     }
 }
 
-impl reconcile::Kernel for Kernel {
+impl reconcile::Target for Kernel {
     type Object = Object;
     type Error = Error;
 

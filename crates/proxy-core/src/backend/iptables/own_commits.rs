@@ -114,7 +114,7 @@ mod tests {
                 ty,
                 flags: 0,
                 seq: 0,
-                port: port_id,
+                port_id,
                 payload,
             };
             notices.push(message).unwrap()

@@ -30,9 +30,9 @@ pub(super) fn reason(message: &str) -> Reason {
     let errno = known.map(|(_, errno)| *errno);
     let cause = match errno {
         Some(ENOENT | EEXIST) => Cause::Conflict,
-        _ => Cause::Refused,
+        _ => Cause::Rejected,
     };
-    Reason::refused(errno, message).with_cause(cause)
+    Reason::rejected(errno, message).with_cause(cause)
 }
 
 /// Returns the edits of a batch whose objects are in committed sections.
@@ -77,7 +77,7 @@ pub(super) fn attempt(
             named.push((index, reason.clone()));
         }
     }
-    Some(Attempt::Refused {
+    Some(Attempt::Rejected {
         applied,
         named,
         reason,

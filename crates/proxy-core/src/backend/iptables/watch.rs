@@ -200,7 +200,7 @@ mod tests {
     use testkit::netns::Netns;
     use vipline_iptables::{Object, Restore};
     use vipline_netlink::message::Message;
-    use vipline_reconcile::{Edit, Kernel as _};
+    use vipline_reconcile::{Edit, Target as _};
 
     use super::*;
     use crate::backend::iptables::names::{MANGLE, NAT};
@@ -215,7 +215,7 @@ mod tests {
             ty,
             flags: 0,
             seq: 0,
-            port: 7,
+            port_id: 7,
             payload,
         }
     }

@@ -13,7 +13,7 @@ use vipline_ipset::{self as ipset, Member};
 use vipline_iptables as iptables;
 use vipline_ipvs::{self as ipvs, Command, Scheduler, ServiceKey, VirtualServer};
 use vipline_netlink::Counters;
-use vipline_reconcile::{Edit, Kernel as _, Rejection};
+use vipline_reconcile::{Edit, Rejection, Target as _};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
@@ -103,7 +103,7 @@ impl Kernel {
 
     /// Returns the netlink port ID of the socket that changes addresses.
     pub(super) fn port_of_links(&self) -> u32 {
-        self.links.port()
+        self.links.port_id()
     }
 
     /// Returns the draining real servers.
@@ -270,7 +270,7 @@ fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool
     }
 }
 
-impl vipline_reconcile::Kernel for Kernel {
+impl vipline_reconcile::Target for Kernel {
     type Object = Object;
     type Error = Error;
 

@@ -44,7 +44,7 @@ impl Links {
     /// the addresses in `removed`.
     pub(super) fn listen(ports: &[u32], removed: Shared<Removed>) -> Result<Self, Error> {
         let mut listener = Listener::open(Protocol::Route)?;
-        listener.ignore(ports)?;
+        listener.ignore_port_ids(ports)?;
         for group in GROUPS {
             listener.join(group)?;
         }
@@ -156,7 +156,7 @@ mod tests {
             link::add_pair("kube-ipvs0", "eth0", other.as_fd()).unwrap();
             let (mut ours, mut theirs) = (Client::open().unwrap(), Client::open().unwrap());
             let removed = Shared::<Removed>::default();
-            let mut links = Links::listen(&[ours.port()], removed.clone()).unwrap();
+            let mut links = Links::listen(&[ours.port_id()], removed.clone()).unwrap();
             let nets = ["10.96.0.1/32", "fd00::1/128"];
             for net in nets {
                 commit(&mut ours, Edit::Add(address("kube-ipvs0", net)));

@@ -76,12 +76,12 @@ impl Keyed for Object {
         }
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Set(one), Self::Set(other)) => one.same(other),
-            (Self::Rule(one), Self::Rule(other)) => one.same(other),
-            (Self::Server(one), Self::Server(other)) => one.same(other),
-            (Self::Address(one), Self::Address(other)) => one.same(other),
+            (Self::Set(one), Self::Set(other)) => one.is_equivalent(other),
+            (Self::Rule(one), Self::Rule(other)) => one.is_equivalent(other),
+            (Self::Server(one), Self::Server(other)) => one.is_equivalent(other),
+            (Self::Address(one), Self::Address(other)) => one.is_equivalent(other),
             _ => false,
         }
     }

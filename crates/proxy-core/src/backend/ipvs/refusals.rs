@@ -29,9 +29,9 @@ impl Refusals {
             let errno = refused.errno().map(|errno| errno.0);
             let cause = match refused.reason {
                 ipset::Reason::Exists | ipset::Reason::Missing => Cause::Conflict,
-                _ => Cause::Refused,
+                _ => Cause::Rejected,
             };
-            let reason = Reason::refused(errno, refused.reason).with_cause(cause);
+            let reason = Reason::rejected(errno, refused.reason).with_cause(cause);
             self.0.push((object.into(), reason));
         }
         Ok(())
@@ -63,11 +63,11 @@ impl Refusals {
                 Errno::SRCH if is_real && missing.contains(&service(&it.command)) => {
                     Cause::Dependent
                 }
-                _ if it.is_scheduler_missing() => Cause::Refused,
+                _ if it.is_scheduler_missing() => Cause::Rejected,
                 Errno::EXIST | Errno::NOENT | Errno::SRCH => Cause::Conflict,
-                _ => Cause::Refused,
+                _ => Cause::Rejected,
             };
-            let reason = Reason::refused(Some(it.errno.0), it.errno).with_cause(cause);
+            let reason = Reason::rejected(Some(it.errno.0), it.errno).with_cause(cause);
             (object(&it.command).into(), reason)
         }));
     }
@@ -82,13 +82,13 @@ impl Refusals {
             };
             let cause = match it.errno {
                 Errno::EXIST | Errno::NODEV | Errno::ADDRNOTAVAIL => Cause::Conflict,
-                _ => Cause::Refused,
+                _ => Cause::Rejected,
             };
             let words = match &it.text {
                 Some(text) => format!("{} ({text})", it.errno),
                 None => it.errno.to_string(),
             };
-            let reason = Reason::refused(Some(it.errno.0), words).with_cause(cause);
+            let reason = Reason::rejected(Some(it.errno.0), words).with_cause(cause);
             let address = rtnl::Object::from(*address);
             self.0.push((address.into(), reason));
         }

@@ -48,7 +48,7 @@ impl Steps {
 
     fn push(&mut self, edit: Edit<Object>) {
         let is_lost = matches!(edit, Edit::Remove(_));
-        let (old, new) = edit.into_sides();
+        let (old, new) = edit.into_old_and_new();
         // Objects with equal keys belong to the same kernel subsystem.
         match old.as_ref().or(new.as_ref()) {
             Some(Object::Set(_)) => {

@@ -17,7 +17,7 @@ use vipline_nftables::{
     TableId, Transaction,
 };
 use vipline_reconcile::{
-    self as reconcile, Atomic, Attempt, Edit, REFUSALS, Reason, Rejection, isolate,
+    self as reconcile, Atomic, Attempt, Edit, MAX_REJECTED_BATCHES, Reason, Rejection, isolate,
 };
 use vipline_service_model::Family;
 
@@ -148,7 +148,7 @@ impl AsFd for Kernel {
     }
 }
 
-impl reconcile::Kernel for Kernel {
+impl reconcile::Target for Kernel {
     type Object = Object;
     type Error = Error;
 
@@ -179,7 +179,7 @@ impl reconcile::Kernel for Kernel {
             }
             false => Cow::Borrowed(edits),
         };
-        let (mut rejected, mut budget) = (Vec::new(), REFUSALS);
+        let (mut rejected, mut budget) = (Vec::new(), MAX_REJECTED_BATCHES);
         for part in parts_of(&edits) {
             let all = (0..part.len()).collect();
             let mut sender = Sender::new(self, &part);

@@ -169,7 +169,7 @@ impl backend::Planner for Planner {
     /// not ours.
     fn tolerates_unused(object: &Object) -> bool {
         let table = object.table();
-        let is_made = |made: Option<Object>| made.is_some_and(|made| made.same(object));
+        let is_made = |made: Option<Object>| made.is_some_and(|made| made.is_equivalent(object));
         match object {
             // The name does not contain the protocol of the service port.
             Object::Chain(chain) => Protocol::ALL.into_iter().any(|of_port| {

@@ -48,7 +48,7 @@ pub(super) fn attempt(
         }
     }
     let first = refused.first()?;
-    Some(Attempt::Refused {
+    Some(Attempt::Rejected {
         applied: Vec::new(),
         named,
         reason: reason(first),
@@ -119,13 +119,13 @@ fn reason(refused: &RejectedOperation) -> Reason {
     let errno = refused.errno;
     let cause = match errno {
         Errno::EXIST | Errno::NOENT => Cause::Conflict,
-        _ => Cause::Refused,
+        _ => Cause::Rejected,
     };
     let words = match &refused.message {
         Some(message) => format!("{errno} ({message})"),
         None => errno.to_string(),
     };
-    Reason::refused(Some(errno.0), words).with_cause(cause)
+    Reason::rejected(Some(errno.0), words).with_cause(cause)
 }
 
 #[cfg(test)]

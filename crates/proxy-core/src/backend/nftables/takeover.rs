@@ -83,7 +83,7 @@ fn as_new_table(
         .filter(|object| !edited.contains(&object.key()));
     let wanted = edits
         .iter()
-        .filter_map(|edit| edit.clone().into_sides().1)
+        .filter_map(|edit| edit.clone().into_old_and_new().1)
         .chain(kept);
     // Our sets have our comments, and elements that rules added are not wanted.
     let frame: Vec<_> = table.objects().collect();

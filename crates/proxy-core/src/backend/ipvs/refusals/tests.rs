@@ -40,9 +40,9 @@ fn address(last: u8) -> rtnl::Address {
     rtnl::Address::new(name, format!("10.96.0.{last}/32").parse().unwrap())
 }
 
-fn refusal(errno: i32) -> vipline_netlink::Refusal {
-    let answer = vipline_netlink::message::Answer::default();
-    vipline_netlink::Refusal::new(1, Errno(errno), answer)
+fn refusal(errno: i32) -> vipline_netlink::KernelError {
+    let answer = vipline_netlink::message::Ack::default();
+    vipline_netlink::KernelError::new(1, Errno(errno), answer)
 }
 
 /// Returns the rejections as indices, causes and error numbers.
@@ -64,7 +64,7 @@ fn one_rejected_real_server_is_one_rejection_for_every_errno() {
         assert_eq!(accepted, [edits[0].key(), edits[2].key()]);
         let cause = match errno {
             2 | 17 => Cause::Conflict,
-            _ => Cause::Refused,
+            _ => Cause::Rejected,
         };
         assert_eq!(rejected(refusals, &edits), [(1, cause, Some(errno))]);
     }
@@ -86,7 +86,7 @@ fn real_servers_depend_on_their_rejected_virtual_server() {
         Edit::Add(ipvs::Object::from(server()).into()),
     ];
     let expected = [
-        (1, Cause::Refused, Some(22)),
+        (1, Cause::Rejected, Some(22)),
         (0, Cause::Dependent, Some(3)),
     ];
     assert_eq!(rejected(refusals, &edits), expected);
@@ -117,10 +117,10 @@ fn the_removal_of_a_missing_object_is_a_conflict() {
 fn one_rejected_set_entry_is_one_rejection_for_every_errno() {
     let edits = [1, 2, 3].map(|last| Edit::Add(entry_object(last)));
     for (reason, cause) in [
-        (ipset::Reason::Full, Cause::Refused),
+        (ipset::Reason::Full, Cause::Rejected),
         (ipset::Reason::Exists, Cause::Conflict),
         (ipset::Reason::Missing, Cause::Conflict),
-        (ipset::Reason::Errno(Errno(12)), Cause::Refused),
+        (ipset::Reason::Errno(Errno(12)), Cause::Rejected),
     ] {
         let command = ipset::Command::Add(Box::new(entry(3)), ipset::Strictness::Strict);
         let mut refusals = Refusals::default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use vipline_nftables::{Chain, Datatype, Name, Set, SetFlags, Value};
-use vipline_reconcile::{Kernel, Keyed, Memory, diff};
+use vipline_reconcile::{Keyed, Memory, Target, diff};
 use vipline_service_model::{DetectLocal, Family, PortName, Route, ServicePort};
 
 use super::super::Planner;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use vipline_nftables::{Action, Chain, Element, Family, Operation, Set, Table, TableId, Verdict};
-use vipline_reconcile::{Atomic, REFUSALS, Rejection, isolate};
+use vipline_reconcile::{Atomic, MAX_REJECTED_BATCHES, Rejection, isolate};
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn rejections(bad: usize, errno: i32, names_elements: bool) -> (Vec<Rejection>, 
         attempts: 0,
     };
     let all = (0..edits.len()).collect();
-    let rejections = isolate(&mut kernel, all, &mut REFUSALS.clone()).unwrap();
+    let rejections = isolate(&mut kernel, all, &mut MAX_REJECTED_BATCHES.clone()).unwrap();
     (rejections, kernel.attempts)
 }
 
@@ -135,7 +135,7 @@ fn elements_depend_on_their_target_chain() {
         let of_cause = rejections.iter().filter(move |it| it.reason.cause == cause);
         of_cause.map(|it| it.index).collect::<Vec<_>>()
     };
-    assert_eq!(of(Cause::Refused), [1]);
+    assert_eq!(of(Cause::Rejected), [1]);
     assert_eq!(of(Cause::Dependent), (12..22).collect::<Vec<_>>());
     assert_eq!(attempts, 2);
 }
@@ -170,10 +170,10 @@ fn rejected_removals_of_sets_and_chains_are_isolated() {
         let subject = Subject::Object(Box::new(edit.object().clone()));
         let operation = Operation::new(Action::Delete, subject);
         let refused = [RejectedOperation::new(operation, Errno::BUSY, None)];
-        let Some(Attempt::Refused { named, .. }) = attempt(&edits, &[0, 1], &refused) else {
+        let Some(Attempt::Rejected { named, .. }) = attempt(&edits, &[0, 1], &refused) else {
             panic!("a rejection: {edit:?}");
         };
         assert_eq!(named.len(), 1);
-        assert_eq!((named[0].0, named[0].1.cause), (index, Cause::Refused));
+        assert_eq!((named[0].0, named[0].1.cause), (index, Cause::Rejected));
     }
 }

@@ -1,16 +1,16 @@
-//! Values at places that stay theirs.
+//! A slab: values with stable indexes.
 
 use std::ops::{Index, IndexMut};
 
-/// Values at places that stay theirs until they are taken.
+/// Values whose indexes do not change until they are removed.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots<V> {
+pub(crate) struct Slab<V> {
     slots: Vec<Option<V>>,
-    /// Invariant: lists exactly the slots with nothing in them.
+    /// Invariant: contains exactly the indexes of empty slots.
     vacant: Vec<usize>,
 }
 
-impl<V> Default for Slots<V> {
+impl<V> Default for Slab<V> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
@@ -19,14 +19,14 @@ impl<V> Default for Slots<V> {
     }
 }
 
-impl<V> Slots<V> {
-    /// Makes room for so many values more.
+impl<V> Slab<V> {
+    /// Reserves capacity for `more` values.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.slots.reserve(more);
     }
 
-    /// Puts a value in and returns where.
-    pub(crate) fn put(&mut self, value: V) -> usize {
+    /// Inserts a value and returns its index.
+    pub(crate) fn insert(&mut self, value: V) -> usize {
         match self.vacant.pop() {
             Some(place) => {
                 self.slots[place] = Some(value);
@@ -39,10 +39,10 @@ impl<V> Slots<V> {
         }
     }
 
-    /// Takes the value of a place out.
-    pub(crate) fn take(&mut self, place: usize) -> V {
+    /// Removes and returns a value.
+    pub(crate) fn remove(&mut self, place: usize) -> V {
         self.vacant.push(place);
-        self.slots[place].take().expect(TAKEN)
+        self.slots[place].take().expect(REMOVED)
     }
 
     /// Returns the number of values.
@@ -50,35 +50,35 @@ impl<V> Slots<V> {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Returns the values, by their places.
+    /// Returns the values in the order of their indexes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> + Clone {
         self.slots.iter().flatten()
     }
 
-    /// Returns the values to be changed, by their places.
+    /// Returns the values in the order of their indexes, mutably.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.slots.iter_mut().flatten()
     }
 
-    /// Returns the values, by their places.
+    /// Returns the values in the order of their indexes.
     pub(crate) fn into_iter(self) -> impl Iterator<Item = V> {
         self.slots.into_iter().flatten()
     }
 }
 
-const TAKEN: &str = "a place is known until its value is taken";
+const REMOVED: &str = "no index is used after the removal of its value";
 
-impl<V> Index<usize> for Slots<V> {
+impl<V> Index<usize> for Slab<V> {
     type Output = V;
 
     fn index(&self, place: usize) -> &V {
-        self.slots[place].as_ref().expect(TAKEN)
+        self.slots[place].as_ref().expect(REMOVED)
     }
 }
 
-impl<V> IndexMut<usize> for Slots<V> {
+impl<V> IndexMut<usize> for Slab<V> {
     fn index_mut(&mut self, place: usize) -> &mut V {
-        self.slots[place].as_mut().expect(TAKEN)
+        self.slots[place].as_mut().expect(REMOVED)
     }
 }
 
@@ -87,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_given_again_once_its_value_is_taken() {
-        let mut slots = Slots::default();
-        let places = ["a", "b", "c"].map(|value| slots.put(value));
-        assert_eq!(slots.take(places[1]), "b");
-        assert_eq!((slots.len(), slots.put("d")), (3 - 1, places[1]));
-        assert_eq!(slots.put("e"), 3);
+    fn the_index_of_a_removed_value_is_reused() {
+        let mut slots = Slab::default();
+        let places = ["a", "b", "c"].map(|value| slots.insert(value));
+        assert_eq!(slots.remove(places[1]), "b");
+        assert_eq!((slots.len(), slots.insert("d")), (3 - 1, places[1]));
+        assert_eq!(slots.insert("e"), 3);
         slots[places[0]] = "f";
         assert_eq!(
             slots.iter().copied().collect::<Vec<_>>(),

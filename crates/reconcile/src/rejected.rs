@@ -1,15 +1,15 @@
-//! Objects that a kernel rejected, until it takes them.
+//! Rejected objects and the times of their retries.
 
 use std::time::Duration;
 
-use crate::keep::Keep;
+use crate::keyed_map::KeyedMap;
 use crate::{Cause, Edit, Keyed, Reason};
 
-/// Delay of the second attempt.
+/// Delay before the first retry.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// Longest delay between two attempts.
-const LAST_DELAY: Duration = Duration::from_secs(5 * 60);
+/// Maximum delay before a retry.
+const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// An object that a kernel rejected.
 #[derive(Clone, Debug)]
@@ -19,28 +19,28 @@ pub struct Rejected<T> {
     pub object: T,
     /// Whether the edit removes the object.
     pub is_removal: bool,
-    /// Object that the kernel holds under the same key.
+    /// Object in the kernel under the same key.
     pub installed: Option<T>,
-    /// Why the kernel rejected it the last time.
+    /// Reason of the last rejection.
     pub reason: Reason,
-    /// How often the kernel rejected it.
+    /// Number of rejections.
     pub attempts: u32,
-    /// When the next attempt is due.
+    /// Time of the next retry.
     pub retry_at: Duration,
-    /// Whether the caller has not taken the rejection yet.
+    /// Whether [`take_new`](RejectedObjects::take_new) has not returned the object yet.
     is_new: bool,
 }
 
 impl<T: Keyed> Rejected<T> {
-    /// Returns the object that the kernel lacks; `None` for a removal.
-    pub fn wanted(&self) -> Option<&T> {
+    /// Returns the desired object; `None` for a removal.
+    pub fn desired(&self) -> Option<&T> {
         (!self.is_removal).then_some(&self.object)
     }
 
-    /// Tells whether an edit leads to what was rejected.
-    fn leads_to(&self, wanted: Option<&T>) -> bool {
-        match (self.wanted(), wanted) {
-            (Some(one), Some(other)) => one.same(other),
+    /// Returns whether the rejected edit has the same result as an edit to `desired`.
+    fn has_result(&self, desired: Option<&T>) -> bool {
+        match (self.desired(), desired) {
+            (Some(one), Some(other)) => one.is_equivalent(other),
             (one, other) => one.is_none() && other.is_none(),
         }
     }
@@ -56,17 +56,17 @@ impl<T: Keyed> Keyed for Rejected<T> {
         self.object.key()
     }
 
-    fn same(&self, _: &Self) -> bool {
+    fn is_equivalent(&self, _: &Self) -> bool {
         false
     }
 }
 
-/// Edits that are due.
+/// Edits of a commit.
 #[derive(Debug)]
 pub(crate) struct Due<T> {
     /// Edits that were not rejected before.
     pub(crate) edits: Vec<Edit<T>>,
-    /// Edits that were, unchanged.
+    /// Retries of rejected edits.
     pub(crate) retries: Vec<Edit<T>>,
 }
 
@@ -79,24 +79,25 @@ impl<T> Due<T> {
 
 /// The rejected objects of a kernel, at most one per key.
 #[derive(Clone, Debug)]
-pub(crate) struct Isolated<T> {
-    objects: Keep<Rejected<T>>,
-    /// The time of the earliest attempt.
+pub(crate) struct RejectedObjects<T> {
+    objects: KeyedMap<Rejected<T>>,
+    /// Time of the earliest retry.
     next: Option<Duration>,
-    has_news: bool,
+    /// Whether [`take_new`](Self::take_new) would return any object.
+    has_new: bool,
 }
 
-impl<T> Default for Isolated<T> {
+impl<T> Default for RejectedObjects<T> {
     fn default() -> Self {
         Self {
-            objects: Keep::default(),
+            objects: KeyedMap::default(),
             next: None,
-            has_news: false,
+            has_new: false,
         }
     }
 }
 
-impl<T: Keyed> Isolated<T> {
+impl<T: Keyed> RejectedObjects<T> {
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
@@ -109,23 +110,25 @@ impl<T: Keyed> Isolated<T> {
         self.objects.iter()
     }
 
-    /// Returns the rejected object with the key of this one.
-    pub(crate) fn get(&self, like: &T) -> Option<&Rejected<T>> {
+    /// Returns the rejected object with the key of `object`.
+    pub(crate) fn get(&self, object: &T) -> Option<&Rejected<T>> {
         self.objects
-            .get_by(&like.key(), |it| it.object.key() == like.key())
+            .get_by(&object.key(), |it| it.object.key() == object.key())
     }
 
-    fn take(&mut self, like: &T) -> Option<Rejected<T>> {
+    fn take(&mut self, object: &T) -> Option<Rejected<T>> {
         self.objects
-            .take_by(&like.key(), |it| it.object.key() == like.key())
+            .remove_by(&object.key(), |it| it.object.key() == object.key())
     }
 
-    /// Returns the time of the earliest attempt.
+    /// Returns the time of the earliest retry.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.next
     }
 
-    /// Tells whether an object is due whose kernel state has to be read first.
+    /// Returns whether an object is due whose rejection was a [`Cause::Conflict`].
+    ///
+    /// The state of the kernel must be dumped before its retry.
     pub(crate) fn needs_dump(&self, now: Duration) -> bool {
         let is_due = self.next.is_some_and(|next| next <= now);
         let is_conflict =
@@ -133,60 +136,59 @@ impl<T: Keyed> Isolated<T> {
         is_due && self.iter().any(is_conflict)
     }
 
-    /// Makes the next attempt with the object of the same key due at once.
-    pub(crate) fn request(&mut self, like: &T) {
-        if let Some(mut it) = self.take(like) {
+    /// Makes the retry of the object with the key of `object` due immediately.
+    pub(crate) fn request(&mut self, object: &T) {
+        if let Some(mut it) = self.take(object) {
             it.retry_at = Duration::ZERO;
-            self.objects.put(it);
+            self.objects.insert(it);
             self.next = Some(Duration::ZERO);
         }
     }
 
-    /// Forgets the object with the key of this one.
-    pub(crate) fn remove(&mut self, like: &T) {
-        self.take(like);
+    /// Removes the object with the key of `object`.
+    pub(crate) fn remove(&mut self, object: &T) {
+        self.take(object);
         self.schedule();
     }
 
-    /// Returns the objects that were rejected since the last call.
+    /// Returns the objects that were rejected for the first time since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<Rejected<T>> {
-        if !std::mem::take(&mut self.has_news) {
+        if !std::mem::take(&mut self.has_new) {
             return Vec::new();
         }
-        let news = self.objects.iter_mut().filter(|it| it.is_new);
-        let news = news.map(|it| {
+        let new = self.objects.iter_mut().filter(|it| it.is_new);
+        let new = new.map(|it| {
             it.is_new = false;
             it.clone()
         });
-        news.collect()
+        new.collect()
     }
 
-    /// Makes edits of a known state start from what is installed, and adds the
-    /// edits of objects that are due.
+    /// Bases edits of rejected objects on the installed objects, and adds the retries
+    /// that are due.
     pub(crate) fn amend(&mut self, edits: Vec<Edit<T>>, now: Duration) -> Due<T> {
         if self.is_empty() {
             return Due::without_retries(edits);
         }
         let mut amended = Vec::with_capacity(edits.len());
-        let mut edited = Keep::default();
+        let mut edited = KeyedMap::default();
         for edit in edits {
             let Some(it) = self.get(edit.object()) else {
                 amended.push(edit);
                 continue;
             };
             let installed = it.installed.clone();
-            edited.put(edit.object().clone());
-            match Edit::between(installed, edit.clone().into_sides().1) {
+            edited.insert(edit.object().clone());
+            match Edit::between(installed, edit.clone().into_old_and_new().1) {
                 Some(edit) => amended.push(edit),
                 None => drop(self.take(edit.object())),
             }
         }
-        let is_due =
-            |it: &&Rejected<T>| it.retry_at <= now && edited.get_like(&it.object).is_none();
+        let is_due = |it: &&Rejected<T>| it.retry_at <= now && edited.get(&it.object).is_none();
         let due = self.objects.iter().filter(is_due);
         let retries = due.filter_map(|it| {
-            let (installed, wanted) = (it.installed.clone(), it.wanted().cloned());
-            Edit::between(installed, wanted)
+            let (installed, desired) = (it.installed.clone(), it.desired().cloned());
+            Edit::between(installed, desired)
         });
         let due = Due {
             edits: amended,
@@ -196,63 +198,65 @@ impl<T: Keyed> Isolated<T> {
         due
     }
 
-    /// Leaves out the edits of objects that are not due, given the edits between a
-    /// state that was dumped and the plan.
+    /// Removes the edits of rejected objects that are not due from the difference
+    /// between the dumped and the desired state.
     pub(crate) fn filter(&mut self, edits: Vec<Edit<T>>, now: Duration) -> Due<T> {
         if self.is_empty() {
             return Due::without_retries(edits);
         }
-        let mut still = Keep::default();
+        let mut still_rejected = KeyedMap::default();
         let mut due = Due::without_retries(Vec::with_capacity(edits.len()));
         for edit in edits {
             let Some(mut it) = self.take(edit.object()) else {
                 due.edits.push(edit);
                 continue;
             };
-            let (before, after) = edit.clone().into_sides();
-            let (is_due, is_retry) = (it.retry_at <= now, it.leads_to(after.as_ref()));
+            let (before, after) = edit.clone().into_old_and_new();
+            let (is_due, is_retry) = (it.retry_at <= now, it.has_result(after.as_ref()));
             it.installed = before;
-            still.put(it);
+            still_rejected.insert(it);
             match (is_retry, is_due) {
                 (false, _) => due.edits.push(edit),
                 (true, true) => due.retries.push(edit),
                 (true, false) => {}
             }
         }
-        // An object without a difference is installed, so its rejection is over.
-        self.objects = still;
+        // An object without an edit equals the desired one, so its rejection is over.
+        self.objects = still_rejected;
         self.schedule();
         due
     }
 
-    /// Takes in the result of a commit: an edit and, if it was rejected, why.
-    pub(crate) fn note(&mut self, edit: &Edit<T>, reason: Option<&Reason>, now: Duration) {
+    /// Records the result of an edit: applied, or rejected for `reason`.
+    pub(crate) fn record(&mut self, edit: &Edit<T>, reason: Option<&Reason>, now: Duration) {
         let Some(reason) = reason else {
             if !self.is_empty() {
                 self.take(edit.object());
             }
             return;
         };
-        let known = self.take(edit.object());
-        let (installed, wanted) = edit.clone().into_sides();
-        let known = known.filter(|it| it.leads_to(wanted.as_ref()));
-        let attempts = known.as_ref().map_or(0, |it| it.attempts);
+        let earlier = self.take(edit.object());
+        let (installed, desired) = edit.clone().into_old_and_new();
+        let earlier = earlier.filter(|it| it.has_result(desired.as_ref()));
+        let attempts = earlier.as_ref().map_or(0, |it| it.attempts);
         let attempts = match reason.cause {
             Cause::Untested => attempts,
             _ => attempts.saturating_add(1),
         };
-        // An object that is left out untested keeps the reason of its last test.
-        let tested = known.as_ref().filter(|_| reason.cause == Cause::Untested);
+        // An untested object keeps the reason of its last test.
+        let tested = earlier.as_ref().filter(|_| reason.cause == Cause::Untested);
         let reason = tested.map_or(reason, |it| &it.reason).clone();
-        // An object that was left out untested is reported again with its own reason.
+        // An object that was untested is reported again after its first test.
         let is_tested = |it: &Rejected<T>| {
             it.reason.cause != Cause::Untested || reason.cause == Cause::Untested
         };
-        let is_new = known.as_ref().is_none_or(|it| it.is_new || !is_tested(it));
-        self.has_news |= is_new;
-        self.objects.put(Rejected {
+        let is_new = earlier
+            .as_ref()
+            .is_none_or(|it| it.is_new || !is_tested(it));
+        self.has_new |= is_new;
+        self.objects.insert(Rejected {
             object: edit.object().clone(),
-            is_removal: wanted.is_none(),
+            is_removal: desired.is_none(),
             installed,
             reason,
             attempts,
@@ -261,22 +265,22 @@ impl<T: Keyed> Isolated<T> {
         });
     }
 
-    /// Finds the time of the earliest attempt.
+    /// Updates the time of the earliest retry.
     pub(crate) fn schedule(&mut self) {
         self.next = self.objects.iter().map(|it| it.retry_at).min();
     }
 }
 
-/// Returns when an object is tried again that was rejected so many times.
+/// Returns the time of the retry after `attempts` rejections.
 ///
 /// The delay doubles with each attempt.
-/// Times are multiples of the delay: all objects with the same delay are tried
-/// together, so their number does not matter.
+/// Times are rounded up to multiples of the delay, so all objects with the same
+/// delay are retried in one commit.
 fn retry_at(now: Duration, attempts: u32) -> Duration {
     let factor = 1_u32
         .checked_shl(attempts.saturating_sub(1))
         .unwrap_or(u32::MAX);
-    let delay = FIRST_DELAY.saturating_mul(factor).min(LAST_DELAY);
+    let delay = FIRST_DELAY.saturating_mul(factor).min(MAX_DELAY);
     let steps = now
         .saturating_add(delay)
         .as_nanos()
@@ -291,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_are_a_delay_apart_that_doubles_up_to_five_minutes() {
+    fn the_retry_delay_doubles_up_to_five_minutes() {
         let now = Duration::from_millis(1_000_300);
         let after = |attempts| retry_at(now, attempts) - now;
         for (attempts, delay) in [
