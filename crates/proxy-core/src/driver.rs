@@ -46,7 +46,7 @@ pub(crate) trait Drive: Send {
     fn retry(&mut self, name: &PortName);
 
     /// Plans the removal of a service port.
-    fn unplan(&mut self, name: &Arc<PortName>);
+    fn plan_removal(&mut self, name: &Arc<PortName>);
 
     /// Marks the kernel's state as unknown.
     fn forget(&mut self);
@@ -364,7 +364,7 @@ where
         self.replace_port(&port.name, by_kind(wants));
     }
 
-    fn unplan(&mut self, name: &Arc<PortName>) {
+    fn plan_removal(&mut self, name: &Arc<PortName>) {
         self.enter_on_demand(name, &mut PortObjects::default());
         self.replace_port(name, Default::default());
     }

@@ -115,20 +115,20 @@ impl Health {
 
     /// Returns whether all families are healthy.
     pub fn is_healthy(&self, now: Duration) -> bool {
-        self.families.values().all(|state| self.judge(state, now))
+        self.families.values().all(|state| self.is_family_healthy(state, now))
     }
 
     /// Returns the response of `/healthz`, for load balancers. It fails if the node is
     /// about to be removed, so that load balancers send no new traffic.
     pub fn healthz(&self, now: Duration, clock: Timestamp) -> HttpResponse {
         let is_good = self.is_healthy(now) && self.eligible;
-        self.answer(is_good, Some(self.eligible), now, clock)
+        self.response(is_good, Some(self.eligible), now, clock)
     }
 
     /// Returns the response of `/livez`, for supervisors that restart the proxy. It does
     /// not depend on the node.
     pub fn livez(&self, now: Duration, clock: Timestamp) -> HttpResponse {
-        self.answer(self.is_healthy(now), None, now, clock)
+        self.response(self.is_healthy(now), None, now, clock)
     }
 
     /// Returns the response of the health check node port of a Service.
@@ -157,12 +157,12 @@ impl Health {
         answer
     }
 
-    fn judge(&self, state: &State, now: Duration) -> bool {
+    fn is_family_healthy(&self, state: &State, now: Duration) -> bool {
         let waits = |since| now.saturating_sub(since) >= self.limit;
         state.updated.is_none() || !state.queued.is_some_and(waits)
     }
 
-    fn answer(
+    fn response(
         &self,
         is_good: bool,
         eligible: Option<bool>,
@@ -182,16 +182,16 @@ impl Health {
             add(format_args!(r#","nodeEligible":{eligible}"#));
         }
         add(format_args!(r#","healthy":{}"#, self.is_healthy(now)));
-        let judged = self.families.iter();
-        let judged = judged.filter_map(|(family, state)| Some((family, state, state.updated?)));
-        for (index, (family, state, updated)) in judged.clone().enumerate() {
+        let started = self.families.iter();
+        let started = started.filter_map(|(family, state)| Some((family, state, state.updated?)));
+        for (index, (family, state, updated)) in started.clone().enumerate() {
             let before = if index == 0 { r#","status":{"# } else { "," };
-            let healthy = self.judge(state, now);
+            let healthy = self.is_family_healthy(state, now);
             add(format_args!(
                 r#"{before}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}}}"#
             ));
         }
-        body += if judged.count() == 0 { "}" } else { "}}" };
+        body += if started.count() == 0 { "}" } else { "}}" };
         HttpResponse::json(is_good, body)
     }
 

@@ -104,7 +104,7 @@ impl<T: Keyed> Registry<T> {
             objects.retain(|_, it| {
                 let rejection = reconciler.rejection(&it.object);
                 if let Some(rejection) = rejection {
-                    it.describe_anew(&rejection.reason);
+                    it.update_reason(&rejection.reason);
                 }
                 rejection.is_some_and(|rejection| rejection.is_removal == it.described.is_removal)
             });
@@ -114,7 +114,7 @@ impl<T: Keyed> Registry<T> {
 }
 
 impl<T> Registered<T> {
-    fn describe_anew(&mut self, reason: &Reason) {
+    fn update_reason(&mut self, reason: &Reason) {
         if self.described.reason != *reason {
             let described = Arc::make_mut(&mut self.described);
             described.reason = reason.clone();

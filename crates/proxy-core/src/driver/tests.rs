@@ -123,7 +123,7 @@ fn objects_with_delayed_removal_stay_after_their_last_use() {
     driver.plan(&port("a", 1));
     assert_eq!(driver.desired(), "[1, 3, 100]");
     assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 2);
-    driver.unplan(&port("a", 1).name);
+    driver.plan_removal(&port("a", 1).name);
     assert_eq!(driver.desired(), "[1, 3, 100]");
     assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 0);
     driver.plan(&port("b", 3));
@@ -143,7 +143,7 @@ fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
     driver.reconcile(secs(200)).unwrap();
     assert_eq!(driver.desired(), "[1, 2, 3, 5, 100]");
     assert_eq!(driver.deadline(), Some(secs(230)));
-    driver.unplan(&port("b", 3).name);
+    driver.plan_removal(&port("b", 3).name);
     driver.reconcile(secs(210)).unwrap();
     assert_eq!(driver.desired(), "[1, 3, 5, 100]");
     driver.plan(&port("b", 5));
@@ -166,7 +166,7 @@ fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
     driver.enter(context(false));
     driver.plan(&port("a", 1000));
     driver.reconcile(Duration::ZERO).unwrap();
-    driver.unplan(&port("a", 1000).name);
+    driver.plan_removal(&port("a", 1000).name);
     let done = driver.reconcile(Duration::ZERO).unwrap();
     // Number 100 is also a base object.
     assert_eq!((done.objects, done.edits), (1 + 64, 1000 - 64 - 1));
@@ -212,7 +212,7 @@ fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
     assert_eq!(driver.take_contested(), [], "that is known");
     assert_eq!(driver.take_lost(), []);
     assert_eq!(driver.desired(), "[1, 2, 3, 100, 1006]");
-    driver.unplan(&old.name);
+    driver.plan_removal(&old.name);
     assert_eq!(driver.desired(), "[1, 3, 100, 1002]");
     driver.plan(&old);
     assert_eq!(driver.take_contested().len(), 1);

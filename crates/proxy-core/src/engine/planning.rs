@@ -46,7 +46,7 @@ fn plan_changes(driver: &mut dyn Drive, changes: &[PortChange]) {
         }
         ports.for_each(|change| match &change.port {
             Some(port) => driver.plan(port),
-            None => driver.unplan(&change.name),
+            None => driver.plan_removal(&change.name),
         });
     }
 }

@@ -62,7 +62,7 @@ impl Jump {
         self
     }
 
-    const fn says(mut self, comment: &'static str) -> Self {
+    const fn with_comment(mut self, comment: &'static str) -> Self {
         self.comment = Some(comment);
         self
     }
@@ -83,31 +83,31 @@ impl Jump {
 const JUMPS: [Jump; 14] = [
     Jump::new(FILTER, names::INPUT, names::EXTERNAL_SERVICES)
         .of_new()
-        .says("kubernetes externally-visible service portals"),
+        .with_comment("kubernetes externally-visible service portals"),
     Jump::new(FILTER, names::FORWARD, names::EXTERNAL_SERVICES)
         .of_new()
-        .says("kubernetes externally-visible service portals"),
-    Jump::new(FILTER, names::INPUT, names::NODEPORTS).says("kubernetes health check service ports"),
+        .with_comment("kubernetes externally-visible service portals"),
+    Jump::new(FILTER, names::INPUT, names::NODEPORTS).with_comment("kubernetes health check service ports"),
     Jump::new(FILTER, names::FORWARD, names::SERVICES)
         .of_new()
-        .says("kubernetes service portals"),
+        .with_comment("kubernetes service portals"),
     Jump::new(FILTER, names::OUTPUT, names::SERVICES)
         .of_new()
-        .says("kubernetes service portals"),
-    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD).says("kubernetes forwarding rules"),
+        .with_comment("kubernetes service portals"),
+    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD).with_comment("kubernetes forwarding rules"),
     Jump::new(FILTER, names::INPUT, names::PROXY_FIREWALL)
         .of_new()
-        .says("kubernetes load balancer firewall"),
+        .with_comment("kubernetes load balancer firewall"),
     Jump::new(FILTER, names::OUTPUT, names::PROXY_FIREWALL)
         .of_new()
-        .says("kubernetes load balancer firewall"),
+        .with_comment("kubernetes load balancer firewall"),
     Jump::new(FILTER, names::FORWARD, names::PROXY_FIREWALL)
         .of_new()
-        .says("kubernetes load balancer firewall"),
-    Jump::new(NAT, names::OUTPUT, names::SERVICES).says("kubernetes service portals"),
-    Jump::new(NAT, names::PREROUTING, names::SERVICES).says("kubernetes service portals"),
+        .with_comment("kubernetes load balancer firewall"),
+    Jump::new(NAT, names::OUTPUT, names::SERVICES).with_comment("kubernetes service portals"),
+    Jump::new(NAT, names::PREROUTING, names::SERVICES).with_comment("kubernetes service portals"),
     Jump::new(NAT, names::POSTROUTING, names::KUBE_POSTROUTING)
-        .says("kubernetes postrouting rules"),
+        .with_comment("kubernetes postrouting rules"),
     Jump::new(FILTER, names::INPUT, names::FIREWALL),
     Jump::new(FILTER, names::OUTPUT, names::FIREWALL),
 ];

@@ -11,7 +11,7 @@ use super::rules::chain;
 
 /// An endpoint and its chain.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct EndpointChain {
     pub(super) endpoint: Endpoint,
     /// The sort key of upstream: `10.1.0.5:8080`.
     pub(super) text: String,
@@ -19,21 +19,21 @@ pub(super) struct Way {
 }
 
 /// Returns the endpoints with their chains, in the order of the rules.
-pub(super) fn ways(port: &Port<'_>, endpoints: &[Endpoint]) -> Vec<Way> {
-    let way = |endpoint: &Endpoint| Way {
+pub(super) fn endpoint_chains(port: &Port<'_>, endpoints: &[Endpoint]) -> Vec<EndpointChain> {
+    let endpoint_chain = |endpoint: &Endpoint| EndpointChain {
         endpoint: *endpoint,
         text: endpoint.to_string(),
         chain: port.names.endpoint(endpoint),
     };
-    let mut ways: Vec<_> = endpoints.iter().map(way).collect();
-    ways.sort_unstable_by(|one, other| one.text.cmp(&other.text));
-    ways
+    let mut endpoint_chains: Vec<_> = endpoints.iter().map(endpoint_chain).collect();
+    endpoint_chains.sort_unstable_by(|one, other| one.text.cmp(&other.text));
+    endpoint_chains
 }
 
 /// Returns the chain of an endpoint.
-pub(super) fn destination(port: &Port<'_>, way: &Way) -> Object {
-    let rules = [hairpin(port, way), dnat(port, way)];
-    chain(port.cx.family, NAT, way.chain, rules)
+pub(super) fn destination(port: &Port<'_>, endpoint_chain: &EndpointChain) -> Object {
+    let rules = [hairpin(port, endpoint_chain), dnat(port, endpoint_chain)];
+    chain(port.cx.family, NAT, endpoint_chain.chain, rules)
 }
 
 /// ```iptables
@@ -42,8 +42,8 @@ pub(super) fn destination(port: &Port<'_>, way: &Way) -> Object {
 ///
 /// Masquerades connections of a pod to itself. Otherwise the pod would see its own
 /// address as the client and reply without passing the node.
-fn hairpin<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
-    let rule = Rule::new().source(way.endpoint.addr);
+fn hairpin<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
+    let rule = Rule::new().source(endpoint_chain.endpoint.addr);
     port.remark(rule, || port.names.port.clone())
         .jump(names::chain(names::MARK_MASQ))
 }
@@ -55,13 +55,13 @@ fn hairpin<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
 ///
 /// Translates the destination to the endpoint. With session affinity, also records the
 /// client.
-fn dnat<'a>(port: &'a Port<'_>, way: &Way) -> Rule<'a> {
+fn dnat<'a>(port: &'a Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
     let rule = Rule::new().protocol(port.transport());
     let mut rule = port.remark(rule, || port.names.port.clone());
     if port.of.affinity.is_some() {
-        rule = rule.matching(Recent::set(way.chain.as_str().to_owned()));
+        rule = rule.matching(Recent::set(endpoint_chain.chain.as_str().to_owned()));
     }
-    let Endpoint { addr, port: to, .. } = way.endpoint;
+    let Endpoint { addr, port: to, .. } = endpoint_chain.endpoint;
     rule.matching(port.transport().any_port())
         .target(Dnat::to(addr).ports(to))
 }

@@ -75,7 +75,7 @@ impl Installed {
             return;
         };
         if let Some(&place) = self.places.get(&(table, name)) {
-            let rule = self.as_ours(spec);
+            let rule = self.normalized(spec);
             self.chains[place].rules.push(rule);
         } else if (self.layout.kind)(table.as_str(), chain) == Kind::System {
             self.add_jump(table, name, spec);
@@ -87,7 +87,7 @@ impl Installed {
         if !spec.contains("KUBE-") {
             return;
         }
-        let rule = self.as_ours(spec);
+        let rule = self.normalized(spec);
         let entry = Object::from(SharedRule {
             table,
             chain,
@@ -103,7 +103,7 @@ impl Installed {
     }
 
     /// Converts a rule to our own notation.
-    fn as_ours(&self, spec: &str) -> String {
+    fn normalized(&self, spec: &str) -> String {
         match Rule::parse(spec) {
             Ok(rule) => rule.for_family(iptables_family(self.family)).to_string(),
             Err(_) => spec.to_owned(),

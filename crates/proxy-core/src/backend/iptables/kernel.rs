@@ -14,7 +14,7 @@ use super::installed::Installed;
 use super::layout::Layout;
 use super::names;
 use super::own_commits::{OwnCommits, Run};
-use super::refusals::{self, Groups};
+use super::rejections::{self, Groups};
 use super::rules::iptables_family;
 use crate::backend::commit_counter::CommitCounter;
 
@@ -208,9 +208,9 @@ fn refused(
     else {
         return (0, Err(error));
     };
-    let applied = refusals::applied(edits, batch, restore.objects_of(line.commits));
-    let (text, reason) = (line.text.as_deref(), refusals::reason(message));
-    let attempt = refusals::attempt(edits, batch, applied, text, reason);
+    let applied = rejections::applied(edits, batch, restore.objects_of(line.commits));
+    let (text, reason) = (line.text.as_deref(), rejections::reason(message));
+    let attempt = rejections::attempt(edits, batch, applied, text, reason);
     (line.commits, attempt.ok_or(error))
 }
 

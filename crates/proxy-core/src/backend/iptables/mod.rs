@@ -7,30 +7,30 @@
 //!
 //! ```text
 //! nat PREROUTING, OUTPUT
-//!   └► KUBE-SERVICES             of all Services: an address and port each
+//!   └► KUBE-SERVICES             one address and port per rule
 //!        ├► KUBE-SVC-…, KUBE-SVL-…      the cluster IP                 cluster_ip
 //!        ├► KUBE-EXT-…                  an external IP                 external_ip
-//!        ├► KUBE-FW-… ─► KUBE-EXT-…     a load balancer's, by network  load_balancer_ip, source_ranges
-//!        └► KUBE-NODEPORTS ─► KUBE-EXT-…  last, by port alone          to_node_ports, node_port
-//!      KUBE-EXT-…                from outside
+//!        ├► KUBE-FW-… ─► KUBE-EXT-…     a load balancer IP             load_balancer_ip, source_ranges
+//!        └► KUBE-NODEPORTS ─► KUBE-EXT-…  last rule, by port only      to_node_ports, node_port
+//!      KUBE-EXT-…                external traffic
 //!        │ mark for masquerading                                       masquerade, short_circuit
 //!        └► KUBE-SVC-… or KUBE-SVL-…
-//!      KUBE-SVC-…, KUBE-SVL-…    endpoints of the cluster, of this node
-//!        │ mark for masquerading what is not from pods                 masquerade
-//!        │ clients that were here before                               affinity
-//!        └► KUBE-SEP-…           one endpoint, by chance               balance
-//!             │ mark for masquerading what comes from itself           hairpin
+//!      KUBE-SVC-…, KUBE-SVL-…    all endpoints, local endpoints
+//!        │ mark traffic from outside the pod network                   masquerade
+//!        │ recorded clients                                            affinity
+//!        └► KUBE-SEP-…           one endpoint at random                balance
+//!             │ mark traffic of the endpoint itself                    hairpin
 //!             └ DNAT                                                   dnat
 //! nat POSTROUTING
-//!   └► KUBE-POSTROUTING          masquerade what is marked             postrouting
+//!   └► KUBE-POSTROUTING          masquerade marked packets             postrouting
 //!
 //! filter INPUT, FORWARD, OUTPUT  new connections
-//!   ├► KUBE-PROXY-FIREWALL       addresses of load balancers that were not led on   load_balancer_ip
+//!   ├► KUBE-PROXY-FIREWALL       drop sources outside source ranges    load_balancer_ip
 //!   ├► KUBE-SERVICES             cluster IPs without endpoints         verdict
 //!   ├► KUBE-EXTERNAL-SERVICES    other addresses without endpoints     refuse
-//!   ├► KUBE-NODEPORTS            ports that load balancers ask         health_check
-//!   ├► KUBE-FORWARD              what is marked, or known              forward
-//!   └► KUBE-FIREWALL             loopback addresses from outside       firewall
+//!   ├► KUBE-NODEPORTS            accept health checks                  health_check
+//!   ├► KUBE-FORWARD              accept marked or tracked packets      forward
+//!   └► KUBE-FIREWALL             drop external loopback traffic        firewall
 //! ```
 //!
 //! A chain with one owner is written as a whole. In chains that all Services share,
@@ -56,7 +56,7 @@ mod kernel;
 
 mod own_commits;
 
-mod refusals;
+mod rejections;
 
 mod watch;
 
@@ -85,7 +85,7 @@ impl backend::Planner for Planner {
     }
 
     fn requires_replan(before: &Context, after: &Context) -> bool {
-        let told = |cx: &Context| {
+        let inputs = |cx: &Context| {
             let flags = (
                 cx.masquerade_all,
                 cx.is_large,
@@ -94,7 +94,7 @@ impl backend::Planner for Planner {
             );
             (cx.local.clone(), cx.node_address, flags)
         };
-        told(before) != told(after)
+        inputs(before) != inputs(after)
     }
 
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
@@ -133,18 +133,18 @@ impl backend::Planner for Planner {
         _desired: impl Iterator<Item = &'a Object>,
     ) -> String {
         edits.sort_by_cached_key(|edit| place(edit.object()));
-        headed(family, &edits)
+        document(family, &edits)
     }
 
     fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Object>) -> String {
         let mut edits: Vec<_> = objects.cloned().map(Edit::Add).collect();
         edits.sort_by_cached_key(|edit| place(edit.object()));
-        headed(family, &edits)
+        document(family, &edits)
     }
 }
 
 /// Returns edits as a document, with the program that reads it in the first line.
-fn headed(family: Family, edits: &[Edit<Object>]) -> String {
+fn document(family: Family, edits: &[Edit<Object>]) -> String {
     let program = match family {
         Family::V4 => "iptables-restore",
         Family::V6 => "ip6tables-restore",

@@ -47,7 +47,7 @@ fn set(of: &Set, family: Family) -> ipset::Set {
     let mut set = ipset::Set::new(of.name(family), of.kind.clone(), ipset_family(family));
     match of.kind {
         SetType::BitmapPort => set.range = Some(Range::Ports(0, u16::MAX)),
-        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(capacity::USUAL)),
+        _ => (set.hashsize, set.maxelem) = (Some(HASH_SIZE), Some(capacity::DEFAULT_MAXELEM)),
     }
     set
 }
@@ -197,11 +197,11 @@ fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {
     rule.jump(names::chain(names::MARK_MASQ))
 }
 
-fn to_here() -> AddrType {
+fn to_local() -> AddrType {
     AddrType::destination(AddressTypes::LOCAL)
 }
 
-fn not_from_here() -> AddrType {
+fn not_from_local() -> AddrType {
     let mut kind = AddrType::source(AddressTypes::LOCAL);
     kind.source = Some(Negatable::Not(AddressTypes::LOCAL));
     kind
@@ -229,7 +229,7 @@ fn services(cx: &Context) -> vipline_iptables::Object {
     rules.extend(external_ip(cx));
     rules.push(
         Rule::new()
-            .matching(to_here())
+            .matching(to_local())
             .jump(names::chain(names::KUBE_NODE_PORT)),
     );
     let accepted = [&names::CLUSTER_IP, &names::LOAD_BALANCER];
@@ -280,8 +280,8 @@ fn external_ip(cx: &Context) -> impl Iterator<Item = Rule<'static>> {
         };
         let rule = || about(cx, set, dst_dst());
         [
-            rule().matching(not_bridged).matching(not_from_here()),
-            rule().matching(to_here()),
+            rule().matching(not_bridged).matching(not_from_local()),
+            rule().matching(to_local()),
         ]
         .map(|rule| rule.target(Target::Accept))
     };

@@ -11,7 +11,7 @@ use vipline_ipset::{Name, Object, Set, Sets};
 use vipline_reconcile::Edit;
 
 /// `maxelem` of the sets of upstream.
-pub(super) const USUAL: u32 = 1 << 16;
+pub(super) const DEFAULT_MAXELEM: u32 = 1 << 16;
 
 /// `maxelem` of a set with more entries.
 const LARGE: u32 = 1 << 20;
@@ -33,8 +33,8 @@ impl Capacities {
             let count = listed.entries.len();
             let name = listed.set.name.clone();
             self.sets.insert(name, (listed.set.clone(), count));
-            if is_large(&listed.set) && !is_usual(count) {
-                listed.set.maxelem = Some(USUAL);
+            if is_large(&listed.set) && !fits_default(count) {
+                listed.set.maxelem = Some(DEFAULT_MAXELEM);
             }
             planned.insert(listed);
         }
@@ -54,7 +54,7 @@ impl Capacities {
         for (name, (_, count)) in &self.sets {
             *counts.entry(name.clone()).or_default() += count;
         }
-        counts.retain(|_, count| !is_usual(*count));
+        counts.retain(|_, count| !fits_default(*count));
         if counts.is_empty() {
             return;
         }
@@ -111,8 +111,8 @@ impl Capacities {
     }
 }
 
-fn is_usual(count: usize) -> bool {
-    count <= USUAL as usize
+fn fits_default(count: usize) -> bool {
+    count <= DEFAULT_MAXELEM as usize
 }
 
 fn is_large(set: &Set) -> bool {

@@ -11,7 +11,7 @@ use vipline_reconcile::Edit;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Maximum draining time of SCTP associations, which rarely end by themselves.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// Real servers of weight 0 that are removed after their last connection ends.
 #[derive(Debug, Default)]
@@ -44,8 +44,8 @@ impl Drain {
                     last.extend(weight_changed(service, real, real.weight, 0));
                 }
                 Edit::Add(Object::Destination(service, real)) => {
-                    let was_leaving = self.servers.remove(&(service, real.endpoint()));
-                    others.extend(match was_leaving {
+                    let was_draining = self.servers.remove(&(service, real.endpoint()));
+                    others.extend(match was_draining {
                         Some(_) => weight_changed(service, real, 0, real.weight),
                         None => Some(Edit::Add(Object::Destination(service, real))),
                     });
@@ -82,7 +82,7 @@ impl Drain {
     }
 
     /// Returns whether a real server is draining.
-    pub(super) fn is_leaving(&self, service: &ServiceKey, real: &RealServer) -> bool {
+    pub(super) fn is_draining(&self, service: &ServiceKey, real: &RealServer) -> bool {
         real.weight == 0 && self.servers.contains_key(&(*service, real.endpoint()))
     }
 
@@ -99,7 +99,7 @@ impl Drain {
     /// Returns the virtual servers whose real servers must be checked now.
     pub(super) fn due(&mut self, now: Duration) -> Vec<ServiceKey> {
         for ((service, _), deadline) in &mut self.servers {
-            deadline.get_or_insert(now.saturating_add(patience(service)));
+            deadline.get_or_insert(now.saturating_add(max_drain_time(service)));
         }
         if self.servers.is_empty() || self.next.is_some_and(|next| now < next) {
             return Vec::new();
@@ -145,13 +145,13 @@ impl Drain {
 /// Returns the maximum draining time of the connections of a virtual server.
 ///
 /// Unlimited for TCP, because the kernel sees the end of TCP connections.
-fn patience(service: &ServiceKey) -> Duration {
+fn max_drain_time(service: &ServiceKey) -> Duration {
     match service {
         ServiceKey::Address {
             protocol: Protocol::Tcp,
             ..
         } => Duration::MAX,
-        _ => PATIENCE,
+        _ => MAX_DRAIN_TIME,
     }
 }
 
@@ -296,9 +296,9 @@ mod tests {
         let (begin, of) = (seconds(100), service(Protocol::Sctp));
         assert_eq!(drain.due(begin), [of]);
         let busy = [entry(1, 0, 3)];
-        let before = begin + PATIENCE - seconds(1);
+        let before = begin + MAX_DRAIN_TIME - seconds(1);
         assert_eq!(drain.finished(of, &busy, before), []);
-        assert_eq!(drain.finished(of, &busy, begin + PATIENCE).len(), 1);
+        assert_eq!(drain.finished(of, &busy, begin + MAX_DRAIN_TIME).len(), 1);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::installed::Installed;
 use super::links::Removed;
 use super::mutex::Shared;
 use super::port::scheduler;
-use super::refusals::Refusals;
+use super::rejections::Rejections;
 use super::schedulers::{Missing, Schedulers};
 use super::watch::LAYOUT;
 use super::{Object, Steps, names};
@@ -73,8 +73,8 @@ impl Kernel {
         missing: Shared<Missing>,
     ) -> Result<Self, Error> {
         let mut servers = ipvs::Client::open()?;
-        let usual = scheduler(config.scheduler);
-        try_out(&mut servers, usual)?;
+        let default = scheduler(config.scheduler);
+        probe_scheduler(&mut servers, default)?;
         Ok(Self {
             family,
             rules,
@@ -86,7 +86,7 @@ impl Kernel {
             drain: Shared::default(),
             installed: Shared::default(),
             removed,
-            schedulers: Schedulers::new(usual, missing),
+            schedulers: Schedulers::new(default, missing),
             capacities: Capacities::default(),
         })
     }
@@ -147,7 +147,7 @@ impl Kernel {
     fn commit_sets(
         &mut self,
         edits: &[Edit<ipset::Object>],
-        to: &mut Refusals,
+        to: &mut Rejections,
     ) -> Result<(), Error> {
         if edits.is_empty() {
             return Ok(());
@@ -163,7 +163,7 @@ impl Kernel {
     fn commit_rules(
         &mut self,
         edits: &[Edit<iptables::Object>],
-        to: &mut Refusals,
+        to: &mut Rejections,
     ) -> Result<(), Error> {
         if !edits.is_empty() {
             to.add_rules(edits, self.rules.commit(edits)?);
@@ -174,7 +174,7 @@ impl Kernel {
     fn commit_addresses(
         &mut self,
         edits: &[Edit<rtnl::Object>],
-        to: &mut Refusals,
+        to: &mut Rejections,
     ) -> Result<(), Error> {
         if edits.is_empty() {
             return Ok(());
@@ -200,7 +200,7 @@ impl Kernel {
     fn commit_servers(
         &mut self,
         mut edits: Vec<Edit<ipvs::Object>>,
-        to: &mut Refusals,
+        to: &mut Rejections,
     ) -> Result<(), Error> {
         let servers = &mut self.servers;
         self.schedulers
@@ -228,15 +228,15 @@ impl Kernel {
         Ok(())
     }
 
-    fn commit_steps(&mut self, mut steps: Steps, to: &mut Refusals) -> Result<(), Error> {
+    fn commit_steps(&mut self, mut steps: Steps, to: &mut Rejections) -> Result<(), Error> {
         self.capacities.fit(&mut steps.sets);
         self.commit_sets(&steps.sets, to)?;
         self.commit_rules(&steps.rules, to)?;
-        self.note_removed(&steps.lost_addresses);
-        self.commit_addresses(&steps.lost_addresses, to)?;
+        self.note_removed(&steps.removed_addresses);
+        self.commit_addresses(&steps.removed_addresses, to)?;
         self.commit_servers(steps.servers, to)?;
         self.commit_addresses(&steps.addresses, to)?;
-        self.commit_sets(&steps.lost_sets, to)
+        self.commit_sets(&steps.removed_sets, to)
     }
 }
 
@@ -247,7 +247,7 @@ fn probe() -> ServiceKey {
 }
 
 /// Probes a scheduler. The kernel loads its module on demand.
-fn try_out(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
+fn probe_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::Error> {
     let commands = |command| ipvs::Commands::from_iter([command]);
     let add = commands(Command::Add(VirtualServer::new(probe(), scheduler)));
     let remove = commands(Command::Remove(probe()));
@@ -264,7 +264,7 @@ fn try_out(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<(), ipvs::
 
 /// Returns whether the kernel has a scheduler.
 fn has_scheduler(client: &mut ipvs::Client, scheduler: Scheduler) -> Result<bool, Error> {
-    match try_out(client, scheduler) {
+    match probe_scheduler(client, scheduler) {
         Err(error) if error.is_scheduler_missing() => Ok(false),
         tried => Ok(tried.map(|()| true)?),
     }
@@ -287,7 +287,7 @@ impl vipline_reconcile::Target for Kernel {
         let servers = self.dump_servers(&ours)?;
         self.installed.lock().found(&sets, &servers);
         let servers = servers.into_iter().map(|object| match object {
-            ipvs::Object::VirtualServer(server) => self.schedulers.as_wanted(server).into(),
+            ipvs::Object::VirtualServer(server) => self.schedulers.as_planned(server).into(),
             real => real,
         });
         let mut objects: Vec<_> = servers.map(Object::from).collect();
@@ -299,12 +299,12 @@ impl vipline_reconcile::Target for Kernel {
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
-        let mut refusals = Refusals::default();
-        let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut refusals);
+        let mut rejections = Rejections::default();
+        let done = self.commit_steps(Steps::of(edits.iter().cloned()), &mut rejections);
         if done.is_err() {
             self.installed.lock().forget();
         }
-        done.map(|()| refusals.into_rejections(edits))
+        done.map(|()| rejections.into_rejections(edits))
     }
 }
 

@@ -8,25 +8,25 @@
 //!
 //! ```text
 //! nat PREROUTING, OUTPUT
-//!   └► KUBE-SERVICES                 what is from where, by sets      services
-//!        ├► KUBE-LOAD-BALANCER       of a load balancer               load_balancer
+//!   └► KUBE-SERVICES                 sorted by sets                   services
+//!        ├► KUBE-LOAD-BALANCER       load balancer IPs                load_balancer
 //!        ├► KUBE-NODE-PORT           node ports                       node_port
-//!        └► KUBE-MARK-MASQ           the source must not be seen      masquerade
-//! kube-ipvs0 has the address, so the packet is for this node          bind
+//!        └► KUBE-MARK-MASQ           masquerade the source            masquerade
+//! kube-ipvs0 has the address, so the packet is delivered locally      bind
 //! filter INPUT, OUTPUT
-//!   ├► KUBE-IPVS-FILTER              addresses of Services have no other ports   ipvs_filter
-//!   ├► KUBE-PROXY-FIREWALL           who may use load balancers       firewall, source_ranges
-//!   ├► KUBE-NODE-PORT                ports that load balancers ask    health_check
-//!   └► KUBE-IPVS-OUT-FILTER          the node may not                 keep_node_out
+//!   ├► KUBE-IPVS-FILTER              reject other ports of Services   ipvs_filter
+//!   ├► KUBE-PROXY-FIREWALL           check source ranges              firewall, source_ranges
+//!   ├► KUBE-NODE-PORT                accept health checks             health_check
+//!   └► KUBE-IPVS-OUT-FILTER          check local processes            drop_local_traffic
 //! IPVS
 //!   └ virtual server                 a service port at an address     virtual_server
 //!        └ real server               an endpoint                      real_server
 //! nat POSTROUTING
-//!   └► KUBE-POSTROUTING              masquerade what is marked        postrouting, hairpin
+//!   └► KUBE-POSTROUTING              masquerade marked packets        postrouting, hairpin
 //! ```
 //!
-//! Four kernel subsystems hold this state. The sets also mark ownership: a virtual server
-//! is ours if a set contains its address, because entries are added before servers and
+//! Four kernel subsystems hold this state. A virtual server is ours if a set or the link
+//! `kube-ipvs0` contains its address: set entries are added before virtual servers and
 //! removed after them. All other virtual servers belong to other programs and stay.
 
 mod names;
@@ -43,7 +43,7 @@ mod capacity;
 
 mod steps;
 
-mod refusals;
+mod rejections;
 
 mod schedulers;
 
@@ -84,7 +84,7 @@ impl backend::Planner for Planner {
     }
 
     fn requires_replan(before: &Context, after: &Context) -> bool {
-        let told = |cx: &Context| {
+        let inputs = |cx: &Context| {
             (
                 cx.node_address,
                 cx.addresses.clone(),
@@ -92,7 +92,7 @@ impl backend::Planner for Planner {
                 cx.scheduler,
             )
         };
-        told(before) != told(after)
+        inputs(before) != inputs(after)
     }
 
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {

@@ -138,7 +138,7 @@ impl Port<'_> {
             let member = Member::IpPortIp(addr, at, addr);
             self.entry(&names::LOAD_BALANCER_SOURCE_IP, member)
         } else {
-            self.keep_node_out(addr)
+            self.drop_local_traffic(addr)
         };
         self.claim(kind, self.address(addr, of.port), object);
     }
@@ -148,7 +148,7 @@ impl Port<'_> {
     /// ```
     ///
     /// Drops traffic of local processes to an address that they may not use.
-    fn keep_node_out(&self, addr: IpAddr) -> Object {
+    fn drop_local_traffic(&self, addr: IpAddr) -> Object {
         let protocol = ip_protocol(self.of.protocol);
         let port = self.of.port;
         let words = format!("-m ipvs --vproto {protocol} --vaddr {addr} --vport {port}");

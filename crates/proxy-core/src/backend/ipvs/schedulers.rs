@@ -16,20 +16,20 @@ pub(super) type Missing = BTreeSet<Box<str>>;
 /// scheduler, and does not delay other Services.
 #[derive(Debug)]
 pub(super) struct Schedulers {
-    usual: Scheduler,
-    known: HashMap<Scheduler, bool>,
+    default: Scheduler,
+    available: HashMap<Scheduler, bool>,
     /// The planned virtual servers whose installed scheduler is a replacement.
     wanted: HashMap<ServiceKey, VirtualServer>,
     missing: Shared<Missing>,
 }
 
 impl Schedulers {
-    /// Creates a planner step that replaces missing schedulers by `usual` and reports
+    /// Creates a planner step that replaces missing schedulers by `default` and reports
     /// them in `missing`.
-    pub(super) fn new(usual: Scheduler, missing: Shared<Missing>) -> Self {
+    pub(super) fn new(default: Scheduler, missing: Shared<Missing>) -> Self {
         Self {
-            usual,
-            known: HashMap::from([(usual, true)]),
+            default,
+            available: HashMap::from([(default, true)]),
             wanted: HashMap::new(),
             missing,
         }
@@ -49,14 +49,14 @@ impl Schedulers {
                     ..
                 } => {
                     let scheduler = server.scheduler;
-                    let is_there = match self.known.get(&scheduler) {
-                        Some(known) => *known,
-                        None => self.ask(scheduler, &mut has)?,
+                    let is_there = match self.available.get(&scheduler) {
+                        Some(is_available) => *is_available,
+                        None => self.probe(scheduler, &mut has)?,
                     };
                     self.wanted.remove(&server.service);
                     if !is_there {
                         self.wanted.insert(server.service, *server);
-                        *server = self.with_usual(*server);
+                        *server = self.with_default(*server);
                     }
                 }
                 Edit::Remove(Object::VirtualServer(server)) => {
@@ -68,13 +68,13 @@ impl Schedulers {
         Ok(())
     }
 
-    fn ask<E>(
+    fn probe<E>(
         &mut self,
         scheduler: Scheduler,
         has: &mut impl FnMut(Scheduler) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let is_there = has(scheduler)?;
-        self.known.insert(scheduler, is_there);
+        self.available.insert(scheduler, is_there);
         if !is_there {
             self.missing.lock().insert(scheduler.as_str().into());
         }
@@ -83,17 +83,17 @@ impl Schedulers {
 
     /// Returns the planned virtual server if `found` is its replacement, otherwise
     /// `found`.
-    pub(super) fn as_wanted(&self, found: VirtualServer) -> VirtualServer {
+    pub(super) fn as_planned(&self, found: VirtualServer) -> VirtualServer {
         let wanted = self.wanted.get(&found.service).copied();
         wanted
-            .filter(|wanted| self.with_usual(*wanted) == found)
+            .filter(|wanted| self.with_default(*wanted) == found)
             .unwrap_or(found)
     }
 
-    fn with_usual(&self, server: VirtualServer) -> VirtualServer {
+    fn with_default(&self, server: VirtualServer) -> VirtualServer {
         VirtualServer {
-            flags: super::port::flags(self.usual),
-            scheduler: self.usual,
+            flags: super::port::flags(self.default),
+            scheduler: self.default,
             ..server
         }
     }
@@ -121,10 +121,10 @@ mod tests {
             server(1, Scheduler::PowerOfTwo),
             server(2, Scheduler::Overflow),
         );
-        let mut asked = Vec::new();
+        let mut probed = Vec::new();
         let mut admit = |schedulers: &mut Schedulers, edits: &mut [Edit<Object>]| {
             let has = |scheduler| {
-                asked.push(scheduler);
+                probed.push(scheduler);
                 Ok::<_, ()>(scheduler != Scheduler::PowerOfTwo)
             };
             schedulers.admit(edits, has).unwrap();
@@ -138,15 +138,15 @@ mod tests {
         let usual = server(1, Scheduler::Maglev);
         assert_eq!(edits[0], Edit::Add(usual.into()));
         assert_eq!(edits[1], Edit::Add(served.into()));
-        assert_eq!(schedulers.as_wanted(usual), lacking);
-        assert_eq!(schedulers.as_wanted(served), served);
+        assert_eq!(schedulers.as_planned(usual), lacking);
+        assert_eq!(schedulers.as_planned(served), served);
         // A change by another process is not a replacement.
         let other = server(1, Scheduler::RoundRobin);
-        assert_eq!(schedulers.as_wanted(other), other);
+        assert_eq!(schedulers.as_planned(other), other);
         admit(&mut schedulers, &mut [Edit::Remove(lacking.into())]);
-        assert_eq!(schedulers.as_wanted(usual), usual);
+        assert_eq!(schedulers.as_planned(usual), usual);
         admit(&mut schedulers, &mut [Edit::Add(lacking.into())]);
-        assert_eq!(asked, [Scheduler::PowerOfTwo, Scheduler::Overflow]);
+        assert_eq!(probed, [Scheduler::PowerOfTwo, Scheduler::Overflow]);
         assert_eq!(*missing.lock(), ["twos".into()].into());
     }
 }

@@ -26,13 +26,13 @@ pub(super) struct Steps {
     /// Chains and rules.
     pub(super) rules: Vec<Edit<iptables::Object>>,
     /// Addresses and links to remove.
-    pub(super) lost_addresses: Vec<Edit<rtnl::Object>>,
+    pub(super) removed_addresses: Vec<Edit<rtnl::Object>>,
     /// Virtual and real servers.
     pub(super) servers: Vec<Edit<ipvs::Object>>,
     /// Addresses and links to add or change.
     pub(super) addresses: Vec<Edit<rtnl::Object>>,
     /// Sets and entries to remove.
-    pub(super) lost_sets: Vec<Edit<ipset::Object>>,
+    pub(super) removed_sets: Vec<Edit<ipset::Object>>,
 }
 
 impl Steps {
@@ -54,7 +54,7 @@ impl Steps {
             Some(Object::Set(_)) => {
                 let edit = Edit::between(old.and_then(Object::set), new.and_then(Object::set));
                 let step = if is_lost {
-                    &mut self.lost_sets
+                    &mut self.removed_sets
                 } else {
                     &mut self.sets
                 };
@@ -73,7 +73,7 @@ impl Steps {
                 let edit =
                     Edit::between(old.and_then(Object::address), new.and_then(Object::address));
                 let step = if is_lost {
-                    &mut self.lost_addresses
+                    &mut self.removed_addresses
                 } else {
                     &mut self.addresses
                 };
@@ -96,13 +96,13 @@ impl Steps {
         for (tool, text) in [
             ("ipset restore", set_commands(&*self.sets)),
             (restore, Restore::from_edits(&self.rules).to_string()),
-            ("ip -batch -", links(&*self.lost_addresses)),
+            ("ip -batch -", links(&*self.removed_addresses)),
             (
                 "ipvsadm -R",
                 ipvs::Commands::from_edits(&self.servers).to_string(),
             ),
             ("ip -batch -", links(&*self.addresses)),
-            ("ipset restore", set_commands(&*self.lost_sets)),
+            ("ipset restore", set_commands(&*self.removed_sets)),
         ] {
             if !text.is_empty() {
                 write!(script, "# {tool}\n{text}").expect("memory takes text");

@@ -142,7 +142,7 @@ impl Watch {
                 };
                 let drain = watched.drain.lock();
                 objects.retain(|object| match object {
-                    Object::Destination(service, real) => !drain.is_leaving(service, real),
+                    Object::Destination(service, real) => !drain.is_draining(service, real),
                     Object::VirtualServer(_) => true,
                 });
                 changes += usize::from(installed.is_changed(&service, &objects));
@@ -177,8 +177,8 @@ impl watch::Watch for Watch {
         self.next.get_or_insert(Duration::ZERO);
         // The engine calls this function after each sync, because this watch never
         // reports that it is active.
-        let has_begun = !self.rules.fds().is_empty() || self.rules.next_poll().is_some();
-        match has_begun {
+        let has_started = !self.rules.fds().is_empty() || self.rules.next_poll().is_some();
+        match has_started {
             true => Ok(Vec::new()),
             false => self.rules.start(),
         }

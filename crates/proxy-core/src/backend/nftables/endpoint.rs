@@ -13,12 +13,12 @@ use super::table::{LookupPath, Table};
 /// Slots are the positions of the endpoints in the list of the address. They depend on
 /// the current list only.
 pub(super) fn backends(
-    way: &LookupPath,
+    path: &LookupPath,
     front: &Front<'_>,
     endpoints: &[Endpoint],
     out: &mut Vec<Object>,
 ) {
-    let keys = way.backends.key_prefix(&front.key);
+    let keys = path.backends.key_prefix(&front.key);
     let keys = keys.expect(FIT);
     for (slot, endpoint) in (0_u32..).zip(endpoints) {
         let target: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];

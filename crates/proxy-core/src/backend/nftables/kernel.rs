@@ -24,9 +24,9 @@ use vipline_service_model::Family;
 use super::affinity::{self, Pool};
 use super::batches::parts_of;
 use super::names;
-use super::refusals;
+use super::rejections;
 use super::table::Table;
-use super::takeover::{are_incomplete, completed, is_take_over};
+use super::takeover::{are_incomplete, completed, is_takeover};
 use crate::backend::commit_counter::CommitCounter;
 use crate::backend::drift;
 use crate::{Drift, watch};
@@ -168,7 +168,7 @@ impl reconcile::Target for Kernel {
 
     fn commit(&mut self, all: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let edits = all;
-        self.took_over = is_take_over(edits);
+        self.took_over = is_takeover(edits);
         let edits = match are_incomplete(edits) {
             true => {
                 // This dump does not reset the commit counter, so earlier changes are
@@ -215,7 +215,7 @@ impl Atomic for Sender<'_> {
         match self.kernel.transact(&Transaction::from_edits(edits)) {
             Ok(()) => Ok(Attempt::Applied),
             Err(Error::Rejected { rejected, more }) => {
-                refusals::attempt(self.edits, batch, &rejected)
+                rejections::attempt(self.edits, batch, &rejected)
                     .ok_or(Error::Rejected { rejected, more })
             }
             Err(error) => Err(error),
@@ -223,7 +223,7 @@ impl Atomic for Sender<'_> {
     }
 
     fn dependents(&self, rejected: &[usize]) -> Vec<usize> {
-        refusals::dependents(self.edits, rejected)
+        rejections::dependents(self.edits, rejected)
     }
 }
 
@@ -241,13 +241,13 @@ fn rejections(
     let places: HashMap<_, _> = all.iter().map(Edit::key).zip(0..).collect();
     let place = |(edit, reason): (&Edit<Object>, Reason)| match places.get(&edit.key()) {
         Some(&index) => Ok(Rejection { index, reason }),
-        None => Err(lost(edit, &reason)),
+        None => Err(rejected_part(edit, &reason)),
     };
     rejected.into_iter().map(place).collect()
 }
 
 /// Returns the error for a rejected part of a replaced table.
-fn lost(edit: &Edit<Object>, reason: &Reason) -> Error {
+fn rejected_part(edit: &Edit<Object>, reason: &Reason) -> Error {
     let subject = Subject::Object(Box::new(edit.object().clone()));
     let errno = Errno(reason.errno.unwrap_or_default());
     let refused = RejectedOperation::new(Operation::new(Action::Add, subject), errno, None);

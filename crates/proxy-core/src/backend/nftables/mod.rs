@@ -13,25 +13,25 @@
 //!                 nat-prerouting ─┐                    ┌─ nat-output
 //!                                 ▼                    ▼
 //!                              services
-//!                                 │ mark what must be masqueraded   masquerade_cluster_ips, masquerade_external
-//!                                 ├─► short-circuit, of @local-policy-ips        to_short_circuit
+//!                                 │ mark for masquerading           masquerade_cluster_ips, masquerade_external
+//!                                 ├─► short-circuit, for @local-policy-ips       to_short_circuit
 //!                                 │     from pods: vmap @short-ips               short_circuit
 //!                                 │     from the node: mark, vmap @short-ips ──► lb-short-N
-//!                                 │ @slots-N goto lb-N, for N up to 8           few_slots
+//!                                 │ @slots-N goto lb-N, for N up to 8           slot_sets
 //!                                 │ vmap @dispatch-ips                           dispatch
-//!                                 └─► nodeports, of addresses of the node        to_nodeports
-//!                                       the same, by port alone ──► lb-nodeport-N, lb-short-nodeport-N
+//!                                 └─► nodeports, for addresses of the node       to_nodeports
+//!                                       the same, by port only ──► lb-nodeport-N, lb-short-nodeport-N
 //!                                 ▼
-//!                               lb-N      one per number of slots in use
+//!                               lb-N      one chain per number of slots
 //!                                 │ dnat to … numgen random mod N map @backends      lb
 //!                                 │ (sticky-S-N: first dnat to … map @clients-S     sticky)
 //!                                 ▼
-//!                    routing, with the endpoint as destination
+//!                    routing to the endpoint
 //!                                 │
 //!        ┌────────────────────────┼───────────────────────┐
 //!        ▼                        ▼                       ▼
 //!   filter-input           filter-forward           filter-output     new connections only
-//!        ├► nodeport-endpoints-check (of addresses of the node)
+//!        ├► nodeport-endpoints-check (for addresses of the node)
 //!        │    @no-endpoints-nodeports reject             no_endpoints
 //!        │    @no-local-endpoints-nodeports drop         no_local_endpoints
 //!        └─► service-endpoints-check ◄────────────────────┘
@@ -53,23 +53,23 @@
 //! Elements of a Service. V is `VIP . proto . port`. Node ports have separate sets with
 //! keys `proto . port`.
 //!
-//! | Of | Element | Function |
+//! | Part of a Service | Element | Function |
 //! |---|---|---|
-//! | the cluster IP | `active-cluster-ips { VIP }` | `active` |
-//! | | the route of the policy for internal traffic | `cluster_ip` |
-//! | an external IP or that of a load balancer | as the cluster IP, with the route of outsiders | `external_ip` |
-//! | the node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
+//! | cluster IP | `active-cluster-ips { VIP }` | `active` |
+//! | | by the internal traffic policy | `cluster_ip` |
+//! | external IP, load balancer IP | like the cluster IP, by the external traffic policy | `external_ip` |
+//! | node port | `dispatch-nodeports { proto . port : goto lb-nodeport-N }` | `node_port` |
 //! | each endpoint | `backends { V . slot : endpoint . port }` | `backends` |
-//! | the number of endpoints | `slots-N { V }`, or `dispatch-ips { V : goto lb-N }` | `balance` |
+//! | number of endpoints | `slots-N { V }`, or `dispatch-ips { V : goto lb-N }` | `balance` |
 //! | external policy Cluster | `masquerade-ips { V }` | `masquerade` |
 //! | external policy Local | `local-policy-ips { V }`, `short-ips`, `short-backends` | `short_circuit` |
 //! | source ranges | `restricted-ips { V }`, `source-ranges { V . network }` | `source_ranges` |
 //! | session affinity | `dispatch-ips { V : goto sticky-S-N }` | `balance` |
-//! | | `endpoints-S { endpoint . port }` | `may_be_recorded` |
+//! | | `endpoints-S { endpoint . port }` | `allowed_endpoint` |
 //! | | `sticky-ips { V : goto learn-S-T }` | `learner` |
-//! | each endpoint of this node | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
-//! | a lack of endpoints | `no-endpoints { V }` | `no_endpoints` |
-//! | a lack of endpoints here | `no-local-endpoints { V }` | `no_local_endpoints` |
+//! | each local endpoint | `hairpin-endpoints { ip . ip . proto . port }` | `hairpin` |
+//! | no endpoints | `no-endpoints { V }` | `no_endpoints` |
+//! | no local endpoints | `no-local-endpoints { V }` | `no_local_endpoints` |
 //!
 //! S identifies a service port with session affinity. All its addresses and its node port
 //! share the clients in `clients-S`; addresses that use local endpoints only share
@@ -113,7 +113,7 @@ mod batches;
 
 mod takeover;
 
-mod refusals;
+mod rejections;
 
 mod script;
 

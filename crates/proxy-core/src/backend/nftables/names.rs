@@ -200,19 +200,19 @@ pub(super) fn slots(slots: u32) -> Name {
 
 /// Returns the name of a load-balancing chain: `lb-short-3`.
 ///
-/// `way` is the infix of the lookup path: `""`, `"short-"`, `"nodeport-"`,
+/// `path` is the infix of the lookup path: `""`, `"short-"`, `"nodeport-"`,
 /// `"short-nodeport-"`.
-pub(super) fn lb(way: &str, slots: u32) -> Name {
-    numbered(format_args!("{LB}{way}{slots}"))
+pub(super) fn lb(path: &str, slots: u32) -> Name {
+    numbered(format_args!("{LB}{path}{slots}"))
 }
 
 /// Returns the name of a chain that sends clients to their recorded endpoints, and other
 /// clients to [`lb`]: `sticky-2PJ2ZLJC6L4IFV3Z-local-nodeport-3`.
-pub(super) fn sticky(pool: Pool<'_>, way: &str, slots: u32) -> Name {
+pub(super) fn sticky(pool: Pool<'_>, path: &str, slots: u32) -> Name {
     let id = pool.id;
     match pool.is_local {
-        true => numbered(format_args!("{STICKY}{id}-{LOCAL}-{way}{slots}")),
-        false => numbered(format_args!("{STICKY}{id}-{way}{slots}")),
+        true => numbered(format_args!("{STICKY}{id}-{LOCAL}-{path}{slots}")),
+        false => numbered(format_args!("{STICKY}{id}-{path}{slots}")),
     }
 }
 
@@ -230,11 +230,11 @@ pub(super) fn learn(id: &str, lists: Lists, seconds: u32) -> Name {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OnDemand<'a> {
     /// [`lb`].
-    Lb { way: &'a str, slots: u32 },
+    Lb { path: &'a str, slots: u32 },
     /// [`sticky`].
     Sticky {
         pool: Pool<'a>,
-        way: &'a str,
+        path: &'a str,
         slots: u32,
     },
     /// [`learn`].
@@ -250,19 +250,19 @@ impl<'a> OnDemand<'a> {
     pub(super) fn parse(name: &'a Name) -> Option<Self> {
         let name = name.as_str();
         if let Some(text) = name.strip_prefix(LB) {
-            let (way, slots) = way_and_number(text)?;
-            return Some(Self::Lb { way, slots });
+            let (path, slots) = path_and_number(text)?;
+            return Some(Self::Lb { path, slots });
         }
         if let Some(text) = name.strip_prefix(STICKY) {
             let (id, text) = text.split_once('-')?;
-            let (way, slots) = way_and_number(text)?;
-            let local = way.strip_prefix(LOCAL).and_then(|it| it.strip_prefix('-'));
+            let (path, slots) = path_and_number(text)?;
+            let local = path.strip_prefix(LOCAL).and_then(|it| it.strip_prefix('-'));
             let pool = Pool {
                 id,
                 is_local: local.is_some(),
             };
-            let way = local.unwrap_or(way);
-            return Some(Self::Sticky { pool, way, slots });
+            let path = local.unwrap_or(path);
+            return Some(Self::Sticky { pool, path, slots });
         }
         let (id, text) = name.strip_prefix(LEARN)?.split_once('-')?;
         let (lists, seconds) = match text.split_once('-') {
@@ -277,10 +277,10 @@ impl<'a> OnDemand<'a> {
 }
 
 /// Splits `short-nodeport-3` into `short-nodeport-` and 3.
-fn way_and_number(text: &str) -> Option<(&str, u32)> {
+fn path_and_number(text: &str) -> Option<(&str, u32)> {
     let at = text.rfind('-').map_or(0, |dash| dash + 1);
-    let (way, number) = text.split_at(at);
-    Some((way, number.parse().ok()?))
+    let (path, number) = text.split_at(at);
+    Some((path, number.parse().ok()?))
 }
 
 /// Returns whether chains of this name exist only while service ports use them.
@@ -354,17 +354,17 @@ mod tests {
     #[test]
     fn names_of_chains_on_demand_are_parsed() {
         let pools = [false, true].map(|is_local| Pool { id: ID, is_local });
-        for (way, slots) in [
+        for (path, slots) in [
             ("", 300),
             ("short-", 1),
             ("nodeport-", 2),
             ("short-nodeport-", 9),
         ] {
-            let name = lb(way, slots);
-            assert_eq!(OnDemand::parse(&name), Some(OnDemand::Lb { way, slots }));
+            let name = lb(path, slots);
+            assert_eq!(OnDemand::parse(&name), Some(OnDemand::Lb { path, slots }));
             for pool in pools {
-                let name = sticky(pool, way, slots);
-                let expected = OnDemand::Sticky { pool, way, slots };
+                let name = sticky(pool, path, slots);
+                let expected = OnDemand::Sticky { pool, path, slots };
                 assert_eq!(OnDemand::parse(&name), Some(expected));
                 assert!(is_chain_on_demand(&name));
             }

@@ -5,7 +5,7 @@ use vipline_reconcile::Edit;
 
 use super::Planner;
 use super::batches::{Stage, name, stage};
-use super::takeover::{adds_backends, is_set_exchanged, is_take_over};
+use super::takeover::{adds_backends, is_set_exchanged, is_takeover};
 use crate::backend::Planner as _;
 
 /// Returns edits that lead to the desired state as a script.
@@ -13,7 +13,7 @@ pub(super) fn script<'a>(
     mut edits: Vec<Edit<Object>>,
     desired: impl Iterator<Item = &'a Object>,
 ) -> String {
-    if let Some(table) = beyond_nft(&edits) {
+    if let Some(table) = unsupported_by_nft(&edits) {
         let listing = listing(desired);
         return format!("add table {table}\ndelete table {table}\n{listing}");
     }
@@ -33,7 +33,7 @@ pub(super) fn listing<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
 /// chains in one script. It cannot add a rule that uses an existing map of endpoints: it
 /// reports "conflicting protocols" for the type of the map. A table of another program is
 /// also replaced as a whole.
-fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
+fn unsupported_by_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let names_backends = |edit: &Edit<Object>| match edit {
         Edit::Remove(_) => false,
         _ => Planner::is_removal_delayed(edit.object()),
@@ -41,7 +41,7 @@ fn beyond_nft(edits: &[Edit<Object>]) -> Option<&TableId> {
     let is_named_anew = edits.iter().any(names_backends) && !edits.iter().any(adds_backends);
     let edit = edits.first()?;
     let is_apart = |edit| is_set_exchanged(edit) || stage(edit) == Stage::Table;
-    (is_named_anew || is_take_over(edits) || edits.iter().any(is_apart))
+    (is_named_anew || is_takeover(edits) || edits.iter().any(is_apart))
         .then(|| edit.object().table())
 }
 

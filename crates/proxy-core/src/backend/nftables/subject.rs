@@ -32,8 +32,8 @@ impl<'a> Subject<'a> {
         let bytes = match &*set.key {
             [_] if set.name.as_str() == names::ACTIVE_CLUSTER_IPS => return Self::Frontend(key),
             [addr, other, ..] if is_addr(addr) && is_addr(other) => return Self::Endpoint,
-            [addr, _, ..] if is_addr(addr) => room(addr),
-            [protocol, port, ..] => room(protocol) + room(port),
+            [addr, _, ..] if is_addr(addr) => padded_size(addr),
+            [protocol, port, ..] => padded_size(protocol) + padded_size(port),
             _ => return Self::Node,
         };
         Self::Frontend(key.get(..bytes).unwrap_or(key))
@@ -41,6 +41,6 @@ impl<'a> Subject<'a> {
 }
 
 /// Returns the padded size in bytes of a field in a concatenated key.
-fn room(field: &Field) -> usize {
+fn padded_size(field: &Field) -> usize {
     usize::from(field.bytes).next_multiple_of(4)
 }

@@ -16,7 +16,7 @@ use super::port;
 /// Packets to such an address cost lookups in the sets for fewer slots. In return, a
 /// change of the number of endpoints does not make the kernel validate a verdict map. Few
 /// addresses have more slots.
-pub(super) const FEW_SLOTS: u32 = 8;
+pub(super) const MAX_SLOT_SETS: u32 = 8;
 
 /// The table of a family and its sets. Created once and shared.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) struct LookupPath {
     /// The table.
     pub(super) id: TableId,
     /// Infix of chain names: `""`, `"short-"`, `"nodeport-"` or `"short-nodeport-"`.
-    pub(super) word: &'static str,
+    pub(super) infix: &'static str,
     /// Fields by which Services are looked up.
     pub(super) key: Vec<Expression>,
     /// Map of key and slot to endpoint and port.
@@ -76,7 +76,7 @@ pub(super) struct LookupPath {
     pub(super) dispatch: Set,
     /// Sets of the keys with one slot, two slots, and so on. These keys are not in
     /// `dispatch`.
-    pub(super) few: Vec<Set>,
+    pub(super) slot_sets: Vec<Set>,
     /// Verdict map of the key to the chain that records the endpoints of clients.
     pub(super) learners: Set,
     /// Load-balancing chains by number of slots, created on first use.
@@ -107,8 +107,8 @@ impl Table {
         let set = |text, key: &[Datatype], words| {
             Set::set(id.clone(), name(text), fields(key)).with_comment(comment(words))
         };
-        let few =
-            (1..=FEW_SLOTS).map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
+        let slot_sets =
+            (1..=MAX_SLOT_SETS).map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
         let no_endpoints = "services without endpoints";
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";
@@ -117,7 +117,7 @@ impl Table {
         let of_nodeports = learners(&id, names::STICKY_NODEPORTS, &nodeport);
         Self {
             ips: LookupPath {
-                few: few.collect(),
+                slot_sets: slot_sets.collect(),
                 ..LookupPath::of_ips(&id, "", [names::BACKENDS, names::DISPATCH_IPS], &of_ips)
             },
             short_ips: LookupPath::of_ips(
@@ -198,7 +198,7 @@ impl Table {
         let of_paths = self
             .paths()
             .into_iter()
-            .flat_map(|way| [&way.backends, &way.dispatch]);
+            .flat_map(|path| [&path.backends, &path.dispatch]);
         let learners = [&self.ips.learners, &self.nodeports.learners];
         let plain = [
             &self.no_endpoints,
@@ -216,7 +216,7 @@ impl Table {
             &self.restricted_ips,
             &self.source_ranges,
         ];
-        let sets = self.ips.few.iter().chain(of_paths);
+        let sets = self.ips.slot_sets.iter().chain(of_paths);
         let sets = sets.chain(learners).chain(plain);
         let sets: Vec<_> = sets.cloned().map(Object::from).collect();
         [Object::from(table)].into_iter().chain(sets)
@@ -236,12 +236,12 @@ impl Table {
 }
 
 impl LookupPath {
-    fn of_ips(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
-        Self::new(id, word, vip_port(id.family).to_vec(), maps, of)
+    fn of_ips(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+        Self::new(id, infix, vip_port(id.family).to_vec(), maps, of)
     }
 
-    fn of_nodeports(id: &TableId, word: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
-        Self::new(id, word, nodeport().to_vec(), maps, of)
+    fn of_nodeports(id: &TableId, infix: &'static str, maps: [&'static str; 2], of: &Set) -> Self {
+        Self::new(id, infix, nodeport().to_vec(), maps, of)
     }
 
     /// Creates the maps of a lookup path.
@@ -252,7 +252,7 @@ impl LookupPath {
     /// no such restriction.
     fn new(
         id: &TableId,
-        word: &'static str,
+        infix: &'static str,
         key: Vec<Expression>,
         [backends, dispatch]: [&'static str; 2],
         learners: &Set,
@@ -263,22 +263,22 @@ impl LookupPath {
         let endpoint = [daddr(id.family), th_dport()].map(Field::from);
         Self {
             id: id.clone(),
-            word,
+            infix,
             backends: Set::map(id.clone(), name(backends), slot, endpoint)
                 .with_comment(comment("endpoints by slot")),
             dispatch: Set::verdict_map(id.clone(), name(dispatch), fields(&types))
                 .with_comment(comment("how to choose among so many endpoints")),
             learners: learners.clone(),
-            few: Vec::new(),
+            slot_sets: Vec::new(),
             lbs: [const { OnceLock::new() }; 128],
             key,
         }
     }
 
     /// Returns the set of addresses with `slots` slots, if it exists.
-    pub(super) fn few_slots(&self, slots: u32) -> Option<&Set> {
+    pub(super) fn slot_set(&self, slots: u32) -> Option<&Set> {
         let place = slots.checked_sub(1)?;
-        self.few.get(usize::try_from(place).ok()?)
+        self.slot_sets.get(usize::try_from(place).ok()?)
     }
 
     /// Returns the table of the lookup path.

@@ -12,7 +12,7 @@ use super::table::Table;
 /// Returns whether edits must be [completed](completed) with edits of other installed
 /// objects.
 pub(super) fn are_incomplete(edits: &[Edit<Object>]) -> bool {
-    is_take_over(edits) || edits.iter().any(is_set_exchanged)
+    is_takeover(edits) || edits.iter().any(is_set_exchanged)
 }
 
 /// Adds the edits that are needed because of other installed objects.
@@ -21,10 +21,10 @@ pub(super) fn completed(
     edits: &[Edit<Object>],
     installed: Vec<Object>,
 ) -> Vec<Edit<Object>> {
-    if is_take_over(edits) {
-        as_new_table(table, edits, installed)
+    if is_takeover(edits) {
+        replace_table(table, edits, installed)
     } else {
-        with_users(edits, installed)
+        rewrite_users(edits, installed)
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn completed(
 /// Upstream's table may contain objects of ours, because upstream removes few objects
 /// that it does not declare. So upstream's sets identify its table. A table of ours has
 /// the map of endpoints from its first transaction on.
-pub(super) fn is_take_over(edits: &[Edit<Object>]) -> bool {
+pub(super) fn is_takeover(edits: &[Edit<Object>]) -> bool {
     let makes_table = |edit: &Edit<Object>| matches!(edit, Edit::Add(object) if is_table(object));
     let is_tidy = |edit: &Edit<Object>| is_divisible(stage(edit), edit);
     let is_incomplete = || {
@@ -71,7 +71,7 @@ pub(super) fn is_set_exchanged(edit: &Edit<Object>) -> bool {
 /// Deleting a table deletes all its objects, regardless of references. Deleting single
 /// chains does not work: kernels before 6.2 do not see within a transaction that a chain
 /// became unreferenced.
-fn as_new_table(
+fn replace_table(
     table: &Table,
     edits: &[Edit<Object>],
     installed: Vec<Object>,
@@ -98,8 +98,8 @@ fn as_new_table(
         _ => true,
     });
     let rest: Vec<_> = rest.collect();
-    let anew = frame.iter().cloned().chain(rest).map(Edit::Add);
-    former.map(Edit::Remove).into_iter().chain(anew).collect()
+    let added = frame.iter().cloned().chain(rest).map(Edit::Add);
+    former.map(Edit::Remove).into_iter().chain(added).collect()
 }
 
 fn is_table(object: &Object) -> bool {
@@ -110,16 +110,16 @@ fn is_table(object: &Object) -> bool {
 ///
 /// A set cannot be replaced while rules use it: the rewritten rules release the old set
 /// and use the new one.
-fn with_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
+fn rewrite_users(edits: &[Edit<Object>], installed: Vec<Object>) -> Vec<Edit<Object>> {
     let edited: HashSet<_> = edits.iter().map(Edit::key).collect();
     let users = installed
         .into_iter()
         .filter(|object| matches!(object, Object::Chain(_)) && !edited.contains(&object.key()));
-    let anew = users.map(|chain| Edit::Change {
+    let added = users.map(|chain| Edit::Change {
         old: chain.clone(),
         new: chain,
     });
-    anew.chain(edits.iter().cloned()).collect()
+    added.chain(edits.iter().cloned()).collect()
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
         let plan = plan();
         let mut installed = of_another(&plan);
         let edits = diff(installed.clone(), &plan);
-        assert!(is_take_over(&edits) && are_incomplete(&edits));
+        assert!(is_takeover(&edits) && are_incomplete(&edits));
         let Object::Set(dynamic) = &installed[1] else {
             panic!("a set: {:?}", installed[1]);
         };
@@ -211,11 +211,11 @@ mod tests {
         let stray = Chain::new(plan[0].table().clone(), Name::new("stray").unwrap());
         for objects in [1, plan.len() / 2, plan.len()] {
             let mut installed = plan[..objects].to_vec();
-            assert!(!is_take_over(&diff(installed.clone(), &plan)), "{objects}");
+            assert!(!is_takeover(&diff(installed.clone(), &plan)), "{objects}");
             installed.push(stray.clone().into());
             let is_ours = objects > 1;
-            assert_eq!(is_take_over(&diff(installed, &plan)), !is_ours, "{objects}");
+            assert_eq!(is_takeover(&diff(installed, &plan)), !is_ours, "{objects}");
         }
-        assert!(!is_take_over(&diff([], &plan)));
+        assert!(!is_takeover(&diff([], &plan)));
     }
 }

@@ -50,7 +50,7 @@ fn external_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
     let kind = AddressKind::ExternalIp;
     let address = Address::Ip(addr, port.of.protocol, port.of.port);
     if port.has_endpoints() {
-        let rule = port.at(addr, port.says("external IP"));
+        let rule = port.at(addr, port.comment("external IP"));
         let rule = rule.jump(port.names.external());
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
     }
@@ -73,10 +73,10 @@ fn load_balancer_ip(port: &Port<'_>, addr: IpAddr, out: &mut Fragment) {
             true => port.names.firewall(),
             false => port.names.external(),
         };
-        let rule = port.at(addr, port.says("loadbalancer IP")).jump(to);
+        let rule = port.at(addr, port.comment("loadbalancer IP")).jump(to);
         out.claim(kind, address, port.entry(NAT, names::SERVICES, rule));
         if is_guarded(port) {
-            let comment = port.says(&format!("traffic not accepted by {to}"));
+            let comment = port.comment(&format!("traffic not accepted by {to}"));
             let rule = port.at(addr, comment).target(Target::Drop);
             out.claim(
                 kind,
@@ -147,7 +147,7 @@ impl Fragment {
         rule: impl FnOnce(String) -> Rule<'static>,
     ) {
         if let Some((words, target)) = verdict(port.of.external) {
-            let rule = rule(port.says(words)).target(target);
+            let rule = rule(port.comment(words)).target(target);
             self.claim(
                 kind,
                 address,
@@ -166,7 +166,7 @@ fn health_check(port: &Port<'_>, number: u16) -> Object {
     let tcp = vipline_iptables::Transport::Tcp;
     let rule = Rule::new()
         .protocol(tcp)
-        .comment(port.says("health check node port"))
+        .comment(port.comment("health check node port"))
         .matching(tcp.dport(number))
         .target(Target::Accept);
     port.entry(FILTER, names::NODEPORTS, rule)
@@ -232,7 +232,7 @@ fn remark<'a>(port: &Port<'_>, what: &str) -> Rule<'a> {
 fn source_ranges(port: &Port<'_>) -> Object {
     let of = port.of;
     let to: ChainName = port.names.external();
-    let base = || Rule::new().comment(port.says("loadbalancer IP"));
+    let base = || Rule::new().comment(port.comment("loadbalancer IP"));
     let mut rules: Vec<_> = of
         .source_ranges
         .iter()

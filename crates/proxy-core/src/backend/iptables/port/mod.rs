@@ -10,7 +10,7 @@ use vipline_iptables::targets::{Reject, Target};
 use vipline_iptables::{ChainName, Object, Position, Rule, Transport};
 use vipline_service_model::{Endpoint, Protocol, Route, ServicePort};
 
-use super::endpoint::{self, Way};
+use super::endpoint::{self, EndpointChain};
 use super::names::{self, FILTER, NAT, Names};
 use super::rules::{chain, entry, not_from_pods};
 use crate::claim::Claims;
@@ -24,15 +24,15 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
         names: Names::new(&of.name),
     };
     let mut fragment = Fragment::default();
-    let ways = endpoint::ways(&port, &of.reachable());
-    let chains = ways.iter().map(|way| endpoint::destination(&port, way));
+    let endpoint_chains = endpoint::endpoint_chains(&port, &of.reachable());
+    let chains = endpoint_chains.iter().map(|endpoint_chain| endpoint::destination(&port, endpoint_chain));
     fragment.own.extend(chains);
     fragment
         .own
-        .extend(endpoints(&port, port.names.cluster(), &ways, &of.cluster));
+        .extend(endpoints(&port, port.names.cluster(), &endpoint_chains, &of.cluster));
     fragment
         .own
-        .extend(endpoints(&port, port.names.local(), &ways, &of.local));
+        .extend(endpoints(&port, port.names.local(), &endpoint_chains, &of.local));
     cluster_ip(&port, &mut fragment);
     external::add(&port, &mut fragment);
     fragment.into()
@@ -67,7 +67,7 @@ impl Port<'_> {
     }
 
     /// Returns a comment with the name of the service port.
-    fn says(&self, words: &str) -> String {
+    fn comment(&self, words: &str) -> String {
         format!("{} {words}", self.names.port)
     }
 
@@ -156,11 +156,11 @@ fn cluster_ip(port: &Port<'_>, out: &mut Fragment) {
     let object = match verdict(of.internal) {
         None => {
             let to = port.of_policy(of.internal_policy_local);
-            let rule = rule(port.says("cluster IP")).jump(to);
+            let rule = rule(port.comment("cluster IP")).jump(to);
             port.entry(NAT, names::SERVICES, rule)
         }
         Some((words, target)) => {
-            let rule = rule(port.says(words)).target(target);
+            let rule = rule(port.comment(words)).target(target);
             port.entry(FILTER, names::SERVICES, rule)
         }
     };
@@ -190,7 +190,7 @@ fn verdict(route: Route) -> Option<(&'static str, Target<'static>)> {
 /// Marks traffic from outside the pod network for masquerading, because endpoints must
 /// reply by way of this node.
 fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
-    let rule = port.at(port.of.cluster_ip, port.says("cluster IP"));
+    let rule = port.at(port.of.cluster_ip, port.comment("cluster IP"));
     let rule = match (&port.cx.local, port.cx.masquerade_all) {
         (_, true) => rule,
         (Some(local), false) => not_from_pods(rule, local),
@@ -203,14 +203,14 @@ fn masquerade<'a>(port: &Port<'_>) -> Option<Rule<'a>> {
 fn endpoints(
     port: &Port<'_>,
     name: ChainName,
-    ways: &[Way],
+    endpoint_chains: &[EndpointChain],
     endpoints: &[Endpoint],
 ) -> Option<Object> {
     if endpoints.is_empty() {
         return None;
     }
-    let is_chosen = |way: &&Way| endpoints.binary_search(&way.endpoint).is_ok();
-    let chosen: Vec<_> = ways.iter().filter(is_chosen).collect();
+    let is_chosen = |endpoint_chain: &&EndpointChain| endpoints.binary_search(&endpoint_chain.endpoint).is_ok();
+    let chosen: Vec<_> = endpoint_chains.iter().filter(is_chosen).collect();
     let is_internal = verdict(port.of.internal).is_none()
         && name == port.of_policy(port.of.internal_policy_local);
     let masquerade = is_internal.then(|| masquerade(port)).flatten();
@@ -225,15 +225,15 @@ fn endpoints(
 /// ```
 ///
 /// Sends a client to its last endpoint.
-fn affinity<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
+fn affinity<'a>(port: &Port<'_>, endpoint_chains: &[&'a EndpointChain]) -> impl Iterator<Item = Rule<'a>> {
     let seconds = port.of.affinity;
-    let ways = ways.iter().filter(move |_| seconds.is_some());
-    ways.map(move |way| {
-        let name = way.chain.to_string();
+    let endpoint_chains = endpoint_chains.iter().filter(move |_| seconds.is_some());
+    endpoint_chains.map(move |endpoint_chain| {
+        let name = endpoint_chain.chain.to_string();
         let was_here = Recent::check(name).seconds(seconds.unwrap_or_default());
-        to_endpoint(port, way)
+        to_endpoint(port, endpoint_chain)
             .matching(was_here.reap())
-            .jump(way.chain)
+            .jump(endpoint_chain.chain)
     })
 }
 
@@ -244,19 +244,19 @@ fn affinity<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<
 ///
 /// Selects an endpoint at random with equal probability. With n endpoints left, the rule
 /// matches with probability 1/n.
-fn balance<'a>(port: &Port<'_>, ways: &[&'a Way]) -> impl Iterator<Item = Rule<'a>> {
-    let left = (1..=u32::try_from(ways.len()).expect("endpoints are known by 32 bits")).rev();
-    left.zip(ways).map(move |(left, way)| {
-        let rule = to_endpoint(port, way);
+fn balance<'a>(port: &Port<'_>, endpoint_chains: &[&'a EndpointChain]) -> impl Iterator<Item = Rule<'a>> {
+    let left = (1..=u32::try_from(endpoint_chains.len()).expect("endpoints are known by 32 bits")).rev();
+    left.zip(endpoint_chains).map(move |(left, endpoint_chain)| {
+        let rule = to_endpoint(port, endpoint_chain);
         let rule = match left {
             1 => rule,
             _ => rule.matching(Statistic::random(Probability::one_in(left))),
         };
-        rule.jump(way.chain)
+        rule.jump(endpoint_chain.chain)
     })
 }
 
 /// Returns the start of a rule that jumps to an endpoint.
-fn to_endpoint<'a>(port: &Port<'_>, way: &Way) -> Rule<'a> {
-    port.remark(Rule::new(), || port.says(&format!("-> {}", way.text)))
+fn to_endpoint<'a>(port: &Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
+    port.remark(Rule::new(), || port.comment(&format!("-> {}", endpoint_chain.text)))
 }

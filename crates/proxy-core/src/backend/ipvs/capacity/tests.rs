@@ -7,7 +7,7 @@ use vipline_ipset::{Client, Commands, Entry, Family, Member, SetType};
 
 use super::*;
 
-const FULL: usize = USUAL as usize;
+const FULL: usize = DEFAULT_MAXELEM as usize;
 
 fn set(maxelem: u32) -> Set {
     let name = Name::new("KUBE-IPVS-IPS").unwrap();
@@ -21,7 +21,7 @@ fn additions(numbers: std::ops::Range<usize>) -> Vec<Edit<Object>> {
     let entries = numbers.map(|number| {
         let bits = 0x0a00_0000 + u32::try_from(number).unwrap();
         let member = Member::Ip(Ipv4Addr::from_bits(bits).into());
-        Edit::Add(Entry::new(set(USUAL).name, member).into())
+        Edit::Add(Entry::new(set(DEFAULT_MAXELEM).name, member).into())
     });
     entries.collect()
 }
@@ -58,7 +58,7 @@ impl Installed {
 
     /// Returns `maxelem` in the kernel and as dumped for the plan, and the entry count.
     fn dump(&mut self) -> (u32, u32, usize) {
-        let sets = self.client.dump(&[set(USUAL).name]).unwrap();
+        let sets = self.client.dump(&[set(DEFAULT_MAXELEM).name]).unwrap();
         let maxelem = |sets: &Sets| sets.iter().next().unwrap().set.maxelem.unwrap();
         let (real, count) = (maxelem(&sets), sets.iter().next().unwrap().entries.len());
         (real, maxelem(&self.capacities.dumped(sets)), count)
@@ -69,25 +69,25 @@ impl Installed {
 fn a_set_is_larger_than_that_of_upstream_only_while_its_entries_need_it() {
     Netns::new().unwrap().run(|| {
         let mut installed = Installed::new();
-        installed.commit(vec![Edit::Add(set(USUAL).into())]);
+        installed.commit(vec![Edit::Add(set(DEFAULT_MAXELEM).into())]);
         installed.commit(additions(0..FULL));
-        assert_eq!(installed.dump(), (USUAL, USUAL, FULL));
+        assert_eq!(installed.dump(), (DEFAULT_MAXELEM, DEFAULT_MAXELEM, FULL));
         installed.commit(additions(FULL..FULL + 1));
-        assert_eq!(installed.dump(), (LARGE, USUAL, FULL + 1));
+        assert_eq!(installed.dump(), (LARGE, DEFAULT_MAXELEM, FULL + 1));
         installed.commit(additions(FULL + 1..FULL + 10));
-        assert_eq!(installed.dump(), (LARGE, USUAL, FULL + 10));
+        assert_eq!(installed.dump(), (LARGE, DEFAULT_MAXELEM, FULL + 10));
         installed.commit(removals(5..FULL + 10));
         assert_eq!(installed.dump(), (LARGE, LARGE, 5));
         let change = || Edit::Change {
             old: set(LARGE).into(),
-            new: set(USUAL).into(),
+            new: set(DEFAULT_MAXELEM).into(),
         };
         let growing = additions(5..FULL + 1);
         installed.commit([change()].into_iter().chain(growing).collect());
-        assert_eq!(installed.dump(), (LARGE, USUAL, FULL + 1));
+        assert_eq!(installed.dump(), (LARGE, DEFAULT_MAXELEM, FULL + 1));
         installed.commit(removals(5..FULL + 1));
         installed.commit(vec![change()]);
-        assert_eq!(installed.dump(), (USUAL, USUAL, 5));
+        assert_eq!(installed.dump(), (DEFAULT_MAXELEM, DEFAULT_MAXELEM, 5));
     });
 }
 
@@ -95,8 +95,8 @@ fn a_set_is_larger_than_that_of_upstream_only_while_its_entries_need_it() {
 fn a_new_set_with_many_entries_is_large_from_the_start() {
     Netns::new().unwrap().run(|| {
         let mut installed = Installed::new();
-        let new = [Edit::Add(set(USUAL).into())];
+        let new = [Edit::Add(set(DEFAULT_MAXELEM).into())];
         installed.commit(new.into_iter().chain(additions(0..FULL + 1)).collect());
-        assert_eq!(installed.dump(), (LARGE, USUAL, FULL + 1));
+        assert_eq!(installed.dump(), (LARGE, DEFAULT_MAXELEM, FULL + 1));
     });
 }

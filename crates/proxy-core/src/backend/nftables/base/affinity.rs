@@ -25,17 +25,17 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 fn learners(table: &Table) -> [Rule; 2] {
     let vip = [ct_original_daddr(table.family())];
     [
-        table.rule([has_ports(), asked_for(vip.into()).vmap(&table.ips.learners)]),
+        table.rule([has_ports(), original_destination(vip.into()).vmap(&table.ips.learners)]),
         table.rule([
             has_ports(),
-            asked_for(Vec::new()).vmap(&table.nodeports.learners),
+            original_destination(Vec::new()).vmap(&table.nodeports.learners),
         ]),
     ]
 }
 
 /// Returns the original destination after the fields `first`: `… . meta l4proto . ct
 /// original proto-dst`.
-fn asked_for(first: Vec<Expression>) -> Expression {
+fn original_destination(first: Vec<Expression>) -> Expression {
     let port = [l4proto(), ct_original(CtKey::ProtoDst)];
     concat(first.into_iter().chain(port))
 }

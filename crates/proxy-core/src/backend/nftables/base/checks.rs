@@ -55,8 +55,8 @@ fn source_ranges(table: &Table) -> Rule {
 /// ```
 ///
 /// Rejects connections to Services without endpoints, so that clients fail at once.
-fn no_endpoints(table: &Table, way: &LookupPath, set: &Set) -> Rule {
-    table.rule([way.key().in_set(set), reject()])
+fn no_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    table.rule([path.key().in_set(set), reject()])
 }
 
 /// ```nft
@@ -66,8 +66,8 @@ fn no_endpoints(table: &Table, way: &LookupPath, set: &Set) -> Rule {
 ///
 /// Drops connections if endpoints exist but the traffic policy allows none on this node.
 /// The client may retry by way of another node.
-fn no_local_endpoints(table: &Table, way: &LookupPath, set: &Set) -> Rule {
-    table.rule([way.key().in_set(set), drop()])
+fn no_local_endpoints(table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    table.rule([path.key().in_set(set), drop()])
 }
 
 /// ```nft

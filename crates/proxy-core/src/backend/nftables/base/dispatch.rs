@@ -22,7 +22,7 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
             masquerade_external(cx, table, &table.ips, &table.masquerade_ips),
             to_short_circuit(table),
         ])
-        .chain(few_slots(table))
+        .chain(slot_sets(table))
         .chain([dispatch(table, &table.ips), to_nodeports(cx, table)]);
     let nodeports = [
         masquerade_external(cx, table, &table.nodeports, &table.masquerade_nodeports),
@@ -50,8 +50,8 @@ pub(super) fn chains(cx: &Context, table: &Table) -> Vec<Chain> {
 ///
 /// Marks external traffic with policy Cluster for masquerading, so that replies of
 /// endpoints on other nodes return by way of this node.
-fn masquerade_external(cx: &Context, table: &Table, way: &LookupPath, set: &Set) -> Rule {
-    let rule = table.rule([way.key().in_set(set), mark_to_masquerade(cx)]);
+fn masquerade_external(cx: &Context, table: &Table, path: &LookupPath, set: &Set) -> Rule {
+    let rule = table.rule([path.key().in_set(set), mark_to_masquerade(cx)]);
     rule.with_comment(comment("masquerade"))
 }
 
@@ -89,9 +89,9 @@ fn to_short_circuit_nodeports(table: &Table) -> Rule {
 ///
 /// Sends pods and local processes to all endpoints. Traffic of local processes is
 /// masqueraded, because endpoints may have no route to its source address.
-fn short_circuit(cx: &Context, table: &Table, way: &LookupPath) -> Vec<Rule> {
+fn short_circuit(cx: &Context, table: &Table, path: &LookupPath) -> Vec<Rule> {
     let from_node = || fib_saddr_type().is(AddrType::Local);
-    let dispatch = || way.key().vmap(&way.dispatch);
+    let dispatch = || path.key().vmap(&path.dispatch);
     let from_pods = cx.local.as_ref().map(|local| {
         let rule = table.rule(
             local_test(CmpOp::Eq, local, table)
@@ -136,14 +136,14 @@ pub(super) fn local_test(op: CmpOp, local: &LocalTraffic, table: &Table) -> Opti
 ///
 /// Finds Services with few endpoints in sets. If an element of a verdict map changes, the
 /// kernel validates the whole map; a set needs no validation.
-fn few_slots(table: &Table) -> Vec<Rule> {
+fn slot_sets(table: &Table) -> Vec<Rule> {
     let rule = |(slots, set): (u32, &Set)| {
         table.rule([
             table.ips.key().in_set(set),
-            goto(&names::lb(table.ips.word, slots)),
+            goto(&names::lb(table.ips.infix, slots)),
         ])
     };
-    (1..).zip(&table.ips.few).map(rule).collect()
+    (1..).zip(&table.ips.slot_sets).map(rule).collect()
 }
 
 /// ```nft
@@ -152,8 +152,8 @@ fn few_slots(table: &Table) -> Vec<Rule> {
 /// ```
 ///
 /// Finds the Service and its load-balancing chain with one lookup.
-fn dispatch(table: &Table, way: &LookupPath) -> Rule {
-    table.rule([way.key().vmap(&way.dispatch)])
+fn dispatch(table: &Table, path: &LookupPath) -> Rule {
+    table.rule([path.key().vmap(&path.dispatch)])
 }
 
 /// ```nft
@@ -216,8 +216,8 @@ mod tests {
             (&table.ips, &table.masquerade_ips),
             (&table.nodeports, &table.masquerade_nodeports),
         ];
-        let marks = paths.map(|(way, set)| masquerade_external(&cx, table, way, set));
-        let dispatches = paths.map(|(way, _)| dispatch(table, way));
+        let marks = paths.map(|(path, set)| masquerade_external(&cx, table, path, set));
+        let dispatches = paths.map(|(path, _)| dispatch(table, path));
         assert_documented(
             include_str!("dispatch.rs"),
             &[
@@ -231,7 +231,7 @@ mod tests {
                     "short_circuit",
                     text(short_circuit(&cx, table, &table.short_ips)),
                 ),
-                ("few_slots", text(few_slots(table))),
+                ("slot_sets", text(slot_sets(table))),
                 ("dispatch", text(dispatches.into())),
                 (
                     "to_nodeports",

@@ -16,7 +16,7 @@ use vipline_nftables::{BaseChain, Chain, ChainType, Hook, Object, Rule, Set, Val
 
 use super::names::{self, name};
 use super::port;
-use super::table::{FEW_SLOTS, Table};
+use super::table::{MAX_SLOT_SETS, Table};
 use crate::Context;
 
 /// Returns the objects that do not depend on Services.
@@ -24,7 +24,7 @@ pub(super) fn objects(cx: &Context) -> Vec<Object> {
     let table = Table::of(cx.family);
     let mut objects: Vec<_> = table.objects().collect();
     objects.extend(base_chains(cx, table).map(Object::from));
-    let lbs = (1..=FEW_SLOTS).map(|slots| table.ips.lb(slots));
+    let lbs = (1..=MAX_SLOT_SETS).map(|slots| table.ips.lb(slots));
     objects.extend(lbs.map(Object::from));
     let parts = [
         dispatch::chains(cx, table),

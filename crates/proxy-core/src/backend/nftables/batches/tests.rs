@@ -48,12 +48,12 @@ fn lines(memory: &Memory<Object>, set: &str) -> BTreeSet<String> {
 /// Panics if packets would reach missing or wrong objects.
 fn assert_sound(memory: &Memory<Object>) {
     let backends = lines(memory, names::BACKENDS);
-    let few = (1..=8).flat_map(|slots| {
+    let slot_sets = (1..=8).flat_map(|slots| {
         let vips = lines(memory, names::slots(slots).as_str()).into_iter();
         vips.map(move |vip| format!("{vip} : goto lb-{slots}"))
     });
     let many = lines(memory, names::DISPATCH_IPS);
-    let services: BTreeSet<_> = few.chain(many).collect();
+    let services: BTreeSet<_> = slot_sets.chain(many).collect();
     let rejected = lines(memory, names::NO_ENDPOINTS);
     for service in &services {
         let (vip, slots) = service.split_once(" : goto lb-").unwrap();
@@ -296,7 +296,7 @@ fn sets_and_chains_of_service_ports_are_split_and_come_after_base_objects() {
             };
             for rule in chain.rules.iter() {
                 let text = rule.to_string();
-                let named = text.split(' ').filter_map(|word| word.strip_prefix('@'));
+                let named = text.split(' ').filter_map(|infix| infix.strip_prefix('@'));
                 for name in named {
                     assert!(names.contains(name), "{}: {text}", chain.name);
                 }

@@ -67,7 +67,7 @@ impl Affinity {
                 Route::Cluster
             };
             let endpoints = allowed(route, port).iter();
-            out.extend(endpoints.map(|endpoint| may_be_recorded(&pool, endpoint)));
+            out.extend(endpoints.map(|endpoint| allowed_endpoint(&pool, endpoint)));
         }
     }
 
@@ -75,21 +75,21 @@ impl Affinity {
     /// name.
     pub(super) fn balance(
         &self,
-        way: &LookupPath,
+        path: &LookupPath,
         route: Route,
         slots: u32,
         out: &mut Vec<Object>,
     ) -> Name {
-        let chain = sticky(way, self.pool(route), self.protocol, slots);
+        let chain = sticky(path, self.pool(route), self.protocol, slots);
         let name = chain.name.clone();
         out.push(chain.into());
         name
     }
 
     /// Adds the objects that record the endpoints of clients of an address or node port.
-    pub(super) fn record(&self, way: &LookupPath, front: &Front<'_>, out: &mut Vec<Object>) {
-        out.push(learn(way, &self.id, self.lists, self.seconds).into());
-        out.push(learner(self, way, front));
+    pub(super) fn record(&self, path: &LookupPath, front: &Front<'_>, out: &mut Vec<Object>) {
+        out.push(learn(path, &self.id, self.lists, self.seconds).into());
+        out.push(learner(self, path, front));
     }
 }
 
@@ -98,9 +98,9 @@ impl Affinity {
 /// ```
 ///
 /// Records clients of the address for `timeoutSeconds` of the Service.
-fn learner(affinity: &Affinity, way: &LookupPath, front: &Front<'_>) -> Object {
+fn learner(affinity: &Affinity, path: &LookupPath, front: &Front<'_>) -> Object {
     let chain = names::learn(&affinity.id, affinity.lists, affinity.seconds);
-    let element = way.learners.element(&front.key);
+    let element = path.learners.element(&front.key);
     element
         .and_then(|it| it.with_verdict(Verdict::Goto(chain)))
         .expect("the verdict of an address fits the map")
@@ -113,7 +113,7 @@ fn learner(affinity: &Affinity, way: &LookupPath, front: &Front<'_>) -> Object {
 ///
 /// Allows a client to be recorded for an endpoint. A stuck connection retransmits its
 /// first packet when the endpoint is removed; such an endpoint must not be recorded.
-fn may_be_recorded(pool: &Pool, endpoint: &Endpoint) -> Object {
+fn allowed_endpoint(pool: &Pool, endpoint: &Endpoint) -> Object {
     let endpoint: [Value; 2] = [endpoint.addr.into(), endpoint.port.into()];
     element(&pool.endpoints, &endpoint)
 }
@@ -127,22 +127,22 @@ fn may_be_recorded(pool: &Pool, endpoint: &Endpoint) -> Object {
 /// protocol: a test of several protocols would need another set, and the kernel walks all
 /// sets for each added set.
 pub(super) fn sticky(
-    way: &LookupPath,
+    path: &LookupPath,
     name: names::Pool<'_>,
     of_port: Protocol,
     slots: u32,
 ) -> Chain {
-    let family = way.id.family;
-    let pool = Pool::new(way.table(), name);
+    let family = path.id.family;
+    let pool = Pool::new(path.table(), name);
     let rules = [
         // nft loads a map of ports only after a protocol match.
         vec![
             l4proto().is(protocol(of_port)),
             dnat(saddr(family).map(&pool.clients)),
         ],
-        vec![goto(&names::lb(way.word, slots))],
+        vec![goto(&names::lb(path.infix, slots))],
     ];
-    Chain::new(way.id.clone(), names::sticky(name, way.word, slots))
+    Chain::new(path.id.clone(), names::sticky(name, path.infix, slots))
         .with_rules(rules.map(|rule| Rule::new(family, rule)))
 }
 
@@ -153,18 +153,18 @@ pub(super) fn sticky(
 ///
 /// Records the endpoint of the client. The timeout restarts with each new connection. A
 /// client keeps the first endpoint of each list.
-pub(super) fn learn(way: &LookupPath, id: &str, lists: Lists, seconds: u32) -> Chain {
-    let family = way.id.family;
+pub(super) fn learn(path: &LookupPath, id: &str, lists: Lists, seconds: u32) -> Chain {
+    let family = path.id.family;
     let timeout = Duration::from_secs(seconds.into());
     let endpoint = || concat([daddr(family), th_dport()]);
     let rules = lists.pools(id).map(|name| {
-        let pool = Pool::new(way.table(), name);
+        let pool = Pool::new(path.table(), name);
         let client = ct_original_saddr(family);
         let chosen = endpoint().in_set(&pool.endpoints);
         let update = update_map(&pool.clients, &client, Some(timeout), &endpoint());
         Rule::new(family, [chosen, update])
     });
-    Chain::new(way.id.clone(), names::learn(id, lists, seconds)).with_rules(rules)
+    Chain::new(path.id.clone(), names::learn(id, lists, seconds)).with_rules(rules)
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
         let mut port = service_port(Route::Cluster);
         port.affinity = Some(10_800);
         let planned = planned(&cx(Family::V4, DetectLocal::NodeCidr), &port);
-        let way = &Table::of(Family::V4).ips;
+        let path = &Table::of(Family::V4).ips;
         let affinity = Affinity::of(&port).unwrap();
         let id = &*affinity.id;
         let endpoints = commands(&planned, affinity.pool(Route::Cluster).endpoints().as_str());
@@ -191,22 +191,22 @@ mod tests {
             include_str!("affinity.rs"),
             &[
                 ("learner", commands(&planned, names::STICKY_IPS)),
-                ("may_be_recorded", endpoints[..1].to_vec()),
+                ("allowed_endpoint", endpoints[..1].to_vec()),
                 (
                     "sticky",
                     text(&sticky(
-                        way,
+                        path,
                         affinity.pool(Route::Cluster),
                         Protocol::Tcp,
                         2,
                     )),
                 ),
-                ("learn", text(&learn(way, id, Lists::Both, 10_800))),
+                ("learn", text(&learn(path, id, Lists::Both, 10_800))),
             ],
         );
         assert_eq!(endpoints.len(), 2);
         assert_eq!(commands(&planned, "slots-2").len(), 0);
-        assert_eq!(text(&learn(way, id, Lists::Local, 1)).len(), 1);
+        assert_eq!(text(&learn(path, id, Lists::Local, 1)).len(), 1);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn claims(
 /// The sets and maps of one kind of external address.
 #[derive(Clone, Copy, Debug)]
 struct Sets<'a> {
-    way: &'a LookupPath,
+    path: &'a LookupPath,
     short: &'a LookupPath,
     masquerade: &'a Set,
     local_policy: &'a Set,
@@ -61,7 +61,7 @@ fn external_ip(
 ) -> Claim<Object> {
     let port = front.port;
     let sets = Sets {
-        way: &table.ips,
+        path: &table.ips,
         short: &table.short_ips,
         masquerade: &table.masquerade_ips,
         local_policy: &table.local_policy_ips,
@@ -88,7 +88,7 @@ fn external_ip(
 /// Routes a node port by the external traffic policy.
 fn node_port(table: &Table, front: &Front<'_>, number: u16) -> Claim<Object> {
     let sets = Sets {
-        way: &table.nodeports,
+        path: &table.nodeports,
         short: &table.short_nodeports,
         masquerade: &table.masquerade_nodeports,
         local_policy: &table.local_policy_nodeports,
@@ -110,10 +110,10 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     let port = front.port;
     match port.external {
         Route::Cluster => {
-            balance(sets.way, front, Route::Cluster, out);
+            balance(sets.path, front, Route::Cluster, out);
             out.push(masquerade(sets.masquerade, front));
         }
-        Route::Local => balance(sets.way, front, Route::Local, out),
+        Route::Local => balance(sets.path, front, Route::Local, out),
         Route::Drop => out.push(no_local_endpoints(sets.no_local_endpoints, front)),
         Route::Reject => out.push(no_endpoints(sets.no_endpoints, front)),
     }
@@ -124,7 +124,7 @@ fn route(sets: Sets<'_>, front: &Front<'_>, out: &mut Vec<Object>) {
     }
     let leads = is_short || matches!(port.external, Route::Cluster | Route::Local);
     if let Some(affinity) = front.affinity.filter(|_| leads) {
-        affinity.record(sets.way, front, out);
+        affinity.record(sets.path, front, out);
     }
 }
 

@@ -120,27 +120,27 @@ fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
 ///
 /// Sends the address to the chain for its number of endpoints. With affinity, sends it to
 /// a chain that prefers the recorded endpoint of the client.
-fn balance(way: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
+fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = allowed(route, front.port);
     let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
-    endpoint::backends(way, front, endpoints, out);
-    let few = way.few_slots(slots);
-    if few.is_none() {
-        out.push(way.lb(slots).into());
+    endpoint::backends(path, front, endpoints, out);
+    let slot_set = path.slot_set(slots);
+    if slot_set.is_none() {
+        out.push(path.lb(slots).into());
     }
-    match (front.affinity, few) {
+    match (front.affinity, slot_set) {
         (Some(affinity), _) => {
-            let chain = affinity.balance(way, route, slots, out);
-            out.push(dispatch(way, front, chain));
+            let chain = affinity.balance(path, route, slots, out);
+            out.push(dispatch(path, front, chain));
         }
         (None, Some(set)) => out.push(element(set, &front.key)),
-        (None, None) => out.push(dispatch(way, front, names::lb(way.word, slots))),
+        (None, None) => out.push(dispatch(path, front, names::lb(path.infix, slots))),
     }
 }
 
 /// Returns the element that sends an address to a chain.
-fn dispatch(way: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
-    let element = way.dispatch.element(&front.key);
+fn dispatch(path: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
+    let element = path.dispatch.element(&front.key);
     let element = element.and_then(|it| it.with_verdict(Verdict::Goto(chain)));
     element
         .expect("the verdict of an address fits the map")
@@ -153,21 +153,21 @@ fn dispatch(way: &LookupPath, front: &Front<'_>, chain: Name) -> Object {
 ///
 /// Selects a random slot and maps it to an endpoint. All addresses with the same number
 /// of endpoints share the chain.
-pub(super) fn lb(way: &LookupPath, slots: u32) -> Chain {
-    let slot = way.key_and(numgen_random(slots));
-    let rule = Rule::new(way.id.family, [dnat(slot.map(&way.backends))]);
-    Chain::new(way.id.clone(), names::lb(way.word, slots)).with_rules([rule])
+pub(super) fn lb(path: &LookupPath, slots: u32) -> Chain {
+    let slot = path.key_and(numgen_random(slots));
+    let rule = Rule::new(path.id.family, [dnat(slot.map(&path.backends))]);
+    Chain::new(path.id.clone(), names::lb(path.infix, slots)).with_rules([rule])
 }
 
 /// Returns the on-demand chain with this name.
 pub(super) fn chain_on_demand(id: &TableId, name: &Name, of_port: Protocol) -> Option<Chain> {
     let table = Table::of_id(id)?;
-    let way_of = |word| table.paths().into_iter().find(|way| way.word == word);
+    let path_with = |infix| table.paths().into_iter().find(|path| path.infix == infix);
     let chain = match OnDemand::parse(name)? {
         OnDemand::Lb { slots: 0, .. } | OnDemand::Learn { seconds: 0, .. } => return None,
-        OnDemand::Lb { way, slots } => way_of(way)?.lb(slots),
-        OnDemand::Sticky { pool, way, slots } => {
-            affinity::sticky(way_of(way)?, pool, of_port, slots)
+        OnDemand::Lb { path, slots } => path_with(path)?.lb(slots),
+        OnDemand::Sticky { pool, path, slots } => {
+            affinity::sticky(path_with(path)?, pool, of_port, slots)
         }
         OnDemand::Learn { id, lists, seconds } => affinity::learn(&table.ips, id, lists, seconds),
     };

@@ -200,7 +200,7 @@ impl<'a> Groups<'a> {
         let (removals, others): (Vec<_>, Vec<_>) = rejected
             .iter()
             .partition(|&&index| matches!(self.edits[index], Edit::Remove(_)));
-        let mut dependents = self.kept_by(removals);
+        let mut dependents = self.kept_targets(removals);
         let groups: HashSet<_> = others.into_iter().map(|index| self.of(index)).collect();
         let all = 0..self.edits.len();
         dependents.extend(all.filter(|&index| groups.contains(&self.of(index))));
@@ -208,7 +208,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Returns the removals of chains to which remaining chains jump.
-    fn kept_by(&self, mut staying: Vec<usize>) -> Vec<usize> {
+    fn kept_targets(&self, mut staying: Vec<usize>) -> Vec<usize> {
         let mut kept = HashSet::new();
         while let Some(index) = staying.pop() {
             for target in targets(self.edits[index].object()) {

@@ -46,8 +46,8 @@ fn refusal(errno: i32) -> vipline_netlink::KernelError {
 }
 
 /// Returns the rejections as indices, causes and error numbers.
-fn rejected(refusals: Refusals, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Option<i32>)> {
-    let rejections = refusals.into_rejections(edits).into_iter();
+fn rejected(rejections: Rejections, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Option<i32>)> {
+    let rejections = rejections.into_rejections(edits).into_iter();
     let rejected = rejections.map(|it| (it.index, it.reason.cause, it.reason.errno));
     rejected.collect()
 }
@@ -56,25 +56,25 @@ fn rejected(refusals: Refusals, edits: &[Edit<Object>]) -> Vec<(usize, Cause, Op
 fn one_rejected_real_server_is_one_rejection_for_every_errno() {
     let edits = [1, 2, 3].map(|last| Edit::Add(real_object(last)));
     for errno in ERRNOS {
-        let mut refusals = Refusals::default();
+        let mut rejections = Rejections::default();
         let command = ipvs::Command::AddDestination(service(), real(2));
-        refusals.add_servers(vec![ipvs::RejectedCommand::new(command, Errno(errno))]);
-        let accepted = refusals.accepted(&edits);
+        rejections.add_servers(vec![ipvs::RejectedCommand::new(command, Errno(errno))]);
+        let accepted = rejections.accepted(&edits);
         let accepted: Vec<_> = accepted.iter().map(Edit::key).collect();
         assert_eq!(accepted, [edits[0].key(), edits[2].key()]);
         let cause = match errno {
             2 | 17 => Cause::Conflict,
             _ => Cause::Rejected,
         };
-        assert_eq!(rejected(refusals, &edits), [(1, cause, Some(errno))]);
+        assert_eq!(rejected(rejections, &edits), [(1, cause, Some(errno))]);
     }
 }
 
 #[test]
 fn real_servers_depend_on_their_rejected_virtual_server() {
-    let mut refusals = Refusals::default();
+    let mut rejections = Rejections::default();
     let refused = |command, errno| ipvs::RejectedCommand::new(command, errno);
-    refusals.add_servers(vec![
+    rejections.add_servers(vec![
         refused(ipvs::Command::Add(server()), Errno::INVAL),
         refused(
             ipvs::Command::AddDestination(service(), real(1)),
@@ -89,14 +89,14 @@ fn real_servers_depend_on_their_rejected_virtual_server() {
         (1, Cause::Rejected, Some(22)),
         (0, Cause::Dependent, Some(3)),
     ];
-    assert_eq!(rejected(refusals, &edits), expected);
+    assert_eq!(rejected(rejections, &edits), expected);
 }
 
 #[test]
 fn the_removal_of_a_missing_object_is_a_conflict() {
-    let mut refusals = Refusals::default();
+    let mut rejections = Rejections::default();
     let endpoint = real(1).endpoint();
-    refusals.add_servers(vec![
+    rejections.add_servers(vec![
         ipvs::RejectedCommand::new(
             ipvs::Command::RemoveDestination(service(), endpoint),
             Errno::NOENT,
@@ -107,7 +107,7 @@ fn the_removal_of_a_missing_object_is_a_conflict() {
         Edit::Remove(real_object(1)),
         Edit::Remove(ipvs::Object::from(server()).into()),
     ];
-    let causes = rejected(refusals, &edits)
+    let causes = rejected(rejections, &edits)
         .into_iter()
         .map(|(_, cause, _)| cause);
     assert_eq!(causes.collect::<Vec<_>>(), [Cause::Conflict; 2]);
@@ -123,11 +123,11 @@ fn one_rejected_set_entry_is_one_rejection_for_every_errno() {
         (ipset::Reason::Errno(Errno(12)), Cause::Rejected),
     ] {
         let command = ipset::Command::Add(Box::new(entry(3)), ipset::Strictness::Strict);
-        let mut refusals = Refusals::default();
-        refusals
+        let mut rejections = Rejections::default();
+        rejections
             .add_sets(vec![ipset::RejectedCommand::new(2, command, reason)])
             .unwrap();
-        let [(2, found, _)] = rejected(refusals, &edits)[..] else {
+        let [(2, found, _)] = rejected(rejections, &edits)[..] else {
             panic!("one rejection: {reason:?}");
         };
         assert_eq!(found, cause);
@@ -140,7 +140,7 @@ fn a_rejected_set_is_an_error() {
     let set = ipset::Set::new(name, ipset::SetType::HashIpPort, ipset::Family::V4);
     let command = ipset::Command::Create(Box::new(set), ipset::Strictness::Strict);
     let refused = ipset::RejectedCommand::new(0, command, ipset::Reason::UnknownType);
-    let error = Refusals::default().add_sets(vec![refused]).unwrap_err();
+    let error = Rejections::default().add_sets(vec![refused]).unwrap_err();
     assert!(error.to_string().contains("KUBE-CLUSTER-IP"), "{error}");
 }
 
@@ -149,11 +149,11 @@ fn one_rejected_address_is_one_rejection_and_a_rejected_link_is_an_error() {
     let object = |last| Object::from(rtnl::Object::from(address(last)));
     let edits = [1, 2].map(|last| Edit::Add(object(last)));
     for errno in ERRNOS {
-        let mut refusals = Refusals::default();
+        let mut rejections = Rejections::default();
         let command = rtnl::Command::AddAddress(address(1));
         let refused = vec![rtnl::Refused::new(command, refusal(errno))];
-        refusals.add_addresses(refused).unwrap();
-        let [(0, cause, Some(found))] = rejected(refusals, &edits)[..] else {
+        rejections.add_addresses(refused).unwrap();
+        let [(0, cause, Some(found))] = rejected(rejections, &edits)[..] else {
             panic!("one rejection: {errno}");
         };
         assert_eq!((cause == Cause::Conflict, found), (errno == 17, errno));
@@ -161,7 +161,7 @@ fn one_rejected_address_is_one_rejection_and_a_rejected_link_is_an_error() {
     let name = rtnl::Name::new("kube-ipvs0").unwrap();
     let command = rtnl::Command::AddLink(rtnl::Link::dummy(name));
     let refused = vec![rtnl::Refused::new(command, refusal(95))];
-    assert!(Refusals::default().add_addresses(refused).is_err());
+    assert!(Rejections::default().add_addresses(refused).is_err());
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn thousands_of_rejected_real_servers_cost_time_in_proportion_to_their_number() 
         let command = ipvs::Command::AddDestination(service(), at(number));
         ipvs::RejectedCommand::new(command, Errno::INVAL)
     });
-    let mut refusals = Refusals::default();
-    refusals.add_servers(refused.collect());
+    let mut rejections = Rejections::default();
+    rejections.add_servers(refused.collect());
     // Comparing each edit with each rejection would take minutes.
     let start = std::time::Instant::now();
-    assert_eq!(refusals.accepted(&edits).len(), 0);
+    assert_eq!(rejections.accepted(&edits).len(), 0);
     assert!(start.elapsed() < std::time::Duration::from_secs(5));
 }

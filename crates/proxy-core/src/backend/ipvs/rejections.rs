@@ -10,9 +10,9 @@ use super::Object;
 
 /// Objects whose commands were rejected.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<(Object, Reason)>);
+pub(super) struct Rejections(Vec<(Object, Reason)>);
 
-impl Refusals {
+impl Rejections {
     /// Adds rejected commands about sets. Fails if a command is not about a single entry
     /// or removed set.
     pub(super) fn add_sets(
