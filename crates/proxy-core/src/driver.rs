@@ -2,6 +2,8 @@
 
 mod contests;
 
+mod counts;
+
 mod isolation;
 
 mod on_demand;
@@ -18,12 +20,13 @@ use vipline_reconcile::{
 use vipline_service_model::{Family, PortName, ServicePort};
 
 use self::contests::Contests;
+use self::counts::Counts;
 use self::on_demand::{Id, OnDemand};
 use crate::entry::{Entry, edits};
 use crate::rejected::{FormerOwners, KnownRejections, Registry, RejectedObject};
 use crate::{
     AddressKind, ContestedAddress, Context, Difference, Error, LostAddresses, Outcome, Planner,
-    PortObjects, RuleCount,
+    PortObjects,
 };
 
 /// A driver of one family, independent of the mode.
@@ -126,8 +129,7 @@ where
         family,
         cx: None,
         ledger: Ledger::new(),
-        objects: 0,
-        rules: Vec::new(),
+        counts: Counts::default(),
         passed: Pending::new(),
         on_demand: OnDemand::new(),
         contests: Contests::default(),
@@ -144,10 +146,7 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     family: Family,
     cx: Option<Context>,
     ledger: Ledger<Owner, Entry<P::Object>>,
-    /// Number of objects in the ledger, while the kernel's state is known.
-    objects: usize,
-    /// Number of rules by table, and the number of rules that the last commit wrote.
-    rules: Vec<RuleCount>,
+    counts: Counts,
     /// Reused buffer for the edits of entries.
     passed: Pending<Entry<P::Object>>,
     /// Objects that several service ports use.
@@ -236,57 +235,27 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         is_shared
     }
 
-    /// Updates the counts of objects and rules.
-    fn count<'a>(
-        &mut self,
-        sides: impl Iterator<Item = (Option<&'a P::Object>, Option<&'a P::Object>)>,
-    ) where
-        P::Object: 'a,
-    {
-        for (before, after) in sides {
-            self.objects += usize::from(after.is_some());
-            self.objects -= usize::from(before.is_some());
-            if let Some(object) = after {
-                of_table::<P>(&mut self.rules, object, |it, count| it.total += count);
-            }
-            if let Some(object) = before {
-                of_table::<P>(&mut self.rules, object, |it, count| it.total -= count);
-            }
-        }
-    }
-
     /// Commits one step towards the plan.
     fn step(&mut self, now: Duration) -> Result<(Plan<P::Object>, reconcile::Outcome), Error>
     where
         Error: From<K::Error>,
     {
         let desired = self.ledger.objects().flat_map(Entry::objects);
-        let (mut objects, mut rules) = (0, Vec::new());
-        let mut plan = self.reconciler.plan(
-            desired.inspect(|object| {
-                objects += 1;
-                of_table::<P>(&mut rules, object, |it, count| it.total += count);
-            }),
-            now,
-        )?;
+        let mut planned = Counts::default();
+        let counted = desired.inspect(|object| planned.add::<P>(object));
+        let mut plan = self.reconciler.plan(counted, now)?;
         let done = self.reconciler.commit(&mut plan, now)?;
         if plan.dumped {
-            (self.objects, self.rules) = (objects, rules);
-            let rejected: Vec<_> = self.reconciler.rejected().cloned().collect();
-            let sides = rejected
-                .iter()
-                .map(|it| (it.desired(), it.installed.as_ref()));
-            self.count(sides);
+            self.counts = planned;
+            for rejected in self.reconciler.rejected() {
+                let installed = rejected.installed.as_ref();
+                self.counts.replace::<P>(rejected.desired(), installed);
+            }
         } else {
-            let edits: Vec<_> = plan
-                .committed()
-                .cloned()
-                .map(Edit::into_old_and_new)
-                .collect();
-            let sides = edits
-                .iter()
-                .map(|(before, after)| (before.as_ref(), after.as_ref()));
-            self.count(sides);
+            for edit in plan.committed().cloned() {
+                let (before, after) = edit.into_old_and_new();
+                self.counts.replace::<P>(before.as_ref(), after.as_ref());
+            }
         }
         Ok((plan, done))
     }
@@ -306,27 +275,6 @@ fn by_kind<T>(wants: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()]
         by_kind[claim.kind as usize].claims.push(claim);
     }
     by_kind
-}
-
-/// Updates the rule count of an object's table, if the object has rules.
-fn of_table<P: Planner>(
-    tables: &mut Vec<RuleCount>,
-    object: &P::Object,
-    change: impl FnOnce(&mut RuleCount, usize),
-) {
-    let Some((table, count)) = P::rule_count(object) else {
-        return;
-    };
-    let at = tables.iter().position(|each| each.table == table);
-    let at = at.unwrap_or_else(|| {
-        tables.push(RuleCount {
-            table,
-            total: 0,
-            written: 0,
-        });
-        tables.len() - 1
-    });
-    change(&mut tables[at], count);
 }
 
 impl<P, K> Drive for Driver<P, K>
@@ -386,20 +334,14 @@ where
             (plan, done) = self.step(now)?;
         }
         self.note_rejected(&plan)?;
-        self.rules.iter_mut().for_each(|it| it.written = 0);
-        for edit in plan.committed() {
-            if !matches!(edit, Edit::Remove(_)) {
-                let written = |it: &mut RuleCount, count| it.written += count;
-                of_table::<P>(&mut self.rules, edit.object(), written);
-            }
-        }
+        self.counts.set_written::<P>(plan.committed());
         Ok(Outcome {
             edits: done.edits,
             dumped: done.dumped,
-            objects: self.objects,
+            objects: self.counts.objects,
             rejected: self.reconciler.rejected_count(),
             took_over: done.took_over,
-            rules: self.rules.clone(),
+            rules: self.counts.rules.clone(),
         })
     }
 

@@ -115,7 +115,9 @@ impl Health {
 
     /// Returns whether all families are healthy.
     pub fn is_healthy(&self, now: Duration) -> bool {
-        self.families.values().all(|state| self.is_family_healthy(state, now))
+        self.families
+            .values()
+            .all(|state| self.is_family_healthy(state, now))
     }
 
     /// Returns the response of `/healthz`, for load balancers. It fails if the node is

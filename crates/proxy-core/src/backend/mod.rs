@@ -25,10 +25,7 @@ pub mod ipvs;
 pub mod nftables;
 
 #[cfg(any(feature = "iptables", feature = "nftables"))]
-mod drift;
-
-#[cfg(any(feature = "iptables", feature = "nftables"))]
-mod commit_counter;
+mod foreign_commits;
 
 /// The planner of a mode: translates Services to objects of the kernel.
 ///

@@ -87,14 +87,16 @@ const JUMPS: [Jump; 14] = [
     Jump::new(FILTER, names::FORWARD, names::EXTERNAL_SERVICES)
         .of_new()
         .with_comment("kubernetes externally-visible service portals"),
-    Jump::new(FILTER, names::INPUT, names::NODEPORTS).with_comment("kubernetes health check service ports"),
+    Jump::new(FILTER, names::INPUT, names::NODEPORTS)
+        .with_comment("kubernetes health check service ports"),
     Jump::new(FILTER, names::FORWARD, names::SERVICES)
         .of_new()
         .with_comment("kubernetes service portals"),
     Jump::new(FILTER, names::OUTPUT, names::SERVICES)
         .of_new()
         .with_comment("kubernetes service portals"),
-    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD).with_comment("kubernetes forwarding rules"),
+    Jump::new(FILTER, names::FORWARD, names::KUBE_FORWARD)
+        .with_comment("kubernetes forwarding rules"),
     Jump::new(FILTER, names::INPUT, names::PROXY_FIREWALL)
         .of_new()
         .with_comment("kubernetes load balancer firewall"),

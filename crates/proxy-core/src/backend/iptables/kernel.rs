@@ -16,7 +16,7 @@ use super::names;
 use super::own_commits::{OwnCommits, Run};
 use super::rejections::{self, Groups};
 use super::rules::iptables_family;
-use crate::backend::commit_counter::CommitCounter;
+use crate::backend::foreign_commits::CommitCounter;
 
 /// Maximum number of chains and entries in a section of a document for the nft variant,
 /// whose time per object grows with the size of the section.

@@ -12,7 +12,7 @@ use super::kernel::{Kernel, Trace};
 use super::layout::Layout;
 use super::names;
 use super::rules::iptables_family;
-use crate::backend::drift;
+use crate::backend::foreign_commits;
 use crate::{Drift, watch};
 
 /// Time after a missing canary during which the watch polls more often, because a flush
@@ -116,7 +116,7 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(mut notification) = drift::read(&mut self.monitor) else {
+        let Some(mut notification) = foreign_commits::read(&mut self.monitor) else {
             return Vec::new();
         };
         if self.monitor.is_none() {
@@ -125,7 +125,7 @@ impl watch::Watch for Watch {
         self.trace.own.remove_from(&mut notification.commits);
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = drift::of_tables(&notification, |table| is_of(table, each.family))?;
+            let drift = foreign_commits::drift(&notification, |table| is_of(table, each.family))?;
             Some((each.family, drift))
         });
         drift.collect()

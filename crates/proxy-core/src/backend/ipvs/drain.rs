@@ -29,26 +29,21 @@ impl Drain {
     /// removed virtual server are removed with it. Real servers of UDP are removed at
     /// once: the plan keeps them while they serve, and IPVS sends the next datagram of an
     /// orphaned flow to another real server.
-    pub(super) fn begin(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
-        let gone: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
+    pub(super) fn start(&mut self, edits: Vec<Edit<Object>>) -> Vec<Edit<Object>> {
+        let removed: BTreeSet<ServiceKey> = edits.iter().filter_map(removed_server).collect();
         self.servers
-            .retain(|(service, _), _| !gone.contains(service));
+            .retain(|(service, _), _| !removed.contains(service));
         let (mut last, mut others) = (Vec::new(), Vec::with_capacity(edits.len()));
         for edit in edits {
             match edit {
                 Edit::Remove(Object::Destination(service, _)) if is_udp(&service) => {
                     last.push(edit)
                 }
-                Edit::Remove(Object::Destination(service, real)) if !gone.contains(&service) => {
-                    self.servers.insert((service, real.endpoint()), None);
-                    last.extend(weight_changed(service, real, real.weight, 0));
+                Edit::Remove(Object::Destination(service, real)) if !removed.contains(&service) => {
+                    last.extend(self.drain(service, real));
                 }
                 Edit::Add(Object::Destination(service, real)) => {
-                    let was_draining = self.servers.remove(&(service, real.endpoint()));
-                    others.extend(match was_draining {
-                        Some(_) => weight_changed(service, real, 0, real.weight),
-                        None => Some(Edit::Add(Object::Destination(service, real))),
-                    });
+                    others.extend(self.add(service, real));
                 }
                 Edit::Change {
                     new: Object::Destination(_, real),
@@ -60,6 +55,20 @@ impl Drain {
         // Add the new real servers before the old ones drain.
         others.extend(last);
         others
+    }
+
+    /// Starts to drain a real server. Returns the edit that sets its weight to 0.
+    fn drain(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
+        self.servers.insert((service, real.endpoint()), None);
+        weight_changed(service, real, real.weight, 0)
+    }
+
+    /// Returns the edit that adds a real server, or restores the weight of a draining one.
+    fn add(&mut self, service: ServiceKey, real: RealServer) -> Option<Edit<Object>> {
+        match self.servers.remove(&(service, real.endpoint())) {
+            Some(_) => weight_changed(service, real, 0, real.weight),
+            None => Some(Edit::Add(Object::Destination(service, real))),
+        }
     }
 
     /// Records the dumped real servers, and returns the objects without those that are
@@ -225,7 +234,7 @@ mod tests {
     #[test]
     fn a_replaced_real_server_drains_after_its_successor_is_added() {
         let mut drain = Drain::default();
-        let edits = drain.begin(vec![
+        let edits = drain.start(vec![
             Edit::Remove(object(TCP, 1, 1)),
             Edit::Add(object(TCP, 2, 1)),
         ]);
@@ -237,7 +246,7 @@ mod tests {
         let rest = [object(TCP, 2, 1), object(TCP, 3, 0)];
         assert_eq!(drain.without(dumped), rest);
         // A server that is added again serves again.
-        let edits = drain.begin(vec![Edit::Add(object(TCP, 1, 1))]);
+        let edits = drain.start(vec![Edit::Add(object(TCP, 1, 1))]);
         let (old, new) = (object(TCP, 1, 0), object(TCP, 1, 1));
         assert_eq!(edits, [Edit::Change { old, new }]);
         assert_eq!(drain.next_poll(), None);
@@ -251,14 +260,14 @@ mod tests {
             Edit::Remove(object(TCP, 1, 1)),
         ];
         let mut drain = Drain::default();
-        assert_eq!(drain.begin(edits.clone()), edits);
+        assert_eq!(drain.start(edits.clone()), edits);
         assert_eq!(drain.next_poll(), None);
     }
 
     #[test]
     fn a_draining_real_server_is_removed_only_without_connections() {
         let mut drain = Drain::default();
-        drain.begin(
+        drain.start(
             [1, 2, 3, 4]
                 .map(|last| Edit::Remove(object(TCP, last, 1)))
                 .into(),
@@ -292,7 +301,7 @@ mod tests {
     #[test]
     fn sctp_real_servers_are_removed_at_their_deadline() {
         let mut drain = Drain::default();
-        drain.begin(vec![Edit::Remove(object(Protocol::Sctp, 1, 1))]);
+        drain.start(vec![Edit::Remove(object(Protocol::Sctp, 1, 1))]);
         let (begin, of) = (seconds(100), service(Protocol::Sctp));
         assert_eq!(drain.due(begin), [of]);
         let busy = [entry(1, 0, 3)];
@@ -313,7 +322,7 @@ mod tests {
             Edit::Remove(object(UDP, 1, 0)),
             Edit::Add(object(UDP, 3, 1)),
         );
-        let edits = drain.begin(vec![gone.clone(), leaving.clone(), new.clone()]);
+        let edits = drain.start(vec![gone.clone(), leaving.clone(), new.clone()]);
         assert_eq!(edits, [new, gone, leaving]);
         assert_eq!(drain.next_poll(), None);
     }

@@ -17,11 +17,11 @@ use vipline_reconcile::{Edit, Rejection, Target as _};
 use vipline_rtnl as rtnl;
 use vipline_service_model::Family;
 
+use super::Shared;
 use super::capacity::Capacities;
 use super::drain::Drain;
 use super::installed::Installed;
 use super::links::Removed;
-use super::mutex::Shared;
 use super::port::scheduler;
 use super::rejections::Rejections;
 use super::schedulers::{Missing, Schedulers};
@@ -210,7 +210,7 @@ impl Kernel {
             _ => None,
         });
         self.claimed.extend(added);
-        let drained = self.drain.lock().begin(edits.clone());
+        let drained = self.drain.lock().start(edits.clone());
         let commands = ipvs::Commands::from_edits(&drained);
         if !commands.is_empty() {
             match self.servers.commit(&commands) {

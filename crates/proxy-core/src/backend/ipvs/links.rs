@@ -9,7 +9,7 @@ use vipline_rtnl::wire::Answer;
 use vipline_rtnl::{Client, Error};
 use vipline_service_model::Family;
 
-use super::mutex::Shared;
+use super::Shared;
 use super::names;
 use crate::Drift;
 

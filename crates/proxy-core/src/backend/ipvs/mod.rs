@@ -47,8 +47,6 @@ mod rejections;
 
 mod schedulers;
 
-mod mutex;
-
 mod drain;
 
 mod installed;
@@ -61,6 +59,8 @@ mod watch;
 
 #[cfg(test)]
 mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vipline_reconcile::Edit;
 use vipline_service_model::{Family, ServicePort};
@@ -115,5 +115,22 @@ impl backend::Planner for Planner {
         let mut edits: Vec<_> = objects.cloned().map(Edit::Add).collect();
         edits.sort_by_cached_key(|edit| edit.object().to_string());
         Steps::of(edits).script(family)
+    }
+}
+
+/// State that a kernel and its watch share, behind a mutex.
+#[derive(Debug, Default)]
+pub(super) struct Shared<T>(Arc<Mutex<T>>);
+
+impl<T> Shared<T> {
+    /// Locks the mutex.
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }

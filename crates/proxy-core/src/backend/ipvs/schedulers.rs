@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use vipline_ipvs::{Object, Scheduler, ServiceKey, VirtualServer};
 use vipline_reconcile::Edit;
 
-use super::mutex::Shared;
+use super::Shared;
 
 /// Schedulers that the kernel lacks, until the next report.
 pub(super) type Missing = BTreeSet<Box<str>>;

@@ -263,7 +263,7 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
     assert!(steps.sets.is_empty() && steps.removed_sets.is_empty());
     assert!(steps.addresses.is_empty() && steps.removed_addresses.is_empty());
     assert!(steps.rules.is_empty());
-    let edits = drain::Drain::default().begin(steps.servers);
+    let edits = drain::Drain::default().start(steps.servers);
     assert_eq!(
         vipline_ipvs::Commands::from_edits(&edits).to_string(),
         "-a -t 10.96.0.20:80 -r 10.2.0.3:8080 -m -w 1\n\

@@ -7,11 +7,11 @@ use vipline_ipset as ipset;
 use vipline_ipvs::{self as ipvs, Commands, Object, ServiceKey};
 use vipline_service_model::Family;
 
+use super::Shared;
 use super::drain::Drain;
 use super::installed::Installed;
 use super::kernel::Kernel;
 use super::links::{Links, Removed};
-use super::mutex::Shared;
 use super::schedulers::Missing;
 use super::{base, names};
 use crate::backend::iptables;

@@ -27,8 +27,7 @@ use super::names;
 use super::rejections;
 use super::table::Table;
 use super::takeover::{are_incomplete, completed, is_takeover};
-use crate::backend::commit_counter::CommitCounter;
-use crate::backend::drift;
+use crate::backend::foreign_commits::{self, CommitCounter};
 use crate::{Drift, watch};
 
 /// Maximum number of clients that one transaction removes.
@@ -313,12 +312,12 @@ impl watch::Watch for Watch {
     }
 
     fn read(&mut self) -> Vec<(Family, Drift)> {
-        let Some(notification) = drift::read(&mut self.monitor) else {
+        let Some(notification) = foreign_commits::read(&mut self.monitor) else {
             return Vec::new();
         };
         let watched = self.watched.iter();
         let drift = watched.filter_map(|each| {
-            let drift = drift::of_tables(&notification, |table| *table == each.table)?;
+            let drift = foreign_commits::drift(&notification, |table| *table == each.table)?;
             Some((each.family, drift))
         });
         drift.collect()

@@ -107,8 +107,8 @@ impl Table {
         let set = |text, key: &[Datatype], words| {
             Set::set(id.clone(), name(text), fields(key)).with_comment(comment(words))
         };
-        let slot_sets =
-            (1..=MAX_SLOT_SETS).map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
+        let slot_sets = (1..=MAX_SLOT_SETS)
+            .map(|slots| Set::set(id.clone(), names::slots(slots), fields(&vip)));
         let no_endpoints = "services without endpoints";
         let no_local_endpoints = "services without endpoints that their policy allows";
         let masquerade = "traffic that gets the address of the node";

@@ -25,14 +25,22 @@ pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     };
     let mut fragment = Fragment::default();
     let endpoint_chains = endpoint::endpoint_chains(&port, &of.reachable());
-    let chains = endpoint_chains.iter().map(|endpoint_chain| endpoint::destination(&port, endpoint_chain));
+    let chains = endpoint_chains
+        .iter()
+        .map(|endpoint_chain| endpoint::destination(&port, endpoint_chain));
     fragment.own.extend(chains);
-    fragment
-        .own
-        .extend(endpoints(&port, port.names.cluster(), &endpoint_chains, &of.cluster));
-    fragment
-        .own
-        .extend(endpoints(&port, port.names.local(), &endpoint_chains, &of.local));
+    fragment.own.extend(endpoints(
+        &port,
+        port.names.cluster(),
+        &endpoint_chains,
+        &of.cluster,
+    ));
+    fragment.own.extend(endpoints(
+        &port,
+        port.names.local(),
+        &endpoint_chains,
+        &of.local,
+    ));
     cluster_ip(&port, &mut fragment);
     external::add(&port, &mut fragment);
     fragment.into()
@@ -209,7 +217,8 @@ fn endpoints(
     if endpoints.is_empty() {
         return None;
     }
-    let is_chosen = |endpoint_chain: &&EndpointChain| endpoints.binary_search(&endpoint_chain.endpoint).is_ok();
+    let is_chosen =
+        |endpoint_chain: &&EndpointChain| endpoints.binary_search(&endpoint_chain.endpoint).is_ok();
     let chosen: Vec<_> = endpoint_chains.iter().filter(is_chosen).collect();
     let is_internal = verdict(port.of.internal).is_none()
         && name == port.of_policy(port.of.internal_policy_local);
@@ -225,7 +234,10 @@ fn endpoints(
 /// ```
 ///
 /// Sends a client to its last endpoint.
-fn affinity<'a>(port: &Port<'_>, endpoint_chains: &[&'a EndpointChain]) -> impl Iterator<Item = Rule<'a>> {
+fn affinity<'a>(
+    port: &Port<'_>,
+    endpoint_chains: &[&'a EndpointChain],
+) -> impl Iterator<Item = Rule<'a>> {
     let seconds = port.of.affinity;
     let endpoint_chains = endpoint_chains.iter().filter(move |_| seconds.is_some());
     endpoint_chains.map(move |endpoint_chain| {
@@ -244,19 +256,26 @@ fn affinity<'a>(port: &Port<'_>, endpoint_chains: &[&'a EndpointChain]) -> impl 
 ///
 /// Selects an endpoint at random with equal probability. With n endpoints left, the rule
 /// matches with probability 1/n.
-fn balance<'a>(port: &Port<'_>, endpoint_chains: &[&'a EndpointChain]) -> impl Iterator<Item = Rule<'a>> {
-    let left = (1..=u32::try_from(endpoint_chains.len()).expect("endpoints are known by 32 bits")).rev();
-    left.zip(endpoint_chains).map(move |(left, endpoint_chain)| {
-        let rule = to_endpoint(port, endpoint_chain);
-        let rule = match left {
-            1 => rule,
-            _ => rule.matching(Statistic::random(Probability::one_in(left))),
-        };
-        rule.jump(endpoint_chain.chain)
-    })
+fn balance<'a>(
+    port: &Port<'_>,
+    endpoint_chains: &[&'a EndpointChain],
+) -> impl Iterator<Item = Rule<'a>> {
+    let left =
+        (1..=u32::try_from(endpoint_chains.len()).expect("endpoints are known by 32 bits")).rev();
+    left.zip(endpoint_chains)
+        .map(move |(left, endpoint_chain)| {
+            let rule = to_endpoint(port, endpoint_chain);
+            let rule = match left {
+                1 => rule,
+                _ => rule.matching(Statistic::random(Probability::one_in(left))),
+            };
+            rule.jump(endpoint_chain.chain)
+        })
 }
 
 /// Returns the start of a rule that jumps to an endpoint.
 fn to_endpoint<'a>(port: &Port<'_>, endpoint_chain: &EndpointChain) -> Rule<'a> {
-    port.remark(Rule::new(), || port.comment(&format!("-> {}", endpoint_chain.text)))
+    port.remark(Rule::new(), || {
+        port.comment(&format!("-> {}", endpoint_chain.text))
+    })
 }

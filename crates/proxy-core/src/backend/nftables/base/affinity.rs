@@ -25,7 +25,10 @@ pub(super) fn chains(table: &Table) -> Vec<Chain> {
 fn learners(table: &Table) -> [Rule; 2] {
     let vip = [ct_original_daddr(table.family())];
     [
-        table.rule([has_ports(), original_destination(vip.into()).vmap(&table.ips.learners)]),
+        table.rule([
+            has_ports(),
+            original_destination(vip.into()).vmap(&table.ips.learners),
+        ]),
         table.rule([
             has_ports(),
             original_destination(Vec::new()).vmap(&table.nodeports.learners),
