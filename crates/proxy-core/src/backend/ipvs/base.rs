@@ -267,7 +267,7 @@ fn masquerade(cx: &Context) -> Rule<'static> {
 /// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -j KUBE-MARK-MASQ
 /// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j ACCEPT
 /// -t nat -A KUBE-SERVICES -m comment --comment "Kubernetes service external ip + port for masquerade and filter purpose" -m set --match-set KUBE-EXTERNAL-IP dst,dst -m addrtype --dst-type LOCAL -j ACCEPT
-/// -t nat -A KUBE-SERVICES … KUBE-EXTERNAL-IP-LOCAL, but for the mark …
+/// -t nat -A KUBE-SERVICES … KUBE-EXTERNAL-IP-LOCAL, without the mark …
 /// ```
 ///
 /// Marks traffic to external IPs for masquerading, unless policy Local preserves the
