@@ -1,17 +1,17 @@
-//! Everything that goes wrong, at random, for a while.
+//! Random fault injection.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::faults::{Answer, CutAfter, Ending, Layer, Order};
+use crate::faults::{CutAfter, Disconnect, ErrorResponse, Layer, Order};
 use crate::random::Random;
 use crate::server::ApiServer;
 
-/// A while in which much goes wrong.
+/// A plan of random faults.
 ///
-/// What is done, and in which order, depends on the seed alone; what a client
-/// sees of it depends also on what it does meanwhile.
+/// The seed determines the faults and their order. Their effect also depends on the
+/// client's requests.
 ///
 /// ```no_run
 /// use std::thread;
@@ -23,7 +23,7 @@ use crate::server::ApiServer;
 /// let chaos = Chaos::new(1, Duration::from_secs(60));
 /// let counts = thread::scope(|scope| {
 ///     let driver = scope.spawn(|| chaos.run(&server));
-///     // Objects come and go here.
+///     // Change objects here.
 ///     driver.join().expect("chaos does not panic")
 /// });
 /// println!("{counts:?}");
@@ -33,59 +33,59 @@ pub struct Chaos {
     seed: u64,
     duration: Duration,
     pause: Duration,
-    kinds: Vec<Mishap>,
+    kinds: Vec<FaultKind>,
 }
 
-/// A thing that goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
-pub enum Mishap {
-    /// All connections are cut.
+pub enum FaultKind {
+    /// Closes all connections.
     Cut,
-    /// The next list or watch is cut somewhere.
+    /// Closes the connection of the next list or watch after some bytes.
     CutAfter,
-    /// Nobody is answered on any connection for a moment.
+    /// Stalls all connections for a moment.
     Hang,
-    /// Nobody is connected for a moment.
+    /// Refuses connections for a moment.
     Refuse,
-    /// Some requests are answered with 429, 500 or 503.
-    Answer,
-    /// Answers and events come late for a moment.
+    /// Answers some requests with 429, 500 or 503.
+    ErrorResponse,
+    /// Delays responses and events for a moment.
     Delay,
-    /// Events are told twice for a moment.
+    /// Sends events twice for a moment.
     Duplicates,
-    /// Events about different objects change their order for a moment.
-    Mixed,
-    /// Events about slices of one Service change their order for a moment.
-    SlicesMixed,
-    /// Watches say nothing for a moment.
+    /// Shuffles events of different objects for a moment.
+    Shuffle,
+    /// Shuffles events of EndpointSlices of the same Service, too, for a moment.
+    ShuffleSlices,
+    /// Sends no watch events or bookmarks for a moment.
     Silence,
-    /// The history is forgotten: who comes back has to list.
+    /// Discards the history, so that interrupted watches must relist.
     Compact,
-    /// The history is forgotten and all watches are told so: 410.
+    /// Discards the history and ends all watches with 410.
     Expire,
-    /// The server goes away and comes back without its history.
+    /// Restarts the server without its history.
     Restart,
-    /// Lists are of the past for a moment; only on request, as what they lack
-    /// is rightly removed by a client.
+    /// Serves lists of a past version for a moment.
+    /// Not in [`RECOVERABLE`](Self::RECOVERABLE): clients rightly remove absent objects.
     Stale,
 }
 
-/// How often each thing went wrong.
-pub type Counts = BTreeMap<Mishap, usize>;
+/// Number of faults by kind.
+pub type FaultCounts = BTreeMap<FaultKind, usize>;
 
-impl Mishap {
-    /// What a client has to bear without losing anything.
-    pub const HARMLESS: [Self; 13] = [
+impl FaultKind {
+    /// Faults that clients must handle without losing state.
+    pub const RECOVERABLE: [Self; 13] = [
         Self::Cut,
         Self::CutAfter,
         Self::Hang,
         Self::Refuse,
-        Self::Answer,
+        Self::ErrorResponse,
         Self::Delay,
         Self::Duplicates,
-        Self::Mixed,
-        Self::SlicesMixed,
+        Self::Shuffle,
+        Self::ShuffleSlices,
         Self::Silence,
         Self::Compact,
         Self::Expire,
@@ -94,44 +94,44 @@ impl Mishap {
 }
 
 impl Chaos {
-    /// Plans for a duration all that is harmless.
+    /// Plans all recoverable faults for a duration.
     pub fn new(seed: u64, duration: Duration) -> Self {
         Self {
             seed,
             duration,
             pause: Duration::from_millis(300),
-            kinds: Mishap::HARMLESS.to_vec(),
+            kinds: FaultKind::RECOVERABLE.to_vec(),
         }
     }
 
-    /// Plans these mishaps only.
+    /// Limits the plan to these faults.
     ///
     /// # Panics
     ///
-    /// When there are none.
+    /// If `kinds` is empty.
     #[must_use]
-    pub fn only(mut self, kinds: &[Mishap]) -> Self {
-        assert!(!kinds.is_empty(), "chaos needs something that goes wrong");
+    pub fn only(mut self, kinds: &[FaultKind]) -> Self {
+        assert!(!kinds.is_empty(), "no kind of fault");
         self.kinds = kinds.to_vec();
         self
     }
 
-    /// Plans breaks of this length between two mishaps, on average.
+    /// Sets the mean pause between faults. Default: 300 ms.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Plays it, waits until all is over, and returns what it was.
+    /// Injects faults until the duration has passed, then clears all faults.
+    /// Returns the number of injected faults.
     ///
-    /// Each of the mishaps happens once before any happens again, if there is
-    /// time for it. Nothing goes wrong any more afterwards.
-    pub fn run(&self, server: &ApiServer) -> Counts {
+    /// Each kind occurs once before any kind occurs again.
+    pub fn run(&self, server: &ApiServer) -> FaultCounts {
         let end = Instant::now() + self.duration;
         let mut random = Random::new(self.seed);
         server.seed(random.next());
-        let mut counts = Counts::new();
+        let mut counts = FaultCounts::new();
         let mut turn = Vec::new();
         loop {
             let pause = between(&mut random, self.pause / 2, self.pause * 3 / 2);
@@ -142,74 +142,74 @@ impl Chaos {
                 turn.clone_from(&self.kinds);
                 random.shuffle(&mut turn);
             }
-            if let Some(mishap) = turn.pop() {
-                play(mishap, server, &mut random, end);
-                *counts.entry(mishap).or_default() += 1;
+            if let Some(fault) = turn.pop() {
+                inject(fault, server, &mut random, end);
+                *counts.entry(fault).or_default() += 1;
             }
         }
-        server.calm();
+        server.clear_faults();
         counts
     }
 }
 
-/// Does one thing wrong, and ends it if it is one that lasts.
-fn play(mishap: Mishap, server: &ApiServer, random: &mut Random, end: Instant) {
+/// Injects one fault, and ends it after a moment if it is a lasting fault.
+fn inject(fault: FaultKind, server: &ApiServer, random: &mut Random, end: Instant) {
     let moment = between(
         random,
         Duration::from_millis(200),
         Duration::from_millis(2500),
     );
     let short = moment.min(Duration::from_secs(1));
-    match mishap {
-        Mishap::Cut => {
-            server.cut_connections(ending(random));
+    match fault {
+        FaultKind::Cut => {
+            server.cut_connections(disconnect(random));
         }
-        Mishap::CutAfter => {
+        FaultKind::CutAfter => {
             let cut = cut_after(random);
             server.faults(|faults| faults.cut_after = Some(cut));
-            // So that there is a list or watch to cut.
-            server.cut_connections(ending(random));
+            // Clients reconnect and send the request to cut.
+            server.cut_connections(disconnect(random));
         }
-        Mishap::Hang => {
+        FaultKind::Hang => {
             server.hang_connections(true);
             wait(moment, end);
             server.hang_connections(false);
         }
-        Mishap::Refuse => {
+        FaultKind::Refuse => {
             server.refuse_connections();
-            server.cut_connections(ending(random));
+            server.cut_connections(disconnect(random));
             wait(moment, end);
             server.accept_connections();
         }
-        Mishap::Answer => {
-            let answer = answer(random);
-            server.faults(|faults| faults.answer = Some(answer));
-            server.cut_connections(ending(random));
+        FaultKind::ErrorResponse => {
+            let response = error_response(random);
+            server.faults(|faults| faults.error_response = Some(response));
+            server.cut_connections(disconnect(random));
         }
-        Mishap::Restart => {
+        FaultKind::Restart => {
             let jump = random.below(1000);
             server.restart(short, u64::try_from(jump).expect("it is small"));
         }
-        Mishap::Compact => {
+        FaultKind::Compact => {
             server.compact();
-            server.cut_connections(ending(random));
+            server.cut_connections(disconnect(random));
         }
-        Mishap::Expire => server.expire_watches(),
+        FaultKind::Expire => server.expire_watches(),
         lasting => {
             let percent = u8::try_from(20 + random.below(80)).expect("it is below 100");
             let lag = u64::try_from(1 + random.below(50)).expect("it is small");
             server.faults(|faults| match lasting {
-                Mishap::Delay => {
+                FaultKind::Delay => {
                     faults.delay = short / 4;
                     faults.event_delay = short / 2;
                 }
-                Mishap::Duplicates => faults.duplicates = percent,
-                Mishap::Mixed => faults.order = Order::Mixed,
-                Mishap::SlicesMixed => faults.order = Order::SlicesMixed,
-                Mishap::Silence => faults.silent_watches = true,
+                FaultKind::Duplicates => faults.duplicates = percent,
+                FaultKind::Shuffle => faults.order = Order::Shuffled,
+                FaultKind::ShuffleSlices => faults.order = Order::SlicesShuffled,
+                FaultKind::Silence => faults.silent_watches = true,
                 _ => faults.stale = lag,
             });
-            if lasting == Mishap::Stale {
+            if lasting == FaultKind::Stale {
                 server.expire_watches();
             }
             wait(moment, end);
@@ -217,7 +217,7 @@ fn play(mishap: Mishap, server: &ApiServer, random: &mut Random, end: Instant) {
                 faults.delay = Duration::ZERO;
                 faults.event_delay = Duration::ZERO;
                 faults.duplicates = 0;
-                faults.order = Order::Kept;
+                faults.order = Order::Unchanged;
                 faults.silent_watches = false;
                 faults.stale = 0;
             });
@@ -225,23 +225,23 @@ fn play(mishap: Mishap, server: &ApiServer, random: &mut Random, end: Instant) {
     }
 }
 
-fn ending(random: &mut Random) -> Ending {
-    [Ending::Close, Ending::Reset][random.below(2)]
+fn disconnect(random: &mut Random) -> Disconnect {
+    [Disconnect::Close, Disconnect::Reset][random.below(2)]
 }
 
-/// Chooses a byte: early ones are as likely as late ones are.
+/// Chooses an offset with a log-uniform distribution.
 fn cut_after(random: &mut Random) -> CutAfter {
     let magnitude = 4 + random.below(16);
     CutAfter {
         bytes: random.below(1 << magnitude),
         layer: [Layer::Http, Layer::Tcp][random.below(2)],
-        ending: ending(random),
+        disconnect: disconnect(random),
     }
 }
 
-fn answer(random: &mut Random) -> Answer {
+fn error_response(random: &mut Random) -> ErrorResponse {
     let code = [429, 500, 503][random.below(3)];
-    Answer {
+    ErrorResponse {
         code,
         retry_after: (code == 429).then_some(1),
         times: 1 + random.below(5),
@@ -254,7 +254,7 @@ fn between(random: &mut Random, least: Duration, most: Duration) -> Duration {
     least + Duration::from_millis(more)
 }
 
-/// Waits, but not beyond the end, and tells whether it is not there yet.
+/// Sleeps for `time`, but at most until `end`. Returns whether `end` is not yet reached.
 fn wait(time: Duration, end: Instant) -> bool {
     let left = end.saturating_duration_since(Instant::now());
     thread::sleep(time.min(left));

@@ -1,4 +1,4 @@
-//! What a server refuses to store.
+//! Validation of written objects.
 
 use serde_json::{Map, Value};
 use testworld::validation::text::canonical_address;
@@ -6,19 +6,19 @@ use testworld::{Proposal, violations};
 use vipline_service_model::Kind as Validated;
 
 use crate::kind::Kind;
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::Key;
 use crate::write::Part;
 
-/// How long the note of an Event may be, in bytes.
+/// Longest note of an Event, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// How long its names and reasons may be.
+/// Longest name or reason of an Event, in bytes.
 const TEXT_LIMIT: usize = 128;
 
 type Object = Map<String, Value>;
-type Checked = Result<(), Refusal>;
+type Checked = Result<(), StatusError>;
 
-/// Refuses the objects that a server refuses.
+/// Validates an object as kube-apiserver does.
 pub(crate) fn check(
     kind: Kind,
     key: &Key,
@@ -46,14 +46,14 @@ pub(crate) fn check(
         None => Ok(()),
         Some(violation) => {
             let (field, why) = violation.split_once(": ").unwrap_or(("", violation));
-            Err(Refusal::invalid(kind, &key.name, field, why))
+            Err(StatusError::invalid(kind, &key.name, field, why))
         }
     }
 }
 
-/// An address is named as it is written, and refers to the same thing for ever.
+/// Validates an IPAddress: canonical name, complete and immutable `parentRef`.
 fn address(kind: Kind, key: &Key, address: &Object, old: Option<&Object>) -> Checked {
-    let invalid = |field: &str, why: &str| Err(Refusal::invalid(kind, &key.name, field, why));
+    let invalid = |field: &str, why: &str| Err(StatusError::invalid(kind, &key.name, field, why));
     if canonical_address(&key.name).is_none() {
         return invalid("metadata.name", "must be a valid IP address");
     }
@@ -78,7 +78,7 @@ fn address(kind: Kind, key: &Key, address: &Object, old: Option<&Object>) -> Che
 }
 
 fn event(kind: Kind, key: &Key, event: &Object) -> Checked {
-    let invalid = |field: &str, why: &str| Err(Refusal::invalid(kind, &key.name, field, why));
+    let invalid = |field: &str, why: &str| Err(StatusError::invalid(kind, &key.name, field, why));
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     for field in [
         "eventTime",

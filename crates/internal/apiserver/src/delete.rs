@@ -1,4 +1,4 @@
-//! One object deleted: at once, or when its finalizers are gone.
+//! Deletion of one object.
 
 use std::time::SystemTime;
 
@@ -8,21 +8,20 @@ use serde_json::{Map, Value, json};
 use crate::kind::Kind;
 use crate::metadata::timestamp;
 use crate::state::State;
-use crate::status::{Refusal, json as json_answer};
+use crate::status::{StatusError, json as json_answer};
 use crate::store::Key;
-use crate::write::{Answer, has_finalizers, whole};
+use crate::write::{Outcome, has_finalizers, whole};
 
-pub(crate) fn delete(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Answer {
+pub(crate) fn delete(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Outcome {
     let options = match body {
         [] => Value::Null,
-        body => {
-            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?
-        }
+        body => serde_json::from_slice(body)
+            .map_err(|error| StatusError::bad_request(error.to_string()))?,
     };
     state.change(|store| {
         let old = store.get(kind, key);
         let mut object = old
-            .ok_or_else(|| Refusal::not_found(kind, &key.name))?
+            .ok_or_else(|| StatusError::not_found(kind, &key.name))?
             .value();
         check(kind, key, &object, &options["preconditions"])?;
         if has_finalizers(&object) {
@@ -46,19 +45,19 @@ pub(crate) fn delete(state: &State, kind: Kind, key: &Key, body: &[u8]) -> Answe
     })
 }
 
-/// Refuses to delete an object that is not the one that is meant.
+/// Checks the preconditions of a deletion.
 fn check(
     kind: Kind,
     key: &Key,
     object: &Map<String, Value>,
     wanted: &Value,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     for field in ["uid", "resourceVersion"] {
         let (wanted, found) = (&wanted[field], &object["metadata"][field]);
         if !wanted.is_null() && wanted != found {
             let why =
                 format!("is not deleted: precondition failed: {field} is {found}, not {wanted}");
-            return Err(Refusal::conflict(kind, &key.name, "Conflict", &why));
+            return Err(StatusError::conflict(kind, &key.name, "Conflict", &why));
         }
     }
     Ok(())

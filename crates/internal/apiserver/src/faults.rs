@@ -1,4 +1,4 @@
-//! What goes wrong, and how much of it.
+//! Configuration of injected faults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,123 +7,123 @@ use crate::kind::Kind;
 use crate::random::Random;
 use crate::watch::Event;
 
-/// The label that says which Service a slice belongs to.
+/// Label of an EndpointSlice with the name of its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// What a server does wrong: nothing, unless told.
+/// Faults to inject. Default: none.
 ///
-/// They are switched in [`ApiServer::faults`](crate::ApiServer::faults).
+/// See [`ApiServer::faults`](crate::ApiServer::faults).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Faults {
-    /// The resource that all else is about: `services`; every one if `None`.
+    /// Resource that the faults apply to, such as `services`. [`None`]: all resources.
     pub only: Option<String>,
-    /// Answers every request so instead of doing it.
-    pub answer: Option<Answer>,
-    /// The resources that the client may do nothing with: 403.
+    /// Error response to send instead of processing a request.
+    pub error_response: Option<ErrorResponse>,
+    /// Resources whose requests are answered with 403.
     pub forbidden: Vec<String>,
-    /// So many changes are refused with 409, as if somebody had been faster.
+    /// Number of writes to reject with 409, as if another client had changed the object.
     pub conflicts: usize,
-    /// So many changes are made and not answered: the connection is cut.
-    pub lost_answers: usize,
-    /// Waits before each answer, or until this is changed.
+    /// Number of writes to apply without a response: the connection is closed.
+    pub lost_responses: usize,
+    /// Delay of each response. A change affects delayed responses immediately.
     pub delay: Duration,
-    /// Waits before events are told to a watch.
+    /// Delay of watch events.
     pub event_delay: Duration,
-    /// Cuts the next list or watch after some of its bytes; done once.
+    /// Closes the connection of the next list or watch after some bytes, once.
     pub cut_after: Option<CutAfter>,
-    /// So many percent of the events are told twice.
+    /// Percentage of events to send twice.
     pub duplicates: u8,
-    /// The order that events are told in.
+    /// Order of events.
     pub order: Order,
-    /// Watches say nothing at all, not even bookmarks or their end.
+    /// Whether watches send nothing, not even bookmarks or their end.
     pub silent_watches: bool,
-    /// The number of versions that the cache is behind. It serves the lists and
-    /// watches that any version is good enough for (`resourceVersion=0`).
+    /// Number of versions that the cache lags behind. The cache serves lists and watches
+    /// with `resourceVersion=0`.
     pub stale: u64,
-    /// The number of versions that all lists are behind, as if the client had
-    /// listed long before it goes on.
+    /// Number of versions that all lists lag behind, as if the client had listed long
+    /// before it continues.
     pub outdated: u64,
-    /// What becomes of watches that begin with a list (`sendInitialEvents=true`).
-    pub no_watch_lists: Option<NoWatchLists>,
+    /// Failure of watches that begin with a list (`sendInitialEvents=true`).
+    pub watch_list_failure: Option<WatchListFailure>,
 }
 
 impl Faults {
-    /// Tells whether anything goes wrong with a kind.
+    /// Returns whether the faults apply to a kind.
     pub(crate) fn concern(&self, kind: Kind) -> bool {
         let only = self.only.as_deref();
         only.is_none_or(|plural| plural == kind.plural())
     }
 }
 
-/// How a server rejects a watch that begins with a list.
+/// Failure of a watch that begins with a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum NoWatchLists {
-    /// 422, as a server without the feature `WatchList`.
+pub enum WatchListFailure {
+    /// 422, as from a server without the feature `WatchList`.
     Forbidden,
-    /// An error within the watch, as a server with an etcd older than 3.4.25.
+    /// An error event, as from a server with etcd older than 3.4.25.
     Error,
 }
 
-/// An answer that is no help.
+/// An error response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Answer {
-    /// The HTTP status code: 429, 500, 503, …
+pub struct ErrorResponse {
+    /// HTTP status code: 429, 500, 503, …
     pub code: u16,
-    /// After how many seconds the client may try again.
+    /// `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// How many requests are still answered so.
+    /// Number of requests left to answer with the error.
     pub times: usize,
 }
 
-/// Where a response is cut.
+/// Position in a response at which its connection is closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CutAfter {
-    /// After how many bytes, which include the header.
+    /// Number of bytes, including the header.
     pub bytes: usize,
-    /// Which bytes are counted.
+    /// Layer whose bytes are counted.
     pub layer: Layer,
-    /// What the client sees of it.
-    pub ending: Ending,
+    /// Kind of disconnect.
+    pub disconnect: Disconnect,
 }
 
-/// Which bytes of a connection are meant.
+/// Layer whose bytes are counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Layer {
-    /// Those of HTTP: the cut is between two TLS records.
+    /// HTTP: the cut is between two TLS records.
     Http,
-    /// Those of TCP: the cut may be inside a TLS record.
+    /// TCP: the cut may be inside a TLS record.
     Tcp,
 }
 
-/// How a connection ends.
+/// Kind of disconnect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ending {
-    /// As when a server goes away: end of file, without a goodbye of TLS.
+pub enum Disconnect {
+    /// End of file without a TLS `close_notify`, as when a server exits.
     Close,
-    /// As when a server is not there any more: connection reset.
+    /// Connection reset, as when a server is gone.
     Reset,
 }
 
-/// The order of events.
+/// Order of events.
 ///
-/// Those of one object always keep theirs, and a watch that is cut in the
-/// middle and begun again is told again what it may have missed.
+/// Events of one object always keep their order. A resumed watch receives again all
+/// events that it may have missed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Order {
-    /// As it happened.
+    /// Order of the changes.
     #[default]
-    Kept,
-    /// Mixed, except for the slices of one Service.
-    Mixed,
-    /// Mixed, also the slices of one Service.
-    SlicesMixed,
+    Unchanged,
+    /// Shuffled, except events of EndpointSlices of the same Service.
+    Shuffled,
+    /// Shuffled, including events of EndpointSlices of the same Service.
+    SlicesShuffled,
 }
 
 impl Order {
-    /// Puts events in this order.
+    /// Reorders events.
     pub(crate) fn apply(self, events: &mut Vec<Event>, random: &mut Random) {
-        if self == Self::Kept || events.len() < 2 {
+        if self == Self::Unchanged || events.len() < 2 {
             return;
         }
         let mut queues = BTreeMap::<_, Vec<Event>>::new();
@@ -139,12 +139,12 @@ impl Order {
         }
     }
 
-    /// Returns what is the same for events that keep their order.
+    /// Returns a key that is equal for events that keep their relative order.
     fn group(self, event: &Event) -> (String, String) {
         let object = &event.object;
         let service = object.labels.get(SERVICE_NAME);
         let name = match (self, service) {
-            (Self::Mixed, Some(service)) if is_slice(object.kind) => service,
+            (Self::Shuffled, Some(service)) if is_slice(object.kind) => service,
             _ => &object.key.name,
         };
         (object.key.namespace.clone(), name.clone())
@@ -155,16 +155,16 @@ fn is_slice(kind: Kind) -> bool {
     kind.plural() == "endpointslices"
 }
 
-/// Tells some events twice.
+/// Repeats some events.
 pub(crate) fn duplicate(events: Vec<Event>, percent: u8, random: &mut Random) -> Vec<Event> {
-    let mut told = Vec::with_capacity(events.len());
+    let mut repeated = Vec::with_capacity(events.len());
     for event in events {
         if random.below(100) < usize::from(percent) {
-            told.push(event.clone());
+            repeated.push(event.clone());
         }
-        told.push(event);
+        repeated.push(event);
     }
-    told
+    repeated
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     use crate::store::{Key, Store};
     use crate::watch::Type;
 
-    /// Three changes of each of two slices of one Service and of one of another.
+    /// Returns three changes each of two slices of one Service and one slice of another.
     fn events() -> Vec<Event> {
         let kind = Kind::by_plural("discovery.k8s.io/v1", "endpointslices").unwrap();
         let mut store = Store::new();
@@ -208,27 +208,30 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_order_when_others_do_not() {
-        let (mut mixed, mut slices_mixed) = (0, 0);
+    fn events_of_one_object_keep_their_order_when_shuffled() {
+        let (mut shuffled, mut slices_shuffled) = (0, 0);
         for seed in 0..50 {
-            for order in [Order::Mixed, Order::SlicesMixed] {
+            for order in [Order::Shuffled, Order::SlicesShuffled] {
                 let mut events = events();
                 order.apply(&mut events, &mut Random::new(seed));
                 assert_eq!(events.len(), 9);
                 for object in ["a-1", "a-2", "b-1"] {
                     assert!(of(&events, object).is_sorted(), "{order:?} {object}");
                 }
-                mixed += usize::from(!of(&events, "").is_sorted());
+                shuffled += usize::from(!of(&events, "").is_sorted());
                 let service = of(&events, "a").is_sorted();
-                assert!(service || order == Order::SlicesMixed);
-                slices_mixed += usize::from(!service);
+                assert!(service || order == Order::SlicesShuffled);
+                slices_shuffled += usize::from(!service);
             }
         }
-        assert!(mixed > 50 && slices_mixed > 25, "{mixed} {slices_mixed}");
+        assert!(
+            shuffled > 50 && slices_shuffled > 25,
+            "{shuffled} {slices_shuffled}"
+        );
     }
 
     #[test]
-    fn duplicates_follow_at_once() {
+    fn a_duplicate_directly_follows_its_event() {
         let twice = duplicate(events(), 100, &mut Random::new(1));
         assert_eq!(twice.len(), 18);
         assert!(of(&twice, "").is_sorted());

@@ -1,6 +1,6 @@
-//! The kinds of objects that are served.
+//! Served kinds of objects.
 
-/// A kind of object, by its place in [`KINDS`].
+/// A kind of object, as an index into [`KINDS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Kind(usize);
 
@@ -61,21 +61,21 @@ impl Kind {
         (0..KINDS.len()).map(Self)
     }
 
-    /// Finds a kind by its API version and plural name, as paths have them.
+    /// Finds a kind by the API version and plural name in paths.
     pub(crate) fn by_plural(api_version: &str, plural: &str) -> Option<Self> {
         Self::all().find(|kind| kind.api_version() == api_version && kind.plural() == plural)
     }
 
-    /// Finds a kind by its name, as objects have it: `Service`.
+    /// Finds a kind by the name in objects, such as `Service`.
     ///
-    /// Two kinds are called `Event`; without an API version it is the newer.
+    /// Without an API version, `Event` is the kind of `events.k8s.io/v1`.
     pub(crate) fn by_name(api_version: Option<&str>, name: &str) -> Option<Self> {
         Self::all().find(|kind| {
             kind.name() == name && api_version.is_none_or(|version| version == kind.api_version())
         })
     }
 
-    /// Returns its place among all kinds.
+    /// Returns the index among all kinds.
     pub(crate) fn index(self) -> usize {
         self.0
     }
@@ -85,7 +85,7 @@ impl Kind {
         KINDS[self.0].api_version
     }
 
-    /// Returns the group, which is empty for the core.
+    /// Returns the group, which is empty for the core group.
     pub(crate) fn group(self) -> &'static str {
         self.api_version()
             .split_once('/')
@@ -102,17 +102,17 @@ impl Kind {
         KINDS[self.0].kind
     }
 
-    /// Tells whether its objects are in namespaces.
+    /// Returns whether the kind is namespaced.
     pub(crate) fn namespaced(self) -> bool {
         KINDS[self.0].namespaced
     }
 
-    /// Tells whether the status of its objects is written on its own.
+    /// Returns whether the kind has the subresource `status`.
     pub(crate) fn has_status(self) -> bool {
         KINDS[self.0].status
     }
 
-    /// Returns the fields that its objects can be selected by.
+    /// Returns the supported fields of field selectors.
     pub(crate) fn fields(self) -> impl Iterator<Item = &'static str> {
         let of_services: &[_] = match self.name() {
             "Service" => &["spec.clusterIP", "spec.type"],

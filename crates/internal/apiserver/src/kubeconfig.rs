@@ -1,4 +1,4 @@
-//! What a client needs to know, as the files it reads.
+//! Configuration files for clients.
 
 use std::fs;
 use std::io;
@@ -9,15 +9,14 @@ use crate::tls::Certificates;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes a kubeconfig with everything embedded.
-///
-/// Without a token, the client shows its certificate.
+/// Returns a kubeconfig with embedded credentials: the token, or the client
+/// certificate if `token` is [`None`].
 pub(crate) fn kubeconfig(
     address: SocketAddr,
     certificates: &Certificates,
     token: Option<&str>,
 ) -> String {
-    let authority = base64(certificates.authority.as_bytes());
+    let authority = base64(certificates.ca_certificate.as_bytes());
     let user = token.map_or_else(
         || {
             let certificate = base64(certificates.client.as_bytes());
@@ -49,23 +48,23 @@ current-context: test
     )
 }
 
-/// Writes the files that a pod finds in its service account directory.
+/// Writes the files of a pod's service account directory.
 ///
 /// # Errors
 ///
-/// What writing says.
-pub(crate) fn in_cluster(
+/// If a file cannot be written.
+pub(crate) fn write_service_account(
     directory: &Path,
     certificates: &Certificates,
     token: &str,
 ) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    fs::write(directory.join("ca.crt"), &certificates.authority)?;
+    fs::write(directory.join("ca.crt"), &certificates.ca_certificate)?;
     fs::write(directory.join("namespace"), "kube-system")?;
     fs::write(directory.join("token"), token)
 }
 
-/// Encodes bytes in base64, padded.
+/// Encodes bytes in base64 with padding.
 fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_as_the_standard_has_it() {
+    fn base64_matches_the_test_vectors_of_rfc_4648() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),

@@ -1,17 +1,17 @@
-//! A Kubernetes API server for tests: lists, watches, and what goes wrong.
+//! A Kubernetes API server for tests, with fault injection.
 //!
-//! It speaks HTTPS on loopback, and a client cannot tell it from a real one: it
-//! lists in chunks of one version, watches with bookmarks and history, selects
-//! by labels and fields, wants a certificate or a token, and answers with
-//! Status objects.
-//! It serves Services, EndpointSlices, Nodes, Namespaces, ServiceCIDRs,
-//! IPAddresses and Events. It validates all but Namespaces when a client writes them, and
-//! neither fills in defaults nor allocates; [`ApiServer::apply`] stores anything.
+//! The server accepts HTTPS on loopback and behaves as kube-apiserver does: paginated
+//! lists of one version, watches with bookmarks and history, label and field selectors,
+//! authentication by certificate or token, and Status objects.
+//! It serves Services, EndpointSlices, Nodes, Namespaces, ServiceCIDRs, IPAddresses and
+//! Events.
+//! It validates client writes of all kinds except Namespaces.
+//! It does not set defaults or allocate addresses and ports.
+//! [`ApiServer::apply`] stores any object without validation.
 //!
-//! A test puts objects in with [`ApiServer::apply`] and sees what was asked in
-//! [`ApiServer::requests`]. What a network and a cluster do to a client is
-//! switched on and off in [`ApiServer::faults`], or played at random by
-//! [`Chaos`].
+//! A test stores objects with [`ApiServer::apply`] and inspects client requests with
+//! [`ApiServer::requests`]. It injects faults of network and cluster with
+//! [`ApiServer::faults`], or at random with [`Chaos`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,13 +30,11 @@
 //! assert_eq!(server.count("list", "services"), 0);
 //! ```
 //!
-//! There is no admission, no defaulting, no quota, no protobuf, and nothing is
-//! kept on disk.
+//! Not implemented: admission, defaulting, quota, protobuf, persistence.
 //!
-//! Map, in the order of a request: `listener` (connections, TLS), `link` (a
-//! connection that can be cut), `routes`, `query`, then `list`, `watch`,
-//! `write` (with `check`) or `delete`, all on `store`, which has the objects and
-//! their history.
+//! Modules in the order of a request: `listener` (connections, TLS), `link` (fault
+//! injection into a connection), `routes`, `query`, then `list`, `watch`, `write` (with
+//! `check`) or `delete`. All use `store`, which holds the objects and their history.
 #![forbid(unsafe_code)]
 
 mod chaos;
@@ -63,8 +61,8 @@ mod tls_terminator;
 mod watch;
 mod write;
 
-pub use chaos::{Chaos, Counts, Mishap};
-pub use faults::{Answer, CutAfter, Ending, Faults, Layer, NoWatchLists, Order};
+pub use chaos::{Chaos, FaultCounts, FaultKind};
+pub use faults::{CutAfter, Disconnect, ErrorResponse, Faults, Layer, Order, WatchListFailure};
 pub use requests::Request;
 pub use server::ApiServer;
 pub use tls_terminator::TlsTerminator;

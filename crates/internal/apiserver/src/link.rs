@@ -1,4 +1,4 @@
-//! A connection that can be cut at any byte, or hang.
+//! Fault injection into connections.
 
 use std::net::{Shutdown, TcpStream as Socket};
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use std::{io, mem};
 use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::faults::{CutAfter, Ending, Layer};
+use crate::faults::{CutAfter, Disconnect, Layer};
 use crate::state::lock;
 
-/// One connection, as those see it who may cut it.
+/// Handle to a connection for fault injection.
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: Socket,
@@ -24,7 +24,7 @@ pub(crate) struct Link {
 struct Inner {
     mode: Mode,
     cut_after: Option<CutAfter>,
-    /// Those who wait for the connection to go on or to end.
+    /// Wakers of tasks that wait for a stalled connection.
     wakers: Vec<Waker>,
 }
 
@@ -36,7 +36,7 @@ enum Mode {
     Cut,
 }
 
-/// A stream that ends or hangs when its link does.
+/// A stream that closes or stalls with its link.
 #[derive(Debug)]
 pub(crate) struct Guarded<T> {
     stream: T,
@@ -45,7 +45,7 @@ pub(crate) struct Guarded<T> {
 }
 
 impl Link {
-    /// Makes one of a second handle to the connection's socket.
+    /// Creates a link from a second handle to the connection's socket.
     pub(crate) fn new(socket: Socket) -> Self {
         Self {
             socket,
@@ -53,24 +53,24 @@ impl Link {
         }
     }
 
-    /// Cuts the connection now.
-    pub(crate) fn cut(&self, ending: Ending) {
-        // A socket that the client closed already cannot be cut: all the same.
-        let _ = match ending {
-            Ending::Close => self.socket.shutdown(Shutdown::Both),
-            Ending::Reset => {
+    /// Closes the connection.
+    pub(crate) fn cut(&self, disconnect: Disconnect) {
+        // Fails if the client has already closed the connection, which is fine.
+        let _ = match disconnect {
+            Disconnect::Close => self.socket.shutdown(Shutdown::Both),
+            Disconnect::Reset => {
                 set_socket_linger(&self.socket, Some(Duration::ZERO)).map_err(io::Error::from)
             }
         };
         self.enter(Mode::Cut);
     }
 
-    /// Stops or goes on reading and writing.
+    /// Stalls or resumes reading and writing.
     pub(crate) fn hang(&self, hang: bool) {
         self.enter(if hang { Mode::Hung } else { Mode::Open });
     }
 
-    /// Cuts the connection after some more bytes, or not if `None`.
+    /// Closes the connection after some more bytes; [`None`] cancels an earlier order.
     pub(crate) fn cut_after(&self, cut_after: Option<CutAfter>) {
         lock(&self.inner).cut_after = cut_after;
     }
@@ -85,7 +85,7 @@ impl Link {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Is ready when reading and writing may go on.
+    /// Returns ready when reading and writing may continue.
     fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = lock(&self.inner);
         if inner.mode == Mode::Cut {
@@ -100,7 +100,7 @@ impl Link {
         }
     }
 
-    /// Returns how many bytes may be written until the cut.
+    /// Returns the number of bytes that may be written before the cut.
     fn left(&self, layer: Layer) -> Option<usize> {
         let inner = lock(&self.inner);
         let cut_after = inner.cut_after.filter(|cut| cut.layer == layer)?;
@@ -116,7 +116,7 @@ impl Link {
 
     fn cut_here(&self) -> io::Error {
         let cut_after = lock(&self.inner).cut_after;
-        self.cut(cut_after.map_or(Ending::Close, |cut| cut.ending));
+        self.cut(cut_after.map_or(Disconnect::Close, |cut| cut.disconnect));
         io::ErrorKind::ConnectionAborted.into()
     }
 }
@@ -151,7 +151,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         ready!(self.link.poll_open(cx))?;
         let left = self.link.left(self.layer);
         if left == Some(0) {
-            // What was written is to arrive.
+            // Flushes, so that the bytes before the cut arrive.
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             return Poll::Ready(Err(self.link.cut_here()));
         }

@@ -1,4 +1,4 @@
-//! Lists: of which version, in which chunks.
+//! Lists: versions and pagination.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::kind::Kind;
 use crate::query::Query;
 use crate::selector::Selector;
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{Key, Object, Store};
 
-/// Which objects a list or watch is about.
+/// Objects selected by a list or watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
@@ -17,27 +17,27 @@ pub(crate) struct Scope {
     pub(crate) selector: Selector,
 }
 
-/// How new a list has to be.
+/// Requested version of a list (`resourceVersion`, `resourceVersionMatch`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Version {
-    /// The newest.
+    /// Newest version.
     Newest,
-    /// Any: the server chooses.
+    /// Any version.
     Any,
-    /// This one or a later one.
+    /// This version or a later one.
     NotOlderThan(u64),
-    /// This one.
+    /// Exactly this version.
     Exact(u64),
 }
 
-/// Where a list goes on: after a key, at a version, which 0 leaves open.
+/// Continue token: last key and version. Version 0 continues with the newest version.
 #[derive(Clone, Debug)]
 struct Continue {
     version: u64,
     after: Key,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) kind: Kind,
@@ -52,9 +52,9 @@ impl Scope {
         kind: Kind,
         namespace: Option<String>,
         query: &Query,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StatusError> {
         let [labels, fields] = ["labelSelector", "fieldSelector"].map(|name| query.text(name));
-        let selector = Selector::parse(kind, labels, fields).map_err(Refusal::bad_request)?;
+        let selector = Selector::parse(kind, labels, fields).map_err(StatusError::bad_request)?;
         Ok(Self {
             kind,
             namespace,
@@ -70,9 +70,9 @@ impl Scope {
 }
 
 impl Version {
-    /// Reads it from the parameters of a request; a limit changes what they mean.
-    pub(crate) fn parse(kind: Kind, query: &Query) -> Result<Self, Refusal> {
-        let invalid = |why: &str| Refusal::invalid(kind, "", "resourceVersionMatch", why);
+    /// Parses the parameters of a request. Their meaning depends on `limit`.
+    pub(crate) fn parse(kind: Kind, query: &Query) -> Result<Self, StatusError> {
+        let invalid = |why: &str| StatusError::invalid(kind, "", "resourceVersionMatch", why);
         let version = query.number("resourceVersion")?;
         match (version, query.text("resourceVersionMatch")) {
             (None, "") => Ok(Self::Newest),
@@ -90,22 +90,22 @@ impl Version {
     }
 }
 
-/// The versions that lists show instead of the newest one.
+/// Versions that faults substitute for the newest version.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
-    /// That of a list that any version is good enough for.
+    /// Version of lists with [`Version::Any`].
     pub(crate) any: Option<u64>,
-    /// That of a list of the newest version.
+    /// Version of lists with [`Version::Newest`].
     pub(crate) newest: Option<u64>,
 }
 
-/// Lists what a request asks for.
+/// Returns the requested page of a list.
 pub(crate) fn list(
     store: &Store,
     scope: &Scope,
     query: &Query,
     shown: Shown,
-) -> Result<Listing, Refusal> {
+) -> Result<Listing, StatusError> {
     let kind = scope.kind;
     let wanted = Version::parse(kind, query)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
@@ -113,7 +113,7 @@ pub(crate) fn list(
     let token = Continue::parse(query.text("continue"))?;
     if token.is_some() && !matches!(wanted, Version::Newest | Version::Any) {
         let message = "specifying resource version is not allowed when using continue";
-        return Err(Refusal::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     let exact = match (&token, wanted) {
         (Some(token), _) if token.version == 0 => newest,
@@ -125,15 +125,15 @@ pub(crate) fn list(
         }
         (None, Version::Exact(version)) if version <= newest => version,
         (None, Version::NotOlderThan(version) | Version::Exact(version)) => {
-            return Err(Refusal::too_new(version, newest));
+            return Err(StatusError::too_new(version, newest));
         }
     };
     let objects = store.table(kind).at(exact).map_err(|_| {
-        let mut refusal = Refusal::gone(exact, newest);
-        refusal.resume = token.as_ref().map(|token| token.inconsistent());
-        refusal
+        let mut error = StatusError::gone(exact, newest);
+        error.resume = token.as_ref().map(|token| token.inconsistent());
+        error
     })?;
-    // What comes from the cache is never cut into chunks.
+    // The watch cache does not paginate.
     let limit = limit
         .filter(|_| wanted != Version::Any || token.is_some())
         .and_then(|limit| usize::try_from(limit).ok())
@@ -147,7 +147,7 @@ pub(crate) fn list(
         .filter(|object| scope.matches(object));
     let items: Vec<_> = rest.by_ref().take(limit).cloned().collect();
     let more = rest.next().is_some();
-    // A server knows how many there are only where nothing is selected.
+    // The count is unknown if a selector is set.
     let remaining = (more && scope.selector.is_empty()).then(|| rest.count() + 1);
     let next = items.last().filter(|_| more).map(|last| {
         let token = Continue {
@@ -166,8 +166,8 @@ pub(crate) fn list(
 }
 
 impl Continue {
-    /// Reads a token; an empty text is none.
-    fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+    /// Parses a token. Empty text is no token.
+    fn parse(text: &str) -> Result<Option<Self>, StatusError> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -181,11 +181,11 @@ impl Continue {
                 },
             })
         };
-        let invalid = || Refusal::bad_request(format!("continue key is not valid: {text:?}"));
+        let invalid = || StatusError::bad_request(format!("continue key is not valid: {text:?}"));
         token().map(Some).ok_or_else(invalid)
     }
 
-    /// Names have no underscore in them.
+    /// Encodes the token. The separator `_` cannot occur in names.
     fn text(&self) -> String {
         format!(
             "{}_{}_{}",
@@ -203,7 +203,7 @@ impl Continue {
 }
 
 impl Listing {
-    /// Returns the list object.
+    /// Returns the list object as JSON.
     pub(crate) fn text(&self) -> Vec<u8> {
         let (name, api_version, version) =
             (self.kind.name(), self.kind.api_version(), self.version);
@@ -253,7 +253,7 @@ mod tests {
             .version
     }
 
-    fn asked(store: &Store, query: &str, stale: Option<u64>) -> Result<Value, Refusal> {
+    fn asked(store: &Store, query: &str, stale: Option<u64>) -> Result<Value, StatusError> {
         let query = Query::parse(query);
         let scope = Scope::parse(services(), None, &query)?;
         let shown = Shown {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_of_one_version_whatever_happens_in_between() {
+    fn pages_of_a_list_have_one_version_despite_changes_in_between() {
         let mut store = five();
         let first = asked(&store, "limit=2", None).unwrap();
         assert_eq!(names(&first), ["a", "b"]);
@@ -304,15 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_token_comes_with_one_that_goes_on_in_the_present() {
+    fn the_error_for_an_expired_token_has_a_token_for_the_newest_version() {
         let mut store = five();
         let first = asked(&store, "limit=2", None).unwrap();
         put(&mut store, "default", "cc", 1);
         store.compact();
         let token = first["metadata"]["continue"].as_str().unwrap();
-        let refusal = asked(&store, &format!("limit=2&continue={token}"), None).unwrap_err();
-        assert_eq!((refusal.code, refusal.reason), (410, "Expired"));
-        let token = refusal.status()["metadata"]["continue"].clone();
+        let error = asked(&store, &format!("limit=2&continue={token}"), None).unwrap_err();
+        assert_eq!((error.code, error.reason), (410, "Expired"));
+        let token = error.status()["metadata"]["continue"].clone();
         let token = token.as_str().unwrap();
         let rest = asked(&store, &format!("continue={token}"), None).unwrap();
         assert_eq!(names(&rest), ["c", "cc", "d", "e"]);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_as_new_as_asked() {
+    fn lists_have_the_requested_version() {
         let mut store = five();
         let old = store.version();
         let new = put(&mut store, "default", "f", 1);
@@ -361,13 +361,13 @@ mod tests {
             (format!("continue={new}_a_b&resourceVersion={new}"), 400),
             ("labelSelector=!".to_owned(), 400),
         ] {
-            let refusal = asked(&store, &query, None).unwrap_err();
-            assert_eq!(refusal.code, code, "{query}");
+            let error = asked(&store, &query, None).unwrap_err();
+            assert_eq!(error.code, code, "{query}");
         }
     }
 
     #[test]
-    fn items_have_no_kind_of_their_own_and_the_count_is_only_of_all() {
+    fn items_have_no_kind_and_selected_lists_have_no_remaining_count() {
         let store = five();
         let list = asked(&store, "limit=1&labelSelector=!x", None).unwrap();
         assert_eq!(list["metadata"].get("remainingItemCount"), None);

@@ -1,4 +1,4 @@
-//! Connections: accepted, given TLS, and handed on; or refused.
+//! Accepts or refuses connections and performs TLS handshakes.
 
 use std::net::{SocketAddr, TcpListener as Socket};
 use std::sync::{Arc, mpsc};
@@ -18,48 +18,48 @@ use crate::state::State;
 
 const BACKLOG: u16 = 1024;
 
-/// What HTTP is spoken on.
+/// Stream of an HTTP connection.
 type Stream = Guarded<TlsStream<Guarded<TcpStream>>>;
 
-/// Who is on the other side of a connection.
+/// Client of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) link: Arc<Link>,
-    /// Whether it showed a certificate.
+    /// Whether the client presented a valid certificate.
     pub(crate) certified: bool,
 }
 
-/// An order to listen or not to; the sender is told when it is so.
+/// An order to change the listening state, with a channel for its completion.
 pub(crate) type Order = (Listen, mpsc::Sender<()>);
 
-/// Whether connections are taken.
+/// Listening state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Listen {
     Accept,
     Refuse,
 }
 
-/// The connections that are through with TLS.
+/// Connections with a completed TLS handshake.
 #[derive(Debug)]
 pub(crate) struct Accepted(UnboundedReceiver<(Stream, Peer)>);
 
-/// A port: listened on, or only kept.
+/// A listening or bound socket.
 #[derive(Debug)]
 enum Port {
     Open(TcpListener),
-    /// Nobody else can have it meanwhile: it is the same socket, for one that is
-    /// closed may live on in a child that is not yet its program.
-    Kept(Socket),
+    /// The bound socket keeps the port. It is the same socket, because a closed one may
+    /// still be open in a forked child before its `execve`.
+    Bound(Socket),
 }
 
-/// Takes a port, and listens on it.
+/// Binds a port and listens on it.
 ///
 /// # Errors
 ///
-/// When it is somebody else's.
+/// If the port is in use.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    // A port that the kernel chose is lost once nobody listens, one that was
-    // asked for is not.
+    // Binds again to the port that the kernel chose: an explicitly bound port stays
+    // reserved when the socket stops listening.
     let chosen = bound(address)?;
     bound(chosen.local_addr()?)?.listen(BACKLOG.into())
 }
@@ -74,7 +74,7 @@ fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Accepts connections, as told by `orders`, until the runtime ends.
+/// Accepts connections according to `orders`, until the runtime ends.
 pub(crate) fn accept(
     listener: TcpListener,
     tls: TlsAcceptor,
@@ -99,11 +99,11 @@ async fn run(
             order = orders.recv() => {
                 let Some((order, done)) = order else { return Ok(()) };
                 port = port.obey(order)?;
-                // Whoever ordered it may have gone.
+                // The sender of the order may have gone.
                 let _ = done.send(());
             }
             connection = port.accept() => {
-                // One that is gone before it was taken is nobody's loss.
+                // The connection may have ended before it was accepted.
                 if let Ok(stream) = connection {
                     let handshake = shake_hands(stream, tls.clone(), Arc::clone(&state), accepted.clone());
                     tokio::spawn(handshake);
@@ -113,7 +113,7 @@ async fn run(
     }
 }
 
-/// Gives a connection TLS; one that fails is dropped, as servers do.
+/// Performs the TLS handshake of a connection. Drops the connection if it fails.
 async fn shake_hands(
     stream: TcpStream,
     tls: TlsAcceptor,
@@ -132,7 +132,7 @@ async fn shake_hands(
         link: Arc::clone(&link),
         certified,
     };
-    // The server may be about to end.
+    // The server may be shutting down.
     let _ = accepted.send((Guarded::new(stream, link, Layer::Http), peer));
     Ok(())
 }
@@ -143,9 +143,9 @@ impl Port {
             (Self::Open(listener), Listen::Refuse) => {
                 let socket = listener.into_std()?;
                 shutdown(&socket, Shutdown::Read)?;
-                Self::Kept(socket)
+                Self::Bound(socket)
             }
-            (Self::Kept(socket), Listen::Accept) => {
+            (Self::Bound(socket), Listen::Accept) => {
                 listen(&socket, BACKLOG.into())?;
                 Self::Open(TcpListener::from_std(socket)?)
             }
@@ -156,7 +156,7 @@ impl Port {
     async fn accept(&self) -> io::Result<TcpStream> {
         match self {
             Self::Open(listener) => Ok(listener.accept().await?.0),
-            Self::Kept(_) => future::pending().await,
+            Self::Bound(_) => future::pending().await,
         }
     }
 }

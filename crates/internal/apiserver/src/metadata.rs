@@ -1,4 +1,4 @@
-//! What a server adds to the metadata of objects.
+//! Object metadata that the server sets.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ const SECONDS_OF_DAY: u64 = 86_400;
 
 type Object = Map<String, Value>;
 
-/// Completes the metadata of an object that takes the place of `old`.
+/// Completes the metadata of an object that replaces `old`.
 ///
-/// The version and the managers stay as they were, so that an object that says
-/// nothing new equals the old one.
+/// Keeps `resourceVersion` and `managedFields` of `old`, so that an unchanged object
+/// is equal to `old`.
 pub(crate) fn complete(
     object: &mut Object,
     key: &Key,
@@ -44,12 +44,12 @@ pub(crate) fn complete(
     }
 }
 
-/// Says which version the object is of.
+/// Sets `resourceVersion`.
 pub(crate) fn set_version(object: &mut Object, version: u64) {
     metadata(object).insert("resourceVersion".into(), version.to_string().into());
 }
 
-/// Says who set which fields: bulk, which clients have to cope with.
+/// Sets `managedFields`, so that objects have a realistic size.
 pub(crate) fn set_managers(object: &mut Object, now: SystemTime) {
     let api_version = object["apiVersion"].clone();
     let mut fields = Object::new();
@@ -75,7 +75,7 @@ pub(crate) fn set_managers(object: &mut Object, now: SystemTime) {
     metadata.insert("managedFields".into(), managers);
 }
 
-/// Returns a time as objects have it.
+/// Formats a time as in objects (RFC 3339).
 pub(crate) fn timestamp(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -92,23 +92,23 @@ fn metadata(object: &mut Object) -> &mut Object {
     if !metadata.is_object() {
         *metadata = json!({});
     }
-    metadata.as_object_mut().expect("it was just made one")
+    metadata.as_object_mut().expect("metadata is an object")
 }
 
-/// Counts the versions of an object that differ in more than words about it.
+/// Returns `generation`, which changes outside metadata and status increase.
 fn generation(object: &Object, old: Option<&Object>) -> u64 {
     let Some(old) = old else { return 1 };
     let last = old["metadata"]["generation"].as_u64().unwrap_or(1);
-    let wanted = |object: &Object| {
+    let content = |object: &Object| {
         let mut object = object.clone();
         object.remove("metadata");
         object.remove("status");
         object
     };
-    last + u64::from(wanted(object) != wanted(old))
+    last + u64::from(content(object) != content(old))
 }
 
-/// Returns the tree of fields that a value has; lists are one field.
+/// Returns the field tree of a value in the format of `managedFields`. A list is one field.
 fn owned(value: &Value) -> Value {
     let fields = value.as_object().into_iter().flatten();
     let tree: Object = fields
@@ -117,15 +117,15 @@ fn owned(value: &Value) -> Value {
     tree.into()
 }
 
-/// Returns an identity in the form of a random UUID.
+/// Returns a UID in UUID format.
 fn uid(number: u64) -> String {
     format!("5a1d0f3e-7b2c-4e6d-9f80-{number:012x}")
 }
 
-/// Returns the date that is so many days after 1970-01-01.
+/// Returns year, month and day of a number of days since 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last of one; an
-    // era is 400 of them.
+    // Years start in March, so that the leap day is the last day of a year. An era
+    // has 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_objects_have_them() {
+    fn timestamps_have_the_format_of_rfc_3339() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

@@ -1,28 +1,28 @@
-//! What a request asks for: its path and its parameters.
+//! Parses paths and parameters of requests.
 
 use std::collections::BTreeMap;
 
 use crate::kind::Kind;
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::Key;
 
-/// What a path leads to.
+/// Target of a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// All objects of a kind, or those of one namespace.
     Collection(Kind, Option<String>),
     /// One object.
     Object(Kind, Key),
-    /// The status of one object.
+    /// Status of one object.
     Status(Kind, Key),
 }
 
-/// The parameters of a request.
+/// Parameters of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Target {
-    /// Reads a path; `None` if nothing is there.
+    /// Parses a path. Returns [`None`] for unknown paths.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let path = decode(path.trim_matches('/'));
         let segments: Vec<_> = path.split('/').collect();
@@ -66,7 +66,7 @@ impl Target {
 }
 
 impl Query {
-    /// Reads the part of an address after its question mark.
+    /// Parses the query component of a URL.
     pub(crate) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Self(
@@ -77,26 +77,26 @@ impl Query {
         )
     }
 
-    /// Returns a parameter, empty if it is absent.
+    /// Returns a parameter, or an empty string if it is absent.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Tells whether a parameter is set and true.
+    /// Returns whether a parameter is true.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         matches!(self.text(name), "true" | "1")
     }
 
-    /// Returns a number.
+    /// Returns a numeric parameter.
     ///
     /// # Errors
     ///
-    /// A refusal when it is none.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
+    /// 400 if the value is not a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, StatusError> {
         match self.text(name) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Refusal::bad_request(format!("invalid {name}: {text:?} is no number"))
+                StatusError::bad_request(format!("invalid {name}: {text:?} is not a number"))
             }),
         }
     }
@@ -109,7 +109,7 @@ fn key(namespace: &str, name: &str) -> Key {
     }
 }
 
-/// Replaces percent signs and what follows by the byte they stand for.
+/// Decodes percent-encoded bytes.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_kinds_namespaces_and_objects() {
+    fn paths_are_parsed_to_collections_objects_and_statuses() {
         let seen = |path| match Target::parse(path)? {
             Target::Collection(kind, namespace) => Some(format!("{} {namespace:?}", kind.plural())),
             Target::Object(kind, key) => {

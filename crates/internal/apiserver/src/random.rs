@@ -1,6 +1,6 @@
-//! Chance that is the same at each run.
+//! Reproducible random numbers.
 
-/// A sequence of numbers that its seed determines (SplitMix64).
+/// A pseudorandom number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -18,13 +18,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("a usize is no wider than 64 bits");
-        usize::try_from(self.next() % end).expect("it is below a usize")
+        usize::try_from(self.next() % end).expect("the remainder fits in usize")
     }
 
-    /// Puts items into a random order.
+    /// Shuffles items.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (2..=items.len()).rev() {
             items.swap(end - 1, self.below(end));

@@ -1,34 +1,34 @@
-//! What clients asked for.
+//! Log of client requests.
 
 use std::time::Instant;
 
 use crate::query::{Query, Target};
 
-/// A request that was received, whatever its answer was.
+/// A received request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
     /// `list`, `watch`, `get`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
-    /// The resource, plural: `services`.
+    /// Resource in plural, such as `services`.
     pub resource: &'static str,
-    /// The namespace, empty for all or none.
+    /// Namespace; empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
-    /// The name, empty for collections.
+    /// Name; empty for collections.
     pub name: String,
-    /// The label selector, decoded.
+    /// Decoded label selector.
     pub labels: String,
-    /// The field selector, decoded.
+    /// Decoded field selector.
     pub fields: String,
-    /// The version that was asked for, empty if none was.
+    /// `resourceVersion`; empty if not set.
     pub version: String,
-    /// Whether bookmarks are welcome.
+    /// Whether the client allows bookmarks (`allowWatchBookmarks`).
     pub bookmarks: bool,
-    /// Whether a watch is to begin with all objects that exist.
+    /// Whether the watch begins with a list (`sendInitialEvents`).
     pub send_initial_events: bool,
-    /// When it was received.
+    /// Time of receipt.
     pub at: Instant,
-    /// What the client calls itself.
+    /// `User-Agent` header.
     pub user_agent: String,
 }
 

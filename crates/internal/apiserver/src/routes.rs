@@ -1,4 +1,4 @@
-//! Requests: who asks, for what, and what goes wrong with the answer.
+//! Authenticates and dispatches requests, and injects faults into responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::delete::delete;
-use crate::faults::{CutAfter, Ending, Layer};
+use crate::faults::{CutAfter, Disconnect, Layer};
 use crate::kind::Kind;
 use crate::list::{Scope, Shown, list};
 use crate::listener::Peer;
 use crate::query::{Query, Target};
 use crate::requests::Request;
 use crate::state::State;
-use crate::status::{Refusal, json as json_answer};
+use crate::status::{StatusError, json as json_answer};
 use crate::watch::watch;
 use crate::write::{self, Part};
 
-/// How long a body may be.
+/// Largest request body, in bytes.
 const BODY_LIMIT: usize = 3 << 20;
-/// How long an answer may be kept back.
+/// Longest delay of a response.
 const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
-/// What the version says it is.
+/// Major and minor version of Kubernetes that the server reports.
 const VERSION: (&str, &str) = ("1", "36");
 
 /// Answers a request.
@@ -37,8 +37,8 @@ pub(crate) async fn answer(
     request: HttpRequest,
 ) -> Response {
     peer.link.cut_after(None);
-    let refused = |refusal: Refusal| refusal.response();
-    let mut response = decide(&state, &peer, request).await.unwrap_or_else(refused);
+    let failed = |error: StatusError| error.response();
+    let mut response = decide(&state, &peer, request).await.unwrap_or_else(failed);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     let audit = state.with_random(|random| format!("{:016x}{:016x}", random.next(), random.next()));
@@ -51,24 +51,24 @@ async fn decide(
     state: &Arc<State>,
     peer: &Peer,
     request: HttpRequest,
-) -> Result<Response, Refusal> {
-    if !known(state, peer, request.headers()) {
-        return Err(Refusal::unauthorized());
+) -> Result<Response, StatusError> {
+    if !is_authenticated(state, peer, request.headers()) {
+        return Err(StatusError::unauthorized());
     }
     let query = Query::parse(request.uri().query().unwrap_or_default());
     let Some(target) = Target::parse(request.uri().path()) else {
         return Ok(discovery(request.uri().path()));
     };
-    let verb = verb(request.method(), &target, &query).ok_or_else(Refusal::not_allowed)?;
+    let verb = verb(request.method(), &target, &query).ok_or_else(StatusError::not_allowed)?;
     let user_agent = text(request.headers(), &USER_AGENT).to_owned();
     state.log(Request::new(verb, &target, &query, user_agent));
-    misfortune(state, verb, &target, peer)?;
+    inject_faults(state, verb, &target, peer)?;
     delay(state, target.kind()).await;
 
     let content_type = text(request.headers(), &CONTENT_TYPE).to_owned();
     let body = to_bytes(request.into_body(), BODY_LIMIT)
         .await
-        .map_err(|_| Refusal::new(413, "RequestEntityTooLarge", "the body is too long"))?;
+        .map_err(|_| StatusError::new(413, "RequestEntityTooLarge", "the body is too long"))?;
     match target {
         Target::Collection(kind, namespace) if matches!(verb, "list" | "watch") => {
             let scope = Scope::parse(kind, namespace, &query)?;
@@ -93,20 +93,20 @@ async fn decide(
         target => {
             let kind = target.kind();
             let answer = change(state, target, verb, &content_type, &body)?;
-            lose(state, kind, peer);
+            lose_response(state, kind, peer);
             Ok(answer)
         }
     }
 }
 
-/// Does what changes objects.
+/// Processes a write.
 fn change(
     state: &State,
     target: Target,
     verb: &str,
     content_type: &str,
     body: &[u8],
-) -> Result<Response, Refusal> {
+) -> Result<Response, StatusError> {
     let (kind, key, part) = match target {
         Target::Collection(kind, namespace) => return write::create(state, kind, namespace, body),
         Target::Object(kind, key) => (kind, key, Part::Rest),
@@ -119,8 +119,8 @@ fn change(
     }
 }
 
-/// Tells whether a client showed a certificate or the right token.
-fn known(state: &State, peer: &Peer, headers: &HeaderMap) -> bool {
+/// Returns whether the client has a valid certificate or token.
+fn is_authenticated(state: &State, peer: &Peer, headers: &HeaderMap) -> bool {
     let token = text(headers, &AUTHORIZATION).strip_prefix("Bearer ");
     match token {
         Some(token) => token == state.token(),
@@ -141,8 +141,13 @@ fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str>
     }
 }
 
-/// Does to a request what the faults say, except for delays.
-fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result<(), Refusal> {
+/// Injects all faults of a request except delays.
+fn inject_faults(
+    state: &State,
+    verb: &str,
+    target: &Target,
+    peer: &Peer,
+) -> Result<(), StatusError> {
     let kind = target.kind();
     state.change_faults_quietly(|faults| {
         if !faults.concern(kind) {
@@ -153,40 +158,40 @@ fn misfortune(state: &State, verb: &str, target: &Target, peer: &Peer) -> Result
             .iter()
             .any(|plural| plural == kind.plural())
         {
-            return Err(Refusal::forbidden(kind, verb));
+            return Err(StatusError::forbidden(kind, verb));
         }
-        if let Some(answer) = faults.answer.as_mut() {
+        if let Some(answer) = faults.error_response.as_mut() {
             answer.times = answer.times.saturating_sub(1);
-            let mut refusal = refusal(answer.code);
-            refusal.retry_after = answer.retry_after;
-            faults.answer.take_if(|answer| answer.times == 0);
-            return Err(refusal);
+            let mut error = error(answer.code);
+            error.retry_after = answer.retry_after;
+            faults.error_response.take_if(|answer| answer.times == 0);
+            return Err(error);
         }
         if matches!(verb, "list" | "watch") {
             peer.link.cut_after(faults.cut_after.take());
         } else if verb != "get" && faults.conflicts > 0 {
             faults.conflicts -= 1;
-            return Err(refusal(409));
+            return Err(error(409));
         }
         Ok(())
     })
 }
 
-/// Cuts the connection before an answer, if it is to be lost.
-fn lose(state: &State, kind: Kind, peer: &Peer) {
+/// Closes the connection if the response must get lost.
+fn lose_response(state: &State, kind: Kind, peer: &Peer) {
     state.change_faults_quietly(|faults| {
-        if faults.concern(kind) && faults.lost_answers > 0 {
-            faults.lost_answers -= 1;
+        if faults.concern(kind) && faults.lost_responses > 0 {
+            faults.lost_responses -= 1;
             peer.link.cut_after(Some(CutAfter {
                 bytes: 0,
                 layer: Layer::Http,
-                ending: Ending::Close,
+                disconnect: Disconnect::Close,
             }));
         }
     });
 }
 
-/// Waits as long as answers are to wait, which may change meanwhile.
+/// Waits for the configured delay, which may change during the wait.
 async fn delay(state: &State, kind: Kind) {
     let began = Instant::now();
     let mut changed = state.subscribe();
@@ -199,20 +204,20 @@ async fn delay(state: &State, kind: Kind) {
     }
 }
 
-fn refusal(code: u16) -> Refusal {
+fn error(code: u16) -> StatusError {
     match code {
-        401 => Refusal::unauthorized(),
-        409 => Refusal::new(409, "Conflict", "the object has been modified"),
-        410 => Refusal::new(410, "Expired", "the resource version is too old"),
-        429 => Refusal::new(429, "TooManyRequests", "too many requests, try again later"),
-        500 => Refusal::new(500, "InternalError", "an error on the server"),
-        503 => Refusal::new(503, "ServiceUnavailable", "the server is not ready"),
-        504 => Refusal::new(504, "Timeout", "the request did not finish in time"),
-        code => Refusal::new(code, "", "the request was refused"),
+        401 => StatusError::unauthorized(),
+        409 => StatusError::new(409, "Conflict", "the object has been modified"),
+        410 => StatusError::new(410, "Expired", "the resource version is too old"),
+        429 => StatusError::new(429, "TooManyRequests", "too many requests, try again later"),
+        500 => StatusError::new(500, "InternalError", "an error on the server"),
+        503 => StatusError::new(503, "ServiceUnavailable", "the server is not ready"),
+        504 => StatusError::new(504, "Timeout", "the request did not finish in time"),
+        code => StatusError::new(code, "", "the request was rejected"),
     }
 }
 
-/// Answers what leads to no objects: what there is, or that there is nothing.
+/// Answers discovery requests, and unknown paths with 404.
 fn discovery(path: &str) -> Response {
     let path = path.trim_matches('/');
     let text = match path {

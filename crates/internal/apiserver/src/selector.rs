@@ -1,24 +1,24 @@
-//! Label and field selectors, as requests have them.
+//! Label and field selectors.
 
 use std::collections::BTreeMap;
 
 use crate::kind::Kind;
 use crate::store::Object;
 
-/// What objects a request is about, besides its path.
+/// Label and field selector of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
     fields: Vec<FieldRequirement>,
 }
 
-/// What one label of an object has to be.
+/// Requirement of a label selector.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Requirement {
     Exists(String),
     Missing(String),
     In(String, Vec<String>),
-    /// Holds also for objects without the label.
+    /// Also matches objects without the label.
     NotIn(String, Vec<String>),
 }
 
@@ -30,11 +30,11 @@ struct FieldRequirement {
 }
 
 impl Selector {
-    /// Parses both selectors of a request; absent ones are empty.
+    /// Parses both selectors of a request. An empty string selects everything.
     ///
     /// # Errors
     ///
-    /// A text that says what cannot be understood.
+    /// A message about the invalid selector.
     pub(crate) fn parse(kind: Kind, labels: &str, fields: &str) -> Result<Self, String> {
         let field = |term| field(kind, term);
         Ok(Self {
@@ -43,12 +43,12 @@ impl Selector {
         })
     }
 
-    /// Tells whether it selects everything.
+    /// Returns whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Tells whether an object is selected.
+    /// Returns whether an object is selected.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         let (mut labels, mut fields) = (self.labels.iter(), self.fields.iter());
         labels.all(|requirement| requirement.holds(&object.labels))
@@ -75,7 +75,7 @@ impl FieldRequirement {
     }
 }
 
-/// Splits a selector at its commas, except for those in parentheses.
+/// Splits a selector at commas outside parentheses.
 fn terms(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |byte: char| {
@@ -116,7 +116,7 @@ fn requirement(term: &str) -> Result<Requirement, String> {
     Err(format!("unable to parse requirement: {term}"))
 }
 
-/// Takes the key of a label: neither empty nor with a character of the syntax.
+/// Validates a label key: not empty, and without characters of the selector syntax.
 fn name(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || "!=(),".contains(c)) {
@@ -165,7 +165,7 @@ mod tests {
         Kind::by_name(None, name).unwrap()
     }
 
-    /// Tells whether a Service is selected.
+    /// Returns whether a Service is selected.
     fn selects(labels: &str, fields: &str, service: Value) -> bool {
         let kind = kind("Service");
         let Value::Object(service) = service else {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operator_selects_as_a_server_does() {
+    fn every_operator_of_label_selectors_is_supported() {
         let named = |labels: Value| json!({"metadata": {"name": "web", "labels": labels}});
         let blue = named(json!({"color": "blue", "tier": "front"}));
         for (selector, with, without) in [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_of_the_kind() {
+    fn field_selectors_support_the_fields_of_the_kind() {
         let service = json!({
             "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"clusterIP": "None", "type": "ClusterIP"},
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_selectors_are_rejected() {
         for labels in ["!", "=x", "a b", "a in b", "a in (b", "a b c=d"] {
             assert!(
                 Selector::parse(kind("Service"), labels, "").is_err(),

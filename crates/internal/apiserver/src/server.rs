@@ -1,4 +1,4 @@
-//! A server, and what a test may do to it.
+//! The server's interface for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::faults::{Ending, Faults};
+use crate::faults::{Disconnect, Faults};
 use crate::kind::Kind;
 use crate::kubeconfig;
 use crate::listener::{self, Listen, Order, Peer};
@@ -27,41 +27,40 @@ use crate::store::{Key, Store};
 use crate::tls::Certificates;
 use crate::tls_terminator::TlsTerminator;
 
-/// How often a condition is looked at that somebody waits for.
+/// Interval of checking awaited conditions.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A server that runs until it is dropped.
+/// A Kubernetes API server, stopped when dropped.
 ///
-/// All methods may be called from any thread and namespace; none waits for a
-/// client, but those that say so.
+/// All methods may be called from any thread and network namespace. They do not wait
+/// for a client, except `wait_for_watchers` and `wait_until`.
 #[derive(Debug)]
 pub struct ApiServer {
     state: Arc<State>,
     address: SocketAddr,
     certificates: Certificates,
     orders: UnboundedSender<Order>,
-    /// Ends the server when dropped.
+    /// Stops the server when dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ApiServer {
-    /// Starts one on a free port of 127.0.0.1.
-    ///
-    /// It is in the network namespace of the calling thread.
+    /// Starts a server on a free port of 127.0.0.1, in the network namespace of the
+    /// calling thread.
     ///
     /// # Panics
     ///
-    /// When it cannot listen there.
+    /// If the server cannot listen.
     pub fn start() -> Self {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into())
     }
 
-    /// Starts one at an address.
+    /// Starts a server at an address.
     ///
     /// # Panics
     ///
-    /// When it cannot listen there.
+    /// If the server cannot listen at `address`.
     pub fn start_at(address: SocketAddr) -> Self {
         let seed = u64::from(std::process::id()) << 32 | u64::from(address.port());
         let token = format!("token-{:016x}", Random::new(seed).next());
@@ -75,10 +74,10 @@ impl ApiServer {
         let thread = thread::Builder::new()
             .name("apiserver".into())
             .spawn(move || run(address, &bound, tls, served, ordered, stopped))
-            .expect("there can be one more thread");
+            .expect("a thread starts");
         let address = binding
             .recv()
-            .expect("the thread says where it listens")
+            .expect("the thread sends its address")
             .unwrap_or_else(|error| panic!("listen on {address}: {error}"));
         Self {
             state,
@@ -90,19 +89,19 @@ impl ApiServer {
         }
     }
 
-    /// Returns where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns its address as clients have it: `https://127.0.0.1:6443`.
+    /// Returns the URL of the server, such as `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Returns the certificate that signed its own, as PEM.
-    pub fn authority(&self) -> &str {
-        &self.certificates.authority
+    /// Returns the certificate of the server's CA, as PEM.
+    pub fn ca_certificate(&self) -> &str {
+        &self.certificates.ca_certificate
     }
 
     /// Returns a kubeconfig with a client certificate.
@@ -110,7 +109,7 @@ impl ApiServer {
         kubeconfig::kubeconfig(self.address, &self.certificates, None)
     }
 
-    /// Returns a kubeconfig with the token of now.
+    /// Returns a kubeconfig with the current token.
     pub fn kubeconfig_with_token(&self) -> String {
         let token = self.state.token();
         kubeconfig::kubeconfig(self.address, &self.certificates, Some(&token))
@@ -119,43 +118,43 @@ impl ApiServer {
     /// Starts a TLS endpoint with the certificate of the server, which forwards
     /// connections to `target`.
     ///
-    /// It listens on the address of `target`, in the network namespace of the
-    /// calling thread.
+    /// The endpoint listens on a free port of the address of `target`, in the network
+    /// namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// The endpoint cannot listen there.
+    /// If the endpoint cannot listen.
     pub fn terminate_tls(&self, target: SocketAddr) -> io::Result<TlsTerminator> {
         TlsTerminator::start(Arc::clone(&self.certificates.config), target)
     }
 
-    /// Writes `token`, `ca.crt` and `namespace`, as a pod finds them.
+    /// Writes `token`, `ca.crt` and `namespace`, as in a pod's service account directory.
     ///
     /// # Errors
     ///
-    /// What writing says.
-    pub fn write_in_cluster(&self, directory: &Path) -> io::Result<()> {
-        kubeconfig::in_cluster(directory, &self.certificates, &self.state.token())
+    /// If a file cannot be written.
+    pub fn write_service_account(&self, directory: &Path) -> io::Result<()> {
+        kubeconfig::write_service_account(directory, &self.certificates, &self.state.token())
     }
 
-    /// Has another token from now on; the old one is worth nothing any more.
+    /// Replaces the token. The old token becomes invalid.
     pub fn set_token(&self, token: &str) {
         self.state.set_token(token);
     }
 
     /// Creates or replaces an object, and returns its version.
     ///
-    /// One without a namespace is in `default`, if its kind has namespaces.
-    /// The same again is no change.
+    /// The default namespace of namespaced kinds is `default`.
+    /// An equal object is not stored again.
     ///
     /// # Panics
     ///
-    /// When it is of no kind that is served, or has no name.
+    /// If the kind is not served, or if the object has no name.
     pub fn apply(&self, object: Value) -> u64 {
         self.state.change(|store| put(store, object))
     }
 
-    /// Creates or replaces many objects at once, and returns the last version.
+    /// Creates or replaces several objects in one step, and returns the last version.
     ///
     /// # Panics
     ///
@@ -169,39 +168,39 @@ impl ApiServer {
         })
     }
 
-    /// Deletes an object, and tells whether it was there.
+    /// Deletes an object, and returns whether it existed.
     ///
     /// # Panics
     ///
-    /// When there is no such kind: `Service`, `EndpointSlice`, `Node`, …
+    /// If `kind`, such as `Service`, is not served.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> bool {
-        let (kind, key) = (known(None, kind), key(namespace, name));
+        let (kind, key) = (served_kind(None, kind), key(namespace, name));
         self.state
             .change(|store| store.remove(kind, &key))
             .is_some()
     }
 
-    /// Returns an object, as it is now.
+    /// Returns the current state of an object.
     ///
     /// # Panics
     ///
-    /// When there is no such kind.
+    /// If `kind` is not served.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let (kind, key) = (known(None, kind), key(namespace, name));
+        let (kind, key) = (served_kind(None, kind), key(namespace, name));
         let object = self.state.store().get(kind, &key).cloned();
         object.map(|object| object.value().into())
     }
 
-    /// Returns all objects of a kind, as they are now.
+    /// Returns the current state of all objects of a kind.
     ///
     /// # Panics
     ///
-    /// When there is no such kind.
+    /// If `kind` is not served.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
-        self.objects_of(known(None, kind))
+        self.objects_of(served_kind(None, kind))
     }
 
-    /// Returns all Events, the newer kind of them first.
+    /// Returns all Events, those of `events.k8s.io/v1` first.
     pub fn events(&self) -> Vec<Value> {
         let kinds = Kind::all().filter(|kind| kind.plural() == "events");
         kinds.flat_map(|kind| self.objects_of(kind)).collect()
@@ -212,33 +211,34 @@ impl ApiServer {
         self.state.store().version()
     }
 
-    /// Returns what clients asked for so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.state.requests().clone()
     }
 
-    /// Returns how often something was asked for: `list`, `services`.
+    /// Returns the number of requests with a verb for a resource, such as `list` and
+    /// `services`.
     pub fn count(&self, verb: &str, resource: &str) -> usize {
         let requests = self.state.requests();
         let asked = |request: &&Request| request.verb == verb && request.resource == resource;
         requests.iter().filter(asked).count()
     }
 
-    /// Returns how many watches of a resource there are.
+    /// Returns the number of open watches of a resource.
     pub fn watchers(&self, resource: &str) -> usize {
         self.state.watchers(Some(resource))
     }
 
-    /// Waits until there are `number` watches, and tells whether there are.
+    /// Waits until `number` watches are open. Returns `false` after `timeout`.
     ///
-    /// It blocks its thread, which the client must not need meanwhile.
+    /// Blocks the calling thread, so the client must run on another one.
     pub fn wait_for_watchers(&self, number: usize, timeout: Duration) -> bool {
         self.wait_until(timeout, |server| server.state.watchers(None) == number)
     }
 
-    /// Waits until something holds, and tells whether it does.
+    /// Waits until a condition holds. Returns `false` after `timeout`.
     ///
-    /// It blocks its thread, which the client must not need meanwhile.
+    /// Blocks the calling thread, so the client must run on another one.
     pub fn wait_until(&self, timeout: Duration, holds: impl Fn(&Self) -> bool) -> bool {
         let end = Instant::now() + timeout;
         loop {
@@ -252,72 +252,71 @@ impl ApiServer {
         }
     }
 
-    /// Changes what goes wrong.
+    /// Changes the injected faults.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         self.state.change_faults(change);
     }
 
-    /// Lets everything that depends on chance depend on this.
+    /// Seeds the random number generator.
     pub fn seed(&self, seed: u64) {
         self.state.with_random(|random| *random = Random::new(seed));
     }
 
-    /// Cuts all connections, and returns how many there were.
-    pub fn cut_connections(&self, ending: Ending) -> usize {
-        self.state.cut(ending)
+    /// Closes all connections, and returns their number.
+    pub fn cut_connections(&self, disconnect: Disconnect) -> usize {
+        self.state.cut(disconnect)
     }
 
-    /// Stops reading and writing on all connections, or goes on.
-    ///
-    /// New ones are taken and hang as well.
+    /// Stalls or resumes all connections, including new ones.
     pub fn hang_connections(&self, hang: bool) {
         self.state.hang(hang);
     }
 
-    /// Refuses new connections; the port stays the server's.
+    /// Refuses new connections. The server keeps its port.
     pub fn refuse_connections(&self) {
         self.order(Listen::Refuse);
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn accept_connections(&self) {
         self.order(Listen::Accept);
     }
 
-    /// Sends all watches a bookmark that want some.
+    /// Sends a bookmark to all watches that allow bookmarks.
     pub fn send_bookmarks(&self) {
         self.state.ask_for_bookmarks();
     }
 
-    /// Sends bookmarks so often, to watches that begin from now on.
+    /// Sets the period of bookmarks of new watches. Default: 60 s.
     pub fn bookmark_every(&self, period: Duration) {
         self.state.set_bookmark_period(period);
     }
 
-    /// Keeps at most so many changes of each kind.
+    /// Limits the history of each kind. Default: 20,000 changes.
     pub fn keep_history(&self, changes: usize) {
         self.state.change(|store| store.keep(changes));
     }
 
-    /// Forgets the history: who comes back with an old version is told 410.
+    /// Discards the history. Watches from an old version are then answered with 410.
     pub fn compact(&self) {
         self.state.change(Store::compact);
     }
 
-    /// Forgets the history, and ends all watches with 410.
+    /// Discards the history, and ends all watches with 410.
     pub fn expire_watches(&self) {
         self.compact();
         self.state.expire();
     }
 
-    /// Goes away and comes back after `away`, without any history.
+    /// Simulates a restart: closes all connections, refuses new ones for `away`, and
+    /// discards the history.
     ///
-    /// The counter of versions goes on after a jump.
+    /// The next version is higher by `jump`.
     pub fn restart(&self, away: Duration, jump: u64) {
         self.refuse_connections();
-        self.cut_connections(Ending::Close);
+        self.cut_connections(Disconnect::Close);
         self.state.change(|store| {
-            // A version that was the newest is too old now, too.
+            // Makes even the newest version too old.
             store.skip(jump.max(1));
             store.compact();
         });
@@ -325,8 +324,8 @@ impl ApiServer {
         self.accept_connections();
     }
 
-    /// Has nothing go wrong any more.
-    pub fn calm(&self) {
+    /// Clears all faults.
+    pub fn clear_faults(&self) {
         self.faults(|faults| *faults = Faults::default());
         self.hang_connections(false);
         self.accept_connections();
@@ -335,8 +334,8 @@ impl ApiServer {
     fn order(&self, listen: Listen) {
         let (done, waiting) = mpsc::channel();
         let sent = self.orders.send((listen, done));
-        sent.expect("the server runs as long as this lives");
-        waiting.recv().expect("every order is answered");
+        sent.expect("the server runs until it is dropped");
+        waiting.recv().expect("the listener confirms every order");
     }
 
     fn objects_of(&self, kind: Kind) -> Vec<Value> {
@@ -351,12 +350,12 @@ impl ApiServer {
 impl Drop for ApiServer {
     fn drop(&mut self) {
         self.stop.take();
-        // A panic in there has been printed.
+        // A panic of the thread has already been printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Serves, on the calling thread alone.
+/// Runs the server on the calling thread.
 fn run(
     address: SocketAddr,
     bound: &mpsc::Sender<io::Result<SocketAddr>>,
@@ -393,14 +392,14 @@ fn put(store: &mut Store, object: Value) -> u64 {
         panic!("an object is a JSON object: {object}");
     };
     let text = |field| object.get(field).and_then(Value::as_str);
-    let kind = known(text("apiVersion"), text("kind").unwrap_or_default());
+    let kind = served_kind(text("apiVersion"), text("kind").unwrap_or_default());
     let key = Key::of(kind, &object).expect("an object has metadata.name");
     store.put(kind, key, object, SystemTime::now()).version
 }
 
-fn known(api_version: Option<&str>, name: &str) -> Kind {
+fn served_kind(api_version: Option<&str>, name: &str) -> Kind {
     Kind::by_name(api_version, name)
-        .unwrap_or_else(|| panic!("no kind {name:?} of {api_version:?} is served"))
+        .unwrap_or_else(|| panic!("kind {name:?} of {api_version:?} is not served"))
 }
 
 fn key(namespace: &str, name: &str) -> Key {

@@ -1,4 +1,4 @@
-//! What all parts of a server share.
+//! Shared state of a server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::faults::{Ending, Faults};
+use crate::faults::{Disconnect, Faults};
 use crate::kind::Kind;
 use crate::link::Link;
 use crate::random::Random;
 use crate::requests::Request;
 use crate::store::Store;
 
-/// How often a watch is sent a bookmark unless told otherwise.
+/// Default period of bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// How many mixed stretches of history are remembered.
-const STRETCHES: usize = 4096;
+/// Largest number of remembered ranges of shuffled events.
+const MAX_SHUFFLED_RANGES: usize = 4096;
 
-/// The state of a server.
+/// State of a server.
 #[derive(Debug)]
 pub(crate) struct State {
     store: Mutex<Store>,
@@ -28,7 +28,7 @@ pub(crate) struct State {
     links: Mutex<Links>,
     requests: Mutex<Vec<Request>>,
     watching: Mutex<BTreeMap<&'static str, usize>>,
-    mixed: Mutex<Vec<Stretch>>,
+    shuffled: Mutex<Vec<ShuffledRange>>,
     token: Mutex<String>,
     bookmark_period: Mutex<Duration>,
     bookmarks_asked: AtomicU64,
@@ -36,22 +36,22 @@ pub(crate) struct State {
     changed: watch::Sender<()>,
 }
 
-/// The connections there are.
+/// Open connections.
 #[derive(Debug, Default)]
 struct Links {
     all: Vec<Weak<Link>>,
     hung: bool,
 }
 
-/// Changes that some watch was told in another order.
+/// Range of changes that a watch has received in another order.
 #[derive(Debug)]
-struct Stretch {
+struct ShuffledRange {
     kind: Kind,
     start: u64,
     end: u64,
 }
 
-/// A watch that is counted.
+/// Counts a watch while it exists.
 #[derive(Debug)]
 pub(crate) struct Watching {
     state: Arc<State>,
@@ -67,7 +67,7 @@ impl State {
             links: Mutex::default(),
             requests: Mutex::default(),
             watching: Mutex::default(),
-            mixed: Mutex::default(),
+            shuffled: Mutex::default(),
             token: Mutex::new(token),
             bookmark_period: Mutex::new(BOOKMARK_PERIOD),
             bookmarks_asked: AtomicU64::new(0),
@@ -80,14 +80,14 @@ impl State {
         lock(&self.store)
     }
 
-    /// Changes objects, and wakes those who wait for it.
+    /// Changes objects, and wakes all watches.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
         let value = change(&mut self.store());
         self.wake();
         value
     }
 
-    /// Returns what goes wrong with a kind.
+    /// Returns the faults of a kind.
     pub(crate) fn faults(&self, kind: Kind) -> Faults {
         let faults = lock(&self.faults);
         if faults.concern(kind) {
@@ -103,7 +103,7 @@ impl State {
         value
     }
 
-    /// Changes faults in a way that no watch has to look at.
+    /// Changes faults without waking watches.
     pub(crate) fn change_faults_quietly<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut lock(&self.faults))
     }
@@ -112,13 +112,13 @@ impl State {
         work(&mut lock(&self.random))
     }
 
-    /// Returns the version that a list of the newest state shows.
+    /// Returns the version of lists of the newest state.
     pub(crate) fn outdated(&self, store: &Store, kind: Kind) -> u64 {
         let behind = self.faults(kind).outdated;
         store.version().saturating_sub(behind)
     }
 
-    /// Returns the version that lists of a kind are of when any will do.
+    /// Returns the version of lists of any version.
     pub(crate) fn stale(&self, store: &Store, kind: Kind) -> u64 {
         let newest = store.version();
         let old = newest.saturating_sub(self.faults(kind).stale);
@@ -168,29 +168,29 @@ impl State {
         self.wake();
     }
 
-    /// Remembers that changes after `start` up to `end` were told in no order.
-    pub(crate) fn mix(&self, kind: Kind, start: u64, end: u64) {
-        let mut mixed = lock(&self.mixed);
-        if mixed.len() == STRETCHES {
-            mixed.remove(0);
+    /// Records that changes after `start` up to `end` were sent in another order.
+    pub(crate) fn record_shuffled(&self, kind: Kind, start: u64, end: u64) {
+        let mut shuffled = lock(&self.shuffled);
+        if shuffled.len() == MAX_SHUFFLED_RANGES {
+            shuffled.remove(0);
         }
-        mixed.push(Stretch { kind, start, end });
+        shuffled.push(ShuffledRange { kind, start, end });
     }
 
-    /// Returns the changes that somebody who is at `version` may have missed.
-    pub(crate) fn mixed(&self, kind: Kind, version: u64) -> Option<(u64, u64)> {
-        let mixed = lock(&self.mixed);
-        let around = |stretch: &&Stretch| {
-            stretch.kind == kind && stretch.start < version && version <= stretch.end
+    /// Returns the range of changes that a client at `version` may have missed.
+    pub(crate) fn shuffled(&self, kind: Kind, version: u64) -> Option<(u64, u64)> {
+        let shuffled = lock(&self.shuffled);
+        let around = |range: &&ShuffledRange| {
+            range.kind == kind && range.start < version && version <= range.end
         };
-        mixed
+        shuffled
             .iter()
             .filter(around)
-            .map(|stretch| (stretch.start, stretch.end))
+            .map(|range| (range.start, range.end))
             .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }
 
-    /// Takes in a connection.
+    /// Adds a connection.
     pub(crate) fn admit(&self, link: &Arc<Link>) {
         let mut links = lock(&self.links);
         links.all.retain(|link| link.strong_count() > 0);
@@ -200,14 +200,14 @@ impl State {
         }
     }
 
-    /// Cuts all connections, and returns how many there were.
-    pub(crate) fn cut(&self, ending: Ending) -> usize {
+    /// Closes all connections, and returns their number.
+    pub(crate) fn cut(&self, disconnect: Disconnect) -> usize {
         let links = std::mem::take(&mut lock(&self.links).all);
         let links = links.iter().filter_map(Weak::upgrade);
-        links.inspect(|link| link.cut(ending)).count()
+        links.inspect(|link| link.cut(disconnect)).count()
     }
 
-    /// Stops or goes on reading and writing on all connections, also new ones.
+    /// Stalls or resumes all connections, including new ones.
     pub(crate) fn hang(&self, hang: bool) {
         let mut links = lock(&self.links);
         links.hung = hang;
@@ -224,7 +224,7 @@ impl State {
         lock(&self.requests)
     }
 
-    /// Returns how many watches there are, of one resource or of all.
+    /// Returns the number of watches of a resource, or of all resources.
     pub(crate) fn watchers(&self, plural: Option<&str>) -> usize {
         let watching = lock(&self.watching);
         let wanted = |(name, _): &(&&str, &usize)| plural.is_none_or(|plural| **name == plural);
@@ -252,7 +252,7 @@ impl Drop for Watching {
     }
 }
 
-/// Locks; a panic elsewhere is that thread's own matter.
+/// Locks a mutex, even if another thread panicked with the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Refusals, as a Kubernetes API tells them.
+//! Errors as Kubernetes Status objects.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::kind::Kind;
 
-/// A request that was not done, and why.
+/// An error response of the API.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct StatusError {
     pub(crate) code: u16,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Value,
-    /// Where a list may go on that cannot be consistent any more.
+    /// Token to continue a list inconsistently, at the newest version.
     pub(crate) resume: Option<String>,
-    /// After how many seconds the client may try again.
+    /// `Retry-After`, in seconds.
     pub(crate) retry_after: Option<u32>,
 }
 
-impl Refusal {
+impl StatusError {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -71,24 +71,24 @@ impl Refusal {
 
     pub(crate) fn invalid(kind: Kind, name: &str, field: &str, why: &str) -> Self {
         let message = format!("{} \"{name}\" is invalid: {field}: {why}", kind.name());
-        let mut refusal = Self::new(422, "Invalid", message).about(kind, Some(name));
-        refusal.details["causes"] =
+        let mut error = Self::new(422, "Invalid", message).about(kind, Some(name));
+        error.details["causes"] =
             json!([{ "reason": "FieldValueInvalid", "message": why, "field": field }]);
-        refusal
+        error
     }
 
     pub(crate) fn too_new(asked: u64, newest: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {newest}");
-        let mut refusal = Self::new(504, "Timeout", message);
-        refusal.details = json!({
+        let mut error = Self::new(504, "Timeout", message);
+        error.details = json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
             "retryAfterSeconds": 1,
         });
-        refusal.retry_after = Some(1);
-        refusal
+        error.retry_after = Some(1);
+        error
     }
 
-    /// Returns the Status object that tells it.
+    /// Returns the Status object.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status",
@@ -111,7 +111,7 @@ impl Refusal {
         status
     }
 
-    /// Returns the answer that tells it.
+    /// Returns the HTTP response.
     pub(crate) fn response(&self) -> Response {
         let mut response = json(
             StatusCode::from_u16(self.code).expect("codes have three digits"),
@@ -132,7 +132,7 @@ impl Refusal {
     }
 }
 
-/// Returns an answer of JSON text.
+/// Returns a response with a JSON body.
 pub(crate) fn json(status: StatusCode, text: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;

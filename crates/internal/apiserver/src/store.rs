@@ -1,4 +1,4 @@
-//! All objects, and what became of them: the history that watches replay.
+//! Stored objects and the history of their changes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,45 +10,45 @@ use serde_json::{Map, Value};
 use crate::kind::Kind;
 use crate::metadata;
 
-/// The version that the first object is given.
+/// Version of the first object.
 const FIRST: u64 = 1000;
-/// How many changes of each kind are kept unless told otherwise.
+/// Default limit of the history of each kind.
 const KEEP: usize = 20_000;
 
-/// The name of an object, and its namespace, which nodes have none of.
+/// Namespace and name of an object. The namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-/// An object as it was at some version, serialized once.
+/// One version of an object, in serialized form.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) version: u64,
     pub(crate) labels: BTreeMap<String, String>,
-    /// The fields that it can be selected by, besides its names.
+    /// Fields for field selectors, except name and namespace.
     fields: BTreeMap<&'static str, String>,
-    /// The JSON text without its first brace, `apiVersion` and `kind`.
+    /// JSON text without the first brace, `apiVersion` and `kind`.
     tail: Box<[u8]>,
 }
 
-/// What happened to one object at one version.
+/// A change of one object.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) before: Option<Arc<Object>>,
-    /// `None`: it was deleted.
+    /// [`None`]: the object was deleted.
     pub(crate) after: Option<Arc<Object>>,
 }
 
-/// The version is older than what is kept.
+/// Error: the version is older than the history.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// The objects of all kinds under one counter of versions.
+/// Objects of all kinds, with one version counter.
 #[derive(Debug)]
 pub(crate) struct Store {
     version: u64,
@@ -57,11 +57,11 @@ pub(crate) struct Store {
     made: u64,
 }
 
-/// The objects of one kind.
+/// Objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Key, Arc<Object>>,
-    /// Invariant: all changes after `oldest`, in order.
+    /// All changes after `oldest`, in order.
     log: VecDeque<Arc<Change>>,
     oldest: u64,
 }
@@ -75,7 +75,7 @@ impl Key {
         }
     }
 
-    /// Reads the key out of an object; `None` if it has no name.
+    /// Returns the key of an object, or [`None`] if the object has no name.
     pub(crate) fn of(kind: Kind, object: &Map<String, Value>) -> Option<Self> {
         let metadata = object.get("metadata")?;
         let name = metadata["name"].as_str().filter(|name| !name.is_empty())?;
@@ -119,7 +119,7 @@ impl Object {
         }
     }
 
-    /// Returns a field that it can be selected by; one that is not there is empty.
+    /// Returns a field for field selectors, or an empty string if it is absent.
     pub(crate) fn field(&self, name: &str) -> &str {
         match name {
             "metadata.name" => &self.key.name,
@@ -134,13 +134,13 @@ impl Object {
         Self::new(kind, key, version, object)
     }
 
-    /// Appends it as lists have it: without `apiVersion` and `kind`.
+    /// Appends the object as an item of a list, without `apiVersion` and `kind`.
     pub(crate) fn push_item(&self, text: &mut Vec<u8>) {
         text.push(b'{');
         text.extend_from_slice(&self.tail);
     }
 
-    /// Appends it as a whole object.
+    /// Appends the whole object.
     pub(crate) fn push_whole(&self, text: &mut Vec<u8>) {
         let (kind, api_version) = (self.kind.name(), self.kind.api_version());
         text.extend_from_slice(
@@ -149,14 +149,14 @@ impl Object {
         text.extend_from_slice(&self.tail);
     }
 
-    /// Returns it as a value.
+    /// Returns the object as a JSON value.
     pub(crate) fn value(&self) -> Map<String, Value> {
         let mut text = Vec::with_capacity(self.tail.len() + 64);
         self.push_whole(&mut text);
         serde_json::from_slice(&text).expect("it was serialized from a JSON object")
     }
 
-    /// Returns the same object with another version, as deletions are told.
+    /// Returns the same object with another version, for events of deletions.
     pub(crate) fn at(&self, version: u64) -> Self {
         let mut object = self.value();
         metadata::set_version(&mut object, version);
@@ -165,10 +165,10 @@ impl Object {
 }
 
 impl Change {
-    /// Returns what the object was called all along.
+    /// Returns the key of the object.
     pub(crate) fn key(&self) -> &Key {
         let object = self.after.as_ref().or(self.before.as_ref());
-        &object.expect("a change has one side at least").key
+        &object.expect("a change has an old or a new object").key
     }
 }
 
@@ -200,9 +200,9 @@ impl Store {
         self.table(kind).objects.get(key)
     }
 
-    /// Stores an object, and returns it with what a server adds.
+    /// Stores an object, and returns it with the metadata that the server sets.
     ///
-    /// One that says nothing new is not stored again.
+    /// An unchanged object is not stored again.
     pub(crate) fn put(
         &mut self,
         kind: Kind,
@@ -237,7 +237,7 @@ impl Store {
         after
     }
 
-    /// Removes an object, and returns it with the version of that.
+    /// Removes an object, and returns it with the version of the deletion.
     pub(crate) fn remove(&mut self, kind: Kind, key: &Key) -> Option<Arc<Object>> {
         let table = &mut self.tables[kind.index()];
         let before = table.objects.remove(key)?;
@@ -252,7 +252,7 @@ impl Store {
         Some(last)
     }
 
-    /// Keeps at most `changes` of each kind from now on.
+    /// Limits the history of each kind to `changes`.
     pub(crate) fn keep(&mut self, changes: usize) {
         self.keep = changes;
         for table in &mut self.tables {
@@ -260,7 +260,7 @@ impl Store {
         }
     }
 
-    /// Forgets the history: only the present can be had.
+    /// Discards the history.
     pub(crate) fn compact(&mut self) {
         for table in &mut self.tables {
             table.log.clear();
@@ -268,18 +268,18 @@ impl Store {
         }
     }
 
-    /// Lets the counter jump.
+    /// Increases the version counter.
     pub(crate) fn skip(&mut self, versions: u64) {
         self.version += versions;
     }
 }
 
 impl Table {
-    /// Returns the objects as they were at a version.
+    /// Returns the objects at a version.
     ///
     /// # Errors
     ///
-    /// [`Gone`] when that is too long ago.
+    /// [`Gone`] if the history does not reach back to `version`.
     pub(crate) fn at(&self, version: u64) -> Result<Cow<'_, BTreeMap<Key, Arc<Object>>>, Gone> {
         let mut objects = Cow::Borrowed(&self.objects);
         for change in self.since(version)?.rev() {
@@ -297,7 +297,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Gone`] when some are not kept any more.
+    /// [`Gone`] if the history does not reach back to the version.
     pub(crate) fn since(
         &self,
         version: u64,
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_has_a_version_and_the_same_again_has_none() {
+    fn every_change_has_a_version_and_an_equal_object_is_no_change() {
         let mut store = Store::new();
         let first = put(&mut store, "a", 80);
         assert_eq!(put(&mut store, "a", 80), first);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_what_it_was() {
+    fn past_versions_are_reconstructed_from_the_history() {
         let mut store = Store::new();
         let one = put(&mut store, "a", 1);
         let two = put(&mut store, "b", 1);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_gone() {
+    fn versions_before_the_history_are_gone() {
         let mut store = Store::new();
         let one = put(&mut store, "a", 1);
         let two = put(&mut store, "b", 1);

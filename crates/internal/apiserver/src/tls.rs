@@ -1,4 +1,4 @@
-//! Certificates, made anew for each server.
+//! Generates the certificates of a server.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// The names a server goes by, besides its address.
+/// DNS names of the server certificate.
 const NAMES: [&str; 4] = [
     "localhost",
     "kubernetes",
@@ -20,21 +20,21 @@ const NAMES: [&str; 4] = [
     "kubernetes.default.svc",
 ];
 
-/// A certificate authority, and what it issued to the server and its client.
+/// A certificate authority with the certificates of server and client.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    /// What the server shows, and whom it lets in.
+    /// TLS configuration of the server.
     pub(crate) config: Arc<ServerConfig>,
-    /// The authority, as PEM.
-    pub(crate) authority: String,
-    /// The client's certificate, as PEM.
+    /// CA certificate, as PEM.
+    pub(crate) ca_certificate: String,
+    /// Client certificate, as PEM.
     pub(crate) client: String,
-    /// The client's key, as PEM.
+    /// Private key of the client, as PEM.
     pub(crate) client_key: String,
 }
 
 impl Certificates {
-    /// Makes an authority and certificates for a server at `address`.
+    /// Creates an authority and certificates for a server at `address`.
     pub(crate) fn new(address: IpAddr) -> Self {
         let mut params = named(Vec::new(), "kubernetes-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -63,7 +63,7 @@ impl Certificates {
         let server_key = PrivatePkcs8KeyDer::from(server_key.serialize_der());
         Self {
             config: config(root.der().clone(), server.der().clone(), server_key.into()),
-            authority: root.pem(),
+            ca_certificate: root.pem(),
             client: client.pem(),
             client_key: client_key.serialize_pem(),
         }
@@ -77,7 +77,7 @@ fn config(
 ) -> Arc<ServerConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots.add(root).expect("the authority was just made");
+    roots.add(root).expect("the CA certificate is valid");
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()

@@ -1,5 +1,4 @@
-//! A TLS endpoint with the certificate of a server, which forwards the bytes
-//! of its connections.
+//! A TLS endpoint with a server's certificate, which forwards connections.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Watches: what happened since a version, and what happens.
+//! Watches.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::faults::{Faults, NoWatchLists, Order, duplicate};
+use crate::faults::{Faults, Order, WatchListFailure, duplicate};
 use crate::kind::Kind;
 use crate::list::{Scope, Version};
 use crate::query::Query;
 use crate::state::{State, Watching};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{Change, Gone, Object, Store};
 
-/// How long a watch lasts if its client does not say.
+/// Default timeout of a watch, in seconds.
 const TIMEOUT: u64 = 1800;
-/// How long events are gathered before they are mixed.
-const GATHERING: Duration = Duration::from_millis(20);
+/// Time to collect events before they are shuffled.
+const SHUFFLE_WINDOW: Duration = Duration::from_millis(20);
 
-/// What is told of an object.
+/// A watch event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) kind: Type,
     pub(crate) object: Arc<Object>,
 }
 
-/// What happened to it, as far as the watch is concerned.
+/// Type of a watch event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Type {
     Added,
@@ -40,16 +40,16 @@ pub(crate) enum Type {
     Deleted,
 }
 
-/// A client that is told what happens.
+/// State of a watch.
 #[derive(Debug)]
 struct Watch {
     state: Arc<State>,
     scope: Scope,
-    /// Everything up to this version was told.
-    told: u64,
-    /// What is told first: the present state.
+    /// Version up to which all events were sent.
+    sent: u64,
+    /// Initial events with the current state.
     first: Option<Vec<u8>>,
-    /// Changes up to this version may have been told before, in another order.
+    /// Changes up to this version may have been sent before, in another order.
     repeat: Option<u64>,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -58,28 +58,28 @@ struct Watch {
     end: Instant,
     ended: bool,
     changed: Receiver<()>,
-    /// Counts it as long as it lives.
+    /// Counts the watch while it exists.
     _watching: Watching,
 }
 
-/// Begins a watch; what it tells is the body of the answer.
+/// Starts a watch and returns its events as the body of the response.
 pub(crate) fn watch(
     state: &Arc<State>,
     scope: Scope,
     query: &Query,
-) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + use<>, Refusal> {
+) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + use<>, StatusError> {
     let kind = scope.kind;
     let initial = query.is_true("sendInitialEvents");
     if initial && query.text("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(Refusal::invalid(kind, "", "resourceVersionMatch", why));
+        return Err(StatusError::invalid(kind, "", "resourceVersionMatch", why));
     }
-    let no_lists = state.faults(kind).no_watch_lists;
-    if initial && no_lists == Some(NoWatchLists::Forbidden) {
+    let no_lists = state.faults(kind).watch_list_failure;
+    if initial && no_lists == Some(WatchListFailure::Forbidden) {
         let why = "forbidden for watch unless the WatchList feature gate is enabled";
-        return Err(Refusal::invalid(kind, "", "sendInitialEvents", why));
+        return Err(StatusError::invalid(kind, "", "sendInitialEvents", why));
     }
-    // Unlike a list, a watch may have a match without a version.
+    // Unlike a list, a watch may have `resourceVersionMatch` without a version.
     let wanted = match query.number("resourceVersion")? {
         None if initial => Version::Newest,
         _ => Version::parse(kind, query)?,
@@ -90,7 +90,7 @@ pub(crate) fn watch(
         .filter(|seconds| *seconds > 0);
     let now = Instant::now();
     let mut watch = Watch {
-        told: 0,
+        sent: 0,
         first: None,
         repeat: None,
         bookmarks,
@@ -107,15 +107,15 @@ pub(crate) fn watch(
     let store = state.store();
     match wanted {
         Version::NotOlderThan(version) | Version::Exact(version) if !initial => {
-            watch.told = version;
-            if let Some((start, end)) = state.mixed(kind, version) {
-                (watch.told, watch.repeat) = (start, Some(end));
+            watch.sent = version;
+            if let Some((start, end)) = state.shuffled(kind, version) {
+                (watch.sent, watch.repeat) = (start, Some(end));
             }
         }
         Version::NotOlderThan(version) if version > store.version() => {
-            return Err(Refusal::too_new(version, store.version()));
+            return Err(StatusError::too_new(version, store.version()));
         }
-        _ if initial && no_lists == Some(NoWatchLists::Error) => {
+        _ if initial && no_lists == Some(WatchListFailure::Error) => {
             watch.ended = true;
             watch.first = Some(no_progress());
         }
@@ -130,7 +130,7 @@ pub(crate) fn watch(
 }
 
 impl Watch {
-    /// Begins with the state at a version.
+    /// Prepares initial events with the state at a version.
     fn begin(&mut self, store: &Store, version: u64, mark: bool) {
         let mut text = Vec::new();
         let objects = store.table(self.scope.kind).at(version);
@@ -143,7 +143,7 @@ impl Watch {
                 event.push(&mut text);
             }
         }
-        self.told = version;
+        self.sent = version;
         if mark && self.bookmarks {
             let annotations = json!({ "k8s.io/initial-events-end": "true" });
             text.extend(bookmark(self.scope.kind, version, annotations));
@@ -151,7 +151,7 @@ impl Watch {
         self.first = Some(text).filter(|text| !text.is_empty());
     }
 
-    /// Waits for something to tell; `None` at the end.
+    /// Waits for events. Returns [`None`] at the end of the watch.
     async fn step(mut self) -> Option<(Vec<u8>, Self)> {
         loop {
             self.changed.borrow_and_update();
@@ -160,7 +160,7 @@ impl Watch {
                 if self.ended && self.first.is_none() {
                     return None;
                 }
-                if let Some(text) = self.news(&faults) {
+                if let Some(text) = self.pending(&faults) {
                     sleep(faults.event_delay).await;
                     return Some((text, self));
                 }
@@ -176,14 +176,14 @@ impl Watch {
                 self.end.min(self.next_bookmark)
             };
             let woken = timeout_at(until, self.changed.changed()).await;
-            if woken.is_ok() && faults.order != Order::Kept {
-                sleep(GATHERING).await;
+            if woken.is_ok() && faults.order != Order::Unchanged {
+                sleep(SHUFFLE_WINDOW).await;
             }
         }
     }
 
-    /// Returns what there is to tell now.
-    fn news(&mut self, faults: &Faults) -> Option<Vec<u8>> {
+    /// Returns pending events as text.
+    fn pending(&mut self, faults: &Faults) -> Option<Vec<u8>> {
         if let Some(text) = self.first.take() {
             return Some(text);
         }
@@ -191,14 +191,15 @@ impl Watch {
         let events = if expired { Err(Gone) } else { self.events() };
         let Ok((mut events, newest)) = events else {
             self.ended = true;
-            let refusal = Refusal::gone(self.told, self.state.store().version());
-            return Some(line("ERROR", refusal.status()));
+            let error = StatusError::gone(self.sent, self.state.store().version());
+            return Some(line("ERROR", error.status()));
         };
-        let start = self.told;
-        self.told = newest.max(start);
+        let start = self.sent;
+        self.sent = newest.max(start);
         if !events.is_empty() {
-            if faults.order != Order::Kept && events.len() > 1 {
-                self.state.mix(self.scope.kind, start, self.told);
+            if faults.order != Order::Unchanged && events.len() > 1 {
+                self.state
+                    .record_shuffled(self.scope.kind, start, self.sent);
             }
             let events = self.state.with_random(|random| {
                 faults.order.apply(&mut events, random);
@@ -216,14 +217,14 @@ impl Watch {
         (due && self.bookmarks).then(|| self.bookmark())
     }
 
-    /// Returns the events that were not told yet, and the version after them.
+    /// Returns the events that have not been sent, and the version after them.
     fn events(&mut self) -> Result<(Vec<Event>, u64), Gone> {
         let repeat = self.repeat.take();
         let store = self.state.store();
         let until = repeat.unwrap_or_else(|| store.version());
         let mut events: Vec<_> = store
             .table(self.scope.kind)
-            .since(self.told)?
+            .since(self.sent)?
             .take_while(|change| change.version <= until)
             .filter_map(|change| Event::of(change, &self.scope))
             .collect();
@@ -235,12 +236,12 @@ impl Watch {
 
     fn bookmark(&mut self) -> Vec<u8> {
         self.next_bookmark = Instant::now() + self.state.bookmark_period();
-        bookmark(self.scope.kind, self.told, Value::Null)
+        bookmark(self.scope.kind, self.sent, Value::Null)
     }
 }
 
 impl Event {
-    /// Returns what a change is to those who see only what a scope has.
+    /// Converts a change to an event for a watch of `scope`.
     fn of(change: &Change, scope: &Scope) -> Option<Self> {
         let seen = |object: &&Arc<Object>| scope.matches(object);
         let before = change.before.as_ref().filter(seen);
@@ -266,13 +267,13 @@ impl Event {
     }
 }
 
-/// Returns what a server says whose etcd reports no progress of watches.
+/// Returns the error of a server whose etcd does not support progress notifications.
 fn no_progress() -> Vec<u8> {
     let message = "a watch stream was requested by the client but the required storage feature \
                    RequestWatchProgress is disabled";
     line(
         "ERROR",
-        Refusal::new(500, "InternalError", message).status(),
+        StatusError::new(500, "InternalError", message).status(),
     )
 }
 

@@ -1,4 +1,4 @@
-//! One object: read, created, changed.
+//! Reads, creates and changes single objects.
 
 use std::time::SystemTime;
 
@@ -9,29 +9,29 @@ use serde_json::{Map, Value, json};
 use crate::check::check;
 use crate::kind::Kind;
 use crate::state::State;
-use crate::status::{Refusal, json as json_answer};
+use crate::status::{StatusError, json as json_answer};
 use crate::store::{Key, Object, Store};
 
-/// What is said of a request.
-pub(crate) type Answer = Result<Response, Refusal>;
+/// Response to a request.
+pub(crate) type Outcome = Result<Response, StatusError>;
 
-/// Which part of an object is written; the other one stays as it is.
+/// Part of an object that a request writes; the other part is kept.
 ///
-/// Objects whose status is not written on its own have one part.
+/// Objects without the subresource `status` have one part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Part {
     Status,
     Rest,
 }
 
-pub(crate) fn get(state: &State, kind: Kind, key: &Key) -> Answer {
+pub(crate) fn get(state: &State, kind: Kind, key: &Key) -> Outcome {
     let store = state.store();
     let object = store.get(kind, key);
-    let object = object.ok_or_else(|| Refusal::not_found(kind, &key.name))?;
+    let object = object.ok_or_else(|| StatusError::not_found(kind, &key.name))?;
     Ok(whole(StatusCode::OK, object))
 }
 
-pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body: &[u8]) -> Answer {
+pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body: &[u8]) -> Outcome {
     let mut object = parse(kind, body)?;
     state.change(|store| {
         name(&mut object, store);
@@ -41,22 +41,22 @@ pub(crate) fn create(state: &State, kind: Kind, namespace: Option<String>, body:
         }
         check(kind, &key, Part::Rest, &object, None)?;
         if store.get(kind, &key).is_some() {
-            let refusal = Refusal::conflict(kind, &key.name, "AlreadyExists", "already exists");
-            return Err(refusal);
+            let error = StatusError::conflict(kind, &key.name, "AlreadyExists", "already exists");
+            return Err(error);
         }
         Ok(put(StatusCode::CREATED, store, kind, key, object))
     })
 }
 
-pub(crate) fn update(state: &State, kind: Kind, key: &Key, part: Part, body: &[u8]) -> Answer {
+pub(crate) fn update(state: &State, kind: Kind, key: &Key, part: Part, body: &[u8]) -> Outcome {
     let object = parse(kind, body)?;
     if Key::of(kind, &object).as_ref() != Some(key) {
         let message = "the name of the object does not match the name on the URL";
-        return Err(Refusal::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     state.change(|store| {
         let old = store.get(kind, key);
-        let old = old.ok_or_else(|| Refusal::not_found(kind, &key.name))?;
+        let old = old.ok_or_else(|| StatusError::not_found(kind, &key.name))?;
         same_version(old, &object)?;
         let old = old.value();
         let object = written(kind, part, &old, object);
@@ -72,7 +72,7 @@ pub(crate) fn patch(
     part: Part,
     content_type: &str,
     body: &[u8],
-) -> Answer {
+) -> Outcome {
     let applied = content_type.starts_with("application/apply-patch");
     let merged = [
         "application/merge-patch",
@@ -80,21 +80,23 @@ pub(crate) fn patch(
     ];
     if !applied && !merged.iter().any(|kind| content_type.starts_with(kind)) {
         let message = format!("the body of the request was in an unknown format: {content_type}");
-        return Err(Refusal::new(415, "UnsupportedMediaType", message));
+        return Err(StatusError::new(415, "UnsupportedMediaType", message));
     }
-    let patch: Value =
-        serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let patch: Value = serde_json::from_slice(body)
+        .map_err(|error| StatusError::bad_request(error.to_string()))?;
     state.change(|store| {
         let old = store.get(kind, key);
         let mut object = match old {
             Some(old) => Value::Object(old.value()),
             None if applied => json!({}),
-            None => return Err(Refusal::not_found(kind, &key.name)),
+            None => return Err(StatusError::not_found(kind, &key.name)),
         };
         let status = old.map_or(StatusCode::CREATED, |_| StatusCode::OK);
         merge(&mut object, &patch);
         let Value::Object(mut object) = object else {
-            return Err(Refusal::bad_request("a patch of an object is an object"));
+            return Err(StatusError::bad_request(
+                "a patch of an object is an object",
+            ));
         };
         if let Some(old) = old {
             same_version(old, &object)?;
@@ -112,7 +114,7 @@ pub(crate) fn patch(
     })
 }
 
-/// Returns what an object becomes when a part of it is written.
+/// Returns the object after a part is written.
 fn written(
     kind: Kind,
     part: Part,
@@ -133,7 +135,7 @@ fn written(
     object
 }
 
-/// Stores an object, or removes one that was only waiting for its finalizers.
+/// Stores an object, or removes a terminating object without finalizers.
 fn put(
     status: StatusCode,
     store: &mut Store,
@@ -143,7 +145,7 @@ fn put(
 ) -> Response {
     let old = store.get(kind, &key).map(|old| old.value());
     let deleted = old.and_then(|old| old["metadata"].get("deletionTimestamp").cloned());
-    // Nobody but the server says that, and it does not take it back.
+    // Only the server sets `deletionTimestamp`, and does not unset it.
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     match &deleted {
         Some(time) => metadata["deletionTimestamp"] = time.clone(),
@@ -159,7 +161,7 @@ fn put(
     whole(status, &last.unwrap_or(stored))
 }
 
-/// Tells whether somebody wants to do something before an object goes.
+/// Returns whether an object has finalizers.
 pub(crate) fn has_finalizers(object: &Map<String, Value>) -> bool {
     let metadata = object.get("metadata");
     let finalizers = metadata.and_then(|metadata| metadata["finalizers"].as_array());
@@ -172,21 +174,21 @@ pub(crate) fn whole(status: StatusCode, object: &Object) -> Response {
     json_answer(status, text)
 }
 
-/// Reads an object that is of the kind that the path says.
-fn parse(kind: Kind, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    let object: Map<String, Value> =
-        serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+/// Parses an object and checks that its kind matches the path.
+fn parse(kind: Kind, body: &[u8]) -> Result<Map<String, Value>, StatusError> {
+    let object: Map<String, Value> = serde_json::from_slice(body)
+        .map_err(|error| StatusError::bad_request(error.to_string()))?;
     for (field, expected) in [("apiVersion", kind.api_version()), ("kind", kind.name())] {
         let actual = object.get(field).and_then(Value::as_str);
         if actual.is_some_and(|actual| actual != expected) {
             let message = format!("the {field} of the object is not {expected}");
-            return Err(Refusal::bad_request(message));
+            return Err(StatusError::bad_request(message));
         }
     }
     Ok(object)
 }
 
-/// Makes up a name if only its beginning is given.
+/// Generates a name from `generateName`.
 fn name(object: &mut Map<String, Value>, store: &Store) {
     let Some(metadata) = object.get_mut("metadata") else {
         return;
@@ -198,24 +200,24 @@ fn name(object: &mut Map<String, Value>, store: &Store) {
     }
 }
 
-/// Puts an object into the namespace of the path.
+/// Sets the namespace of an object to the namespace of the path.
 fn placed(
     kind: Kind,
     object: &mut Map<String, Value>,
     namespace: Option<&str>,
-) -> Result<Key, Refusal> {
+) -> Result<Key, StatusError> {
     if kind.namespaced() {
-        let namespace = namespace.ok_or_else(Refusal::not_allowed)?;
+        let namespace = namespace.ok_or_else(StatusError::not_allowed)?;
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         let own = metadata["namespace"].as_str().unwrap_or_default();
         if !own.is_empty() && own != namespace {
             let message = "the namespace of the object does not match the namespace on the request";
-            return Err(Refusal::bad_request(message));
+            return Err(StatusError::bad_request(message));
         }
         metadata["namespace"] = namespace.into();
     }
     Key::of(kind, object).ok_or_else(|| {
-        Refusal::invalid(
+        StatusError::invalid(
             kind,
             "",
             "metadata.name",
@@ -224,8 +226,8 @@ fn placed(
     })
 }
 
-/// Refuses a change of something that changed meanwhile.
-fn same_version(old: &Object, object: &Map<String, Value>) -> Result<(), Refusal> {
+/// Returns a conflict if `resourceVersion` is outdated.
+fn same_version(old: &Object, object: &Map<String, Value>) -> Result<(), StatusError> {
     let version = object
         .get("metadata")
         .map(|metadata| &metadata["resourceVersion"]);
@@ -234,10 +236,15 @@ fn same_version(old: &Object, object: &Map<String, Value>) -> Result<(), Refusal
         return Ok(());
     }
     let why = "was changed meanwhile: the object has been modified; apply your changes to the latest version";
-    Err(Refusal::conflict(old.kind, &old.key.name, "Conflict", why))
+    Err(StatusError::conflict(
+        old.kind,
+        &old.key.name,
+        "Conflict",
+        why,
+    ))
 }
 
-/// Applies a merge patch: null removes, objects are merged, all else replaces.
+/// Applies a JSON merge patch: null removes, objects are merged, other values replace.
 fn merge(object: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *object = patch.clone();

@@ -94,7 +94,7 @@ fn a_list_that_the_server_has_forgotten_is_begun_anew() {
     cluster.server.apply(address("10.0.0.1", "web"));
     cluster.server.faults(|faults| {
         faults.only = Some("ipaddresses".into());
-        faults.answer = Some(apiserver::Answer {
+        faults.error_response = Some(apiserver::ErrorResponse {
             code: 410,
             retry_after: None,
             times: 1,

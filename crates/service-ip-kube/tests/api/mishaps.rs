@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use apiserver::{Answer, Ending};
+use apiserver::{Disconnect, ErrorResponse};
 use tokio::runtime::Runtime;
 use vipline_service_ip::Error;
 use vipline_service_ip::Family;
@@ -28,7 +28,7 @@ fn a_lost_answer_is_unknown_and_repair_finds_what_it_left() {
     let lose = || {
         cluster.server.faults(|faults| {
             faults.only = Some("ipaddresses".into());
-            faults.lost_answers = 1;
+            faults.lost_responses = 1;
         });
     };
     lose();
@@ -73,7 +73,7 @@ fn a_change_of_several_that_is_lost_in_the_middle_leaves_only_what_is_lost() {
         .unwrap();
     cluster.server.faults(|faults| {
         faults.only = Some("ipaddresses".into());
-        faults.lost_answers = 1;
+        faults.lost_responses = 1;
     });
     let web = owner("web");
     let error = allocator.change(|draft| {
@@ -103,13 +103,13 @@ fn what_the_server_refuses_is_told_in_its_words() {
         words(&error),
         "create IPAddress 10.0.1.1: ipaddresses is forbidden: User \"system:kube-proxy\" cannot create resource \"ipaddresses\" in API group \"networking.k8s.io\" (code 403)"
     );
-    cluster.server.calm();
+    cluster.server.clear_faults();
     assert_eq!(cluster.addresses(), []);
 
     allocator.refresh().unwrap();
     let answer = |code| {
         cluster.server.faults(|faults| {
-            faults.answer = Some(Answer {
+            faults.error_response = Some(ErrorResponse {
                 code,
                 retry_after: None,
                 times: 1,
@@ -160,7 +160,7 @@ fn without_a_connection_nothing_was_done() {
     let mut allocator = cluster.allocator();
     allocator.refresh().unwrap();
     cluster.server.refuse_connections();
-    cluster.server.cut_connections(Ending::Close);
+    cluster.server.cut_connections(Disconnect::Close);
     wait_for_the_end(&cluster);
     let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
     assert!(matches!(error, Error::Store(_)), "{error}");
@@ -175,7 +175,11 @@ fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut allocator = cluster.allocator();
     for round in 0..5 {
         allocator.allocate(&owner("web"), &mut || 0).unwrap();
-        assert_eq!(cluster.server.cut_connections(Ending::Close), 1, "{round}");
+        assert_eq!(
+            cluster.server.cut_connections(Disconnect::Close),
+            1,
+            "{round}"
+        );
         wait_for_the_end(&cluster);
     }
     assert_eq!(cluster.addresses().len(), 5);

@@ -166,7 +166,7 @@ fn an_answer_that_is_lost_is_an_error_and_the_next_repair_goes_on() {
     cluster
         .server
         .apply_all([service("a", &["10.0.0.1"]), service("b", &["10.0.0.2"])]);
-    cluster.server.faults(|faults| faults.lost_answers = 1);
+    cluster.server.faults(|faults| faults.lost_responses = 1);
     let client = cluster.client();
     let error = client.repair(later(), &mut |_| ()).unwrap_err();
     assert!(error.is_unknown(), "{error}");

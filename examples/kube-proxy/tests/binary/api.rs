@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{Answer, Ending};
+use apiserver::{Disconnect, ErrorResponse};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, MOMENT, code, node, served, service, slice};
@@ -105,7 +105,7 @@ fn a_server_that_cannot_choose_by_fields_is_asked_without() {
     let cluster = Cluster::with(web().into_iter().chain([service("headless", "None")]));
     cluster.server.faults(|faults| {
         faults.only = Some("services".into());
-        faults.answer = Some(Answer {
+        faults.error_response = Some(ErrorResponse {
             code: 400,
             retry_after: None,
             times: 1,
@@ -145,7 +145,7 @@ fn what_vanished_while_the_api_was_away_goes_after_the_next_list() {
     let cluster = Cluster::with(web().into_iter().chain(served("shop", "10.96.0.11", 2)));
     let proxy = cluster.start();
     cluster.server.refuse_connections();
-    cluster.server.cut_connections(Ending::Reset);
+    cluster.server.cut_connections(Disconnect::Reset);
     cluster.server.delete("Service", "default", "web");
     cluster.server.delete("EndpointSlice", "default", "web-1");
     cluster.server.apply_all(served("new", "10.96.0.12", 3));
@@ -199,7 +199,7 @@ fn an_outage_changes_nothing_and_ends_by_itself() {
     let proxy = cluster.start();
     let rules = cluster.ruleset();
     cluster.server.refuse_connections();
-    cluster.server.cut_connections(Ending::Close);
+    cluster.server.cut_connections(Disconnect::Close);
     until("a complaint", || {
         proxy.output().contains("keeping the known objects")
     });
@@ -240,7 +240,7 @@ fn nothing_is_programmed_before_all_is_listed() {
     });
     thread::sleep(MOMENT);
     assert_eq!(cluster.ruleset(), "");
-    cluster.server.calm();
+    cluster.server.clear_faults();
     until("all of it", || cluster.ruleset().contains("10.244.1.2"));
     assert!(proxy.terminate().unwrap().success());
 }
@@ -432,7 +432,7 @@ fn credentials_that_changed_are_read_again() {
     fs::write(cluster.kubeconfig(), cluster.server.kubeconfig_with_token()).unwrap();
     let proxy = cluster.start();
     cluster.server.set_token("another");
-    cluster.server.cut_connections(Ending::Close);
+    cluster.server.cut_connections(Disconnect::Close);
     until("a refusal", || proxy.output().contains("(code 401)"));
     fs::write(cluster.kubeconfig(), cluster.server.kubeconfig_with_token()).unwrap();
     cluster.server.apply(slice("web", 1, 3));

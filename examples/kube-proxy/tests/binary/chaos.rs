@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{Chaos, Mishap};
+use apiserver::{Chaos, FaultKind};
 use testkit::over::Over;
 
 use crate::cluster::{Cluster, served, slice};
@@ -36,7 +36,10 @@ fn whatever_the_api_does_the_kernel_ends_up_as_it_wants_and_loses_nothing() {
         (counts, looks.join().unwrap())
     });
     println!("{looks} looks at the kernel while this went wrong: {counts:?}");
-    assert!(counts.len() >= Mishap::HARMLESS.len() - 1, "{counts:?}");
+    assert!(
+        counts.len() >= FaultKind::RECOVERABLE.len() - 1,
+        "{counts:?}"
+    );
     assert!(looks > 20, "{looks}");
     let end = Instant::now();
     while cluster.say("diff").code != 0 {

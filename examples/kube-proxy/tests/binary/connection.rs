@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{ApiServer, Ending};
+use apiserver::{ApiServer, Disconnect};
 use ipnet::IpNet;
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
@@ -207,7 +207,7 @@ fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
     let hung = || fs::read_to_string(&runs).unwrap();
     until("a plugin that hangs", || {
         cluster.server.set_token("another");
-        cluster.server.cut_connections(Ending::Close);
+        cluster.server.cut_connections(Disconnect::Close);
         hung().ends_with('\n')
     });
     let start = Instant::now();

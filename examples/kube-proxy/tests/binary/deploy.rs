@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use apiserver::{ApiServer, NoWatchLists, Request};
+use apiserver::{ApiServer, Request, WatchListFailure};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Container as Spec, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -377,11 +377,11 @@ fn with_the_configuration_of_the_manifests_it_serves_a_cluster() {
     let image = Image::new();
     let server = image.netns.run(ApiServer::start);
     // The role covers both ways to list: within a watch, and by itself.
-    server.faults(|faults| faults.no_watch_lists = Some(NoWatchLists::Error));
+    server.faults(|faults| faults.watch_list_failure = Some(WatchListFailure::Error));
     server.apply(node("10.0.0.1", "10.244.1.0/24"));
     server.apply_all(served("web", "10.96.0.10", 1));
     let folder = image.folder.path();
-    server.write_in_cluster(folder).unwrap();
+    server.write_service_account(folder).unwrap();
     let here = |text: &str| {
         let folder = folder.display().to_string();
         let account = "/var/run/secrets/kubernetes.io/serviceaccount";

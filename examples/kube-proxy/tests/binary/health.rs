@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use apiserver::{Answer as Refusal, ApiServer, Ending, NoWatchLists};
+use apiserver::{ApiServer, Disconnect, ErrorResponse as Refusal, WatchListFailure};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
@@ -416,9 +416,9 @@ fn requests_to_the_api_are_counted_as_its_server_counts_them() {
     };
     until("an event", || answered(&cluster, "POST", "201") == 1.0);
     until("four watches", || are_equal(4.0));
-    server.cut_connections(Ending::Close);
+    server.cut_connections(Disconnect::Close);
     until("four more watches", || are_equal(8.0));
-    server.faults(|faults| faults.no_watch_lists = Some(NoWatchLists::Error));
+    server.faults(|faults| faults.watch_list_failure = Some(WatchListFailure::Error));
     server.expire_watches();
     until("four lists", || {
         got(server, &["list"]) >= 4.0 && are_equal(12.0)
@@ -445,13 +445,15 @@ fn requests_that_fail_are_counted_by_their_code() {
         retry_after: None,
         times: 1,
     };
-    cluster.server.faults(|faults| faults.answer = Some(gone));
-    cluster.server.cut_connections(Ending::Close);
+    cluster
+        .server
+        .faults(|faults| faults.error_response = Some(gone));
+    cluster.server.cut_connections(Disconnect::Close);
     until("a lost history", || answered(&cluster, "GET", "410") == 1.0);
     until("three watches again", || cluster.watches() == 3);
     assert_eq!(answered(&cluster, "GET", "<error>"), 0.0);
     cluster.server.refuse_connections();
-    cluster.server.cut_connections(Ending::Close);
+    cluster.server.cut_connections(Disconnect::Close);
     until("no answers", || answered(&cluster, "GET", "<error>") > 1.0);
     assert!(proxy.terminate().unwrap().success());
 }

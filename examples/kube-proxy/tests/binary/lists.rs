@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apiserver::{Answer, Ending, NoWatchLists, Request};
+use apiserver::{Disconnect, ErrorResponse, Request, WatchListFailure};
 use serde_json::json;
 
 use crate::cluster::{Cluster, served, slice};
@@ -39,11 +39,11 @@ fn objects_are_listed_within_a_watch_which_goes_on_with_changes() {
 
 #[test]
 fn a_server_without_lists_in_watches_is_listed_from_its_cache() {
-    for fault in [NoWatchLists::Forbidden, NoWatchLists::Error] {
+    for fault in [WatchListFailure::Forbidden, WatchListFailure::Error] {
         let cluster = Cluster::with(served("web", "10.96.0.10", 1));
         cluster
             .server
-            .faults(|faults| faults.no_watch_lists = Some(fault));
+            .faults(|faults| faults.watch_list_failure = Some(fault));
         let proxy = cluster.start();
         assert!(cluster.ruleset().contains("10.244.1.2"));
         for kind in KINDS {
@@ -59,11 +59,11 @@ fn a_server_without_lists_in_watches_is_listed_from_its_cache() {
 
 #[test]
 fn a_list_from_a_cache_that_lags_takes_nothing_back() {
-    for fault in [None, Some(NoWatchLists::Forbidden)] {
+    for fault in [None, Some(WatchListFailure::Forbidden)] {
         let cluster = Cluster::with(served("web", "10.96.0.10", 1));
         cluster
             .server
-            .faults(|faults| faults.no_watch_lists = fault);
+            .faults(|faults| faults.watch_list_failure = fault);
         let proxy = cluster.start();
         cluster.server.apply(slice("web", 1, 3));
         until("the new endpoint", || {
@@ -72,13 +72,13 @@ fn a_list_from_a_cache_that_lags_takes_nothing_back() {
         cluster.server.faults(|faults| {
             faults.stale = 1;
             faults.only = Some("endpointslices".into());
-            faults.answer = Some(Answer {
+            faults.error_response = Some(ErrorResponse {
                 code: 410,
                 retry_after: None,
                 times: 1,
             });
         });
-        cluster.server.cut_connections(Ending::Close);
+        cluster.server.cut_connections(Disconnect::Close);
         until("a lost history", || proxy.output().contains("(code 410)"));
         until("four watches", || cluster.watches() == 4);
         // The proxy programs changes in order: a stale list would be visible by now.
@@ -110,7 +110,7 @@ fn the_first_sync_does_not_wait_for_service_cidrs() {
     let rules = cluster.ruleset();
     assert!(rules.contains("10.244.1.2"), "{rules}");
     assert!(!rules.contains("10.96.0.0/16"), "{rules}");
-    cluster.server.calm();
+    cluster.server.clear_faults();
     until("the ServiceCIDR", || {
         cluster.ruleset().contains("10.96.0.0/16")
     });

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Authentication and discovery.
 
 use std::net::Ipv6Addr;
 
@@ -14,22 +14,22 @@ async fn services(client: &Client) -> Result<usize, Error> {
     Ok(services.list(&ListParams::default()).await?.items.len())
 }
 
-/// Returns the status code of a refusal, and its reason.
-fn refusal(result: Result<usize, Error>) -> (u16, String) {
+/// Returns the code and reason of a Status error.
+fn status_error(result: Result<usize, Error>) -> (u16, String) {
     match result {
         Err(Error::Api(status)) => (status.code, status.reason),
-        other => panic!("no refusal: {other:?}"),
+        other => panic!("not a Status error: {other:?}"),
     }
 }
 
-/// Returns the line of a kubeconfig that begins so.
+/// Returns the line of a kubeconfig that begins with `begin`.
 fn line<'a>(kubeconfig: &'a str, begin: &str) -> &'a str {
     let mut lines = kubeconfig.lines();
     lines.find(|line| line.trim().starts_with(begin)).unwrap()
 }
 
 #[tokio::test]
-async fn a_certificate_or_a_token_opens_the_door() {
+async fn a_client_authenticates_with_a_certificate_or_a_token() {
     let server = ApiServer::start();
     server.apply(service("web", 80));
     let by_certificate = client(&server.kubeconfig()).await;
@@ -39,7 +39,7 @@ async fn a_certificate_or_a_token_opens_the_door() {
 }
 
 #[tokio::test]
-async fn a_client_finds_out_what_there_is() {
+async fn discovery_lists_version_groups_and_resources() {
     let server = ApiServer::start_at((Ipv6Addr::LOCALHOST, 0).into());
     let client = client(&server.kubeconfig()).await;
     let version = client.apiserver_version().await.unwrap();
@@ -64,24 +64,24 @@ async fn a_client_finds_out_what_there_is() {
 }
 
 #[tokio::test]
-async fn without_either_or_with_an_old_token_it_stays_shut() {
+async fn clients_without_credentials_or_with_an_old_token_are_unauthorized() {
     let server = ApiServer::start();
     let by_token = client(&server.kubeconfig_with_token()).await;
     server.set_token("another");
     let unauthorized = (401, "Unauthorized".to_owned());
-    assert_eq!(refusal(services(&by_token).await), unauthorized);
+    assert_eq!(status_error(services(&by_token).await), unauthorized);
     let kubeconfig = server.kubeconfig_with_token();
     assert!(line(&kubeconfig, "token:").ends_with("another"));
     assert_eq!(services(&client(&kubeconfig).await).await.unwrap(), 0);
     let anonymous = kubeconfig.replace(line(&kubeconfig, "token:"), "    username: nobody");
     assert_eq!(
-        refusal(services(&client(&anonymous).await).await),
+        status_error(services(&client(&anonymous).await).await),
         unauthorized
     );
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_not_believed() {
+async fn certificates_of_another_authority_are_rejected_on_both_sides() {
     let (server, other) = (ApiServer::start(), ApiServer::start());
     let (own, foreign) = (server.kubeconfig(), other.kubeconfig());
     let begin = "certificate-authority-data:";
@@ -92,7 +92,7 @@ async fn a_server_of_another_authority_is_not_believed() {
         text.contains("UnknownIssuer") || text.contains("BadSignature"),
         "{text}"
     );
-    // Nor is a client of another authority let in.
+    // The server rejects a client certificate of another authority, too.
     let (own_user, foreign_user) = (line(&own, "client-cert"), line(&foreign, "client-cert"));
     let (own_key, foreign_key) = (line(&own, "client-key"), line(&foreign, "client-key"));
     let stranger = own
@@ -103,30 +103,30 @@ async fn a_server_of_another_authority_is_not_believed() {
 }
 
 #[tokio::test]
-async fn what_is_forbidden_is_refused_until_it_is_not() {
+async fn requests_for_a_forbidden_resource_get_403_until_it_is_allowed() {
     let server = ApiServer::start();
     let client = client(&server.kubeconfig()).await;
     server.faults(|faults| faults.forbidden = vec!["services".to_owned()]);
     let forbidden = (403, "Forbidden".to_owned());
-    assert_eq!(refusal(services(&client).await), forbidden);
+    assert_eq!(status_error(services(&client).await), forbidden);
     server.faults(|faults| faults.forbidden.clear());
     assert_eq!(services(&client).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn a_pod_finds_its_files() {
+async fn the_files_of_a_service_account_directory_are_written() {
     let server = ApiServer::start();
     let directory = std::env::temp_dir().join(format!("apiserver-{}", server.address().port()));
-    server.write_in_cluster(&directory).unwrap();
+    server.write_service_account(&directory).unwrap();
     let read = |name| std::fs::read_to_string(directory.join(name)).unwrap();
-    assert_eq!(read("ca.crt"), server.authority());
+    assert_eq!(read("ca.crt"), server.ca_certificate());
     assert_eq!(read("namespace"), "kube-system");
     assert!(server.kubeconfig_with_token().contains(&read("token")));
     std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
-fn dropping_it_frees_its_port() {
+fn a_dropped_server_releases_its_port() {
     let server = ApiServer::start();
     let address = server.address();
     drop(server);

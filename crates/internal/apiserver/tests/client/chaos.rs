@@ -1,16 +1,16 @@
-//! Everything that goes wrong, for a while.
+//! A watcher under random faults.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{ApiServer, Chaos, Mishap};
+use apiserver::{ApiServer, Chaos, FaultKind};
 
 use crate::support::{Mirror, service};
 
 const DURATION: Duration = Duration::from_secs(12);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Has objects come, change and go until the time.
+/// Creates, changes and deletes objects until `until`.
 fn churn(server: &ApiServer, until: Instant) {
     let mut round = 0_u16;
     while Instant::now() < until {
@@ -26,7 +26,7 @@ fn churn(server: &ApiServer, until: Instant) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_survives_it_and_knows_the_truth_at_the_end() {
+async fn a_watcher_has_the_state_of_the_server_after_random_faults() {
     let server = ApiServer::start();
     let mirror = Mirror::new(&server).await;
     let chaos = Chaos::new(7, DURATION).pause(PAUSE);
@@ -40,7 +40,7 @@ async fn a_watcher_survives_it_and_knows_the_truth_at_the_end() {
     assert!(
         counts
             .keys()
-            .all(|mishap| Mishap::HARMLESS.contains(mishap))
+            .all(|mishap| FaultKind::RECOVERABLE.contains(mishap))
     );
     assert_eq!(mirror.went_back(), Vec::<String>::new());
     println!(
@@ -51,9 +51,9 @@ async fn a_watcher_survives_it_and_knows_the_truth_at_the_end() {
 }
 
 #[test]
-fn only_what_was_asked_for_happens() {
+fn only_the_selected_faults_are_injected() {
     let server = ApiServer::start();
-    let some = [Mishap::Cut, Mishap::Compact, Mishap::Stale];
+    let some = [FaultKind::Cut, FaultKind::Compact, FaultKind::Stale];
     let chaos = Chaos::new(1, Duration::from_secs(1)).only(&some);
     let counts = chaos.pause(Duration::from_millis(20)).run(&server);
     assert!(!counts.is_empty());

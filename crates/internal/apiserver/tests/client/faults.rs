@@ -1,4 +1,4 @@
-//! What goes wrong, one thing at a time, and a watcher that bears it.
+//! Single faults, and their effect on a watcher.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{Answer, ApiServer, CutAfter, Ending, Layer, Order};
+use apiserver::{ApiServer, CutAfter, Disconnect, ErrorResponse, Layer, Order};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -18,12 +18,12 @@ use testkit::netns::Netns;
 use testkit::over::Over;
 use tokio::time::timeout;
 
-use crate::support::{Mirror, PATIENCE, Ports, client, eventually, service, truth};
+use crate::support::{Mirror, Ports, TIMEOUT, client, eventually, server_ports, service};
 
 const BRIEF: Duration = Duration::from_millis(300);
-const ENDINGS: [Ending; 2] = [Ending::Close, Ending::Reset];
+const DISCONNECTS: [Disconnect; 2] = [Disconnect::Close, Disconnect::Reset];
 
-/// Starts a server with a few Services and a watcher that knows them.
+/// Starts a server with 20 Services and a watcher that has received them.
 async fn pair() -> (ApiServer, Mirror) {
     let server = ApiServer::start();
     server.apply_all((0..20).map(|index| service(&format!("s{index}"), 80)));
@@ -42,32 +42,32 @@ async fn services(server: &ApiServer) -> Api<Service> {
 }
 
 #[tokio::test]
-async fn a_cut_connection_is_made_again_and_nothing_is_listed_again() {
-    for ending in ENDINGS {
+async fn a_watch_resumes_without_a_list_after_its_connection_is_closed() {
+    for disconnect in DISCONNECTS {
         let (server, mirror) = pair().await;
-        assert!(server.cut_connections(ending) > 0);
+        assert!(server.cut_connections(disconnect) > 0);
         server.apply(service("s0", 81));
         server.delete("Service", "default", "s1");
         mirror.catch_up(&server).await;
-        assert_eq!(mirror.lists(), 1, "{ending:?}");
+        assert_eq!(mirror.lists(), 1, "{disconnect:?}");
         assert_eq!(server.count("watch", "services"), 2);
         let errors = mirror.errors();
         let reset = errors.iter().any(|error| error.contains("ConnectionReset"));
-        assert_eq!(reset, ending == Ending::Reset, "{errors:?}");
+        assert_eq!(reset, disconnect == Disconnect::Reset, "{errors:?}");
     }
 }
 
 #[tokio::test]
-async fn a_list_that_is_cut_at_any_byte_is_listed_again() {
+async fn a_list_truncated_at_any_byte_is_repeated() {
     let server = ApiServer::start();
     server.apply_all((0..6).map(|index| service(&format!("s{index}"), 80)));
     for layer in [Layer::Http, Layer::Tcp] {
         for bytes in (0..2500).step_by(97) {
-            let ending = ENDINGS[bytes % 2];
+            let disconnect = DISCONNECTS[bytes % 2];
             let cut = CutAfter {
                 bytes,
                 layer,
-                ending,
+                disconnect,
             };
             let lists = server.count("list", "services");
             server.faults(|faults| faults.cut_after = Some(cut));
@@ -75,7 +75,7 @@ async fn a_list_that_is_cut_at_any_byte_is_listed_again() {
             mirror.catch_up(&server).await;
             assert!(!mirror.errors().is_empty(), "{cut:?}");
             assert!(server.count("list", "services") >= lists + 2, "{cut:?}");
-            // The next cut is not for this watch.
+            // The next cut must not apply to this watch.
             watched(&server).await;
             drop(mirror);
             eventually("no watch", async || server.watchers("services") == 0).await;
@@ -84,18 +84,18 @@ async fn a_list_that_is_cut_at_any_byte_is_listed_again() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_cut_at_any_byte_goes_on_where_it_was() {
+async fn a_watch_truncated_at_any_byte_resumes() {
     let (server, mirror) = pair().await;
     for layer in [Layer::Http, Layer::Tcp] {
         for bytes in (300..2500).step_by(111) {
             let cut = CutAfter {
                 bytes,
                 layer,
-                ending: ENDINGS[bytes % 2],
+                disconnect: DISCONNECTS[bytes % 2],
             };
             let watches = server.count("watch", "services");
             server.faults(|faults| faults.cut_after = Some(cut));
-            server.cut_connections(Ending::Close);
+            server.cut_connections(Disconnect::Close);
             for name in ["s0", "s1", "s2", "s3", "s4", "s5"] {
                 server.apply(service(name, u16::try_from(bytes).unwrap()));
             }
@@ -107,7 +107,7 @@ async fn a_watch_that_is_cut_at_any_byte_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn connections_hang_and_go_on() {
+async fn stalled_connections_resume() {
     let (server, mirror) = pair().await;
     let services = services(&server).await;
     services.list(&ListParams::default()).await.unwrap();
@@ -127,7 +127,7 @@ async fn connections_hang_and_go_on() {
 }
 
 #[tokio::test]
-async fn silent_watches_say_nothing_while_lists_are_answered() {
+async fn silent_watches_send_nothing_while_lists_are_answered() {
     let (server, mirror) = pair().await;
     let before = mirror.ports();
     server.faults(|faults| faults.silent_watches = true);
@@ -141,30 +141,30 @@ async fn silent_watches_say_nothing_while_lists_are_answered() {
 }
 
 #[tokio::test]
-async fn nobody_is_connected_until_somebody_is_again() {
+async fn connections_are_refused_until_they_are_accepted_again() {
     let (server, mirror) = pair().await;
     server.refuse_connections();
-    server.cut_connections(Ending::Close);
+    server.cut_connections(Disconnect::Close);
     let refused = TcpStream::connect(server.address()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     eventually("an error", async || !mirror.errors().is_empty()).await;
     server.apply(service("s0", 81));
     let before = mirror.ports();
-    assert_ne!(before, truth(&server));
+    assert_ne!(before, server_ports(&server));
     server.accept_connections();
     mirror.catch_up(&server).await;
     assert_eq!(mirror.lists(), 1);
-    // Twice the same is no more than once.
+    // Accepting twice has no further effect.
     server.accept_connections();
     assert!(TcpStream::connect(server.address()).is_ok());
 }
 
 #[test]
-fn the_port_is_kept_while_programs_are_started() {
+fn a_refusing_server_keeps_its_port_while_processes_are_started() {
     let server = ApiServer::start();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Until a child is its program, it has what its parent listens on.
+        // Until `execve`, a child holds the listening sockets of its parent.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 Command::new("true").status().unwrap();
@@ -183,27 +183,27 @@ fn the_port_is_kept_while_programs_are_started() {
 }
 
 #[tokio::test]
-async fn answers_that_are_no_help_end() {
+async fn error_responses_stop_after_their_number_of_times() {
     for (code, retry_after) in [(429, Some(1)), (500, None), (503, None)] {
         let (server, mirror) = pair().await;
-        let answer = Answer {
+        let answer = ErrorResponse {
             code,
             retry_after,
             times: 3,
         };
-        server.faults(|faults| faults.answer = Some(answer));
-        server.cut_connections(Ending::Close);
+        server.faults(|faults| faults.error_response = Some(answer));
+        server.cut_connections(Disconnect::Close);
         server.apply(service("s0", 81));
         mirror.catch_up(&server).await;
         assert!(server.count("watch", "services") >= 5, "{code}");
     }
     let server = ApiServer::start();
-    let answer = Answer {
+    let answer = ErrorResponse {
         code: 410,
         retry_after: None,
         times: 1,
     };
-    server.faults(|faults| faults.answer = Some(answer));
+    server.faults(|faults| faults.error_response = Some(answer));
     let services = services(&server).await;
     match services.list(&ListParams::default()).await {
         Err(Error::Api(status)) => {
@@ -215,24 +215,24 @@ async fn answers_that_are_no_help_end() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_back() {
+async fn a_429_response_has_a_retry_after_header() {
     let server = ApiServer::start();
-    let answer = Answer {
+    let answer = ErrorResponse {
         code: 429,
         retry_after: Some(1),
         times: 1,
     };
-    server.faults(|faults| faults.answer = Some(answer));
+    server.faults(|faults| faults.error_response = Some(answer));
     let services = services(&server).await;
     let began = Instant::now();
-    // This client tries again by itself, and when it is told to.
+    // The client retries after `Retry-After`.
     services.list(&ListParams::default()).await.unwrap();
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.count("list", "services"), 2);
 }
 
 #[tokio::test]
-async fn answers_and_events_come_late() {
+async fn responses_and_events_are_delayed() {
     let (server, mirror) = pair().await;
     server.faults(|faults| (faults.delay, faults.event_delay) = (BRIEF, BRIEF));
     let began = Instant::now();
@@ -249,7 +249,7 @@ async fn answers_and_events_come_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_resource_suffers_until_it_is_let_go_and_others_do_not() {
+async fn faults_can_be_limited_to_one_resource() {
     let server = ApiServer::start();
     server.faults(|faults| {
         faults.only = Some("endpointslices".to_owned());
@@ -259,23 +259,23 @@ async fn one_resource_suffers_until_it_is_let_go_and_others_do_not() {
     let slices = Api::<EndpointSlice>::all(client.clone());
     let listing = tokio::spawn(async move { slices.list(&ListParams::default()).await });
     let asked = |server: &ApiServer| server.count("list", "endpointslices") == 1;
-    assert!(server.wait_until(PATIENCE, asked));
+    assert!(server.wait_until(TIMEOUT, asked));
     let services = Api::<Service>::all(client);
     assert!(services.list(&ListParams::default()).await.is_ok());
     assert!(!listing.is_finished());
-    server.calm();
-    assert!(timeout(PATIENCE, listing).await.unwrap().unwrap().is_ok());
+    server.clear_faults();
+    assert!(timeout(TIMEOUT, listing).await.unwrap().unwrap().is_ok());
     let requests = server.requests();
     assert!(requests[0].at <= requests[1].at);
     assert!(!server.wait_until(Duration::ZERO, |_| false));
 }
 
 #[tokio::test]
-async fn slices_of_one_service_are_told_in_another_order() {
+async fn events_of_slices_of_one_service_are_shuffled() {
     let server = ApiServer::start();
     let slices = Api::<EndpointSlice>::all(client(&server.kubeconfig()).await);
     let names = ["web-a", "web-b", "web-c", "web-d"];
-    let told = async |order: Order, seed: u64| {
+    let names_in_order = async |order: Order, seed: u64| {
         let version = server.resource_version().to_string();
         for name in names {
             server.apply(json!({
@@ -299,21 +299,21 @@ async fn slices_of_one_service_are_told_in_another_order() {
             WatchEvent::Added(slice) | WatchEvent::Modified(slice) => slice.name_any(),
             other => panic!("no slice: {other:?}"),
         });
-        timeout(PATIENCE, events.try_collect::<Vec<_>>())
+        timeout(TIMEOUT, events.try_collect::<Vec<_>>())
             .await
             .unwrap()
             .unwrap()
     };
-    assert_eq!(told(Order::Mixed, 1).await, names);
-    let mut mixed = told(Order::SlicesMixed, 2).await;
+    assert_eq!(names_in_order(Order::Shuffled, 1).await, names);
+    let mut mixed = names_in_order(Order::SlicesShuffled, 2).await;
     assert_ne!(mixed, names);
     mixed.sort();
     assert_eq!(mixed, names);
 }
 
 #[tokio::test]
-async fn events_that_are_mixed_and_told_twice_are_all_told() {
-    for order in [Order::Mixed, Order::SlicesMixed] {
+async fn shuffled_and_duplicated_events_are_complete() {
+    for order in [Order::Shuffled, Order::SlicesShuffled] {
         let (server, mirror) = pair().await;
         for seed in 0..20 {
             server.seed(seed);
@@ -324,11 +324,11 @@ async fn events_that_are_mixed_and_told_twice_are_all_told() {
                 faults.cut_after = Some(CutAfter {
                     bytes,
                     layer: Layer::Http,
-                    ending: Ending::Close,
+                    disconnect: Disconnect::Close,
                 });
             });
-            server.cut_connections(Ending::Close);
-            // One batch, in which objects change several times, come and go.
+            server.cut_connections(Disconnect::Close);
+            // One batch, in which objects are created, changed several times and deleted.
             server.faults(|faults| faults.silent_watches = true);
             watched(&server).await;
             for port in 1..5 {
@@ -344,10 +344,10 @@ async fn events_that_are_mixed_and_told_twice_are_all_told() {
 }
 
 #[tokio::test]
-async fn who_comes_back_after_the_history_is_gone_lists_again() {
+async fn a_watch_from_a_discarded_version_gets_410_and_relists() {
     let (server, mirror) = pair().await;
     server.refuse_connections();
-    server.cut_connections(Ending::Close);
+    server.cut_connections(Disconnect::Close);
     server.delete("Service", "default", "s0");
     server.compact();
     server.accept_connections();
@@ -375,7 +375,7 @@ async fn a_restart_loses_the_history_but_no_objects() {
 }
 
 #[tokio::test]
-async fn a_list_of_the_past_is_caught_up_by_its_watch() {
+async fn a_watch_catches_up_after_a_list_of_a_past_version() {
     let server = ApiServer::start();
     server.apply(service("old", 80));
     server.apply(service("new", 80));
@@ -388,17 +388,19 @@ async fn a_list_of_the_past_is_caught_up_by_its_watch() {
         .unwrap();
     assert_eq!(listed.items[0].metadata.name.as_deref(), Some("old"));
     let mirror = Mirror::new(&server).await;
-    mirror.know(&Ports::from([("new".to_owned(), 80)])).await;
+    mirror
+        .wait_for(&Ports::from([("new".to_owned(), 80)]))
+        .await;
 }
 
 #[test]
-fn a_server_is_in_the_namespace_it_was_started_in() {
+fn a_server_listens_in_the_network_namespace_of_its_creator() {
     let netns = Netns::new().unwrap();
     let server = netns.run(ApiServer::start);
     let reachable = || TcpStream::connect(server.address()).is_ok();
     assert!(netns.run(reachable));
     assert!(!reachable());
-    // Whoever switches it may be elsewhere.
+    // Faults can be changed from another namespace.
     server.refuse_connections();
     assert!(!netns.run(reachable));
     server.accept_connections();

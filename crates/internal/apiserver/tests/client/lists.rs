@@ -1,4 +1,4 @@
-//! Lists, as a client sees them.
+//! Lists.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{Mirror, client, service};
 
 #[tokio::test]
-async fn selectors_namespaces_and_chunks_are_as_asked() {
+async fn lists_apply_selectors_namespaces_and_limits() {
     let server = ApiServer::start();
     for (index, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
         server.apply(service(name, u16::try_from(index % 2).unwrap()));
@@ -58,7 +58,7 @@ async fn selectors_namespaces_and_chunks_are_as_asked() {
 }
 
 #[tokio::test]
-async fn ten_thousand_objects_are_no_trouble() {
+async fn ten_thousand_objects_are_listed() {
     const NUMBER: u16 = 10_000;
     let server = ApiServer::start();
     server.apply_all((0..NUMBER).map(|index| service(&format!("s{index:05}"), index)));

@@ -1,4 +1,4 @@
-//! A real client talks to the server, and must not notice what it is.
+//! The server must behave like kube-apiserver towards the client library `kube`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Clients, objects for them, and what they know of them.
+//! Clients, objects, and a watcher that mirrors the server's Services.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client waits before it tries again, and a test before it looks.
-const AGAIN: Duration = Duration::from_millis(20);
+/// Time limit of all waits.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Backoff of clients, and interval of checking awaited conditions.
+const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The ports of all Services, by name.
+/// Ports of all Services by name.
 pub(crate) type Ports = BTreeMap<String, i32>;
 
-/// Makes a client of a kubeconfig.
+/// Creates a client from a kubeconfig.
 pub(crate) async fn client(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
@@ -32,7 +32,7 @@ pub(crate) async fn client(kubeconfig: &str) -> Client {
     Client::try_from(config.unwrap()).unwrap()
 }
 
-/// A Service with one port.
+/// Returns a Service with one port.
 pub(crate) fn service(name: &str, port: u16) -> Value {
     json!({
         "apiVersion": "v1",
@@ -46,8 +46,8 @@ pub(crate) fn service(name: &str, port: u16) -> Value {
     })
 }
 
-/// Returns the ports that the server knows.
-pub(crate) fn truth(server: &ApiServer) -> Ports {
+/// Returns the ports of the server's Services.
+pub(crate) fn server_ports(server: &ApiServer) -> Ports {
     let services = server.objects("Service").into_iter();
     services
         .map(|service| serde_json::from_value(service).unwrap())
@@ -57,10 +57,10 @@ pub(crate) fn truth(server: &ApiServer) -> Ports {
 
 /// Waits until a condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !holds().await {
-        assert!(Instant::now() < end, "it never came to be: {what}");
-        sleep(AGAIN).await;
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {what}");
+        sleep(INTERVAL).await;
     }
 }
 
@@ -68,72 +68,72 @@ fn port(service: &Service) -> i32 {
     service.spec.as_ref().unwrap().ports.as_ref().unwrap()[0].port
 }
 
-/// What a watcher of Services knows, as long as it lives.
+/// State of a watcher of Services, which is stopped when dropped.
 pub(crate) struct Mirror {
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct State {
     ports: Ports,
     initial: Ports,
     versions: BTreeMap<String, u64>,
     lists: usize,
     errors: Vec<String>,
-    /// The objects that were told in an older version than before.
+    /// Objects that were received in an older version than before.
     went_back: Vec<String>,
 }
 
 impl Mirror {
-    /// Begins to watch all Services.
+    /// Starts to watch all Services.
     pub(crate) async fn new(server: &ApiServer) -> Self {
         Self::with(server, watcher::Config::default()).await
     }
 
-    /// Begins to watch the Services that the watcher is told to.
+    /// Starts to watch the Services selected by `config`.
     pub(crate) async fn with(server: &ApiServer, config: watcher::Config) -> Self {
         let services = Api::<Service>::all(client(&server.kubeconfig()).await);
-        let known = Arc::new(Mutex::new(Known::default()));
-        let learned = Arc::clone(&known);
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            let events = watcher(services, config).backoff(Soon);
+            let events = watcher(services, config).backoff(ConstantBackoff);
             let mut events = std::pin::pin!(events);
             while let Some(event) = events.next().await {
-                learned.lock().unwrap().learn(event);
+                shared.lock().unwrap().apply(event);
             }
         });
-        Self { known, task }
+        Self { state, task }
     }
 
-    /// Waits until it knows what the server knows.
+    /// Waits until the watcher has the state of the server.
     pub(crate) async fn catch_up(&self, server: &ApiServer) {
-        let truth = truth(server);
-        self.know(&truth).await;
+        let ports = server_ports(server);
+        self.wait_for(&ports).await;
     }
 
-    /// Waits until it knows just this.
-    pub(crate) async fn know(&self, ports: &Ports) {
-        eventually("all is known", async || *ports == self.ports()).await;
+    /// Waits until the watcher has exactly these Services.
+    pub(crate) async fn wait_for(&self, ports: &Ports) {
+        eventually("the watcher is up to date", async || *ports == self.ports()).await;
     }
 
     pub(crate) fn ports(&self) -> Ports {
-        self.known.lock().unwrap().ports.clone()
+        self.state.lock().unwrap().ports.clone()
     }
 
-    /// Returns how many lists were completed.
+    /// Returns the number of completed lists.
     pub(crate) fn lists(&self) -> usize {
-        self.known.lock().unwrap().lists
+        self.state.lock().unwrap().lists
     }
 
-    /// Returns the objects that became older, which none should.
+    /// Returns the objects that were received in an older version than before.
     pub(crate) fn went_back(&self) -> Vec<String> {
-        self.known.lock().unwrap().went_back.clone()
+        self.state.lock().unwrap().went_back.clone()
     }
 
     /// Returns the errors so far.
     pub(crate) fn errors(&self) -> Vec<String> {
-        self.known.lock().unwrap().errors.clone()
+        self.state.lock().unwrap().errors.clone()
     }
 }
 
@@ -143,12 +143,12 @@ impl Drop for Mirror {
     }
 }
 
-impl Known {
-    fn learn(&mut self, event: Result<Event<Service>, watcher::Error>) {
+impl State {
+    fn apply(&mut self, event: Result<Event<Service>, watcher::Error>) {
         match event {
             Ok(Event::Init) => self.initial.clear(),
             Ok(Event::InitApply(service)) => {
-                self.look(&service);
+                self.check_version(&service);
                 self.initial.insert(service.name_any(), port(&service));
             }
             Ok(Event::InitDone) => {
@@ -156,7 +156,7 @@ impl Known {
                 self.lists += 1;
             }
             Ok(Event::Apply(service)) => {
-                self.look(&service);
+                self.check_version(&service);
                 self.ports.insert(service.name_any(), port(&service));
             }
             Ok(Event::Delete(service)) => {
@@ -166,7 +166,7 @@ impl Known {
         }
     }
 
-    fn look(&mut self, service: &Service) {
+    fn check_version(&mut self, service: &Service) {
         let version = service.resource_version().unwrap().parse().unwrap();
         let before = self.versions.insert(service.name_any(), version);
         if before.is_some_and(|before| before > version) {
@@ -175,17 +175,17 @@ impl Known {
     }
 }
 
-/// Tries again soon, always.
-struct Soon;
+/// Retries after a constant interval, without limit.
+struct ConstantBackoff;
 
-impl Iterator for Soon {
+impl Iterator for ConstantBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        Some(AGAIN)
+        Some(INTERVAL)
     }
 }
 
-impl Backoff for Soon {
+impl Backoff for ConstantBackoff {
     fn reset(&mut self) {}
 }

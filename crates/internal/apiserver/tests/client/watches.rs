@@ -1,4 +1,4 @@
-//! Watches: what is told, when, and from which version on.
+//! Watches: events, bookmarks and versions.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::support::{Mirror, Ports, client, eventually, service};
 
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Returns what `count` events of a watch say, in short.
-async fn told(
+/// Returns short descriptions of the first `count` events of a watch.
+async fn events_of(
     server: &ApiServer,
     params: &WatchParams,
     version: &str,
@@ -49,12 +49,12 @@ async fn told(
     });
     timeout(WAIT, events.try_collect())
         .await
-        .expect("it is told in time")
+        .expect("an event arrives in time")
         .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_knows_what_happens() {
+async fn a_watcher_receives_additions_changes_and_deletions() {
     let server = ApiServer::start();
     server.apply(service("web", 80));
     let mirror = Mirror::new(&server).await;
@@ -64,7 +64,9 @@ async fn a_watcher_knows_what_happens() {
     server.apply(service("web", 81));
     mirror.catch_up(&server).await;
     assert!(server.delete("Service", "default", "web"));
-    mirror.know(&Ports::from([("db".to_owned(), 5432)])).await;
+    mirror
+        .wait_for(&Ports::from([("db".to_owned(), 5432)]))
+        .await;
     assert_eq!((mirror.lists(), mirror.errors()), (1, vec![]));
     assert_eq!(
         (
@@ -79,7 +81,7 @@ async fn a_watcher_knows_what_happens() {
 }
 
 #[tokio::test]
-async fn a_watch_from_a_version_is_told_all_since_then() {
+async fn a_watch_from_a_version_receives_all_later_changes() {
     let server = ApiServer::start();
     let first = server.apply(service("a", 1));
     server.apply(service("b", 1));
@@ -87,18 +89,18 @@ async fn a_watch_from_a_version_is_told_all_since_then() {
     server.delete("Service", "default", "b");
     let last = server.resource_version();
     let params = WatchParams::default();
-    let since = told(&server, &params, &first.to_string(), 3).await;
+    let since = events_of(&server, &params, &first.to_string(), 3).await;
     assert_eq!(
         since,
         ["+b".to_owned(), "~a".to_owned(), format!("-b@{last}")]
     );
-    // The present state comes first if no version is given, or any will do.
-    assert_eq!(told(&server, &params, "0", 1).await, ["+a"]);
-    assert_eq!(told(&server, &params, "", 1).await, ["+a"]);
+    // Without a version, or with version 0, the watch begins with the current state.
+    assert_eq!(events_of(&server, &params, "0", 1).await, ["+a"]);
+    assert_eq!(events_of(&server, &params, "", 1).await, ["+a"]);
 }
 
 #[tokio::test]
-async fn what_begins_or_ceases_to_be_selected_is_added_or_deleted() {
+async fn objects_that_start_or_cease_to_match_a_selector_are_added_or_deleted() {
     let server = ApiServer::start();
     let first = server.apply(service("a", 1));
     server.apply(service("a", 2));
@@ -106,11 +108,11 @@ async fn what_begins_or_ceases_to_be_selected_is_added_or_deleted() {
     server.apply(service("b", 3));
     server.apply(service("b", 1));
     let params = WatchParams::default().labels("port in (1)");
-    let events = told(&server, &params, &first.to_string(), 3).await;
+    let events = events_of(&server, &params, &first.to_string(), 3).await;
     let deleted = format!("-a@{}", first + 1);
     assert_eq!(events, [deleted, "+a".to_owned(), "+b".to_owned()]);
     let params = WatchParams::default().fields("metadata.name=b");
-    let events = told(&server, &params, &first.to_string(), 2).await;
+    let events = events_of(&server, &params, &first.to_string(), 2).await;
     assert_eq!(events, ["+b", "~b"]);
 }
 
@@ -120,23 +122,23 @@ async fn bookmarks_are_sent_on_demand_on_time_and_at_the_end() {
     let version = server.apply(service("a", 1));
     let params = WatchParams::default();
     let from = version.to_string();
-    let (events, ()) = tokio::join!(told(&server, &params, &from, 1), async {
+    let (events, ()) = tokio::join!(events_of(&server, &params, &from, 1), async {
         eventually("a watch", async || server.watchers("services") == 1).await;
         server.apply(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n" } }));
         server.send_bookmarks();
     });
     assert_eq!(events, [format!("bookmark@{}", version + 1)]);
     let brief = WatchParams::default().timeout(1);
-    let events = told(&server, &brief, &from, 2).await;
+    let events = events_of(&server, &brief, &from, 2).await;
     assert_eq!(
         events,
         [format!("bookmark@{}", version + 1)],
         "then it ends"
     );
     server.bookmark_every(Duration::from_millis(10));
-    assert_eq!(told(&server, &params, &from, 3).await.len(), 3);
+    assert_eq!(events_of(&server, &params, &from, 3).await.len(), 3);
     let without = WatchParams::default().timeout(1).disable_bookmarks();
-    assert!(told(&server, &without, &from, 1).await.is_empty());
+    assert!(events_of(&server, &without, &from, 1).await.is_empty());
 }
 
 #[tokio::test]
@@ -146,7 +148,7 @@ async fn a_version_that_is_too_old_is_gone() {
     server.apply(service("a", 2));
     server.compact();
     let params = WatchParams::default();
-    let events = told(&server, &params, &first.to_string(), 2).await;
+    let events = events_of(&server, &params, &first.to_string(), 2).await;
     assert_eq!(events, ["410 Expired"], "and nothing after it");
 }
 
@@ -156,7 +158,7 @@ async fn a_list_can_be_streamed() {
     server.apply_all([service("a", 1), service("b", 2)]);
     let version = server.resource_version();
     let params = WatchParams::streaming_lists();
-    let events = told(&server, &params, "0", 3).await;
+    let events = events_of(&server, &params, "0", 3).await;
     assert_eq!(
         events,
         ["+a".to_owned(), "+b".to_owned(), format!("end@{version}")]

@@ -1,4 +1,4 @@
-//! One object over HTTP.
+//! Requests for single objects.
 
 use apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -29,7 +29,7 @@ fn event(name: &str) -> Value {
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> (u16, String) {
     match result {
         Err(Error::Api(status)) => (status.code, status.reason),
-        other => panic!("no refusal: {other:?}"),
+        other => panic!("not a Status error: {other:?}"),
     }
 }
 
@@ -51,7 +51,7 @@ async fn objects_are_created_changed_and_deleted() {
     let patched = services.patch("web", &patch, &merge).await.unwrap();
     assert_eq!(patched.labels().len(), 1);
     assert_eq!(patched.uid(), created.uid());
-    // What was read before the patch is too old to be written back.
+    // An object read before the patch has an outdated version.
     let stale = services.replace("web", &params, &created).await;
     assert_eq!(code(stale), (409, "Conflict".into()));
     let replaced = services.replace("web", &params, &patched).await.unwrap();
@@ -70,7 +70,7 @@ async fn objects_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn events_are_taken_as_a_server_takes_them() {
+async fn events_are_validated_as_by_kube_apiserver() {
     let server = ApiServer::start();
     let client = client(&server.kubeconfig()).await;
     let events = Api::<Event>::namespaced(client.clone(), "default");
@@ -137,7 +137,7 @@ fn cidr(networks: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn an_address_is_deleted_only_if_it_is_the_one_that_is_meant() {
+async fn an_address_is_deleted_only_if_the_preconditions_match() {
     let server = ApiServer::start();
     let addresses = Api::<IPAddress>::all(client(&server.kubeconfig()).await);
     let params = PostParams::default();
@@ -181,7 +181,7 @@ async fn an_address_is_deleted_only_if_it_is_the_one_that_is_meant() {
 }
 
 #[tokio::test]
-async fn what_has_finalizers_stays_until_they_are_gone() {
+async fn an_object_with_finalizers_is_removed_with_its_last_finalizer() {
     let server = ApiServer::start();
     let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
     let mut object = cidr(&["10.96.0.0/16"]);
@@ -213,7 +213,7 @@ async fn what_has_finalizers_stays_until_they_are_gone() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_service_cidr_is_written_on_its_own() {
+async fn the_status_of_a_service_cidr_is_a_subresource() {
     let server = ApiServer::start();
     let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
     let parse = |value: Value| serde_json::from_value::<ServiceCIDR>(value).unwrap();
@@ -248,7 +248,7 @@ async fn the_status_of_a_service_cidr_is_written_on_its_own() {
 }
 
 #[tokio::test]
-async fn a_change_conflicts_or_is_made_and_not_answered() {
+async fn writes_are_rejected_with_409_or_applied_without_a_response() {
     let server = ApiServer::start();
     let addresses = Api::<IPAddress>::all(client(&server.kubeconfig()).await);
     let params = PostParams::default();
@@ -260,7 +260,7 @@ async fn a_change_conflicts_or_is_made_and_not_answered() {
     server.faults(|faults| {
         faults.only = Some("ipaddresses".into());
         faults.conflicts = 1;
-        faults.lost_answers = 1;
+        faults.lost_responses = 1;
     });
     assert_eq!(code(create("10.0.0.1").await), (409, "Conflict".into()));
     assert_eq!(server.objects("IPAddress").len(), 0);
@@ -276,7 +276,7 @@ async fn networks_of_service_cidrs_are_in_canonical_form() {
     let cidrs = Api::<ServiceCIDR>::all(client(&server.kubeconfig()).await);
     let parse = |networks: &[&str]| serde_json::from_value::<ServiceCIDR>(cidr(networks)).unwrap();
     let params = PostParams::default();
-    // kube-apiserver 1.36.2 refuses the first ones and accepts the others.
+    // kube-apiserver 1.36.2 rejects the first objects and accepts the others.
     for network in [
         "a",
         "10.0.0.0",
@@ -305,7 +305,7 @@ async fn networks_of_service_cidrs_are_in_canonical_form() {
 }
 
 #[tokio::test]
-async fn services_slices_and_nodes_are_judged_as_the_real_server_judges_them() {
+async fn services_slices_and_nodes_are_validated_as_by_kube_apiserver() {
     let server = ApiServer::start();
     let client = client(&server.kubeconfig()).await;
     let params = PostParams::default();
@@ -315,7 +315,7 @@ async fn services_slices_and_nodes_are_judged_as_the_real_server_judges_them() {
     };
     let services = Api::<Service>::namespaced(client.clone(), "default");
     let port = json!([{ "port": 80 }]);
-    // kube-apiserver 1.36.2 refuses the first ones and accepts the others.
+    // kube-apiserver 1.36.2 rejects the first objects and accepts the others.
     for spec in [
         json!({ "ports": [] }),
         json!({ "ports": [{ "port": 0 }] }),
@@ -370,7 +370,7 @@ async fn services_slices_and_nodes_are_judged_as_the_real_server_judges_them() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_service_is_written_on_its_own() {
+async fn the_status_of_a_service_is_a_subresource() {
     let server = ApiServer::start();
     let services = Api::<Service>::namespaced(client(&server.kubeconfig()).await, "default");
     let params = PostParams::default();

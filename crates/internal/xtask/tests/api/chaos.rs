@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apiserver::{Answer, ApiServer, Chaos, Counts, CutAfter, Ending, Layer, Mishap};
+use apiserver::{
+    ApiServer, Chaos, CutAfter, Disconnect, ErrorResponse, FaultCounts, FaultKind, Layer,
+};
 use testkit::over::Over;
 use testkit::traffic::{Conversation, Load, Server};
 
@@ -81,7 +83,7 @@ fn the_kernel_converges_without_failed_requests_during_a_minute_of_api_faults() 
         let messages = scope.spawn(|| scenario.send_messages(connections));
         let replaced = scope.spawn(|| scenario.roll(servers));
         let short_lived = scope.spawn(|| scenario.create_and_delete_services());
-        let mut mishaps = Counts::new();
+        let mut mishaps = FaultCounts::new();
         for (seed, outage) in (0..).zip([
             Outage::Refused,
             Outage::Restarted,
@@ -120,7 +122,7 @@ fn the_kernel_converges_without_failed_requests_during_a_minute_of_api_faults() 
         "{took:?}: {mishaps:?}; {replaced} endpoints replaced, {short_lived} short-lived Services, \
         {removals} facts removed, {asked} requests and {messages} messages without a failure"
     );
-    assert_eq!(mishaps.len(), Mishap::HARMLESS.len(), "{mishaps:?}");
+    assert_eq!(mishaps.len(), FaultKind::RECOVERABLE.len(), "{mishaps:?}");
     assert!(replaced > 20 && short_lived > 100 && removals > 100);
 }
 
@@ -261,12 +263,12 @@ impl Scenario {
     /// Expires all watches, and truncates one of the following lists after `bytes`.
     fn truncate_list(&self, bytes: usize) {
         let server = &self.cluster.server;
-        let (layer, ending) = (Layer::Http, Ending::Close);
+        let (layer, disconnect) = (Layer::Http, Disconnect::Close);
         server.faults(|faults| {
             faults.cut_after = Some(CutAfter {
                 bytes,
                 layer,
-                ending,
+                disconnect,
             });
         });
         server.expire_watches();
@@ -328,7 +330,7 @@ impl Outage {
             Self::Hanging => return server.hang_connections(true),
             Self::Failing => {
                 server.faults(|faults| {
-                    faults.answer = Some(Answer {
+                    faults.error_response = Some(ErrorResponse {
                         code: 503,
                         times: usize::MAX,
                         retry_after: None,
@@ -337,13 +339,13 @@ impl Outage {
                 return server.expire_watches();
             }
         }
-        server.cut_connections(Ending::Reset);
+        server.cut_connections(Disconnect::Reset);
     }
 
     fn end(self, server: &ApiServer) {
         match self {
             Self::Restarted => server.restart(Duration::ZERO, 1000),
-            _ => server.calm(),
+            _ => server.clear_faults(),
         }
     }
 }

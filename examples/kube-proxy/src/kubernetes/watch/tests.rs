@@ -113,7 +113,7 @@ fn a_silent_watch_is_restarted() {
     stage.server.faults(|faults| faults.silent_watches = true);
     stage.watches(3);
     stage.server.apply(service("second"));
-    stage.server.calm();
+    stage.server.clear_faults();
     stage.wait_for("second");
 }
 
@@ -123,7 +123,7 @@ fn a_past_outage_delays_nothing() {
     stage.wait_for("first");
     assert!(stage.server.wait_for_watchers(1, SOON));
     stage.server.compact();
-    stage.server.cut_connections(apiserver::Ending::Reset);
+    stage.server.cut_connections(apiserver::Disconnect::Reset);
     stage.server.apply(service("second"));
     stage.server.compact();
     stage.wait_for("second");
@@ -157,7 +157,7 @@ fn staleness_begins_when_the_server_goes_and_ends_when_it_is_back() {
     };
     until(&stage, false);
     stage.server.refuse_connections();
-    stage.server.cut_connections(apiserver::Ending::Close);
+    stage.server.cut_connections(apiserver::Disconnect::Close);
     until(&stage, true);
     stage.server.accept_connections();
     until(&stage, false);
