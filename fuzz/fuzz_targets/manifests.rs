@@ -1,7 +1,7 @@
 //! Any text as a manifest: objects or faults with a place, and a store that takes them.
 #![no_main]
 
-use kube_proxy::manifests::parse::parse;
+use vipline_kube_source::manifests::parse::parse;
 use libfuzzer_sys::fuzz_target;
 use vipline_service_model::{Config, Event, Store};
 

@@ -5,9 +5,7 @@
 //! - [`cli`]: upstream's flags; [`config`]: configuration file, defaults and
 //!   validation;
 //! - [`settings`]: the configuration in the types of the other modules;
-//! - [`manifests`]: objects from files; [`kubernetes`]: objects from an API
-//!   server;
-//! - [`setup`]: engine and object source; [`tasks`]: background tasks;
+//! - [`setup`]: engine and object source ([`vipline_kube_source`]); [`tasks`]: background tasks;
 //! - [`telemetry`]: health and metrics; [`server`]: both over HTTP;
 //! - [`run`], [`oneshot`], [`render`], [`diff`]: the commands; [`flows`]:
 //!   reports about stale flows;
@@ -22,10 +20,6 @@ pub mod duration;
 pub mod config;
 
 pub mod settings;
-
-pub mod manifests;
-
-pub mod kubernetes;
 
 pub mod tasks;
 

@@ -70,7 +70,7 @@ mod tests {
         let logs = |verbosity, target, level| log_filter(verbosity).would_enable(target, &level);
         assert!(logs(0, "kube_proxy::run", Level::INFO));
         assert!(!logs(3, "kube_proxy::run", Level::DEBUG));
-        assert!(logs(4, "kube_proxy::kubernetes::watch", Level::DEBUG));
+        assert!(logs(4, "kube_proxy::telemetry::source", Level::DEBUG));
         assert!(!logs(5, "kube_client::client", Level::ERROR));
         assert!(logs(6, "kube_client::client", Level::DEBUG));
         assert!(logs(9, "kube_proxy", Level::TRACE));

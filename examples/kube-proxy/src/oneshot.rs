@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use proxy_core::FamilyReport;
 use serde::Serialize;
+use vipline_kube_source::Reading;
 
 use crate::cli::Output;
 use crate::failure::{Failure, chain, permanent_failure};
@@ -12,7 +13,7 @@ use crate::flows;
 use crate::output::print;
 use crate::process;
 use crate::settings::Settings;
-use crate::setup::{Counts, Reading, Setup};
+use crate::setup::{Counts, Setup};
 
 /// Report of `--oneshot`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use proxy_core::Event;
+use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_service_model::{Kind, ObjectName, Problem, Warning};
-
-use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 
 /// The objects with refused addresses, each with the text of its last Event.
 ///

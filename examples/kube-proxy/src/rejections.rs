@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use proxy_core::{FamilyReport, RejectedObject};
 use tracing::warn;
+use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 use vipline_reconcile::Cause;
 use vipline_service_model::ObjectName;
-
-use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 
 /// Maximum number of warnings of a sync of one family.
 const WARNINGS: usize = 16;

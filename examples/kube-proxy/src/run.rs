@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use proxy_core::{Report, Trigger};
 use tracing::{debug, info, warn};
+use vipline_kube_source::Reading;
+use vipline_kube_source::api::events::{EventType, NewEvent, Regarding};
 
 use crate::cleanup;
 use crate::config::watch::{CHANGED, ConfigWatch};
 use crate::failure::{Failure, chain, permanent_failure};
 use crate::flows;
-use crate::kubernetes::events::{EventType, NewEvent, Regarding};
 use crate::process;
 use crate::rejections;
 use crate::server::{self, ListenFailure, Servers};
 use crate::settings::Settings;
-use crate::setup::{Reading, Setup};
+use crate::setup::Setup;
 use crate::signals::Signals;
 use crate::telemetry;
 use crate::wait;

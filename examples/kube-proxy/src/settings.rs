@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use proxy_core::{Config, Intervals, Iptables, Ipvs, Mark, Mode};
+use vipline_kube_source::api::Access;
 use vipline_service_model::{
     DetectLocal, ExternalIps, NodePortAddresses, Scheduler, parse_address, parse_network,
 };
 
 use crate::cli::Flags;
+
 use crate::config::{Configuration, Effective, Gate, Gates};
 use crate::failure::Failure;
 
@@ -61,27 +63,6 @@ pub enum Source {
     Manifests(PathBuf),
     /// An API server.
     Api(Access),
-}
-
-/// Access to the API server.
-///
-/// Without kubeconfig and master, the proxy uses the service account of its
-/// pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Access {
-    /// Path of the kubeconfig.
-    pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server. Replaces that of the kubeconfig.
-    pub master: Option<String>,
-    /// Requests per second.
-    pub qps: f32,
-    /// Burst of requests.
-    pub burst: i32,
-    /// Content type of requests.
-    pub content_type: String,
-    /// Accepted content types of responses. Empty for the content type of
-    /// requests.
-    pub accept_content_types: String,
 }
 
 impl Settings {
@@ -222,8 +203,6 @@ fn source(flags: &Flags, configuration: &Configuration, warnings: &mut Vec<Strin
         master: flags.master.as_deref().and_then(given),
         qps: connection.qps,
         burst: connection.burst,
-        content_type: connection.content_type.clone(),
-        accept_content_types: connection.accept_content_types.clone(),
     };
     let Some(path) = &flags.manifests else {
         return Source::Api(access);

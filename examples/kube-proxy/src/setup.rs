@@ -1,10 +1,19 @@
 //! The engine and its source of objects.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proxy_core::{Config, Engine, Event};
 use tracing::{debug, error, info, warn};
+use vipline_kube_source::Reading;
+use vipline_kube_source::api::events::Recorder;
+use vipline_kube_source::api::feed::Item;
+use vipline_kube_source::api::first_sync::{FirstSyncGate, NodeChange, Readiness};
+use vipline_kube_source::api::{Access, Api};
+use vipline_kube_source::manifests::Manifests;
+use vipline_kube_source::manifests::fault::Key;
+use vipline_kube_source::manifests::source::Update;
 use vipline_service_model::{DetectLocal, Kind, api};
 
 use crate::addresses::Addresses;
@@ -12,29 +21,16 @@ use crate::config::check_families;
 use crate::failure::{Failure, chain};
 use crate::families;
 use crate::interfaces::{self, Scope};
-use crate::kubernetes::Api;
-use crate::kubernetes::events::Recorder;
-use crate::kubernetes::feed::Item;
-use crate::kubernetes::first_sync::{FirstSyncGate, NodeChange, Readiness};
-use crate::manifests::Manifests;
-use crate::manifests::fault::Key;
-use crate::manifests::source::Update;
 use crate::node::ThisNode;
 use crate::refused::RefusedAddresses;
-use crate::settings::{Access, Settings, Source};
+use crate::settings::{Settings, Source};
 use crate::sysctl;
 use crate::tasks::Tasks;
 use crate::telemetry::{Telemetry, stopwatch};
 use crate::wait;
 
-/// How long objects are read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reading {
-    /// Once, for one-shot commands.
-    Once,
-    /// For the lifetime of the process.
-    Watched,
-}
+/// Name of this controller in Events.
+const CONTROLLER: &str = "kube-proxy";
 
 /// Purpose of an engine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -180,7 +176,9 @@ impl Setup {
         let tasks = Tasks::start()?;
         let telemetry = telemetry(settings);
         let (node, runtime) = (config.node_name.clone(), tasks.handle().clone());
-        let api = Api::open(access, node, runtime, &telemetry)?;
+        let observer = Arc::new(telemetry.clone());
+        let api = Api::open(access, node, runtime, observer, tasks.plugin().clone());
+        let api = api.map_err(Failure::input)?;
         let engine = open(config.clone())?;
         let waits_for_node = reading == Reading::Watched;
         let gate = FirstSyncGate::new(
@@ -192,11 +190,11 @@ impl Setup {
             gate,
             is_waiting: false,
         };
-        api.watch(reading, tasks.sender(), &telemetry);
+        api.watch(reading, tasks.sender());
         let mut setup = Self::with(engine, objects, Some(tasks), settings, telemetry);
         setup.purpose = purpose;
         match reading {
-            Reading::Watched => setup.recorder = api.recorder(),
+            Reading::Watched => setup.recorder = api.recorder(CONTROLLER),
             Reading::Once => setup.wait()?,
         }
         Ok(setup)
@@ -454,7 +452,7 @@ impl Setup {
         let warnings = self.engine.apply(event);
         for warning in &warnings {
             warn!("{warning}");
-            self.telemetry.object_problems(warning.kind, 1);
+            self.telemetry.object_problem(warning.kind);
         }
         if let Some(note) = self.refused.note(object, &warnings) {
             self.recorder.note(note);

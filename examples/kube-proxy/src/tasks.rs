@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use vipline_kube_source::api::exec_plugin::RunningPlugin;
+use vipline_kube_source::api::feed::{Item, Receiver, Sender, feed};
 
 use crate::failure::Failure;
-use crate::kubernetes::exec_plugin;
-use crate::kubernetes::feed::{Item, Receiver, Sender, feed};
 
 /// Number of runtime threads. Tasks mostly wait.
 const THREADS: usize = 2;
@@ -17,6 +17,7 @@ pub struct Tasks {
     runtime: Option<Runtime>,
     sender: Sender,
     receiver: Receiver,
+    plugin: RunningPlugin,
 }
 
 impl Tasks {
@@ -36,6 +37,7 @@ impl Tasks {
             runtime: Some(builder.build().map_err(Failure::machine)?),
             sender,
             receiver,
+            plugin: RunningPlugin::default(),
         })
     }
 
@@ -50,6 +52,11 @@ impl Tasks {
     /// Returns the sending end of the queue to the engine thread.
     pub fn sender(&self) -> &Sender {
         &self.sender
+    }
+
+    /// Returns the exec plugin of the credentials, killed with the tasks.
+    pub fn plugin(&self) -> &RunningPlugin {
+        &self.plugin
     }
 
     /// Returns the queued items. Does not block.
@@ -75,7 +82,7 @@ impl Drop for Tasks {
             // Does not wait for tasks, such as requests to a server that does
             // not respond.
             runtime.shutdown_background();
-            exec_plugin::kill_running();
+            self.plugin.kill();
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value as Schema;
+use vipline_kube_source::manifests::fault::Fault;
+use vipline_kube_source::manifests::tree::{self, Duplicates, Node, Value};
+use vipline_kube_source::manifests::typed;
 
 use super::{API_VERSION, Configuration, KIND, Vmodule};
-use crate::manifests::fault::Fault;
-use crate::manifests::tree::{self, Duplicates, Node, Value};
-use crate::manifests::typed;
 
 /// A configuration and the problems of its file.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use proxy_core::health::{Health, HttpResponse, LocalEndpoints};
 use proxy_core::{Engine, Family, Mode, RejectedObject, Report, Trigger};
 use tokio::sync::watch;
+use vipline_kube_source::api::Contact;
 use vipline_service_model::{Kind, NodeView, ObjectName, Timestamp};
 
 use crate::config::Gates;
@@ -18,7 +19,6 @@ use exposition::Page;
 use metrics::{Metrics, Sync};
 
 pub use exposition::CONTENT_TYPE;
-pub use metrics::requests::RequestEvent;
 
 mod exposition;
 
@@ -29,6 +29,8 @@ mod metrics;
 mod process;
 
 mod counters;
+
+mod source;
 
 /// Number of sync periods that a change may be pending before the proxy is
 /// unhealthy.
@@ -53,15 +55,6 @@ struct State {
     contacts: BTreeMap<Kind, Contact>,
     node: Arc<NodeView>,
     rejected: Vec<(Family, Arc<RejectedObject>)>,
-}
-
-/// State of the watch of a kind of object.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Contact {
-    /// All changes are received.
-    InSync,
-    /// Changes were last received at this time.
-    LostSince(Instant),
 }
 
 /// A health probe.
@@ -171,21 +164,11 @@ impl Telemetry {
         self.0.syncs.send_modify(|syncs| *syncs += 1);
     }
 
-    /// Records the state of the watch of a kind.
-    pub fn source_contact(&self, kind: Kind, contact: Contact) {
-        self.state().contacts.insert(kind, contact);
-    }
-
-    /// Adds to the number of left out parts of objects of a kind.
-    pub fn object_problems(&self, kind: Kind, count: usize) {
+    /// Counts an object of which a part cannot be used.
+    pub fn object_problem(&self, kind: Kind) {
         let mut state = self.state();
         let problems = state.metrics.object_problems.entry(kind).or_default();
-        *problems = problems.saturating_add(count);
-    }
-
-    /// Records an event of a request to the API server at `host`.
-    pub fn record_request(&self, host: &str, method: &str, what: RequestEvent) {
-        self.state().metrics.requests.note(host, method, what);
+        *problems = problems.saturating_add(1);
     }
 
     /// Returns and counts the response to a health probe.

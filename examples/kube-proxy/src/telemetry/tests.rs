@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proxy_core::{Config, Event, Planner, backend};
 use serde_json::{Value, json};
+use vipline_kube_source::api::{Observer, RequestEvent};
 use vipline_reconcile::{Edit, Keyed, Memory, MemoryError, Rejection, Target};
 use vipline_service_model::api;
 
@@ -267,8 +268,8 @@ fn compare_with_golden(mut stage: Stage, file: &str) {
     stage.service("front", 0, NODE);
     stage.sync();
     let contact = stage.telemetry.clone();
-    contact.source_contact(Kind::Service, Contact::InSync);
-    contact.record_request("10.0.0.1:6443", "GET", RequestEvent::Response(200));
+    contact.contact(Kind::Service, Contact::InSync);
+    contact.request("10.0.0.1:6443", "GET", RequestEvent::Response(200));
     let page = stage.telemetry.metrics(&Gates::default());
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -293,7 +294,7 @@ fn pages_are_valid_in_all_states() {
     }
     for kind in [Kind::Service, Kind::Node] {
         let contact = Contact::LostSince(Instant::now());
-        stage.telemetry.source_contact(kind, contact);
+        stage.telemetry.contact(kind, contact);
     }
     for host in ["10.0.0.1:6443", "\"\\\n{},= "] {
         for what in [
@@ -305,7 +306,7 @@ fn pages_are_valid_in_all_states() {
             RequestEvent::Finished(Duration::from_secs(61)),
         ] {
             for method in ["GET", "POST"] {
-                stage.telemetry.record_request(host, method, what);
+                stage.telemetry.request(host, method, what);
             }
         }
     }
@@ -486,12 +487,10 @@ fn staleness_is_zero_while_a_watch_is_in_sync() {
     let sample = "vipline_source_staleness_seconds{kind=\"EndpointSlice\"}";
     assert_eq!(stage.value(sample), None);
     let kind = Kind::EndpointSlice;
-    stage.telemetry.source_contact(kind, Contact::InSync);
+    stage.telemetry.contact(kind, Contact::InSync);
     assert_eq!(stage.value(sample), Some(0.0));
     let then = Instant::now() - Duration::from_secs(90);
-    stage
-        .telemetry
-        .source_contact(kind, Contact::LostSince(then));
+    stage.telemetry.contact(kind, Contact::LostSince(then));
     assert!(stage.value(sample).unwrap() >= 90.0);
     assert_eq!(stage.codes().1, 200, "health does not depend on the source");
 }

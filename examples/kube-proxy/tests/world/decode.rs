@@ -1,8 +1,8 @@
 //! Watch events as the binary decodes them.
 
-use kube_proxy::kubernetes::change::Change as Line;
-use kube_proxy::kubernetes::objects::{Node, Object, Service, ServiceCidr, Slice};
 use testworld::Change;
+use vipline_kube_source::api::change::Change as Line;
+use vipline_kube_source::api::objects::{Node, Object, Service, ServiceCidr, Slice};
 use vipline_service_model::{Event, Kind};
 
 /// Decodes a watch event. `None` if a part of the object is unreadable.

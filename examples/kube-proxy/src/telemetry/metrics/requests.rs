@@ -1,7 +1,8 @@
 //! Metrics of requests to the API server, as client-go has them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+
+use vipline_kube_source::api::RequestEvent;
 
 use super::super::exposition::{Page, Type, float};
 use super::super::histogram::Histogram;
@@ -10,19 +11,6 @@ use super::super::histogram::Histogram;
 const TIMES: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
-
-/// An event of a request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RequestEvent {
-    /// The request waited this long for the rate limit.
-    RateLimited(Duration),
-    /// A response with this status code began.
-    Response(u16),
-    /// No response arrived.
-    Failed,
-    /// The request ended this long after it was sent.
-    Finished(Duration),
-}
 
 /// Counts of all requests.
 #[derive(Debug, Default)]
@@ -107,6 +95,8 @@ impl Default for Group {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

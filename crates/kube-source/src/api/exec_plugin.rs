@@ -1,8 +1,14 @@
 //! Exec credential plugins of a kubeconfig, with a time limit.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,11 +21,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Process group of the running plugin, or 0. One plugin runs at a time.
-static RUNNING: AtomicI32 = AtomicI32::new(0);
-
 /// Maximum output of a plugin in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
+
+/// The plugin that runs now, if any. Clones refer to the same plugin.
+///
+/// One plugin runs at a time.
+#[derive(Clone, Debug, Default)]
+pub struct RunningPlugin {
+    /// Process group, or 0.
+    group: Arc<AtomicI32>,
+}
 
 /// Credentials printed by a plugin.
 #[derive(Debug, Default, Deserialize)]
@@ -35,37 +47,46 @@ pub struct Credentials {
     pub expiration_timestamp: Option<String>,
 }
 
-/// Runs a plugin and returns its credentials.
-///
-/// A plugin that runs longer than `limit` is killed together with its children.
-///
-/// # Errors
-///
-/// Returns a message with the name of the plugin if it fails, hangs, or prints
-/// no credentials.
-pub fn run(exec: &ExecConfig, limit: Duration) -> Result<Credentials, String> {
-    #[derive(Deserialize)]
-    struct ExecCredential {
-        status: Option<Credentials>,
+impl RunningPlugin {
+    /// Runs a plugin and returns its credentials.
+    ///
+    /// A plugin that runs longer than `limit` is killed together with its children.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message with the name of the plugin if it fails, hangs, or prints
+    /// no credentials.
+    pub(super) fn run(&self, exec: &ExecConfig, limit: Duration) -> Result<Credentials, String> {
+        #[derive(Deserialize)]
+        struct ExecCredential {
+            status: Option<Credentials>,
+        }
+
+        let program = exec.command.as_deref().unwrap_or_default();
+        let named = |reason: &dyn std::fmt::Display| format!("exec plugin {program:?}: {reason}");
+        let plugin = Plugin::start(&self.group, &mut command(exec, program));
+        let mut plugin = plugin.map_err(|error| named(&error))?;
+        let output = plugin.finish(limit).map_err(|error| named(&error))?;
+        let status = plugin.wait().map_err(|error| named(&error))?;
+        if !status.success() {
+            return Err(named(&status));
+        }
+        let text = String::from_utf8(output).map_err(|error| named(&error))?;
+        // Plugins may print YAML, a superset of JSON.
+        let printed: ExecCredential = serde_saphyr::from_str(&text)
+            .map_err(|_| named(&"its output is not an ExecCredential"))?;
+        let credentials = printed.status.unwrap_or_default();
+        match (&credentials.token, &credentials.client_certificate_data) {
+            (None, None) => Err(named(&"it printed no credentials")),
+            _ => Ok(credentials),
+        }
     }
 
-    let program = exec.command.as_deref().unwrap_or_default();
-    let named = |reason: &dyn std::fmt::Display| format!("exec plugin {program:?}: {reason}");
-    let plugin = Plugin::start(&mut command(exec, program));
-    let mut plugin = plugin.map_err(|error| named(&error))?;
-    let output = plugin.finish(limit).map_err(|error| named(&error))?;
-    let status = plugin.wait().map_err(|error| named(&error))?;
-    if !status.success() {
-        return Err(named(&status));
-    }
-    let text = String::from_utf8(output).map_err(|error| named(&error))?;
-    // Plugins may print YAML, a superset of JSON.
-    let printed: ExecCredential =
-        serde_saphyr::from_str(&text).map_err(|_| named(&"its output is not an ExecCredential"))?;
-    let credentials = printed.status.unwrap_or_default();
-    match (&credentials.token, &credentials.client_certificate_data) {
-        (None, None) => Err(named(&"it printed no credentials")),
-        _ => Ok(credentials),
+    /// Kills the running plugin, if any, before the process ends.
+    pub fn kill(&self) {
+        if let Some(group) = Pid::from_raw(self.group.swap(0, Ordering::Relaxed)) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -93,26 +114,29 @@ fn command(exec: &ExecConfig, program: &str) -> Command {
 }
 
 /// A running plugin. Killed on drop.
-struct Plugin(Child);
+struct Plugin<'a> {
+    child: Child,
+    group: &'a AtomicI32,
+}
 
-impl Plugin {
-    fn start(command: &mut Command) -> io::Result<Self> {
-        let plugin = Self(command.spawn()?);
-        RUNNING.store(Pid::from_child(&plugin.0).as_raw_pid(), Ordering::Relaxed);
-        Ok(plugin)
+impl<'a> Plugin<'a> {
+    fn start(group: &'a AtomicI32, command: &mut Command) -> io::Result<Self> {
+        let child = command.spawn()?;
+        group.store(Pid::from_child(&child).as_raw_pid(), Ordering::Relaxed);
+        Ok(Self { child, group })
     }
 
     fn wait(&mut self) -> io::Result<ExitStatus> {
         // After the wait the kernel may reuse the process ID.
-        RUNNING.store(0, Ordering::Relaxed);
-        self.0.wait()
+        self.group.store(0, Ordering::Relaxed);
+        self.child.wait()
     }
 
     /// Returns the output of the plugin after its end.
     fn finish(&mut self, limit: Duration) -> io::Result<Vec<u8>> {
         let end = Instant::now() + limit;
-        let exit = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
-        let mut stdout = self.0.stdout.take();
+        let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let mut stdout = self.child.stdout.take();
         if let Some(pipe) = &stdout {
             ioctl_fionbio(pipe, true)?;
         }
@@ -142,19 +166,12 @@ impl Plugin {
     }
 }
 
-impl Drop for Plugin {
+impl Drop for Plugin<'_> {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             let _ = self.wait();
         }
-    }
-}
-
-/// Kills the running plugin, if any, before the process ends.
-pub fn kill_running() {
-    if let Some(group) = Pid::from_raw(RUNNING.swap(0, Ordering::Relaxed)) {
-        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
@@ -195,7 +212,7 @@ mod tests {
         let script = r#"echo "{\"status\": {\"token\": \"$TOKEN\",
             \"expirationTimestamp\": \"2026-01-01T00:00:00Z\"}}"; echo $KUBERNETES_EXEC_INFO |
             grep -q '"interactive":false'"#;
-        let credentials = run(&plugin(script), LONG).unwrap();
+        let credentials = RunningPlugin::default().run(&plugin(script), LONG).unwrap();
         assert_eq!(credentials.token.as_deref(), Some("secret"));
         let expected = Some("2026-01-01T00:00:00Z");
         assert_eq!(credentials.expiration_timestamp.as_deref(), expected);
@@ -208,7 +225,9 @@ mod tests {
             ("echo nonsense", "its output is not an ExecCredential"),
             ("echo '{\"status\": {}}'", "it printed no credentials"),
         ] {
-            let error = run(&plugin(script), LONG).unwrap_err();
+            let error = RunningPlugin::default()
+                .run(&plugin(script), LONG)
+                .unwrap_err();
             assert!(error.starts_with("exec plugin \"sh\": "), "{error}");
             assert!(error.contains(expected), "{error}");
         }
@@ -217,7 +236,9 @@ mod tests {
     #[test]
     fn a_plugin_that_hangs_is_killed_with_its_children() {
         let start = Instant::now();
-        let error = run(&plugin("sleep 1000 & wait"), Duration::from_millis(100)).unwrap_err();
+        let error = RunningPlugin::default()
+            .run(&plugin("sleep 1000 & wait"), Duration::from_millis(100))
+            .unwrap_err();
         assert!(error.contains("did not end within 100ms"), "{error}");
         assert!(start.elapsed() < LONG);
     }
@@ -226,7 +247,9 @@ mod tests {
     fn a_child_that_keeps_the_output_open_holds_nothing_up() {
         let script = "sleep 20 & echo '{\"status\": {\"token\": \"t\"}}'; kill -9 $$";
         let start = Instant::now();
-        let error = run(&plugin(script), LONG).unwrap_err();
+        let error = RunningPlugin::default()
+            .run(&plugin(script), LONG)
+            .unwrap_err();
         assert!(error.contains("signal: 9"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(15));
     }

@@ -16,7 +16,7 @@ pub mod fault;
 
 pub mod tree;
 
-pub(crate) mod typed;
+pub mod typed;
 
 pub mod validate;
 

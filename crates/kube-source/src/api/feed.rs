@@ -158,14 +158,24 @@ impl AsFd for Receiver {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    #![allow(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
     use std::time::Duration;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
-    use crate::wait;
+
+    /// Waits until there are items. Returns whether there are.
+    pub(in crate::api) fn wait(receiver: &Receiver, timeout: Duration) -> bool {
+        let timeout = Timespec::try_from(timeout).unwrap();
+        let mut files = [PollFd::new(receiver, PollFlags::IN)];
+        poll(&mut files, Some(&timeout)).unwrap() > 0
+    }
 
     fn is_readable(receiver: &Receiver) -> bool {
-        wait::readable(receiver.as_fd(), &[], Some(Duration::ZERO)).unwrap()
+        wait(receiver, Duration::ZERO)
     }
 
     fn gone(name: &str) -> Item {
@@ -218,8 +228,7 @@ mod tests {
         });
         let mut all = Vec::new();
         while all.len() < count {
-            let patience = Some(Duration::from_secs(20));
-            assert!(wait::readable(receiver.as_fd(), &[], patience).unwrap());
+            assert!(wait(&receiver, Duration::from_secs(20)));
             let some = receiver.take().unwrap();
             assert!(some.len() <= MAX_BATCH);
             all.extend(names(some));

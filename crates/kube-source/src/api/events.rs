@@ -1,4 +1,9 @@
 //! Events: API objects that report problems to cluster users.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,15 +15,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tracing::{debug, warn};
 use vipline_service_model::ObjectName;
 
 use super::access::{Connection, seed};
 use super::backoff::{Backoff, TokenBucket};
+use super::observer::{Observer, Report};
 use super::request::{self, Error};
-
-/// Name of this controller in Events.
-const CONTROLLER: &str = "kube-proxy";
 
 /// Capacity of the queue of Events.
 const CAPACITY: usize = 64;
@@ -70,7 +72,16 @@ pub enum EventType {
 /// Creates Events in the background. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    notes: Option<mpsc::Sender<NewEvent>>,
+    queue: Option<(mpsc::Sender<NewEvent>, Arc<dyn Observer>)>,
+}
+
+/// Reporter of Events.
+#[derive(Debug)]
+struct Reporter {
+    /// Name of the controller, such as `kube-proxy`.
+    controller: Arc<str>,
+    /// Name of the node.
+    node: Arc<str>,
 }
 
 impl Recorder {
@@ -80,17 +91,33 @@ impl Recorder {
     }
 
     /// Returns a recorder that creates Events in the API.
-    pub(super) fn start(runtime: &Handle, connection: Arc<Connection>, node: Arc<str>) -> Self {
-        let (notes, queue) = mpsc::channel(CAPACITY);
-        runtime.spawn(create_queued(connection, node, queue));
-        Self { notes: Some(notes) }
+    pub(super) fn start(
+        runtime: &Handle,
+        connection: Arc<Connection>,
+        controller: Arc<str>,
+        node: Arc<str>,
+    ) -> Self {
+        let (sender, queue) = mpsc::channel(CAPACITY);
+        let observer = Arc::clone(connection.observer());
+        runtime.spawn(create_queued(
+            connection,
+            Reporter { controller, node },
+            queue,
+        ));
+        Self {
+            queue: Some((sender, observer)),
+        }
     }
 
     /// Queues an Event. Discards it if the queue is full. Does not block.
     pub fn note(&self, note: NewEvent) {
-        let Some(notes) = &self.notes else { return };
-        if let Err(error) = notes.try_send(note) {
-            debug!("event discarded: {error}");
+        let Some((sender, observer)) = &self.queue else {
+            return;
+        };
+        if let Err(error) = sender.try_send(note) {
+            observer.report(&Report::EventDiscarded {
+                reason: error.to_string(),
+            });
         }
     }
 }
@@ -98,25 +125,27 @@ impl Recorder {
 /// Creates queued Events one after the other.
 async fn create_queued(
     connection: Arc<Connection>,
-    node: Arc<str>,
+    reporter: Reporter,
     mut queue: mpsc::Receiver<NewEvent>,
 ) {
     let (start, (burst, rate)) = (Instant::now(), LIMIT);
     let mut limit = TokenBucket::new(rate, burst);
     let mut backoff = Backoff::new(seed());
     let mut has_failed = false;
+    let observer = Arc::clone(connection.observer());
     while let Some(note) = queue.recv().await {
         if !limit.try_take(start.elapsed()) {
-            debug!("event discarded, rate limit exceeded: {}", note.text);
+            let reason = format!("rate limit exceeded: {}", note.text);
+            observer.report(&Report::EventDiscarded { reason });
             continue;
         }
-        let event = event(note, &node, Timestamp::now());
+        let event = event(note, &reporter, Timestamp::now());
         match post(&connection, &event, &mut backoff).await {
-            Err(error) if !has_failed => {
-                warn!("event could not be created: {error}; later events may be lost, too");
+            Err(error) => {
+                let (reason, is_first) = (error.to_string(), !has_failed);
+                observer.report(&Report::EventFailed { reason, is_first });
                 has_failed = true;
             }
-            Err(error) => debug!("event could not be created: {error}"),
             Ok(()) => has_failed = false,
         }
     }
@@ -143,11 +172,11 @@ async fn post(connection: &Connection, event: &Event, backoff: &mut Backoff) -> 
     }
 }
 
-fn event(note: NewEvent, node: &str, now: Timestamp) -> Event {
+fn event(note: NewEvent, reporter: &Reporter, now: Timestamp) -> Event {
     let regarding = match note.regarding {
         Regarding::Node => ObjectReference {
             kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
+            name: Some(reporter.node.to_string()),
             ..ObjectReference::default()
         },
         Regarding::Service(name) => reference("v1", "Service", &name),
@@ -165,8 +194,8 @@ fn event(note: NewEvent, node: &str, now: Timestamp) -> Event {
         event_time: Some(MicroTime(now)),
         note: Some(text),
         reason: Some(note.reason.to_owned()),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(format!("{CONTROLLER}-{node}")),
+        reporting_controller: Some(reporter.controller.to_string()),
+        reporting_instance: Some(format!("{}-{}", reporter.controller, reporter.node)),
         type_: Some(kind.to_owned()),
         ..Event::default()
     };
@@ -194,6 +223,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::observer::tests::Recorded;
 
     fn shown(regarding: Regarding, text: &str) -> Value {
         let note = NewEvent {
@@ -204,7 +234,11 @@ mod tests {
             text: text.into(),
         };
         let now = Timestamp::from_second(1_700_000_000).unwrap();
-        serde_json::to_value(event(note, "node-1", now)).unwrap()
+        let reporter = Reporter {
+            controller: "kube-proxy".into(),
+            node: "node-1".into(),
+        };
+        serde_json::to_value(event(note, &reporter, now)).unwrap()
     }
 
     #[test]
@@ -237,8 +271,11 @@ mod tests {
 
     #[test]
     fn a_recorder_never_blocks() {
-        let (notes, queue) = mpsc::channel(1);
-        let recorder = Recorder { notes: Some(notes) };
+        let (sender, queue) = mpsc::channel(1);
+        let observer: Arc<dyn Observer> = Arc::new(Recorded::default());
+        let recorder = Recorder {
+            queue: Some((sender, observer)),
+        };
         let note = NewEvent {
             regarding: Regarding::Node,
             kind: EventType::Warning,

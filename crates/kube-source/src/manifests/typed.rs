@@ -17,7 +17,7 @@ use super::tree::{Node, Value};
 /// # Errors
 ///
 /// The type does not match. The fault has field and position.
-pub(crate) fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
+pub fn read<'de, T: Deserialize<'de>>(node: &'de Node<'de>) -> Result<T, Fault> {
     T::deserialize(Reader(node)).map_err(|mut fault| {
         if fault.at.line == 0 {
             fault.at = node.at;

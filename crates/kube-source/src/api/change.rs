@@ -102,7 +102,7 @@ mod tests {
     use vipline_service_model::ObjectName;
 
     use super::*;
-    use crate::kubernetes::objects::Slice;
+    use crate::api::objects::Slice;
 
     fn parse(text: &str) -> Result<Change<Slice>, Error> {
         Change::parse(text)

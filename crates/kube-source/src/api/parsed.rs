@@ -221,7 +221,7 @@ mod tests {
     use vipline_service_model::Event;
 
     use super::*;
-    use crate::kubernetes::objects::{Service, Slice};
+    use crate::api::objects::{Service, Slice};
 
     fn parse<O: Object>(value: &Value) -> Parsed<O> {
         Parsed::parse(&value.to_string()).unwrap()

@@ -1,19 +1,21 @@
 //! Tests of watchers against a fake API server.
 
 use std::fs;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use apiserver::ApiServer;
-use proxy_core::{Event, Family, Mode};
 use serde_json::{Value, json};
 use testkit::leftovers::Directory;
+use tokio::runtime::Runtime;
+use vipline_service_model::Event;
 
 use super::*;
-use crate::kubernetes::objects::Service;
-use crate::settings::Access;
-use crate::tasks::Tasks;
-use crate::wait;
+use crate::api::access::Access;
+use crate::api::exec_plugin::RunningPlugin;
+use crate::api::feed::tests::wait;
+use crate::api::feed::{Receiver, feed};
+use crate::api::objects::Service;
+use crate::api::observer::tests::Recorded;
 
 /// Timeout of expected events.
 const SOON: Duration = Duration::from_secs(20);
@@ -21,8 +23,9 @@ const SOON: Duration = Duration::from_secs(20);
 /// A running watcher of Services.
 struct Stage {
     server: ApiServer,
-    tasks: Tasks,
-    telemetry: Telemetry,
+    receiver: Receiver,
+    recorded: Arc<Recorded>,
+    _runtime: Runtime,
     _folder: Directory,
 }
 
@@ -43,26 +46,26 @@ impl Stage {
             master: None,
             qps: 100.0,
             burst: 100,
-            content_type: String::new(),
-            accept_content_types: String::new(),
         };
-        let tasks = Tasks::start().unwrap();
-        let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], SOON);
-        let guard = tasks.handle().enter();
-        let connection = Arc::new(Connection::open(&access, &telemetry).unwrap());
+        let runtime = Runtime::new().unwrap();
+        let recorded = Arc::new(Recorded::default());
+        let guard = runtime.enter();
+        let observer: Arc<dyn Observer> = recorded.clone();
+        let connection = Connection::open(&access, observer, RunningPlugin::default());
+        let connection = Arc::new(connection.unwrap());
         drop(guard);
-        let (feed, metrics) = (tasks.sender().clone(), telemetry.clone());
-        let mut watcher =
-            Watcher::<Service>::new(connection, None, Reading::Watched, feed, metrics);
+        let (sender, receiver) = feed().unwrap();
+        let mut watcher = Watcher::<Service>::new(connection, None, Reading::Watched, sender);
         watcher.silence = silence;
         for _ in 0..failures {
             watcher.backoff.wait(false);
         }
-        tasks.handle().spawn(watcher.run());
+        runtime.spawn(watcher.run());
         Self {
             server,
-            tasks,
-            telemetry,
+            receiver,
+            recorded,
+            _runtime: runtime,
             _folder: folder,
         }
     }
@@ -74,9 +77,9 @@ impl Stage {
             _ => false,
         };
         let start = Instant::now();
-        while !self.tasks.take().unwrap().iter().any(is_expected) {
+        while !self.receiver.take().unwrap().iter().any(is_expected) {
             assert!(start.elapsed() < SOON, "{name} is missing");
-            wait::readable(self.tasks.as_fd(), &[], Some(SOON)).unwrap();
+            wait(&self.receiver, SOON);
         }
     }
 
@@ -90,10 +93,8 @@ impl Stage {
     }
 
     fn is_stale(&self) -> bool {
-        let page = self.telemetry.metrics(&crate::config::Gates::default());
-        let name = "vipline_source_staleness_seconds{kind=\"Service\"} ";
-        let line = page.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_else(|| panic!("{page}")) != "0"
+        let contact = self.recorded.reports().contacts[&Kind::Service];
+        contact != Contact::InSync
     }
 }
 

@@ -10,6 +10,7 @@
 //!   objects that vanished between lists;
 //! - [`feed`]: the queue to the engine's thread; [`first_sync`]: the conditions
 //!   of the first sync;
+//! - [`observer`]: reports for logs and metrics;
 //! - [`events`]: Events about the Node, Services and EndpointSlices;
 //! - [`backoff`]: retry delays and rate limits.
 
@@ -47,19 +48,22 @@ pub mod first_sync;
 
 pub mod events;
 
+pub mod observer;
+
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use crate::failure::Failure;
-use crate::settings::Access;
-use crate::setup::Reading;
-use crate::telemetry::Telemetry;
+use crate::Reading;
 use access::Connection;
 use events::Recorder;
+use exec_plugin::RunningPlugin;
 use feed::Sender;
 use objects::{Node, Object, Service, ServiceCidr, Slice};
 use watch::Watcher;
+
+pub use access::{Access, AccessError};
+pub use observer::{Contact, Observer, Report, RequestEvent, Severity};
 
 /// A client of the API server.
 #[derive(Clone)]
@@ -79,10 +83,11 @@ impl Api {
         access: &Access,
         node: Arc<str>,
         runtime: Handle,
-        telemetry: &Telemetry,
-    ) -> Result<Self, Failure> {
+        observer: Arc<dyn Observer>,
+        plugin: RunningPlugin,
+    ) -> Result<Self, AccessError> {
         let _guard = runtime.enter();
-        let connection = Arc::new(Connection::open(access, telemetry)?);
+        let connection = Arc::new(Connection::open(access, observer, plugin)?);
         Ok(Self {
             connection,
             runtime: runtime.clone(),
@@ -90,19 +95,20 @@ impl Api {
         })
     }
 
-    /// Starts a task that creates Events.
-    pub fn recorder(&self) -> Recorder {
+    /// Starts a task that creates Events of a controller, such as `kube-proxy`.
+    pub fn recorder(&self, controller: &str) -> Recorder {
         let connection = Arc::clone(&self.connection);
-        Recorder::start(&self.runtime, connection, Arc::clone(&self.node))
+        let node = Arc::clone(&self.node);
+        Recorder::start(&self.runtime, connection, controller.into(), node)
     }
 
     /// Starts to list and watch all kinds that the engine needs.
-    pub fn watch(&self, reading: Reading, feed: &Sender, telemetry: &Telemetry) {
+    pub fn watch(&self, reading: Reading, feed: &Sender) {
         let this_node = format!("metadata.name={}", self.node);
-        self.watch_kind::<Node>(Some(this_node), reading, feed, telemetry);
-        self.watch_kind::<Service>(None, reading, feed, telemetry);
-        self.watch_kind::<Slice>(None, reading, feed, telemetry);
-        self.watch_kind::<ServiceCidr>(None, reading, feed, telemetry);
+        self.watch_kind::<Node>(Some(this_node), reading, feed);
+        self.watch_kind::<Service>(None, reading, feed);
+        self.watch_kind::<Slice>(None, reading, feed);
+        self.watch_kind::<ServiceCidr>(None, reading, feed);
     }
 
     fn watch_kind<O: Object + Sync>(
@@ -110,11 +116,9 @@ impl Api {
         fields: Option<String>,
         reading: Reading,
         feed: &Sender,
-        telemetry: &Telemetry,
     ) {
         let connection = Arc::clone(&self.connection);
-        let (feed, telemetry) = (feed.clone(), telemetry.clone());
-        let watcher = Watcher::<O>::new(connection, fields, reading, feed, telemetry);
+        let watcher = Watcher::<O>::new(connection, fields, reading, feed.clone());
         self.runtime.spawn(watcher.run());
     }
 }

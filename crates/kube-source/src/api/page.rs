@@ -52,7 +52,7 @@ mod tests {
     use vipline_service_model::{Event, ObjectName};
 
     use super::*;
-    use crate::kubernetes::objects::Service;
+    use crate::api::objects::Service;
 
     #[test]
     fn a_page_has_a_continue_token() {

@@ -1,30 +1,34 @@
 //! Access to the API server: by a kubeconfig, an address, or the service
 //! account of the pod.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::env;
 use std::error::Error as StdError;
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use hyper::{Method, Uri};
+use k8s_openapi::jiff;
 use kube::Client;
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
+use thiserror::Error;
 use tokio::task::spawn_blocking;
-use tracing::{debug, warn};
 use vipline_service_model::Timestamp;
 
 use super::backoff::TokenBucket;
 use super::connector;
-use super::exec_plugin;
+use super::exec_plugin::RunningPlugin;
 use super::http_proxy::{InvalidProxy, ProxyEnvironment};
-use super::request::Error;
+use super::observer::{Observer, Report, RequestEvent};
+use super::request;
 use super::request_metrics::RequestMetricsLayer;
-use crate::failure::Failure;
-use crate::settings::Access;
-use crate::telemetry::{RequestEvent, Telemetry, clock};
 
 /// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -45,14 +49,33 @@ const PLUGIN: Duration = Duration::from_secs(30);
 /// expire.
 const EXPIRY: i64 = 60;
 
+/// Address and credentials of an API server, and the rate limit of requests.
+///
+/// Without kubeconfig and master, the service account of the pod is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// Path of the kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+    /// Address of the server. Replaces the address in the kubeconfig.
+    pub master: Option<String>,
+    /// Requests per second.
+    pub qps: f32,
+    /// Requests at once.
+    pub burst: i32,
+}
+
+/// The credentials or the address of the API server are missing or invalid.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{0}")]
+pub struct AccessError(String);
+
 /// A rate-limited client that reads its credentials again when files change or
 /// requests fail.
 ///
 /// One task at a time reads credentials, on a blocking thread, because an exec
 /// plugin may hang.
 pub struct Connection {
-    access: Access,
-    telemetry: Telemetry,
+    opener: Opener,
     start: Instant,
     state: Mutex<State>,
     /// Held while the credentials are read.
@@ -76,6 +99,14 @@ struct Opened {
     expires: Option<Timestamp>,
 }
 
+/// Reads credentials and creates clients.
+#[derive(Clone)]
+struct Opener {
+    access: Access,
+    observer: Arc<dyn Observer>,
+    plugin: RunningPlugin,
+}
+
 impl Connection {
     /// Reads the credentials. Sends no request.
     ///
@@ -85,11 +116,20 @@ impl Connection {
     /// # Errors
     ///
     /// The kubeconfig, the address or the environment is invalid.
-    pub fn open(access: &Access, telemetry: &Telemetry) -> Result<Self, Failure> {
-        let config = config(access).map_err(Failure::input)?;
+    pub fn open(
+        access: &Access,
+        observer: Arc<dyn Observer>,
+        plugin: RunningPlugin,
+    ) -> Result<Self, AccessError> {
+        let opener = Opener {
+            access: access.clone(),
+            observer,
+            plugin,
+        };
+        let config = opener.config().map_err(AccessError)?;
         let opened = match config.auth_info.exec {
             Some(_) => None,
-            None => Some(open(config, telemetry).map_err(Failure::input)?),
+            None => Some(opener.open(config).map_err(AccessError)?),
         };
         let start = Instant::now();
         let burst = u32::try_from(access.burst).unwrap_or(0);
@@ -100,8 +140,7 @@ impl Connection {
             bucket: TokenBucket::new(f64::from(access.qps), burst),
         };
         Ok(Self {
-            access: access.clone(),
-            telemetry: telemetry.clone(),
+            opener,
             start,
             state: Mutex::new(state),
             turn: tokio::sync::Mutex::new(()),
@@ -112,8 +151,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Unreachable`] if there are no credentials.
-    pub async fn client(&self, method: &Method) -> Result<Client, Error> {
+    /// Returns [`request::Error::Unreachable`] if there are no credentials.
+    pub async fn client(&self, method: &Method) -> Result<Client, request::Error> {
         let wait = self.with(|state| state.bucket.take(self.start.elapsed()));
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -122,9 +161,15 @@ impl Connection {
             Some(opened) => opened,
             None => self.read().await?,
         };
-        self.telemetry
-            .record_request(&host, method.as_str(), RequestEvent::RateLimited(wait));
+        self.opener
+            .observer
+            .request(&host, method.as_str(), RequestEvent::RateLimited(wait));
         Ok(client)
+    }
+
+    /// Returns the observer of the requests.
+    pub fn observer(&self) -> &Arc<dyn Observer> {
+        &self.opener.observer
     }
 
     /// Requests that the credentials are read again before the next request,
@@ -138,7 +183,7 @@ impl Connection {
 
     /// Returns the client, unless its credentials must be read again.
     fn usable(&self) -> Option<Opened> {
-        let soon = clock().seconds.saturating_add(EXPIRY);
+        let soon = jiff::Timestamp::now().as_second().saturating_add(EXPIRY);
         self.with(|state| {
             let opened = state.opened.clone().filter(|_| !state.is_suspect);
             // Short-lived credentials are not read again for each request.
@@ -148,13 +193,13 @@ impl Connection {
     }
 
     /// Reads the credentials on a blocking thread.
-    async fn read(&self) -> Result<Opened, Error> {
+    async fn read(&self) -> Result<Opened, request::Error> {
         let _turn = self.turn.lock().await;
         if let Some(opened) = self.usable() {
             return Ok(opened);
         }
-        let (access, telemetry) = (self.access.clone(), self.telemetry.clone());
-        let read = spawn_blocking(move || open(config(&access)?, &telemetry)).await;
+        let opener = self.opener.clone();
+        let read = spawn_blocking(move || opener.open(opener.config()?)).await;
         let read = read.unwrap_or_else(|error| Err(error.to_string()));
         self.with(|state| {
             state.read = Instant::now();
@@ -165,10 +210,11 @@ impl Connection {
                     Ok(opened)
                 }
                 (Err(reason), Some(former)) => {
-                    debug!("credentials could not be read again: {reason}; using the former ones");
+                    let report = Report::CredentialsNotRenewed { reason };
+                    self.opener.observer.report(&report);
                     Ok(former.clone())
                 }
-                (Err(reason), None) => Err(Error::Unreachable(reason)),
+                (Err(reason), None) => Err(request::Error::Unreachable(reason)),
             }
         })
     }
@@ -183,45 +229,62 @@ pub fn seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Creates a client. Runs the exec plugin of the configuration, if any.
-fn open(mut config: kube::Config, telemetry: &Telemetry) -> Result<Opened, String> {
-    config.connect_timeout = Some(CONNECT);
-    let expires = use_plugin(&mut config.auth_info)?;
-    let place = config.cluster_url.to_string();
-    let host: Arc<str> = host(&config.cluster_url).into();
-    let metrics = RequestMetricsLayer::new(telemetry.clone(), Arc::clone(&host));
-    let client = connector::client(&config, &metrics);
-    let client = client.map_err(|reason| format!("{place}: {reason}"))?;
-    Ok(Opened {
-        client,
-        host,
-        expires,
-    })
-}
+impl Opener {
+    /// Returns the client configuration, including its proxy.
+    fn config(&self) -> Result<kube::Config, String> {
+        let mut config = server(&self.access)?;
+        if config.proxy_url.is_none() {
+            let environment = ProxyEnvironment::read(|name| env::var(name).ok());
+            config.proxy_url = environment.proxy(&config.cluster_url).unwrap_or_else(
+                |InvalidProxy { variable }| {
+                    self.observer.report(&Report::InvalidProxy { variable });
+                    None
+                },
+            );
+        }
+        Ok(config)
+    }
 
-/// Runs the exec plugin, if any, and stores the credentials in `auth`. Returns
-/// when they expire.
-///
-/// Credentials in the kubeconfig itself take precedence.
-fn use_plugin(auth: &mut AuthInfo) -> Result<Option<Timestamp>, String> {
-    let Some(exec) = auth.exec.take() else {
-        return Ok(None);
-    };
-    if auth.token.is_some() || auth.token_file.is_some() {
-        return Ok(None);
+    /// Creates a client. Runs the exec plugin of the configuration, if any.
+    fn open(&self, mut config: kube::Config) -> Result<Opened, String> {
+        config.connect_timeout = Some(CONNECT);
+        let expires = self.use_plugin(&mut config.auth_info)?;
+        let place = config.cluster_url.to_string();
+        let host: Arc<str> = host(&config.cluster_url).into();
+        let metrics = RequestMetricsLayer::new(Arc::clone(&self.observer), Arc::clone(&host));
+        let client = connector::client(&config, &metrics);
+        let client = client.map_err(|reason| format!("{place}: {reason}"))?;
+        Ok(Opened {
+            client,
+            host,
+            expires,
+        })
     }
-    let printed = exec_plugin::run(&exec, PLUGIN)?;
-    auth.token = printed.token.map(Into::into);
-    if let (Some(certificate), Some(key)) =
-        (printed.client_certificate_data, printed.client_key_data)
-    {
-        auth.client_certificate = None;
-        auth.client_key = None;
-        auth.client_certificate_data = Some(BASE64.encode(certificate.as_bytes()));
-        auth.client_key_data = Some(BASE64.encode(key.as_bytes()).into());
+
+    /// Runs the exec plugin, if any, and stores the credentials in `auth`. Returns
+    /// when they expire.
+    ///
+    /// Credentials in the kubeconfig itself take precedence.
+    fn use_plugin(&self, auth: &mut AuthInfo) -> Result<Option<Timestamp>, String> {
+        let Some(exec) = auth.exec.take() else {
+            return Ok(None);
+        };
+        if auth.token.is_some() || auth.token_file.is_some() {
+            return Ok(None);
+        }
+        let printed = self.plugin.run(&exec, PLUGIN)?;
+        auth.token = printed.token.map(Into::into);
+        if let (Some(certificate), Some(key)) =
+            (printed.client_certificate_data, printed.client_key_data)
+        {
+            auth.client_certificate = None;
+            auth.client_key = None;
+            auth.client_certificate_data = Some(BASE64.encode(certificate.as_bytes()));
+            auth.client_key_data = Some(BASE64.encode(key.as_bytes()).into());
+        }
+        let expires = printed.expiration_timestamp;
+        Ok(expires.and_then(|text| Timestamp::parse(&text)))
     }
-    let expires = printed.expiration_timestamp;
-    Ok(expires.and_then(|text| Timestamp::parse(&text)))
 }
 
 /// Returns host and port of a URL. The port is left out if the URL has none.
@@ -231,22 +294,6 @@ fn host(address: &Uri) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     }
-}
-
-/// Returns the client configuration, including its proxy.
-fn config(access: &Access) -> Result<kube::Config, String> {
-    let mut config = server(access)?;
-    if config.proxy_url.is_none() {
-        let environment = ProxyEnvironment::read(|name| env::var(name).ok());
-        config.proxy_url =
-            environment
-                .proxy(&config.cluster_url)
-                .unwrap_or_else(|InvalidProxy { variable }| {
-                    warn!("{variable} is not a valid proxy URL; ignoring it");
-                    None
-                });
-    }
-    Ok(config)
 }
 
 fn server(access: &Access) -> Result<kube::Config, String> {
@@ -331,10 +378,10 @@ pub fn words(error: &dyn StdError) -> String {
 mod tests {
     use std::fs;
 
-    use proxy_core::{Family, Mode};
     use testkit::leftovers::Directory;
 
     use super::*;
+    use crate::api::observer::tests::Recorded;
 
     fn access(kubeconfig: Option<&Path>, master: Option<&str>) -> Access {
         Access {
@@ -342,13 +389,20 @@ mod tests {
             master: master.map(Into::into),
             qps: 5.0,
             burst: 10,
-            content_type: String::new(),
-            accept_content_types: String::new(),
+        }
+    }
+
+    fn opener(access: Access) -> Opener {
+        Opener {
+            access,
+            observer: Arc::new(Recorded::default()),
+            plugin: RunningPlugin::default(),
         }
     }
 
     fn url(access: &Access) -> String {
-        config(access).unwrap().cluster_url.to_string()
+        let config = opener(access.clone()).config().unwrap();
+        config.cluster_url.to_string()
     }
 
     const KUBECONFIG: &str = "
@@ -393,13 +447,10 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
             .build()
             .unwrap();
         let _guard = runtime.enter();
-        let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], RENEWAL);
-        let file = access(Some(&path), None);
+        let opener = opener(access(Some(&path), None));
         let error = || {
-            config(&file)
-                .and_then(|config| open(config, &telemetry))
-                .err()
-                .unwrap()
+            let opened = opener.config().and_then(|config| opener.open(config));
+            opened.err().unwrap()
         };
         let missing = error();
         assert!(
@@ -423,7 +474,9 @@ users: [{name: u, user: {client-certificate: missing.crt, client-key: missing.ke
         let certificate = error();
         assert!(certificate.contains("missing.crt"), "{certificate}");
         assert!(certificate.contains("No such file"), "{certificate}");
-        let bad = config(&access(None, Some("http://a b"))).unwrap_err();
+        let bad = self::opener(access(None, Some("http://a b")))
+            .config()
+            .unwrap_err();
         assert!(bad.starts_with("--master: \"http://a b\": "), "{bad}");
     }
 }

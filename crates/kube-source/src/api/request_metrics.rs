@@ -1,4 +1,9 @@
 //! A tower layer that records the metrics of requests to the API server.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,12 +16,12 @@ use hyper::body::Body;
 use hyper::{Method, Request, Response, Uri};
 use tower::{Layer, Service};
 
-use crate::telemetry::{RequestEvent, Telemetry};
+use super::observer::{Observer, RequestEvent};
 
 /// Layer that records every request, its response code and its duration.
 #[derive(Clone, Debug)]
 pub struct RequestMetricsLayer {
-    telemetry: Telemetry,
+    observer: Arc<dyn Observer>,
     host: Arc<str>,
 }
 
@@ -38,8 +43,8 @@ struct Sent {
 
 impl RequestMetricsLayer {
     /// Creates a layer for requests to a host.
-    pub fn new(telemetry: Telemetry, host: Arc<str>) -> Self {
-        Self { telemetry, host }
+    pub fn new(observer: Arc<dyn Observer>, host: Arc<str>) -> Self {
+        Self { observer, host }
     }
 }
 
@@ -93,8 +98,8 @@ where
 
 impl Sent {
     fn note(&self, what: RequestEvent) {
-        let RequestMetricsLayer { telemetry, host } = &self.metrics;
-        telemetry.record_request(host, self.method.as_str(), what);
+        let RequestMetricsLayer { observer, host } = &self.metrics;
+        observer.request(host, self.method.as_str(), what);
     }
 }
 
@@ -117,13 +122,10 @@ fn is_watch(uri: &Uri) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures_util::FutureExt;
-    use proxy_core::{Family, Mode};
 
     use super::*;
-    use crate::config::Gates;
+    use crate::api::observer::tests::Recorded;
 
     type Answer = BoxFuture<'static, Result<Response<String>, ()>>;
 
@@ -145,16 +147,17 @@ mod tests {
     }
 
     struct Client {
-        telemetry: Telemetry,
+        recorded: Arc<Recorded>,
         service: RequestMetricsService<Server>,
     }
 
     impl Client {
         fn of(server: fn() -> Answer) -> Self {
-            let telemetry = Telemetry::new(Mode::Nftables, &[Family::V4], Duration::MAX);
-            let metrics = RequestMetricsLayer::new(telemetry.clone(), "h:1".into());
+            let recorded = Arc::new(Recorded::default());
+            let observer: Arc<dyn Observer> = recorded.clone();
+            let metrics = RequestMetricsLayer::new(observer, "h:1".into());
             let service = metrics.layer(Server(server));
-            Self { telemetry, service }
+            Self { recorded, service }
         }
 
         fn ask(
@@ -164,15 +167,18 @@ mod tests {
             self.service.call(Request::get(path).body(()).unwrap())
         }
 
-        /// Returns the responses by code, and the number of finished requests.
-        fn shown(&self) -> (Vec<String>, String) {
-            let page = self.telemetry.metrics(&Gates::default());
-            let of = |start: &str| {
-                let lines = page.lines().filter_map(|line| line.strip_prefix(start));
-                lines.map(str::to_owned).collect::<Vec<_>>()
-            };
-            let over = of("rest_client_request_duration_seconds_count{host=\"h:1\",verb=\"GET\"} ");
-            (of("rest_client_requests_total"), over.concat())
+        /// Returns the results of requests, and the number of finished requests.
+        fn shown(&self) -> (Vec<RequestEvent>, usize) {
+            let mut results = Vec::new();
+            let mut finished = 0;
+            for (host, method, event) in &self.recorded.reports().requests {
+                assert_eq!((&**host, &**method), ("h:1", "GET"));
+                match event {
+                    RequestEvent::Finished(_) => finished += 1,
+                    event => results.push(*event),
+                }
+            }
+            (results, finished)
         }
     }
 
@@ -181,18 +187,17 @@ mod tests {
         futures_util::future::ready(Ok(answer.unwrap())).boxed()
     }
 
-    const ANSWERED: &str = "{code=\"410\",host=\"h:1\",method=\"GET\"} 1";
-    const FAILED: &str = "{code=\"<error>\",host=\"h:1\",method=\"GET\"} 1";
+    const ANSWERED: RequestEvent = RequestEvent::Response(410);
 
     #[test]
     fn a_request_has_a_code_when_its_response_begins_and_a_duration_when_its_body_is_read() {
         let mut client = Client::of(answer);
         let answer = client.ask("/api/v1/services?limit=500").now_or_never();
-        assert_eq!(client.shown(), (vec![ANSWERED.to_owned()], "0".to_owned()));
+        assert_eq!(client.shown(), (vec![ANSWERED], 0));
         let body = answer.unwrap().unwrap().into_body();
         let text = body.collect().now_or_never().unwrap().unwrap();
         assert_eq!(text.to_bytes(), "gone");
-        assert_eq!(client.shown(), (vec![ANSWERED.to_owned()], "1".to_owned()));
+        assert_eq!(client.shown(), (vec![ANSWERED], 1));
     }
 
     #[test]
@@ -200,20 +205,20 @@ mod tests {
         let mut client = Client::of(answer);
         let watch = client.ask("/api/v1/services?limit=500&watch=true");
         drop(watch.now_or_never());
-        assert_eq!(client.shown(), (vec![ANSWERED.to_owned()], "0".to_owned()));
+        assert_eq!(client.shown(), (vec![ANSWERED], 0));
     }
 
     #[test]
     fn a_request_that_fails_has_no_code() {
         let mut client = Client::of(|| futures_util::future::ready(Err(())).boxed());
         assert!(client.ask("/").now_or_never().unwrap().is_err());
-        assert_eq!(client.shown(), (vec![FAILED.to_owned()], "1".to_owned()));
+        assert_eq!(client.shown(), (vec![RequestEvent::Failed], 1));
     }
 
     #[test]
     fn a_request_that_is_given_up_has_no_code() {
         let mut client = Client::of(|| futures_util::future::pending().boxed());
         assert!(client.ask("/").now_or_never().is_none());
-        assert_eq!(client.shown(), (vec![FAILED.to_owned()], "1".to_owned()));
+        assert_eq!(client.shown(), (vec![RequestEvent::Failed], 1));
     }
 }

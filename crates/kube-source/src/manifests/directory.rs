@@ -1,4 +1,9 @@
 //! Files of a manifest directory.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;

@@ -3,6 +3,11 @@
 //! An unreachable API server, or an invalid response, removes nothing. An
 //! object is removed if the server reports its deletion or a complete list
 //! lacks it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "IO file"
+)]
 
 use std::marker::PhantomData;
 use std::pin::pin;
@@ -12,7 +17,6 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use hyper::Method;
 use tokio::time::{sleep, timeout};
-use tracing::{debug, info, warn};
 use vipline_service_model::Kind;
 
 use super::access::{Connection, seed};
@@ -20,12 +24,12 @@ use super::backoff::{Random, WatchBackoff};
 use super::change::Change;
 use super::feed::{Item, Sender};
 use super::objects::Object;
+use super::observer::{Contact, Observer, Report, plural};
 use super::page::Page;
 use super::parsed::{Parsed, Unreadable};
 use super::request::{self, Error, Freshness, Start};
 use super::store::NameStore;
-use crate::setup::Reading;
-use crate::telemetry::{Contact, Telemetry};
+use crate::Reading;
 
 /// Minimum and maximum duration of a watch in seconds. Durations are random, so
 /// that watches do not end all at once.
@@ -51,7 +55,7 @@ pub struct Watcher<O> {
     fields: Option<String>,
     reading: Reading,
     feed: Sender,
-    telemetry: Telemetry,
+    observer: Arc<dyn Observer>,
     names: NameStore,
     backoff: WatchBackoff,
     random: Random,
@@ -101,14 +105,14 @@ impl<O: Object> Watcher<O> {
         fields: Option<String>,
         reading: Reading,
         feed: Sender,
-        telemetry: Telemetry,
     ) -> Self {
+        let observer = Arc::clone(connection.observer());
         Self {
             connection,
             fields: fields.or_else(|| O::FIELDS.map(Into::into)),
             reading,
             feed,
-            telemetry,
+            observer,
             names: NameStore::default(),
             backoff: WatchBackoff::new(seed()),
             random: Random::new(seed()),
@@ -133,7 +137,7 @@ impl<O: Object> Watcher<O> {
     /// Lists and watches. With [`Reading::Once`], returns after the list.
     pub async fn run(mut self) {
         let never = Contact::LostSince(self.last_contact);
-        self.telemetry.source_contact(O::KIND, never);
+        self.observer.contact(O::KIND, never);
         loop {
             let done = match self.version.clone() {
                 Some(version) => self.watch(Some(version)).await,
@@ -148,10 +152,7 @@ impl<O: Object> Watcher<O> {
                     self.pause(&Error::Unreachable(reason.to_owned())).await;
                 }
                 Ok(Ended::WithoutList) => {
-                    debug!(
-                        "{}: the server does not end a list within a watch; listing before the watch instead",
-                        plural(O::KIND)
-                    );
+                    self.report(Report::UnendingList { kind: O::KIND });
                     self.watch_lists = WatchLists::Unsupported;
                 }
                 Err(error) if self.reading == Reading::Once && !self.can_recover(&error) => {
@@ -179,18 +180,18 @@ impl<O: Object> Watcher<O> {
         // An older server may lack the field selector. The engine filters the
         // objects anyway.
         if is_listing && error.is_bad_request() && self.has_default_fields() {
-            debug!(
-                "{}: {error}; retrying without a field selector",
-                plural(O::KIND)
-            );
+            self.report(Report::FieldSelectorRejected {
+                kind: O::KIND,
+                reason: error.to_string(),
+            });
             self.fields = None;
             return;
         }
         if is_listing && self.watch_lists == WatchLists::Supported && error.is_failed_watch_list() {
-            debug!(
-                "{}: list within a watch failed: {error}; listing before the watch instead",
-                plural(O::KIND)
-            );
+            self.report(Report::WatchListFailed {
+                kind: O::KIND,
+                reason: error.to_string(),
+            });
             self.watch_lists = match error.is_invalid() {
                 true => WatchLists::Unsupported,
                 false => WatchLists::Failed,
@@ -266,10 +267,7 @@ impl<O: Object> Watcher<O> {
         loop {
             let silence = self.longest_silence();
             let Ok(event) = timeout(silence, events.next()).await else {
-                debug!(
-                    "{}: the watch is silent; restarting the watch",
-                    plural(O::KIND)
-                );
+                self.report(Report::SilentWatch { kind: O::KIND });
                 self.mark_lost();
                 return Ok(match self.version {
                     Some(_) => Ended::Well,
@@ -338,11 +336,11 @@ impl<O: Object> Watcher<O> {
     async fn apply(&mut self, parsed: Parsed<O>) {
         let name = parsed.object.name();
         if let Some(dropped) = parsed.dropped {
-            warn!(
-                "{} {name}: {dropped}; using the rest of the object",
-                O::KIND
-            );
-            self.telemetry.object_problems(O::KIND, 1);
+            self.report(Report::PartsDropped {
+                kind: O::KIND,
+                name: name.clone(),
+                dropped,
+            });
         }
         self.names.insert(&name);
         let item = Item::Event(parsed.object.applied());
@@ -351,44 +349,45 @@ impl<O: Object> Watcher<O> {
 
     /// Skips an object without a readable part.
     fn skip(&mut self, unreadable: &Unreadable) {
-        let (name, reason) = (unreadable.identity.name(), &unreadable.reason);
-        warn!(
-            "{} {name} cannot be read: {reason}; keeping its former state",
-            O::KIND
-        );
-        self.telemetry.object_problems(O::KIND, 1);
+        let name = unreadable.identity.name();
         self.names.insert(&name);
+        self.report(Report::Unreadable {
+            kind: O::KIND,
+            name,
+            reason: unreadable.reason.clone(),
+        });
     }
 
     /// Continues without objects of the kind. Retries after [`ABSENT_RETRY`].
     async fn continue_without(&mut self, error: &Error) {
         if self.trouble.is_none() {
-            let reason = error.to_string();
-            info!(
-                "{} are not available: {reason}; continuing without them",
-                plural(O::KIND)
-            );
-            self.trouble = Some(reason);
+            let (kind, reason) = (O::KIND, error.to_string());
+            self.trouble = Some(reason.clone());
+            self.report(Report::Unavailable { kind, reason });
         }
-        self.telemetry.source_contact(O::KIND, Contact::InSync);
+        self.observer.contact(O::KIND, Contact::InSync);
         self.feed.send(Item::Listed(O::KIND)).await;
         sleep(ABSENT_RETRY).await;
     }
 
-    /// Logs an error and waits for the next attempt.
+    /// Reports an error and waits for the next attempt.
     async fn pause(&mut self, error: &Error) {
         self.mark_lost();
         self.connection.renew();
-        let (kinds, reason) = (plural(O::KIND), error.to_string());
+        let (kind, reason) = (O::KIND, error.to_string());
         let wait = self.backoff.wait(error.is_history_lost());
         let wait = wait.max(error.retry_after());
         if self.trouble.as_ref() == Some(&reason) {
-            debug!("{kinds}: {reason}; retrying in {wait:?}");
+            self.report(Report::FailedAgain { kind, reason, wait });
         } else {
-            warn!("{kinds}: {reason}; retrying, and keeping the known objects");
-            self.trouble = Some(reason);
+            self.trouble = Some(reason.clone());
+            self.report(Report::Failed { kind, reason });
         }
         sleep(wait).await;
+    }
+
+    fn report(&self, report: Report) {
+        self.observer.report(&report);
     }
 
     fn mark_in_sync(&mut self) {
@@ -397,16 +396,16 @@ impl<O: Object> Watcher<O> {
             return;
         }
         self.is_in_sync = true;
-        self.telemetry.source_contact(O::KIND, Contact::InSync);
+        self.observer.contact(O::KIND, Contact::InSync);
         if self.trouble.take().is_some() {
-            info!("{}: in sync with the API server again", plural(O::KIND));
+            self.report(Report::Recovered { kind: O::KIND });
         }
     }
 
     fn mark_lost(&mut self) {
         if std::mem::take(&mut self.is_in_sync) {
             let contact = Contact::LostSince(self.last_contact);
-            self.telemetry.source_contact(O::KIND, contact);
+            self.observer.contact(O::KIND, contact);
         }
     }
 }
@@ -422,16 +421,6 @@ fn lasts(random: &mut Random) -> u32 {
     )]
     let seconds = seconds as u32;
     seconds
-}
-
-/// Returns the plural of a kind, for the log.
-fn plural(kind: Kind) -> &'static str {
-    match kind {
-        Kind::EndpointSlice => "EndpointSlices",
-        Kind::Node => "Nodes",
-        Kind::Service => "Services",
-        Kind::ServiceCidr => "ServiceCIDRs",
-    }
 }
 
 #[cfg(test)]
