@@ -1,4 +1,4 @@
-//! The client: sets read from the kernel, and commands given to it.
+//! Netlink client: dumps sets and sends commands.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,12 +16,12 @@ use crate::{
     Sets, Strictness,
 };
 
-/// How often a dump is begun again when the sets change under it.
+/// Number of attempts to complete a dump while sets change concurrently.
 const ATTEMPTS: usize = 10;
 
-/// A connection to the sets of one network namespace.
+/// A client for the sets of one network namespace.
 ///
-/// It stays in the namespace in which it was opened.
+/// The client stays in the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -29,12 +29,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens a connection in the network namespace of the calling thread.
+    /// Opens a client in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when the kernel has no sets or speaks no protocol
-    /// that is known here, and [`Error::Denied`] without `CAP_NET_ADMIN`.
+    /// [`Error::Unsupported`] if the kernel lacks ip_set or supports neither
+    /// protocol 6 nor 7.
+    /// [`Error::Denied`] without `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::from_netlink)?;
         let request = Request::protocol();
@@ -58,17 +59,16 @@ impl Client {
         Ok(Self { socket, protocol })
     }
 
-    /// Returns the version of the protocol that is spoken, 6 or 7.
+    /// Returns the negotiated protocol version, 6 or 7.
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// Reads the sets of these names and their entries; a set that does not
-    /// exist is left out.
+    /// Dumps the named sets with their entries. Omits names that do not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`] if sets changed during every attempt.
     pub fn dump(&mut self, names: &[Name]) -> Result<Sets, Error> {
         let mut sets = Sets::default();
         for name in names {
@@ -81,40 +81,40 @@ impl Client {
         Ok(sets)
     }
 
-    /// Reads all sets and their entries.
+    /// Dumps all sets with their entries.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`] if sets changed during every attempt.
     pub fn dump_all(&mut self) -> Result<Sets, Error> {
         self.read("list", None, false)
     }
 
-    /// Reads what sets there are, without their entries.
+    /// Dumps all sets without their entries.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`] if sets changed during every attempt.
     pub fn headers(&mut self) -> Result<Sets, Error> {
         self.read("list headers of", None, true)
     }
 
-    /// Reads one set and its entries.
+    /// Dumps one set with its entries.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such set.
+    /// [`Error::is_not_found`] if the set does not exist.
     pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
         listed.ok_or_else(|| refused("list", name, Reason::Missing))
     }
 
-    /// Reads what a set is: its type, family and revision, nothing more.
+    /// Reads the header of a set: its type, family and revision only.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such set.
+    /// [`Error::is_not_found`] if the set does not exist.
     pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
         let mut decoder = DumpDecoder::new();
         let request = Request::header(self.protocol, name);
@@ -126,11 +126,11 @@ impl Client {
             .ok_or_else(|| refused("header of", name, Reason::Missing))
     }
 
-    /// Reads which revisions of a type the kernel has.
+    /// Returns the revisions of a set type that the kernel supports.
     ///
     /// # Errors
     ///
-    /// [`Reason::UnknownType`] when it does not have the type.
+    /// [`Reason::UnknownType`] if the kernel lacks the type.
     pub fn revisions(
         &mut self,
         set_type: &SetType,
@@ -146,11 +146,12 @@ impl Client {
         revisions.ok_or(Error::Timeout)
     }
 
-    /// Tells whether a set has an entry, or a wider one that it is in.
+    /// Returns whether a set contains an entry.
+    /// A network entry also matches if a wider network of the set contains it.
     ///
     /// # Errors
     ///
-    /// There is no such set, or it cannot have such an entry.
+    /// [`Error::Kernel`] if the set does not exist or cannot hold such an entry.
     pub fn test(&mut self, entry: &Entry) -> Result<bool, Error> {
         let request = Request::test(self.protocol, entry);
         match self.ask(&request, |_| Ok(())) {
@@ -166,24 +167,24 @@ impl Client {
         }
     }
 
-    /// Gives commands to the kernel, many entries in one message.
+    /// Sends commands to the kernel, with many entries in one message.
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] names the first command that was refused: those
-    /// before it are done, those after it are not.
-    /// After any other error it is unknown which are done.
+    /// [`Error::Rejected`] names the first rejected command.
+    /// The kernel has applied the commands before it and none after it.
+    /// After any other error, the number of applied commands is unknown.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         self.run(commands.as_slice(), 0)
     }
 
-    /// Gives each command to the kernel, whatever becomes of the others, and returns
-    /// those that were refused.
+    /// Sends all commands to the kernel and continues after a rejection.
+    /// Returns the rejected commands.
     ///
     /// # Errors
     ///
-    /// It is unknown which commands are done.
-    /// A refusal is no error, except for a missing capability.
+    /// After an error, the number of applied commands is unknown.
+    /// A rejected command is not an error, except for [`Error::Denied`].
     pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<RejectedCommand>, Error> {
         let (all, mut done, mut refusals) = (commands.as_slice(), 0, Vec::new());
         while done < all.len() {
@@ -200,11 +201,11 @@ impl Client {
         Ok(refusals)
     }
 
-    /// Gives the commands from an index on to the kernel, up to the first that is
-    /// refused.
+    /// Sends the commands from an index on, up to the first rejected one.
     fn run(&mut self, all: &[Command], mut done: usize) -> Result<(), Error> {
         while let Some(rest) = all.get(done..).filter(|rest| !rest.is_empty()) {
-            // Lines are counted from 1 in each message: 0 is none to the kernel.
+            // Line numbers start at 1 in each message: the kernel takes 0 as no
+            // line.
             let newest = self.newest(rest.first())?;
             let first = newest.as_ref().map_or(rest, std::slice::from_ref);
             let (request, count) = wire::encode(first, 1, self.protocol);
@@ -225,12 +226,13 @@ impl Client {
         Ok(())
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
 
-    /// Finds which of the commands in a message was refused, and why.
+    /// Returns the error for the command that the kernel rejected in a message of
+    /// `count` commands.
     fn judge(
         &mut self,
         error: vipline_netlink::Error,
@@ -252,7 +254,7 @@ impl Client {
             _ => None,
         };
         let reason = match command {
-            // It is not there to be asked for.
+            // The set does not exist, so its header cannot be read.
             Command::Create(set, _) if refusal.errno != Errno::PERM => {
                 Reason::from_errno(refusal.errno, Some(&set.set_type), false)
             }
@@ -269,7 +271,8 @@ impl Client {
         })
     }
 
-    /// Says what an error number means; for some the set is needed.
+    /// Converts an error number to a reason. Reads the header of the set if the
+    /// meaning depends on its type.
     fn reason(
         &mut self,
         refusal: &KernelError,
@@ -292,7 +295,8 @@ impl Client {
         Ok(set.map_or(reason, |set| reason.in_set(entry, &set)))
     }
 
-    /// Returns the command with the newest revision, if it needs that.
+    /// Returns a copy of a `create` command with the newest revision if its options
+    /// need that revision.
     fn newest(&mut self, command: Option<&Command>) -> Result<Option<Command>, Error> {
         let Some(Command::Create(set, strictness)) = command else {
             return Ok(None);
@@ -305,7 +309,7 @@ impl Client {
         Ok(Some(Command::Create(set, *strictness)))
     }
 
-    /// Adds the entries of one set to another, as far as that can have them.
+    /// Adds those entries of one set to another that the other set can hold.
     fn copy(&mut self, from: &Name, to: &Set) -> Result<(), Error> {
         let listed = self.list(from)?;
         let admitted = listed
@@ -360,7 +364,7 @@ impl AsFd for Client {
     }
 }
 
-/// Names what a question to the kernel was about.
+/// Adds the operation and its object to an error.
 fn unanswered(
     operation: &'static str,
     object: impl ToString,
@@ -385,7 +389,7 @@ fn refused(operation: &'static str, object: impl ToString, reason: Reason) -> Er
     }
 }
 
-/// Names the command in whose course something was refused.
+/// Converts an error of a copy to a rejection of the copy command.
 fn at(error: Error, index: usize, command: Option<&Command>) -> Error {
     match (error.reason(), command) {
         (Some(reason), Some(command)) => Error::Rejected {

@@ -1,4 +1,4 @@
-//! A change: commands, and the order that edits have as such.
+//! Commands, and the order in which edits become commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,38 +7,40 @@ use vipline_reconcile::Edit;
 use crate::wire::{self, Request};
 use crate::{Entry, Name, Object, Set, SetType};
 
-/// Whether a command minds that there is nothing to do.
+/// Behavior if an object already exists, or is already missing.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Strictness {
-    /// What exists is not made again, what is missing cannot be removed.
+    /// Creating what exists and deleting what is missing are errors.
     #[default]
     Strict,
-    /// It is fine when it is so already, as with `-exist`; what is known about
-    /// an entry that exists is written anew.
+    /// `-exist`: such commands succeed. Adding an existing entry updates its
+    /// timeout, counters and comment.
     Exist,
 }
 
-/// One command.
+/// A command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Makes a set.
+    /// Creates a set.
     Create(Box<Set>, Strictness),
-    /// Removes a set with its entries.
+    /// Destroys a set with its entries.
     Destroy(Name, Strictness),
     /// Removes the entries of a set.
     Flush(Name),
-    /// Gives the first set the second name, which must be free.
+    /// Renames the first set to the second name, which must be free.
     Rename(Name, Name),
-    /// Exchanges two sets of one type under whoever uses them.
+    /// Swaps two sets of one type: rules that use the first set then use the second,
+    /// and vice versa.
     Swap(Name, Name),
     /// Adds an entry.
     Add(Box<Entry>, Strictness),
     /// Removes an entry.
     Delete(Box<Entry>, Strictness),
-    /// Adds the entries of a set to another, as far as that can have them.
+    /// Adds those entries of a set to another that the other set can hold.
     ///
-    /// The kernel has no such command: they are read and written.
+    /// The kernel has no such command: [`Client`](crate::Client) reads and writes
+    /// the entries.
     Copy {
         /// The set to read.
         from: Name,
@@ -47,32 +49,33 @@ pub enum Command {
     },
 }
 
-/// Commands in their order.
+/// An ordered list of commands.
 ///
-/// They are not done as a whole: what stands before one that is refused is
-/// done.
-/// `Display` is what `ipset restore` reads.
+/// The list is not atomic: the kernel applies all commands before a rejected one.
+/// `Display` prints the input of `ipset restore`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Commands {
     commands: Vec<Command>,
 }
 
 impl Commands {
-    /// Returns no commands.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the commands that make these edits.
+    /// Returns the commands that apply these edits.
     ///
-    /// Sets are made first, entries are deleted before others are added, lists
-    /// are destroyed before what they list, and other sets last.
-    /// Where the properties of a set change, one is made beside it, gets the
-    /// entries of the old one and the edits of entries, and is swapped with it
-    /// under whoever uses it; one of another type takes its place when it is
-    /// gone, which the kernel refuses as long as it is in use.
+    /// Sets are created first.
+    /// Entries are deleted before others are added.
+    /// Lists are destroyed before the sets that they contain, and all other sets
+    /// last.
+    /// If the properties of a set change, a successor is created, receives the
+    /// entries of the old set and the edits, and is swapped with the old set.
+    /// If the type or family changes, the successor is renamed after the old set is
+    /// destroyed. The kernel rejects that while a rule or list uses the set.
     ///
-    /// Entries of a set that is removed need no command of their own.
+    /// Entries of a removed set need no command of their own.
     pub fn from_edits(edits: &[Edit<Object>]) -> Self {
         let mut plan = Plan::default();
         for edit in edits {
@@ -81,10 +84,11 @@ impl Commands {
         plan.commands()
     }
 
-    /// Returns the messages of the commands, for those with a socket of their own.
+    /// Returns the messages of the commands, for callers with their own socket.
     ///
-    /// Each is answered, and the next is to be sent when it was done.
-    /// [`Command::Copy`] has none.
+    /// The kernel acknowledges each message. Send the next one after the
+    /// acknowledgment.
+    /// [`Command::Copy`] has no message.
     ///
     /// ```
     /// use vipline_ipset::{DumpDecoder, Commands};
@@ -107,7 +111,7 @@ impl Commands {
         requests
     }
 
-    /// Adds a command at the end.
+    /// Appends a command.
     pub fn push(&mut self, command: Command) {
         self.commands.push(command);
     }
@@ -117,12 +121,12 @@ impl Commands {
         &self.commands
     }
 
-    /// Returns how many commands there are.
+    /// Returns the number of commands.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Tells whether there is nothing to do.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -140,13 +144,13 @@ impl Extend<Command> for Commands {
     }
 }
 
-/// Edits by what has to be done at which time.
+/// Edits, grouped by the phase in which they are applied.
 #[derive(Default)]
 struct Plan<'e> {
     made: Vec<&'e Set>,
     changed: BTreeMap<&'e Name, (&'e Set, &'e Set)>,
     removed: Vec<&'e Set>,
-    /// Deletions and additions by set, for each in their order.
+    /// Deletions and additions of each set, in their order.
     entries: BTreeMap<&'e Name, (Vec<Command>, Vec<Command>)>,
 }
 
@@ -166,7 +170,7 @@ impl<'e> Plan<'e> {
                 self.entries(&entry.set).1.push(add);
             }
             Edit::Remove(Object::Entry(entry)) => {
-                // The set that it is deleted from may not know its options.
+                // Without options: the set may not support those of the entry.
                 let bare = Entry::new(entry.set.clone(), entry.member.clone());
                 let delete = Command::Delete(Box::new(bare), Strictness::Strict);
                 self.entries(&entry.set).0.push(delete);
@@ -178,7 +182,7 @@ impl<'e> Plan<'e> {
                 let add = Command::Add(entry.clone(), Strictness::Exist);
                 self.entries(&entry.set).1.push(add);
             }
-            // A key is of a set or of an entry, so nothing becomes the other.
+            // A set and an entry never have equal keys.
             Edit::Change { .. } => {}
         }
     }
@@ -194,7 +198,8 @@ impl<'e> Plan<'e> {
         let mut commands: Vec<Command> = made
             .map(|set| Command::Create(Box::new(set), Strictness::Strict))
             .collect();
-        // One that is left over from an attempt that ended early goes with it.
+        // A successor left over from a failed commit is destroyed with the change of
+        // its set.
         let successors: BTreeSet<Name> = self.changed.keys().map(|name| name.successor()).collect();
         self.removed.retain(|set| !successors.contains(&set.name));
         let mut added = Vec::new();
@@ -218,7 +223,8 @@ impl<'e> Plan<'e> {
         commands.into()
     }
 
-    /// Takes the deletions and additions of sets whose properties stay.
+    /// Removes and returns the deletions and additions of sets whose properties do
+    /// not change.
     fn unchanged(&mut self) -> Vec<(Vec<Command>, Vec<Command>)> {
         let changed = &self.changed;
         let (stay, unchanged) = std::mem::take(&mut self.entries)
@@ -230,7 +236,7 @@ impl<'e> Plan<'e> {
     }
 }
 
-/// Appends what gives a set other properties.
+/// Appends the commands that change the properties of a set.
 fn succeed(
     commands: &mut Vec<Command>,
     old: &Set,
@@ -242,7 +248,7 @@ fn succeed(
     let mut set = Box::new(new.clone());
     set.name = successor.clone();
     commands.extend([
-        // It may be left over from an attempt that ended early.
+        // A failed commit may have left a successor.
         Command::Destroy(successor.clone(), Strictness::Exist),
         Command::Create(set.clone(), Strictness::Strict),
         Command::Copy {
@@ -250,7 +256,7 @@ fn succeed(
             to: set,
         },
     ]);
-    // What the new set cannot have was not copied to it.
+    // Entries that the new set cannot hold were not copied.
     let copied = |command: &Command| match command {
         Command::Delete(entry, _) => new.admit((**entry).clone()).is_some(),
         _ => true,
@@ -271,8 +277,8 @@ fn succeed(
 }
 
 impl Command {
-    /// Has an entry added to or deleted from this set, and does not mind if it
-    /// is so already: what the set has depends on what could be copied.
+    /// Redirects an addition or deletion to another set, with `-exist`: the entries
+    /// that the other set has depend on what was copied.
     fn within(self, set: &Name) -> Self {
         let moved = |mut entry: Box<Entry>| {
             entry.set = set.clone();
@@ -285,7 +291,7 @@ impl Command {
         }
     }
 
-    /// Returns the set that the command is about.
+    /// Returns the name of the set that the command applies to.
     pub fn set(&self) -> &Name {
         match self {
             Self::Create(set, _) => &set.name,

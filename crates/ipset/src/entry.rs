@@ -1,4 +1,4 @@
-//! Entries of sets: what is in, and what is known about it.
+//! Set entries and their extensions.
 
 use std::net::IpAddr;
 
@@ -28,41 +28,42 @@ const BYTES: u16 = 24;
 const PACKETS: u16 = 25;
 const COMMENT: u16 = 26;
 
-/// A protocol and a port of it.
+/// A protocol and a port number.
 ///
-/// For ICMP the port is the type in the upper and the code in the lower byte;
-/// protocols without ports have port 0.
+/// For ICMP, the number is the type in the upper byte and the code in the lower
+/// byte.
+/// For protocols without ports, the number is 0.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Port {
-    /// The number of the protocol, `IPPROTO_*`.
+    /// Protocol number, `IPPROTO_*`.
     pub protocol: u8,
-    /// The port.
+    /// Port number.
     pub number: u16,
 }
 
 impl Port {
-    /// Returns a port of TCP.
+    /// Creates a TCP port.
     pub fn tcp(number: u16) -> Self {
         Self::new(6, number)
     }
 
-    /// Returns a port of UDP.
+    /// Creates a UDP port.
     pub fn udp(number: u16) -> Self {
         Self::new(17, number)
     }
 
-    /// Returns a port of SCTP.
+    /// Creates an SCTP port.
     pub fn sctp(number: u16) -> Self {
         Self::new(132, number)
     }
 
-    /// Returns a port of the protocol with this number.
+    /// Creates a port of the protocol with this number.
     pub fn new(protocol: u8, number: u16) -> Self {
         Self { protocol, number }
     }
 }
 
-/// What an entry is, by the type of its set.
+/// The element of an entry. The set type determines the variant.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Member {
@@ -82,8 +83,8 @@ pub enum Member {
     Port(u16),
     /// Of `list:set`.
     Set(Name),
-    /// Of another type: attributes as the kernel tells them, which it need not
-    /// take back in the same form.
+    /// Element of an unknown set type: attributes as dumped.
+    /// The kernel need not accept them in the same form.
     Other(Box<[u8]>),
 }
 
@@ -92,52 +93,52 @@ bitflags! {
     /// `linux/netfilter/ipset/ip_set.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct EntryFlags: u32 {
-        /// What is in here is not in the set, though a wider entry says so.
+        /// The element is excluded from the set even if a wider entry contains it.
         #[doc(alias = "IPSET_FLAG_NOMATCH")]
         const NOMATCH = 1 << 2;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// Packets that were found in a set by an entry.
+/// Counters of the packets that matched an entry.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Counters {
-    /// How many they were.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes they had.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// An entry of a set.
+/// A set entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The set it is in.
+    /// Name of the set.
     pub set: Name,
-    /// What it is.
+    /// The element, or the first element of a range.
     pub member: Member,
-    /// The last of many entries that begin with `member`.
+    /// The last element of a range.
     ///
-    /// Good for adding and removing; the kernel makes single ones of it.
+    /// Only for adding and deleting: the kernel splits a range into single entries.
     pub range_end: Option<Member>,
-    /// How many seconds it stays, 0 for ever; without it, as long as its set
-    /// says.
+    /// Timeout in seconds; 0 is no timeout.
+    /// Default: the timeout of the set.
     pub timeout: Option<u32>,
-    /// What it has counted.
+    /// Packet and byte counters.
     pub counters: Option<Counters>,
-    /// What is said about it.
+    /// Comment.
     pub comment: Option<Comment>,
-    /// Its properties.
+    /// Flags.
     pub flags: EntryFlags,
-    /// Attributes that are not known here, as the kernel has them.
+    /// Unknown attributes, as dumped by the kernel.
     pub unknown_attributes: Box<[u8]>,
 }
 
 impl Entry {
-    /// Returns an entry with nothing but its place and what it is.
+    /// Creates an entry without extensions.
     ///
-    /// A network is kept by its first address, as the kernel does.
+    /// Host bits of a network are set to zero, as the kernel does.
     pub fn new(set: Name, member: Member) -> Self {
         Self {
             set,
@@ -151,7 +152,8 @@ impl Entry {
         }
     }
 
-    /// Tells whether both do the same; counts and time aside.
+    /// Returns whether two entries are equal, except for set, element, counters and
+    /// timeout.
     pub fn is_equivalent(&self, other: &Self) -> bool {
         self.range_end == other.range_end
             && self.comment == other.comment
@@ -159,9 +161,9 @@ impl Entry {
             && self.unknown_attributes == other.unknown_attributes
     }
 
-    /// Appends the attributes inside of `IPSET_ATTR_DATA`.
+    /// Appends the attributes nested in `IPSET_ATTR_DATA`.
     ///
-    /// `line` is what the kernel calls the entry if it refuses it.
+    /// The kernel reports `line` if it rejects the entry.
     pub(crate) fn encode(&self, line: Option<u32>, out: &mut Vec<u8>) {
         self.member.encode(self.range_end.as_ref(), out);
         if let Some(timeout) = self.timeout {
@@ -183,7 +185,7 @@ impl Entry {
         }
     }
 
-    /// Reads an entry of a set of this type.
+    /// Decodes an entry of a set of this type.
     pub(crate) fn decode(set: &Name, set_type: &SetType, data: &[u8]) -> Result<Self, DecodeError> {
         let mut entry = Self::new(set.clone(), Member::Other(Box::default()));
         let (mut parts, mut ends) = (Parts::default(), Parts::default());
@@ -228,7 +230,7 @@ impl Entry {
 }
 
 impl Member {
-    /// Tells whether a set of this type can have the entry.
+    /// Returns whether sets of this type hold such elements.
     pub fn fits(&self, set_type: &SetType) -> bool {
         matches!(
             (self, set_type),
@@ -244,7 +246,7 @@ impl Member {
         )
     }
 
-    /// Returns the family of its addresses, if it has any.
+    /// Returns the address family, if the element has addresses.
     pub fn family(&self) -> Option<Family> {
         let ip = match self {
             Self::Ip(ip)
@@ -260,7 +262,7 @@ impl Member {
         })
     }
 
-    /// Sets the bits of networks that are not of the prefix to zero.
+    /// Sets the host bits of networks to zero.
     fn truncated(self) -> Self {
         match self {
             Self::IpPortNet(ip, port, net) => Self::IpPortNet(ip, port, net.trunc()),
@@ -270,7 +272,7 @@ impl Member {
         }
     }
 
-    /// Appends what the entry is; `last` is where many of them end.
+    /// Appends the element; `last` is the end of the range.
     fn encode(&self, last: Option<&Self>, out: &mut Vec<u8>) {
         match self {
             Self::Ip(ip) => put_address(out, IP, *ip),
@@ -303,7 +305,7 @@ impl Member {
         }
     }
 
-    /// Appends the ends of ranges where `last` is another than this.
+    /// Appends the range ends that differ from the range start.
     fn encode_end(&self, last: &Self, out: &mut Vec<u8>) {
         let (first, last) = (self.ends(), last.ends());
         if let (Some(from), Some(to)) = (first.0, last.0) {
@@ -345,7 +347,7 @@ impl Port {
     }
 }
 
-/// Appends a network, or where a range of addresses begins.
+/// Appends a network, or the start of an address range.
 fn put_net(out: &mut Vec<u8>, net: IpNet, last: Option<&Member>) {
     put_address(out, IP, net.addr());
     let end = last.and_then(|last| last.ends().0);
@@ -354,7 +356,7 @@ fn put_net(out: &mut Vec<u8>, net: IpNet, last: Option<&Member>) {
     }
 }
 
-/// The attributes of which members consist.
+/// The attributes that make up an element.
 #[derive(Default)]
 struct Parts {
     ip: Option<IpAddr>,
@@ -367,9 +369,9 @@ struct Parts {
 }
 
 impl Parts {
-    /// Returns these, and of others what is not here.
+    /// Returns these attributes, completed from `others`.
     ///
-    /// A range of networks has addresses at its ends.
+    /// The ends of a range of networks are addresses.
     fn or(self, others: &Self) -> Self {
         Self {
             ip: self.ip.or(others.ip),
@@ -382,7 +384,7 @@ impl Parts {
         }
     }
 
-    /// Puts them together to what a set of this type has.
+    /// Builds the element for a set of this type.
     fn member(self, set_type: &SetType) -> Option<Member> {
         let port = || Some(Port::new(self.protocol?, self.port?));
         Some(match set_type {
@@ -402,7 +404,7 @@ impl Parts {
     }
 }
 
-/// Returns the network of an address; without a prefix it is the address.
+/// Returns the network of an address; the default prefix is the full length.
 fn network(ip: IpAddr, prefix: Option<u8>) -> Option<IpNet> {
     match prefix {
         Some(prefix) => IpNet::new(ip, prefix).ok().map(|net| net.trunc()),

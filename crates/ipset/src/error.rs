@@ -1,4 +1,4 @@
-//! What goes wrong with sets.
+//! ip_set errors.
 
 use std::io;
 
@@ -7,70 +7,72 @@ use vipline_netlink::{DecodeError, Errno};
 
 use crate::{Command, Name, Reason};
 
-/// Why sets could not be read or changed.
+/// An ip_set error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel could not be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The capability `CAP_NET_ADMIN` is missing.
-    #[error("the kernel lets nobody see or change sets without CAP_NET_ADMIN")]
+    #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// The sets changed under every attempt to read them.
-    #[error("sets changed under each of {attempts} attempts to read them")]
+    /// The sets changed during every attempt to dump them.
+    #[error("sets changed during each of {attempts} attempts to dump them")]
     Interrupted {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The kernel refused to tell something.
+    /// The kernel rejected a query.
     #[error("{operation} {object}: {reason}")]
     Kernel {
-        /// What was asked for, such as `list`.
+        /// The query, such as `list`.
         operation: &'static str,
-        /// The set, entry or type it was asked about.
+        /// The set, entry or type that the query was about.
         object: Box<str>,
-        /// Why not.
+        /// Reason for the rejection.
         reason: Reason,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// Replies were lost because the receive buffer was full.
+    #[error("the receive buffer was full and replies were lost: the state of the sets is unknown")]
     Overrun,
-    /// The kernel refused a command.
+    /// The kernel rejected a command.
     ///
-    /// The commands before it are done, those after it are not.
+    /// The commands before it are applied, those after it are not.
     #[error("command {}, {command}: {reason}", index + 1)]
     Rejected {
-        /// Which one it is, counted from 0.
+        /// Index of the command, from 0.
         index: usize,
-        /// The command, as `ipset restore` reads it, with set and entry.
+        /// The command in `ipset restore` syntax, with set and entry.
         command: Box<str>,
-        /// The set it is about.
+        /// Name of the set.
         set: Name,
-        /// Why.
+        /// Reason for the rejection.
         reason: Reason,
     },
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply within the timeout.
+    #[error("the kernel did not reply in time")]
     Timeout,
-    /// The kernel cannot do this.
-    #[error("the kernel has no sets: CONFIG_IP_SET is off, its module is missing or too old")]
+    /// The kernel does not support ip_set.
+    #[error(
+        "the kernel does not support ip_set: CONFIG_IP_SET is off, or the module is missing or too old"
+    )]
     Unsupported {
-        /// The error number that told so, if one did.
+        /// Error number from the kernel, if any.
         errno: Option<Errno>,
     },
 }
 
 impl Error {
-    /// Returns the reason of the kernel, if it refused.
+    /// Returns the reason, if the kernel rejected a query or command.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Kernel { reason, .. } | Self::Rejected { reason, .. } => Some(*reason),
@@ -78,22 +80,22 @@ impl Error {
         }
     }
 
-    /// Tells whether a set or an entry was refused for not being there.
+    /// Returns whether a set or entry does not exist.
     pub fn is_not_found(&self) -> bool {
         self.reason() == Some(Reason::Missing)
     }
 
-    /// Tells whether a set or an entry was refused for being there already.
+    /// Returns whether a set or entry already exists.
     pub fn is_already_exists(&self) -> bool {
         self.reason() == Some(Reason::Exists)
     }
 
-    /// Tells whether it was refused because a rule or a list uses the set.
+    /// Returns whether a rule or list uses the set.
     pub fn is_busy(&self) -> bool {
         self.reason() == Some(Reason::InUse)
     }
 
-    /// Returns the error number of the system, if there is one.
+    /// Returns the errno value, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -109,7 +111,7 @@ impl Error {
         }
     }
 
-    /// Says what an error of netlink means that is no refusal.
+    /// Converts a netlink error that is not a rejection.
     pub(crate) fn from_netlink(error: vipline_netlink::Error) -> Self {
         use vipline_netlink::Error as Netlink;
         match error {
@@ -123,27 +125,27 @@ impl Error {
             Netlink::Overrun => Self::Overrun,
             Netlink::Timeout => Self::Timeout,
             other => Self::Io {
-                operation: "talk to the kernel",
+                operation: "communicate with the kernel",
                 source: io::Error::other(other),
             },
         }
     }
 }
 
-/// A command that the kernel refused, while it did others.
+/// A rejected command of [`Client::commit_each`](crate::Client::commit_each).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RejectedCommand {
-    /// Position of the command, from 0.
+    /// Index of the command, from 0.
     pub index: usize,
-    /// The command.
+    /// The rejected command.
     pub command: Command,
-    /// Why.
+    /// Reason for the rejection.
     pub reason: Reason,
 }
 
 impl RejectedCommand {
-    /// Returns the refusal of a command.
+    /// Creates a rejection of a command.
     pub fn new(index: usize, command: Command, reason: Reason) -> Self {
         Self {
             index,
@@ -152,7 +154,7 @@ impl RejectedCommand {
         }
     }
 
-    /// Returns the error number of the system, if there is one.
+    /// Returns the errno value, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
         Error::from(self.clone()).errno()
     }

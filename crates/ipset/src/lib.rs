@@ -1,25 +1,24 @@
-//! ip_set over netlink: sets, entries, batches of commands, and their text.
+//! ip_set over netlink: sets, entries, batched commands, and the text format of
+//! `ipset save`.
 //!
-//! A set is what rules of iptables and nftables look addresses and ports up
-//! in.
-//! This crate reads and writes the sets of a network namespace, many entries
-//! in one message, without the program `ipset`.
+//! iptables and nftables rules match addresses and ports against sets.
+//! This crate dumps and changes the sets of a network namespace without the `ipset`
+//! program, with many entries in one message.
 //!
 //! - [`Set`], [`SetType`], [`Family`]: sets and their properties.
-//! - [`Entry`], [`Member`], [`Port`]: what is in them.
-//! - [`Object`]: both, with keys, for those who compare two states.
-//! - [`Sets`]: what the kernel has.
-//! - [`Commands`]: a change, made of edits, read from or printed as a document
-//!   of `ipset restore`.
-//! - [`Client`]: the connection; all else does no IO.
-//! - [`Request`], [`DumpDecoder`]: messages and a decoder, for those who have a
-//!   socket of their own.
-//! - [`Error`], [`Reason`]: what goes wrong, with set and entry.
+//! - [`Entry`], [`Member`], [`Port`]: set entries and their elements.
+//! - [`Object`]: sets and entries as keyed objects, for comparing two states.
+//! - [`Sets`]: dumped sets.
+//! - [`Commands`]: ordered commands, built from edits, or parsed from `ipset
+//!   restore` input.
+//! - [`Client`]: the netlink client; everything else does no IO.
+//! - [`Request`], [`DumpDecoder`]: message encoder and decoder, for callers with
+//!   their own socket.
+//! - [`Error`], [`Reason`]: errors, with set and entry.
 //!
-//! Sets of other types than those of [`SetType`] are read and kept as they are.
-//! It does not look up names of hosts and ports, does not wait for entries to
-//! time out, and has no words for the marks of `skbinfo`: they are kept as
-//! bytes.
+//! Sets of types other than those in [`SetType`] are dumped and preserved as bytes.
+//! The crate does not resolve names of hosts and ports.
+//! It does not interpret the marks of `skbinfo`, which are kept as bytes.
 //!
 //! ```no_run
 //! use vipline_ipset::{Client, Command, Commands, Entry, Family, SetType, Member, Name, Set};
@@ -37,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Needs Linux 3.18 or later and `CAP_NET_ADMIN`.
+//! Requires Linux 3.18 or later and `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
 mod set_type;

@@ -1,23 +1,23 @@
-//! Names of sets, and comments on entries.
+//! Set names and entry comments.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The greatest length of a name: `IPSET_MAXNAMELEN` without the NUL byte.
+/// Maximum length of a name: `IPSET_MAXNAMELEN` without the NUL byte.
 const MAX_NAME: usize = 31;
-/// The greatest length of a comment: `IPSET_MAX_COMMENT_SIZE`.
+/// Maximum length of a comment: `IPSET_MAX_COMMENT_SIZE`.
 const MAX_COMMENT: usize = 255;
 
-/// The name of a set.
+/// A set name.
 ///
-/// Holds 1 to 31 bytes without white space, quotes and NUL bytes; a clone
-/// shares the text.
+/// A name has 1 to 31 bytes without white space, quotes and NUL bytes. Clones share
+/// the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks and keeps a name.
+    /// Creates a name.
     ///
     /// ```
     /// use vipline_ipset::Name;
@@ -29,7 +29,8 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// The text is too long, empty, or `ipset` could not read it back.
+    /// [`InvalidName`] if the text is empty, longer than 31 bytes, or contains white
+    /// space, quotes or NUL bytes.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let bad = |c: char| c.is_whitespace() || matches!(c, '\0' | '"');
         if text.is_empty() || text.len() > MAX_NAME || text.contains(bad) {
@@ -43,12 +44,12 @@ impl Name {
         &self.0
     }
 
-    /// Keeps a name that the kernel told, whatever is in it.
+    /// Creates a name from a kernel message, without checks.
     pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns the name that a set has while it is made to replace this one.
+    /// Returns the temporary name of the set that replaces this one.
     pub(crate) fn successor(&self) -> Self {
         let mut end = self.0.len().min(MAX_NAME - 1);
         while !self.0.is_char_boundary(end) {
@@ -79,27 +80,30 @@ impl TryFrom<&str> for Name {
     }
 }
 
-/// A text that cannot be a name or a comment.
+/// The error of an invalid name or comment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("a text of {len} bytes is too short, too long or holds a character that ipset cannot read")]
+#[error(
+    "invalid name or comment of {len} bytes: empty, too long, or with a character that ipset cannot read"
+)]
 pub struct InvalidName {
-    /// How long the text is, in bytes.
+    /// Length of the text in bytes.
     pub len: usize,
 }
 
-/// A comment on an entry.
+/// An entry comment.
 ///
-/// Holds 1 to 255 bytes without NUL bytes, line ends and double quotes, which
-/// `ipset` has no way to write.
+/// A comment has 1 to 255 bytes without NUL bytes, newlines and double quotes.
+/// `ipset` has no syntax to escape those.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Comment(Arc<str>);
 
 impl Comment {
-    /// Checks and keeps a comment.
+    /// Creates a comment.
     ///
     /// # Errors
     ///
-    /// The text is empty or too long, or `ipset` could not read it back.
+    /// [`InvalidName`] if the text is empty, longer than 255 bytes, or contains NUL
+    /// bytes, newlines or double quotes.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         let bad = |c: char| matches!(c, '\0' | '\n' | '"');
         if text.is_empty() || text.len() > MAX_COMMENT || text.contains(bad) {
@@ -108,7 +112,7 @@ impl Comment {
         Ok(Self(text.into()))
     }
 
-    /// Keeps a comment that the kernel told, whatever is in it.
+    /// Creates a comment from a kernel message, without checks.
     pub(crate) fn from_kernel(text: &str) -> Self {
         Self(text.into())
     }
@@ -130,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_to_31_bytes_that_ipset_can_read() {
+    fn names_have_1_to_31_bytes_that_ipset_can_parse() {
         assert!(Name::new(&"a".repeat(31)).is_ok());
         assert!(Name::new(&"a".repeat(32)).is_err());
         assert_eq!(Name::new("a b"), Err(InvalidName { len: 3 }));
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_has_a_name_of_its_own_that_is_a_name() {
+    fn successor_names_are_valid_and_differ_from_the_name() {
         for text in ["a", &"a".repeat(31), &"ä".repeat(15)] {
             let name = Name::new(text).unwrap();
             let successor = name.successor();
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_holds_only_what_ipset_can_read_back() {
+    fn comments_hold_only_text_that_ipset_can_parse() {
         assert_eq!(Comment::new("x y").unwrap().to_string(), "comment \"x y\"");
         assert!(Comment::new("say \"x\"").is_err());
         assert!(Comment::new("two\nlines").is_err());

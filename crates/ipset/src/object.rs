@@ -1,4 +1,4 @@
-//! What the state of the kernel consists of, and the keys of it.
+//! Sets and entries as keyed objects.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use vipline_reconcile::Keyed;
 
 use crate::{Entry, Member, Name, Set, Usage};
 
-/// A set, or an entry of one.
+/// A set or an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
-    /// A set, without its entries.
+    /// A set without its entries.
     Set(Box<Set>),
     /// An entry of a set.
     Entry(Box<Entry>),
 }
 
-/// What identifies an object.
+/// The key of an object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Key<'a> {
-    /// A set, by its name.
+    /// A set: its name.
     Set(&'a Name),
-    /// An entry, by its set and what it is.
+    /// An entry: its set and element.
     Entry(&'a Name, &'a Member),
 }
 
@@ -57,20 +57,20 @@ impl From<Entry> for Object {
     }
 }
 
-/// A set with all there is in it.
+/// A dumped set with its entries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SetDump {
     /// The set.
     pub set: Set,
-    /// What it takes.
+    /// Resource usage.
     pub usage: Usage,
-    /// Its entries, in the order of the kernel.
+    /// The entries, in the order of the dump.
     pub entries: Vec<Entry>,
 }
 
 impl SetDump {
-    /// Returns a set without entries.
+    /// Creates a dump without entries.
     pub fn new(set: Set) -> Self {
         Self {
             set,
@@ -80,39 +80,39 @@ impl SetDump {
     }
 }
 
-/// Sets by their names.
+/// Dumped sets by name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Sets {
     sets: BTreeMap<Name, SetDump>,
 }
 
 impl Sets {
-    /// Returns the set of this name.
+    /// Returns the set with this name.
     pub fn get(&self, name: &str) -> Option<&SetDump> {
         self.sets.get(name)
     }
 
-    /// Returns the sets in the order of their names.
+    /// Returns the sets in name order.
     pub fn iter(&self) -> impl Iterator<Item = &SetDump> {
         self.sets.values()
     }
 
-    /// Puts a set in, in the place of one of its name.
+    /// Inserts a set. Replaces a set with the same name.
     pub fn insert(&mut self, listed: SetDump) {
         self.sets.insert(listed.set.name.clone(), listed);
     }
 
-    /// Returns how many sets there are.
+    /// Returns the number of sets.
     pub fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// Tells whether there is no set.
+    /// Returns whether there are no sets.
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// Hands all sets and entries over, each set before its entries.
+    /// Converts to objects, each set before its entries.
     pub fn into_objects(self) -> impl Iterator<Item = Object> {
         self.sets.into_values().flat_map(|listed| {
             let entries = listed.entries.into_iter().map(Object::from);

@@ -1,4 +1,4 @@
-//! Why the kernel refuses: error numbers of ip_set, in words.
+//! Reasons for rejections: the error numbers of ip_set.
 
 use std::fmt;
 
@@ -6,81 +6,82 @@ use vipline_netlink::Errno;
 
 use crate::{Entry, Family, Set, SetType};
 
-/// Why the kernel refused something.
+/// The reason for a rejection.
 ///
-/// Numbers are those of `enum ipset_errno` and its siblings in
-/// `linux/netfilter/ipset/`; some mean another thing for each type of set.
+/// The numbers are those of `enum ipset_errno` and the type-specific enums in
+/// `linux/netfilter/ipset/`.
+/// The meaning of a type-specific number depends on the set type.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The set or the entry is there already.
+    /// The set or entry already exists.
     Exists,
-    /// There is no such set or no such entry.
+    /// The set or entry does not exist.
     Missing,
-    /// The kernel does not have the type, its revision or its family.
+    /// The kernel does not support the type, its revision or its family.
     UnknownType,
-    /// There are as many sets as there can be.
+    /// The maximum number of sets is reached.
     TooManySets,
     /// A rule or a list uses the set.
     InUse,
-    /// The name to give is taken, or the set to swap with is missing.
+    /// The new name is already in use, or the set to swap with does not exist.
     OtherName,
-    /// Sets of different types cannot be swapped, or the entry is for sets of
-    /// another type.
+    /// The sets to swap have different types, or the entry does not fit the set
+    /// type.
     TypeMismatch,
-    /// The prefix length is none.
+    /// The prefix length is invalid.
     InvalidCidr,
-    /// The netmask is none.
+    /// The netmask is invalid.
     InvalidNetmask,
-    /// The type does not have the family.
+    /// The type does not support the family.
     InvalidFamily,
-    /// The set has no timeouts.
+    /// The set does not support timeouts.
     NoTimeouts,
-    /// The set has no counters.
+    /// The set does not support counters.
     NoCounters,
-    /// The set has no comments.
+    /// The set does not support comments.
     NoComments,
-    /// The set has no marks.
+    /// The set does not support skbinfo.
     NoSkbinfo,
     /// An IPv4 address was expected.
     ExpectedIpv4,
     /// An IPv6 address was expected.
     ExpectedIpv6,
-    /// The mask of marks is none.
+    /// The markmask is invalid.
     InvalidMarkmask,
     /// The set is full.
     Full,
     /// The address is all zeros.
     NullEntry,
-    /// The protocol is none that the type has.
+    /// The set type does not support the protocol.
     InvalidProtocol,
     /// The protocol is missing.
     MissingProtocol,
-    /// The type has no ranges of the family.
+    /// The type does not support ranges of this family.
     RangeUnsupported,
     /// The range is too large.
     RangeTooLarge,
-    /// What was to be added is not in the range of the set.
+    /// The element is outside the range of the set.
     OutOfRange,
-    /// A set to be listed does not exist.
+    /// The set to add to a list does not exist.
     NoSuchSet,
-    /// A list cannot be in a list.
+    /// A list set cannot contain a list set.
     Loop,
-    /// The message makes no sense to the kernel.
+    /// The kernel cannot parse the message (`IPSET_ERR_PROTOCOL`).
     Protocol,
-    /// Another error number of the system.
+    /// Another errno value.
     Errno(Errno),
 }
 
-/// `IPSET_ERR_PRIVATE`: numbers from here on are of ip_set.
+/// `IPSET_ERR_PRIVATE`: the first error number of ip_set.
 const PRIVATE: i32 = 4096;
-/// `IPSET_ERR_TYPE_SPECIFIC`: numbers from here on are of the type.
+/// `IPSET_ERR_TYPE_SPECIFIC`: the first type-specific error number.
 const TYPE_SPECIFIC: i32 = 4352;
 
 impl Reason {
-    /// Returns the meaning of an error number for sets of this type.
+    /// Converts an error number for sets of this type.
     ///
-    /// `removes` says whether something was to be removed or looked for.
+    /// `removes` is true if the command deletes or tests.
     pub(crate) fn from_errno(errno: Errno, set_type: Option<&SetType>, removes: bool) -> Self {
         let Errno(number) = errno;
         if number >= TYPE_SPECIFIC {
@@ -114,12 +115,13 @@ impl Reason {
         }
     }
 
-    /// Tells whether a number means another thing for each set.
+    /// Returns whether the meaning of a number depends on the set.
     pub(crate) fn depends_on_set(errno: Errno) -> bool {
         errno.0 >= TYPE_SPECIFIC || Self::from_errno(errno, None, false) == Self::Protocol
     }
 
-    /// Says why an entry makes no sense to the kernel in this set.
+    /// Refines [`Self::Protocol`] for an entry of this set: the element or family
+    /// does not fit.
     pub(crate) fn in_set(self, entry: Option<&Entry>, set: &Set) -> Self {
         let (Self::Protocol, Some(Entry { member, .. })) = (self, entry) else {
             return self;
@@ -164,33 +166,33 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Exists => "it is there already",
-            Self::Missing => "it is not there",
-            Self::UnknownType => "the kernel does not have the type, its revision or its family",
-            Self::TooManySets => "there are as many sets as there can be",
-            Self::InUse => "a rule or a list uses it",
-            Self::OtherName => "the other name is taken, or there is no such set to swap with",
-            Self::TypeMismatch => "it is for a set of another type",
+            Self::Exists => "already exists",
+            Self::Missing => "does not exist",
+            Self::UnknownType => "the kernel does not support the type, its revision or its family",
+            Self::TooManySets => "the maximum number of sets is reached",
+            Self::InUse => "a rule or a list uses the set",
+            Self::OtherName => "the new name is in use, or the set to swap with does not exist",
+            Self::TypeMismatch => "the set has another type",
             Self::InvalidCidr => "the prefix length is invalid",
             Self::InvalidNetmask => "the netmask is invalid",
-            Self::InvalidFamily => "the type does not have the family",
-            Self::NoTimeouts => "the set has no timeouts",
-            Self::NoCounters => "the set has no counters",
-            Self::NoComments => "the set has no comments",
-            Self::NoSkbinfo => "the set has no marks for packets",
+            Self::InvalidFamily => "the type does not support the family",
+            Self::NoTimeouts => "the set does not support timeouts",
+            Self::NoCounters => "the set does not support counters",
+            Self::NoComments => "the set does not support comments",
+            Self::NoSkbinfo => "the set does not support skbinfo",
             Self::ExpectedIpv4 => "an IPv4 address was expected",
             Self::ExpectedIpv6 => "an IPv6 address was expected",
-            Self::InvalidMarkmask => "the mask of marks is invalid",
+            Self::InvalidMarkmask => "the markmask is invalid",
             Self::Full => "the set is full",
             Self::NullEntry => "the address is all zeros",
             Self::InvalidProtocol => "the protocol is invalid",
             Self::MissingProtocol => "the protocol is missing",
-            Self::RangeUnsupported => "the type has no ranges of the family",
+            Self::RangeUnsupported => "the type does not support ranges of the family",
             Self::RangeTooLarge => "the range is too large",
-            Self::OutOfRange => "it is out of the range of the set",
-            Self::NoSuchSet => "there is no such set to list",
-            Self::Loop => "a list cannot be in a list",
-            Self::Protocol => "the message makes no sense to the kernel",
+            Self::OutOfRange => "outside the range of the set",
+            Self::NoSuchSet => "the set to add does not exist",
+            Self::Loop => "a list set cannot contain a list set",
+            Self::Protocol => "the kernel cannot parse the message",
             Self::Errno(errno) => return write!(f, "{errno}"),
         })
     }
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_a_type_means_what_the_type_says() {
+    fn type_specific_numbers_depend_on_the_set_type() {
         let full = Errno(TYPE_SPECIFIC);
         assert_eq!(
             Reason::from_errno(full, Some(&SetType::HashIp), false),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_for_an_addition_is_missing_for_a_removal() {
+    fn the_exist_error_means_missing_for_removals() {
         let exist = Errno(PRIVATE + 7);
         assert_eq!(Reason::from_errno(exist, None, false), Reason::Exists);
         assert_eq!(Reason::from_errno(exist, None, true), Reason::Missing);

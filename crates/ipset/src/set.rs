@@ -1,4 +1,4 @@
-//! Sets: their properties, and how the kernel is told of them.
+//! Sets: properties and their encoding.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -26,86 +26,85 @@ const ELEMENTS: u16 = 24;
 const REFERENCES: u16 = 25;
 const MEMSIZE: u16 = 26;
 
-/// How many entries a hash holds unless told otherwise.
+/// Default `maxelem` of hash types.
 const DEFAULT_MAXELEM: u32 = 65536;
-/// How many sets a list is meant for unless told otherwise.
+/// Default `size` of list sets.
 const DEFAULT_SIZE: u32 = 8;
 
 bitflags! {
-    /// What a set keeps of its entries, and how: `enum ipset_cadt_flags` of
-    /// `linux/netfilter/ipset/ip_set.h`.
+    /// Set flags: `enum ipset_cadt_flags` of `linux/netfilter/ipset/ip_set.h`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
     pub struct SetFlags: u32 {
-        /// Packets and bytes are counted for each entry.
+        /// Entries have packet and byte counters.
         #[doc(alias = "IPSET_FLAG_WITH_COUNTERS")]
         const COUNTERS = 1 << 3;
-        /// Entries may have comments.
+        /// Entries can have comments.
         #[doc(alias = "IPSET_FLAG_WITH_COMMENT")]
         const COMMENT = 1 << 4;
-        /// A full set makes room by losing entries by chance.
+        /// A full set evicts a random entry when one is added.
         #[doc(alias = "IPSET_FLAG_WITH_FORCEADD")]
         const FORCEADD = 1 << 5;
-        /// Entries may have marks, priorities and queues for packets.
+        /// Entries can have skbinfo: mark, priority and queue.
         #[doc(alias = "IPSET_FLAG_WITH_SKBINFO")]
         const SKBINFO = 1 << 6;
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !0;
     }
 }
 
-/// What the entries of a bitmap can be, both ends included.
+/// The range of a bitmap set, both ends included.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Range {
-    /// Addresses.
+    /// An address range.
     Addrs(Ipv4Addr, Ipv4Addr),
-    /// Ports.
+    /// A port range.
     Ports(u16, u16),
 }
 
-/// A set, without its entries.
+/// A set without its entries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Set {
-    /// Its name.
+    /// Name.
     pub name: Name,
-    /// Its type.
+    /// Set type.
     pub set_type: SetType,
-    /// The family of the addresses in it.
+    /// Address family.
     pub family: Family,
-    /// The revision of the type; without it, one that has the options used.
+    /// Revision of the set type. Default: a revision that supports the options used.
     ///
-    /// The size of buckets and what a hash begins with need the newest that the
-    /// kernel has: the [client](crate::Client) asks for it, others have to.
+    /// `bucketsize` and `initval` need the newest revision that the kernel supports.
+    /// The [client](crate::Client) queries that revision. Callers with their own
+    /// socket must set it.
     pub revision: Option<u8>,
-    /// The range of a bitmap.
+    /// Range of a bitmap type.
     pub range: Option<Range>,
-    /// How many buckets a hash has; the kernel grows it.
+    /// Initial number of hash buckets; the kernel grows the hash.
     pub hashsize: Option<u32>,
-    /// How many entries a hash holds at most; 65536 unless told.
+    /// Maximum number of entries of a hash type. Default: 65536.
     pub maxelem: Option<u32>,
-    /// How many entries a list is meant for, 8 unless told; the kernel lets it
-    /// grow beyond.
+    /// Initial size of a list set. Default: 8. The kernel does not enforce it.
     pub size: Option<u32>,
-    /// The prefix length of the networks that addresses are kept as.
+    /// Prefix length to which addresses are truncated.
     pub netmask: Option<u8>,
-    /// How long entries stay unless they say otherwise, in seconds; without
-    /// it, no entry has a time of its own.
+    /// Default timeout of entries in seconds; 0 is no timeout.
+    /// Without it, the set does not support timeouts.
     pub timeout: Option<u32>,
-    /// What is kept of entries.
+    /// Flags.
     pub flags: SetFlags,
-    /// How many entries a bucket of a hash holds.
+    /// Maximum number of entries per hash bucket.
     pub bucketsize: Option<u8>,
-    /// What a hash begins with.
+    /// Initial value of the hash function.
     pub initval: Option<u32>,
-    /// Attributes that are not known here, as the kernel has them.
+    /// Unknown attributes, as dumped by the kernel.
     pub unknown_attributes: Box<[u8]>,
 }
 
 impl Set {
-    /// Returns a set with the properties that the kernel gives by itself.
+    /// Creates a set with default properties.
     ///
-    /// Types that know but one family have that one.
-    /// A bitmap needs a [`range`](Self::range) besides.
+    /// Types with only one family ignore `family`.
+    /// A bitmap type also needs a [`range`](Self::range).
     ///
     /// ```
     /// use vipline_ipset::{Family, SetType, Name, Set};
@@ -133,8 +132,8 @@ impl Set {
         }
     }
 
-    /// Tells whether both do the same, whatever their size, revision and
-    /// beginning are at present.
+    /// Returns whether both sets have the same properties, except name, revision,
+    /// `hashsize`, `bucketsize` and `initval`.
     pub fn is_equivalent(&self, other: &Self) -> bool {
         let essence = |set: &Self| {
             (
@@ -154,9 +153,10 @@ impl Set {
             && self.unknown_attributes == other.unknown_attributes
     }
 
-    /// Returns an entry of another set as this one can have it, if it can.
+    /// Converts an entry of another set to an entry of this set, if its element
+    /// fits.
     ///
-    /// What this set does not keep of entries is left out.
+    /// Extensions that this set does not support are dropped.
     pub fn admit(&self, mut entry: Entry) -> Option<Entry> {
         if !entry.member.fits(&self.set_type) {
             return None;
@@ -179,17 +179,17 @@ impl Set {
         Some(entry)
     }
 
-    /// Returns the revision that the set is made with.
+    /// Returns the revision with which the set is created.
     pub(crate) fn revision(&self) -> u8 {
         self.revision.unwrap_or_else(|| self.set_type.revision())
     }
 
-    /// Tells whether only the newest revision of the type has all the options.
+    /// Returns whether the options need the newest revision of the type.
     pub(crate) fn needs_newest_revision(&self) -> bool {
         self.revision.is_none() && (self.bucketsize.is_some() || self.initval.is_some())
     }
 
-    /// Appends the attributes inside of `IPSET_ATTR_DATA`.
+    /// Appends the attributes nested in `IPSET_ATTR_DATA`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self.range {
             Some(Range::Addrs(from, to)) => {
@@ -225,7 +225,7 @@ impl Set {
         out.extend_from_slice(&self.unknown_attributes);
     }
 
-    /// Reads the attributes inside of `IPSET_ATTR_DATA` into a new set.
+    /// Decodes the attributes nested in `IPSET_ATTR_DATA` into a new set.
     pub(crate) fn decode(&mut self, data: &[u8], usage: &mut Usage) -> Result<(), DecodeError> {
         let (mut others, mut addresses, mut ports) = (Vec::new(), [None; 2], [None; 2]);
         for item in whole_attributes(data) {
@@ -259,14 +259,14 @@ impl Set {
     }
 }
 
-/// What a set takes at present.
+/// Resource usage of a set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// How many rules and lists use it.
+    /// Number of rules and lists that use the set.
     pub references: u32,
-    /// How many bytes of memory it takes.
+    /// Memory in bytes.
     pub memory: u32,
-    /// How many entries it has; old kernels do not tell.
+    /// Number of entries. 0 on old kernels, which do not report it.
     pub entries: u32,
 }

@@ -1,14 +1,14 @@
-//! The types of sets, and the families of addresses in them.
+//! Set types and address families.
 
 use std::fmt;
 
-/// The type of a set: what an entry of it consists of, and how it is kept.
+/// A set type.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SetType {
-    /// `bitmap:ip`: addresses or networks of a range.
+    /// `bitmap:ip`: addresses, or networks of one size, within a range.
     BitmapIp,
-    /// `bitmap:port`: ports of a range.
+    /// `bitmap:port`: ports within a range.
     BitmapPort,
     /// `hash:ip`: addresses, or networks of one size.
     HashIp,
@@ -24,12 +24,12 @@ pub enum SetType {
     HashNetPort,
     /// `list:set`: sets.
     ListSet,
-    /// A type that is not known here; its entries are kept as bytes.
+    /// An unknown type; its entries are kept as bytes.
     Other(Box<str>),
 }
 
 impl SetType {
-    /// All types that are known, in the order of their declaration.
+    /// All known types, in the order of their declaration.
     pub const ALL: [Self; 9] = [
         Self::BitmapIp,
         Self::BitmapPort,
@@ -42,7 +42,7 @@ impl SetType {
         Self::ListSet,
     ];
 
-    /// Returns the type of this name; a name that is not known is kept.
+    /// Returns the type with this name. An unknown name becomes [`Self::Other`].
     pub fn from_name(name: &str) -> Self {
         let known = Self::ALL
             .into_iter()
@@ -66,15 +66,16 @@ impl SetType {
         }
     }
 
-    /// Tells whether sets of the type are hashes.
+    /// Returns whether the type is a hash type.
     pub fn is_hash(&self) -> bool {
         self.as_str().starts_with("hash:")
     }
 
-    /// Returns the revision that sets are made with unless told otherwise.
+    /// Returns the default revision of new sets.
     ///
-    /// It is the first that knows all options but the size of buckets, which
-    /// Linux has had since 3.18; a type that is not known has revision 0.
+    /// It is the first revision with all options except `bucketsize` and `initval`,
+    /// available since Linux 3.18.
+    /// Unknown types have revision 0.
     pub(crate) fn revision(&self) -> u8 {
         match self {
             Self::BitmapIp | Self::BitmapPort | Self::ListSet => 3,
@@ -86,12 +87,12 @@ impl SetType {
         }
     }
 
-    /// Tells whether the first of an entry is a network of any size.
+    /// Returns whether the first element part is a network of any size.
     pub(crate) fn has_networks(&self) -> bool {
         matches!(self, Self::HashNet | Self::HashNetPort)
     }
 
-    /// Returns the family of sets of the type that have no other choice.
+    /// Returns the family of types that support only one.
     pub(crate) fn family(&self) -> Option<Family> {
         match self {
             Self::BitmapIp => Some(Family::V4),
@@ -107,18 +108,18 @@ impl fmt::Display for SetType {
     }
 }
 
-/// The family of the addresses in a set.
+/// The address family of a set.
 ///
-/// Numbers are those of `NFPROTO_*` in `linux/netfilter.h`.
+/// The numbers are `NFPROTO_*` of `linux/netfilter.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
-    /// No addresses: ports, sets.
+    /// No addresses: the elements are ports or sets.
     Unspecified,
     /// IPv4.
     V4,
     /// IPv6.
     V6,
-    /// Another one, by its number.
+    /// Another family, by its number.
     Other(u8),
 }
 
@@ -133,7 +134,7 @@ impl Family {
         }
     }
 
-    /// Returns the number the kernel knows the family by.
+    /// Returns the number of the family.
     pub fn number(self) -> u8 {
         match self {
             Self::Unspecified => 0,
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_has_its_name_and_others_keep_theirs() {
+    fn known_types_have_names_and_unknown_types_keep_theirs() {
         for set_type in SetType::ALL {
             assert_eq!(SetType::from_name(set_type.as_str()), set_type);
         }

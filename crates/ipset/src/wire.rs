@@ -1,8 +1,8 @@
-//! The messages: what is asked of the kernel, and what it tells.
+//! Message encoding and decoding.
 //!
-//! A message is `struct nfgenmsg` and attributes of
-//! `linux/netfilter/ipset/ip_set.h`; numbers in it are in network byte order
-//! and say so.
+//! A message is a `struct nfgenmsg` followed by attributes of
+//! `linux/netfilter/ipset/ip_set.h`.
+//! Numbers are in network byte order and carry `NLA_F_NET_BYTEORDER`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -19,19 +19,19 @@ pub(crate) const NET: u16 = 0x4000;
 /// `NFNL_SUBSYS_IPSET` of `linux/netfilter/nfnetlink.h`.
 const SUBSYSTEM: u16 = 6 << 8;
 
-/// The length of `struct nfgenmsg`.
+/// Length of `struct nfgenmsg` in bytes.
 const HEADER: usize = 4;
 
-/// The length of `struct nlattr`.
+/// Length of `struct nlattr` in bytes.
 const ATTRIBUTE: usize = 4;
 
-/// How long a message with entries gets.
+/// Length in bytes after which no more entries are added to a message.
 ///
-/// The kernel sends a message back of which it refuses an entry, and the
-/// buffer for that has 64 KiB.
+/// The kernel echoes a message with a rejected entry, and the receive buffer has 64
+/// KiB.
 const ENTRIES: usize = 32 << 10;
 
-// Attributes of commands.
+// Command attributes.
 const PROTOCOL: u16 = 1;
 const SETNAME: u16 = 2;
 const TYPENAME: u16 = 3;
@@ -45,25 +45,25 @@ const LINENO: u16 = 9;
 const PROTOCOL_MIN: u16 = 10;
 const REVISION_MIN: u16 = 10;
 
-// Attributes of an address.
+// Address attributes.
 const IPV4: u16 = 1;
 const IPV6: u16 = 2;
 
-/// `IPSET_FLAG_LIST_HEADER`: sets without their entries.
+/// `IPSET_FLAG_LIST_HEADER`: list sets without their entries.
 const LIST_HEADER: u32 = 1 << 2;
 
-/// The versions of the protocol that this crate speaks.
+/// Protocol versions that this crate supports.
 pub(crate) const PROTOCOLS: RangeInclusive<u8> = 6..=7;
 
-/// A message to the kernel.
+/// A request message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The type of the message.
+    /// Message type.
     pub ty: u16,
-    /// The flags besides `NLM_F_REQUEST | NLM_F_ACK`.
+    /// Flags in addition to `NLM_F_REQUEST | NLM_F_ACK`.
     pub flags: u16,
-    /// What follows the header.
+    /// Payload after `struct nlmsghdr`.
     pub payload: Vec<u8>,
 }
 
@@ -84,18 +84,18 @@ impl Request {
         request
     }
 
-    /// Returns the question which versions of the protocol there are.
+    /// Creates a `PROTOCOL` request for the supported protocol versions.
     ///
-    /// The answer has the greatest in the attribute 1 and the least in 10, as
-    /// one byte each.
+    /// The reply has the maximum in attribute 1 and the minimum in attribute 10, one
+    /// byte each.
     pub fn protocol() -> Self {
         Self::new(1, *PROTOCOLS.end())
     }
 
-    /// Returns the question for all sets, or the one of this name; `headers`
-    /// leaves their entries out.
+    /// Creates a `LIST` request for all sets, or one set.
+    /// `headers` omits entries.
     ///
-    /// The answers are for an [`DumpDecoder`].
+    /// Decode the replies with a [`DumpDecoder`].
     pub fn list(protocol: u8, name: Option<&Name>, headers: bool) -> Self {
         let mut request = Self::new(7, protocol);
         request.flags = DUMP;
@@ -108,25 +108,25 @@ impl Request {
         request
     }
 
-    /// Returns the question whether a set has an entry; the answer is no when
-    /// it is refused.
+    /// Creates a `TEST` request. The kernel rejects the request if the set does not
+    /// contain the entry.
     pub fn test(protocol: u8, entry: &Entry) -> Self {
         let mut request = Self::named(11, protocol, &entry.set);
         nest(&mut request.payload, DATA, |out| entry.encode(None, out));
         request
     }
 
-    /// Returns the question what a set is.
+    /// Creates a `HEADER` request for type, family and revision of a set.
     ///
-    /// The answer is for an [`DumpDecoder`].
+    /// Decode the reply with a [`DumpDecoder`].
     pub fn header(protocol: u8, name: &Name) -> Self {
         Self::named(12, protocol, name)
     }
 
-    /// Returns the question which revisions of a type there are.
+    /// Creates a `TYPE` request for the supported revisions of a set type.
     ///
-    /// The answer has the greatest in the attribute 4 and the least in 10, as
-    /// one byte each.
+    /// The reply has the maximum in attribute 4 and the minimum in attribute 10, one
+    /// byte each.
     pub fn revisions(protocol: u8, set_type: &SetType, family: Family) -> Self {
         let mut request = Self::new(13, protocol);
         put_str(&mut request.payload, TYPENAME, set_type.as_str());
@@ -134,7 +134,8 @@ impl Request {
         request
     }
 
-    /// Returns the message of one command; of [`Command::Copy`] there is none.
+    /// Returns the message of a command; `None` for additions, deletions and
+    /// [`Command::Copy`].
     fn of(command: &Command, protocol: u8) -> Option<Self> {
         Some(match command {
             Command::Create(set, strictness) => Self::create(set, *strictness, protocol),
@@ -177,11 +178,11 @@ impl Strictness {
     }
 }
 
-/// Encodes the first of these commands and all that fit into the same message.
+/// Encodes the first command, and following ones that fit into the same message.
 ///
-/// Returns the message and how many commands are in it; none for
-/// [`Command::Copy`], which has to be read from the kernel first.
-/// Entries in a message are numbered from `line` on.
+/// Returns the message and the number of commands in it.
+/// Returns no message for [`Command::Copy`], which first needs a dump.
+/// Entries in the message are numbered from `line`.
 pub(crate) fn encode(commands: &[Command], line: u32, protocol: u8) -> (Option<Request>, usize) {
     let Some(first) = commands.first() else {
         return (None, 0);
@@ -210,7 +211,8 @@ pub(crate) fn encode(commands: &[Command], line: u32, protocol: u8) -> (Option<R
     (Some(request), count)
 }
 
-/// Returns the number of a command that adds or deletes, and what.
+/// Returns message type, entry and strictness of a command that adds or deletes an
+/// entry.
 fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
     match command {
         Command::Add(entry, strictness) => Some((9, entry, *strictness)),
@@ -219,7 +221,7 @@ fn change(command: &Command) -> Option<(u16, &Entry, Strictness)> {
     }
 }
 
-/// Finds the line of the entry that was refused in the message sent back.
+/// Returns the line number of the rejected entry from the echoed message.
 pub(crate) fn refused_line(payload: &[u8]) -> Option<u32> {
     let line = attributes(payload)
         .flatten()
@@ -227,17 +229,17 @@ pub(crate) fn refused_line(payload: &[u8]) -> Option<u32> {
     line?.be32().ok()
 }
 
-/// Reads which versions of the protocol the kernel speaks.
+/// Decodes the protocol versions that the kernel supports.
 pub(crate) fn protocols(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
     span(payload, PROTOCOL, PROTOCOL_MIN)
 }
 
-/// Reads which revisions of a type the kernel has.
+/// Decodes the revisions of a type that the kernel supports.
 pub(crate) fn revisions(payload: &[u8]) -> Result<RangeInclusive<u8>, DecodeError> {
     span(payload, REVISION, REVISION_MIN)
 }
 
-/// Reads a greatest and a least number; without a least one they are the same.
+/// Decodes a maximum and a minimum; the default minimum is the maximum.
 fn span(payload: &[u8], most: u16, least: u16) -> Result<RangeInclusive<u8>, DecodeError> {
     let (mut high, mut low) = (None, None);
     for attr in attributes(payload) {
@@ -252,25 +254,26 @@ fn span(payload: &[u8], most: u16, least: u16) -> Result<RangeInclusive<u8>, Dec
     Ok(low.unwrap_or(high)..=high)
 }
 
-/// Sets, put together from the messages that tell of them.
+/// Decodes the messages of a dump into sets.
 #[derive(Debug, Default)]
 pub struct DumpDecoder {
     sets: Vec<SetDump>,
 }
 
 impl DumpDecoder {
-    /// Returns one that has been told nothing.
+    /// Creates a decoder without sets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes what follows the header of a message of a dump.
+    /// Decodes the payload of one message of a dump.
     ///
-    /// A set comes in pieces: the first has its properties, all have entries.
+    /// A dump splits large sets: the first message has the properties, all messages
+    /// have entries.
     ///
     /// # Errors
     ///
-    /// The bytes are not what they should be.
+    /// [`DecodeError`] if an attribute is missing or malformed.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
         let (mut name, mut set_type, mut family, mut revision) = (None, None, None, None);
         let (mut data, mut entries): (Option<Attr<'_>>, Option<Attr<'_>>) = (None, None);
@@ -298,7 +301,7 @@ impl DumpDecoder {
             }
             self.sets.push(listed);
         }
-        // It is the last one of a dump, and any one of what somebody sends.
+        // In a dump it is the last set. In other input it can be any set.
         let mut known = self.sets.iter_mut().rev();
         let listed = known.find(|listed| listed.set.name == name);
         let SetDump {
@@ -313,7 +316,7 @@ impl DumpDecoder {
         Ok(())
     }
 
-    /// Returns the sets.
+    /// Returns the decoded sets.
     pub fn finish(self) -> Sets {
         let mut sets = Sets::default();
         sets.extend(self.sets);
@@ -326,7 +329,7 @@ fn attributes(payload: &[u8]) -> Attrs<'_> {
     Attrs::new(payload.get(HEADER..).unwrap_or_default())
 }
 
-/// Returns attributes, each beside its bytes from header to padding.
+/// Returns each attribute with its bytes, header included and padding excluded.
 pub(crate) fn whole_attributes(
     bytes: &[u8],
 ) -> impl Iterator<Item = Result<(&[u8], Attr<'_>), DecodeError>> {
@@ -340,14 +343,14 @@ pub(crate) fn whole_attributes(
     })
 }
 
-/// Appends the bytes of an attribute, and pads.
+/// Appends the bytes of an attribute with padding.
 pub(crate) fn put_whole(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
     let padding = bytes.len().next_multiple_of(4) - bytes.len();
     out.resize(out.len() + padding, 0);
 }
 
-/// Appends a number of 32 bits.
+/// Appends a 32-bit number.
 pub(crate) fn put_number(out: &mut Vec<u8>, kind: u16, number: u32) {
     put_be32(out, kind | NET, number);
 }
@@ -365,7 +368,7 @@ pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, ip: IpAddr) {
     });
 }
 
-/// Reads an address.
+/// Decodes an address.
 pub(crate) fn address(attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
     let no_address = || DecodeError::new("address", attr.kind, attr.value.len());
     let inner = attr.attrs().next().ok_or_else(no_address)??;
@@ -388,11 +391,11 @@ mod tests {
     use super::*;
     use crate::Reason;
 
-    /// What the kernel answered to restores of ipset, recorded as in
+    /// Error replies to `ipset restore`, recorded as described in
     /// `tests/captures.rs`.
     const REFUSALS: &str = include_str!("../tests/captures/refusals.hex");
 
-    /// Why, and which line an entry was in.
+    /// Reason, and line number of the rejected entry.
     const REASONS: [(Reason, Option<u32>); 17] = [
         (Reason::Exists, None),
         (Reason::Exists, Some(1)),
@@ -413,7 +416,7 @@ mod tests {
         (Reason::Exists, Some(3)),
     ];
 
-    /// Returns the type of the set that a line is about.
+    /// Returns the type of the set that a line refers to.
     fn set_type(line: &str) -> SetType {
         match line.split(' ').nth(1) {
             Some("h1") => SetType::BitmapPort,
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_refusals_name_their_reason_and_line() {
+    fn recorded_rejections_have_reason_and_line() {
         let mut reasons = REASONS.iter();
         let mut command = "";
         for line in REFUSALS.lines() {
@@ -450,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_a_span_that_may_be_one_number() {
+    fn versions_are_a_range_or_a_single_number() {
         let payload = [2, 0, 0, 0, 5, 0, 1, 0, 7, 0, 0, 0, 5, 0, 10, 0, 6, 0, 0, 0];
         assert_eq!(protocols(&payload), Ok(6..=7));
         assert_eq!(protocols(&payload[..12]), Ok(7..=7));

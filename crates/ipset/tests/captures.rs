@@ -1,13 +1,12 @@
-//! Messages recorded with ipset 7.17 on Linux 6.18: what it sends we send, and
-//! what the kernel answers we understand.
+//! Encoding and decoding of messages recorded with ipset 7.17 on Linux 6.18.
 //!
-//! To record anew, in a namespace of its own (`unshare -n`):
-//! `strace -e trace=sendto,recvmsg -e write=all -e read=all ipset restore` with
-//! the lines of `commands.hex`, `ipset save NAME` of each set for
-//! `answers.hex`, and the programs named in `questions.hex`.
-//! Each line of bytes is a datagram after what was typed or printed; sequence
-//! numbers and ports are zeros.
-//! Before the commands `f3` and `h2` were made.
+//! To record again, in a separate network namespace (`unshare -n`): run `strace -e
+//! trace=sendto,recvmsg -e write=all -e read=all ipset restore` with the lines of
+//! `commands.hex`, `ipset save NAME` of each set for `answers.hex`, and the programs
+//! named in `questions.hex`.
+//! Each line of bytes is a datagram, after the command that was typed or the output
+//! that was printed. Sequence numbers and port IDs are zero.
+//! The sets `f3` and `h2` existed before the commands.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vipline_ipset::{
@@ -22,24 +21,24 @@ const QUESTIONS: &str = include_str!("captures/questions.hex");
 
 /// `struct nfgenmsg`.
 const HEADER: usize = 4;
-/// `IPSET_ATTR_LINENO`: we count in each message, ipset in each document.
+/// `IPSET_ATTR_LINENO`: this crate counts lines per message, ipset per document.
 const LINENO: u16 = 9;
 /// `IPSET_ATTR_DATA` and `IPSET_ATTR_ADT`.
 const DATA: u16 = 7;
 const ADT: u16 = 8;
-/// `IPSET_ATTR_TYPENAME`: a message with it is about a set.
+/// `IPSET_ATTR_TYPENAME`: present only in messages about sets.
 const TYPENAME: u16 = 3;
-/// `IPSET_ATTR_IP`, `_IP_TO`, and of entries `_IP2`, `_IP2_TO`: an address is
-/// nested in them.
+/// `IPSET_ATTR_IP`, `_IP_TO`, and `_IP2`, `_IP2_TO` of entries: nested address
+/// attributes.
 const ADDRESSES: [u16; 4] = [1, 2, 20, 22];
-/// `IPSET_ATTR_ELEMENTS`, `_REFERENCES`, `_MEMSIZE` of sets: what they take.
+/// `IPSET_ATTR_ELEMENTS`, `_REFERENCES`, `_MEMSIZE` of sets: resource usage.
 const USAGE: [u16; 3] = [24, 25, 26];
 /// `IPSET_ATTR_CIDR` and `_CIDR2` of entries.
 const PREFIXES: [u16; 2] = [3, 21];
-/// `IPSET_ATTR_INDEX`: the number of a set in the kernel.
+/// `IPSET_ATTR_INDEX`: index of a set in the kernel.
 const INDEX: u16 = 11;
 
-/// A datagram, and the lines it is about.
+/// A datagram and the lines of text that correspond to it.
 struct Capture {
     lines: Vec<&'static str>,
     datagram: Vec<u8>,
@@ -81,11 +80,10 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// What a message says: attributes of it, and those of the set and of each
-/// entry in it.
+/// The content of a message: its attributes, and those of the set and of each entry
+/// in it.
 ///
-/// Their order says nothing, and neither does padding, which ipset leaves as
-/// it happens to be.
+/// The order of attributes and the padding are ignored.
 type Content = (Vec<(u16, Vec<u8>)>, Vec<Vec<(u16, Vec<u8>)>>);
 
 fn content(payload: &[u8]) -> Content {
@@ -109,31 +107,31 @@ fn content(payload: &[u8]) -> Content {
     (own, parts)
 }
 
-/// Returns what is said of an entry.
+/// Returns the attributes of an entry.
 fn entry_part(attrs: Attrs<'_>) -> Vec<(u16, Vec<u8>)> {
     let mut part = part(attrs, &ADDRESSES, &[LINENO]);
-    // That an address is a network of its own goes without saying for ipset.
+    // ipset omits a prefix length that is the full length.
     let is_whole =
         |kind: &u16, value: &[u8]| PREFIXES.contains(kind) && matches!(value, [32 | 128]);
     part.retain(|(kind, value)| !is_whole(kind, value));
     part
 }
 
-/// Returns the attributes of a set or an entry but those left out.
+/// Returns the attributes of a set or an entry, except those in `left_out`.
 fn part(attrs: Attrs<'_>, addresses: &[u16], left_out: &[u16]) -> Vec<(u16, Vec<u8>)> {
     let attrs = attrs.map(Result::unwrap);
-    let said = attrs.filter(|attr| !left_out.contains(&attr.kind));
+    let selected = attrs.filter(|attr| !left_out.contains(&attr.kind));
     let value = |attr: Attr<'_>| match addresses.contains(&attr.kind) {
-        // The kernel does not say of all that they are in network byte order.
+        // The kernel does not set the byte order flag on all addresses.
         true => attr.attrs().next().unwrap().unwrap().value.to_vec(),
         false => attr.value.to_vec(),
     };
-    let mut part: Vec<_> = said.map(|attr| (attr.kind, value(attr))).collect();
+    let mut part: Vec<_> = selected.map(|attr| (attr.kind, value(attr))).collect();
     part.sort();
     part
 }
 
-/// Returns the sets that were there before the commands.
+/// Returns the sets that existed before the commands.
 fn before() -> Vec<Set> {
     let name = |text| Name::new(text).unwrap();
     vec![
@@ -181,11 +179,11 @@ fn assert_same(request: &Request, message: &Message<'_>, lines: &[&str]) {
 }
 
 #[test]
-fn commands_are_told_in_the_bytes_of_ipset() {
+fn commands_encode_to_the_bytes_of_ipset() {
     for (capture, mut commands) in commands() {
         let message = capture.only_message();
         if let [Command::Create(set, _)] = commands.as_mut_slice() {
-            // It takes the newest that the kernel has, we one that will do.
+            // ipset uses the newest revision of the kernel, this crate an older one.
             set.revision = revision(&message);
         }
         let [request] = requests(commands).try_into().unwrap();
@@ -201,7 +199,7 @@ fn revision(message: &Message<'_>) -> Option<u8> {
 }
 
 #[test]
-fn what_ipset_makes_decodes_to_the_commands_and_the_same_bytes_again() {
+fn messages_of_ipset_decode_to_commands_and_encode_to_the_same_bytes() {
     let mut sets: Vec<(Set, Vec<u8>)> = Vec::new();
     let mut entries = 0;
     for (capture, commands) in commands() {
@@ -236,21 +234,22 @@ fn what_ipset_makes_decodes_to_the_commands_and_the_same_bytes_again() {
 }
 
 #[test]
-fn what_the_kernel_answers_is_what_ipset_prints() {
+fn dumps_print_like_ipset_save() {
     for capture in captures(ANSWERS) {
         let sets = assembled(&capture);
         let listed = sets.iter().next().unwrap();
         let printed = capture.text();
         let is_known = !matches!(listed.set.set_type, SetType::Other(_));
-        // The program keeps `forceadd` to itself, we have no words for marks.
+        // ipset does not print `forceadd`, and this crate does not print skbinfo
+        // marks.
         let ours = sets.to_string().replace(" forceadd", "");
         match is_known && !printed.contains("skbmark") {
             true => assert_eq!(ours, printed),
             false => assert_eq!(ours.lines().count(), printed.lines().count(), "{ours}"),
         }
         let entries = capture.lines.len() - 1;
-        let told = usize::try_from(listed.usage.entries).unwrap();
-        assert_eq!((listed.entries.len(), told), (entries, entries));
+        let reported = usize::try_from(listed.usage.entries).unwrap();
+        assert_eq!((listed.entries.len(), reported), (entries, entries));
         assert!(listed.usage.memory > 0, "{printed}");
     }
 }
@@ -266,7 +265,7 @@ fn assembled(capture: &Capture) -> Sets {
 }
 
 #[test]
-fn what_the_kernel_answers_goes_back_in_the_same_bytes() {
+fn dumps_encode_to_the_bytes_of_the_kernel() {
     for capture in captures(ANSWERS) {
         let listed = assembled(&capture).into_iter().next().unwrap();
         let mut commands = vec![Command::Create(listed.set.into(), Default::default())];
@@ -283,7 +282,7 @@ fn what_the_kernel_answers_goes_back_in_the_same_bytes() {
 }
 
 #[test]
-fn questions_are_asked_in_the_bytes_of_ipset() {
+fn queries_encode_to_the_bytes_of_ipset() {
     let name = |text| Name::new(text).unwrap();
     let port = vipline_ipset::Port::tcp(80);
     let in_port = Entry::new(name("b1"), Member::IpPort("fd00::1".parse().unwrap(), port));

@@ -1,7 +1,6 @@
-//! Sets with a real kernel, judged by `ipset save` beside our own dump.
+//! Tests with a real kernel that compare dumps with `ipset save`.
 //!
-//! Each test has a network namespace of its own; a program that is missing is
-//! a failure.
+//! Each test creates a network namespace. A missing program is a failure.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -25,7 +24,7 @@ use vipline_reconcile::{Edit, diff};
 
 use lab::{Lab, add, ip, name, objects, refused, sorted};
 
-/// Every type with each of its options, as `ipset save` prints them.
+/// Every set type with each of its options, in `ipset save` format.
 pub(crate) const DOCUMENTS: &[&str] = &[
     "create a hash:ip family inet hashsize 1024 maxelem 65536\nadd a 10.0.0.1\nadd a 10.0.0.2\n",
     "create a hash:ip family inet6 hashsize 64 maxelem 7 timeout 0 counters comment\n\
@@ -67,7 +66,7 @@ pub(crate) const DOCUMENTS: &[&str] = &[
 ];
 
 #[test]
-fn what_we_make_is_what_ipset_shows_and_what_we_read() {
+fn documents_are_loaded_and_dumped_like_ipset_saves_them() {
     for text in DOCUMENTS {
         let mut lab = Lab::new();
         lab.load(text)
@@ -79,7 +78,7 @@ fn what_we_make_is_what_ipset_shows_and_what_we_read() {
 }
 
 #[test]
-fn what_ipset_makes_is_what_we_read_and_there_is_nothing_to_change() {
+fn documents_loaded_by_ipset_produce_no_edits() {
     for text in DOCUMENTS {
         let mut lab = Lab::new();
         lab.succeeds("ipset", &["restore"], text);
@@ -102,7 +101,7 @@ fn every_type_is_in_a_document() {
 }
 
 #[test]
-fn ranges_and_networks_become_single_entries_in_the_kernel() {
+fn ranges_and_networks_are_expanded_to_single_entries() {
     let cases = [
         ("create a hash:ip", "add a 10.0.0.0/30", 4),
         ("create a hash:ip", "add a 10.0.0.1-10.0.0.9", 9),
@@ -144,7 +143,7 @@ fn ranges_and_networks_become_single_entries_in_the_kernel() {
 }
 
 #[test]
-fn types_of_icmp_have_the_names_of_the_program() {
+fn icmp_types_have_the_names_of_ipset() {
     let all = |protocol: &str, ip: &str| {
         let lines = (0..=255).flat_map(|ty| {
             (0..=20).map(move |code| format!("add a {ip},{protocol}:{ty}/{code}\n"))
@@ -153,7 +152,7 @@ fn types_of_icmp_have_the_names_of_the_program() {
     };
     for (family, protocol, ip) in [("inet", "icmp", "10.0.0.1"), ("inet6", "icmpv6", "fd00::1")] {
         let mut lab = Lab::new();
-        // A set that has room from the start: when one grows depends on its dice.
+        // A large set from the start: the moment of growth depends on a random seed.
         let set = format!("create a hash:ip,port family {family} hashsize 65536\n");
         lab.load(&set).unwrap();
         lab.load(&all(protocol, ip)).unwrap();
@@ -180,7 +179,7 @@ fn forceadd_makes_room_in_a_full_set() {
     };
     assert_eq!(full(""), 0);
     assert!(full("forceadd") > 50);
-    // The program does not print the option, so it is asked for it only.
+    // ipset does not print the option, so only the dump is checked.
     let mut lab = Lab::new();
     lab.succeeds("ipset", &["create", "a", "hash:ip", "forceadd"], "");
     assert!(
@@ -221,7 +220,7 @@ fn time_passes_for_entries_with_a_timeout() {
 }
 
 #[test]
-fn packets_are_counted_for_the_entry_they_are_found_by() {
+fn packets_are_counted_for_the_matching_entry() {
     let mut lab = Lab::new();
     lab.load("create a hash:ip,port counters\nadd a 127.0.0.1,udp:9\nadd a 127.0.0.1,udp:10\n")
         .unwrap();
@@ -238,7 +237,7 @@ fn packets_are_counted_for_the_entry_they_are_found_by() {
         let Member::IpPort(_, port) = entry.member else {
             panic!("{entry}")
         };
-        // Headers of IPv4 and UDP, and what was sent.
+        // IPv4 header, UDP header and payload.
         let counted = if port == Port::udp(9) {
             (1, 20 + 8 + 12)
         } else {
@@ -250,7 +249,7 @@ fn packets_are_counted_for_the_entry_they_are_found_by() {
 }
 
 #[test]
-fn questions_are_answered() {
+fn queries_return_entries_headers_revisions_and_usage() {
     let mut lab = Lab::new();
     assert!((6..=7).contains(&lab.client.protocol()));
     lab.load("create a hash:net\nadd a 10.0.0.0/8\n").unwrap();
@@ -316,7 +315,7 @@ fn sets_are_renamed_swapped_flushed_and_destroyed() {
 }
 
 #[test]
-fn ten_thousand_entries_go_in_few_messages_and_one_in_one() {
+fn ten_thousand_entries_need_few_messages_and_one_needs_one() {
     let cases = [
         ("hash:ip family inet", "10.0.{a}.{b}", 8),
         ("hash:ip,port family inet", "10.0.{a}.{b},tcp:80", 13),
@@ -364,7 +363,7 @@ fn ten_thousand_entries_go_in_few_messages_and_one_in_one() {
 }
 
 #[test]
-fn the_one_refused_entry_among_many_is_named() {
+fn the_rejected_entry_of_a_batch_is_named() {
     let mut lab = Lab::new();
     lab.load("create a hash:ip maxelem 100000\n").unwrap();
     let entry = |n: u32| {
@@ -388,12 +387,12 @@ fn the_one_refused_entry_among_many_is_named() {
     assert_eq!(
         entries.len(),
         17_000,
-        "those before are there, those after are not"
+        "entries before the rejected one are added, those after are not"
     );
 }
 
 #[test]
-fn what_the_kernel_refuses_is_named_with_its_reason() {
+fn rejections_name_the_command_and_the_reason() {
     let base = "create a hash:ip,port\nadd a 10.0.0.1,tcp:80\ncreate small hash:ip maxelem 1\n\
                 add small 10.0.0.1\ncreate p bitmap:port range 10-20\ncreate six hash:ip family inet6\n\
                 create l list:set size 1\ncreate l2 list:set\nadd l a\ncreate n hash:net\n\
@@ -447,7 +446,7 @@ fn what_the_kernel_refuses_is_named_with_its_reason() {
 }
 
 #[test]
-fn what_is_so_already_is_fine_for_lenient_commands() {
+fn exist_commands_succeed_without_effect() {
     let mut lab = Lab::new();
     let text = "create a hash:ip comment\nadd a 10.0.0.1 comment \"old\"\n";
     lab.load(text).unwrap();
@@ -457,7 +456,7 @@ fn what_is_so_already_is_fine_for_lenient_commands() {
 }
 
 #[test]
-fn a_set_that_a_rule_uses_gets_other_properties_by_a_swap() {
+fn a_set_in_use_changes_its_properties_by_a_swap() {
     let mut lab = Lab::new();
     let old = "create a hash:ip family inet hashsize 1024 maxelem 100\n\
                add a 10.0.0.1\nadd a 10.0.0.2\nadd a 10.0.0.3\n";
@@ -492,13 +491,13 @@ fn a_set_that_a_rule_uses_gets_other_properties_by_a_swap() {
     let (_, command, reason) = refused(lab.reconcile(&objects(other_type)).map(drop));
     assert_eq!((command.as_str(), reason), ("destroy a", Reason::InUse));
     lab.succeeds("iptables", &["-w", "-F"], "");
-    // What the attempt left is gone with it.
+    // The next commit removes the leftovers of the failed one.
     lab.reconcile(&objects(other_type)).unwrap();
     assert_eq!(sorted(&lab.save()), sorted(other_type));
 }
 
 #[test]
-fn edits_lead_from_each_state_to_each_other() {
+fn edits_lead_from_each_state_to_every_other() {
     let states = [
         "",
         "create a hash:ip,port\nadd a 10.0.0.1,tcp:80\nadd a 10.0.0.2,tcp:80\n",
@@ -525,7 +524,7 @@ fn edits_lead_from_each_state_to_each_other() {
 }
 
 #[test]
-fn a_set_of_an_unknown_type_is_kept_as_it_is() {
+fn a_set_of_an_unknown_type_is_preserved() {
     let mut lab = Lab::new();
     let foreign = "create f hash:net,iface family inet hashsize 1024 maxelem 65536 comment\n\
                    add f 10.0.0.0/8,eth0 comment \"theirs\"\n";
@@ -550,7 +549,7 @@ fn a_set_of_an_unknown_type_is_kept_as_it_is() {
 }
 
 #[test]
-fn marks_of_packets_are_kept_as_bytes() {
+fn marks_of_skbinfo_are_preserved_as_bytes() {
     let mut lab = Lab::new();
     let text = "create a hash:ip skbinfo\nadd a 10.0.0.1 skbmark 0x1/0xff skbqueue 4\n";
     lab.succeeds("ipset", &["restore"], text);
@@ -561,7 +560,7 @@ fn marks_of_packets_are_kept_as_bytes() {
 }
 
 #[test]
-fn a_name_that_text_cannot_have_does_not_hide_other_sets() {
+fn a_name_that_ipset_cannot_parse_does_not_hide_other_sets() {
     let mut lab = Lab::new();
     lab.succeeds("ipset", &["create", "two words", "hash:ip"], "");
     lab.load("create a hash:ip,port\n").unwrap();

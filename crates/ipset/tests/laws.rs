@@ -1,5 +1,5 @@
-//! Laws: what is encoded decodes to the same, what is printed is read as the
-//! same, and no bytes make a panic.
+//! Property tests: encoding and decoding, printing and parsing, no panics on
+//! arbitrary input.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -62,11 +62,12 @@ fn member(set_type: &SetType, family: Family) -> BoxedStrategy<Member> {
     }
 }
 
-/// Returns a range from a member to parts of another one, if it is any.
+/// Returns a range from an element to parts of another one, if the type supports
+/// ranges.
 fn through(first: Member, other: Member) -> (Member, Option<Member>) {
     use Member::{Ip, IpPort, IpPortIp, IpPortNet, Net, NetPort};
     let end = |from: Port, to: Port| match from.protocol {
-        // Types and codes have no ranges.
+        // ICMP types and codes have no ranges.
         1 | 58 => from,
         protocol => Port::new(protocol, to.number),
     };
@@ -163,7 +164,7 @@ fn entry(set: &Set) -> impl Strategy<Value = Entry> + use<> {
         )
 }
 
-/// A set and commands that make it with some entries.
+/// A set and some entries for it.
 fn made() -> impl Strategy<Value = (Set, Vec<Entry>)> {
     set().prop_flat_map(|set| {
         let entries = vec(entry(&set), 0..20);
@@ -182,7 +183,7 @@ fn commands(set: &Set, entries: &[Entry]) -> Commands {
 
 proptest! {
     #[test]
-    fn what_is_encoded_decodes_to_the_same((set, entries) in made()) {
+    fn encoded_sets_decode_to_equal_sets((set, entries) in made()) {
         let mut decoder = DumpDecoder::new();
         for request in commands(&set, &entries).requests(7) {
             decoder.push(&request.payload).unwrap();
@@ -190,14 +191,14 @@ proptest! {
         let sets = decoder.finish();
         let listed = sets.iter().next().unwrap();
         let mut read = listed.set.clone();
-        // Without one that is wished for, a message names one that will do.
+        // Without an explicit revision, the message has the default revision.
         read.revision = None;
         prop_assert_eq!(read, set);
         prop_assert_eq!(&listed.entries, &entries);
     }
 
     #[test]
-    fn what_is_printed_is_read_as_the_same((set, entries) in made()) {
+    fn printed_commands_parse_to_equal_commands((set, entries) in made()) {
         let commands = commands(&set, &entries);
         let text = commands.to_string();
         let read = Commands::parse(&text, &[]).unwrap();
@@ -240,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "((create|add|del|swap) a? ?(hash:ip,port|list:set|[0-9a-f.:,/-]{0,20})? ?[ -~]{0,20}\n?){0,4}") {
+    fn no_text_makes_the_parser_panic(text in "((create|add|del|swap) a? ?(hash:ip,port|list:set|[0-9a-f.:,/-]{0,20})? ?[ -~]{0,20}\n?){0,4}") {
         let _ = Commands::parse(&text, &[]);
     }
 }

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::number;
 
-/// The addresses a rule is about, with the mask that says which bits count.
+/// An address and a mask in a rule, as `10.0.0.0/8` or with a non-contiguous mask.
 ///
 /// ```
 /// use vipline_iptables::Network;
@@ -21,19 +21,20 @@ use crate::number;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Network(Kind);
 
-/// Invariant: no bit is set that the mask leaves out.
+/// Invariant: no address bit outside the mask is set.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Kind {
-    /// The mask is a prefix.
+    /// The mask is a prefix length.
     Prefix(IpNet),
-    /// The mask has holes.
+    /// The mask is non-contiguous.
     V4(Ipv4Addr, Ipv4Addr),
-    /// The mask has holes.
+    /// The mask is non-contiguous.
     V6(Ipv6Addr, Ipv6Addr),
 }
 
 impl Network {
-    /// Makes one of an address and a mask, unless their families differ.
+    /// Creates a network from an address and a mask. Returns `None` if their
+    /// families differ.
     pub fn masked(address: IpAddr, mask: IpAddr) -> Option<Self> {
         let kind = match (address, mask) {
             (IpAddr::V4(address), IpAddr::V4(mask)) => Kind::V4(address & mask, mask),
@@ -46,7 +47,7 @@ impl Network {
         }
     }
 
-    /// Returns the network if the mask is a prefix.
+    /// Returns the network if the mask is a prefix length.
     pub fn prefix(&self) -> Option<IpNet> {
         match self.0 {
             Kind::Prefix(network) => Some(network),
@@ -54,7 +55,7 @@ impl Network {
         }
     }
 
-    /// Tells whether the address is one of these.
+    /// Returns whether the network contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.0, address) {
             (Kind::Prefix(network), _) => network.contains(&address),
@@ -64,12 +65,12 @@ impl Network {
         }
     }
 
-    /// Tells whether every address of the family is one of these.
+    /// Returns whether the network contains every address of its family.
     pub(crate) fn is_all(&self) -> bool {
         matches!(self.0, Kind::Prefix(network) if network.prefix_len() == 0)
     }
 
-    /// Reads an address, or an address and a length or mask.
+    /// Parses an address with an optional prefix length or mask.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(network) = parse_prefix(text) {
             return Some(network.into());
@@ -79,7 +80,7 @@ impl Network {
     }
 }
 
-/// Reads an address and the length of its prefix, or a mask that is a prefix.
+/// Parses an address with an optional prefix length, or a mask that is a prefix.
 pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
     let Some((address, mask)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -119,7 +120,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// An address and a prefix, printed as the address alone if all its bits count.
+/// Prints a network, or only the address if the prefix has full length.
 pub(crate) struct Bare(pub(crate) IpNet);
 
 impl fmt::Display for Bare {
@@ -132,10 +133,10 @@ impl fmt::Display for Bare {
     }
 }
 
-/// An address, printed as the C library does.
+/// Prints an address like `inet_ntop`.
 ///
-/// It writes the last 32 bits as an IPv4 address where only zeros stand in
-/// front of them.
+/// The last 32 bits of an IPv6 address are printed as an IPv4 address if all bits
+/// before them are zero.
 pub(crate) struct Address(pub(crate) IpAddr);
 
 impl fmt::Display for Address {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_with_holes_leaves_bits_out() {
+    fn a_non_contiguous_mask_ignores_bits() {
         let network = Network::parse("10.0.7.0/255.0.255.0").unwrap();
         assert!(network.contains("10.9.7.9".parse().unwrap()));
         assert!(!network.contains("10.9.8.9".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! The client: runs the programs that save and restore.
+//! Client that runs `iptables-save` and `iptables-restore`.
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,17 +11,17 @@ use crate::lines::{Lines, line_of};
 use crate::process::{CHUNK, Process, Wrote, failed, find, name_of};
 use crate::{Error, Family, TableName, Variant, Version};
 
-/// How many seconds the lock is waited for.
+/// Default time to wait for the xtables lock, in seconds.
 const WAIT: u32 = 5;
 
-/// How long a program may run.
+/// Default timeout of a program.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Saves and restores the tables of one family.
+/// Saves and restores the tables of one address family.
 ///
-/// The programs run in the network namespace of the thread that calls.
-/// Each has a process group of its own, so that a Ctrl-C for the caller does
-/// not stop it midway.
+/// The programs run in the network namespace of the calling thread.
+/// Each program has its own process group, so that Ctrl-C for the caller does not
+/// interrupt it.
 #[derive(Debug)]
 pub struct Client {
     save: PathBuf,
@@ -34,14 +34,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Finds the programs of the machine's default variant.
+    /// Finds the programs of the default variant.
     ///
-    /// They are looked for on `PATH`, then in `/usr/sbin` and `/sbin`.
+    /// Searches `PATH`, then `/usr/sbin` and `/sbin`.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when a program is missing, [`Error::Outdated`] when
-    /// it is too old.
+    /// [`Error::NotFound`] if a program is missing.
+    /// [`Error::Outdated`] if a program is too old.
     pub fn open(family: Family) -> Result<Self, Error> {
         Self::named(family.as_str())
     }
@@ -50,19 +50,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_variant(family: Family, variant: Variant) -> Result<Self, Error> {
         Self::named(&format!("{family}-{variant}"))
     }
 
-    /// Takes the programs at these paths.
+    /// Uses the programs at these paths.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_at(save: impl Into<PathBuf>, restore: impl Into<PathBuf>) -> Result<Self, Error> {
         let (save, restore) = (save.into(), restore.into());
-        let (version, variant) = ask_version(&restore)?;
+        let (version, variant) = query_version(&restore)?;
         Ok(Self {
             save,
             restore,
@@ -91,36 +91,36 @@ impl Client {
         self.version
     }
 
-    /// Returns the process that restored last, whether it succeeded or not.
+    /// Returns the process ID of the last restore, successful or not.
     ///
-    /// The nft variant talks to the kernel by a socket whose port is this
-    /// number, unless another socket had it, and what the kernel tells
-    /// everybody about a change carries the port of who made it.
+    /// The nft variant uses a netlink socket with this number as port ID, unless
+    /// another socket already had that port ID.
+    /// Multicast notifications about its changes carry the port ID of the socket.
     pub fn last_restore_pid(&self) -> Option<u32> {
         self.last_restore_pid
     }
 
-    /// Sets for how many seconds the lock is waited for: 5, unless told here.
+    /// Sets the time to wait for the xtables lock, in seconds. Default: 5.
     ///
     /// The nft variant has no lock.
     pub fn set_wait(&mut self, seconds: u32) {
         self.wait = seconds;
     }
 
-    /// Sets how long a program may run: five minutes, unless told here.
+    /// Sets the timeout of a program. Default: 300 s.
     ///
-    /// Then it is killed; what comes before a `COMMIT` of its document is done
-    /// as a whole or not at all even so.
+    /// After the timeout the program is killed. Each table is still changed
+    /// completely or not at all.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Reads a table, without the counters of its rules.
+    /// Saves a table without the counters of its rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Incompatible`] when the table has rules that only `nft` can
-    /// list, [`Error::Unsupported`] when the kernel has no such table.
+    /// [`Error::Incompatible`] if the table has rules that only `nft` can list.
+    /// [`Error::Unsupported`] if the kernel lacks the table.
     pub fn save(&mut self, table: TableName) -> Result<String, Error> {
         let mut text = String::new();
         self.save_lines(table, |line| {
@@ -131,15 +131,15 @@ impl Client {
         Ok(text)
     }
 
-    /// Reads a table, and hands its lines to `each` while they arrive.
+    /// Saves a table and calls `each` for every line as it is printed.
     ///
-    /// No more than a line and a piece of 64 KiB are held.
+    /// Buffers at most one line and a chunk of 64 KiB.
     ///
     /// # Errors
     ///
-    /// Those of [`save`](Self::save), and the first one of `each`, which ends
-    /// the reading; what was handed over before an error is not the whole
-    /// table.
+    /// The same as [`save`](Self::save), and the first error of `each`, which stops
+    /// the save.
+    /// After an error, the lines passed to `each` are incomplete.
     pub fn save_lines<E: From<Error>>(
         &mut self,
         table: TableName,
@@ -170,33 +170,33 @@ impl Client {
         Ok(())
     }
 
-    /// Changes tables as a document tells.
+    /// Applies a restore document.
     ///
-    /// The document is written piece by piece while the program reads it.
-    /// What it does not name stays as it is.
-    /// What comes before a `COMMIT` is done there, as a whole or not at all.
+    /// The document is formatted while the program reads it.
+    /// Chains that the document does not name remain unchanged.
+    /// The part before each `COMMIT` is applied atomically.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] names the line that is to blame, and
-    /// [`Error::committed`] tells what each error means for the rules.
+    /// [`Error::Rejected`] names the rejected line.
+    /// [`Error::committed`] returns whether the rules may have changed.
     pub fn restore(&mut self, document: &impl fmt::Display) -> Result<(), Error> {
-        self.give(document, &["--noflush", "--counters"])
+        self.run_restore(document, &["--noflush", "--counters"])
     }
 
-    /// Has a document read, but changes nothing.
+    /// Checks a restore document without changing rules.
     ///
-    /// What only the kernel refuses is not found this way, nor is a jump to a
-    /// chain that does not exist with the nft variant.
+    /// The check does not find errors that only the kernel detects.
+    /// With the nft variant, it does not find jumps to missing chains.
     ///
     /// # Errors
     ///
-    /// Those of [`restore`](Self::restore).
+    /// The same as [`restore`](Self::restore).
     pub fn test(&mut self, document: &impl fmt::Display) -> Result<(), Error> {
-        self.give(document, &["--noflush", "--counters", "--test"])
+        self.run_restore(document, &["--noflush", "--counters", "--test"])
     }
 
-    fn give(&mut self, document: &impl fmt::Display, args: &[&str]) -> Result<(), Error> {
+    fn run_restore(&mut self, document: &impl fmt::Display, args: &[&str]) -> Result<(), Error> {
         let wait = self.wait.to_string();
         let args = [&["-w", &wait], args].concat();
         let (input, output) = (Stdio::piped(), Stdio::null());
@@ -214,19 +214,19 @@ impl Client {
         }
         process.finish()?;
         match process.conclude(self.wait, |line| Some(line_of(document, line))) {
-            Ok(()) if wrote == Wrote::Part => Err(Error::Refused {
+            Ok(()) if wrote == Wrote::Part => Err(Error::Rejected {
                 program: process.program,
                 status: 0,
                 line: None,
-                message: "it ended before it had read the whole document".into(),
+                message: "ended before it had read the whole document".into(),
             }),
-            result => result.map_err(|error| self.explained(error)),
+            result => result.map_err(|error| self.with_cause(error)),
         }
     }
 
-    /// Finds out why a table could not be opened: what restores does not always
-    /// tell, what saves does.
-    fn explained(&mut self, error: Error) -> Error {
+    /// Replaces the error about a table line with the error of a save, which reports
+    /// the cause.
+    fn with_cause(&mut self, error: Error) -> Error {
         let table = error
             .line()
             .and_then(|line| line.text.as_deref()?.strip_prefix('*'))
@@ -237,16 +237,16 @@ impl Client {
     }
 }
 
-/// Writes a document to a program while it is printed.
+/// Writes a document to a program while it is formatted.
 struct Feed<'a> {
     process: &'a mut Process,
-    /// What is still to be written, at most a chunk.
+    /// Pending output, at most one chunk.
     pending: Vec<u8>,
     wrote: Result<Wrote, Error>,
 }
 
 impl Feed<'_> {
-    /// Writes what is pending; fails if that cannot be.
+    /// Writes the pending output.
     fn flush(&mut self) -> fmt::Result {
         let wrote = self.process.write(&self.pending);
         if matches!(wrote, Ok(Wrote::All)) {
@@ -274,7 +274,7 @@ impl fmt::Write for Feed<'_> {
     }
 }
 
-fn ask_version(path: &Path) -> Result<(Version, Variant), Error> {
+fn query_version(path: &Path) -> Result<(Version, Variant), Error> {
     let (input, output) = (Stdio::null(), Stdio::piped());
     let mut process = Process::start(path, &["--version"], input, output, TIMEOUT)?;
     process.finish()?;
@@ -282,7 +282,7 @@ fn ask_version(path: &Path) -> Result<(Version, Variant), Error> {
     let answer = String::from_utf8_lossy(&process.output);
     match (ended, Version::parse(&answer)) {
         (Ok(()), Some((version, variant))) if version >= Version::MINIMUM => Ok((version, variant)),
-        (Ok(()) | Err(Error::Refused { .. }), _) => Err(Error::Outdated {
+        (Ok(()) | Err(Error::Rejected { .. }), _) => Err(Error::Outdated {
             program: process.program,
             answer: answer.trim().into(),
         }),
@@ -290,7 +290,7 @@ fn ask_version(path: &Path) -> Result<(Version, Variant), Error> {
     }
 }
 
-/// Tells whether a line is said in place of a table that only `nft` can list.
+/// Returns whether a line reports a table that only `nft` can list.
 fn is_incompatible(line: &str) -> bool {
     line.starts_with("# Table `") && line.ends_with("' is incompatible, use 'nft' tool.")
 }

@@ -1,31 +1,31 @@
-//! SetDirections of a packet: where it comes from and where it goes.
+//! Source or destination fields of packets.
 
 use std::fmt;
 
-/// The source or the destination of a packet.
+/// The source or destination of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Direction {
-    /// Where it comes from.
+    /// Source.
     #[default]
     Source,
-    /// Where it goes.
+    /// Destination.
     Destination,
 }
 
-/// SetDirections, one for each dimension of a set: `src,dst`; one to six.
+/// Directions, one per dimension of an IP set: `src,dst`. 1 to 6 entries.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct SetDirections {
-    /// How many there are.
+    /// Number of entries.
     len: u8,
-    /// Which of them are destinations, the first one in the lowest bit.
+    /// Bit set of the entries that are destinations; bit 0 is the first entry.
     destinations: u8,
 }
 
 impl SetDirections {
-    /// The greatest number of dimensions: `IPSET_DIM_MAX`.
+    /// Maximum number of dimensions: `IPSET_DIM_MAX`.
     const MAX: u8 = 6;
 
-    /// Makes directions, unless there are none or more than six.
+    /// Creates a list. Returns `None` if it is empty or has more than 6 entries.
     pub fn new(directions: impl IntoIterator<Item = Direction>) -> Option<Self> {
         let mut all = Self {
             len: 0,
@@ -41,7 +41,7 @@ impl SetDirections {
         (all.len > 0).then_some(all)
     }
 
-    /// Reads `src` or `dst`, or several with commas.
+    /// Parses comma-separated `src` and `dst`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut known = true;
         let directions = text.split(',').map(|name| {
@@ -55,7 +55,7 @@ impl SetDirections {
         Self::new(directions).filter(|_| known)
     }
 
-    /// Returns the directions in their order.
+    /// Returns the directions in order.
     pub fn iter(self) -> impl Iterator<Item = Direction> {
         (0..self.len).map(move |at| match self.destinations >> at & 1 {
             0 => Direction::Source,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_one_to_six_sides() {
+    fn set_directions_have_1_to_6_entries() {
         for text in ["src", "dst", "src,dst", "dst,dst,src,dst,src,dst"] {
             assert_eq!(SetDirections::parse(text).unwrap().to_string(), text);
         }

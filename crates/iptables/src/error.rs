@@ -1,4 +1,4 @@
-//! What goes wrong with the programs of iptables.
+//! Errors of the iptables programs.
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -7,178 +7,181 @@ use thiserror::Error;
 
 use crate::{TableName, Version};
 
-/// Why a save or a restore failed.
+/// An error of a save or restore.
 ///
-/// [`committed`](Self::committed) tells what a failed restore left behind.
+/// [`committed`](Self::committed) returns whether a failed restore may have changed
+/// rules.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A program ran for too long, and was killed.
-    #[error("{program} was killed because it had not ended after {timeout:?}")]
+    /// A program exceeded the timeout and was killed.
+    #[error("{program} did not end within {timeout:?} and was killed")]
     Timeout {
-        /// Its name.
+        /// Name of the program.
         program: Box<str>,
-        /// How long it was let run.
+        /// The timeout.
         timeout: Duration,
     },
-    /// What a program printed is no text.
-    #[error("{program} printed a line that is not UTF-8: line {line}")]
+    /// The output of a program is not UTF-8.
+    #[error("{program}: line {line} of the output is not UTF-8")]
     Decode {
-        /// Its name.
+        /// Name of the program.
         program: Box<str>,
-        /// The number of the line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// The caller may not do this.
+    /// A capability is missing.
     #[error(
         "{program}: operation not permitted: CAP_NET_ADMIN is missing, or CAP_NET_RAW, which \
-         the legacy variant needs, too ({message})"
+         the legacy variant also requires ({message})"
     )]
     Denied {
-        /// The program that was refused.
+        /// Name of the program.
         program: Box<str>,
-        /// Its words.
+        /// The error message of the program.
         message: Box<str>,
     },
-    /// `nft` wrote what the nft variant cannot show as rules of iptables.
+    /// The table has rules from `nft` that the nft variant cannot list.
     #[error(
         "table {table} cannot be saved: it has rules that only nft can list; move them to a \
          table of another name"
     )]
     Incompatible {
-        /// The table.
+        /// Name of the table.
         table: TableName,
     },
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// A program was killed by somebody else.
+    /// A program was killed by a signal from outside.
     #[error("{program} was killed by signal {signal}")]
     Killed {
-        /// Its name.
+        /// Name of the program.
         program: Box<str>,
-        /// The signal.
+        /// Signal number.
         signal: i32,
     },
-    /// Another program had the lock of the legacy variant.
+    /// Another program held the xtables lock of the legacy variant.
     #[error(
-        "another program held the lock of iptables for the {wait} s it was waited for; \
-         `lslocks` tells which ({message})"
+        "another program held the xtables lock for {wait} s; `lslocks` shows the process \
+         ({message})"
     )]
     Locked {
-        /// For how many seconds it was waited for.
+        /// Waiting time in seconds.
         wait: u32,
-        /// The words of the program.
+        /// The error message of the program.
         message: Box<str>,
     },
-    /// There is no such program.
-    #[error("{program} is not there: install iptables")]
+    /// A program is missing.
+    #[error("{program} not found: install iptables")]
     NotFound {
-        /// Its name or path.
+        /// Name or path of the program.
         program: Box<str>,
     },
     /// A program is too old.
     #[error(
-        "{program} is too old: version {} or later is needed, and its answer to --version is \
-         `{answer}`",
+        "{program} is too old: version {} or later is required, --version printed `{answer}`",
         Version::MINIMUM
     )]
     Outdated {
-        /// Its name.
+        /// Name of the program.
         program: Box<str>,
-        /// What it answered when it was asked for its version.
+        /// The output of `--version`.
         answer: Box<str>,
     },
-    /// A program or the kernel refused what it was told to do.
+    /// A program or the kernel rejected a document.
     #[error("{program}: {}{message}", At(line.as_ref()))]
-    Refused {
-        /// The name of the program.
+    Rejected {
+        /// Name of the program.
         program: Box<str>,
-        /// Its exit status.
+        /// Exit status.
         status: i32,
-        /// The line of the document that it refused.
+        /// The rejected line of the document.
         ///
-        /// A table that the kernel refused as a whole is known by its `COMMIT`.
+        /// The `COMMIT` line if the kernel rejected a table as a whole.
         line: Option<DocumentLine>,
-        /// Its words.
+        /// The error message of the program.
         message: Box<str>,
     },
-    /// A program could not be run.
+    /// A program could not be started.
     #[error("cannot run {program}")]
     Spawn {
-        /// Its name.
+        /// Name of the program.
         program: Box<str>,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The kernel does not have the table, or not the variant.
-    #[error("{program}: the kernel cannot do this, or a module of it is missing ({message})")]
+    /// The kernel lacks the table or the variant.
+    #[error(
+        "{program}: the kernel does not support this table or variant, or a module is missing ({message})"
+    )]
     Unsupported {
-        /// The name of the program.
+        /// Name of the program.
         program: Box<str>,
-        /// Its words.
+        /// The error message of the program.
         message: Box<str>,
     },
 }
 
 impl Error {
-    /// Tells what a failed restore left behind.
+    /// Returns whether a failed restore may have changed rules.
     pub fn committed(&self) -> Committed {
         match self {
             Self::NotFound { .. } | Self::Outdated { .. } | Self::Spawn { .. } => Committed::No,
-            Self::Refused {
+            Self::Rejected {
                 line: Some(line), ..
             } if line.commits == 0 => Committed::No,
             _ => Committed::Unknown,
         }
     }
 
-    /// Tells whether a program is missing.
+    /// Returns whether a program is missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Tells whether another program had the lock.
+    /// Returns whether another program held the xtables lock.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. })
     }
 
-    /// Returns the line of the document that was refused.
+    /// Returns the rejected line of the document.
     pub fn line(&self) -> Option<&DocumentLine> {
         match self {
-            Self::Refused { line, .. } => line.as_ref(),
+            Self::Rejected { line, .. } => line.as_ref(),
             _ => None,
         }
     }
 }
 
-/// One line of a document that was to be restored.
+/// A line of a restore document.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DocumentLine {
-    /// The number of the line, from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// The line; `None` when the document has no such line.
+    /// Text of the line; `None` if the document has no such line.
     pub text: Option<Box<str>>,
-    /// How many `COMMIT`s come before it: what they end is done.
+    /// Number of `COMMIT` lines before it, whose tables are changed.
     pub commits: usize,
 }
 
-/// What a failed restore left behind.
+/// Effect of a failed restore.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Committed {
-    /// Nothing of the document is done.
+    /// No part of the document is applied.
     No,
-    /// Up to each `COMMIT` all is done, or nothing: a save will tell.
+    /// The part before each `COMMIT` is applied completely or not at all. Save the
+    /// tables to find out.
     Unknown,
 }
 
-/// Where in the document, and what stands there.
+/// Prints the line number and text.
 struct At<'a>(Option<&'a DocumentLine>);
 
 impl fmt::Display for At<'_> {

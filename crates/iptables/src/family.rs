@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// IPv4, which `iptables` is for, or IPv6, which `ip6tables` is for.
+/// An address family.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
-    /// `iptables`.
+    /// IPv4: `iptables`.
     V4,
-    /// `ip6tables`.
+    /// IPv6: `ip6tables`.
     V6,
 }
 
@@ -15,7 +15,7 @@ impl Family {
     /// Both families.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Returns what the names of the family's programs begin with.
+    /// Returns the name prefix of the programs: `iptables` or `ip6tables`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V4 => "iptables",

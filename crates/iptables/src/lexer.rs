@@ -1,24 +1,24 @@
-//! The words of a rule, split as iptables does.
+//! Lexer for rules.
 
 use std::borrow::Cow;
 
 use crate::rule::{Problem, RuleError};
 
-/// Splits text into words as `iptables-restore` does.
+/// Splits text into words like `iptables-restore`.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// A word and where it stands.
+/// A word and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Word<'a> {
-    /// The word without its quotes.
+    /// The word without quotes.
     pub(crate) text: Cow<'a, str>,
-    /// The byte it begins at, with its quote.
+    /// Byte offset, including the quote.
     pub(crate) start: usize,
-    /// Whether a part of it was quoted.
+    /// Whether a part of the word was quoted.
     pub(crate) quoted: bool,
 }
 
@@ -32,17 +32,17 @@ impl<'a> Lexer<'a> {
         self.text
     }
 
-    /// Returns the byte behind the last word.
+    /// Returns the byte offset after the last word.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Goes back, or on, to a byte between words.
+    /// Moves to a byte offset between words.
     pub(crate) fn set_at(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// Returns the next word, if there is one.
+    /// Returns the next word, if any.
     pub(crate) fn next(&mut self) -> Result<Option<Word<'a>>, RuleError> {
         let bytes = self.text.as_bytes();
         let blanks = bytes[self.at..].iter().take_while(|b| is_blank(**b));
@@ -61,7 +61,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
-    /// Reads a word with a quote at `quote`; the quote that closes ends it.
+    /// Parses a word with a quote at `quote`. The closing quote ends the word.
     fn quoted(&mut self, start: usize, quote: usize) -> Result<Word<'a>, RuleError> {
         let inner = &self.text[quote + 1..];
         let len = inner.bytes().position(|b| matches!(b, b'"' | b'\\'));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn words_end_at_blanks_and_behind_closing_quotes() {
+    fn words_end_at_blanks_and_closing_quotes() {
         let table: [(&str, &[&str]); 8] = [
             ("", &[]),
             ("  -s \t a\n", &["-s", "a"]),

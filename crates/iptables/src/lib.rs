@@ -1,17 +1,17 @@
-//! What `iptables-save` prints and `iptables-restore` reads, of both variants.
+//! Parser, typed rules and restore documents for `iptables-save` and
+//! `iptables-restore`, legacy and nft variants.
 //!
-//! - [`Tables`]: a document, parsed without loss; it borrows from its text and
-//!   prints as the same bytes. [`Line`] is one line of it.
-//! - [`Rule`]: what a rule wants of packets ([`matches`](mod@matches)) and does with them
-//!   ([`targets`](mod@targets)), typed; what is not known is kept as it was written.
-//! - [`Object`]: chains, and rules of chains with several owners, as a keyed
-//!   state; [`Restore`] writes edits of it as a document for
-//!   `iptables-restore --noflush` that names nothing else.
-//! - [`Client`] runs the programs, and [`Error`] says why that failed;
-//!   [`nfacct`] makes the counters that rules count in.
+//! - [`Tables`]: a losslessly parsed document that borrows from its text and prints
+//!   the same bytes. [`Line`]: a single line.
+//! - [`Rule`]: a typed rule with [`matches`](mod@matches) and a
+//!   [target](mod@targets). Unknown parts are preserved as text.
+//! - [`Object`]: chains, and rules of chains that several programs share, as keyed
+//!   objects. [`Restore`] formats edits as a document for `iptables-restore
+//!   --noflush`.
+//! - [`Client`]: runs the programs. [`Error`] has the cause of a failure. [`nfacct`]
+//!   manages the counters for `-m nfacct`.
 //!
-//! Programs are run and sockets opened by [`Client`] and [`nfacct::Client`]
-//! alone; everything else is pure.
+//! Only [`Client`] and [`nfacct::Client`] do IO.
 //!
 //! ```
 //! use vipline_iptables::{ChainName, Restore, Rule, Tables, TableName, Transport, targets::Target};

@@ -1,24 +1,22 @@
-//! Lines of texts that come or go piece by piece.
+//! Line handling for text that is read or written in chunks.
 
 use std::fmt;
 
 use crate::error::DocumentLine;
 
-/// Joins pieces to lines.
+/// Splits chunks into lines.
 ///
-/// A line that lies within one piece is handed over as it lies there, so no
-/// more than one line is ever kept.
+/// Lines within one chunk are not copied. At most one line is buffered.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// The beginning of a line whose end is still to come.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
-    /// How many lines were handed over.
+    /// Number of lines passed on.
     count: usize,
 }
 
 impl Lines {
-    /// Hands over the lines that are complete with one more piece, each with
-    /// its number.
+    /// Adds a chunk and calls `each` for every complete line, with its number.
     pub(crate) fn push<E>(
         &mut self,
         piece: &[u8],
@@ -41,7 +39,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Hands over what comes after the last line end, if there is anything.
+    /// Calls `each` for the text after the last newline, if any.
     pub(crate) fn finish<E>(
         mut self,
         each: &mut impl FnMut(usize, &[u8]) -> Result<(), E>,
@@ -53,7 +51,7 @@ impl Lines {
     }
 }
 
-/// Looks a line of a document up, which is printed again up to there.
+/// Returns a line of a document. Formats the document again up to this line.
 pub(crate) fn line_of(document: &impl fmt::Display, number: usize) -> DocumentLine {
     let mut finder = Finder {
         wanted: number,
@@ -62,7 +60,7 @@ pub(crate) fn line_of(document: &impl fmt::Display, number: usize) -> DocumentLi
         commits: 0,
         is_found: false,
     };
-    // Stopped by an error of its own once it has what it looks for.
+    // The finder stops the formatting with an error at the wanted line.
     let _ = fmt::write(&mut finder, format_args!("{document}"));
     let is_there = finder.is_found || finder.number == number && !finder.line.is_empty();
     DocumentLine {
@@ -72,19 +70,19 @@ pub(crate) fn line_of(document: &impl fmt::Display, number: usize) -> DocumentLi
     }
 }
 
-/// Keeps one line of what is written to it.
+/// Finds a line in the text written to it.
 struct Finder {
     wanted: usize,
-    /// The number of the line that is being written.
+    /// Number of the current line.
     number: usize,
-    /// The wanted line, or one that may be a `COMMIT`.
+    /// The current line.
     line: String,
     commits: usize,
     is_found: bool,
 }
 
 impl Finder {
-    /// Ends the line that is being written; fails at the wanted one.
+    /// Ends the current line. Returns an error at the wanted line.
     fn end(&mut self) -> fmt::Result {
         if self.number == self.wanted {
             self.is_found = true;
@@ -113,7 +111,7 @@ impl fmt::Write for Finder {
 mod tests {
     use super::*;
 
-    /// The lines of a text that comes in pieces of a size.
+    /// Returns the lines of a text that arrives in chunks of a size.
     fn lines(text: &str, size: usize) -> Vec<(usize, String)> {
         let (mut lines, mut found) = (Lines::default(), Vec::new());
         let mut each = |number, line: &[u8]| {
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_the_text_is_cut() {
+    fn lines_do_not_depend_on_the_chunk_size() {
         let text = "*nat\n\n:Ä - [0:0]\nCOMMIT\n# the end";
         let wanted: Vec<_> = (1..).zip(text.lines().map(str::to_owned)).collect();
         for size in 1..=text.len() {
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_handing_over() {
+    fn an_error_stops_the_iteration() {
         let mut count = 0;
         let mut each = |_, _: &[u8]| {
             count += 1;
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_document_is_found_with_the_tables_before_it() {
+    fn a_line_is_found_with_the_number_of_commits_before_it() {
         let document = "*filter\n-A A\nCOMMIT\n*nat\n-A COMMIT\nCOMMIT\nno end";
         let line = |number| {
             let line = line_of(&document, number);
@@ -163,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_written_in_pieces() {
+    fn a_line_is_found_if_it_is_written_in_parts() {
         struct Lexer([&'static str; 5]);
         impl fmt::Display for Lexer {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

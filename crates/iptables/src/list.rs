@@ -1,10 +1,10 @@
-//! Flags that are written as names with commas.
+//! Comma-separated flag names.
 
 use std::fmt::{self, Write};
 
 use bitflags::Flags;
 
-/// Reads names with commas between them, in whatever case.
+/// Parses comma-separated names, ignoring case.
 pub(crate) fn parse<F: Flags + Copy>(text: &str) -> Option<F> {
     let mut all = F::empty();
     for name in text.split(',') {
@@ -16,7 +16,7 @@ pub(crate) fn parse<F: Flags + Copy>(text: &str) -> Option<F> {
     Some(all)
 }
 
-/// Writes the names with commas between them, or `none` for no flags.
+/// Writes the comma-separated names, or `none` for no flags.
 pub(crate) fn write<F: Flags + Copy>(
     flags: F,
     none: &str,
@@ -34,7 +34,7 @@ pub(crate) fn write<F: Flags + Copy>(
     Ok(())
 }
 
-/// Writes the names in small letters, with commas between them.
+/// Writes the comma-separated names in lower case.
 pub(crate) fn write_small<F: Flags + Copy>(flags: F, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut separator = "";
     for name in names(flags) {

@@ -1,26 +1,26 @@
-//! Names of tables and chains.
+//! Table and chain names.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str;
 
-/// The greatest length of a name: `XT_EXTENSION_MAXNAMELEN` of
-/// linux/netfilter/x_tables.h, 29 bytes with the NUL byte.
+/// Maximum length of a name: `XT_EXTENSION_MAXNAMELEN` of linux/netfilter/x_tables.h
+/// is 29 bytes with the NUL byte.
 pub(crate) const MAX_NAME: usize = 28;
 
-/// A short text, kept in place.
+/// A short string without heap allocation.
 #[derive(Clone, Copy, Eq, PartialEq)]
 struct Short {
     len: u8,
-    /// Zeros after the text.
+    /// The text, padded with zeros.
     bytes: [u8; MAX_NAME],
 }
 
 impl Short {
     fn new(text: &str) -> Result<Self, InvalidName> {
-        let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'');
-        if text.is_empty() || text.len() > MAX_NAME || text.contains(is_odd) {
+        let is_invalid = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'');
+        if text.is_empty() || text.len() > MAX_NAME || text.contains(is_invalid) {
             return Err(InvalidName(text.into()));
         }
         let mut bytes = [0; MAX_NAME];
@@ -40,32 +40,32 @@ impl Hash for Short {
     }
 }
 
-/// The name of a table: `filter`, `nat`, `mangle`, `raw`, `security`.
+/// A table name: `filter`, `nat`, `mangle`, `raw`, `security`.
 ///
-/// Holds 1 to 28 bytes without blanks and quotes, and is copied like a number.
+/// A name has 1 to 28 bytes without white space, control characters and quotes.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct TableName(Short);
 
-/// The name of a chain.
+/// A chain name.
 ///
-/// Holds 1 to 28 bytes without blanks and quotes, does not begin with `-` or
-/// `!`, and is copied like a number.
+/// A name has 1 to 28 bytes without white space, control characters and quotes, and
+/// does not begin with `-` or `!`.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct ChainName(Short);
 
 impl TableName {
-    /// Checks and keeps a name.
+    /// Creates a name.
     ///
     /// # Errors
     ///
-    /// No table can have the name.
+    /// [`InvalidName`] if the text is no valid name.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         Short::new(text).map(Self)
     }
 }
 
 impl ChainName {
-    /// Checks and keeps a name.
+    /// Creates a name.
     ///
     /// ```
     /// use vipline_iptables::ChainName;
@@ -77,7 +77,7 @@ impl ChainName {
     ///
     /// # Errors
     ///
-    /// No chain can have the name.
+    /// [`InvalidName`] if the text is no valid name.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         if text.starts_with(['-', '!']) {
             return Err(InvalidName(text.into()));
@@ -86,7 +86,7 @@ impl ChainName {
     }
 }
 
-/// What both kinds of names can do.
+/// Implements the common traits of both name types.
 macro_rules! name {
     ($($name:ident)*) => {$(
         impl $name {
@@ -138,9 +138,9 @@ macro_rules! name {
 
 name!(TableName ChainName);
 
-/// A text that cannot be a name.
+/// The error of an invalid name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0:?} cannot name a table or chain: those have 1 to 28 bytes, no blanks and no quotes")]
+#[error("invalid table or chain name {0:?}: expected 1 to 28 bytes without white space and quotes")]
 pub struct InvalidName(Box<str>);
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_to_28_bytes_and_nothing_that_a_shell_splits() {
+    fn names_have_1_to_28_bytes_without_white_space_and_quotes() {
         assert!(ChainName::new("KUBE-SVC-67NZLRHBNDSAWJRO").is_ok());
         assert!(ChainName::new(&"c".repeat(28)).is_ok());
         assert!(TableName::new("nat").is_ok());
@@ -159,12 +159,12 @@ mod tests {
         }
         assert_eq!(
             ChainName::new("a b").unwrap_err().to_string(),
-            r#""a b" cannot name a table or chain: those have 1 to 28 bytes, no blanks and no quotes"#
+            r#"invalid table or chain name "a b": expected 1 to 28 bytes without white space and quotes"#
         );
     }
 
     #[test]
-    fn names_sort_and_hash_as_their_texts() {
+    fn names_sort_and_hash_like_their_text() {
         let name = |text| ChainName::new(text).unwrap();
         let mut names = [name("b"), name("ab"), name("a")];
         names.sort();

@@ -1,18 +1,18 @@
-//! What is wanted, or anything but it.
+//! A condition that can be negated with `!`.
 
 use std::fmt;
 
-/// A value that is wanted, or anything but it, which iptables writes as `!`.
+/// A value to match, or a negated one (`!`).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Negatable<T> {
-    /// It has to be this.
+    /// Matches this value.
     Is(T),
-    /// It has to be anything else.
+    /// Matches all other values.
     Not(T),
 }
 
 impl<T> Negatable<T> {
-    /// Makes one of a value and whether it is negated.
+    /// Creates a condition.
     pub(crate) fn new(negated: bool, value: T) -> Self {
         if negated {
             Self::Not(value)
@@ -27,12 +27,12 @@ impl<T> Negatable<T> {
         value
     }
 
-    /// Tells whether the value is what must not be.
+    /// Returns whether the condition is negated.
     pub fn is_negated(&self) -> bool {
         matches!(self, Self::Not(_))
     }
 
-    /// Returns one of what `change` makes of the value.
+    /// Maps the value and keeps the negation.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Negatable<U> {
         match self {
             Self::Is(value) => Negatable::Is(change(value)),
@@ -40,12 +40,12 @@ impl<T> Negatable<T> {
         }
     }
 
-    /// Returns the word that stands in front of the option.
+    /// Returns the prefix of the option: `! ` or nothing.
     pub(crate) fn bang(&self) -> &'static str {
         if self.is_negated() { "! " } else { "" }
     }
 
-    /// Writes the option and the value, with a blank in front.
+    /// Writes the option and the value with a leading space.
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, option: &str) -> fmt::Result
     where
         T: fmt::Display,

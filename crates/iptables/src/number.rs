@@ -1,9 +1,9 @@
-//! Numbers as iptables reads and prints them.
+//! Numbers in iptables syntax.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Reads a number: decimal, `0x` and hexadecimal, or `0` and octal.
+/// Parses a decimal, hexadecimal (`0x`) or octal (`0`) number.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
     let (digits, radix) = match bytes {
@@ -11,34 +11,35 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
         [b'0', _, ..] => (&text[1..], 8),
         _ => (text, 10),
     };
-    // A sign would be read as well.
+    // `from_str_radix` also accepts a sign.
     if !digits.as_bytes().first()?.is_ascii_hexdigit() {
         return None;
     }
     u64::from_str_radix(digits, radix).ok()
 }
 
-/// Reads a number of 32 bits or fewer.
+/// Parses a number that fits into `T`.
 pub(crate) fn parse_as<T: TryFrom<u64>>(text: &str) -> Option<T> {
     parse(text)?.try_into().ok()
 }
 
-/// Numbers from one to another, printed as `1:5`, or `1` if they are the same.
+/// A range of numbers, both ends included, printed as `1:5`, or `1` if the ends are
+/// equal.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Range<T> {
-    /// The least.
+    /// First number.
     pub first: T,
-    /// The greatest.
+    /// Last number.
     pub last: T,
 }
 
-/// The numbers of ports.
+/// A range of ports.
 pub type Ports = Range<u16>;
 
 impl<T: Copy + TryFrom<u64>> Range<T> {
-    /// Reads `1`, `1:5`, `1:` or `:5`.
+    /// Parses `1`, `1:5`, `1:` or `:5`.
     ///
-    /// The ends that are left out are `least` and `greatest`.
+    /// Omitted ends are those of `all`.
     pub(crate) fn parse(text: &str, separator: char, all: Self) -> Option<Self> {
         let Some((first, last)) = text.split_once(separator) else {
             return parse_as::<T>(text).map(Self::from);
@@ -58,7 +59,7 @@ impl<T: Copy + TryFrom<u64>> Range<T> {
 }
 
 impl Ports {
-    /// Every port.
+    /// All ports.
     pub const ALL: Self = Self {
         first: 0,
         last: u16::MAX,
@@ -66,7 +67,7 @@ impl Ports {
 }
 
 impl Range<u32> {
-    /// Every number.
+    /// All numbers.
     pub const ALL: Self = Self {
         first: 0,
         last: u32::MAX,
@@ -101,17 +102,17 @@ impl<T: PartialEq + fmt::Display> fmt::Display for Range<T> {
     }
 }
 
-/// Bits and which of them count, printed as `0x4000/0x4000`.
+/// A value and a mask, printed as `0x4000/0x4000`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Masked {
-    /// The bits.
+    /// Value.
     pub value: u32,
-    /// Which bits count.
+    /// Mask.
     pub mask: u32,
 }
 
 impl Masked {
-    /// Reads `VALUE` or `VALUE/MASK`.
+    /// Parses `VALUE` or `VALUE/MASK`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (value, mask) = match text.split_once('/') {
             Some((value, mask)) => (value, parse_as(mask)?),
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_bases() {
+    fn numbers_are_decimal_hexadecimal_or_octal() {
         let table = [
             ("0", Some(0)),
             ("10", Some(10)),
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_masks_are_read_and_printed() {
+    fn ranges_and_masks_are_parsed_and_printed() {
         let ports = |text| Ports::parse(text, ':', Ports::ALL);
         for (text, printed) in [
             ("80", "80"),

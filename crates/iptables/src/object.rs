@@ -1,4 +1,4 @@
-//! What a table holds, as keyed objects: chains, and rules of shared chains.
+//! Chains and shared rules as keyed objects.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -7,91 +7,92 @@ use vipline_reconcile::Keyed;
 
 use crate::{ChainName, Policy, TableName};
 
-/// Room for the rules of most chains, in bytes.
+/// Initial capacity for the rules of a chain, in bytes.
 const ROOM: usize = 1024;
 
-/// An entry of the state of iptables.
+/// A chain or a shared rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
     /// A chain.
     Chain(Chain),
-    /// A rule of a chain whose rules have several owners.
+    /// A rule of a shared chain.
     SharedRule(SharedRule),
 }
 
 /// A chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chain {
-    /// The table that it is in.
+    /// Table of the chain.
     pub table: TableName,
-    /// The name.
+    /// Name.
     pub name: ChainName,
-    /// What happens at the end of a built-in chain; `None`: users made it.
+    /// Policy of a built-in chain; `None` for a user-defined chain.
     pub policy: Option<Policy>,
-    /// What is in it.
+    /// Contents.
     pub contents: Contents,
 }
 
-/// What is in a chain.
+/// Contents of a chain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Contents {
-    /// These rules and no others.
+    /// Exactly these rules.
     Rules(Rules),
-    /// Rules that are [entries](SharedRule), each an object for itself.
+    /// [Shared rules](SharedRule), each of which is an object.
     SharedRules,
-    /// Whatever somebody else puts there; only the chain has to exist.
+    /// Rules of other programs. Only the existence of the chain is managed.
     Unmanaged,
 }
 
-/// Rules in their order, as text.
+/// An ordered list of rules as text.
 ///
-/// The text is what follows `-A CHAIN ` in each line of a save; a clone shares it.
+/// The text of a rule is the part after `-A CHAIN ` of a saved line. Clones share
+/// the text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules(Option<Arc<str>>);
 
-/// A rule of a chain that it shares with rules of other owners.
+/// A rule of a chain that has rules of several owners.
 ///
-/// Only the end of the chain where it stands is its own: among the entries at
-/// one end any order will do.
+/// Its position is the head or tail of the chain. The order of rules at the same
+/// position is unspecified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SharedRule {
-    /// The table that the chain is in.
+    /// Table of the chain.
     pub table: TableName,
-    /// The chain: one with [`Contents::SharedRules`], or a chain of the system.
+    /// The chain: one with [`Contents::SharedRules`], or a built-in chain.
     pub chain: ChainName,
-    /// Where in the chain it stands.
+    /// Position in the chain.
     pub position: Position,
-    /// How many entries like it are wanted before it; 0 unless it is there twice.
+    /// Number of equal rules before it; 0 unless the rule occurs several times.
     pub occurrence: u32,
-    /// What follows `-A CHAIN ` in a save.
+    /// The text after `-A CHAIN ` of a saved line.
     pub rule: Arc<str>,
 }
 
-/// An end of a chain.
+/// Position of a shared rule in its chain.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Position {
-    /// Before all rules that are not at this end.
+    /// Before all rules that are not at the head.
     Head,
-    /// After all rules that are not at this end.
+    /// After all rules that are not at the tail.
     Tail,
 }
 
-/// What identifies an object.
+/// The key of an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Key<'a> {
-    /// A chain, by table and name.
+    /// A chain: its table and name.
     Chain(&'a TableName, &'a ChainName),
-    /// An entry, by all that it is.
+    /// A shared rule: all of its fields.
     SharedRule(&'a TableName, &'a ChainName, Position, u32, &'a str),
 }
 
 impl Chain {
-    /// Returns a chain of users with these rules and no others.
+    /// Creates a user-defined chain with exactly these rules.
     pub fn new(table: TableName, name: ChainName, rules: Rules) -> Self {
         Self::with(table, name, Contents::Rules(rules))
     }
 
-    /// Returns a chain of users with these contents.
+    /// Creates a user-defined chain with these contents.
     pub fn with(table: TableName, name: ChainName, contents: Contents) -> Self {
         Self {
             table,
@@ -101,12 +102,12 @@ impl Chain {
         }
     }
 
-    /// Returns what identifies the chain.
+    /// Returns the key of the chain.
     pub(crate) fn key(&self) -> Key<'_> {
         Key::Chain(&self.table, &self.name)
     }
 
-    /// Returns the rules that are no objects for themselves.
+    /// Returns the rules of [`Contents::Rules`], otherwise nothing.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         let rules = match &self.contents {
             Contents::Rules(rules) => Some(rules),
@@ -117,7 +118,7 @@ impl Chain {
 }
 
 impl SharedRule {
-    /// Returns what identifies the entry.
+    /// Returns the key of the rule.
     pub(crate) fn key(&self) -> Key<'_> {
         Key::SharedRule(
             &self.table,
@@ -130,33 +131,33 @@ impl SharedRule {
 }
 
 impl Rules {
-    /// Returns the rules in their order.
+    /// Returns the rules in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.as_deref().into_iter().flat_map(|text| text.lines())
     }
 
-    /// Returns how many there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Tells whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 }
 
 impl<T: fmt::Display> FromIterator<T> for Rules {
-    /// Takes rules, typed ones or their text, each without line breaks.
+    /// Collects typed rules or their text, without line breaks.
     fn from_iter<I: IntoIterator<Item = T>>(rules: I) -> Self {
         let mut rules = rules.into_iter();
         let Some(first) = rules.next() else {
             return Self(None);
         };
         let mut text = String::with_capacity(ROOM);
-        write!(text, "{first}").expect("a string takes everything");
+        write!(text, "{first}").expect("writing to a string cannot fail");
         for rule in rules {
-            write!(text, "\n{rule}").expect("a string takes everything");
+            write!(text, "\n{rule}").expect("writing to a string cannot fail");
         }
         Self(Some(text.into()))
     }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_keep_their_order_and_none_is_not_one() {
+    fn rules_keep_their_order_and_an_empty_list_has_no_rules() {
         let rules: Rules = ["-j A", "-j B"].into_iter().collect();
         assert_eq!(rules.iter().collect::<Vec<_>>(), ["-j A", "-j B"]);
         assert_eq!(rules.len(), 2);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_chain_matters_unless_it_is_somebody_elses() {
+    fn contents_are_compared_unless_the_chain_is_unmanaged() {
         let one = chain(Contents::Rules(["-j A"].into_iter().collect()));
         let other = chain(Contents::Rules(["-j B"].into_iter().collect()));
         let theirs = chain(Contents::Unmanaged);

@@ -1,4 +1,4 @@
-//! Options of matches and targets, as a parser hands them out.
+//! Options of matches and targets.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,33 +8,33 @@ use crate::lexer::Lexer;
 use crate::negatable::Negatable;
 use crate::quote::is_bare;
 
-/// Something that a match or target is not known to have.
+/// An unsupported option or value.
 ///
-/// What has it is kept as it was written.
+/// The parser then preserves the match or target as text.
 #[derive(Debug)]
 pub(crate) struct Unsupported;
 
-/// Whether an option belongs to a match or target, which has taken it then.
+/// Whether a match or target has the option and has parsed it.
 pub(crate) type Parsed = Result<bool, Unsupported>;
 
-/// A match or target that has options.
+/// A match or target with options.
 pub(crate) trait Extension<'a>: fmt::Display {
-    /// Makes one that was given no options yet.
+    /// Returns the extension before any option is parsed.
     fn open() -> Self;
 
-    /// Returns how many options a complete one was given at least.
+    /// Returns the minimum number of options of a complete extension.
     fn min_options(&self) -> usize {
         1
     }
 
-    /// Takes an option with its values, if it is one of its own.
+    /// Parses an option with its values, if the extension has this option.
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed;
 }
 
-/// What stands around an option: `!` and the words behind.
+/// The context of an option: negation and values.
 pub(crate) struct Values<'w, 'a> {
     words: &'w mut Lexer<'a>,
-    /// How many options the match or target was given before.
+    /// Number of options that the match or target already has.
     given: usize,
     negated: bool,
     /// The value of `--option=value`.
@@ -56,12 +56,12 @@ impl<'w, 'a> Values<'w, 'a> {
         }
     }
 
-    /// Tells how many options were given before.
+    /// Sets the number of options that the match or target already has.
     pub(crate) fn set_given(&mut self, given: usize) {
         self.given = given;
     }
 
-    /// Fails unless it is the option of this number, counted from 0.
+    /// Returns an error unless this is the option with this index, from 0.
     pub(crate) fn expect_index(&self, number: usize) -> Result<(), Unsupported> {
         if self.given == number {
             Ok(())
@@ -70,7 +70,8 @@ impl<'w, 'a> Values<'w, 'a> {
         }
     }
 
-    /// Tells whether the option is negated; one that is not asked must not be.
+    /// Returns whether the option is negated. [`finish`](Self::finish) fails if a
+    /// negation is not consumed.
     pub(crate) fn negated(&mut self) -> bool {
         mem::take(&mut self.negated)
     }
@@ -84,7 +85,7 @@ impl<'w, 'a> Values<'w, 'a> {
         word.map(|word| word.text).ok_or(Unsupported)
     }
 
-    /// Returns what `parse` makes of the next word.
+    /// Parses the next word.
     pub(crate) fn parse<T>(
         &mut self,
         parse: impl FnOnce(&str) -> Option<T>,
@@ -92,7 +93,7 @@ impl<'w, 'a> Values<'w, 'a> {
         parse(&self.word()?).ok_or(Unsupported)
     }
 
-    /// Returns what `parse` makes of the next word, negated if the option is.
+    /// Parses the next word together with the negation.
     pub(crate) fn negatable<T>(
         &mut self,
         parse: impl FnOnce(&str) -> Option<T>,
@@ -101,7 +102,7 @@ impl<'w, 'a> Values<'w, 'a> {
         Ok(Negatable::new(negated, self.parse(parse)?))
     }
 
-    /// Returns the next word if it needs no quotes, as names do not.
+    /// Returns the next word if it can be printed without quotes, like names.
     pub(crate) fn bare(&mut self) -> Result<Cow<'a, str>, Unsupported> {
         let word = self.word()?;
         if is_bare(&word) {
@@ -111,7 +112,7 @@ impl<'w, 'a> Values<'w, 'a> {
         }
     }
 
-    /// Fails if something is left that nobody asked for.
+    /// Returns an error if a negation or an inline value was not consumed.
     pub(crate) fn finish(self) -> Result<(), Unsupported> {
         if self.negated || self.inline.is_some() {
             return Err(Unsupported);
@@ -120,7 +121,7 @@ impl<'w, 'a> Values<'w, 'a> {
     }
 }
 
-/// Fills a place that can be filled once.
+/// Sets a value. Returns an error if it is already set.
 pub(crate) fn set_once<T>(place: &mut Option<T>, value: T) -> Parsed {
     if place.is_some() {
         return Err(Unsupported);
@@ -129,7 +130,7 @@ pub(crate) fn set_once<T>(place: &mut Option<T>, value: T) -> Parsed {
     Ok(true)
 }
 
-/// Sets a flag that can be set once.
+/// Sets a flag. Returns an error if it is already set.
 pub(crate) fn set_flag(place: &mut bool) -> Parsed {
     if mem::replace(place, true) {
         return Err(Unsupported);

@@ -1,4 +1,4 @@
-//! From text to a document, and what can be wrong with the text.
+//! Document parser and its errors.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use thiserror::Error;
 
 use crate::tables::{Line, Table, Tables};
 
-/// How much of a line an error quotes, in bytes.
+/// Maximum length of a quoted line in an error, in bytes.
 const QUOTED: usize = 60;
 
 impl<'a> Tables<'a> {
-    /// Takes in a document.
+    /// Parses a document.
     ///
-    /// Everything that `iptables-restore` takes for a document is one: where
-    /// lines may stand is judged, and their first words, but not what follows
-    /// the name of a rule's chain.
-    /// The newline at the end may be missing.
+    /// Accepts every document that `iptables-restore` accepts.
+    /// Checks the order of lines and their first words, but not the text after the
+    /// chain name of a rule.
+    /// The last newline is optional.
     ///
     /// # Errors
     ///
-    /// A line is none that `iptables-restore` takes, or may not stand where it
-    /// stands, or the last table has no `COMMIT`.
+    /// [`ParseError`] for an invalid or misplaced line, or if the last table has no
+    /// `COMMIT`.
     pub fn parse(text: &'a str) -> Result<Self, ParseError> {
         let mut before = Vec::new();
         let mut tables: Vec<Table<'a>> = Vec::new();
@@ -49,7 +49,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Takes in the lines of a table, from its first to `COMMIT`.
+/// Parses the lines of a table, up to `COMMIT`.
 fn parse_table<'a>(
     first: Line<'a>,
     began: usize,
@@ -82,7 +82,7 @@ fn parse_table<'a>(
     })
 }
 
-/// Why a text is no document.
+/// The error of an invalid document.
 ///
 /// ```
 /// use vipline_iptables::Tables;
@@ -101,23 +101,23 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// Returns the number of the line, counted from 1.
+    /// Returns the line number, from 1.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Returns what is wrong with the line.
+    /// Returns the error of the line.
     pub fn reason(&self) -> &LineError {
         &self.reason
     }
 }
 
-/// Why a text is no line of a document, or may not stand where it stands.
+/// The error of an invalid or misplaced line.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("expected {expected}{}", Quoted(quoted.as_deref()))]
 pub struct LineError {
     expected: Expected,
-    /// The beginning of the line, or nothing at the end of the document.
+    /// The beginning of the line, or `None` at the end of the document.
     quoted: Option<Box<str>>,
 }
 
@@ -135,13 +135,13 @@ impl LineError {
         }
     }
 
-    /// Returns what there should have been.
+    /// Returns the expected item.
     pub fn expected(&self) -> Expected {
         self.expected
     }
 }
 
-/// The place of an error, in words.
+/// Prints the position of an error.
 struct Quoted<'a>(Option<&'a str>);
 
 impl fmt::Display for Quoted<'_> {
@@ -153,33 +153,33 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// What there should have been in a document.
+/// The expected item of a document.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Expected {
-    /// The name of a chain.
-    #[error("the name of a chain, of 1 to 28 bytes,")]
+    /// A chain name.
+    #[error("a chain name of 1 to 28 bytes")]
     Chain,
     /// A rule or another command.
     #[error("a command such as -A, or a comment, or COMMIT,")]
     Command,
-    /// The end of the table.
+    /// The end of a table.
     #[error("COMMIT")]
     Commit,
     /// Counters.
     #[error("counters such as [0:0]")]
     Counters,
-    /// One line and no more.
+    /// A single line.
     #[error("one line")]
     Line,
     /// A policy.
     #[error("the policy ACCEPT or DROP, or -,")]
     Policy,
-    /// The beginning of a table.
-    #[error("the beginning of a table, such as *nat, or a comment,")]
+    /// The first line of a table.
+    #[error("a table such as *nat, or a comment,")]
     Table,
-    /// The name of a table.
-    #[error("the name of a table, of 1 to 28 bytes,")]
+    /// A table name.
+    #[error("a table name of 1 to 28 bytes")]
     TableName,
 }
 
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_line_and_what_it_should_be() {
+    fn an_error_has_the_line_number_and_the_expected_item() {
         assert_eq!(
             error("\n-A INPUT\n"),
-            r#"line 2: expected the beginning of a table, such as *nat, or a comment, in "-A INPUT""#
+            r#"line 2: expected a table such as *nat, or a comment, in "-A INPUT""#
         );
         assert_eq!(
             error("*nat\nCOMMIT\nCOMMIT\n"),
-            r#"line 3: expected the beginning of a table, such as *nat, or a comment, in "COMMIT""#
+            r#"line 3: expected a table such as *nat, or a comment, in "COMMIT""#
         );
         assert_eq!(
             error("# a\n*nat\n*raw\n"),
@@ -212,12 +212,12 @@ mod tests {
         );
         assert_eq!(
             error("*nat\r\nCOMMIT\r\n"),
-            r#"line 1: expected the name of a table, of 1 to 28 bytes, in "*nat\r""#
+            r#"line 1: expected a table name of 1 to 28 bytes in "*nat\r""#
         );
     }
 
     #[test]
-    fn an_error_quotes_the_beginning_of_a_line() {
+    fn an_error_quotes_at_most_60_bytes_of_a_line() {
         let long = format!("*nat\n{}\n", "ä".repeat(100));
         let quoted = format!("{}…", "ä".repeat(30));
         assert_eq!(

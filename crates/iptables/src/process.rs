@@ -1,4 +1,4 @@
-//! Programs that are run, fed and listened to.
+//! Child processes with pipes, a timeout and error output.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,25 +28,25 @@ use rustix::time::{
 use crate::tool_error::{Cause, ToolError};
 use crate::{DocumentLine, Error};
 
-/// How many bytes are written or read at once.
+/// Maximum number of bytes per read or write.
 pub(crate) const CHUNK: usize = 1 << 16;
 
-/// How many bytes of a complaint are kept.
+/// Maximum number of buffered bytes of error output.
 const COMPLAINT: usize = 1 << 14;
 
-/// Where the programs are even if `PATH` does not say so.
+/// Directories to search after `PATH`.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// A program that runs, and what it has printed.
+/// A running program and its output.
 pub(crate) struct Process {
     pub(crate) program: Box<str>,
     child: Guard,
-    /// Can be read once the program has ended.
+    /// pidfd; readable after the program has ended.
     exit: OwnedFd,
-    /// Can be read once it has run for too long.
+    /// timerfd; readable after the timeout.
     timer: OwnedFd,
     timeout: Duration,
-    /// What it has printed, but for complaints.
+    /// Standard output.
     pub(crate) output: Vec<u8>,
     complaint: Vec<u8>,
 }
@@ -108,7 +108,7 @@ impl Process {
         self.child.0.id()
     }
 
-    /// Writes all of a piece, and reads what is printed meanwhile.
+    /// Writes a chunk and reads output meanwhile.
     pub(crate) fn write(&mut self, piece: &[u8]) -> Result<Wrote, Error> {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -126,17 +126,17 @@ impl Process {
         Ok(Wrote::All)
     }
 
-    /// Tells the program that no more is written, and waits for its end.
+    /// Closes standard input and waits until the program ends.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.child.0.stdin = None;
         while !self.step(false)? {}
         Ok(())
     }
 
-    /// Waits until something happens, reads what was printed, and tells whether
-    /// the program has ended.
+    /// Waits for an event and reads available output. Returns whether the program
+    /// has ended.
     ///
-    /// Room in the pipe of a program that is to be written to is something.
+    /// If `writes` is true, space in the input pipe is an event, too.
     pub(crate) fn step(&mut self, writes: bool) -> Result<bool, Error> {
         let child = &mut self.child.0;
         let mut waited = vec![
@@ -158,7 +158,7 @@ impl Process {
             waited.is_some_and(|fd| !fd.revents().is_empty())
         };
         let (has_ended, is_late) = (is_ready(0), is_ready(1));
-        // What has ended leaves no more than fits into a pipe.
+        // After the end, at most the capacity of the pipe remains.
         while take(&mut child.stdout, &mut self.output)? && has_ended {}
         while take(&mut child.stderr, &mut self.complaint)? && has_ended {}
         self.complaint.truncate(COMPLAINT);
@@ -171,14 +171,14 @@ impl Process {
         Ok(has_ended)
     }
 
-    /// Says what became of a program that has ended.
+    /// Returns the result of a program that has ended.
     pub(crate) fn conclude(
         &mut self,
         wait: u32,
         line_of: impl FnOnce(usize) -> Option<DocumentLine>,
     ) -> Result<(), Error> {
         let status = self.child.0.wait().map_err(|source| Error::Io {
-            operation: "learn how a program ended",
+            operation: "wait for the exit status of a program",
             source,
         })?;
         let program = self.program.clone();
@@ -201,7 +201,7 @@ impl Process {
         Err(match cause {
             Cause::Denied => Error::Denied { program, message },
             Cause::Locked => Error::Locked { wait, message },
-            Cause::Other => Error::Refused {
+            Cause::Other => Error::Rejected {
                 program,
                 status,
                 line: line.and_then(line_of),
@@ -212,10 +212,11 @@ impl Process {
     }
 }
 
-/// Sets the parent-death signal of a program: the kernel kills it when the thread that starts it
-/// ends, as every thread does when the process is killed.
+/// Sets the parent-death signal of a program. The kernel kills the program if the
+/// thread that started it ends, for example if the process is killed.
 ///
-/// A program that outlives its parent would change rules while the next parent reads them.
+/// A program that outlives its parent would change rules while the next process
+/// reads them.
 #[allow(unsafe_code, reason = "only the child itself can set the signal")]
 fn kill_with_parent(command: &mut Command) {
     let parent = getpid();
@@ -227,34 +228,34 @@ fn kill_with_parent(command: &mut Command) {
             false => Err(Errno::SRCH.into()),
         }
     };
-    // SAFETY: between fork and exec the closure makes two system calls; it neither allocates
-    // nor takes a lock, also when it fails.
+    // SAFETY: between fork and exec the closure makes two system calls. It does not
+    // allocate and takes no lock, even if it fails.
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// How much of what was to be written a program took.
+/// Result of a write to a program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wrote {
     All,
-    /// It ended, or reads no more.
+    /// The program ended or closed its input.
     Part,
 }
 
-/// A child that is killed, with all its own, unless it has ended.
+/// Kills a child and its process group on drop, unless it has ended.
 struct Guard(Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-            // It may have left its group.
+            // The child may have left its process group.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
 }
 
-/// Appends what can be read, and tells whether there may be more.
+/// Appends available data and returns whether more may be available.
 fn take(pipe: &mut Option<impl AsFd>, bytes: &mut Vec<u8>) -> Result<bool, Error> {
     let Some(open) = pipe else { return Ok(false) };
     bytes.reserve(CHUNK);
@@ -267,10 +268,10 @@ fn take(pipe: &mut Option<impl AsFd>, bytes: &mut Vec<u8>) -> Result<bool, Error
     Ok(false)
 }
 
-/// Starts a timer, which can be read when the time is over.
+/// Starts a timer, which is readable after the timeout.
 fn timer(timeout: Duration) -> rustix::io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-    // No time at all would be a timer that never ends.
+    // A value of zero would disarm the timer.
     let timeout = timeout.max(Duration::from_nanos(1));
     let value = Timespec::try_from(timeout).map_err(|_| Errno::INVAL)?;
     let once = Itimerspec {
@@ -297,13 +298,13 @@ fn not_found(path: &Path) -> Error {
     }
 }
 
-/// Returns the name that errors call a program by.
+/// Returns the name of a program for error messages.
 pub(crate) fn name_of(path: &Path) -> Box<str> {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into()
 }
 
-/// Names what the system failed at.
+/// Adds the operation to an error number.
 pub(crate) fn failed(operation: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Io {
         operation,

@@ -1,11 +1,11 @@
-//! Protocols above IP.
+//! IP protocols.
 
 use std::fmt;
 
 use crate::matches::{Match, Sctp, Tcp, Udp};
 use crate::number::{self, Ports};
 
-/// The number of a protocol above IP, printed by its name if it has one.
+/// An IP protocol number, printed by name if it has one.
 ///
 /// The names are those of Debian's `/etc/protocols`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -18,14 +18,14 @@ impl Protocol {
     pub const TCP: Self = Self(6);
     /// UDP.
     pub const UDP: Self = Self(17);
-    /// ICMP for IPv6.
+    /// ICMPv6.
     pub const ICMP6: Self = Self(58);
     /// SCTP.
     pub const SCTP: Self = Self(132);
 
-    /// Reads a name or a number; 0 is every protocol.
+    /// Parses a name or a number; 0 is any protocol.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // The common ones first.
+        // Fast path for common names.
         match text {
             "tcp" => return Some(Self::TCP),
             "udp" => return Some(Self::UDP),
@@ -57,7 +57,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A protocol whose ports a rule can match.
+/// A transport protocol with ports.
 ///
 /// ```
 /// use vipline_iptables::{Rule, Transport};
@@ -76,7 +76,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Matches this destination port, or these.
+    /// Matches these destination ports.
     pub fn dport(self, ports: impl Into<Ports>) -> Match<'static> {
         let ports = ports.into();
         match self {
@@ -86,7 +86,7 @@ impl Transport {
         }
     }
 
-    /// Matches this source port, or these.
+    /// Matches these source ports.
     pub fn sport(self, ports: impl Into<Ports>) -> Match<'static> {
         let ports = ports.into();
         match self {
@@ -96,7 +96,7 @@ impl Transport {
         }
     }
 
-    /// Matches every port: the extension without options.
+    /// Matches every port: the match extension without options.
     pub fn any_port(self) -> Match<'static> {
         match self {
             Self::Tcp => Tcp::new().into(),
@@ -116,7 +116,7 @@ impl From<Transport> for Protocol {
     }
 }
 
-/// Numbers and names, sorted by number.
+/// Protocol numbers and names, sorted by number.
 const NAMES: &[(u8, &str)] = &[
     (1, "icmp"),
     (2, "igmp"),

@@ -1,8 +1,8 @@
-//! Strings in rules, quoted as iptables does.
+//! Quoting of strings in rules.
 
 use std::fmt::{self, Write};
 
-/// Tells whether a text can stand as a word without quotes.
+/// Returns whether a word needs no quotes.
 pub(crate) fn is_bare(text: &str) -> bool {
     !text.is_empty()
         && !text
@@ -10,9 +10,9 @@ pub(crate) fn is_bare(text: &str) -> bool {
             .any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'"')
 }
 
-/// Prints a name as iptables prints names: as it is.
+/// Prints a name like iptables: without quotes.
 ///
-/// A name that would not be read back gets quotes all the same.
+/// A name that could not be parsed again is quoted.
 pub(crate) struct Bare<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Bare<'_> {
@@ -24,7 +24,7 @@ impl fmt::Display for Bare<'_> {
     }
 }
 
-/// Prints a text as iptables prints strings: quoted if need be.
+/// Prints a string like iptables: with quotes if necessary.
 pub(crate) struct Quoted<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Quoted<'_> {
@@ -37,7 +37,7 @@ impl fmt::Display for Quoted<'_> {
         let mut rest = self.0;
         while let Some(at) = rest.find(['"', '\\', '\'', '\n']) {
             f.write_str(&rest[..at])?;
-            // A line ends with its rule, even in quotes.
+            // A newline ends the rule, even in quotes.
             f.write_str(match &rest[at..=at] {
                 "\n" => " ",
                 "\"" => r#"\""#,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_quoted_when_they_have_odd_characters() {
+    fn strings_with_special_characters_are_quoted() {
         let table = [
             ("a-b_C9", "a-b_C9"),
             ("", r#""""#),

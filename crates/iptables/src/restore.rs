@@ -1,4 +1,4 @@
-//! Documents that `iptables-restore --noflush` applies.
+//! Documents for `iptables-restore --noflush`.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -8,10 +8,10 @@ use vipline_reconcile::Edit;
 
 use crate::{Chain, Contents, Key, Object, Position, SharedRule, TableName};
 
-/// A document that `iptables-restore --noflush` applies; displays as its text.
+/// A document for `iptables-restore --noflush`. `Display` prints its text.
 ///
-/// Of each table it names only the chains that edits are about.
-/// What a section says is applied as a whole or not at all.
+/// The document names only chains with edits.
+/// `iptables-restore` applies each section atomically.
 ///
 /// ```
 /// use vipline_iptables::{Chain, ChainName, Object, Restore, TableName};
@@ -31,57 +31,58 @@ pub struct Restore<'a> {
     sections: Vec<Section<'a>>,
 }
 
-/// From `*table` to `COMMIT`.
+/// A section, from `*table` to `COMMIT`.
 #[derive(Clone, Debug)]
 struct Section<'a> {
     table: TableName,
-    /// Chains that are made, or emptied.
+    /// Chains to create or flush.
     declared: Vec<&'a Chain>,
-    /// Entries that go.
+    /// Shared rules to delete.
     deleted: Vec<&'a SharedRule>,
-    /// Chains whose rules are written.
-    filled: Vec<&'a Chain>,
-    /// Entries that come, those at the head first.
-    entered: Vec<Entered<'a>>,
-    /// Chains that go, empty as they are.
+    /// Chains whose rules are appended.
+    appended: Vec<&'a Chain>,
+    /// Shared rules to add, those at the head first.
+    added: Vec<Added<'a>>,
+    /// Chains to delete, after they are flushed.
     removed: Vec<&'a Chain>,
 }
 
-/// An entry that comes.
+/// A shared rule to add.
 #[derive(Clone, Copy, Debug)]
-struct Entered<'a> {
+struct Added<'a> {
     entry: &'a SharedRule,
-    /// Whether it goes before all rules that are there.
+    /// Whether it is inserted before all existing rules.
     inserts: bool,
 }
 
-/// The edits of one table, by what becomes of them.
+/// The edits of one table, grouped by operation.
 #[derive(Debug)]
 struct Parts<'a> {
     made: Vec<&'a Chain>,
     changed: Vec<&'a Chain>,
     removed: Vec<&'a Chain>,
-    entered: Vec<&'a SharedRule>,
+    added: Vec<&'a SharedRule>,
     deleted: Vec<&'a SharedRule>,
 }
 
 impl<'a> Restore<'a> {
-    /// Returns the document that makes edits happen, with one section per table.
+    /// Returns the document that applies edits, with one section per table.
     ///
-    /// Chains come before the rules that jump to them and go after those, so
-    /// edits may be in any order.
+    /// Chains are created before rules jump to them, and deleted after those rules.
+    /// The order of the edits does not matter.
     pub fn from_edits(edits: &'a [Edit<Object>]) -> Self {
         Self::in_sections(edits, usize::MAX)
     }
 
-    /// Returns the same in sections of at most so many chains and entries.
+    /// Like [`from_edits`](Self::from_edits), with at most `limit` chains and shared
+    /// rules per section.
     ///
-    /// After each section all rules make sense that did so before: chains are
-    /// there before rules jump to them, and entries come last.
+    /// After each section all rules are valid: chains exist before rules jump to
+    /// them, and shared rules are added last.
     ///
-    /// The nft variant looks for each name among all of the section, so a large
-    /// section takes it far longer than many small ones; the legacy variant
-    /// reads and writes a whole table per section.
+    /// The nft variant searches each name among all names of the section, so one
+    /// large section is much slower than many small ones.
+    /// The legacy variant reads and writes the whole table for each section.
     pub fn in_sections(edits: &'a [Edit<Object>], limit: usize) -> Self {
         let mut sections = Vec::new();
         for (table, parts) in tables(edits) {
@@ -90,33 +91,34 @@ impl<'a> Restore<'a> {
         Self { sections }
     }
 
-    /// Tells whether there is nothing to apply.
+    /// Returns whether the document is empty.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
 
-    /// Returns how many sections there are: each is a commit.
+    /// Returns the number of sections. Each is a separate commit.
     pub fn sections(&self) -> usize {
         self.sections.len()
     }
 
-    /// Returns the objects that the first sections make, change or remove.
+    /// Returns the keys of the objects that the first `sections` sections create,
+    /// change or delete.
     pub fn objects_of(&self, sections: usize) -> impl Iterator<Item = Key<'a>> {
         self.sections.iter().take(sections).flat_map(|section| {
             let chains = section.declared.iter().copied();
             let entries = section.deleted.iter().copied();
-            let entries = entries.chain(section.entered.iter().map(|it| it.entry));
+            let entries = entries.chain(section.added.iter().map(|it| it.entry));
             chains.map(Chain::key).chain(entries.map(SharedRule::key))
         })
     }
 
-    /// Returns how many chains are made, emptied or removed.
+    /// Returns the number of chains that are created, flushed or deleted.
     pub fn chains(&self) -> usize {
         self.sections.iter().map(|it| it.declared.len()).sum()
     }
 }
 
-/// Sorts edits by table, in the order of their names.
+/// Groups edits by table, in name order.
 fn tables(edits: &[Edit<Object>]) -> Vec<(TableName, Parts<'_>)> {
     let mut tables: Vec<(TableName, Parts<'_>)> = Vec::new();
     for edit in edits {
@@ -141,7 +143,7 @@ impl<'a> Parts<'a> {
             made: Vec::new(),
             changed: Vec::new(),
             removed: Vec::new(),
-            entered: Vec::new(),
+            added: Vec::new(),
             deleted: Vec::new(),
         }
     }
@@ -154,9 +156,9 @@ impl<'a> Parts<'a> {
                 ..
             } => self.changed.push(chain),
             Edit::Remove(Object::Chain(chain)) => self.removed.push(chain),
-            Edit::Add(Object::SharedRule(entry)) => self.entered.push(entry),
+            Edit::Add(Object::SharedRule(entry)) => self.added.push(entry),
             Edit::Remove(Object::SharedRule(entry)) => self.deleted.push(entry),
-            // Entries with equal keys are equal.
+            // Shared rules with equal keys are equal.
             Edit::Change {
                 new: Object::SharedRule(_),
                 ..
@@ -172,7 +174,7 @@ impl<'a> Parts<'a> {
             let section = filling.section();
             section.declared.push(chain);
             if matches!(chain.contents, Contents::Rules(_)) {
-                section.filled.push(chain);
+                section.appended.push(chain);
             }
         }
         for entry in self.deleted {
@@ -181,17 +183,17 @@ impl<'a> Parts<'a> {
             }
         }
         let is_head = |entry: &&&SharedRule| entry.position == Position::Head;
-        let heads = self.entered.iter().filter(is_head);
-        let tails = self.entered.iter().filter(|entry| !is_head(entry));
+        let heads = self.added.iter().filter(is_head);
+        let tails = self.added.iter().filter(|entry| !is_head(entry));
         for &entry in heads.chain(tails) {
             let inserts = entry.position == Position::Head && !empty.contains(&entry.chain);
-            filling.section().entered.push(Entered { entry, inserts });
+            filling.section().added.push(Added { entry, inserts });
         }
-        // A chain goes after all that lead to it.
+        // A chain is deleted after all chains that jump to it.
         for chain in targets_first(&self.removed).into_iter().rev() {
             let section = filling.section();
             section.declared.push(chain);
-            // A built-in chain stays, without rules.
+            // A built-in chain is flushed but not deleted.
             if chain.policy.is_none() {
                 section.removed.push(chain);
             }
@@ -199,11 +201,11 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Sections of one table while they are filled.
+/// Distributes objects over the sections of one table.
 struct Filling<'o, 'a> {
     table: TableName,
     limit: usize,
-    /// How much the last section holds.
+    /// Number of objects in the last section.
     held: usize,
     sections: &'o mut Vec<Section<'a>>,
 }
@@ -218,7 +220,7 @@ impl<'o, 'a> Filling<'o, 'a> {
         }
     }
 
-    /// Returns a section that has room for one more.
+    /// Returns a section with room for one more object.
     fn section(&mut self) -> &mut Section<'a> {
         if self.held == self.limit {
             self.held = 0;
@@ -235,14 +237,14 @@ impl Section<'_> {
             table,
             declared: Vec::new(),
             deleted: Vec::new(),
-            filled: Vec::new(),
-            entered: Vec::new(),
+            appended: Vec::new(),
+            added: Vec::new(),
             removed: Vec::new(),
         }
     }
 }
 
-/// Sorts chains so that each comes after those that its rules lead to.
+/// Sorts chains topologically: each after the chains that its rules jump to.
 fn targets_first<'a>(chains: &[&'a Chain]) -> Vec<&'a Chain> {
     let places: HashMap<&str, usize> = (0..)
         .zip(chains)
@@ -251,7 +253,7 @@ fn targets_first<'a>(chains: &[&'a Chain]) -> Vec<&'a Chain> {
     let mut is_seen = vec![false; chains.len()];
     let mut sorted = Vec::with_capacity(chains.len());
     for start in 0..chains.len() {
-        // The targets of the chains on the way that are still to be looked at.
+        // The current path, with the remaining targets of each chain.
         let mut way = Vec::new();
         let mut next = Some(start);
         loop {
@@ -279,12 +281,13 @@ fn targets_first<'a>(chains: &[&'a Chain]) -> Vec<&'a Chain> {
     sorted
 }
 
-/// Returns the names that rules of a chain lead to, chains or not.
+/// Returns the jump targets of a chain's rules.
 fn targets(chain: &Chain) -> impl Iterator<Item = &str> {
     chain.rules().filter_map(jump_target)
 }
 
-/// Returns the chain or target without options that a rule jumps or goes to.
+/// Returns the target of `-j` or `-g` if the rule ends with it: a chain, or a target
+/// without options.
 ///
 /// ```
 /// use vipline_iptables::jump_target;
@@ -297,7 +300,7 @@ pub fn jump_target(rule: &str) -> Option<&str> {
     matches!(rest.rsplit(' ').next(), Some("-j" | "-g")).then_some(target)
 }
 
-/// Displays as what `iptables-restore` reads.
+/// The input of `iptables-restore`.
 impl fmt::Display for Restore<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.sections.iter().try_for_each(|section| section.fmt(f))
@@ -307,20 +310,21 @@ impl fmt::Display for Restore<'_> {
 impl fmt::Display for Section<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "*{}", self.table)?;
-        // The nft variant keeps names in order, and finds room for the least at once.
+        // Reverse order: the nft variant inserts into a sorted list, and finds the
+        // position of the smallest name at once.
         let mut declared = self.declared.clone();
         declared.sort_unstable_by_key(|chain| Reverse(chain.name));
         for chain in declared {
             match chain.policy {
                 None => writeln!(f, ":{} - [0:0]", chain.name)?,
-                // Declaring a built-in chain sets its policy and leaves its rules.
+                // Declaring a built-in chain sets its policy and keeps its rules.
                 Some(policy) => writeln!(f, ":{} {policy} [0:0]\n-F {0}", chain.name)?,
             }
         }
         for entry in &self.deleted {
             writeln!(f, "-D {} {}", entry.chain, entry.rule)?;
         }
-        for chain in &self.filled {
+        for chain in &self.appended {
             let name = chain.name.as_str();
             for rule in chain.rules() {
                 for part in ["-A ", name, " ", rule, "\n"] {
@@ -328,7 +332,7 @@ impl fmt::Display for Section<'_> {
                 }
             }
         }
-        for Entered { entry, inserts } in &self.entered {
+        for Added { entry, inserts } in &self.added {
             let command = if *inserts { "-I" } else { "-A" };
             writeln!(f, "{command} {} {}", entry.chain, entry.rule)?;
         }

@@ -1,4 +1,4 @@
-//! Rules.
+//! Typed rules.
 
 mod error;
 
@@ -21,9 +21,9 @@ use crate::{ChainName, Family};
 pub(crate) use error::Problem;
 pub use error::RuleError;
 
-/// One rule without its chain: what follows `-A CHAIN` in a save.
+/// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///
-/// It is printed as `iptables-save` 1.8.9 prints it.
+/// `Display` prints the same text as `iptables-save` 1.8.9.
 ///
 /// ```
 /// use vipline_iptables::{ChainName, Rule, Transport};
@@ -41,37 +41,36 @@ pub use error::RuleError;
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule<'a> {
-    /// The source address: `-s`.
+    /// Source address: `-s`.
     pub source: Option<Negatable<Network>>,
-    /// The destination address: `-d`.
+    /// Destination address: `-d`.
     pub destination: Option<Negatable<Network>>,
-    /// The interface a packet came in by, `+` for any end of its name: `-i`.
+    /// Input interface: `-i`. A trailing `+` matches any suffix.
     pub in_interface: Option<Negatable<Cow<'a, str>>>,
-    /// The interface a packet goes out by: `-o`.
+    /// Output interface: `-o`.
     pub out_interface: Option<Negatable<Cow<'a, str>>>,
-    /// The protocol above IP: `-p`.
+    /// IP protocol: `-p`.
     pub protocol: Option<Negatable<Protocol>>,
-    /// Fragments but the first, which have no ports: `-f`.
+    /// Second and later fragments, which have no ports: `-f`.
     pub fragment: Option<Negatable<()>>,
-    /// What else a packet has to be.
+    /// Match extensions.
     pub matches: Vec<Match<'a>>,
-    /// What is done with a packet; it is counted in any case.
+    /// Target; without one, the rule only counts packets.
     pub target: Option<Target<'a>>,
 }
 
 impl<'a> Rule<'a> {
-    /// Makes a rule that matches every packet and does nothing with it.
+    /// Creates a rule that matches every packet and has no target.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads what follows `-A CHAIN` in a save, or on a command line.
+    /// Parses the text after `-A CHAIN` of a saved line or a command line.
     ///
-    /// Matches and targets that are not known, or have options or values that
-    /// are not known, are kept as they are written, as [`Match::Other`] and
-    /// [`Target::Other`].
-    /// Where options stand outside of matches and make no sense, the whole text
-    /// is one [`Match::Other`].
+    /// Unknown matches and targets, and those with unsupported options or values,
+    /// are preserved as text in [`Match::Other`] and [`Target::Other`].
+    /// If an option outside of matches is unsupported, the whole rule becomes one
+    /// [`Match::Other`].
     ///
     /// ```
     /// use vipline_iptables::{Family, Rule};
@@ -86,16 +85,16 @@ impl<'a> Rule<'a> {
     ///
     /// # Errors
     ///
-    /// The text is no rule: a quote is not closed, a word stands where an
-    /// option has to, or an option lacks its value.
+    /// [`RuleError`] for an unclosed quote, a word in place of an option, or a
+    /// missing value.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
         parse::Parser::new(text).parse()
     }
 
-    /// Tells what iptables of the family takes where nothing is told.
+    /// Sets unset values to the defaults of the family.
     ///
-    /// That is the message of REJECT, the mask of `recent` and the address of
-    /// TPROXY; they stand in every save.
+    /// These are the message of REJECT, the mask of `recent` and the address of
+    /// TPROXY, which `iptables-save` always prints.
     #[must_use]
     pub fn for_family(mut self, family: Family) -> Self {
         for one in &mut self.matches {
@@ -107,103 +106,103 @@ impl<'a> Rule<'a> {
         self
     }
 
-    /// Wants a source address of the network.
+    /// Matches source addresses of the network.
     #[must_use]
     pub fn source(mut self, network: impl Into<Network>) -> Self {
         self.source = Some(Negatable::Is(network.into()));
         self
     }
 
-    /// Wants a source address outside of the network.
+    /// Matches source addresses outside the network.
     #[must_use]
     pub fn not_source(mut self, network: impl Into<Network>) -> Self {
         self.source = Some(Negatable::Not(network.into()));
         self
     }
 
-    /// Wants a destination address of the network.
+    /// Matches destination addresses of the network.
     #[must_use]
     pub fn destination(mut self, network: impl Into<Network>) -> Self {
         self.destination = Some(Negatable::Is(network.into()));
         self
     }
 
-    /// Wants a destination address outside of the network.
+    /// Matches destination addresses outside the network.
     #[must_use]
     pub fn not_destination(mut self, network: impl Into<Network>) -> Self {
         self.destination = Some(Negatable::Not(network.into()));
         self
     }
 
-    /// Wants packets that came in by the interface.
+    /// Matches packets from the input interface.
     #[must_use]
     pub fn in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.in_interface = Some(Negatable::Is(name.into()));
         self
     }
 
-    /// Wants packets that came in by another interface.
+    /// Matches packets from all other input interfaces.
     #[must_use]
     pub fn not_in_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.in_interface = Some(Negatable::Not(name.into()));
         self
     }
 
-    /// Wants packets that go out by the interface.
+    /// Matches packets to the output interface.
     #[must_use]
     pub fn out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.out_interface = Some(Negatable::Is(name.into()));
         self
     }
 
-    /// Wants packets that go out by another interface.
+    /// Matches packets to all other output interfaces.
     #[must_use]
     pub fn not_out_interface(mut self, name: impl Into<Cow<'a, str>>) -> Self {
         self.out_interface = Some(Negatable::Not(name.into()));
         self
     }
 
-    /// Wants packets of the protocol.
+    /// Matches packets of the protocol.
     #[must_use]
     pub fn protocol(mut self, protocol: impl Into<Protocol>) -> Self {
         self.protocol = Some(Negatable::Is(protocol.into()));
         self
     }
 
-    /// Wants packets of another protocol.
+    /// Matches packets of all other protocols.
     #[must_use]
     pub fn not_protocol(mut self, protocol: impl Into<Protocol>) -> Self {
         self.protocol = Some(Negatable::Not(protocol.into()));
         self
     }
 
-    /// Wants one thing more of packets.
+    /// Adds a match extension.
     #[must_use]
     pub fn matching(mut self, wanted: impl Into<Match<'a>>) -> Self {
         self.matches.push(wanted.into());
         self
     }
 
-    /// Adds a remark, which stands where the method is called.
+    /// Adds a comment as the next match extension.
     #[must_use]
     pub fn comment(self, text: impl Into<Cow<'a, str>>) -> Self {
         self.matching(Comment::new(text))
     }
 
-    /// Does this with packets.
+    /// Sets the target.
     #[must_use]
     pub fn target(mut self, target: impl Into<Target<'a>>) -> Self {
         self.target = Some(target.into());
         self
     }
 
-    /// Goes on in the chain; what that does not decide comes back.
+    /// Jumps to a chain: `-j`. Packets without a verdict return.
     #[must_use]
     pub fn jump(self, chain: ChainName) -> Self {
         self.target(Target::Jump(chain))
     }
 
-    /// Goes on in the chain, and does not come back.
+    /// Goes to a chain without returning: `-g`.
     #[must_use]
     pub fn goto(self, chain: ChainName) -> Self {
         self.target(Target::Goto(chain))
@@ -241,7 +240,7 @@ impl fmt::Display for Rule<'_> {
     }
 }
 
-/// Writes parts with blanks between them.
+/// Writes parts separated by spaces.
 struct Parts<'f, 'b> {
     f: &'f mut fmt::Formatter<'b>,
     any: bool,

@@ -1,28 +1,28 @@
-//! The state that a save shows, as objects.
+//! Conversion of a saved document to objects.
 
 use crate::{Chain, ChainName, Contents, InvalidName, Line, Object, TableName, Tables};
 
-/// Why a document shows no state.
+/// The error of a document that is not the output of `iptables-save`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectsError {
-    /// It has a command besides those that append rules.
-    #[error("table {table} has a command that changes a state: {command}")]
+    /// The document has a command other than `-A`.
+    #[error("table {table}: unexpected command: {command}")]
     Command {
-        /// The table.
+        /// Name of the table.
         table: Box<str>,
         /// The command.
         command: Box<str>,
     },
-    /// Something has a name that it cannot have.
+    /// A table or chain has an invalid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
 }
 
 impl Tables<'_> {
-    /// Returns all chains with their rules as they are written, each a whole.
+    /// Returns all chains as objects with their complete rules, as text.
     ///
-    /// So the difference of two saves becomes a document:
+    /// The difference of two saves becomes a restore document:
     ///
     /// ```
     /// use vipline_iptables::{Restore, Tables};
@@ -51,7 +51,7 @@ impl Tables<'_> {
     ///
     /// # Errors
     ///
-    /// A document with other commands than `-A` is no save.
+    /// [`ObjectsError`] for commands other than `-A` and for invalid names.
     pub fn objects(&self) -> Result<Vec<Object>, ObjectsError> {
         let mut objects = Vec::new();
         for table in self.iter() {
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_save_shows_no_state() {
+    fn documents_with_other_commands_are_errors() {
         let tables = Tables::parse("*nat\n:A - [0:0]\n-I A 1 -j RETURN\nCOMMIT\n").unwrap();
         assert_eq!(
             tables.objects().unwrap_err().to_string(),
-            "table nat has a command that changes a state: -I A 1 -j RETURN"
+            "table nat: unexpected command: -I A 1 -j RETURN"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A whole document, as it is written.
+//! Losslessly parsed documents.
 
 mod line;
 
@@ -11,10 +11,10 @@ use index::{Chain, Index};
 
 pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLine};
 
-/// What `iptables-save` prints and `iptables-restore` reads: tables with their
-/// chains and rules.
+/// A document of `iptables-save` or for `iptables-restore`: tables with chains and
+/// rules.
 ///
-/// It borrows from the text, and prints the same bytes.
+/// The document borrows from its text and prints the same bytes.
 ///
 /// ```
 /// use vipline_iptables::Tables;
@@ -37,7 +37,7 @@ pub use line::{ChainLine, CommandLine, Counters, Line, Policy, RuleLine, TableLi
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tables<'a> {
-    /// What comes before the first table.
+    /// Lines before the first table.
     pub(crate) before: Vec<Line<'a>>,
     pub(crate) tables: Vec<Table<'a>>,
     /// Whether the last line ends with a newline.
@@ -45,19 +45,19 @@ pub struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Returns the first table of a name.
+    /// Returns the first table with a name.
     ///
-    /// `iptables-save` prints each once.
+    /// `iptables-save` prints each table once.
     pub fn get(&self, name: &str) -> Option<&Table<'a>> {
         self.iter().find(|table| table.name == name)
     }
 
-    /// Returns the tables in their order.
+    /// Returns the tables in order.
     pub fn iter(&self) -> slice::Iter<'_, Table<'a>> {
         self.tables.iter()
     }
 
-    /// Returns all lines in their order.
+    /// Returns all lines in order.
     pub fn lines(&self) -> impl Iterator<Item = &Line<'a>> {
         let tables = self
             .iter()
@@ -91,15 +91,15 @@ impl fmt::Display for Tables<'_> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Table<'a> {
     name: &'a str,
-    /// With the first and last line.
+    /// Lines, including the first and last.
     lines: Vec<Line<'a>>,
-    /// What comes between this table and the next, or the end.
+    /// Lines between this table and the next one, or the end.
     after: Vec<Line<'a>>,
     index: Index<'a>,
 }
 
 impl<'a> Table<'a> {
-    /// Returns the table of some lines, from `*nat` to `COMMIT`.
+    /// Creates a table from its lines, from `*nat` to `COMMIT`.
     pub(crate) fn new(name: &'a str, mut lines: Vec<Line<'a>>) -> Self {
         lines.shrink_to_fit();
         Self {
@@ -125,7 +125,7 @@ impl<'a> Table<'a> {
         self.lines.iter()
     }
 
-    /// Returns the chains that are declared, in their order.
+    /// Returns the declared chains in order.
     pub fn chains(&self) -> impl Iterator<Item = &ChainLine<'a>> {
         self.lines.iter().filter_map(|line| match line {
             Line::Chain(chain) => Some(chain),
@@ -133,7 +133,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the chain of a name, if it is declared.
+    /// Returns the declaration of a chain, if any.
     pub fn chain(&self, name: &str) -> Option<&ChainLine<'a>> {
         match self.lines.get(self.index.get(name)?.declared?)? {
             Line::Chain(chain) => Some(chain),
@@ -141,14 +141,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the rules of all chains, in their order.
+    /// Returns the rules of all chains in order.
     pub fn rules(&self) -> impl Iterator<Item = &RuleLine<'a>> {
         rules_in(&self.lines)
     }
 
-    /// Returns the rules of one chain, in their order.
+    /// Returns the rules of one chain in order.
     ///
-    /// The chain is found at once, and need not be declared.
+    /// The lookup takes constant time. The chain need not be declared.
     pub fn rules_of(&self, chain: &str) -> impl Iterator<Item = &RuleLine<'a>> {
         let chain = self.index.get(chain).into_iter();
         let ranges = chain.flat_map(Chain::ranges);
@@ -168,7 +168,7 @@ fn rules_in<'t, 'a>(lines: &'t [Line<'a>]) -> impl Iterator<Item = &'t RuleLine<
 mod tests {
     use super::*;
 
-    /// Writes what a save has of Services with five endpoints each.
+    /// Writes a save with Services of five endpoints each.
     fn save(services: usize) -> String {
         let mut text = "*nat\n".to_owned();
         let names = (0..services).map(|service| {
@@ -192,7 +192,7 @@ mod tests {
         text + "COMMIT\n"
     }
 
-    /// Returns how many bytes a document takes besides its text.
+    /// Returns the heap size of a document without its text, in bytes.
     fn heap(tables: &Tables<'_>) -> usize {
         let lines = |lines: &Vec<Line<'_>>| lines.capacity() * size_of::<Line<'_>>();
         let table =
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_was_read() {
+    fn documents_print_unchanged() {
         for text in [
             "",
             "\n",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_its_rules_wherever_they_stand() {
+    fn rules_of_a_chain_are_found_anywhere_in_the_table() {
         let text =
             "*nat\n:a - [0:0]\n:b - [1:1]\n-A b -j c\n-A a\n\n-A b -j d\n-A b -j e\n:b -\nCOMMIT\n";
         let tables = Tables::parse(text).unwrap();

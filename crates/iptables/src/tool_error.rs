@@ -1,52 +1,52 @@
-//! What the programs print when they fail.
+//! Parser of the error messages of the iptables programs.
 
-/// How many lines of a complaint are repeated.
+/// Maximum number of lines in a message.
 const SHOWN: usize = 3;
 
-/// A complaint, understood.
+/// A parsed error message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ToolError {
     pub(crate) cause: Cause,
-    /// The line of the document that it is about.
+    /// Line number of the restore document.
     pub(crate) line: Option<usize>,
-    /// The words, without the names of programs and hints to their manuals.
+    /// The message without program names and hints to the manual.
     pub(crate) message: String,
 }
 
-/// What a complaint is about.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Cause {
-    /// The caller may not do it.
+    /// A capability is missing.
     Denied,
-    /// Another program has the lock.
+    /// Another program holds the xtables lock.
     Locked,
-    /// The document, the rules, or something else.
+    /// The document, the rules, or another cause.
     Other,
     /// The kernel lacks the table or the variant.
     Unsupported,
 }
 
 impl ToolError {
-    /// Understands what a program printed.
+    /// Parses the error output of a program.
     pub(crate) fn new(printed: &str) -> Self {
         let lines: Vec<&str> = printed
             .lines()
-            .map(words)
+            .map(without_program)
             .filter(|w| !w.is_empty())
             .collect();
-        // The last words of the parser, or the first ones of the kernel.
+        // The last line number of the parser, or the first one of the kernel.
         let line = lines
             .iter()
             .rev()
             .find_map(|line| line.strip_prefix("Error occurred at line: "))
             .map(number)
             .unwrap_or_else(|| lines.iter().find_map(|line| failed_line(line)));
-        let mut told = lines
+        let mut messages = lines
             .iter()
             .filter(|line| !line.starts_with("Error occurred at line: "))
             .map(|text| without_number(text, line));
-        let mut message = told.by_ref().take(SHOWN).collect::<Vec<_>>().join("; ");
-        let more = told.count();
+        let mut message = messages.by_ref().take(SHOWN).collect::<Vec<_>>().join("; ");
+        let more = messages.count();
         if more > 0 {
             message += &format!("; and {more} more");
         }
@@ -58,13 +58,13 @@ impl ToolError {
     }
 }
 
-/// Returns what a line says, without the name of the program before it.
-fn words(line: &str) -> &str {
+/// Returns a line without the program name.
+fn without_program(line: &str) -> &str {
     let mut line = line.trim();
     if line.starts_with("Try `") || line.starts_with("# ") {
         return "";
     }
-    // Some lines name the program twice.
+    // Some lines contain the program name twice.
     for _ in 0..2 {
         let (name, rest) = line.split_once(':').unwrap_or((line, ""));
         if name.contains("tables") && (name.contains("-restore") || name.contains("-save")) {
@@ -74,7 +74,7 @@ fn words(line: &str) -> &str {
     line
 }
 
-/// Returns the number of the line that was being read when something failed.
+/// Returns the line number in a parse error.
 fn failed_line(words: &str) -> Option<usize> {
     words
         .strip_prefix("line ")
@@ -82,7 +82,7 @@ fn failed_line(words: &str) -> Option<usize> {
         .and_then(number)
 }
 
-/// Leaves out the number of the line, which is told elsewhere.
+/// Removes the line number, which is reported separately.
 fn without_number(words: &str, line: Option<usize>) -> &str {
     words
         .strip_prefix("line ")
@@ -93,7 +93,7 @@ fn without_number(words: &str, line: Option<usize>) -> &str {
         })
 }
 
-/// Reads the digits that a text begins with.
+/// Parses the leading digits of a text.
 fn number(text: &str) -> Option<usize> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -129,7 +129,7 @@ mod tests {
         include_str!("../tests/tool_errors/nft.txt"),
     ];
 
-    /// A command, what it printed, and what that means.
+    /// Returns the command, its output and the expected result.
     fn captured(block: &str) -> (&str, String, &str) {
         let (mut printed, mut meaning) = (String::new(), "");
         let mut lines = block.lines();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_programs_print_is_understood() {
+    fn recorded_error_messages_are_parsed() {
         let blocks: Vec<_> = CAPTURES
             .iter()
             .flat_map(|text| text.split("\n\n"))

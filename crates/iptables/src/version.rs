@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What the programs keep the rules in.
+/// The variant of the programs: the kernel subsystem that holds the rules.
 ///
-/// Each sees its own rules only, and packets pass those of both.
+/// Each variant lists only its own rules. Packets traverse the rules of both.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Variant {
-    /// The kernel's ip_tables: a table is replaced as a whole, under a lock.
+    /// ip_tables: a table is replaced as a whole, under the xtables lock.
     Legacy,
     /// nf_tables: each table is changed by a transaction, without a lock.
     Nft,
@@ -17,7 +17,7 @@ impl Variant {
     /// Both variants.
     pub const ALL: [Self; 2] = [Self::Legacy, Self::Nft];
 
-    /// Returns the part of a program's name that chooses the variant.
+    /// Returns the variant in program names: `legacy` or `nft`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
@@ -35,20 +35,20 @@ impl fmt::Display for Variant {
 /// A version of iptables.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version {
-    /// The first number.
+    /// Major version.
     pub major: u16,
-    /// The second number.
+    /// Minor version.
     pub minor: u16,
-    /// The third number, 0 if there is none.
+    /// Patch version; 0 if absent.
     pub patch: u16,
 }
 
 impl Version {
-    /// The first version whose `iptables-restore` tells its version and waits
-    /// a number of seconds for the lock.
+    /// The first version whose `iptables-restore` supports `--version` and `-w` with
+    /// seconds.
     pub const MINIMUM: Self = Self::new(1, 6, 2);
 
-    /// Returns a version with these numbers.
+    /// Creates a version.
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self {
             major,
@@ -57,15 +57,14 @@ impl Version {
         }
     }
 
-    /// Tells whether `MASQUERADE` knows `--random-fully`.
+    /// Returns whether `MASQUERADE` supports `--random-fully`.
     pub fn has_random_fully(self) -> bool {
         self >= Self::new(1, 6, 2)
     }
 
-    /// Reads what a program answers to `--version`.
+    /// Parses the output of `--version`.
     ///
-    /// Programs older than the second variant do not name theirs: it is
-    /// legacy.
+    /// Programs older than the nft variant do not print a variant: they are legacy.
     ///
     /// ```
     /// use vipline_iptables::{Variant, Version};
@@ -102,7 +101,7 @@ fn starts_number(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Reads the digits that a word begins with, as of `9-rc1`.
+/// Parses the leading digits of a word, such as `9-rc1`.
 fn leading_number(word: &str) -> Option<u16> {
     let end = word
         .find(|c: char| !c.is_ascii_digit())
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_of_every_generation_is_understood() {
+    fn version_output_of_every_generation_is_parsed() {
         for (answer, version, variant) in [
             (
                 "iptables v1.8.9 (nf_tables)\n",
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_none() {
+    fn other_output_is_no_version() {
         for answer in [
             "",
             "\n",
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_sort_by_their_numbers() {
+    fn versions_sort_numerically() {
         assert!(Version::new(1, 8, 10) > Version::new(1, 8, 9));
         assert!(!Version::new(1, 6, 1).has_random_fully());
         assert!(Version::MINIMUM.has_random_fully());

@@ -1,6 +1,7 @@
-//! What `iptables-save` printed, of many programs' rules: we print the same bytes.
+//! Tests with recorded output of `iptables-save` for the rules of many programs:
+//! parsed documents print the same bytes.
 //!
-//! `captures/README.md` tells where each comes from.
+//! `captures/README.md` has the origin of each capture.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,7 +20,7 @@ use vipline_iptables::{
     ChainName, Counters, Family, Line, Policy, Rule, RuleLine, TableName, Tables, Transport,
 };
 
-/// The captures, and how many tables, chains and rules grep finds in them.
+/// The captures, with their number of tables, chains and rules according to grep.
 const CAPTURES: [(&str, usize, usize, usize); 22] = [
     ("calico-legacy-v4-counters", 4, 45, 76),
     ("calico-nft-v4", 4, 45, 76),
@@ -77,7 +78,7 @@ fn captures_are_printed_as_the_same_bytes() {
 }
 
 #[test]
-fn everything_in_a_capture_is_found() {
+fn all_tables_chains_and_rules_of_captures_are_parsed() {
     for (name, tables, chains, rules) in CAPTURES {
         let text = read(name);
         let parsed = Tables::parse(&text).unwrap();
@@ -99,7 +100,8 @@ fn everything_in_a_capture_is_found() {
                 table.chains().all(|chain| chain.counters().is_some()),
                 "{name}"
             );
-            // By chain it is the same rules, since a save has them sorted so.
+            // Grouped by chain the rules have the same order, since a save is sorted
+            // by chain.
             let by_chain = table.chains().flat_map(|chain| {
                 ChainName::new(chain.name()).unwrap();
                 table.rules_of(chain.name())
@@ -110,7 +112,7 @@ fn everything_in_a_capture_is_found() {
 }
 
 #[test]
-fn rules_are_printed_as_they_are_saved() {
+fn rules_of_captures_are_printed_unchanged() {
     for (name, ..) in CAPTURES {
         let text = read(name);
         for table in &Tables::parse(&text).unwrap() {
@@ -158,7 +160,7 @@ fn rules_of_captures_are_typed() {
 }
 
 #[test]
-fn what_is_not_typed_is_known() {
+fn unsupported_parts_of_captures_are_listed() {
     let mut others = BTreeSet::new();
     for (name, ..) in CAPTURES {
         let text = read(name);
@@ -211,7 +213,7 @@ fn chains_of_kube_proxy_have_their_rules() {
 }
 
 #[test]
-fn counters_are_told() {
+fn counters_of_captures_are_parsed() {
     let text = read("kube-proxy-legacy-v6-counters");
     let tables = Tables::parse(&text).unwrap();
     let filter = tables.get("filter").unwrap();
@@ -225,7 +227,7 @@ fn counters_are_told() {
 }
 
 #[test]
-fn policies_are_told() {
+fn policies_of_captures_are_parsed() {
     let text = read("docker-nft-v4");
     let tables = Tables::parse(&text).unwrap();
     let filter = tables.get("filter").unwrap();
@@ -236,12 +238,12 @@ fn policies_are_told() {
 }
 
 #[test]
-fn tables_that_are_not_shown_are_comments() {
+fn incompatible_tables_are_comments() {
     let text = read("mixed-nft-v4");
     let tables = Tables::parse(&text).unwrap();
     assert!(tables.get("nat").is_none());
     assert_eq!(tables.get("raw").unwrap().rules().count(), 0);
     let last = tables.lines().last();
-    let told = "# Table `nat' is incompatible, use 'nft' tool.";
-    assert_eq!(last, Some(&Line::Comment(told)));
+    let notice = "# Table `nat' is incompatible, use 'nft' tool.";
+    assert_eq!(last, Some(&Line::Comment(notice)));
 }

@@ -1,7 +1,7 @@
-//! Real programs and a real kernel.
+//! Tests with the iptables programs and a real kernel.
 //!
-//! Each test has a network namespace and a lock of its own; a program that is
-//! missing is a failure.
+//! Each test has its own network namespace and xtables lock. A missing program is a
+//! failure.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

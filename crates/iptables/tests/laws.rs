@@ -1,4 +1,5 @@
-//! Laws: what is parsed prints as the same bytes, and no text makes a panic.
+//! Property tests: parsed documents print the same bytes, no panics on arbitrary
+//! text.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[path = "laws/document.rs"]
@@ -11,7 +12,7 @@ use document::{document, line, lines, soup};
 use proptest::prelude::*;
 use vipline_iptables::{Line, RuleLine, Tables};
 
-/// Fails unless what is a document prints as the same bytes.
+/// Fails if text parses as a document but prints differently.
 fn is_kept(text: &str) -> Result<(), TestCaseError> {
     if let Ok(tables) = Tables::parse(text) {
         prop_assert_eq!(tables.to_string(), text);
@@ -29,13 +30,13 @@ proptest! {
     }
 
     #[test]
-    fn a_document_is_its_lines(lines in lines()) {
+    fn a_document_equals_its_lines(lines in lines()) {
         let text = lines.join("\n") + "\n";
         let tables = Tables::parse(&text).unwrap();
         for (line, text) in tables.lines().zip(&lines) {
             prop_assert_eq!(*line, Line::parse(text).unwrap());
         }
-        // No lines and one newline are one empty line.
+        // A single newline is one empty line.
         prop_assert_eq!(tables.lines().count(), lines.len().max(1));
     }
 
@@ -62,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_panic(text in any::<String>(), soup in soup()) {
+    fn no_text_makes_the_parser_panic(text in any::<String>(), soup in soup()) {
         is_kept(&text)?;
         is_kept(&soup)?;
         let _ = Line::parse(&text);
@@ -70,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cut_or_changed_document_makes_a_panic(
+    fn no_truncated_or_changed_document_makes_the_parser_panic(
         text in document(),
         cut in any::<prop::sample::Index>(),
         with in any::<char>(),

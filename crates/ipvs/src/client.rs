@@ -1,4 +1,4 @@
-//! A client of IPVS in the kernel.
+//! Generic netlink client.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -18,16 +18,16 @@ use crate::sync_daemon::{Role, SyncDaemon};
 use crate::wire::{self, Answer, Info, Request, Timeouts};
 use crate::{Command, Commands, Error, Family, ServiceKey, Table, VirtualServer};
 
-/// How many commands are sent at once; the answers to all have room.
+/// Number of commands per send; the receive buffer has room for all replies.
 const AT_ONCE: usize = 128;
-/// How often a dump is tried.
+/// Number of attempts to complete a dump.
 const ATTEMPTS: usize = 3;
 
-/// A client of IPVS in one network namespace.
+/// A client for IPVS in one network namespace.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
-    /// The number of the family.
+    /// The generic netlink family ID.
     family: u16,
     payload: Vec<u8>,
 }
@@ -37,8 +37,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when the kernel has no IPVS, or its module is not
-    /// loaded.
+    /// [`Error::Unsupported`] if the kernel lacks IPVS or the module is not loaded.
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Generic)?;
         let family = socket.resolve_family(wire::FAMILY)?;
@@ -49,17 +48,19 @@ impl Client {
         })
     }
 
-    /// Reads all virtual servers and their real servers.
+    /// Dumps all virtual servers and their real servers.
     ///
-    /// Real servers are asked for service by service: when another program
-    /// changes the table meanwhile, parts may be older than others.
-    /// A table of hundreds of virtual servers comes in several parts, between
-    /// which the kernel counts the servers of all network namespaces: when
-    /// others change there, too, some may be missing.
+    /// The client dumps the real servers of each service separately.
+    /// If another process changes the table meanwhile, parts of the result can be
+    /// older than others.
+    /// The kernel returns a table of hundreds of virtual servers in several parts
+    /// and counts servers of all network namespaces.
+    /// If servers change in any namespace meanwhile, some can be missing from the
+    /// result.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn dump(&mut self) -> Result<Table, Error> {
         let mut table = Table::default();
         for (server, _) in self.servers()? {
@@ -71,13 +72,13 @@ impl Client {
         Ok(table)
     }
 
-    /// Does commands, each on its own, whatever becomes of the others.
+    /// Sends all commands and continues after a rejection. Each command is applied
+    /// separately.
     ///
     /// # Errors
     ///
-    /// [`Error::Rejected`] names every command the kernel refused; all others
-    /// are done.
-    /// After any other error it is not known which of them are.
+    /// [`Error::Rejected`] contains every rejected command; all others are applied.
+    /// After any other error, the set of applied commands is unknown.
     pub fn commit(&mut self, commands: &Commands) -> Result<(), Error> {
         let mut rejected = Vec::new();
         for commands in commands.as_slice().chunks(AT_ONCE) {
@@ -89,11 +90,11 @@ impl Client {
         }
     }
 
-    /// Returns all virtual servers, and what passed through each.
+    /// Returns all virtual servers with their statistics.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn servers(&mut self) -> Result<Vec<(VirtualServer, Stats)>, Error> {
         self.list(
             &Request::Servers,
@@ -106,11 +107,11 @@ impl Client {
         )
     }
 
-    /// Returns the virtual server of a service, and what passed through it.
+    /// Returns the virtual server of a service with its statistics.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is none.
+    /// [`Error::is_not_found`] if the service does not exist.
     pub fn server(&mut self, service: &ServiceKey) -> Result<(VirtualServer, Stats), Error> {
         let mut found = None;
         self.ask(&Request::Server(service), "list", service, |answer| {
@@ -121,11 +122,12 @@ impl Client {
         found.ok_or(Error::Timeout)
     }
 
-    /// Returns the real servers of a service; one that is not there has none.
+    /// Returns the real servers of a service. The list is empty if the service does
+    /// not exist.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn destinations(&mut self, service: &ServiceKey) -> Result<Vec<Destination>, Error> {
         let what = "list real servers of";
         self.list(
@@ -139,11 +141,11 @@ impl Client {
         )
     }
 
-    /// Begins all statistics at zero, or those of a service.
+    /// Resets the statistics of a service, or of all services.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such service.
+    /// [`Error::is_not_found`] if the service does not exist.
     pub fn zero(&mut self, service: Option<&ServiceKey>) -> Result<(), Error> {
         let request = Request::Zero(service);
         match service {
@@ -152,20 +154,20 @@ impl Client {
         }
     }
 
-    /// Removes all virtual servers, also those of other programs.
+    /// Removes all virtual servers, including those of other programs.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn flush(&mut self) -> Result<(), Error> {
         self.ask(&Request::Flush, "flush", &"servers", |_| {})
     }
 
-    /// Returns the timeouts.
+    /// Returns the connection timeouts.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn timeouts(&mut self) -> Result<Timeouts, Error> {
         let mut found = None;
         self.ask(&Request::Timeouts, "list", &"timeouts", |answer| {
@@ -180,16 +182,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Kernel`] when the kernel finds one too long.
+    /// [`Error::Kernel`] if a timeout is too long for the kernel.
     pub fn set_timeouts(&mut self, timeouts: &Timeouts) -> Result<(), Error> {
         self.ask(&Request::SetTimeouts(timeouts), "set", &"timeouts", |_| {})
     }
 
-    /// Returns what the kernel says of its IPVS.
+    /// Returns the version and the connection table size of IPVS.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn info(&mut self) -> Result<Info, Error> {
         let mut found = None;
         self.ask(&Request::Info, "list", &"version", |answer| {
@@ -200,11 +202,11 @@ impl Client {
         found.ok_or(Error::Timeout)
     }
 
-    /// Returns the sync daemons that run.
+    /// Returns the running sync daemons.
     ///
     /// # Errors
     ///
-    /// Those of talking to the kernel.
+    /// Netlink errors, such as [`Error::Io`] and [`Error::Timeout`].
     pub fn sync_daemons(&mut self) -> Result<Vec<SyncDaemon>, Error> {
         self.list(
             &Request::Daemons,
@@ -221,7 +223,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_already_exists`] when one of its role runs.
+    /// [`Error::is_already_exists`] if a daemon with this role is running.
     pub fn start_sync_daemon(&mut self, daemon: &SyncDaemon) -> Result<(), Error> {
         let device = &daemon.interface;
         self.ask(
@@ -232,11 +234,11 @@ impl Client {
         )
     }
 
-    /// Stops the sync daemon of a role.
+    /// Stops the sync daemon with a role.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when none runs.
+    /// [`Error::is_not_found`] if no daemon with this role is running.
     pub fn stop_sync_daemon(&mut self, role: Role) -> Result<(), Error> {
         let name = match role {
             Role::Master => "master",
@@ -245,12 +247,12 @@ impl Client {
         self.ask(&Request::StopDaemon(role), "stop daemon", &name, |_| {})
     }
 
-    /// Returns what the socket has done so far.
+    /// Returns the counters of the socket.
     pub fn counters(&self) -> Counters {
         self.socket.counters()
     }
 
-    /// Sends commands at once, and gathers those that are refused.
+    /// Sends commands in one send and collects the rejected ones.
     fn send(
         &mut self,
         commands: &[Command],
@@ -279,7 +281,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a request, and hands over what the kernel says.
+    /// Sends a request and calls `each` for every reply.
     fn ask(
         &mut self,
         request: &Request<'_>,
@@ -297,7 +299,7 @@ impl Client {
             .map_err(|error| Error::asking(operation, object, error))
     }
 
-    /// Asks for all objects of a kind.
+    /// Dumps all objects that `pick` selects.
     fn list<T>(
         &mut self,
         request: &Request<'_>,
@@ -320,7 +322,7 @@ impl Client {
                 },
             )
             .map_err(|error| Error::asking(operation, object, error))?;
-        // Kernels of today never say so of IPVS.
+        // Current kernels never set `NLM_F_DUMP_INTR` in dumps of IPVS.
         let (Dump::Complete(all) | Dump::Interrupted(all)) = dump;
         Ok(all)
     }
@@ -332,7 +334,7 @@ impl AsFd for Client {
     }
 }
 
-/// Reads the answer to a request.
+/// Decodes the reply to a request.
 fn answer(request: &Request<'_>, message: Message<'_>) -> Result<Answer, DecodeError> {
     let family = match request {
         Request::Destinations(service) => service.family(),

@@ -1,4 +1,4 @@
-//! Commands: edits in the order the kernel takes them.
+//! Commands, and the order in which edits become commands.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use vipline_reconcile::Edit;
 use crate::wire::{ATTR_DESTINATION, ATTR_SERVICE, VERSION};
 use crate::{Object, RealServer, ServiceKey, VirtualServer};
 
-/// `IPVS_CMD_NEW_SERVICE` and those that change servers.
+/// `IPVS_CMD_NEW_SERVICE` and the other commands that change servers.
 const NEW_SERVICE: u8 = 1;
 const SET_SERVICE: u8 = 2;
 const DEL_SERVICE: u8 = 3;
@@ -20,27 +20,27 @@ const NEW_DEST: u8 = 5;
 const SET_DEST: u8 = 6;
 const DEL_DEST: u8 = 7;
 
-/// Something the kernel is told in one message.
+/// A change that is sent in one message.
 ///
-/// Its text is a line of `ipvsadm`.
+/// `Display` prints a line of `ipvsadm` arguments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// `-A`: a virtual server comes.
+    /// `-A`: adds a virtual server.
     Add(VirtualServer),
-    /// `-E`: a virtual server changes, and keeps its real servers.
+    /// `-E`: changes a virtual server, which keeps its real servers.
     Edit(VirtualServer),
-    /// `-D`: a virtual server goes, with its real servers.
+    /// `-D`: removes a virtual server with its real servers.
     Remove(ServiceKey),
-    /// `-a`: a real server comes.
+    /// `-a`: adds a real server.
     AddDestination(ServiceKey, RealServer),
-    /// `-e`: a real server changes, and keeps its connections.
+    /// `-e`: changes a real server, which keeps its connections.
     EditDestination(ServiceKey, RealServer),
-    /// `-d`: a real server goes.
+    /// `-d`: removes a real server.
     RemoveDestination(ServiceKey, SocketAddr),
 }
 
 impl Command {
-    /// Appends the payload of the message that tells it to the kernel.
+    /// Appends the payload of the netlink message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_header(out, self.number(), VERSION);
         match self {
@@ -61,11 +61,11 @@ impl Command {
         }
     }
 
-    /// Reads the payload of a message that tells the kernel a command.
+    /// Decodes the payload of a netlink message with a command.
     ///
     /// # Errors
     ///
-    /// Another command, or one whose attributes are missing or make no sense.
+    /// [`DecodeError`] for other commands, and for missing or malformed attributes.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let (number, attrs) = split(payload)?;
         let (mut service, mut real) = (None, None);
@@ -125,22 +125,23 @@ impl fmt::Display for Command {
     }
 }
 
-/// Commands in the order the kernel takes them, each on its own.
+/// An ordered list of commands. The kernel applies each command separately.
 ///
-/// Its text is a script that `ipvsadm -R` reads.
+/// `Display` prints the input of `ipvsadm -R`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Commands {
     commands: Vec<Command>,
 }
 
 impl Commands {
-    /// Returns the commands that make these edits.
+    /// Returns the commands that apply these edits.
     ///
-    /// Virtual servers come and change first, then real servers do, so none
-    /// is without its server; then real servers go, then virtual servers, so
-    /// a service whose real servers are exchanged is never without one.
-    /// Within each of these, edits keep their order.
-    /// What belongs to a virtual server that goes, goes with it.
+    /// Virtual servers are added and changed before real servers, and real servers
+    /// are removed before virtual servers.
+    /// Real servers are added before others are removed, so a service whose real
+    /// servers are replaced always has one.
+    /// Within each group, edits keep their order.
+    /// Real servers of a removed virtual server need no command of their own.
     pub fn from_edits<'a, E>(edits: E) -> Self
     where
         E: IntoIterator<Item = &'a Edit<Object>, IntoIter: Clone>,
@@ -180,7 +181,7 @@ impl Commands {
         all.into_iter().flatten().collect()
     }
 
-    /// Tells whether there is nothing to do.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_come_before_their_real_servers_and_go_after_them() {
+    fn virtual_servers_are_added_before_and_removed_after_their_real_servers() {
         let edits = [
             Edit::Remove(server(1)),
             Edit::Remove(real(1, 1)),

@@ -10,7 +10,7 @@ use crate::Family;
 use crate::service::put_address;
 use crate::stats::Stats;
 
-/// `IPVS_DEST_ATTR_ADDR` and those that follow it.
+/// `IPVS_DEST_ATTR_ADDR` and the following attributes.
 const ADDRESS: u16 = 1;
 const PORT: u16 = 2;
 const METHOD: u16 = 3;
@@ -27,32 +27,35 @@ const TUNNEL: u16 = 13;
 const TUNNEL_PORT: u16 = 14;
 const TUNNEL_FLAGS: u16 = 15;
 
-/// `IP_VS_CONN_F_FWD_MASK`: the part of the flags that is the method.
+/// `IP_VS_CONN_F_FWD_MASK`: the forwarding method in the connection flags.
 const METHOD_MASK: u32 = 0x7;
 
-/// A real server: where a virtual server sends connections.
+/// A real server: a destination of a virtual server.
 ///
-/// Within a virtual server it is known by its address and port.
-/// Its text is the line of `ipvsadm -Sn` from `-r` on, with the thresholds,
-/// which `ipvsadm -R` reads and `ipvsadm -S` does not print.
+/// Address and port identify the real server within its virtual server.
+/// `Display` prints the `ipvsadm -Sn` line from `-r` on, with thresholds.
+/// `ipvsadm -R` parses thresholds, but `ipvsadm -S` does not print them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RealServer {
-    /// Its address; of a tunnel, the family may be another than the service's.
+    /// Address. With tunnel forwarding, its family can differ from that of the
+    /// service.
     pub address: IpAddr,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// How packets get there.
+    /// Forwarding method.
     pub forwarding: Forwarding,
-    /// Its share; 0 is no new connections. The kernel takes 31 bits.
+    /// Weight, at most 2³¹ - 1; 0 for no new connections.
     pub weight: u32,
-    /// With how many connections it is full; 0 is never.
+    /// Upper connection threshold, above which the server receives no new
+    /// connections; 0 for none.
     pub upper_threshold: u32,
-    /// With how many it is no longer full; 0 is three quarters of the upper.
+    /// Lower connection threshold, below which an overloaded server receives new
+    /// connections again; 0 for 3/4 of the upper threshold.
     pub lower_threshold: u32,
 }
 
 impl RealServer {
-    /// Returns a server of weight 1, reached by masquerading.
+    /// Creates a real server with weight 1 and masquerading.
     pub fn new(address: IpAddr, port: u16) -> Self {
         Self {
             address,
@@ -64,19 +67,19 @@ impl RealServer {
         }
     }
 
-    /// Returns address and port, by which a virtual server knows it.
+    /// Returns address and port, the key within the virtual server.
     pub fn endpoint(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
 
-    /// Appends what identifies a real server.
+    /// Appends the attributes that identify a real server.
     pub(crate) fn encode_endpoint(endpoint: SocketAddr, out: &mut Vec<u8>) {
         put_u16(out, FAMILY, Family::of(endpoint.ip()).number());
         put_address(out, ADDRESS, endpoint.ip());
         put_be16(out, PORT, endpoint.port());
     }
 
-    /// Appends all attributes, in the order in which `ipvsadm` sends them.
+    /// Appends all attributes in the order of `ipvsadm`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_endpoint(self.endpoint(), out);
         put_u32(out, METHOD, self.forwarding.method());
@@ -92,7 +95,8 @@ impl RealServer {
         put_u32(out, LOWER, self.lower_threshold);
     }
 
-    /// Reads the attributes of a server of a service of this family.
+    /// Decodes the attributes of a real server; `family` is the default address
+    /// family.
     pub(crate) fn decode(family: Family, attrs: Attrs<'_>) -> Result<Destination, DecodeError> {
         let (mut family, mut address) = (family, None);
         let mut tunnel = (0, 0, 0);
@@ -139,41 +143,42 @@ impl RealServer {
     }
 }
 
-/// A real server, and what it is doing.
+/// A dumped real server with its connection counts and statistics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Destination {
-    /// The server.
+    /// The real server.
     pub server: RealServer,
-    /// The connections it has.
+    /// Connection counts.
     pub connections: Connections,
-    /// What passed through it.
+    /// Statistics.
     pub stats: Stats,
 }
 
-/// How many connections a real server has.
+/// Connection counts of a real server.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Connections {
-    /// Established ones.
+    /// Established connections.
     pub active: u32,
-    /// Those that begin or end, and those of UDP.
+    /// Connections in all other states, and UDP connections.
     pub inactive: u32,
-    /// Clients that stay with it.
+    /// Persistent connection templates.
     pub persistent: u32,
 }
 
-/// How packets get to a real server: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
+/// Forwarding method: `IP_VS_CONN_F_*` of `linux/ip_vs.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Forwarding {
-    /// Their destination is replaced, and the source of the answers.
+    /// Masquerading: NAT of the destination, and of the source of replies.
     Masquerade,
-    /// They are for this host.
+    /// Local delivery to this host.
     Local,
-    /// They are put into other packets.
+    /// Tunneling: packets are encapsulated.
     Tunnel(Tunnel),
-    /// They go out unchanged, to the link address of the server.
+    /// Direct routing: packets are sent unchanged to the link-layer address of the
+    /// real server.
     Direct,
-    /// One that we do not know, by its number: 4 to 7.
+    /// An unknown method, by its number: 4 to 7.
     Other(u8),
 }
 
@@ -188,7 +193,7 @@ impl Forwarding {
         }
     }
 
-    /// Finds the method by its number, and of a tunnel its type, port and flags.
+    /// Converts a method number, and type, port and flags of a tunnel.
     fn of(method: u32, tunnel: (u8, u16, u16)) -> Self {
         match method {
             0 => Self::Masquerade,
@@ -200,47 +205,47 @@ impl Forwarding {
     }
 }
 
-/// What packets to a real server are put into.
+/// Tunnel encapsulation: `IP_VS_CONN_F_TUNNEL_TYPE_*`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Tunnel {
-    /// Packets of IP.
+    /// IP in IP.
     Ipip,
-    /// Generic UDP encapsulation.
+    /// Generic UDP encapsulation (GUE).
     Gue {
-        /// The port that the packets are sent to.
+        /// UDP destination port.
         port: u16,
-        /// Which checksum they have.
+        /// Checksum of the encapsulation.
         checksum: Checksum,
     },
-    /// Generic routing encapsulation.
+    /// Generic routing encapsulation (GRE).
     Gre {
-        /// Which checksum they have.
+        /// Checksum of the encapsulation.
         checksum: Checksum,
     },
-    /// One that we do not know.
+    /// An unknown encapsulation.
     Other {
-        /// The number of the type.
+        /// Type number.
         number: u8,
-        /// The port.
+        /// Port.
         port: u16,
-        /// The flags.
+        /// Flags.
         flags: u16,
     },
 }
 
-/// Which checksum the packets of a tunnel have: `IP_VS_TUNNEL_ENCAP_FLAG_*`.
+/// Checksum of tunnel packets: `IP_VS_TUNNEL_ENCAP_FLAG_*`.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// None.
+    /// No checksum.
     #[default]
     None,
-    /// Over all of the packet.
+    /// Full checksum.
     Full,
-    /// Computed at the other end: remote checksum offload, of GUE only.
+    /// Remote checksum offload, GUE only.
     Remote,
-    /// Flags that we do not know.
+    /// Unknown flags.
     Other(u16),
 }
 
@@ -325,7 +330,7 @@ impl fmt::Display for RealServer {
     }
 }
 
-/// The options of `ipvsadm`, each with a blank before it.
+/// The `ipvsadm` options, each with a leading space.
 impl fmt::Display for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -339,7 +344,7 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// The option of `ipvsadm`, with a blank before it.
+/// The `ipvsadm` option with a leading space.
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

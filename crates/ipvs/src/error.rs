@@ -1,4 +1,4 @@
-//! What goes wrong with IPVS.
+//! IPVS errors.
 
 use std::{fmt, io};
 
@@ -7,88 +7,90 @@ use vipline_netlink::{DecodeError, Errno};
 
 use crate::Command;
 
-/// Why a dump, a commit or another request failed.
+/// An IPVS error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel could not be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The program may not do this.
+    /// The process lacks `CAP_NET_ADMIN`.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The kernel refused to tell or do something that is no command.
+    /// The kernel rejected a request other than a command.
     #[error("{operation} {object}: {errno}")]
     Kernel {
-        /// What was asked for, such as `list real servers of`.
+        /// The request, such as `list real servers of`.
         operation: &'static str,
-        /// What it was asked about, as `ipvsadm` names it.
+        /// Object of the request, in `ipvsadm` syntax.
         object: Box<str>,
-        /// Why not.
+        /// Error number.
         errno: Errno,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
+    /// Replies were lost because the receive buffer was full.
+    #[error("the receive buffer was full and replies were lost: the state of IPVS is unknown")]
     Overrun,
-    /// The kernel refused commands, and did all the others.
+    /// The kernel rejected commands and applied all others.
     #[error("{}", List(rejected))]
     Rejected {
-        /// What it refused, in the order of the commands, never empty.
+        /// The rejected commands in their order; never empty.
         rejected: Vec<RejectedCommand>,
     },
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
+    /// The kernel did not reply within the timeout.
+    #[error("the kernel did not reply in time")]
     Timeout,
-    /// The kernel has no IPVS.
-    #[error("the kernel has no IPVS: load the module {module}")]
+    /// The kernel lacks IPVS.
+    #[error("the kernel lacks IPVS: load the module {module}")]
     Unsupported {
-        /// The module that has it.
+        /// The missing kernel module.
         module: &'static str,
     },
 }
 
 impl Error {
-    /// Tells whether all that was refused was refused for lack of a server.
+    /// Returns whether all rejected commands failed because a server does not exist.
     ///
-    /// The kernel says so in two ways: the service is not there, or the real
-    /// server is not.
+    /// The kernel has two error numbers for a missing server: `ESRCH` for a service
+    /// and `ENOENT` for a real server.
     pub fn is_not_found(&self) -> bool {
         let is_absent = |errno| matches!(errno, Errno::SRCH | Errno::NOENT);
         self.all(|refused| is_absent(refused.errno) && !refused.is_scheduler_missing())
             || matches!(self, Self::Kernel { errno, .. } if is_absent(*errno))
     }
 
-    /// Tells whether all that was refused was refused because it exists.
+    /// Returns whether all rejected commands failed because the server already
+    /// exists.
     pub fn is_already_exists(&self) -> bool {
         self.is_only(Errno::EXIST)
     }
 
-    /// Tells whether all that was refused was refused because it is in use.
+    /// Returns whether all rejected commands failed because the server is in use.
     pub fn is_busy(&self) -> bool {
         self.is_only(Errno::BUSY)
     }
 
-    /// Tells whether all that was refused has a weight or a threshold that is
-    /// out of range.
+    /// Returns whether all rejected commands have a weight or threshold out of
+    /// range.
     pub fn is_out_of_range(&self) -> bool {
         self.is_only(Errno::RANGE)
     }
 
-    /// Tells whether all that was refused lacks its scheduler or its
+    /// Returns whether all rejected commands failed for lack of the scheduler or
     /// persistence engine.
     pub fn is_scheduler_missing(&self) -> bool {
         self.all(RejectedCommand::is_scheduler_missing)
     }
 
-    /// Returns the error number; of several refusals, that of the first.
+    /// Returns the error number. For several rejected commands, returns that of the
+    /// first.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -100,18 +102,20 @@ impl Error {
         }
     }
 
-    /// Tells whether there is nothing but refusals with this number.
+    /// Returns whether all rejected commands, or the rejected request, have this
+    /// error number.
     fn is_only(&self, errno: Errno) -> bool {
         self.all(|refused| refused.errno == errno)
             || matches!(self, Self::Kernel { errno: one, .. } if *one == errno)
     }
 
-    /// Tells whether there is nothing but refusals, and this is true of each.
+    /// Returns whether the error is a rejection and all rejected commands meet a
+    /// condition.
     fn all(&self, is: impl Fn(&RejectedCommand) -> bool) -> bool {
         matches!(self, Self::Rejected { rejected } if rejected.iter().all(is))
     }
 
-    /// Names what a request to the kernel was about.
+    /// Adds the operation and its object to a netlink error.
     pub(crate) fn asking(
         operation: &'static str,
         object: impl fmt::Display,
@@ -135,38 +139,38 @@ impl From<vipline_netlink::Error> for Error {
         match error {
             Netlink::Decode(error) => Self::Decode(error),
             Netlink::Io { operation, source } => Self::Io { operation, source },
-            refused @ Netlink::Kernel(_) => Self::asking("talk to", "IPVS", refused),
+            refused @ Netlink::Kernel(_) => Self::asking("communicate with", "IPVS", refused),
             Netlink::Overrun => Self::Overrun,
             Netlink::Timeout => Self::Timeout,
             Netlink::Truncated { bytes, .. } => {
                 Self::Decode(DecodeError::new("datagram of a bounded size", 0, bytes))
             }
             other => Self::Io {
-                operation: "talk to the kernel",
+                operation: "communicate with the kernel",
                 source: io::Error::other(other),
             },
         }
     }
 }
 
-/// A command that the kernel refused.
+/// A rejected command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RejectedCommand {
     /// The command.
     pub command: Command,
-    /// Why not.
+    /// Error number.
     pub errno: Errno,
 }
 
 impl RejectedCommand {
-    /// Returns the refusal of a command.
+    /// Creates a rejection of a command.
     pub fn new(command: Command, errno: Errno) -> Self {
         Self { command, errno }
     }
 
-    /// Tells whether the kernel lacks the scheduler or the persistence engine
-    /// of a virtual server.
+    /// Returns whether the kernel lacks the scheduler or persistence engine of a
+    /// virtual server.
     pub fn is_scheduler_missing(&self) -> bool {
         let is_server = matches!(self.command, Command::Add(_) | Command::Edit(_));
         is_server && self.errno == Errno::NOENT
@@ -191,11 +195,11 @@ impl fmt::Display for RejectedCommand {
     }
 }
 
-/// Refusals in a row.
+/// A list of rejected commands.
 struct List<'a>(&'a [RejectedCommand]);
 
 impl List<'_> {
-    /// How many are spelled out.
+    /// Maximum number of printed commands.
     const SHOWN: usize = 3;
 }
 

@@ -3,33 +3,33 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Properties of a virtual server: `IP_VS_SVC_F_*` of `linux/ip_vs.h`.
+    /// Flags of a virtual server: `IP_VS_SVC_F_*` of `linux/ip_vs.h`.
     ///
-    /// That it is persistent is told by its
-    /// [persistence](crate::VirtualServer::persistence).
+    /// [`VirtualServer::persistence`](crate::VirtualServer::persistence) replaces
+    /// the flag `IP_VS_SVC_F_PERSISTENT`.
     #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
     pub struct Flags: u32 {
-        /// Each packet is scheduled on its own, for UDP only.
+        /// One-packet scheduling: each packet is scheduled separately. UDP only.
         #[doc(alias = "IP_VS_SVC_F_ONEPACKET")]
         const ONE_PACKET = 0x4;
-        /// The first flag of the scheduler.
+        /// First scheduler flag.
         #[doc(alias = "IP_VS_SVC_F_SCHED1")]
         const SCHEDULER_1 = 0x8;
-        /// The second flag of the scheduler.
+        /// Second scheduler flag.
         #[doc(alias = "IP_VS_SVC_F_SCHED2")]
         const SCHEDULER_2 = 0x10;
-        /// The third flag of the scheduler.
+        /// Third scheduler flag.
         #[doc(alias = "IP_VS_SVC_F_SCHED3")]
         const SCHEDULER_3 = 0x20;
-        /// `sh`: another real server is chosen when the chosen one is out.
+        /// `sh`: choose another real server if the chosen one is unavailable.
         const SH_FALLBACK = Self::SCHEDULER_1.bits();
-        /// `sh`: the client's port is hashed, too.
+        /// `sh`: include the source port in the hash.
         const SH_PORT = Self::SCHEDULER_2.bits();
-        /// `mh`: another real server is chosen when the chosen one is out.
+        /// `mh`: choose another real server if the chosen one is unavailable.
         const MH_FALLBACK = Self::SCHEDULER_1.bits();
-        /// `mh`: the client's port is hashed, too.
+        /// `mh`: include the source port in the hash.
         const MH_PORT = Self::SCHEDULER_2.bits();
-        /// Other flags are kept as they are.
+        /// Unknown flags are preserved.
         const _ = !(Self::PERSISTENT | Self::HASHED);
     }
 }
@@ -37,6 +37,6 @@ bitflags! {
 impl Flags {
     /// `IP_VS_SVC_F_PERSISTENT`: the server is persistent.
     pub(crate) const PERSISTENT: u32 = 0x1;
-    /// `IP_VS_SVC_F_HASHED`: the kernel has the server in its table.
+    /// `IP_VS_SVC_F_HASHED`: the server is in the kernel's hash table.
     pub(crate) const HASHED: u32 = 0x2;
 }

@@ -1,22 +1,21 @@
 //! IPVS: virtual servers, real servers and statistics over generic netlink.
 //!
-//! IPVS is the load balancer of the Linux kernel: packets to a virtual server
-//! go to one of its real servers, which a scheduler chooses.
-//! This crate reads and changes its table without `ipvsadm`, and has the same
-//! text for it.
+//! IPVS is the transport-layer load balancer of the Linux kernel. A scheduler
+//! selects a real server for each connection to a virtual server.
+//! This crate dumps and changes the IPVS table without `ipvsadm`, and parses and
+//! prints the text format of `ipvsadm`.
 //!
-//! - [`VirtualServer`] and [`RealServer`]: what the table consists of, as
-//!   values; a [`Scheduler`] has the names of all that the kernel has, and keeps
-//!   others.
-//! - [`Object`]: either of them as a keyed object; [`Table`]: all of them.
-//! - [`Commands`]: edits in the order in which the kernel takes them.
-//! - [`Client`]: dumps the table, commits commands, many in one send; timeouts,
-//!   statistics, sync daemons.
-//! - [`wire`]: the messages, for those who bring a socket of their own.
-//! - [`Error`]: what goes wrong; a refusal names its command.
+//! - [`VirtualServer`] and [`RealServer`]: the entries of the table. [`Scheduler`]
+//!   has all schedulers of the kernel and preserves unknown names.
+//! - [`Object`]: an entry as a keyed object. [`Table`]: all entries.
+//! - [`Commands`]: ordered commands, built from edits.
+//! - [`Client`]: dumps the table and commits commands, many in one send. Timeouts,
+//!   statistics and sync daemons.
+//! - [`wire`]: message encoder and decoder, for callers with their own socket.
+//! - [`Error`]: errors. A rejection names its command.
 //!
-//! It removes nothing that it was not told to remove, loads no module itself,
-//! and neither looks up names nor follows connections.
+//! The crate removes only what a command names, except in [`Client::flush`].
+//! It does not load kernel modules, resolve names or track connections.
 //!
 //! ```
 //! use vipline_ipvs::{Commands, Object, Table};
@@ -37,8 +36,8 @@
 //! # Ok::<(), vipline_ipvs::ParseError>(())
 //! ```
 //!
-//! Needs `ip_vs` in the kernel and `CAP_NET_ADMIN`; tunnels of GUE and GRE need
-//! Linux 5.3, statistics of 64 bits 4.1.
+//! Requires the kernel module `ip_vs` and `CAP_NET_ADMIN`.
+//! GUE and GRE tunnels require Linux 5.3, 64-bit statistics Linux 4.1.
 #![forbid(unsafe_code)]
 
 mod name;

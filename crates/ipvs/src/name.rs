@@ -1,21 +1,21 @@
-//! Names of schedulers and persistence engines that we do not know.
+//! Names of unknown schedulers and persistence engines.
 
 use std::fmt;
 
-/// The greatest length: `IP_VS_SCHEDNAME_MAXLEN` of 16 bytes with the NUL byte.
+/// Maximum length: `IP_VS_SCHEDNAME_MAXLEN` is 16 bytes with the NUL byte.
 const MAX: usize = 15;
 
 /// The name of a scheduler or a persistence engine.
 ///
-/// Holds 1 to 15 visible ASCII characters, which stand alone in text.
+/// A name has 1 to 15 printable ASCII characters without spaces.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name {
-    /// Invariant: visible ASCII, then NUL bytes to the end.
+    /// Invariant: printable ASCII, then NUL bytes to the end.
     bytes: [u8; MAX],
 }
 
 impl Name {
-    /// Checks and keeps a name.
+    /// Creates a name, or returns `None` if the text is invalid.
     ///
     /// ```
     /// use vipline_ipvs::Name;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_room_in_the_kernel_and_stands_alone_in_text() {
+    fn names_have_1_to_15_printable_characters() {
         assert_eq!(
             Name::new("fifteen-letters").unwrap().as_str(),
             "fifteen-letters"

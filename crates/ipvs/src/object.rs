@@ -1,4 +1,4 @@
-//! What the table of IPVS consists of, and the keys of it.
+//! The IPVS table and its entries as keyed objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,26 +8,26 @@ use vipline_reconcile::Keyed;
 
 use crate::{RealServer, ServiceKey, VirtualServer};
 
-/// An entry of the table of IPVS.
+/// An entry of the IPVS table.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Object {
-    /// A virtual server, without its real servers.
+    /// A virtual server without its real servers.
     VirtualServer(VirtualServer),
     /// A real server of a service.
     Destination(ServiceKey, RealServer),
 }
 
-/// What identifies an object.
+/// The key of an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Key {
-    /// A virtual server, by its service.
+    /// A virtual server: its service.
     VirtualServer(ServiceKey),
-    /// A real server, by its service, address and port.
+    /// A real server: its service, address and port.
     Destination(ServiceKey, SocketAddr),
 }
 
 impl Object {
-    /// Returns the service that the object is or belongs to.
+    /// Returns the service of the virtual or real server.
     pub fn service(&self) -> ServiceKey {
         match self {
             Self::VirtualServer(server) => server.service,
@@ -57,9 +57,9 @@ impl From<VirtualServer> for Object {
     }
 }
 
-/// The table of IPVS: virtual servers by service, and their real servers.
+/// The IPVS table: virtual servers by service, with their real servers.
 ///
-/// Its text is what `ipvsadm -Sn` prints, and the thresholds.
+/// `Display` prints the output of `ipvsadm -Sn`, with thresholds.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table {
     servers: BTreeMap<ServiceKey, Entry>,
@@ -73,14 +73,15 @@ struct Entry {
 }
 
 impl Table {
-    /// Adds or replaces a virtual server, which keeps its real servers.
+    /// Adds or replaces a virtual server. A replaced one keeps its real servers.
     pub fn insert(&mut self, server: VirtualServer) {
         let reals = BTreeMap::new();
         let entry = self.servers.entry(server.service);
         entry.or_insert(Entry { server, reals }).server = server;
     }
 
-    /// Adds or replaces a real server; false if there is no such service.
+    /// Adds or replaces a real server. Returns `false` if the service does not
+    /// exist.
     pub fn insert_destination(&mut self, service: &ServiceKey, server: RealServer) -> bool {
         let Some(entry) = self.servers.get_mut(service) else {
             return false;
@@ -89,12 +90,13 @@ impl Table {
         true
     }
 
-    /// Removes a virtual server with its real servers; false if it is not there.
+    /// Removes a virtual server with its real servers. Returns `false` if it does
+    /// not exist.
     pub fn remove(&mut self, service: &ServiceKey) -> bool {
         self.servers.remove(service).is_some()
     }
 
-    /// Removes a real server; false if it is not there.
+    /// Removes a real server. Returns `false` if it does not exist.
     pub fn remove_destination(&mut self, service: &ServiceKey, endpoint: &SocketAddr) -> bool {
         let entry = self.servers.get_mut(service);
         entry.is_some_and(|entry| entry.reals.remove(endpoint).is_some())

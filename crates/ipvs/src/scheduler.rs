@@ -1,51 +1,56 @@
-//! Schedulers: how a virtual server chooses a real server.
+//! Schedulers.
 
 use std::fmt;
 
 use crate::{Flags, Name};
 
-/// How a virtual server chooses the real server of a new connection.
+/// The scheduler of a virtual server, which selects the real server of a new
+/// connection.
 ///
-/// The kernel has each in a module of its own, `ip_vs_rr` and so on, which it
-/// loads when the scheduler is first used.
+/// Each scheduler is a kernel module, such as `ip_vs_rr`. The kernel loads it on
+/// first use.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Scheduler {
-    /// `rr`: one after the other.
+    /// `rr`: round robin.
     RoundRobin,
-    /// `wrr`: one after the other, as often as their weights say.
+    /// `wrr`: weighted round robin.
     WeightedRoundRobin,
-    /// `lc`: the one with the fewest connections.
+    /// `lc`: least connections.
     LeastConnections,
-    /// `wlc`: the one with the fewest connections for its weight.
+    /// `wlc`: least connections relative to the weight.
     #[default]
     WeightedLeastConnections,
-    /// `lblc`: one for each destination, until it has too many connections.
+    /// `lblc`: locality-based least connections: one real server per destination
+    /// address, until it is overloaded.
     Locality,
-    /// `lblcr`: a set of them for each destination.
+    /// `lblcr`: locality-based least connections with replication: a set of real
+    /// servers per destination address.
     LocalityWithReplication,
-    /// `sh`: by a hash of the client's address.
+    /// `sh`: hash of the source address.
     SourceHash,
-    /// `dh`: by a hash of the destination's address.
+    /// `dh`: hash of the destination address.
     DestinationHash,
-    /// `sed`: the one with the shortest expected delay.
+    /// `sed`: shortest expected delay.
     ShortestDelay,
-    /// `nq`: an idle one, or the one with the shortest expected delay.
+    /// `nq`: never queue: an idle real server, or the one with the shortest expected
+    /// delay.
     NeverQueue,
-    /// `fo`: the one with the greatest weight that is there.
+    /// `fo`: weighted failover: the available real server with the highest weight.
     Failover,
-    /// `ovf`: the one with the greatest weight that has room.
+    /// `ovf`: weighted overflow: the real server with the highest weight that has
+    /// fewer connections than its weight.
     Overflow,
-    /// `mh`: by a Maglev table of hashes of the client's address.
+    /// `mh`: Maglev hash of the source address.
     Maglev,
-    /// `twos`: the less loaded of two that chance picks.
+    /// `twos`: power of two choices: the less loaded of two random real servers.
     PowerOfTwo,
-    /// One that we do not know.
+    /// An unknown scheduler.
     Other(Name),
 }
 
 impl Scheduler {
-    /// The schedulers that we know.
+    /// The known schedulers.
     pub const KNOWN: [Self; 14] = [
         Self::RoundRobin,
         Self::WeightedRoundRobin,
@@ -63,7 +68,7 @@ impl Scheduler {
         Self::PowerOfTwo,
     ];
 
-    /// Returns the scheduler of this name; none if it cannot be a name.
+    /// Returns the scheduler with this name, or `None` if the name is invalid.
     ///
     /// ```
     /// use vipline_ipvs::Scheduler;
@@ -77,7 +82,7 @@ impl Scheduler {
         known.or_else(|| Name::new(name).map(Self::Other))
     }
 
-    /// Returns the name that the kernel has for it.
+    /// Returns the kernel's name of the scheduler.
     pub fn as_str(&self) -> &str {
         match self {
             Self::RoundRobin => "rr",
@@ -98,9 +103,9 @@ impl Scheduler {
         }
     }
 
-    /// Returns the flags that are the scheduler's own, with their names.
+    /// Returns the scheduler-specific flags with their names.
     ///
-    /// Those of a scheduler without flags have numbers for names.
+    /// For schedulers without named flags, the names are numbered.
     pub fn flags(&self) -> &'static [(Flags, &'static str)] {
         match self {
             Self::SourceHash => &[
@@ -133,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_scheduler_is_found_by_its_name() {
+    fn every_known_scheduler_is_found_by_name() {
         for scheduler in Scheduler::KNOWN {
             assert_eq!(Scheduler::new(scheduler.as_str()), Some(scheduler));
         }

@@ -10,7 +10,7 @@ use crate::service::Parts;
 use crate::stats::Stats;
 use crate::{Family, Flags, Name, Scheduler, ServiceKey};
 
-/// `IPVS_SVC_ATTR_SCHED_NAME` and those that follow it.
+/// `IPVS_SVC_ATTR_SCHED_NAME` and the following attributes.
 const SCHEDULER: u16 = 6;
 const FLAGS: u16 = 7;
 const TIMEOUT: u16 = 8;
@@ -19,25 +19,25 @@ const STATS: u16 = 10;
 const ENGINE: u16 = 11;
 const STATS_64: u16 = 12;
 
-/// A virtual server, without its real servers.
+/// A virtual server without its real servers.
 ///
-/// Its text is the line of `ipvsadm -Sn` from the service on.
+/// `Display` prints the `ipvsadm -Sn` line from the service on.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VirtualServer {
-    /// Which server it is.
+    /// The service that identifies the virtual server.
     pub service: ServiceKey,
-    /// How real servers are chosen.
+    /// Scheduler.
     pub scheduler: Scheduler,
-    /// Its properties, and those of the scheduler.
+    /// Flags, including scheduler flags.
     pub flags: Flags,
-    /// How long a client stays with a real server, if it does.
+    /// Persistence; `None` if the server is not persistent.
     pub persistence: Option<Persistence>,
-    /// What tells which connections belong together, instead of addresses.
+    /// Persistence engine; `None` to identify clients by address.
     pub persistence_engine: Option<PersistenceEngine>,
 }
 
 impl VirtualServer {
-    /// Returns a server without flags and persistence.
+    /// Creates a virtual server without flags and persistence.
     pub fn new(service: ServiceKey, scheduler: Scheduler) -> Self {
         Self {
             service,
@@ -48,7 +48,7 @@ impl VirtualServer {
         }
     }
 
-    /// Appends all attributes, in the order in which `ipvsadm` sends them.
+    /// Appends all attributes in the order of `ipvsadm`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.service.encode(out);
         put_str(out, SCHEDULER, self.scheduler.as_str());
@@ -71,7 +71,7 @@ impl VirtualServer {
         put(out, NETMASK, &persistence.netmask.bytes());
     }
 
-    /// Reads the attributes of a server.
+    /// Decodes the attributes of a virtual server.
     pub(crate) fn decode(attrs: Attrs<'_>) -> Result<(Self, Stats), DecodeError> {
         let mut parts = Parts::default();
         let mut scheduler = None;
@@ -115,7 +115,7 @@ impl VirtualServer {
     }
 }
 
-/// Reads the flags of `struct ip_vs_flags`, which a mask follows.
+/// Decodes the flags of `struct ip_vs_flags`; a mask follows them.
 fn first_u32(attr: &Attr<'_>) -> Result<u32, DecodeError> {
     let flags = attr.value.first_chunk();
     flags
@@ -123,20 +123,21 @@ fn first_u32(attr: &Attr<'_>) -> Result<u32, DecodeError> {
         .ok_or_else(|| attr.error("pair of flags and mask"))
 }
 
-/// How long a client stays with the real server that was chosen for it.
+/// Persistence of a virtual server: connections of a client go to the same real
+/// server.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Persistence {
-    /// For how many seconds after its last connection.
+    /// Timeout in seconds after the last connection.
     pub timeout: u32,
-    /// Which clients are taken for the same.
+    /// Netmask for grouping clients.
     pub netmask: Netmask,
 }
 
 impl Persistence {
-    /// The timeout that `ipvsadm` sets unless told another.
+    /// Default timeout of `ipvsadm` in seconds.
     pub const TIMEOUT: u32 = 360;
 
-    /// Returns the persistence of single clients.
+    /// Creates a persistence that distinguishes single client addresses.
     pub fn per_client(family: Family, timeout: u32) -> Self {
         Self {
             timeout,
@@ -145,17 +146,17 @@ impl Persistence {
     }
 }
 
-/// What of a client's address counts.
+/// Mask that is applied to client addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Netmask {
-    /// The bits of an IPv4 address that count.
+    /// IPv4 netmask.
     V4(Ipv4Addr),
-    /// How many bits of an IPv6 address count: 1 to 128.
+    /// IPv6 prefix length, 1 to 128.
     V6(u8),
 }
 
 impl Netmask {
-    /// Returns the mask by which all addresses differ.
+    /// Returns the mask of full length.
     pub fn host(family: Family) -> Self {
         match family {
             Family::V4 => Self::V4(Ipv4Addr::BROADCAST),
@@ -182,18 +183,18 @@ impl Netmask {
     }
 }
 
-/// What tells which connections belong together.
+/// A persistence engine, which identifies the connections of one client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PersistenceEngine {
     /// `sip`: the Call-ID of SIP over UDP.
     Sip,
-    /// One that we do not know.
+    /// An unknown engine.
     Other(Name),
 }
 
 impl PersistenceEngine {
-    /// Returns the engine of this name; none if it cannot be a name.
+    /// Returns the engine with this name, or `None` if the name is invalid.
     pub fn new(name: &str) -> Option<Self> {
         match name {
             "sip" => Some(Self::Sip),
@@ -201,7 +202,7 @@ impl PersistenceEngine {
         }
     }
 
-    /// Returns the name that the kernel has for it.
+    /// Returns the kernel's name of the engine.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Sip => "sip",
@@ -209,7 +210,7 @@ impl PersistenceEngine {
         }
     }
 
-    /// Reads the name; an empty one is no engine.
+    /// Decodes the name; an empty name is no engine.
     fn decode(attr: &Attr<'_>) -> Result<Option<Self>, DecodeError> {
         match attr.str()? {
             "" => Ok(None),

@@ -1,4 +1,4 @@
-//! What identifies a virtual server: where packets to it go.
+//! The key of a service, which identifies a virtual server.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,14 +7,14 @@ use std::num::NonZeroU32;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, put, put_be16, put_u16, put_u32};
 
-/// `IPVS_SVC_ATTR_AF` and those that follow it.
+/// `IPVS_SVC_ATTR_AF` and the following attributes.
 const FAMILY: u16 = 1;
 const PROTOCOL: u16 = 2;
 const ADDRESS: u16 = 3;
 const PORT: u16 = 4;
 const MARK: u16 = 5;
 
-/// The family of an address.
+/// An address family.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
     /// IPv4.
@@ -32,7 +32,7 @@ impl Family {
         }
     }
 
-    /// Returns the number of `linux/socket.h`.
+    /// Returns the `AF_*` number.
     pub(crate) fn number(self) -> u16 {
         match self {
             Self::V4 => 2,
@@ -40,7 +40,7 @@ impl Family {
         }
     }
 
-    /// Reads the family; there are two only.
+    /// Decodes the family.
     pub(crate) fn decode(attr: &Attr<'_>) -> Result<Self, DecodeError> {
         match attr.u16()? {
             2 => Ok(Self::V4),
@@ -49,7 +49,7 @@ impl Family {
         }
     }
 
-    /// Reads an address of the family: `union nf_inet_addr`.
+    /// Decodes an address of the family: `union nf_inet_addr`.
     pub(crate) fn address(self, attr: &Attr<'_>) -> Result<IpAddr, DecodeError> {
         let address = match self {
             Self::V4 => attr
@@ -75,7 +75,7 @@ pub(crate) fn put_address(out: &mut Vec<u8>, kind: u16, address: IpAddr) {
     put(out, kind, &union);
 }
 
-/// The protocol of the packets to a virtual server.
+/// The transport protocol of a virtual server.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Protocol {
     /// TCP.
@@ -87,10 +87,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols that there are.
+    /// All protocols.
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
 
-    /// Returns the number of `linux/in.h`.
+    /// Returns the `IPPROTO_*` number.
     fn number(self) -> u16 {
         match self {
             Self::Tcp => 6,
@@ -100,32 +100,32 @@ impl Protocol {
     }
 }
 
-/// What identifies a virtual server: where packets to it go.
+/// The key of a service, which identifies a virtual server.
 ///
-/// Its text is what follows the command on a line of `ipvsadm`:
-/// `-t 10.0.0.1:80`, `-u`, `--sctp-service`, `-f 7`, `-f 7 -6`.
+/// `Display` prints the `ipvsadm` options that identify the service: `-t
+/// 10.0.0.1:80`, `-u`, `--sctp-service`, `-f 7`, `-f 7 -6`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ServiceKey {
-    /// Packets to an address and a port.
+    /// A protocol, an address and a port.
     Address {
-        /// Their protocol.
+        /// Protocol.
         protocol: Protocol,
-        /// The address they go to.
+        /// Destination address.
         address: IpAddr,
-        /// The port; 0 is any port, for a persistent server.
+        /// Destination port; 0 for any port of a persistent server.
         port: u16,
     },
-    /// Packets that were given a mark.
+    /// A firewall mark.
     Mark {
         /// The mark.
         mark: NonZeroU32,
-        /// Of which family the packets are.
+        /// Address family of the packets.
         family: Family,
     },
 }
 
 impl ServiceKey {
-    /// Returns the service of packets to an address and a port.
+    /// Creates the key of a service with protocol, address and port.
     pub fn new(protocol: Protocol, address: IpAddr, port: u16) -> Self {
         Self::Address {
             protocol,
@@ -134,7 +134,7 @@ impl ServiceKey {
         }
     }
 
-    /// Returns the family of the packets.
+    /// Returns the address family.
     pub fn family(&self) -> Family {
         match self {
             Self::Address { address, .. } => Family::of(*address),
@@ -142,7 +142,7 @@ impl ServiceKey {
         }
     }
 
-    /// Returns the port; marked packets go to any.
+    /// Returns the port; 0 for a firewall mark.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address { port, .. } => *port,
@@ -150,7 +150,7 @@ impl ServiceKey {
         }
     }
 
-    /// Reads the attributes that identify a server; others are skipped.
+    /// Decodes the attributes that identify a service and skips all others.
     pub(crate) fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
         let mut parts = Parts::default();
         for attr in attrs {
@@ -159,7 +159,7 @@ impl ServiceKey {
         parts.service()
     }
 
-    /// Appends the attributes that identify the server.
+    /// Appends the attributes that identify the service.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_u16(out, FAMILY, self.family().number());
         match self {
@@ -177,7 +177,7 @@ impl ServiceKey {
     }
 }
 
-/// The attributes that identify a server, gathered as they come.
+/// Collects the attributes that identify a service.
 #[derive(Default)]
 pub(crate) struct Parts<'a> {
     family: Option<Attr<'a>>,
@@ -188,7 +188,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes an attribute; the others are told by the server.
+    /// Collects an attribute and ignores those that do not identify a service.
     pub(crate) fn take(&mut self, attr: Attr<'a>) {
         let part = match attr.kind {
             FAMILY => &mut self.family,
@@ -201,7 +201,7 @@ impl<'a> Parts<'a> {
         *part = Some(attr);
     }
 
-    /// Puts the parts together.
+    /// Builds the key from the collected attributes.
     pub(crate) fn service(&self) -> Result<ServiceKey, DecodeError> {
         let missing = || DecodeError::new("virtual server with an address or a mark", 1, 0);
         let family = Family::decode(self.family.as_ref().ok_or_else(missing)?)?;

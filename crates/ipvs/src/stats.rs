@@ -3,36 +3,36 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs};
 
-/// What passed through a server, and how fast it does now.
+/// Traffic counters and rates of a virtual or real server.
 ///
-/// Kernels since 4.1 count in 64 bits; the numbers of older ones wrap at 32,
-/// all but the bytes.
+/// Linux 4.1 and later use 64-bit counters. On older kernels all except the byte
+/// counters wrap at 32 bits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
-    /// Connections that were scheduled.
+    /// Scheduled connections.
     pub connections: u64,
-    /// Packets that came in.
+    /// Incoming packets.
     pub packets_in: u64,
-    /// Packets that went out.
+    /// Outgoing packets.
     pub packets_out: u64,
-    /// Bytes that came in.
+    /// Incoming bytes.
     pub bytes_in: u64,
-    /// Bytes that went out.
+    /// Outgoing bytes.
     pub bytes_out: u64,
-    /// Connections a second.
+    /// Connections per second.
     pub connection_rate: u64,
-    /// Packets a second that come in.
+    /// Incoming packets per second.
     pub packet_rate_in: u64,
-    /// Packets a second that go out.
+    /// Outgoing packets per second.
     pub packet_rate_out: u64,
-    /// Bytes a second that come in.
+    /// Incoming bytes per second.
     pub byte_rate_in: u64,
-    /// Bytes a second that go out.
+    /// Outgoing bytes per second.
     pub byte_rate_out: u64,
 }
 
 impl Stats {
-    /// Reads `IPVS_STATS_ATTR_*`, each in 32 or 64 bits.
+    /// Decodes `IPVS_STATS_ATTR_*`, each with 32 or 64 bits.
     pub(crate) fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
         let mut stats = Self::default();
         for attr in attrs {
@@ -56,7 +56,7 @@ impl Stats {
     }
 }
 
-/// Reads a number of 32 or 64 bits.
+/// Decodes a number of 32 or 64 bits.
 fn either(attr: &Attr<'_>) -> Result<u64, DecodeError> {
     match attr.value.len() {
         4 => attr.u32().map(u64::from),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_both_widths_are_read_and_the_padding_between_is_not() {
+    fn counters_of_32_and_64_bits_are_decoded_and_padding_is_skipped() {
         let mut out = Vec::new();
         put_u32(&mut out, 1, 7);
         put_u64(&mut out, 4, 1 << 40);

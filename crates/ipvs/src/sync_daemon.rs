@@ -1,11 +1,11 @@
-//! Sync daemons, which tell other hosts about connections.
+//! Sync daemons, which replicate connections to other hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put, put_str, put_u8, put_u16, put_u32};
 
-/// `IPVS_DAEMON_ATTR_STATE` and those that follow it.
+/// `IPVS_DAEMON_ATTR_STATE` and the following attributes.
 const STATE: u16 = 1;
 const INTERFACE: u16 = 2;
 const SYNC_ID: u16 = 3;
@@ -15,12 +15,12 @@ const GROUP_6: u16 = 6;
 const PORT: u16 = 7;
 const TTL: u16 = 8;
 
-/// What a sync daemon does: `IP_VS_STATE_*` of `linux/ip_vs.h`.
+/// Role of a sync daemon: `IP_VS_STATE_*` of `linux/ip_vs.h`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Role {
-    /// It tells about connections.
+    /// Sends connection state.
     Master,
-    /// It learns of connections.
+    /// Receives connection state.
     Backup,
 }
 
@@ -33,27 +33,27 @@ impl Role {
     }
 }
 
-/// A sync daemon; there is at most one for each role.
+/// A sync daemon. At most one runs per role.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyncDaemon {
-    /// What it does.
+    /// Role.
     pub role: Role,
-    /// The name of the device that it sends and receives by.
+    /// Network interface for sync messages.
     pub interface: String,
-    /// Which daemons belong together: 0 to 255.
+    /// Sync ID, 0 to 255. Daemons with the same ID belong together.
     pub sync_id: u32,
-    /// The max_len datagram; 0 lets the kernel choose.
+    /// Maximum datagram length in bytes; 0 for the kernel's default.
     pub max_len: u16,
-    /// The multicast group; none lets the kernel choose.
+    /// Multicast group; `None` for the kernel's default.
     pub multicast_group: Option<IpAddr>,
-    /// The port; 0 lets the kernel choose.
+    /// UDP port; 0 for the kernel's default.
     pub port: u16,
-    /// How many routers may pass a datagram on; 0 lets the kernel choose.
+    /// Multicast TTL; 0 for the kernel's default.
     pub ttl: u8,
 }
 
 impl SyncDaemon {
-    /// Returns a daemon that lets the kernel choose whatever it can.
+    /// Creates a daemon with the kernel's defaults.
     pub fn new(role: Role, interface: &str, sync_id: u32) -> Self {
         Self {
             role,
@@ -66,8 +66,7 @@ impl SyncDaemon {
         }
     }
 
-    /// Appends the attributes, in the order in which `ipvsadm` sends them,
-    /// without those that the kernel chooses.
+    /// Appends the attributes in the order of `ipvsadm`, without defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         Self::encode_role(self.role, out);
         put_str(out, INTERFACE, &self.interface);
@@ -88,12 +87,12 @@ impl SyncDaemon {
         }
     }
 
-    /// Appends the attribute by which a daemon is stopped.
+    /// Appends the attribute that identifies the daemon to stop.
     pub(crate) fn encode_role(role: Role, out: &mut Vec<u8>) {
         put_u32(out, STATE, role.number());
     }
 
-    /// Reads the attributes of a daemon.
+    /// Decodes the attributes of a daemon.
     pub(crate) fn decode(attrs: Attrs<'_>) -> Result<Self, DecodeError> {
         let mut role = None;
         let mut daemon = Self::new(Role::Master, "", 0);

@@ -1,7 +1,6 @@
-//! The text of `ipvsadm -S`, read as `ipvsadm -R` reads it.
+//! Parser for the text format of `ipvsadm -S` and `-R`.
 //!
-//! Names of hosts, ports and protocols are not looked up: addresses and ports
-//! are numbers.
+//! Names of hosts and ports are not resolved: addresses and ports are numeric.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -15,28 +14,28 @@ use crate::{
     PersistenceEngine, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
 };
 
-/// Why a text is none of `ipvsadm`.
+/// A line that could not be parsed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("line {line}: {reason}: {text}")]
 pub struct ParseError {
-    /// Which line it is, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub reason: &'static str,
     /// The beginning of the line.
     pub text: Box<str>,
 }
 
-/// How much of a line an error shows.
+/// Maximum number of characters of a line in an error.
 const SHOWN: usize = 80;
 
-/// What is wrong with a line.
+/// Result with a description of the problem.
 type Result<T> = std::result::Result<T, &'static str>;
 
 impl FromStr for Command {
     type Err = ParseError;
 
-    /// Reads one line.
+    /// Parses one line.
     fn from_str(line: &str) -> std::result::Result<Self, ParseError> {
         parse(line, 1)
     }
@@ -45,7 +44,7 @@ impl FromStr for Command {
 impl FromStr for Commands {
     type Err = ParseError;
 
-    /// Reads one command a line; lines without a word are skipped.
+    /// Parses one command per line and skips blank lines.
     fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
         let lines = text.lines().enumerate();
         lines
@@ -58,7 +57,7 @@ impl FromStr for Commands {
 impl FromStr for Table {
     type Err = ParseError;
 
-    /// Reads a table from the commands that make it of an empty one.
+    /// Parses a table from commands that add servers.
     fn from_str(text: &str) -> std::result::Result<Self, ParseError> {
         let mut table = Self::default();
         for (place, line) in text.lines().enumerate() {
@@ -67,7 +66,7 @@ impl FromStr for Table {
             }
             let reason = match parse(line, place + 1)? {
                 Command::Add(server) if table.server(&server.service).is_some() => {
-                    "the virtual server is there already"
+                    "the virtual server already exists"
                 }
                 Command::Add(server) => {
                     table.insert(server);
@@ -76,10 +75,10 @@ impl FromStr for Table {
                 Command::AddDestination(service, real) => {
                     match table.insert_destination(&service, real) {
                         true => continue,
-                        false => "the virtual server is missing",
+                        false => "missing virtual server",
                     }
                 }
-                _ => "only -A and -a make a table",
+                _ => "a table consists of -A and -a only",
             };
             return Err(error(line, place + 1, reason));
         }
@@ -88,7 +87,7 @@ impl FromStr for Table {
 }
 
 impl FromIterator<Object> for Table {
-    /// Gathers entries; real servers without a virtual server are left out.
+    /// Collects entries. Drops real servers without a preceding virtual server.
     fn from_iter<I: IntoIterator<Item = Object>>(objects: I) -> Self {
         let mut table = Self::default();
         for object in objects {
@@ -116,14 +115,14 @@ fn error(line: &str, number: usize, reason: &'static str) -> ParseError {
     }
 }
 
-/// The options of a line, as they are written.
+/// The unparsed options of a line.
 #[derive(Default)]
 struct Options<'a> {
     action: Option<Action>,
     service: Option<(Kind, &'a str)>,
     is_v6: bool,
     scheduler: Option<&'a str>,
-    /// With its timeout, if it has one.
+    /// `Some` if the option is given, with its optional timeout.
     persistent: Option<Option<&'a str>>,
     netmask: Option<&'a str>,
     engine: Option<&'a str>,
@@ -174,7 +173,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Takes an option that tells what to do.
+    /// Parses an option that selects the command.
     fn take_action(&mut self, word: &str) -> bool {
         self.action = Some(match word {
             "-A" | "--add-service" => Action::Add,
@@ -188,7 +187,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes an option whose value may be missing, or that has none.
+    /// Parses an option without a value, or with an optional value.
     fn take_switch(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> bool {
         match word {
             "-6" | "--ipv6" => self.is_v6 = true,
@@ -212,7 +211,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes an option with its value.
+    /// Parses an option with a value.
     fn take_value(&mut self, word: &str, words: &mut SplitAsciiWhitespace<'a>) -> Result<()> {
         let known = match word {
             "-t" | "--tcp-service" | "-u" | "--udp-service" | "--sctp-service" | "-f"
@@ -227,9 +226,9 @@ impl<'a> Options<'a> {
             "-y" | "--l-threshold" => Some(&mut self.lower),
             "--tun-type" => Some(&mut self.tunnel),
             "--tun-port" => Some(&mut self.tunnel_port),
-            _ => return Err("an option is not known"),
+            _ => return Err("unknown option"),
         };
-        let value = words.next().ok_or("an option has no value")?;
+        let value = words.next().ok_or("missing value of an option")?;
         match known {
             Some(option) => *option = Some(value),
             None => {
@@ -247,7 +246,7 @@ impl<'a> Options<'a> {
 
     fn into_command(self) -> Result<Command> {
         let service = self.service()?;
-        match self.action.ok_or("the command is missing")? {
+        match self.action.ok_or("missing command")? {
             Action::Add => self.server(service).map(Command::Add),
             Action::Edit => self.server(service).map(Command::Edit),
             Action::Remove => Ok(Command::Remove(service)),
@@ -261,14 +260,14 @@ impl<'a> Options<'a> {
     }
 
     fn service(&self) -> Result<ServiceKey> {
-        let (kind, value) = self.service.ok_or("the service is missing")?;
+        let (kind, value) = self.service.ok_or("missing service")?;
         match kind {
             Kind::Address(protocol) => {
                 let (address, port) = split_port(value)?;
                 Ok(ServiceKey::new(protocol, address, port.unwrap_or(0)))
             }
             Kind::Mark => {
-                let mark: NonZeroU32 = value.parse().map_err(|_| "the mark is no number")?;
+                let mark: NonZeroU32 = value.parse().map_err(|_| "invalid firewall mark")?;
                 let family = match self.is_v6 {
                     true => Family::V6,
                     false => Family::V4,
@@ -281,12 +280,12 @@ impl<'a> Options<'a> {
     fn server(&self, service: ServiceKey) -> Result<VirtualServer> {
         let scheduler = match self.scheduler {
             None => Scheduler::default(),
-            Some(name) => Scheduler::new(name).ok_or("the scheduler cannot be one")?,
+            Some(name) => Scheduler::new(name).ok_or("invalid scheduler name")?,
         };
         let persistence_engine = match self.engine {
             None => None,
             Some(name) => {
-                Some(PersistenceEngine::new(name).ok_or("the persistence engine cannot be one")?)
+                Some(PersistenceEngine::new(name).ok_or("invalid persistence engine name")?)
             }
         };
         let mut flags = Flags::empty();
@@ -307,17 +306,17 @@ impl<'a> Options<'a> {
         let Some(timeout) = self.persistent else {
             return match self.netmask {
                 None => Ok(None),
-                Some(_) => Err("a netmask is for persistent servers only"),
+                Some(_) => Err("a netmask requires a persistent server"),
             };
         };
         let netmask = match (family, self.netmask) {
             (family, None) => Netmask::host(family),
             (Family::V4, Some(mask)) => {
-                let mask: Ipv4Addr = mask.parse().map_err(|_| "the netmask is no address")?;
+                let mask: Ipv4Addr = mask.parse().map_err(|_| "invalid IPv4 netmask")?;
                 Netmask::V4(mask)
             }
             (Family::V6, Some(bits)) => {
-                let bits: u8 = bits.parse().map_err(|_| "the netmask is no number")?;
+                let bits: u8 = bits.parse().map_err(|_| "invalid IPv6 prefix length")?;
                 Netmask::V6(bits)
             }
         };
@@ -328,7 +327,7 @@ impl<'a> Options<'a> {
     }
 
     fn endpoint(&self, service: &ServiceKey) -> Result<SocketAddr> {
-        let (address, port) = split_port(self.real.ok_or("the real server is missing")?)?;
+        let (address, port) = split_port(self.real.ok_or("missing real server")?)?;
         Ok(SocketAddr::new(
             address,
             port.unwrap_or_else(|| service.port()),
@@ -358,35 +357,29 @@ impl<'a> Options<'a> {
             None | Some("ipip") => Ok(Tunnel::Ipip),
             Some("gre") => Ok(Tunnel::Gre { checksum }),
             Some("gue") => {
-                let port = self
-                    .tunnel_port
-                    .ok_or("the port of the tunnel is missing")?;
-                let port = port.parse().map_err(|_| "the port of the tunnel is none")?;
+                let port = self.tunnel_port.ok_or("missing tunnel port")?;
+                let port = port.parse().map_err(|_| "invalid tunnel port")?;
                 Ok(Tunnel::Gue { port, checksum })
             }
-            Some(_) => Err("the type of the tunnel is not known"),
+            Some(_) => Err("unknown tunnel type"),
         }
     }
 }
 
-/// Finds a flag by its name with the scheduler, or by its number.
+/// Returns the flag with this name, or with this number.
 fn flag(scheduler: &Scheduler, name: &str) -> Result<Flags> {
     let unnamed = Scheduler::default();
     let mut all = scheduler.flags().iter().chain(unnamed.flags());
     let found = all.find(|(_, known)| *known == name);
-    found
-        .map(|(flag, _)| *flag)
-        .ok_or("the scheduler has no such flag")
+    found.map(|(flag, _)| *flag).ok_or("unknown scheduler flag")
 }
 
 fn number(text: Option<&str>, default: u32) -> Result<u32> {
     let number = text.map(str::parse);
-    number
-        .unwrap_or(Ok(default))
-        .map_err(|_| "a number is none")
+    number.unwrap_or(Ok(default)).map_err(|_| "invalid number")
 }
 
-/// Splits an address from its port, if it has one.
+/// Splits an address and an optional port.
 fn split_port(text: &str) -> Result<(IpAddr, Option<u16>)> {
     if let Ok(both) = text.parse::<SocketAddr>() {
         return match both {
@@ -400,7 +393,7 @@ fn split_port(text: &str) -> Result<(IpAddr, Option<u16>)> {
     let address = bare.unwrap_or(text).parse();
     address
         .map(|address| (address, None))
-        .map_err(|_| "an address is none")
+        .map_err(|_| "invalid address")
 }
 
 #[cfg(test)]
@@ -408,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ipvsadm_prints_is_read_and_printed_the_same() {
+    fn ipvsadm_output_is_parsed_and_printed_unchanged() {
         let text = "\
 -A -t 10.0.0.9:0 -s rr -p 360
 -A -u 10.0.0.1:53 -s sh -o -b sh-fallback,sh-port
@@ -433,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_what_ipvsadm_takes() {
+    fn omitted_options_have_the_defaults_of_ipvsadm() {
         for (short, long) in [
             ("-A -t 10.0.0.1:80", "-A -t 10.0.0.1:80 -s wlc"),
             ("-A -t 10.0.0.1 -p", "-A -t 10.0.0.1:0 -s wlc -p 360"),
@@ -453,22 +446,25 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_the_line_and_what_is_wrong_with_it() {
+    fn errors_have_the_line_number_and_the_problem() {
         for (text, wrong) in [
-            ("-A -t 10.0.0.1:80 -s rr -q", "an option is not known"),
-            ("-A -t host:80 -s rr", "an address is none"),
-            ("-A -f 0 -s rr", "the mark is no number"),
+            ("-A -t 10.0.0.1:80 -s rr -q", "unknown option"),
+            ("-A -t host:80 -s rr", "invalid address"),
+            ("-A -f 0 -s rr", "invalid firewall mark"),
             (
                 "-A -t 10.0.0.1:80 -s rr -M 255.0.0.0",
-                "a netmask is for persistent servers only",
+                "a netmask requires a persistent server",
             ),
             (
                 "-A -t 10.0.0.1:80 -s rr -b sh-port",
-                "the scheduler has no such flag",
+                "unknown scheduler flag",
             ),
-            ("-a -t 10.0.0.1:80", "the real server is missing"),
-            ("-a -t 10.0.0.1:80 -r 10.0.0.2 -w", "an option has no value"),
-            ("-t 10.0.0.1:80", "the command is missing"),
+            ("-a -t 10.0.0.1:80", "missing real server"),
+            (
+                "-a -t 10.0.0.1:80 -r 10.0.0.2 -w",
+                "missing value of an option",
+            ),
+            ("-t 10.0.0.1:80", "missing command"),
         ] {
             let error = format!("\n{text}").parse::<Commands>().unwrap_err();
             assert_eq!(error.to_string(), format!("line 2: {wrong}: {text}"));
@@ -476,6 +472,6 @@ mod tests {
         let orphan = "-a -t 10.0.0.1:80 -r 10.0.0.2"
             .parse::<Table>()
             .unwrap_err();
-        assert_eq!(orphan.reason, "the virtual server is missing");
+        assert_eq!(orphan.reason, "missing virtual server");
     }
 }

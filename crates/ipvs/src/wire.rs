@@ -1,4 +1,4 @@
-//! Messages of IPVS: what is asked, and what the kernel says.
+//! Requests and replies of the IPVS generic netlink family.
 //!
 //! The numbers are those of `linux/ip_vs.h`.
 
@@ -13,79 +13,80 @@ use crate::stats::Stats;
 use crate::sync_daemon::{Role, SyncDaemon};
 use crate::{Family, ServiceKey, VirtualServer};
 
-/// `IPVS_GENL_NAME`: by which the family is found.
+/// `IPVS_GENL_NAME`: name of the generic netlink family.
 pub const FAMILY: &str = "IPVS";
-/// `IPVS_GENL_VERSION`: the version of the messages.
+/// `IPVS_GENL_VERSION`: message version.
 pub(crate) const VERSION: u8 = 1;
 
 /// `IPVS_CMD_ATTR_SERVICE`: a virtual server.
 pub(crate) const ATTR_SERVICE: u16 = 1;
 /// `IPVS_CMD_ATTR_DEST`: a real server.
 pub(crate) const ATTR_DESTINATION: u16 = 2;
-/// `IPVS_CMD_ATTR_DAEMON` and those that follow it.
+/// `IPVS_CMD_ATTR_DAEMON` and the following attributes.
 const ATTR_DAEMON: u16 = 3;
 const ATTR_TCP: u16 = 4;
 const ATTR_TCP_FIN: u16 = 5;
 const ATTR_UDP: u16 = 6;
 
-/// `IPVS_INFO_ATTR_VERSION` and the one that follows it.
+/// `IPVS_INFO_ATTR_VERSION` and the following attribute.
 const INFO_VERSION: u16 = 1;
 const INFO_TABLE_SIZE: u16 = 2;
 
-/// `IPVS_CMD_NEW_SERVICE` and others: what the kernel answers with.
+/// `IPVS_CMD_NEW_SERVICE` and the other commands in replies.
 const NEW_SERVICE: u8 = 1;
 const NEW_DEST: u8 = 5;
 const NEW_DAEMON: u8 = 9;
 const SET_CONFIG: u8 = 12;
 const SET_INFO: u8 = 14;
 
-/// How long connections are kept without packets, in whole seconds.
+/// Connection timeouts after the last packet, in whole seconds.
 ///
-/// To set zero is to leave a timeout as it is.
+/// [`Client::set_timeouts`](crate::Client::set_timeouts) leaves a timeout of zero
+/// unchanged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timeouts {
-    /// Established connections of TCP.
+    /// Established TCP connections.
     pub tcp: Duration,
-    /// Connections of TCP that one end has closed.
+    /// TCP connections in state FIN_WAIT.
     pub tcp_fin: Duration,
-    /// Connections of UDP.
+    /// UDP connections.
     pub udp: Duration,
 }
 
-/// What the kernel says of its IPVS.
+/// Version and connection table size of IPVS.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Info {
-    /// The version: three numbers.
+    /// Version: major, minor, patch.
     pub version: [u8; 3],
-    /// How many buckets the table of connections has.
+    /// Number of buckets in the connection table.
     pub table_size: u32,
 }
 
-/// A question to the kernel, or a request that is about no single server.
+/// A request other than a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// All virtual servers.
+    /// Dumps all virtual servers.
     Servers,
-    /// The virtual server of a service.
+    /// Returns the virtual server of a service.
     Server(&'a ServiceKey),
-    /// The real servers of a service.
+    /// Dumps the real servers of a service.
     Destinations(&'a ServiceKey),
-    /// The sync daemons.
+    /// Dumps the sync daemons.
     Daemons,
-    /// A sync daemon is to start.
+    /// Starts a sync daemon.
     StartDaemon(&'a SyncDaemon),
-    /// A sync daemon is to stop.
+    /// Stops a sync daemon.
     StopDaemon(Role),
     /// The timeouts.
     Timeouts,
-    /// The timeouts are to be others.
+    /// Sets the timeouts.
     SetTimeouts(&'a Timeouts),
-    /// What the kernel says of its IPVS.
+    /// Version and connection table size of IPVS.
     Info,
-    /// All statistics are to begin at zero, or those of a service.
+    /// Resets the statistics of a service, or of all services.
     Zero(Option<&'a ServiceKey>),
-    /// All servers are to go.
+    /// Removes all virtual servers.
     Flush,
 }
 
@@ -126,38 +127,39 @@ impl Request<'_> {
     }
 }
 
-/// Returns the seconds of a duration, as many as the kernel has room for.
+/// Returns the whole seconds of a duration, at most `u32::MAX`.
 fn seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// What the kernel says in one message.
+/// A reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// A virtual server, and what passed through it.
+    /// A virtual server with its statistics.
     Server(VirtualServer, Stats),
-    /// A real server, and what it is doing.
+    /// A real server with its connection counts and statistics.
     Destination(Destination),
     /// A sync daemon.
     SyncDaemon(SyncDaemon),
     /// The timeouts.
     Timeouts(Timeouts),
-    /// What the kernel says of its IPVS.
+    /// Version and connection table size of IPVS.
     Info(Info),
-    /// Something that we do not know.
+    /// An unknown reply.
     Other,
 }
 
 impl Answer {
-    /// Reads the payload of a message of the kernel.
+    /// Decodes the payload of a reply.
     ///
-    /// Old kernels do not tell the `family` of real servers, which is then that
-    /// of their service.
+    /// `family` is the default for real servers: old kernels do not report it. Use
+    /// the family of the service.
     ///
     /// # Errors
     ///
-    /// Attributes that are missing or make no sense; others are skipped.
+    /// [`DecodeError`] for missing or malformed attributes. Unknown attributes are
+    /// skipped.
     pub fn decode(family: Family, payload: &[u8]) -> Result<Self, DecodeError> {
         let (command, attrs) = split(payload)?;
         match command {
@@ -176,7 +178,7 @@ impl Answer {
     }
 }
 
-/// Finds what is nested in the attribute of this type.
+/// Returns the attributes nested in the attribute of this type.
 fn inside(attrs: Attrs<'_>, kind: u16) -> Result<Attrs<'_>, DecodeError> {
     for attr in attrs {
         let attr = attr?;

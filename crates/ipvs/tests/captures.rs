@@ -1,8 +1,8 @@
-//! Messages recorded in a guest of Linux 6.1 with ipvsadm 1.31: what it sends we
-//! send, and what the kernel answers we understand.
+//! Encoding and decoding of messages recorded in a guest with Linux 6.1 and ipvsadm
+//! 1.31.
 //!
-//! To record anew: `strace -xx -s 8192 -e trace=sendmsg,recvmsg` before the
-//! commands in the files, and the payloads of messages of type IPVS.
+//! To record again: run the commands in the files under `strace -xx -s 8192 -e
+//! trace=sendmsg,recvmsg` and copy the payloads of messages of the IPVS family.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::Duration;
@@ -34,14 +34,14 @@ fn encoded(request: &Request<'_>) -> Vec<u8> {
     out
 }
 
-/// Returns what is nested in an attribute, by its type.
+/// Returns the content of a nested attribute of this type.
 fn nested(payload: &[u8], kind: u16) -> &[u8] {
     let mut attrs = Attrs::new(&payload[4..]).map(Result::unwrap);
     attrs.find(|attr| attr.kind == kind).unwrap().value
 }
 
 #[test]
-fn commands_are_told_in_the_bytes_of_ipvsadm() {
+fn commands_encode_to_the_bytes_of_ipvsadm() {
     for (line, payload) in captures(include_str!("captures/commands.hex")) {
         let command: Command = line.parse().unwrap();
         assert_eq!(Command::decode(&payload).unwrap(), command, "{line}");
@@ -49,7 +49,7 @@ fn commands_are_told_in_the_bytes_of_ipvsadm() {
         command.encode(&mut ours);
         assert_eq!(ours[0], payload[0], "{line}");
         match command {
-            // ipvsadm tells more of the servers than the kernel reads.
+            // ipvsadm sends more attributes than the kernel uses.
             Command::Add(_) | Command::Edit(_) => assert_eq!(ours, payload, "{line}"),
             Command::AddDestination(..) | Command::EditDestination(..) => {
                 assert_eq!(nested(&ours, 2), nested(&payload, 2), "{line}");
@@ -66,7 +66,7 @@ fn commands_are_told_in_the_bytes_of_ipvsadm() {
 }
 
 #[test]
-fn other_requests_are_told_in_the_bytes_of_ipvsadm() {
+fn other_requests_encode_to_the_bytes_of_ipvsadm() {
     let captures = captures(include_str!("captures/requests.hex"));
     let find = |begin: &str| {
         let mut captures = captures.iter();
@@ -108,7 +108,7 @@ fn daemons() -> (SyncDaemon, SyncDaemon) {
 }
 
 #[test]
-fn daemons_are_read_from_what_starts_them() {
+fn start_requests_decode_to_the_sync_daemon() {
     let (master, backup) = daemons();
     for daemon in [master, backup] {
         let payload = encoded(&Request::StartDaemon(&daemon));
@@ -118,14 +118,14 @@ fn daemons_are_read_from_what_starts_them() {
 }
 
 #[test]
-fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
+fn replies_of_the_kernel_decode_to_the_added_servers() {
     let mut made: Vec<Command> = Vec::new();
-    let mut told = Vec::new();
+    let mut dumped = Vec::new();
     let (mut timeouts, mut info) = (None, None);
     for (line, payload) in captures(include_str!("captures/commands.hex")) {
         let command: Command = line.parse().unwrap();
         match command {
-            // They come before the dump; what goes after it is still in it.
+            // Edits precede the dump; removals follow it.
             Command::Edit(server) => {
                 made.retain(
                     |made| !matches!(made, Command::Add(old) if old.service == server.service),
@@ -149,7 +149,7 @@ fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
         match Answer::decode(Family::V4, &payload).unwrap() {
             Answer::Server(server, stats) => {
                 assert_eq!(stats.connections, 0);
-                told.push(Command::Add(server).to_string());
+                dumped.push(Command::Add(server).to_string());
             }
             Answer::Destination(entry) => {
                 let service = made.iter().find_map(|made| match made {
@@ -159,7 +159,7 @@ fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
                     _ => None,
                 });
                 let service: ServiceKey = service.unwrap();
-                told.push(Command::AddDestination(service, entry.server).to_string());
+                dumped.push(Command::AddDestination(service, entry.server).to_string());
             }
             Answer::Timeouts(found) => timeouts = Some(found.tcp_fin),
             Answer::Info(found) => info = Some(found),
@@ -168,15 +168,15 @@ fn the_answers_of_the_kernel_are_the_servers_that_were_made() {
     }
     let mut made: Vec<String> = made.iter().map(Command::to_string).collect();
     made.sort();
-    told.sort();
-    assert_eq!(told, made);
+    dumped.sort();
+    assert_eq!(dumped, made);
     assert_eq!(timeouts, Some(Duration::from_secs(20)));
     let info = info.unwrap();
     assert_eq!((info.version, info.table_size), ([1, 2, 1], 4096));
 }
 
 #[test]
-fn commands_in_a_row_are_read_as_one_script() {
+fn commands_parse_as_one_script() {
     let lines = captures(include_str!("captures/commands.hex"));
     let script: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
     let commands: Commands = script.parse().unwrap();

@@ -1,4 +1,5 @@
-//! Laws: what is encoded or printed is read as the same, and nothing panics.
+//! Property tests: encoding and decoding, printing and parsing, no panics on
+//! arbitrary input.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[path = "laws/tables.rs"]
@@ -27,7 +28,8 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Does a command as the kernel would; false if it would refuse.
+/// Applies a command to a table like the kernel. Returns `false` if the kernel would
+/// reject it.
 fn execute(table: &mut Table, command: &Command) -> bool {
     let has = |table: &Table, service: &ServiceKey, real: &RealServer| {
         let mut reals = table.destinations(service);
@@ -59,7 +61,7 @@ fn execute(table: &mut Table, command: &Command) -> bool {
 
 proptest! {
     #[test]
-    fn a_command_is_read_from_its_bytes_and_from_its_text(command in command()) {
+    fn commands_decode_from_their_bytes_and_parse_from_their_text(command in command()) {
         let mut out = Vec::new();
         command.encode(&mut out);
         prop_assert_eq!(Command::decode(&out).unwrap(), command);
@@ -67,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn a_table_is_read_from_its_text_and_from_its_objects(table in table()) {
+    fn tables_parse_from_their_text_and_collect_from_their_objects(table in table()) {
         prop_assert_eq!(&table.to_string().parse::<Table>().unwrap(), &table);
         prop_assert_eq!(&table.objects().collect::<Table>(), &table);
         let objects: Vec<Object> = table.objects().collect();
@@ -75,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn the_commands_of_a_diff_are_all_taken_and_lead_to_what_is_wanted(
+    fn commands_of_a_diff_are_all_accepted_and_produce_the_desired_table(
         (from, to) in (table(), table()),
     ) {
         let wanted: Vec<Object> = to.objects().collect();
@@ -88,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_in_any_order_make_commands_that_are_all_taken(
+    fn edits_in_any_order_become_accepted_commands(
         edits in table().prop_flat_map(|table| {
             let edits: Vec<_> = table.objects().map(Edit::Add).collect();
             Just(edits).prop_shuffle()

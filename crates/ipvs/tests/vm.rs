@@ -1,11 +1,11 @@
-//! IPVS of a real kernel: what we make is what we read, what `ipvsadm` prints,
-//! and where packets go.
+//! Tests with IPVS in a real kernel: comparison of dumps with `ipvsadm`, and traffic
+//! through virtual servers.
 //!
-//! Runs as root where the kernel has IPVS, in network namespaces of its own.
-//! The modules of `lblc` and `lblcr` should be there before: the kernel was seen
-//! to wait forever when it had to load one while a namespace went.
-//! One test runs at a time: a dump goes over the servers of all namespaces, and
-//! may miss some while others change.
+//! Runs as root on a kernel with IPVS, in separate network namespaces.
+//! Load the modules `ip_vs_lblc` and `ip_vs_lblcr` in advance: a kernel was observed
+//! to hang when it loaded one while a namespace was being removed.
+//! One test runs at a time: a dump iterates over the servers of all namespaces and
+//! can miss some if others change.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -53,37 +53,37 @@ use testkit::netns::Netns;
 use vipline_ipvs::{Client, Commands, Object, RealServer, Table};
 use vipline_reconcile::diff;
 
-/// Held by the test that runs.
+/// Held by the running test.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Waits until no other test runs.
+/// Waits until no other test is running.
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a test in a namespace of its own.
+/// Runs a test in a new network namespace.
 fn with_client(test: impl FnOnce(&mut Client) + Send) {
     let _alone = alone();
     let netns = Netns::new().unwrap();
     netns.run(|| {
         let mut client = Client::open().expect("the kernel has IPVS");
         test(&mut client);
-        // The namespace goes later, and should not take servers with it then.
+        // The namespace is removed later and should have no servers then.
         client.flush().unwrap();
     });
 }
 
-/// Tells whether the kernel has loaded a module.
+/// Returns whether the kernel has loaded a module.
 fn has_module(name: &str) -> bool {
     Path::new("/sys/module").join(name).exists()
 }
 
-/// Runs `ipvsadm`, and returns what it prints.
+/// Runs `ipvsadm` and returns its output.
 fn ipvsadm(args: &str) -> String {
     ipvsadm_reading(args, "")
 }
 
-/// Runs `ipvsadm` with a text to read, and returns what it prints.
+/// Runs `ipvsadm` with input and returns its output.
 fn ipvsadm_reading(args: &str, text: &str) -> String {
     let mut child = Process::new("ipvsadm")
         .args(args.split_ascii_whitespace())
@@ -96,15 +96,15 @@ fn ipvsadm_reading(args: &str, text: &str) -> String {
     stdin.write_all(text.as_bytes()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
-    let complaints = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && complaints.is_empty(),
-        "ipvsadm {args}: {complaints}"
+        output.status.success() && errors.is_empty(),
+        "ipvsadm {args}: {errors}"
     );
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the lines of `ipvsadm -Sn` in an order of their own.
+/// Returns the sorted lines of `ipvsadm -Sn`.
 fn saved() -> Vec<String> {
     sorted(&ipvsadm("-Sn"))
 }
@@ -126,24 +126,25 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Returns the commands that lead from what the kernel has to a table.
+/// Returns the commands that change the kernel's state to a table.
 fn change(client: &mut Client, wanted: &Table) -> Commands {
     let wanted: Vec<Object> = wanted.objects().collect();
     Commands::from_edits(&diff(client.dump().unwrap().objects(), &wanted))
 }
 
-/// Makes a table, and compares what the kernel has with it, by us and by ipvsadm.
+/// Commits a table and compares it with the kernel's state, dumped by the client and
+/// by ipvsadm.
 fn check(client: &mut Client, wanted: &Table) {
     let commands = change(client, wanted);
     client.commit(&commands).unwrap();
     compare(client, wanted);
 }
 
-/// Compares what the kernel has with a table, by us and by ipvsadm.
+/// Compares a table with the kernel's state, dumped by the client and by ipvsadm.
 fn compare(client: &mut Client, wanted: &Table) {
     let dump = client.dump().unwrap();
     same(&sorted(&dump.to_string()), &sorted(&wanted.to_string()));
-    // What is no text: which real servers are this host.
+    // Text does not show local forwarding.
     assert_eq!(dump, *wanted);
     let mut expected = wanted.clone();
     // ipvsadm does not print thresholds.
@@ -161,7 +162,7 @@ fn compare(client: &mut Client, wanted: &Table) {
     same(&saved(), &sorted(&expected.to_string()));
 }
 
-/// Fails with the lines that are not in both.
+/// Panics with the lines that are not in both.
 fn same(found: &[String], expected: &[String]) {
     let only = |one: &[String], other: &[String]| -> Vec<String> {
         let lines = one.iter().filter(|line| !other.contains(line));

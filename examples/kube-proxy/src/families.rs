@@ -66,7 +66,7 @@ fn is_lasting(error: &Error) -> bool {
             | Error::Outdated { .. }
             | Error::Unsupported { .. }
             | Error::Denied { .. }
-            | Error::Refused { .. }
+            | Error::Rejected { .. }
             | Error::Spawn { .. }
     )
 }

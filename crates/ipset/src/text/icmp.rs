@@ -1,9 +1,9 @@
-//! Names of types and codes of ICMP, as `ipset save` prints them.
+//! ICMP type and code names, as `ipset save` prints them.
 
 /// A type, a code, and the name of both.
 type Row = (u8, u8, &'static str);
 
-/// Those of ICMP for IPv4.
+/// ICMP names.
 const ICMP: [Row; 32] = [
     (0, 0, "echo-reply"),
     (3, 0, "network-unreachable"),
@@ -39,7 +39,7 @@ const ICMP: [Row; 32] = [
     (18, 0, "address-mask-reply"),
 ];
 
-/// Those of ICMP for IPv6.
+/// ICMPv6 names.
 const ICMPV6: [Row; 17] = [
     (1, 0, "no-route"),
     (1, 1, "communication-prohibited"),
@@ -60,21 +60,21 @@ const ICMPV6: [Row; 17] = [
     (137, 0, "redirect"),
 ];
 
-/// Returns the name of a type and a code, if it has one.
+/// Returns the name of a type and code, if it has one.
 pub(super) fn name(protocol: u8, ty: u8, code: u8) -> Option<&'static str> {
     let mut rows = rows(protocol).iter();
     let row = rows.find(|row| (row.0, row.1) == (ty, code))?;
     Some(row.2)
 }
 
-/// Returns the type and the code of this name.
+/// Returns the type and code with this name.
 pub(super) fn numbers(protocol: u8, name: &str) -> Option<(u8, u8)> {
     let mut rows = rows(protocol).iter();
     let row = rows.find(|row| row.2 == name)?;
     Some((row.0, row.1))
 }
 
-/// Tells whether the ports of a protocol are types and codes.
+/// Returns whether the protocol has types and codes instead of ports.
 pub(super) fn has_types(protocol: u8) -> bool {
     !rows(protocol).is_empty()
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_has_numbers_of_its_own() {
+    fn icmp_names_map_to_distinct_numbers() {
         for protocol in [1, 58] {
             for (ty, code, name) in rows(protocol) {
                 assert_eq!(numbers(protocol, name), Some((*ty, *code)));

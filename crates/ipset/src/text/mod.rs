@@ -1,4 +1,4 @@
-//! Sets, entries and commands as `ipset save` prints and `ipset restore` reads.
+//! Text format of `ipset save` and `ipset restore`.
 
 mod icmp;
 
@@ -16,7 +16,7 @@ use crate::{
 
 pub use parse::ParseError;
 
-/// Names of protocols that are printed; others are printed as numbers.
+/// Protocols that are printed by name; others are printed as numbers.
 const PROTOCOLS: [(u8, &str); 11] = [
     (1, "icmp"),
     (2, "igmp"),
@@ -31,7 +31,7 @@ const PROTOCOLS: [(u8, &str); 11] = [
     (136, "udplite"),
 ];
 
-/// Options of sets that are words, in the order of `ipset save`.
+/// Set flags in the order of `ipset save`.
 const FLAGS: [(SetFlags, &str); 4] = [
     (SetFlags::COUNTERS, "counters"),
     (SetFlags::COMMENT, "comment"),
@@ -100,7 +100,7 @@ fn option(f: &mut fmt::Formatter<'_>, word: &str, value: Option<impl Display>) -
     }
 }
 
-/// What follows `add NAME` or `del NAME`, without options.
+/// The element as in `add NAME ELEMENT`, without options.
 impl Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.through(self, f)
@@ -108,7 +108,7 @@ impl Display for Member {
 }
 
 impl Member {
-    /// Writes all from this entry to the last one.
+    /// Writes the range from this element to `last`.
     fn through(&self, last: &Self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, last) {
             (Self::Ip(ip), Self::Ip(to)) => span(f, ip, to),
@@ -139,7 +139,7 @@ impl Member {
             (Self::Port(port), Self::Port(to)) => span(f, port, to),
             (Self::Set(name), _) => write!(f, "{name}"),
             (Self::Other(bytes), _) => write!(f, "({} bytes of an unknown type)", bytes.len()),
-            // A range of two set_types of entries is none.
+            // Elements of different types form no range.
             (first, _) => first.through(first, f),
         }
     }
@@ -166,7 +166,7 @@ fn nets(f: &mut fmt::Formatter<'_>, from: IpNet, to: IpNet) -> fmt::Result {
     }
 }
 
-/// A network, or an address if it has but one.
+/// Prints a network, or an address if the prefix has full length.
 struct Network(IpNet);
 
 impl Display for Network {
@@ -179,7 +179,7 @@ impl Display for Network {
     }
 }
 
-/// What follows `add` or `del`: the set, what the entry is, and options.
+/// The arguments of `add` or `del`: the set, the element and options.
 impl Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.set)?;
@@ -208,7 +208,7 @@ impl Display for Strictness {
     }
 }
 
-/// A line of `ipset restore`.
+/// A line of `ipset restore` input.
 impl Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -224,7 +224,7 @@ impl Display for Command {
     }
 }
 
-/// A document for `ipset restore`.
+/// The input of `ipset restore`.
 impl Display for Commands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice()
@@ -233,7 +233,8 @@ impl Display for Commands {
     }
 }
 
-/// What `ipset save NAME` prints; entries that are not known are a remark.
+/// The output of `ipset save NAME`. Entries of unknown types are printed as
+/// comments.
 impl Display for SetDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.set)?;
@@ -246,7 +247,7 @@ impl Display for SetDump {
     }
 }
 
-/// What `ipset save` prints, in the order of names.
+/// The output of `ipset save`, in name order.
 impl Display for Sets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|listed| write!(f, "{listed}"))

@@ -1,4 +1,4 @@
-//! Reading documents of `ipset restore`.
+//! Parser of `ipset restore` input.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,29 +12,29 @@ use crate::{
     SetFlags, SetType, Strictness,
 };
 
-/// A line that could not be read.
+/// A line that could not be parsed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("line {line}: expected {expected}, found {text:?}")]
 #[non_exhaustive]
 pub struct ParseError {
-    /// Which line it is, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What was expected.
+    /// The expected item, such as `number`.
     pub expected: &'static str,
-    /// What is there instead.
+    /// The text found instead.
     pub text: Box<str>,
 }
 
-/// What was expected, and what is there instead.
+/// The expected item and the text found instead.
 type Fault = (&'static str, String);
 
 impl Commands {
-    /// Reads a document of `ipset save` or for `ipset restore`.
+    /// Parses `ipset save` output or `ipset restore` input.
     ///
-    /// How an entry is read depends on its set, which the document makes or
-    /// which is one of `known`.
-    /// Names of ports and hosts are not looked up; of types of ICMP those are
-    /// known that `ipset save` prints.
+    /// The syntax of an entry depends on the type of its set.
+    /// The text must create the set, or `known` must contain it.
+    /// Names of hosts and ports are not resolved. ICMP type names are those that
+    /// `ipset save` prints.
     ///
     /// ```
     /// use vipline_ipset::Commands;
@@ -46,7 +46,7 @@ impl Commands {
     ///
     /// # Errors
     ///
-    /// The first line that could not be read.
+    /// [`ParseError`] for the first line that could not be parsed.
     pub fn parse(text: &str, known: &[Set]) -> Result<Self, ParseError> {
         let of = |set: &Set| (set.name.clone(), (set.set_type.clone(), set.family));
         let mut set_types: SetTypes = known.iter().map(of).collect();
@@ -63,7 +63,7 @@ impl Commands {
     }
 }
 
-/// What is known of sets by now.
+/// Types and families of the sets defined so far.
 type SetTypes = HashMap<Name, (SetType, Family)>;
 
 fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> {
@@ -109,14 +109,14 @@ fn read(line: &str, set_types: &mut SetTypes) -> Result<Option<Command>, Fault> 
     }
 }
 
-/// Splits a line at blanks that are not between quotes.
+/// Splits a line at white space outside quotes.
 fn words(line: &str) -> Result<Vec<&str>, Fault> {
     let (mut words, mut rest) = (Vec::new(), line.trim());
     while !rest.is_empty() {
         let (word, after) = match rest.strip_prefix('"') {
             Some(quoted) => quoted
                 .split_once('"')
-                .ok_or_else(|| ("text that ends with a quote", rest.to_owned()))?,
+                .ok_or_else(|| ("closing quote", rest.to_owned()))?,
             None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
         };
         words.push(word);
@@ -125,11 +125,11 @@ fn words(line: &str) -> Result<Vec<&str>, Fault> {
     Ok(words)
 }
 
-/// The words of a line that are left.
+/// The remaining words of a line.
 struct Words<'a>(std::vec::IntoIter<&'a str>);
 
 impl<'a> Words<'a> {
-    /// Takes the next word as what it has to be.
+    /// Parses the next word.
     fn take<T>(
         &mut self,
         expected: &'static str,
@@ -188,7 +188,7 @@ fn initval(word: &str) -> Option<u32> {
     }
 }
 
-/// Reads the range of a bitmap: ports, addresses or a network.
+/// Parses the range of a bitmap type: ports, addresses or a network.
 fn range(word: &str) -> Option<Range> {
     if let Ok(net) = word.parse::<Ipv4Net>() {
         return Some(Range::Addrs(net.network(), net.broadcast()));
@@ -202,7 +202,7 @@ fn range(word: &str) -> Option<Range> {
 
 fn entry(name: Name, words: &mut Words<'_>, set_types: &SetTypes) -> Result<Entry, Fault> {
     let set_type = set_types.get(&name);
-    let (set_type, _) = set_type.ok_or_else(|| ("set that is known", name.to_string()))?;
+    let (set_type, _) = set_type.ok_or_else(|| ("known set", name.to_string()))?;
     let (first, last) = words.take("entry of its set", |word| member(set_type, word))?;
     let mut entry = Entry::new(name, first);
     entry.range_end = Some(last).filter(|last| *last != entry.member);
@@ -225,7 +225,7 @@ fn entry(name: Name, words: &mut Words<'_>, set_types: &SetTypes) -> Result<Entr
     Ok(entry)
 }
 
-/// Reads the first and the last of what an entry of this type stands for.
+/// Parses the first and last element of an entry of this type.
 fn member(set_type: &SetType, word: &str) -> Option<(Member, Member)> {
     let parts: Vec<&str> = word.split(',').collect();
     Some(match (set_type, parts.as_slice()) {
@@ -276,7 +276,7 @@ fn member(set_type: &SetType, word: &str) -> Option<(Member, Member)> {
     })
 }
 
-/// Reads an address, a range of them or a network.
+/// Parses an address, an address range or a network.
 fn addresses(word: &str) -> Option<(IpAddr, IpAddr)> {
     if let Some((from, to)) = word.split_once('-') {
         return Some((from.parse().ok()?, to.parse().ok()?));
@@ -285,7 +285,7 @@ fn addresses(word: &str) -> Option<(IpAddr, IpAddr)> {
     Some((net.network(), net.broadcast()))
 }
 
-/// Reads a network, or a range of addresses as networks of one address.
+/// Parses a network, or an address range as networks of full prefix length.
 fn networks(word: &str) -> Option<(IpNet, IpNet)> {
     if let Some((from, to)) = word.split_once('-') {
         let one = |word: &str| word.parse::<IpAddr>().ok().map(IpNet::from);
@@ -303,7 +303,7 @@ fn network(word: &str) -> Option<IpNet> {
     Some(net.trunc())
 }
 
-/// Reads `[PROTOCOL:]PORT[-PORT]`, `PROTOCOL:TYPE/CODE`, or the name of these.
+/// Parses `[PROTOCOL:]PORT[-PORT]`, `PROTOCOL:TYPE/CODE` or `PROTOCOL:ICMP-NAME`.
 fn port(word: &str) -> Option<(Port, Port)> {
     let (protocol, ports) = word.split_once(':').unwrap_or(("tcp", word));
     let protocol = match protocol {

@@ -1,4 +1,4 @@
-//! A namespace with a client and the programs beside it.
+//! A network namespace with a client, for comparison with programs.
 
 use std::io::Write;
 use std::process::{Command as Program, Output, Stdio};
@@ -9,7 +9,7 @@ use vipline_ipset::{
 };
 use vipline_reconcile::diff;
 
-/// A namespace, and a client in it.
+/// A network namespace and a client in it.
 pub(crate) struct Lab {
     pub(crate) netns: Netns,
     pub(crate) client: Client,
@@ -41,7 +41,7 @@ impl Lab {
         })
     }
 
-    /// Runs a program, which has to succeed.
+    /// Runs a program and panics if it fails.
     #[track_caller]
     pub(crate) fn succeeds(&self, program: &str, args: &[&str], input: &str) -> String {
         let output = self.run(program, args, input);
@@ -56,7 +56,7 @@ impl Lab {
         self.succeeds("ipset", &["save"], "")
     }
 
-    /// Gives a document to the kernel by ourselves.
+    /// Commits a document with this crate's client.
     pub(crate) fn load(&mut self, text: &str) -> Result<(), Error> {
         let sets: Vec<Set> = self.headers();
         self.client.commit(&Commands::parse(text, &sets).unwrap())
@@ -71,7 +71,7 @@ impl Lab {
         self.client.dump_all().unwrap().into_objects().collect()
     }
 
-    /// Makes the kernel's state be this one.
+    /// Changes the kernel's state to these objects.
     pub(crate) fn reconcile(&mut self, wanted: &[Object]) -> Result<Commands, Error> {
         let commands = Commands::from_edits(&diff(self.objects(), wanted));
         self.client.commit(&commands)?;
@@ -90,7 +90,7 @@ pub(crate) fn objects(text: &str) -> Vec<Object> {
     commands.as_slice().iter().map(object).collect()
 }
 
-/// Sorts lines, and forgets what hashes begin with by chance.
+/// Sorts lines and removes the random seed of hashes.
 pub(crate) fn sorted(text: &str) -> Vec<String> {
     let plain = |line: &str| match line.split_once(" bucketsize 12 initval") {
         Some((line, _)) => line.to_owned(),

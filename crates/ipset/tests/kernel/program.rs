@@ -1,11 +1,11 @@
-//! Each operation beside the same by the program `ipset`.
+//! Compares each operation with the `ipset` program.
 
 use vipline_ipset::{Command, Commands, Entry, Family, SetType};
 
 use crate::DOCUMENTS;
 use crate::lab::{Lab, name, sorted};
 
-/// Commands one after the other; some are refused.
+/// A sequence of commands, some of which are rejected.
 const COMMANDS: &[&str] = &[
     "create a hash:ip,port",
     "create a hash:ip,port",
@@ -57,7 +57,7 @@ const COMMANDS: &[&str] = &[
 ];
 
 #[test]
-fn each_command_does_what_it_does_by_the_program() {
+fn each_command_has_the_same_effect_as_with_ipset() {
     let (mut ours, theirs) = (Lab::new(), Lab::new());
     for line in COMMANDS {
         let done = ours.load(line).is_ok();
@@ -68,7 +68,7 @@ fn each_command_does_what_it_does_by_the_program() {
     assert_eq!(ours.client.headers().unwrap().len(), 2);
 }
 
-/// Sets, and what to look for in them.
+/// Sets and the elements to test for.
 const QUESTIONS: &[(&str, &[&str])] = &[
     (
         "create a hash:ip netmask 24\nadd a 10.1.2.0\n",
@@ -111,7 +111,7 @@ const QUESTIONS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn each_question_has_the_answer_that_the_program_gets() {
+fn entry_tests_agree_with_ipset() {
     for (document, questions) in QUESTIONS {
         let mut lab = Lab::new();
         lab.load(document).unwrap();
@@ -120,15 +120,15 @@ fn each_question_has_the_answer_that_the_program_gets() {
         for question in *questions {
             let wanted = lab.run("ipset", &["test", "a", question], "");
             let command = Commands::parse(&format!("add a {question}"), &known).unwrap();
-            let found = lab.client.test(&asked(&command)).unwrap();
+            let found = lab.client.test(&tested_entry(&command)).unwrap();
             assert_eq!(found, wanted.status.success(), "{question}: {wanted:?}");
             answers[usize::from(found)] += 1;
         }
-        assert!(!answers.contains(&0), "{document}: there is but one answer");
+        assert!(!answers.contains(&0), "{document}: all answers are equal");
     }
 }
 
-fn asked(commands: &Commands) -> Entry {
+fn tested_entry(commands: &Commands) -> Entry {
     match commands.as_slice() {
         [Command::Add(entry, _)] => (**entry).clone(),
         other => panic!("{other:?}"),
@@ -136,7 +136,7 @@ fn asked(commands: &Commands) -> Entry {
 }
 
 #[test]
-fn what_a_set_is_and_takes_is_what_the_program_lists() {
+fn headers_and_usage_equal_the_listing_of_ipset() {
     for document in DOCUMENTS {
         let mut lab = Lab::new();
         lab.succeeds("ipset", &["restore"], document);
@@ -174,7 +174,7 @@ fn what_a_set_is_and_takes_is_what_the_program_lists() {
 }
 
 #[test]
-fn the_program_makes_sets_of_a_revision_that_we_are_told_of() {
+fn ipset_creates_sets_with_a_supported_revision() {
     for set_type in SetType::ALL {
         let mut lab = Lab::new();
         let range = match set_type {

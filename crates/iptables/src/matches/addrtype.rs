@@ -1,4 +1,4 @@
-//! `-m addrtype`: kinds of addresses.
+//! `-m addrtype`: address types.
 
 use std::fmt;
 
@@ -8,46 +8,46 @@ use crate::list;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 
-/// Kinds of addresses: `-m addrtype --dst-type LOCAL`.
+/// Matches address types: `-m addrtype --dst-type LOCAL`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddrType {
-    /// The kind of the source address.
+    /// Types of the source address.
     pub source: Option<Negatable<AddressTypes>>,
-    /// The kind of the destination address.
+    /// Types of the destination address.
     pub destination: Option<Negatable<AddressTypes>>,
-    /// Whether only addresses of the interface it came in count as local.
+    /// Whether the check is limited to the incoming interface.
     pub limit_in: bool,
-    /// Whether only addresses of the interface it goes out count as local.
+    /// Whether the check is limited to the outgoing interface.
     pub limit_out: bool,
 }
 
 bitflags! {
-    /// Kinds of addresses.
+    /// Address types: `RTN_*` of `linux/rtnetlink.h`.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct AddressTypes: u16 {
-        /// No address, such as `0.0.0.0`.
+        /// Unspecified, such as `0.0.0.0`.
         const UNSPEC = 1;
-        /// One host.
+        /// Unicast.
         const UNICAST = 2;
-        /// This host.
+        /// An address of this host.
         const LOCAL = 4;
-        /// All hosts of a network.
+        /// Broadcast.
         const BROADCAST = 8;
-        /// The nearest of several hosts.
+        /// Anycast.
         const ANYCAST = 16;
-        /// A group of hosts.
+        /// Multicast.
         const MULTICAST = 32;
-        /// Packets to it vanish.
+        /// Blackhole route.
         const BLACKHOLE = 64;
-        /// It cannot be reached.
+        /// Unreachable route.
         const UNREACHABLE = 128;
-        /// Packets to it are forbidden.
+        /// Prohibit route.
         const PROHIBIT = 256;
-        /// Another routing table knows it.
+        /// Throw route.
         const THROW = 512;
-        /// It is translated.
+        /// NAT route.
         const NAT = 1024;
-        /// Not used by Linux.
+        /// External resolver; not used by Linux.
         const XRESOLVE = 2048;
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for AddressTypes {
 }
 
 impl AddrType {
-    /// Wants a source address of one of these kinds.
+    /// Matches source addresses of these types.
     pub fn source(types: AddressTypes) -> Self {
         Self {
             source: Some(Negatable::Is(types)),
@@ -67,7 +67,7 @@ impl AddrType {
         }
     }
 
-    /// Wants a destination address of one of these kinds.
+    /// Matches destination addresses of these types.
     pub fn destination(types: AddressTypes) -> Self {
         Self {
             destination: Some(Negatable::Is(types)),
@@ -121,7 +121,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn addrtype_is_parsed_and_printed() {
         let all = AddrType {
             source: Some(Negatable::Not(AddressTypes::UNICAST | AddressTypes::LOCAL)),
             destination: Some(Negatable::Is(AddressTypes::all())),

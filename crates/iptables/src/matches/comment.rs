@@ -1,4 +1,4 @@
-//! `-m comment`: a remark.
+//! `-m comment`: a comment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
 
-/// A remark: `-m comment --comment "a b"`.
+/// A comment: `-m comment --comment "a b"`.
 ///
-/// The kernel keeps 255 bytes of it.
+/// The kernel keeps 255 bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Comment<'a>(pub Cow<'a, str>);
 
 impl<'a> Comment<'a> {
-    /// Makes a remark.
+    /// Creates a comment.
     pub fn new(text: impl Into<Cow<'a, str>>) -> Self {
         Self(text.into())
     }
@@ -47,7 +47,7 @@ mod tests {
     use crate::matches::Match;
 
     #[test]
-    fn it_is_quoted_if_need_be() {
+    fn comments_are_quoted_if_necessary() {
         let table = [
             ("-m comment --comment word", "word"),
             ("-m comment --comment \"a b\"", "a b"),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_given_once() {
+    fn a_second_comment_option_is_unsupported() {
         for text in ["-m comment", "-m comment --comment a --comment b"] {
             let other = Match::Other(Cow::Borrowed(text));
             assert_eq!(Rule::parse(text), Ok(Rule::new().matching(other)));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_in_its_line() {
+    fn newlines_in_comments_become_spaces() {
         let rule = Rule::new().comment("a\n-A INPUT -j DROP");
         assert_eq!(
             rule.to_string(),

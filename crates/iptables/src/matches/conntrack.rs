@@ -1,4 +1,4 @@
-//! `-m conntrack`: what connection tracking knows.
+//! `-m conntrack`: connection tracking state.
 
 use std::fmt;
 
@@ -12,59 +12,59 @@ use crate::number::{Ports, Range};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 
-/// What connection tracking knows: `-m conntrack --ctstate NEW`.
+/// Matches the connection tracking state: `-m conntrack --ctstate NEW`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conntrack {
-    /// The state of the connection for the packet.
+    /// Connection states.
     pub state: Option<Negatable<CtState>>,
-    /// Protocol, addresses and ports of the connection.
+    /// Protocol, addresses and ports of the conntrack entry.
     pub connection: Option<Box<Connection>>,
-    /// What happened to the connection.
+    /// Status bits of the connection.
     pub status: Option<Negatable<CtStatus>>,
-    /// After how many seconds it expires.
+    /// Remaining lifetime in seconds.
     pub expire: Option<Negatable<Range<u32>>>,
-    /// Which way the packet goes.
+    /// Direction of the packet.
     pub direction: Option<CtDirection>,
 }
 
-/// Protocol, addresses and ports of a connection.
+/// Protocol, addresses and ports of a conntrack entry.
 ///
-/// Addresses are kept with the bits that do not count, as the kernel keeps them.
+/// Host bits of addresses are preserved, as in the kernel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
-    /// The protocol.
+    /// Protocol.
     pub protocol: Option<Negatable<Protocol>>,
-    /// The source address of the first packet.
+    /// Source address in the original direction.
     pub original_source: Option<Negatable<IpNet>>,
-    /// The destination address of the first packet.
+    /// Destination address in the original direction.
     pub original_destination: Option<Negatable<IpNet>>,
-    /// The source address of replies.
+    /// Source address in the reply direction.
     pub reply_source: Option<Negatable<IpNet>>,
-    /// The destination address of replies.
+    /// Destination address in the reply direction.
     pub reply_destination: Option<Negatable<IpNet>>,
-    /// The source port of the first packet.
+    /// Source port in the original direction.
     pub original_sport: Option<Negatable<Ports>>,
-    /// The destination port of the first packet.
+    /// Destination port in the original direction.
     pub original_dport: Option<Negatable<Ports>>,
-    /// The source port of replies.
+    /// Source port in the reply direction.
     pub reply_sport: Option<Negatable<Ports>>,
-    /// The destination port of replies.
+    /// Destination port in the reply direction.
     pub reply_dport: Option<Negatable<Ports>>,
 }
 
 bitflags! {
-    /// States of a connection for a packet.
+    /// Connection states.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtState: u8 {
-        /// It belongs to no connection and cannot begin one.
+        /// The packet belongs to no connection and cannot start one.
         const INVALID = 1;
-        /// It begins one.
+        /// The packet starts a new connection.
         const NEW = 2;
-        /// It begins one that another made known.
+        /// The packet starts a connection that an existing one expects.
         const RELATED = 4;
-        /// It belongs to one.
+        /// The packet belongs to an existing connection.
         const ESTABLISHED = 8;
-        /// It is not tracked.
+        /// The packet is not tracked.
         const UNTRACKED = 16;
         /// The source address is translated.
         const SNAT = 32;
@@ -74,16 +74,16 @@ bitflags! {
 }
 
 bitflags! {
-    /// What happened to a connection.
+    /// Status bits of a connection.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtStatus: u8 {
-        /// Another connection made it known.
+        /// The connection was expected.
         const EXPECTED = 1;
-        /// Packets went both ways.
+        /// Packets were seen in both directions.
         const SEEN_REPLY = 2;
-        /// It is never dropped early.
+        /// The connection is never dropped early.
         const ASSURED = 4;
-        /// Its first packet left the host.
+        /// The first packet has left the host.
         const CONFIRMED = 8;
     }
 }
@@ -100,17 +100,17 @@ impl fmt::Display for CtStatus {
     }
 }
 
-/// Which way a packet goes.
+/// Direction of a packet within its connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum CtDirection {
-    /// As the first packet of the connection.
+    /// The direction of the first packet.
     Original,
-    /// As the replies.
+    /// The direction of replies.
     Reply,
 }
 
 impl Conntrack {
-    /// Wants one of these states.
+    /// Matches if the packet has one of the states.
     pub fn state(state: CtState) -> Self {
         Self {
             state: Some(Negatable::Is(state)),
@@ -118,7 +118,7 @@ impl Conntrack {
         }
     }
 
-    /// Wants none of these states.
+    /// Matches if the packet has none of the states.
     pub fn not_state(state: CtState) -> Self {
         Self {
             state: Some(Negatable::Not(state)),
@@ -185,18 +185,18 @@ impl Connection {
                     "--ctorigdstport" => &mut self.original_dport,
                     "--ctreplsrcport" => &mut self.reply_sport,
                     "--ctrepldstport" => &mut self.reply_dport,
-                    // A connection was made for it that nothing is known of.
+                    // Unknown option: the new connection part must not be kept.
                     _ => return Err(Unsupported),
                 };
                 return set_once(ports, values.negatable(parse_ports)?);
             }
         };
-        // iptables prints masks with holes as no masks.
+        // iptables cannot print non-contiguous masks.
         set_once(networks, values.negatable(address::parse_prefix)?)
     }
 }
 
-/// Reads ports; these are decimal even where they begin with 0.
+/// Parses ports, which are decimal even with a leading 0.
 fn parse_ports(text: &str) -> Option<Ports> {
     let odd = |end: &str| end.len() > 1 && end.starts_with('0');
     Ports::parse(text, ':', Ports::ALL).filter(|_| !text.split(':').any(odd))
@@ -226,7 +226,7 @@ impl fmt::Display for Conntrack {
 }
 
 impl fmt::Display for Connection {
-    /// Writes the options, each with a blank in front.
+    /// Writes the options, each with a leading space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(protocol) = self.protocol {
             protocol.map(|protocol| protocol.0).write(f, "--ctproto")?;
@@ -263,7 +263,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn conntrack_is_parsed_and_printed() {
         let connection = Connection {
             protocol: Some(Negatable::Is(Protocol::TCP)),
             original_source: Some(Negatable::Is("10.1.2.3/16".parse().unwrap())),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn looser_forms_are_read_and_odd_ones_kept() {
+    fn other_forms_are_normalized_and_unsupported_ones_preserved() {
         let table = [
             ("--ctstate dnat,NEW", "--ctstate NEW,DNAT"),
             (

@@ -1,4 +1,4 @@
-//! `-m icmp` and `-m icmp6`: types of messages.
+//! `-m icmp` and `-m icmp6`: ICMP types.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Values};
 
-/// A type of ICMP messages: `-m icmp --icmp-type 8`.
+/// Matches an ICMP type: `-m icmp --icmp-type 8`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Icmp(pub Negatable<IcmpType>);
 
-/// A type of messages of ICMP for IPv6: `-m icmp6 --icmpv6-type 128`.
+/// Matches an ICMPv6 type: `-m icmp6 --icmpv6-type 128`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Icmp6(pub Negatable<IcmpType>);
 
-/// A type of messages, and perhaps its code: `3` or `3/1`.
+/// An ICMP type with an optional code: `3` or `3/1`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct IcmpType {
-    /// The type.
+    /// Type.
     pub ty: u8,
-    /// The code; each of them if there is none.
+    /// Code; `None` for any code.
     pub code: Option<u8>,
 }
 
 impl IcmpType {
-    /// Reads `3` or `3/1`, or one of these names.
+    /// Parses `3` or `3/1`, or one of these names.
     fn parse(text: &str, names: &[(&str, u8, Option<u8>)]) -> Option<Self> {
         let is_it = |known: &&(&str, u8, Option<u8>)| known.0.eq_ignore_ascii_case(text);
         if let Some((_, ty, code)) = names.iter().find(is_it) {
@@ -59,20 +59,20 @@ impl fmt::Display for IcmpType {
 }
 
 impl Icmp {
-    /// Every message, which iptables keeps as the type 255.
+    /// Any message, which iptables encodes as type 255.
     pub const ANY: IcmpType = IcmpType {
         ty: 255,
         code: None,
     };
 
-    /// Wants messages of the type.
+    /// Matches messages of this type.
     pub fn new(ty: impl Into<IcmpType>) -> Self {
         Self(Negatable::Is(ty.into()))
     }
 }
 
 impl Icmp6 {
-    /// Wants messages of the type.
+    /// Matches messages of this type.
     pub fn new(ty: impl Into<IcmpType>) -> Self {
         Self(Negatable::Is(ty.into()))
     }
@@ -89,7 +89,7 @@ impl<'a> Extension<'a> for Icmp {
         }
         values.expect_index(0)?;
         self.0 = values.negatable(|text| IcmpType::parse(text, NAMES))?;
-        // The type 255 has no codes.
+        // Type 255 has no codes.
         self.0 = self.0.map(|it| if it.ty == 255 { Self::ANY } else { it });
         Ok(true)
     }
@@ -127,7 +127,7 @@ impl fmt::Display for Icmp6 {
     }
 }
 
-/// Names of types and codes, as `iptables -p icmp -h` lists them.
+/// ICMP type and code names, as listed by `iptables -p icmp -h`.
 const NAMES: &[(&str, u8, Option<u8>)] = &[
     ("any", 255, None),
     ("echo-reply", 0, None),
@@ -171,7 +171,7 @@ const NAMES: &[(&str, u8, Option<u8>)] = &[
     ("address-mask-reply", 18, None),
 ];
 
-/// Names of types and codes, as `ip6tables -p icmpv6 -h` lists them.
+/// ICMPv6 type and code names, as listed by `ip6tables -p icmpv6 -h`.
 const NAMES6: &[(&str, u8, Option<u8>)] = &[
     ("destination-unreachable", 1, None),
     ("no-route", 1, Some(0)),
@@ -209,7 +209,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn types_are_printed_as_numbers() {
+    fn icmp_types_are_printed_as_numbers() {
         let table = [
             ("-m icmp --icmp-type 8", "-m icmp --icmp-type 8"),
             ("-m icmp --icmp-type Ping", "-m icmp --icmp-type 8"),

@@ -1,33 +1,34 @@
-//! `-m limit`: so many packets and no more.
+//! `-m limit`: rate limit.
 
 use std::fmt;
 
 use crate::number;
 use crate::options::{Extension, Parsed, Values};
 
-/// So many packets and no more: `-m limit --limit 5/min`.
+/// Matches packets up to a rate: `-m limit --limit 5/min`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limit {
-    /// How many; 3 an hour where none is told.
+    /// Average rate. Default: 3 per hour.
     pub rate: Rate,
-    /// How many may come at once; 5 where none is told.
+    /// Burst size in packets. Default: 5.
     pub burst: u32,
 }
 
-/// How many packets in some time, as the kernel keeps it.
+/// A packet rate, as the kernel stores it.
 ///
-/// That is the time between two packets in parts of a second, so a rate may be
-/// printed in other words than it was written in: 60 a minute is 1 a second.
+/// The kernel stores the interval between two packets in 1/10,000 s.
+/// Therefore a rate can be printed in another unit: 60 per minute becomes 1 per
+/// second.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Rate {
     /// Invariant: not 0.
     period: u32,
 }
 
-/// The parts of a second: `XT_LIMIT_SCALE`.
+/// Units per second: `XT_LIMIT_SCALE`.
 const SCALE: u32 = 10_000;
 
-/// Units of time and their parts, in the order in which they are tried.
+/// Time units and their length, in the order in which they are tried.
 const UNITS: [(&str, u32); 4] = [
     ("day", SCALE * 86_400),
     ("hour", SCALE * 3_600),
@@ -36,39 +37,38 @@ const UNITS: [(&str, u32); 4] = [
 ];
 
 impl Rate {
-    /// Allows so many packets a second; 1 to 10,000.
+    /// Creates a rate per second, from 1 to 10,000.
     pub fn per_second(count: u32) -> Option<Self> {
         Self::new(count, SCALE)
     }
 
-    /// Allows so many packets a minute; 1 to 600,000.
+    /// Creates a rate per minute, from 1 to 600,000.
     pub fn per_minute(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 60)
     }
 
-    /// Allows so many packets an hour; 1 to 36,000,000.
+    /// Creates a rate per hour, from 1 to 36,000,000.
     pub fn per_hour(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 3_600)
     }
 
-    /// Allows so many packets a day; 1 to 864,000,000.
+    /// Creates a rate per day, from 1 to 864,000,000.
     pub fn per_day(count: u32) -> Option<Self> {
         Self::new(count, SCALE * 86_400)
     }
 
     fn new(count: u32, unit: u32) -> Option<Self> {
         let period = unit.checked_div(count).filter(|period| *period > 0)?;
-        // What is printed may be read as another period: that one is kept.
+        // Round to the period that the printed rate parses to.
         let (count, _, unit) = Self { period }.words();
         Some(Self {
             period: unit / count,
         })
     }
 
-    /// Returns the count, the unit and its parts.
+    /// Returns the count, the unit and the length of the unit.
     ///
-    /// The unit is the smallest before one in which the count is no whole
-    /// number.
+    /// The unit is the last one before a unit in which the count is not integral.
     fn words(self) -> (u32, &'static str, u32) {
         let fits = |next: &&(&str, u32)| {
             self.period <= next.1 && next.1 / self.period >= next.1 % self.period
@@ -77,7 +77,7 @@ impl Rate {
         (parts / self.period, unit, parts)
     }
 
-    /// Reads `5/min`, with any beginning of `second`, `minute`, `hour`, `day`.
+    /// Parses `5/min`, with any prefix of `second`, `minute`, `hour`, `day`.
     fn parse(text: &str) -> Option<Self> {
         let (count, unit) = text.split_once('/').unwrap_or((text, "second"));
         let is_it = |name: &&str| {
@@ -99,10 +99,10 @@ impl fmt::Display for Rate {
 }
 
 impl Limit {
-    /// How many may come at once where nothing is told.
+    /// Default burst size.
     const BURST: u32 = 5;
 
-    /// Lets so many packets match.
+    /// Matches packets up to this rate.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -110,7 +110,7 @@ impl Limit {
         }
     }
 
-    /// Lets so many come at once.
+    /// Sets the burst size in packets.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;

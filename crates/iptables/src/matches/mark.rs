@@ -1,4 +1,4 @@
-//! `-m mark`: the mark of the packet.
+//! `-m mark`: packet mark.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use crate::negatable::Negatable;
 use crate::number::Masked;
 use crate::options::{Extension, Parsed, Values};
 
-/// The mark of the packet: `-m mark --mark 0x4000/0x4000`.
+/// Matches the packet mark: `-m mark --mark 0x4000/0x4000`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mark {
-    /// The bits of the mark.
+    /// Value and mask.
     pub mark: Negatable<Masked>,
 }
 
 impl Mark {
-    /// Wants those bits of the mask that are in the value, and no others.
+    /// Matches marks that equal `value` after applying `mask`.
     pub fn is(value: u32, mask: u32) -> Self {
         Self {
             mark: Negatable::Is(Masked { value, mask }),
         }
     }
 
-    /// Wants any other bits.
+    /// Matches marks that differ from `value` after applying `mask`.
     pub fn is_not(value: u32, mask: u32) -> Self {
         Self {
             mark: Negatable::Not(Masked { value, mask }),
@@ -61,7 +61,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn mark_is_parsed_and_printed() {
         let table = [
             (
                 "--mark 0x4000/0x4000",

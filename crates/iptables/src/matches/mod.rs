@@ -1,4 +1,4 @@
-//! Match extensions, one file each: struct, text in both directions and tests.
+//! Match extensions. Each file has the struct, its parser and printer, and tests.
 
 mod addrtype;
 
@@ -60,23 +60,23 @@ pub use statistic::{InvalidProbability, Probability, Statistic};
 pub use tcp::{Flags, FlagsMatch, Tcp};
 pub use udp::Udp;
 
-/// Defines [`Match`] and hands out its work.
+/// Defines [`Match`] and dispatches to its variants.
 macro_rules! matches {
     ($($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal $(| $alias:literal)*,)*) => {
-        /// Something a packet has to be: `-m NAME` with its options.
+        /// A match extension: `-m NAME` with its options.
         #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]
         pub enum Match<'a> {
             $($(#[$doc])* $variant($ty),)*
-            /// What is not known, as it was written, from `-m` on.
+            /// Unsupported text, from `-m` on.
             Other(Cow<'a, str>),
         }
 
         impl<'a> Match<'a> {
-            /// The names of all that are known, as they stand behind `-m`.
+            /// The names of all supported matches.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Makes the match of this name, without options.
+            /// Returns the match with this name, before any option is parsed.
             pub(crate) fn open(name: &str) -> Option<Self> {
                 match name {
                     $($name $(| $alias)* => Some(Self::$variant(<$ty>::open())),)*
@@ -84,7 +84,7 @@ macro_rules! matches {
                 }
             }
 
-            /// Returns how many options a complete one was given at least.
+            /// Returns the minimum number of options of a complete match.
             pub(crate) fn min_options(&self) -> usize {
                 match self {
                     $(Self::$variant(it) => it.min_options(),)*
@@ -92,7 +92,7 @@ macro_rules! matches {
                 }
             }
 
-            /// Takes an option with its values, if it is one of its own.
+            /// Parses an option with its values, if the match has this option.
             pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
                 match self {
                     $(Self::$variant(it) => it.parse_option(option, values),)*
@@ -119,46 +119,46 @@ macro_rules! matches {
 }
 
 matches! {
-    /// Kinds of addresses, such as those of the host.
+    /// Address types, such as addresses of this host.
     AddrType(AddrType) = "addrtype",
-    /// A remark.
+    /// Comment.
     Comment(Comment<'a>) = "comment",
-    /// What connection tracking knows.
+    /// Connection tracking state.
     Conntrack(Conntrack) = "conntrack",
-    /// A type of ICMP messages.
+    /// ICMP type.
     Icmp(Icmp) = "icmp",
-    /// A type of messages of ICMP for IPv6.
+    /// ICMPv6 type.
     Icmp6(Icmp6) = "icmp6" | "icmpv6" | "ipv6-icmp",
-    /// So many packets and no more.
+    /// Rate limit.
     Limit(Limit) = "limit",
-    /// The mark of the packet.
+    /// Packet mark.
     Mark(Mark) = "mark",
-    /// Several ports at once.
+    /// A list of ports.
     Multiport(Multiport) = "multiport",
-    /// Counts in an object that has a name.
+    /// Named nfacct counter.
     Nfacct(Nfacct<'a>) = "nfacct",
-    /// Who sent the packet.
+    /// Owner of the sending socket.
     Owner(Owner) = "owner",
-    /// Ports of a bridge.
+    /// Bridge ports.
     Physdev(Physdev<'a>) = "physdev",
-    /// Lists of addresses seen of late.
+    /// Lists of recently seen addresses.
     Recent(Recent<'a>) = "recent",
-    /// Ports and chunks of SCTP.
+    /// SCTP ports and chunk types.
     Sctp(Sctp) = "sctp",
-    /// AddressRange and ports in a set of ipset.
+    /// IP set membership.
     Set(Set<'a>) = "set",
-    /// The state of the connection, as old rules ask for it.
+    /// Connection state, deprecated form.
     State(State) = "state",
-    /// Some packets out of many.
+    /// A random or periodic sample of packets.
     Statistic(Statistic) = "statistic",
-    /// Ports, flags and options of TCP.
+    /// TCP ports, flags and options.
     Tcp(Tcp) = "tcp",
-    /// Ports of UDP.
+    /// UDP ports.
     Udp(Udp) = "udp",
 }
 
 impl Match<'_> {
-    /// Tells what iptables of the family takes where nothing is told.
+    /// Sets unset values to the defaults of the family.
     pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         if let Self::Recent(recent) = self {
             recent.apply_family_defaults(family);

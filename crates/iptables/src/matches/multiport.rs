@@ -1,4 +1,4 @@
-//! `-m multiport`: several ports at once.
+//! `-m multiport`: lists of ports.
 
 use std::fmt;
 
@@ -6,30 +6,30 @@ use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Values};
 
-/// Several ports at once: `-m multiport --dports 80,443`.
+/// Matches a list of ports: `-m multiport --dports 80,443`.
 ///
-/// The rule has to name TCP, UDP, UDP-Lite, SCTP or DCCP as its protocol.
+/// The rule must have the protocol TCP, UDP, UDP-Lite, SCTP or DCCP.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Multiport {
-    /// Which port it is about.
+    /// The port to match.
     pub kind: MultiportKind,
-    /// The ports; at most 15, where a range counts as two.
+    /// At most 15 ports; a range counts as two.
     pub ports: Negatable<Vec<Ports>>,
 }
 
-/// Which port a list is about.
+/// The port that a list matches.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum MultiportKind {
-    /// The destination port.
+    /// Destination port.
     Destination,
-    /// One of the two.
+    /// Source or destination port.
     Either,
-    /// The source port.
+    /// Source port.
     Source,
 }
 
 impl Multiport {
-    /// Wants one of these ports.
+    /// Matches the listed ports.
     pub fn new(kind: MultiportKind, ports: impl IntoIterator<Item = Ports>) -> Self {
         Self {
             kind,
@@ -84,7 +84,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn multiport_is_parsed_and_printed() {
         let web = Multiport::new(MultiportKind::Destination, [80.into(), (443..=445).into()]);
         let negated = Multiport {
             ports: Negatable::Not(vec![5.into()]),

@@ -1,4 +1,4 @@
-//! `-m nfacct`: counts in an object that has a name.
+//! `-m nfacct`: named counter.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::fmt;
 use crate::options::{Extension, Parsed, Values};
 use crate::quote::Quoted;
 
-/// Counts in an object that has a name: `-m nfacct --nfacct-name hits`.
+/// Counts packets in a named object: `-m nfacct --nfacct-name hits`.
 ///
-/// The object has to be there before the rule.
+/// The object must exist before the rule is added.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nfacct<'a> {
-    /// The name.
+    /// Name of the object.
     pub name: Cow<'a, str>,
 }
 
 impl<'a> Nfacct<'a> {
-    /// Counts in the object of this name.
+    /// Counts packets in the object with this name.
     pub fn new(name: impl Into<Cow<'a, str>>) -> Self {
         Self { name: name.into() }
     }
@@ -39,7 +39,7 @@ impl<'a> Extension<'a> for Nfacct<'a> {
 
 impl fmt::Display for Nfacct<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A save has two blanks before the name.
+        // iptables-save prints two spaces before the name.
         write!(f, "-m nfacct --nfacct-name  {}", Quoted(&self.name))
     }
 }
@@ -50,7 +50,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_printed_with_two_blanks() {
+    fn nfacct_is_printed_with_two_spaces() {
         let rule = Rule::new().matching(Nfacct::new("a.b"));
         assert_eq!(rule.to_string(), r#"-m nfacct --nfacct-name  "a.b""#);
         assert_eq!(Rule::parse("-m nfacct --nfacct-name a.b"), Ok(rule));

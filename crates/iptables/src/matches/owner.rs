@@ -1,4 +1,4 @@
-//! `-m owner`: who sent the packet.
+//! `-m owner`: owner of the sending socket.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use crate::negatable::Negatable;
 use crate::number::Range;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 
-/// Who sent the packet: `-m owner --uid-owner 1000`.
+/// Matches the owner of the sending socket: `-m owner --uid-owner 1000`.
 ///
-/// Names of users and groups are not known here, only numbers.
+/// Only numeric IDs are supported, not names of users and groups.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Owner {
-    /// Whether a socket sent it.
+    /// Whether the packet has a socket.
     pub socket_exists: Option<Negatable<()>>,
-    /// The user of the process that made the socket.
+    /// User ID of the process that created the socket.
     pub uid: Option<Negatable<Range<u32>>>,
-    /// The group of the process that made the socket.
+    /// Group ID of the process that created the socket.
     pub gid: Option<Negatable<Range<u32>>>,
-    /// Whether the other groups of the process are looked at as well.
+    /// Whether supplementary groups are checked, too.
     pub suppl_groups: bool,
 }
 
 impl Owner {
-    /// Wants this user, or one of these.
+    /// Matches these user IDs.
     pub fn uid(users: impl Into<Range<u32>>) -> Self {
         Self {
             uid: Some(Negatable::Is(users.into())),
@@ -30,7 +30,7 @@ impl Owner {
         }
     }
 
-    /// Wants this group, or one of these.
+    /// Matches these group IDs.
     pub fn gid(groups: impl Into<Range<u32>>) -> Self {
         Self {
             gid: Some(Negatable::Is(groups.into())),
@@ -91,7 +91,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn owner_is_parsed_and_printed() {
         let all = Owner {
             socket_exists: Some(Negatable::Not(())),
             uid: Some(Negatable::Is((0..=100).into())),

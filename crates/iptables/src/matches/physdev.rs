@@ -1,4 +1,4 @@
-//! `-m physdev`: ports of a bridge.
+//! `-m physdev`: bridge ports.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,23 +7,23 @@ use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values, set_once};
 use crate::quote::Bare;
 
-/// Ports of a bridge: `-m physdev --physdev-is-bridged`.
+/// Matches bridge ports: `-m physdev --physdev-is-bridged`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Physdev<'a> {
-    /// Whether it came in by a port of a bridge.
+    /// Whether the packet entered through a bridge port.
     pub is_in: Option<Negatable<()>>,
-    /// The port it came in by.
+    /// Input port of the bridge.
     pub input: Option<Negatable<Cow<'a, str>>>,
-    /// Whether it goes out by a port of a bridge.
+    /// Whether the packet leaves through a bridge port.
     pub is_out: Option<Negatable<()>>,
-    /// The port it goes out by.
+    /// Output port of the bridge.
     pub output: Option<Negatable<Cow<'a, str>>>,
-    /// Whether it is bridged and not routed.
+    /// Whether the packet is bridged and not routed.
     pub is_bridged: Option<Negatable<()>>,
 }
 
 impl Physdev<'_> {
-    /// Wants packets that are bridged and not routed.
+    /// Matches packets that are bridged and not routed.
     pub fn bridged() -> Self {
         Self {
             is_bridged: Some(Negatable::Is(())),
@@ -83,7 +83,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn physdev_is_parsed_and_printed() {
         let all = Physdev {
             is_in: Some(Negatable::Is(())),
             input: Some(Negatable::Not("a+".into())),

@@ -1,4 +1,4 @@
-//! Ports, as TCP, UDP and SCTP have them.
+//! Port options of TCP, UDP and SCTP.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Parsed, Values, set_once};
 
-/// Source and destination ports that are wanted.
+/// An optional port condition.
 pub(super) type Place = Option<Negatable<Ports>>;
 
-/// Takes an option about ports.
+/// Parses a port option.
 pub(super) fn take(
     sport: &mut Place,
     dport: &mut Place,
@@ -27,7 +27,7 @@ pub(super) fn take(
     )
 }
 
-/// Drops conditions that every port meets, which TCP and UDP have no way to keep.
+/// Removes conditions that match every port: TCP and UDP cannot store them.
 pub(super) fn forget_all(sport: &mut Place, dport: &mut Place) {
     for place in [sport, dport] {
         if *place == Some(Negatable::Is(Ports::ALL)) {
@@ -36,7 +36,7 @@ pub(super) fn forget_all(sport: &mut Place, dport: &mut Place) {
     }
 }
 
-/// Writes the options.
+/// Writes the port options.
 pub(super) fn write(sport: &Place, dport: &Place, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if let Some(ports) = sport {
         ports.write(f, "--sport")?;
@@ -47,36 +47,36 @@ pub(super) fn write(sport: &Place, dport: &Place, f: &mut fmt::Formatter<'_>) ->
     Ok(())
 }
 
-/// Methods that set the ports.
+/// Methods that set port conditions.
 macro_rules! setters {
     () => {
-        /// Makes one for every port.
+        /// Matches every port.
         pub fn new() -> Self {
             Self::default()
         }
 
-        /// Wants this destination port, or one of these.
+        /// Matches these destination ports.
         #[must_use]
         pub fn dport(mut self, ports: impl Into<Ports>) -> Self {
             self.dport = Some(Negatable::Is(ports.into()));
             self
         }
 
-        /// Wants any other destination port.
+        /// Matches all other destination ports.
         #[must_use]
         pub fn not_dport(mut self, ports: impl Into<Ports>) -> Self {
             self.dport = Some(Negatable::Not(ports.into()));
             self
         }
 
-        /// Wants this source port, or one of these.
+        /// Matches these source ports.
         #[must_use]
         pub fn sport(mut self, ports: impl Into<Ports>) -> Self {
             self.sport = Some(Negatable::Is(ports.into()));
             self
         }
 
-        /// Wants any other source port.
+        /// Matches all other source ports.
         #[must_use]
         pub fn not_sport(mut self, ports: impl Into<Ports>) -> Self {
             self.sport = Some(Negatable::Not(ports.into()));

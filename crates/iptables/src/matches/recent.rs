@@ -1,4 +1,4 @@
-//! `-m recent`: lists of addresses seen of late.
+//! `-m recent`: lists of recently seen addresses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,40 +12,40 @@ use crate::number;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Bare;
 
-/// A list of addresses seen of late: `-m recent --set --name list`.
+/// Uses a list of recently seen addresses: `-m recent --set --name list`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recent<'a> {
-    /// What is done; iptables wants something to be.
+    /// Action; iptables requires one.
     pub action: Option<Negatable<RecentAction>>,
-    /// How many seconds ago it was seen at most.
+    /// Maximum age in seconds.
     pub seconds: Option<u32>,
-    /// Whether addresses that were not seen for that long are removed.
+    /// Whether older addresses are removed.
     pub reap: bool,
-    /// How often it was seen at least.
+    /// Minimum number of hits.
     pub hitcount: Option<u32>,
-    /// Whether the packets had the same time to live.
+    /// Whether the TTL must match.
     pub rttl: bool,
-    /// The name of the list.
+    /// Name of the list.
     pub name: Cow<'a, str>,
-    /// The bits of addresses that count; all of them where none is told.
+    /// Address mask. Default: the full length.
     ///
-    /// iptables prints it always: [`Rule::for_family`](crate::Rule::for_family)
-    /// tells it.
+    /// iptables always prints the mask;
+    /// [`Rule::for_family`](crate::Rule::for_family) sets the default.
     pub mask: Option<IpAddr>,
-    /// Which address of a packet it is about.
+    /// The address of the packet to use.
     pub direction: Direction,
 }
 
-/// What is done with the address of a packet.
+/// Action on the address of a packet.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RecentAction {
-    /// It is added to the list.
+    /// Adds the address to the list.
     Set,
-    /// It is looked for in the list.
+    /// Checks whether the list has the address.
     Check,
-    /// It is looked for, and counted as seen if it is there.
+    /// Checks whether the list has the address, and updates its time.
     Update,
-    /// It is removed from the list.
+    /// Removes the address from the list.
     Remove,
 }
 
@@ -63,10 +63,10 @@ impl RecentAction {
 }
 
 impl<'a> Recent<'a> {
-    /// The name of a list that was given none.
+    /// Default name of a list.
     const DEFAULT: &'static str = "DEFAULT";
 
-    /// Does this with the source address in the list of this name.
+    /// Applies an action to the source address, in the list with this name.
     pub fn new(action: RecentAction, name: impl Into<Cow<'a, str>>) -> Self {
         Self {
             action: Some(Negatable::Is(action)),
@@ -80,26 +80,26 @@ impl<'a> Recent<'a> {
         Self::new(RecentAction::Set, name)
     }
 
-    /// Looks for the source address in the list.
+    /// Checks whether the list has the source address.
     pub fn check(name: impl Into<Cow<'a, str>>) -> Self {
         Self::new(RecentAction::Check, name)
     }
 
-    /// Wants it to have been seen at most that many seconds ago.
+    /// Sets the maximum age in seconds.
     #[must_use]
     pub fn seconds(mut self, seconds: u32) -> Self {
         self.seconds = Some(seconds);
         self
     }
 
-    /// Removes what was not seen for that many seconds.
+    /// Removes older addresses from the list.
     #[must_use]
     pub fn reap(mut self) -> Self {
         self.reap = true;
         self
     }
 
-    /// Tells the mask of the family where none is told.
+    /// Sets an unset mask to the full length of the family.
     pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         self.mask.get_or_insert_with(|| match family {
             Family::V4 => IpAddr::from([u8::MAX; 4]),
@@ -196,7 +196,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn recent_is_parsed_and_printed() {
         let all = Recent {
             action: Some(Negatable::Not(RecentAction::Update)),
             seconds: Some(5),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_name_and_no_hits_are_no_condition() {
+    fn the_default_list_is_named_and_a_hit_count_of_zero_is_dropped() {
         let rule = Rule::parse("-m recent --hitcount 0 --set").unwrap();
         assert_eq!(rule, Rule::new().matching(Recent::set("DEFAULT")));
         for text in [

@@ -1,4 +1,4 @@
-//! `-m sctp`: ports and chunks of SCTP.
+//! `-m sctp`: SCTP ports and chunk types.
 
 use std::fmt;
 
@@ -7,45 +7,45 @@ use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 
-/// Ports and chunks of SCTP: `-m sctp --dport 80`.
+/// Matches SCTP ports and chunk types: `-m sctp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Sctp {
-    /// The source port.
+    /// Source port.
     pub sport: Option<Negatable<Ports>>,
-    /// The destination port.
+    /// Destination port.
     pub dport: Option<Negatable<Ports>>,
-    /// The chunks of the packet.
+    /// Chunk types of the packet.
     pub chunks: Option<Negatable<Chunks>>,
 }
 
-/// Types of chunks, and how many of them have to be there.
+/// A condition on chunk types.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chunks {
-    /// How many of them have to be there.
+    /// How the types are compared.
     pub mode: ChunksMode,
-    /// The types, in the order of [`Chunk::NAMES`].
+    /// Chunk types, in the order of [`Chunk::NAMES`].
     pub chunks: Vec<Chunk>,
 }
 
-/// How many of the types have to be there.
+/// Comparison of chunk types.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ChunksMode {
-    /// All of them.
+    /// The packet has all of these types.
     All,
-    /// One of them.
+    /// The packet has any of these types.
     Any,
-    /// No others.
+    /// The packet has no other types.
     Only,
 }
 
-/// A type of chunks, and bits of it that have to be set or not.
+/// A chunk type with conditions on its flags.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Chunk {
-    /// Its place among the names.
+    /// Index in [`Chunk::NAMES`].
     kind: u8,
-    /// The bits that are looked at.
+    /// Flags to compare.
     mask: u8,
-    /// Those of them that have to be set.
+    /// Flags that must be set.
     set: u8,
 }
 
@@ -60,7 +60,7 @@ impl ChunksMode {
 }
 
 impl Chunk {
-    /// The names of the types, in the order in which they are printed.
+    /// Names of the types in printing order.
     pub const NAMES: [&'static str; 18] = [
         "DATA",
         "INIT",
@@ -82,9 +82,10 @@ impl Chunk {
         "ASCONF",
     ];
 
-    /// Reads a type, such as `DATA`, or with letters of its bits `DATA:Be`.
+    /// Parses a chunk type, such as `DATA`, or with flag letters `DATA:Be`.
     ///
-    /// A capital letter wants the bit to be set, a small one not to be.
+    /// An upper-case letter requires the flag to be set, a lower-case letter to be
+    /// clear.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, letters) = text.split_once(':').unwrap_or((text, ""));
         let kind = Self::NAMES
@@ -109,7 +110,7 @@ impl Chunk {
         (text.len() > name.len() + 1 || letters.is_empty() && !text.ends_with(':')).then_some(chunk)
     }
 
-    /// Returns the letters of the bits that the type has, in printed order.
+    /// Returns the flag letters of the type in printing order.
     fn letters(self) -> &'static [(u8, u8)] {
         match Self::NAMES[usize::from(self.kind)] {
             "DATA" => &[(b'I', 8), (b'U', 4), (b'B', 2), (b'E', 1)],
@@ -186,7 +187,7 @@ impl fmt::Display for Chunks {
 impl Sctp {
     setters!();
 
-    /// Wants these chunks.
+    /// Matches these chunk types.
     #[must_use]
     pub fn chunks(mut self, mode: ChunksMode, chunks: impl IntoIterator<Item = Chunk>) -> Self {
         let mut chunks: Vec<_> = chunks.into_iter().collect();
@@ -234,7 +235,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn sctp_is_parsed_and_printed() {
         let chunk = |text| Chunk::parse(text).unwrap();
         let all = Chunk::NAMES.map(chunk);
         let negated = Sctp {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_sorted_and_odd_ones_kept() {
+    fn chunk_types_are_sorted_and_unsupported_ones_preserved() {
         let table = [
             ("ANY init,data:eb", "any DATA:be,INIT"),
             ("any DATA,DATA", "any DATA,DATA"),

@@ -1,4 +1,4 @@
-//! `-m set`: addresses and ports in a set of ipset.
+//! `-m set`: IP set membership.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,47 +9,47 @@ use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
 
-/// What is in a set of ipset: `-m set --match-set pods src,dst`.
+/// Matches IP set membership: `-m set --match-set pods src,dst`.
 ///
-/// The set has to be there before the rule.
+/// The set must exist before the rule is added.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Set<'a> {
-    /// The name of the set.
+    /// Name of the set.
     pub name: Negatable<Cow<'a, str>>,
-    /// Which sides of the packet are looked for.
+    /// Packet fields to look up, per dimension of the set.
     pub directions: SetDirections,
-    /// Whether elements with `nomatch` are what is wanted.
+    /// Whether `nomatch` entries match.
     pub return_nomatch: bool,
-    /// Whether the counters of the element stay as they are.
+    /// Whether the counters of the entry are not updated.
     pub keep_counters: bool,
-    /// Whether the counters of sets in a list of sets stay as they are.
+    /// Whether the counters of member sets of a list set are not updated.
     pub keep_subcounters: bool,
-    /// How many packets the element has counted.
+    /// Condition on the packet counter of the entry.
     pub packets: Option<CounterMatch>,
-    /// How many bytes the element has counted.
+    /// Condition on the byte counter of the entry.
     pub bytes: Option<CounterMatch>,
 }
 
-/// What a counter has to be.
+/// A condition on a counter.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum CounterMatch {
-    /// This.
+    /// Equal to this value.
     Equal(u64),
-    /// Anything else.
+    /// Not equal to this value.
     NotEqual(u64),
-    /// Less than this.
+    /// Less than this value.
     Less(u64),
-    /// More than this.
+    /// Greater than this value.
     Greater(u64),
 }
 
 impl<'a> Set<'a> {
-    /// Wants these sides of the packet to be in the set.
+    /// Matches packets whose fields are in the set.
     pub fn contains(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self::new(Negatable::Is(name.into()), directions.into())
     }
 
-    /// Wants these sides of the packet not to be in the set.
+    /// Matches packets whose fields are not in the set.
     pub fn lacks(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self::new(Negatable::Not(name.into()), directions.into())
     }
@@ -104,7 +104,7 @@ impl<'a> Extension<'a> for Set<'a> {
     }
 }
 
-/// Takes an option that does nothing unless it is negated.
+/// Parses an option that has an effect only if negated.
 fn updated(keep: &mut bool, values: &mut Values<'_, '_>) -> Parsed {
     if values.negated() {
         set_flag(keep)
@@ -162,7 +162,7 @@ mod tests {
     use crate::{Direction, Rule};
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn set_match_is_parsed_and_printed() {
         let directions = SetDirections::new([Direction::Source, Direction::Destination]).unwrap();
         let all = Set {
             return_nomatch: true,

@@ -1,4 +1,4 @@
-//! `-m state`: the state of the connection, as old rules ask for it.
+//! `-m state`: connection state, deprecated form.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::matches::CtState;
 use crate::negatable::Negatable;
 use crate::options::{Extension, Parsed, Values};
 
-/// The state of the connection, as old rules ask for it: `-m state --state NEW`.
+/// Matches the connection state, deprecated form: `-m state --state NEW`.
 ///
-/// [`Conntrack`](super::Conntrack) knows all of it and more; this one knows
-/// neither `SNAT` nor `DNAT`.
+/// [`Conntrack`](super::Conntrack) replaces this match, which does not support
+/// `SNAT` and `DNAT`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct State(pub Negatable<CtState>);
 
@@ -45,7 +45,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn state_is_parsed_and_printed() {
         let table = [
             ("-m state --state NEW", State(Negatable::Is(CtState::NEW))),
             (

@@ -1,4 +1,4 @@
-//! `-m statistic`: some packets out of many.
+//! `-m statistic`: random or periodic sampling.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use crate::negatable::Negatable;
 use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values};
 
-/// Some packets out of many: `-m statistic --mode random --probability 0.5`.
+/// Matches a sample of packets: `-m statistic --mode random --probability 0.5`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Statistic {
-    /// By chance.
+    /// Random sampling with this probability.
     Random(Negatable<Probability>),
-    /// One of so many.
+    /// Every nth packet.
     Nth {
-        /// Of how many one is taken.
+        /// Length of the period in packets.
         every: Negatable<u32>,
-        /// Which of them, counted from 0.
+        /// Index of the packet within the period, from 0.
         packet: u32,
     },
 }
 
-/// How often something happens, as the kernel keeps it: in parts of 2³¹.
+/// A probability, as the kernel stores it: a multiple of 2⁻³¹.
 ///
 /// ```
 /// use vipline_iptables::matches::Probability;
@@ -33,18 +33,19 @@ pub enum Statistic {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Probability(u32);
 
-/// A text that is no number from 0 to 1.
+/// The error of text that is no probability.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0:?} is no probability: those are numbers from 0 to 1")]
+#[error("invalid probability {0:?}: expected a number from 0 to 1")]
 pub struct InvalidProbability(Box<str>);
 
 impl Probability {
-    /// What always happens.
+    /// Probability 1.
     pub const ALWAYS: Self = Self(1 << 31);
 
-    /// Returns one in `count`, rounded to ten decimals first; 0 counts as 1.
+    /// Returns 1/`count`, first rounded to ten decimals. 0 counts as 1.
     ///
-    /// That is how programs write it for iptables, so the parts are the same.
+    /// The result equals that of programs that pass ten decimals to iptables, such
+    /// as kube-proxy.
     pub fn one_in(count: u32) -> Self {
         const UNIT: u64 = 10_u64.pow(10);
         let count = u64::from(count.max(1));
@@ -53,9 +54,9 @@ impl Probability {
         Self(u32::try_from(parts).expect("at most 2³¹"))
     }
 
-    /// Reads a decimal as iptables does.
+    /// Parses a decimal like iptables.
     fn parse(text: &str) -> Option<Self> {
-        // Rust also reads `inf` and `nan`.
+        // Rust also parses `inf` and `nan`.
         let number: f64 = text.parse().ok()?;
         let parts = (0.0..=1.0)
             .contains(&number)
@@ -92,12 +93,12 @@ impl fmt::Display for Probability {
 }
 
 impl Statistic {
-    /// Takes packets by chance.
+    /// Matches packets at random.
     pub fn random(probability: Probability) -> Self {
         Self::Random(Negatable::Is(probability))
     }
 
-    /// Takes one packet of so many, `packet` counted from 0.
+    /// Matches one of every `every` packets; `packet` is its index, from 0.
     pub fn nth(every: u32, packet: u32) -> Self {
         Self::Nth {
             every: Negatable::Is(every),
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_are_the_nearest_parts_of_the_kernel() {
+    fn probabilities_are_rounded_to_kernel_precision() {
         let table = [
             ("0.5000000000", "0.50000000000"),
             ("0.5", "0.50000000000"),
@@ -177,7 +178,7 @@ mod tests {
             ("0.1428571429", "0.14285714272"),
             ("1", "1.00000000000"),
             ("0", "0.00000000000"),
-            // The digit behind the last is 5 and the only one left.
+            // Rounding a tie to even.
             ("0.000244140625", "0.00024414062"),
         ];
         for (text, printed) in table {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_some_is_what_ten_decimals_say() {
+    fn one_in_equals_ten_decimals() {
         for count in 1..20_000 {
             let text = format!("{:.10}", 1.0 / f64::from(count));
             assert_eq!(text.parse(), Ok(Probability::one_in(count)), "{text}");

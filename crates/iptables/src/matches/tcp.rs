@@ -1,4 +1,4 @@
-//! `-m tcp`: ports, flags and options of TCP.
+//! `-m tcp`: TCP ports, flags and options.
 
 use std::fmt;
 
@@ -10,43 +10,43 @@ use crate::negatable::Negatable;
 use crate::number::{self, Ports};
 use crate::options::{Extension, Parsed, Values, set_once};
 
-/// Ports, flags and options of TCP: `-m tcp --dport 80`.
+/// Matches TCP ports, flags and options: `-m tcp --dport 80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tcp {
-    /// The source port.
+    /// Source port.
     pub sport: Option<Negatable<Ports>>,
-    /// The destination port.
+    /// Destination port.
     pub dport: Option<Negatable<Ports>>,
-    /// The number of a TCP option that the packet has.
+    /// Number of a TCP option that must be present.
     pub option: Option<Negatable<u8>>,
-    /// Which flags are set.
+    /// TCP flags.
     pub flags: Option<Negatable<FlagsMatch>>,
 }
 
-/// Some of the flags, and which of those have to be set.
+/// A condition on TCP flags.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct FlagsMatch {
-    /// The flags that are looked at.
+    /// Flags to compare.
     pub mask: Flags,
-    /// Those of them that have to be set; the others must not be.
+    /// Flags that must be set. The others of the mask must be clear.
     pub set: Flags,
 }
 
 bitflags! {
-    /// Flags of TCP.
+    /// TCP flags.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct Flags: u8 {
-        /// No more data comes.
+        /// FIN.
         const FIN = 1;
-        /// A connection begins.
+        /// SYN.
         const SYN = 2;
-        /// The connection is broken off.
+        /// RST.
         const RST = 4;
-        /// The data is to be passed on at once.
+        /// PSH.
         const PSH = 8;
-        /// The acknowledgment number counts.
+        /// ACK.
         const ACK = 16;
-        /// The urgent pointer counts.
+        /// URG.
         const URG = 32;
     }
 }
@@ -65,13 +65,13 @@ impl FlagsMatch {
 impl Tcp {
     setters!();
 
-    /// Wants the first packet of a connection.
+    /// Matches the first packet of a connection.
     #[must_use]
     pub fn syn(self) -> Self {
         self.flags(FlagsMatch::SYN.mask, FlagsMatch::SYN.set)
     }
 
-    /// Wants those flags of `mask` to be set that are in `set`, and no others.
+    /// Matches packets with the flags `set` set and the other flags of `mask` clear.
     #[must_use]
     pub fn flags(mut self, mask: Flags, set: Flags) -> Self {
         self.flags = Some(Negatable::Is(FlagsMatch { mask, set }));
@@ -127,7 +127,7 @@ impl fmt::Display for Tcp {
     }
 }
 
-/// Reads flags: names with commas, `ALL` or `NONE`.
+/// Parses comma-separated names, `ALL` or `NONE`.
 fn flags(text: &str) -> Option<Flags> {
     match text {
         "ALL" => Some(Flags::all()),
@@ -150,7 +150,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn tcp_is_parsed_and_printed() {
         let table = [
             ("-m tcp", Tcp::new()),
             ("-m tcp --dport 80", Tcp::new().dport(80)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn looser_forms_are_read() {
+    fn other_forms_are_normalized() {
         let table = [
             (
                 "-m tcp --source-port :2 --destination-port=3:",

@@ -1,4 +1,4 @@
-//! `-m udp`: ports of UDP.
+//! `-m udp`: UDP ports.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::negatable::Negatable;
 use crate::number::Ports;
 use crate::options::{Extension, Parsed, Values};
 
-/// Ports of UDP: `-m udp --dport 53`.
+/// Matches UDP ports: `-m udp --dport 53`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Udp {
-    /// The source port.
+    /// Source port.
     pub sport: Option<Negatable<Ports>>,
-    /// The destination port.
+    /// Destination port.
     pub dport: Option<Negatable<Ports>>,
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn udp_is_parsed_and_printed() {
         let table = [
             ("-m udp", Udp::new()),
             ("-m udp --dport 53", Udp::new().dport(53)),

@@ -1,4 +1,4 @@
-//! The client for counters.
+//! Netlink client for nfacct counters.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -11,49 +11,49 @@ use vipline_netlink::{Dump, Protocol, Socket};
 use super::wire::{self, Kind};
 use super::{Counter, Error, Name};
 
-/// How often a list is begun again when the counters change under it.
+/// Number of attempts to complete a dump while counters change concurrently.
 const ATTEMPTS: usize = 10;
 
-/// A connection to the counters of one network namespace.
+/// A client for the counters of one network namespace.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
 }
 
 impl Client {
-    /// Opens a connection in the network namespace of the calling thread, and
-    /// asks whether the kernel has counters at all.
+    /// Opens a client in the network namespace of the calling thread and checks that
+    /// the kernel supports nfacct.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] when it has none.
+    /// [`Error::Unsupported`] if the kernel does not support nfacct.
     pub fn open() -> Result<Self, Error> {
         let open = Socket::open(Protocol::Netfilter);
-        let socket = open.map_err(|error| Error::asking("open", None, error))?;
+        let socket = open.map_err(|error| Error::from_netlink("open", None, error))?;
         let mut client = Self { socket };
-        let anything = Name::new("vipline").expect("a name of seven bytes is one");
+        let anything = Name::new("vipline").expect("the name is valid");
         match client.get(&anything) {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(client),
         }
     }
 
-    /// Makes a counter, at zero.
+    /// Creates a counter with value zero.
     ///
     /// # Errors
     ///
-    /// [`Error::is_already_exists`] when there is one of the name.
+    /// [`Error::is_already_exists`] if the counter already exists.
     pub fn create(&mut self, name: &Name) -> Result<(), Error> {
         let payload = wire::new(name);
-        self.ask("create counter", Kind::New, CREATE | EXCL, name, &payload)?;
+        self.request("create counter", Kind::New, CREATE | EXCL, name, &payload)?;
         Ok(())
     }
 
-    /// Makes a counter unless there is one of the name.
+    /// Creates a counter if it does not exist.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Errors of [`create`](Self::create), except that the counter already exists.
     pub fn ensure(&mut self, name: &Name) -> Result<(), Error> {
         match self.create(name) {
             Err(error) if error.is_already_exists() => Ok(()),
@@ -61,14 +61,14 @@ impl Client {
         }
     }
 
-    /// Reads a counter.
+    /// Returns a counter.
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is none of the name.
+    /// [`Error::is_not_found`] if the counter does not exist.
     pub fn get(&mut self, name: &Name) -> Result<Counter, Error> {
         let payload = wire::named(name);
-        let counter = self.ask("get counter", Kind::Get, 0, name, &payload)?;
+        let counter = self.request("get counter", Kind::Get, 0, name, &payload)?;
         counter.ok_or(Error::Timeout)
     }
 
@@ -76,19 +76,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is none of the name, and
-    /// [`Error::is_busy`] while rules count in it.
+    /// [`Error::is_not_found`] if the counter does not exist.
+    /// [`Error::is_busy`] while rules use it.
     pub fn delete(&mut self, name: &Name) -> Result<(), Error> {
         let payload = wire::named(name);
-        self.ask("delete counter", Kind::Del, 0, name, &payload)?;
+        self.request("delete counter", Kind::Del, 0, name, &payload)?;
         Ok(())
     }
 
-    /// Reads all counters.
+    /// Dumps all counters.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] when they changed under every attempt.
+    /// [`Error::Interrupted`] if counters changed during every attempt.
     pub fn dump(&mut self) -> Result<Vec<Counter>, Error> {
         let take = |counters: &mut Vec<Counter>, message: Message<'_>| {
             counters.push(wire::decode(message.payload)?);
@@ -96,14 +96,14 @@ impl Client {
         };
         let ty = Kind::Get.message_type();
         let dump = self.socket.dump(ty, &wire::all(), ATTEMPTS, Vec::new, take);
-        match dump.map_err(|error| Error::asking("list", None, error))? {
+        match dump.map_err(|error| Error::from_netlink("list", None, error))? {
             Dump::Complete(counters) => Ok(counters),
             Dump::Interrupted(_) => Err(Error::Interrupted { attempts: ATTEMPTS }),
         }
     }
 
-    /// Sends a message about one counter, and returns that of the answer.
-    fn ask(
+    /// Sends a request about one counter and returns the counter of the reply.
+    fn request(
         &mut self,
         operation: &'static str,
         kind: Kind,
@@ -118,7 +118,7 @@ impl Client {
                 counter = Some(wire::decode(message.payload)?);
                 Ok::<(), vipline_netlink::Error>(())
             });
-        answer.map_err(|error| Error::asking(operation, Some(name), error))?;
+        answer.map_err(|error| Error::from_netlink(operation, Some(name), error))?;
         Ok(counter)
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong with counters.
+//! nfacct errors.
 
 use std::io;
 
@@ -6,70 +6,72 @@ use vipline_netlink::{DecodeError, Errno};
 
 use super::Name;
 
-/// Why the kernel did not do what it was asked about counters.
+/// An nfacct error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel's bytes are not what they should be.
+    /// A message from the kernel could not be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The program may not do this.
+    /// The process lacks `CAP_NET_ADMIN`.
     #[error("operation not permitted: CAP_NET_ADMIN is missing")]
     Denied,
-    /// The counters changed under every attempt to list them.
-    #[error("the counters changed during each of {attempts} attempts to list them")]
+    /// The counters changed during every attempt to dump them.
+    #[error("the counters changed during each of {attempts} attempts to dump them")]
     Interrupted {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// The machine failed.
+    /// A system call failed.
     #[error("{operation}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// The kernel refused.
+    /// The kernel rejected a request.
     #[error("{operation} {}: {errno}", name.as_ref().map_or("counters", Name::as_str))]
     Kernel {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// The counter; `None` when it was about all.
+        /// Name of the counter; `None` for all counters.
         name: Option<Name>,
-        /// Why not.
+        /// Error number.
         errno: Errno,
     },
-    /// Answers were lost because the socket's buffer was full.
-    #[error("answers of the kernel were lost, so its state is unknown")]
-    Overrun,
-    /// The kernel did not answer in time.
-    #[error("the kernel did not answer in time")]
-    Timeout,
-    /// The kernel has no such counters.
+    /// Replies were lost because the receive buffer was full.
     #[error(
-        "the kernel has no nfacct: CONFIG_NETFILTER_NETLINK_ACCT is off, or its module is missing"
+        "the receive buffer was full and replies were lost: the state of the counters is unknown"
+    )]
+    Overrun,
+    /// The kernel did not reply within the timeout.
+    #[error("the kernel did not reply in time")]
+    Timeout,
+    /// The kernel does not support nfacct.
+    #[error(
+        "the kernel does not support nfacct: CONFIG_NETFILTER_NETLINK_ACCT is off, or the module is missing"
     )]
     Unsupported,
 }
 
 impl Error {
-    /// Tells whether there is no counter of the name.
+    /// Returns whether the counter does not exist.
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(Errno::NOENT)
     }
 
-    /// Tells whether there was a counter of the name already.
+    /// Returns whether the counter already exists.
     pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(Errno::EXIST)
     }
 
-    /// Tells whether rules still count in the counter.
+    /// Returns whether rules still use the counter.
     pub fn is_busy(&self) -> bool {
         self.errno() == Some(Errno::BUSY)
     }
 
-    /// Returns the error number behind the failure, if there is one.
+    /// Returns the errno value, if the error has one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Denied => Some(Errno::PERM),
@@ -79,8 +81,8 @@ impl Error {
         }
     }
 
-    /// Names what a message to the kernel was about.
-    pub(super) fn asking(
+    /// Adds the operation and the counter to a netlink error.
+    pub(super) fn from_netlink(
         operation: &'static str,
         name: Option<&Name>,
         error: vipline_netlink::Error,
@@ -94,8 +96,8 @@ impl Error {
             },
             Netlink::Kernel(refusal) => match refusal.errno {
                 Errno::PERM => Self::Denied,
-                // Of a subsystem it does not have, the kernel calls any message
-                // invalid; ours are valid.
+                // The kernel rejects messages of an unknown subsystem as invalid;
+                // messages of this crate are valid.
                 Errno::INVAL | Errno::OPNOTSUPP => Self::Unsupported,
                 errno => Self::Kernel {
                     operation,
@@ -123,11 +125,11 @@ mod tests {
     fn refused(errno: Errno) -> Error {
         let name = Name::new("hits").unwrap();
         let refusal = KernelError::new(1, errno, Ack::default());
-        Error::asking("delete counter", Some(&name), refusal.into())
+        Error::from_netlink("delete counter", Some(&name), refusal.into())
     }
 
     #[test]
-    fn a_refusal_names_the_counter() {
+    fn a_rejection_names_the_counter() {
         assert_eq!(
             refused(Errno::NOENT).to_string(),
             "delete counter hits: no such file or directory"
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_counters_is_told_by_every_errno_it_has_for_it() {
+    fn every_errno_of_a_kernel_without_nfacct_is_unsupported() {
         let socket = Netlink::Io {
             operation: "open a netlink socket",
             source: io::Error::from_raw_os_error(93),
@@ -146,7 +148,7 @@ mod tests {
         for error in [
             refused(Errno::INVAL),
             refused(Errno::OPNOTSUPP),
-            Error::asking("open", None, socket),
+            Error::from_netlink("open", None, socket),
         ] {
             assert!(matches!(error, Error::Unsupported), "{error:?}");
         }

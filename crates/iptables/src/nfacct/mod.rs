@@ -1,7 +1,6 @@
-//! Counters with a name: nfacct, which rules count packets in (`-m nfacct`).
+//! nfacct: named counters for rules with `-m nfacct`.
 //!
-//! A rule that names a counter which does not exist is refused by the kernel,
-//! so whoever writes such rules makes their counters first.
+//! The kernel rejects a rule with a missing counter, so create counters first.
 //!
 //! ```no_run
 //! use vipline_iptables::nfacct::{Client, Name};

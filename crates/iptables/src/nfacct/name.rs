@@ -1,20 +1,20 @@
-//! Names of counters.
+//! Counter names.
 
 use std::fmt;
 
-/// The greatest length of a name: `NFACCT_NAME_MAX` of 32 bytes with the NUL byte.
+/// Maximum length of a name: `NFACCT_NAME_MAX` is 32 bytes with the NUL byte.
 const MAX_NAME: usize = 31;
 
-/// The name of a counter: 1 to 31 bytes without a NUL byte.
+/// A counter name: 1 to 31 bytes without NUL bytes.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Box<str>);
 
 impl Name {
-    /// Checks and keeps a name.
+    /// Creates a name.
     ///
     /// # Errors
     ///
-    /// No counter can have the name.
+    /// [`InvalidName`] if the text is no valid name.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
         if text.is_empty() || text.len() > MAX_NAME || text.contains('\0') {
             return Err(InvalidName(text.into()));
@@ -34,9 +34,9 @@ impl fmt::Display for Name {
     }
 }
 
-/// A text that cannot name a counter.
+/// The error of an invalid name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0:?} cannot name a counter of nfacct: those names have 1 to 31 bytes")]
+#[error("invalid nfacct counter name {0:?}: expected 1 to 31 bytes without NUL bytes")]
 pub struct InvalidName(Box<str>);
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_to_31_bytes() {
+    fn names_have_1_to_31_bytes() {
         assert_eq!(Name::new("hits").unwrap().to_string(), "hits");
         assert!(Name::new(&"n".repeat(31)).is_ok());
         for text in ["", "a\0b", &"n".repeat(32)] {

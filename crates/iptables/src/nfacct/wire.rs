@@ -1,14 +1,14 @@
-//! Messages about counters, `linux/netfilter/nfnetlink_acct.h`.
+//! Message encoding and decoding: `linux/netfilter/nfnetlink_acct.h`.
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be64, put_str};
 
 use super::Name;
 
-/// The number of nfacct within nfnetlink: `NFNL_SUBSYS_ACCT`.
+/// nfnetlink subsystem number: `NFNL_SUBSYS_ACCT`.
 const SUBSYSTEM: u8 = 7;
 
-/// What stands before the attributes: `struct nfgenmsg` of no family.
+/// `struct nfgenmsg` with family 0, before the attributes.
 const HEADER: [u8; 4] = [0; 4];
 
 // enum nfnl_acct_type
@@ -17,7 +17,7 @@ const NFACCT_PKTS: u16 = 2;
 const NFACCT_BYTES: u16 = 3;
 const NFACCT_USE: u16 = 4;
 
-/// The kinds of messages: `enum nfnl_acct_msg_types`.
+/// Message types: `enum nfnl_acct_msg_types`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     New = 0,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the type of the netlink message.
+    /// Returns the netlink message type.
     pub(super) fn message_type(self) -> u16 {
         u16::from(SUBSYSTEM) << 8 | self as u16
     }
@@ -36,32 +36,32 @@ impl Kind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counter {
-    /// Its name.
+    /// Name.
     pub name: Name,
-    /// How many packets were counted.
+    /// Number of packets.
     #[doc(alias = "NFACCT_PKTS")]
     pub packets: u64,
-    /// The bytes in them.
+    /// Number of bytes.
     #[doc(alias = "NFACCT_BYTES")]
     pub bytes: u64,
-    /// How many rules count in it; while there are any it cannot be deleted.
+    /// Number of rules that use the counter. A counter in use cannot be deleted.
     #[doc(alias = "NFACCT_USE")]
     pub rules: u32,
 }
 
-/// Returns the payload of a message about all counters.
+/// Returns the payload of a request for all counters.
 pub(super) fn all() -> Vec<u8> {
     HEADER.to_vec()
 }
 
-/// Returns the payload of a message about the counter of a name.
+/// Returns the payload of a request for one counter.
 pub(super) fn named(name: &Name) -> Vec<u8> {
     let mut out = HEADER.to_vec();
     put_str(&mut out, NFACCT_NAME, name.as_str());
     out
 }
 
-/// Returns the payload of a message that makes a counter, at zero.
+/// Returns the payload of a request that creates a counter with value zero.
 pub(super) fn new(name: &Name) -> Vec<u8> {
     let mut out = named(name);
     put_be64(&mut out, NFACCT_PKTS, 0);
@@ -69,7 +69,7 @@ pub(super) fn new(name: &Name) -> Vec<u8> {
     out
 }
 
-/// Reads the payload of a message that tells of a counter.
+/// Decodes a counter from the payload of a reply.
 pub(super) fn decode(payload: &[u8]) -> Result<Counter, DecodeError> {
     let attrs = payload
         .get(HEADER.len()..)
@@ -92,7 +92,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Counter, DecodeError> {
         name: name.ok_or_else(|| DecodeError::new("counter", 0, payload.len()))?,
         packets,
         bytes,
-        // The counter itself is one use.
+        // The counter itself holds one reference.
         rules: u32::saturating_sub(uses, 1),
     })
 }
@@ -101,8 +101,8 @@ pub(super) fn decode(payload: &[u8]) -> Result<Counter, DecodeError> {
 mod tests {
     use super::*;
 
-    /// What the program `nfacct` 1.0.2 sent and received, recorded by strace:
-    /// a comment with the command, then `nlmsg_type` and the payload.
+    /// Messages of the program `nfacct` 1.0.2, recorded with strace: a comment with
+    /// the command, then `nlmsg_type` and the payload.
     const CAPTURES: &str = include_str!("../../tests/nfacct/messages.hex");
 
     fn captured(command: &str) -> (u16, Vec<u8>) {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_those_of_the_program() {
+    fn messages_equal_those_of_the_nfacct_program() {
         let name = Name::new("hits").unwrap();
         for (command, kind, payload) in [
             ("nfacct add hits", Kind::New, new(&name)),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_is_read_from_the_kernels_answer() {
+    fn a_counter_is_decoded_from_a_reply() {
         let (_, payload) = captured("nfacct get hits, the answer with two rules");
         let counter = decode(&payload).unwrap();
         assert_eq!(counter.name.as_str(), "hits");
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_counter_is_an_error() {
+    fn truncated_counters_are_errors() {
         let (_, payload) = captured("nfacct get hits, the answer with two rules");
-        // Within the header, without the name, within each attribute.
+        // Truncated in the header, before the name, and in each attribute.
         for len in [0, 3, 4, 12, 27, 39, 47] {
             assert!(decode(&payload[..len]).is_err(), "{len}");
         }

@@ -1,4 +1,4 @@
-//! Documents of edits, and the order of their lines.
+//! Tests of documents and the order of their lines.
 
 use vipline_reconcile::diff;
 
@@ -35,7 +35,7 @@ fn document(installed: &[Object], desired: &[Object]) -> String {
 }
 
 #[test]
-fn a_load_declares_chains_before_rules_jump_to_them() {
+fn chains_are_declared_before_rules_jump_to_them() {
     let desired = [
         open("SERVICES"),
         entry("OUTPUT", Position::Head, "-j SERVICES"),
@@ -62,7 +62,7 @@ COMMIT
 }
 
 #[test]
-fn a_change_names_only_what_it_is_about() {
+fn a_change_names_only_the_edited_objects() {
     let services = open("SERVICES");
     let tail = entry("SERVICES", Position::Tail, "-j PORTS");
     let before = [
@@ -95,7 +95,7 @@ COMMIT
 }
 
 #[test]
-fn tables_come_in_the_order_of_their_names() {
+fn tables_are_sorted_by_name() {
     let in_table = |name: &str| {
         let chain = ChainName::new("CANARY").unwrap();
         Edit::Add(Object::from(Chain::new(
@@ -111,9 +111,9 @@ fn tables_come_in_the_order_of_their_names() {
 }
 
 #[test]
-fn no_section_jumps_to_what_is_not_there_yet_or_any_more() {
+fn no_section_jumps_to_a_missing_chain() {
     let names: Vec<_> = (0..9).map(|n| format!("C{n}")).collect();
-    // Each leads to the next, and the last two to each other's next of kin.
+    // Each chain jumps to the next one.
     let chains: Vec<_> = (0..9)
         .map(|n| match n {
             8 => chain("C8", &["-j ACCEPT"]),
@@ -156,7 +156,7 @@ fn no_section_jumps_to_what_is_not_there_yet_or_any_more() {
 }
 
 #[test]
-fn chains_that_lead_to_each_other_end_up_once_each() {
+fn chains_in_a_cycle_are_written_once_each() {
     let chains = [chain("A", &["-j B"]), chain("B", &["-j A", "-g A"])];
     let edits = diff([], &chains);
     let text = Restore::in_sections(&edits, 1).to_string();
@@ -164,7 +164,7 @@ fn chains_that_lead_to_each_other_end_up_once_each() {
 }
 
 #[test]
-fn entries_of_a_chain_that_is_emptied_are_not_deleted() {
+fn shared_rules_of_a_flushed_chain_are_not_deleted() {
     let before = [open("A"), entry("A", Position::Head, "-j RETURN")];
     let after = [chain("A", &["-j DROP"])];
     let expected = "*nat\n:A - [0:0]\n-A A -j DROP\nCOMMIT\n";
@@ -172,7 +172,7 @@ fn entries_of_a_chain_that_is_emptied_are_not_deleted() {
 }
 
 #[test]
-fn a_target_is_the_word_after_the_jump() {
+fn the_jump_target_is_the_last_word_after_j_or_g() {
     for (rule, expected) in [
         ("-j SVC", Some("SVC")),
         ("-p tcp -m comment --comment \"a -j b\" -j SVC", Some("SVC")),

@@ -1,8 +1,8 @@
-//! Why a text is no rule.
+//! The error of an invalid rule.
 
 use thiserror::Error;
 
-/// A text that is no rule.
+/// The error of an invalid rule.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{word:?} at byte {at}: {problem}")]
 pub struct RuleError {
@@ -11,19 +11,19 @@ pub struct RuleError {
     problem: Problem,
 }
 
-/// What is wrong with a word.
+/// The problem with a word.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub(crate) enum Problem {
-    #[error("its value is missing")]
+    #[error("missing value")]
     NoValue,
-    #[error("an option was expected")]
+    #[error("expected an option")]
     UnexpectedWord,
-    #[error("its quote is not closed")]
+    #[error("unclosed quote")]
     UnclosedQuote,
 }
 
 impl RuleError {
-    /// Names the word that begins at a byte of the text.
+    /// Creates an error for the word at a byte offset.
     pub(crate) fn new(text: &str, at: usize, problem: Problem) -> Self {
         let word = text[at..].split([' ', '\t', '\n']).next();
         Self {
@@ -33,12 +33,12 @@ impl RuleError {
         }
     }
 
-    /// Returns the word, or its beginning if it has blanks.
+    /// Returns the word, up to its first blank.
     pub fn word(&self) -> &str {
         &self.word
     }
 
-    /// Returns the byte of the text at which the word begins.
+    /// Returns the byte offset of the word.
     pub fn at(&self) -> usize {
         self.at
     }

@@ -1,8 +1,9 @@
-//! Rules of text, in one pass over its words.
+//! Single-pass rule parser.
 //!
-//! What is not understood is kept as it is written: the match or target it
-//! stands in, from its name up to the next, or the whole rule if it stands in
-//! none, or if options of several are mixed.
+//! Unsupported text is preserved: the match or target that contains it, from its
+//! name to the next one.
+//! The whole rule is preserved if the text is outside of matches and targets, or if
+//! options of several are mixed.
 
 use std::borrow::Cow;
 
@@ -17,30 +18,30 @@ use crate::quote::is_bare;
 use crate::rule::{Problem, Rule, RuleError};
 use crate::targets::Target;
 
-/// The number of options given to what is complete: more than any has.
+/// Number of options of a complete extension: larger than any real number.
 const CLOSED: usize = usize::MAX / 2;
 
-/// How many matches most rules have at most.
+/// Initial capacity for matches.
 const MATCHES: usize = 3;
 
-/// Reads a rule.
+/// A rule parser.
 pub(super) struct Parser<'a> {
     words: Lexer<'a>,
     rule: Rule<'a>,
-    /// What options belong to first.
+    /// The part to which options belong first.
     open: Open,
-    /// The byte at which that begins.
+    /// Byte offset of the open part.
     start: usize,
-    /// How many options it was given.
+    /// Number of options of the open part.
     given: usize,
-    /// Whether options stand where they do in no save.
+    /// Whether options are in an order that no save has.
     mixed: bool,
 }
 
-/// What options belong to first.
+/// The part to which options belong first.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Open {
-    /// None of matches and target.
+    /// The rule itself.
     Head,
     /// The last match.
     Match,
@@ -48,11 +49,11 @@ enum Open {
     Target,
 }
 
-/// Why an option was not taken.
+/// The reason why parsing stopped.
 enum Stop {
     /// The text is no rule.
     Error(RuleError),
-    /// It is not understood.
+    /// The text is unsupported.
     Unsupported,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the next option, if there is one.
+    /// Parses the next option, if any.
     fn option(&mut self) -> Result<bool, Stop> {
         let Some(mut word) = self.words.next()? else {
             self.close()?;
@@ -118,7 +119,8 @@ impl<'a> Parser<'a> {
                 if matches!(head, Ok(false)) {
                     self.hand_out(word.text, negated)?;
                 } else {
-                    // What is odd of it is odd of no match and target before.
+                    // If it is unsupported, no match or target before it can contain
+                    // it.
                     self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
                     head?;
                 }
@@ -127,7 +129,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// Takes an option of the rule itself, if it is one.
+    /// Parses an option of the rule itself, if it is one.
     fn head(&mut self, option: &str, at: usize, negated: bool) -> Result<bool, Stop> {
         match option {
             "-s" | "--source" | "--src" => {
@@ -162,9 +164,9 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// Reads addresses; every address, however it is written, is no condition.
+    /// Parses a network. A network of all addresses is no condition.
     ///
-    /// Every address negated is one, which the legacy variant saves.
+    /// Negated, it is a condition, which the legacy variant saves.
     fn network(&mut self, at: usize, negated: bool) -> Result<Option<Negatable<Network>>, Stop> {
         let text = self.value(at)?.text;
         match Network::parse(&text) {
@@ -195,9 +197,11 @@ impl<'a> Parser<'a> {
             self.mixed = true;
             return Err(Stop::Unsupported);
         }
-        // It is printed before the target, where its last option has a word behind.
+        // A match is printed before the target, so its last option is followed by
+        // another word.
         self.mixed |= self.rule.target.is_some();
-        // Before a target that is kept as text, the match would take its options.
+        // Printed before a target with text, the match would consume the target's
+        // options.
         if matches!(self.rule.target, Some(Target::Other(_))) {
             return Err(Stop::Unsupported);
         }
@@ -243,7 +247,7 @@ impl<'a> Parser<'a> {
         self.given = 0;
     }
 
-    /// Makes sure that the match or target that is open is complete.
+    /// Returns an error if the open match or target is incomplete.
     fn close(&self) -> Result<(), Unsupported> {
         let least = match self.open {
             Open::Head => 0,
@@ -257,7 +261,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Gives an option to the match or target it belongs to.
+    /// Passes an option to the match or target that has it.
     fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Unsupported> {
         let (option, inline) = split(word);
         let mut values = Values::new(&mut self.words, self.given, negated, inline);
@@ -277,7 +281,7 @@ impl<'a> Parser<'a> {
             return values.finish();
         }
         let late = take_late(&mut self.rule, &option, &mut values);
-        // It may have changed something even if it was refused.
+        // The rule may have changed even if the option was rejected.
         self.mixed |= !matches!(late, Ok(false));
         match late? {
             true => values.finish(),
@@ -285,11 +289,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Keeps the match or target that is open as it is written.
+    /// Preserves the open match or target as text.
     fn keep(&mut self) -> Result<(), RuleError> {
         let open = self.open;
         self.words.set_at(self.start);
-        // Its option and name come first.
+        // Skip the option and the name.
         self.words.next()?;
         self.words.next()?;
         let text = self.skip(self.start)?;
@@ -302,14 +306,14 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Keeps the whole text as it is written.
+    /// Preserves the whole text.
     fn keep_all(mut self) -> Result<Rule<'a>, RuleError> {
         while self.words.next()?.is_some() {}
         let text = self.words.text().trim_matches([' ', '\t', '\n']);
         Ok(Rule::new().matching(Match::Other(Cow::Borrowed(text))))
     }
 
-    /// Goes on to the next match or target, and returns the text up to there.
+    /// Skips to the next match or target and returns the skipped text from `start`.
     fn skip(&mut self, start: usize) -> Result<&'a str, RuleError> {
         let mut end = self.words.at();
         while let Some(word) = self.words.next()? {
@@ -324,7 +328,7 @@ impl<'a> Parser<'a> {
         Ok(&self.words.text()[start..end])
     }
 
-    /// Returns the value of the option at a byte.
+    /// Returns the value of the option at a byte offset.
     fn value(&mut self, at: usize) -> Result<Word<'a>, RuleError> {
         let value = self.words.next()?;
         value.ok_or_else(|| self.error(at, Problem::NoValue))
@@ -335,7 +339,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Fills a place that can be filled once.
+/// Sets a value if there is one. Returns an error if it is already set.
 fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Unsupported> {
     if let Some(value) = value {
         set_once(place, value)?;
@@ -343,7 +347,8 @@ fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Takes an option that comes late, or that the protocol has without `-m`.
+/// Parses an option of an earlier match or target, or of a match that the protocol
+/// implies.
 fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
     values.set_given(CLOSED);
     if let Some(target) = &mut rule.target {
@@ -374,12 +379,12 @@ fn split(word: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
             Some((option, value)) => (option.into(), Some(value.into())),
             None => (word, None),
         },
-        // A word with a quote in its middle is not worth the trouble.
+        // Words with a quote in the middle are not split.
         _ => (word, None),
     }
 }
 
-/// Returns the match whose options need no `-m`.
+/// Returns the match that the protocol implies without `-m`.
 fn implied<'a>(protocol: &Negatable<Protocol>) -> Option<Match<'a>> {
     match *protocol {
         Negatable::Is(Protocol::TCP) => Match::open("tcp"),

@@ -5,7 +5,7 @@ use crate::Transport;
 use crate::matches::Mark;
 
 #[test]
-fn what_iptables_saves_is_printed_as_it_was() {
+fn saved_rules_are_printed_unchanged() {
     let table = [
         "",
         "-j ACCEPT",
@@ -25,7 +25,7 @@ fn what_iptables_saves_is_printed_as_it_was() {
 }
 
 #[test]
-fn what_is_not_known_is_kept_beside_what_is() {
+fn unsupported_parts_are_preserved_beside_typed_parts() {
     let other = |text| Match::Other(Cow::Borrowed(text));
     let table = [
         (
@@ -55,7 +55,7 @@ fn what_is_not_known_is_kept_beside_what_is() {
 }
 
 #[test]
-fn the_order_and_the_names_of_options_do_not_matter() {
+fn order_and_aliases_of_options_are_normalized() {
     let table = [
         (
             "-m comment --comment x -m tcp -p tcp -d 10.0.0.1 --dport 80 -j X",
@@ -94,7 +94,7 @@ fn the_order_and_the_names_of_options_do_not_matter() {
 }
 
 #[test]
-fn what_makes_no_sense_is_kept_as_it_was() {
+fn unsupported_rules_are_preserved() {
     let table = [
         "-s host.example -j ACCEPT",
         "-4 -p tcp",
@@ -119,20 +119,17 @@ fn what_makes_no_sense_is_kept_as_it_was() {
 }
 
 #[test]
-fn a_text_that_is_no_rule_says_why() {
+fn invalid_rules_have_errors_with_a_position() {
     let table = [
-        ("-s", "\"-s\" at byte 0: its value is missing"),
-        ("-p tcp !", "\"!\" at byte 7: its value is missing"),
-        ("-p tcp foo", "\"foo\" at byte 7: an option was expected"),
-        (
-            "-m foo \"a b",
-            "\"\\\"a\" at byte 7: its quote is not closed",
-        ),
+        ("-s", "\"-s\" at byte 0: missing value"),
+        ("-p tcp !", "\"!\" at byte 7: missing value"),
+        ("-p tcp foo", "\"foo\" at byte 7: expected an option"),
+        ("-m foo \"a b", "\"\\\"a\" at byte 7: unclosed quote"),
         (
             "-m comment --comment \"a b",
-            "\"\\\"a\" at byte 21: its quote is not closed",
+            "\"\\\"a\" at byte 21: unclosed quote",
         ),
-        ("-j ACCEPT -m", "\"-m\" at byte 10: its value is missing"),
+        ("-j ACCEPT -m", "\"-m\" at byte 10: missing value"),
     ];
     for (text, error) in table {
         assert_eq!(Rule::parse(text).unwrap_err().to_string(), error);
@@ -140,7 +137,7 @@ fn a_text_that_is_no_rule_says_why() {
 }
 
 #[test]
-fn the_family_fills_in_what_is_not_told() {
+fn for_family_sets_defaults() {
     let rule = |text| Rule::parse(text).unwrap();
     let table = [
         (
@@ -165,7 +162,7 @@ fn the_family_fills_in_what_is_not_told() {
 }
 
 #[test]
-fn a_rule_is_one_expression() {
+fn rules_are_built_in_one_expression() {
     let chain = ChainName::new("X").unwrap();
     let rule = Rule::new()
         .not_source(std::net::IpAddr::from([10, 0, 0, 1]))

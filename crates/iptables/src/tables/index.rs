@@ -1,4 +1,4 @@
-//! Where chains are found in the lines of a table.
+//! Index of chains in the lines of a table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use super::Line;
 
-/// The chains of a table, by name.
+/// An index of chains by name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Index<'a> {
     chains: Vec<Chain>,
-    /// Where in `chains` each is; a map of the chains themselves would be
-    /// larger, since up to half of a map is empty.
+    /// Indexes into `chains`. A map of the chains themselves would be larger, since
+    /// up to half of a map is empty.
     places: HashMap<&'a str, usize>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Index<'a> {
             places: HashMap::with_capacity(declared),
         };
         let mut at = 0;
-        // Rules that stand together are looked up once.
+        // Adjacent rules of a chain are looked up once.
         for run in lines.chunk_by(is_same_chain) {
             let range = at..at + run.len();
             at = range.end;
@@ -38,7 +38,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Returns a chain, a new one if need be.
+    /// Returns a chain, which is created if necessary.
     fn chain(&mut self, name: &'a str) -> &mut Chain {
         let place = match self.places.entry(name) {
             Entry::Occupied(entry) => *entry.get(),
@@ -50,15 +50,15 @@ impl<'a> Index<'a> {
         self.chains.get_mut(place).expect("places are of chains")
     }
 
-    /// Returns the chain of a name.
+    /// Returns the chain with a name.
     pub(super) fn get(&self, name: &str) -> Option<&Chain> {
         self.chains.get(*self.places.get(name)?)
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the heap size in bytes.
     #[cfg(test)]
     pub(super) fn heap(&self) -> usize {
-        // Seven of eight buckets can be filled, and each has a byte more.
+        // At most 7 of 8 buckets are used, and each has an extra byte.
         let buckets = (self.places.capacity() * 8 / 7).next_power_of_two();
         let more = self.chains.iter().map(|chain| chain.more.capacity());
         self.chains.capacity() * size_of::<Chain>()
@@ -67,19 +67,19 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Where a chain is found.
+/// The lines of a chain.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Chain {
-    /// The line that declares it, the last one if there are several.
+    /// Line of the last declaration.
     pub(super) declared: Option<usize>,
-    /// Its first rule, and those that stand next to it: in a save, all.
+    /// Range of the first rules; in a save, of all rules.
     rules: Range<usize>,
-    /// More rules, each range as long as it can be.
+    /// Ranges of further rules, each of maximum length.
     more: Vec<Range<usize>>,
 }
 
 impl Chain {
-    /// Adds rules that stand together.
+    /// Adds a range of adjacent rules.
     fn push(&mut self, range: Range<usize>) {
         if self.rules.is_empty() {
             self.rules = range;
@@ -88,13 +88,13 @@ impl Chain {
         }
     }
 
-    /// Returns the lines of its rules.
+    /// Returns the ranges of its rules.
     pub(super) fn ranges(&self) -> impl Iterator<Item = &Range<usize>> {
         iter::once(&self.rules).chain(&self.more)
     }
 }
 
-/// Tells whether two lines are rules of one chain.
+/// Returns whether two lines are rules of the same chain.
 fn is_same_chain(one: &Line<'_>, other: &Line<'_>) -> bool {
     match (one, other) {
         (Line::Rule(one), Line::Rule(other)) => one.chain() == other.chain(),

@@ -1,4 +1,4 @@
-//! One line of a document.
+//! Lines of a document.
 
 use std::fmt;
 
@@ -6,13 +6,12 @@ use crate::name::MAX_NAME;
 use crate::parse::{Expected, LineError};
 use crate::{Rule, RuleError};
 
-/// What separates words.
+/// Word separators.
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// A line of what `iptables-save` prints and `iptables-restore` reads.
+/// A line of a document of `iptables-save` or for `iptables-restore`.
 ///
-/// It borrows from its text, knows the parts that make up a document, and
-/// prints the same bytes.
+/// The line borrows from its text and prints the same bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Line<'a> {
     /// An empty line.
@@ -21,7 +20,7 @@ pub enum Line<'a> {
     Chain(ChainLine<'a>),
     /// Any other command or option: `-N web`, `-I INPUT 2 -j web`, `-P INPUT DROP`.
     Command(CommandLine<'a>),
-    /// `# text`, as a whole.
+    /// `# text`, including `#`.
     Comment(&'a str),
     /// `COMMIT`.
     Commit,
@@ -32,10 +31,9 @@ pub enum Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Takes in a line, with or without the newline at its end.
+    /// Parses a line, with or without a trailing newline.
     ///
-    /// Whether the line may stand where it stands is not judged, since that
-    /// takes the lines before it.
+    /// Does not check the position of the line in the document.
     ///
     /// ```
     /// use vipline_iptables::Line;
@@ -48,7 +46,7 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     ///
-    /// `iptables-restore` would not take it as a line.
+    /// [`LineError`] if `iptables-restore` would reject the line.
     pub fn parse(text: &'a str) -> Result<Self, LineError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         if text.contains('\n') {
@@ -57,7 +55,7 @@ impl<'a> Line<'a> {
         Self::parse_one(text)
     }
 
-    /// Takes in what is known to be one line.
+    /// Parses text without newlines.
     pub(crate) fn parse_one(text: &'a str) -> Result<Self, LineError> {
         let line = match text.as_bytes().first() {
             None => Ok(Self::Blank),
@@ -70,7 +68,7 @@ impl<'a> Line<'a> {
         line.map_err(|expected| LineError::new(expected, text))
     }
 
-    /// Takes in a rule or another command.
+    /// Parses a rule or another command.
     fn command(text: &'a str) -> Result<Self, Expected> {
         let body = match text.as_bytes().first() {
             Some(b'[') => Counters::split(text).ok_or(Expected::Counters)?.1,
@@ -97,7 +95,7 @@ impl<'a> Line<'a> {
         Ok(Self::Rule(RuleLine { text, chain, spec }))
     }
 
-    /// Returns the line's text, without a newline.
+    /// Returns the text of the line without newline.
     pub fn text(&self) -> &'a str {
         match self {
             Self::Blank => "",
@@ -117,7 +115,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// `*nat`: a table begins.
+/// `*nat`: the start of a table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TableLine<'a> {
     text: &'a str,
@@ -142,7 +140,7 @@ impl<'a> TableLine<'a> {
 
 /// `:INPUT ACCEPT [0:0]`: a chain, its policy if it is built in, and its counters.
 ///
-/// To `iptables-restore --noflush` it says as well that the chain is to be empty.
+/// `iptables-restore --noflush` also flushes a declared user-defined chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChainLine<'a> {
     text: &'a str,
@@ -167,7 +165,7 @@ impl<'a> ChainLine<'a> {
         Ok(line)
     }
 
-    /// Returns the first two words, and what follows them.
+    /// Returns the first two words and the remaining text.
     fn split(text: &'a str) -> [&'a str; 3] {
         let (name, rest) = split_word(text.get(1..).unwrap_or_default());
         let (policy, rest) = split_word(rest);
@@ -179,20 +177,19 @@ impl<'a> ChainLine<'a> {
         self.name
     }
 
-    /// Returns what happens at the end of a built-in chain; a chain of a user
-    /// has no policy.
+    /// Returns the policy of a built-in chain; `None` for a user-defined chain.
     pub fn policy(&self) -> Option<Policy> {
         self.policy
     }
 
-    /// Returns what the policy has counted, if the line tells.
+    /// Returns the counters of the policy, if present.
     pub fn counters(&self) -> Option<Counters> {
         let [_, _, rest] = Self::split(self.text);
         Counters::parse(split_word(rest).0)
     }
 }
 
-/// `-A INPUT -j web`: a rule at the end of a chain, with or without counters.
+/// `-A INPUT -j web`: a rule, with or without counters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RuleLine<'a> {
     text: &'a str,
@@ -206,21 +203,22 @@ impl<'a> RuleLine<'a> {
         self.chain
     }
 
-    /// Returns what follows the name of the chain, without blanks around it.
+    /// Returns the rule specification: the text after the chain name, without
+    /// surrounding blanks.
     pub fn spec(&self) -> &'a str {
         self.spec
     }
 
-    /// Takes in what follows the name of the chain.
+    /// Parses the rule specification.
     ///
     /// # Errors
     ///
-    /// It is no rule, see [`Rule::parse`].
+    /// The same as [`Rule::parse`].
     pub fn rule(&self) -> Result<Rule<'a>, RuleError> {
         Rule::parse(self.spec)
     }
 
-    /// Returns what the rule has counted, if the line tells.
+    /// Returns the counters of the rule, if present.
     pub fn counters(&self) -> Option<Counters> {
         Counters::split(self.text).map(|(counters, _)| counters)
     }
@@ -228,9 +226,9 @@ impl<'a> RuleLine<'a> {
 
 /// A command other than `-A`.
 ///
-/// Only hand-written documents have these, and `iptables-restore` reads them
-/// as `iptables` would. One whose first word is an option, such as
-/// `-p tcp -A INPUT`, is among them.
+/// Only hand-written documents have such commands. `iptables-restore` executes them
+/// like `iptables`.
+/// Commands whose first word is an option are included, such as `-p tcp -A INPUT`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CommandLine<'a> {
     text: &'a str,
@@ -243,23 +241,23 @@ impl<'a> CommandLine<'a> {
         split_word(self.body).0
     }
 
-    /// Returns what follows the first word, without blanks around it.
+    /// Returns the text after the first word, without surrounding blanks.
     pub fn args(&self) -> &'a str {
         split_word(self.body).1
     }
 
-    /// Returns the counters that a rule is to have, if the line tells.
+    /// Returns the counters for the rule, if present.
     pub fn counters(&self) -> Option<Counters> {
         Counters::split(self.text).map(|(counters, _)| counters)
     }
 }
 
-/// What happens to a packet at the end of a built-in chain.
+/// Policy of a built-in chain.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Policy {
-    /// It goes on.
+    /// Accepts packets.
     Accept,
-    /// It is dropped.
+    /// Drops packets.
     Drop,
 }
 
@@ -272,22 +270,22 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What a rule, or the policy of a chain, has counted: `[packets:bytes]`.
+/// Counters of a rule or policy: `[packets:bytes]`.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Counters {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes they had.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Counters {
-    /// Takes in counters, brackets and all.
+    /// Parses counters with brackets.
     fn parse(text: &str) -> Option<Self> {
         Self::split(text).and_then(|(counters, rest)| rest.is_empty().then_some(counters))
     }
 
-    /// Takes in the counters at the beginning, and returns what follows them.
+    /// Parses the leading counters and returns the remaining text.
     fn split(text: &str) -> Option<(Self, &str)> {
         let (counters, rest) = text.strip_prefix('[')?.split_once(']')?;
         let (packets, bytes) = counters.split_once(':')?;
@@ -306,16 +304,16 @@ impl fmt::Display for Counters {
     }
 }
 
-/// Returns the name of a chain if it can be one.
+/// Returns the chain name if it is valid.
 ///
-/// Quotes are let through: the kernel takes them, so that a document of a
-/// stranger's may have them.
+/// Quotes are accepted: the kernel allows them, so documents of other programs can
+/// have them.
 fn chain_name(name: &str) -> Result<&str, Expected> {
     let is_name = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with(['-', '!']);
     is_name.then_some(name).ok_or(Expected::Chain)
 }
 
-/// Returns the first word, and what follows it and its blanks.
+/// Returns the first word, and the text after it without leading blanks.
 fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(BLANKS);
     let end = text.bytes().position(|byte| matches!(byte, b' ' | b'\t'));
@@ -327,13 +325,13 @@ fn split_word(text: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    /// Returns what is expected where a line is wrong.
+    /// Returns the expected item of an invalid line.
     fn expected(text: &str) -> Expected {
         Line::parse(text).unwrap_err().expected()
     }
 
     #[test]
-    fn a_line_begins_as_restore_wants_it() {
+    fn the_first_character_determines_the_kind_of_line() {
         assert_eq!(Line::parse("").unwrap(), Line::Blank);
         assert_eq!(Line::parse("\n").unwrap(), Line::Blank);
         assert_eq!(Line::parse("COMMIT\n").unwrap(), Line::Commit);
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_name() {
+    fn table_lines_have_a_name() {
         for text in ["*nat", "* nat", "*nat \t", "*nat and more"] {
             let Line::Table(line) = Line::parse(text).unwrap() else {
                 panic!("{text:?} is a table");
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_a_policy_or_not_and_counters_or_not() {
+    fn chain_policies_and_counters_are_optional() {
         let chain = |text| match Line::parse(text).unwrap() {
             Line::Chain(line) => (line.name(), line.policy(), line.counters()),
             line => panic!("{line:?}"),
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_has_a_chain_and_counters_or_not() {
+    fn rules_have_a_chain_and_optional_counters() {
         let rule = |text| match Line::parse(text).unwrap() {
             Line::Rule(line) => (line.chain(), line.spec(), line.counters()),
             line => panic!("{line:?}"),
@@ -425,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_are_kept() {
+    fn other_commands_are_preserved() {
         let command = |text| match Line::parse(text).unwrap() {
             Line::Command(line) => (line.name(), line.args(), line.counters()),
             line => panic!("{line:?}"),

@@ -1,4 +1,4 @@
-//! `-j CONNMARK`: the mark of the connection.
+//! `-j CONNMARK`: connection mark.
 
 use std::fmt;
 
@@ -6,46 +6,46 @@ use crate::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values, set_once};
 use crate::targets::mark;
 
-/// Changes or copies the mark of the connection: `-j CONNMARK --save-mark …`.
+/// Changes or copies the connection mark: `-j CONNMARK --save-mark …`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Connmark {
-    /// What is done; iptables wants something to be.
+    /// Action; iptables requires one.
     pub action: Option<ConnmarkAction>,
-    /// By how many bits the mark is shifted.
+    /// Shift of the mark.
     pub shift: Option<Shift>,
 }
 
-/// What is done with the mark of a connection.
+/// Action on the connection mark.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ConnmarkAction {
-    /// It is changed: the bits of the mask are cleared, those of the value flipped.
+    /// Clears the bits of the mask, then flips the bits of the value.
     Set(Masked),
-    /// The mark of the packet becomes that of the connection.
+    /// Copies the packet mark to the connection mark.
     Save(Masks),
-    /// The mark of the connection becomes that of the packet.
+    /// Copies the connection mark to the packet mark.
     Restore(Masks),
 }
 
-/// Which bits of two marks are copied.
+/// Masks for copying marks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Masks {
-    /// Which bits of the packet's.
+    /// Mask of the packet mark.
     pub packet: u32,
-    /// Which bits of the connection's.
+    /// Mask of the connection mark.
     pub connection: u32,
 }
 
-/// By how many bits a mark is shifted.
+/// Shift of a mark, in bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shift {
-    /// To the left.
+    /// Left shift.
     Left(u8),
-    /// To the right.
+    /// Right shift.
     Right(u8),
 }
 
 impl Masks {
-    /// All bits of both.
+    /// All bits of both marks.
     pub const ALL: Self = Self {
         packet: u32::MAX,
         connection: u32::MAX,
@@ -62,7 +62,7 @@ impl From<ConnmarkAction> for Connmark {
 }
 
 impl Connmark {
-    /// Takes a mask for the packet's mark, the connection's or both.
+    /// Parses a mask for the packet mark, the connection mark or both.
     fn take_mask(&mut self, option: &str, values: &mut Values<'_, '_>) -> Parsed {
         let Some(ConnmarkAction::Save(masks) | ConnmarkAction::Restore(masks)) = &mut self.action
         else {
@@ -143,7 +143,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn connmark_is_parsed_and_printed() {
         let masks = Masks {
             packet: 0xff,
             connection: 0xf,

@@ -1,4 +1,4 @@
-//! `-j CT`: how connection tracking treats the packet.
+//! `-j CT`: connection tracking parameters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,72 +10,72 @@ use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
 
-/// Tells connection tracking how to treat the packet: `-j CT --zone 5`.
+/// Sets connection tracking parameters: `-j CT --zone 5`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ct<'a> {
     /// Whether the packet is not tracked.
     pub notrack: bool,
-    /// The helper that finds related connections.
+    /// Conntrack helper.
     pub helper: Option<Cow<'a, str>>,
-    /// The name of the timeouts of the connection.
+    /// Name of the timeout policy.
     pub timeout: Option<Cow<'a, str>>,
-    /// What is told to programs about the connection.
+    /// Conntrack events to report.
     pub events: Option<CtEvents>,
-    /// What is told to programs about connections that it makes known.
+    /// Whether events for new expectations are reported.
     pub expect_new: bool,
-    /// The zone of the connection, where it is not 0.
+    /// Conntrack zone; `None` for zone 0.
     pub zone: Option<Zone>,
 }
 
 bitflags! {
-    /// What is told to programs about a connection.
+    /// Conntrack events.
     #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
     pub struct CtEvents: u16 {
-        /// It begins.
+        /// New connection.
         const NEW = 1;
-        /// It begins, and another made it known.
+        /// New related connection.
         const RELATED = 2;
-        /// It is forgotten.
+        /// Connection destroyed.
         const DESTROY = 4;
-        /// A reply came.
+        /// First reply seen.
         const REPLY = 8;
-        /// It is never dropped early from now on.
+        /// Connection became assured.
         const ASSURED = 16;
-        /// What is known of the protocol changed.
+        /// Protocol information changed.
         const PROTOINFO = 32;
-        /// It got a helper.
+        /// Helper assigned.
         const HELPER = 64;
-        /// Its mark changed.
+        /// Mark changed.
         const MARK = 128;
-        /// Sequence numbers are shifted.
+        /// Sequence number adjustment changed.
         const NATSEQINFO = 256;
-        /// Its security mark changed.
+        /// Security mark changed.
         const SECMARK = 512;
     }
 }
 
-/// A zone, and for which way of packets it is.
+/// A zone and the directions to which it applies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Zone {
-    /// The zone; the mark of the packet where there is none.
+    /// Zone ID; `None` to use the packet mark.
     pub id: Option<u16>,
-    /// Which packets it is for.
+    /// Directions.
     pub direction: ZoneDirection,
 }
 
-/// Which packets a zone is for.
+/// Directions to which a zone applies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ZoneDirection {
-    /// All of them.
+    /// Both directions.
     Both,
-    /// Those that go as the first one.
+    /// Original direction.
     Original,
-    /// Replies.
+    /// Reply direction.
     Reply,
 }
 
 impl Ct<'_> {
-    /// Tracks the packet in a zone.
+    /// Assigns packets to a zone.
     pub fn zone(id: u16) -> Self {
         let direction = ZoneDirection::Both;
         Self {
@@ -91,7 +91,7 @@ impl Ct<'_> {
         let id = match &*values.word()? {
             "mark" => None,
             text => match number::parse_as(text) {
-                // The zone 0 is where all packets are.
+                // Zone 0 is the default.
                 Some(0) => return Ok(true),
                 id => Some(id.ok_or(Unsupported)?),
             },
@@ -100,7 +100,7 @@ impl Ct<'_> {
     }
 }
 
-/// Reads events, whose names are in small letters.
+/// Parses lower-case event names.
 fn events(text: &str) -> Option<CtEvents> {
     let small = !text.bytes().any(|b| b.is_ascii_uppercase());
     list::parse(text).filter(|_| small)
@@ -173,7 +173,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn ct_is_parsed_and_printed() {
         let all = Ct {
             notrack: true,
             helper: Some("ftp".into()),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn looser_forms_are_read() {
+    fn other_forms_are_normalized() {
         let table = [
             ("-j CT --zone 0", "-j CT"),
             ("-j CT --zone-orig 0x10", "-j CT --zone-orig 16"),

@@ -1,4 +1,4 @@
-//! `-j LOG`: a line in the kernel's log.
+//! `-j LOG`: kernel log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,35 +6,35 @@ use std::fmt;
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::quote::Quoted;
 
-/// Writes a line to the kernel's log: `-j LOG --log-prefix "dropped: "`.
+/// Logs packets to the kernel log: `-j LOG --log-prefix "dropped: "`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Log<'a> {
-    /// What the line begins with; the kernel keeps 29 bytes of it.
+    /// Prefix of the log line; the kernel keeps 29 bytes.
     pub prefix: Option<Cow<'a, str>>,
-    /// How grave it is, from 0 to 7; 4, a warning, where none is told.
+    /// Log level, 0 to 7. Default: 4 (warning).
     pub level: u8,
-    /// Whether sequence numbers of TCP are told.
+    /// Whether TCP sequence numbers are logged.
     pub tcp_sequence: bool,
-    /// Whether options of TCP are told.
+    /// Whether TCP options are logged.
     pub tcp_options: bool,
-    /// Whether options of IP are told.
+    /// Whether IP options are logged.
     pub ip_options: bool,
-    /// Whether the user is told.
+    /// Whether the user ID is logged.
     pub uid: bool,
-    /// Whether addresses below IP are told in words.
+    /// Whether MAC addresses and protocol are decoded.
     pub macdecode: bool,
 }
 
-/// Names of levels, from 0 to 7; the last is another one of 0.
+/// Names of levels 0 to 7; the last name is an alias of level 0.
 const LEVELS: [&str; 9] = [
     "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug", "panic",
 ];
 
-/// The level where none is told.
+/// Default level.
 const WARNING: u8 = 4;
 
 impl Log<'_> {
-    /// Writes a line without a prefix.
+    /// Logs without a prefix.
     pub fn new() -> Self {
         Self {
             prefix: None,
@@ -49,7 +49,7 @@ impl Log<'_> {
 }
 
 impl<'a> Log<'a> {
-    /// Writes a line that begins with this.
+    /// Logs with a prefix.
     pub fn with_prefix(prefix: impl Into<Cow<'a, str>>) -> Self {
         Self {
             prefix: Some(prefix.into()),
@@ -64,7 +64,7 @@ impl Default for Log<'_> {
     }
 }
 
-/// Reads a name or a number.
+/// Parses a name or a number.
 fn level(text: &str) -> Option<u8> {
     match LEVELS.iter().position(|name| *name == text) {
         Some(at) => u8::try_from(at % 8).ok(),
@@ -127,7 +127,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn log_is_parsed_and_printed() {
         let all = Log {
             prefix: Some("a b: ".into()),
             level: 0,

@@ -1,18 +1,18 @@
-//! `-j MARK`: the mark of the packet.
+//! `-j MARK`: packet mark.
 
 use std::fmt;
 
 use crate::number::{self, Masked};
 use crate::options::{Extension, Parsed, Unsupported, Values};
 
-/// Changes the mark of the packet: `-j MARK --set-xmark 0x4000/0x4000`.
+/// Changes the packet mark: `-j MARK --set-xmark 0x4000/0x4000`.
 ///
-/// The bits of the mask are cleared, then those of the value are flipped.
+/// Clears the bits of the mask, then flips the bits of the value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Mark(pub Masked);
 
 impl Mark {
-    /// Sets the mark to this.
+    /// Sets the mark to a value.
     pub fn set(value: u32) -> Self {
         Self(value.into())
     }
@@ -22,7 +22,7 @@ impl Mark {
         Self(or(bits))
     }
 
-    /// Clears all bits but these: `--and-mark`.
+    /// Clears all bits except these: `--and-mark`.
     pub fn and(bits: u32) -> Self {
         Self(and(bits))
     }
@@ -54,14 +54,14 @@ fn xor(bits: u32) -> Masked {
     }
 }
 
-/// Reads the value of an option that changes a mark, if it is one.
+/// Parses an option that changes a mark, if it is one.
 pub(super) fn change(
     option: &str,
     values: &mut Values<'_, '_>,
 ) -> Result<Option<Masked>, Unsupported> {
     let masked = match option {
         "--set-xmark" => values.parse(Masked::parse)?,
-        // Bits of the value that the mask leaves out are set as well.
+        // Bits of the value outside the mask are set, too.
         "--set-mark" => {
             let Masked { value, mask } = values.parse(Masked::parse)?;
             let mask = value | mask;
@@ -102,7 +102,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn every_way_to_change_a_mark_is_read() {
+    fn every_option_to_change_a_mark_is_parsed() {
         let table = [
             (
                 "--set-xmark 0x4000/0x4000",

@@ -1,28 +1,28 @@
-//! `-j MASQUERADE`: the address of the interface as the source.
+//! `-j MASQUERADE`: source NAT to the interface address.
 
 use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::targets::nat::NatPorts;
 
-/// Makes the source an address of the interface: `-j MASQUERADE`.
+/// Changes the source to an address of the outgoing interface: `-j MASQUERADE`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Masquerade {
-    /// The ports to choose from.
+    /// Source port range.
     pub ports: Option<NatPorts>,
-    /// Whether the port is chosen with some chance: `--random`.
+    /// Randomized port mapping: `--random`.
     pub random: bool,
-    /// Whether the port is chosen by chance alone: `--random-fully`.
+    /// Fully randomized port mapping: `--random-fully`.
     pub random_fully: bool,
 }
 
 impl Masquerade {
-    /// Chooses ports as the kernel likes.
+    /// Masquerades without port options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chooses the port by chance alone.
+    /// Enables fully randomized port mapping.
     #[must_use]
     pub fn random_fully(mut self) -> Self {
         self.random_fully = true;
@@ -71,7 +71,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn masquerade_is_parsed_and_printed() {
         let all = Masquerade {
             ports: Some((1000..=2000).into()),
             random: true,

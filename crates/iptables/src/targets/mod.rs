@@ -1,4 +1,4 @@
-//! Targets: what is done with a packet that matches, one file each.
+//! Targets. Each file has the struct, its parser and printer, and tests.
 
 mod connmark;
 
@@ -37,7 +37,8 @@ pub use reject::Reject;
 pub use set::{Set, SetReference};
 pub use tproxy::Tproxy;
 
-/// Names of extensions that are kept as they are written, and name no chains.
+/// Names of unsupported target extensions, which are preserved as text and are no
+/// chain names.
 const OTHERS: &[&str] = &[
     "AUDIT",
     "CHECKSUM",
@@ -68,34 +69,34 @@ const OTHERS: &[&str] = &[
     "ULOG",
 ];
 
-/// Defines [`Target`] and hands out its work.
+/// Defines [`Target`] and dispatches to its variants.
 macro_rules! targets {
     (
         $($(#[$verdict_doc:meta])* $verdict:ident = $verdict_name:literal,)*
         ;
         $($(#[$doc:meta])* $variant:ident($ty:ty) = $name:literal,)*
     ) => {
-        /// What is done with a packet: `-j NAME` with its options.
+        /// A target: `-j NAME` with its options.
         #[derive(Clone, Debug, Eq, PartialEq)]
         #[non_exhaustive]
         pub enum Target<'a> {
             $($(#[$verdict_doc])* $verdict,)*
             $($(#[$doc])* $variant($ty),)*
-            /// The rules of this chain are next; then those after this one.
+            /// Jumps to a chain and returns after this rule.
             Jump(ChainName),
-            /// The rules of this chain are next; then those after the last jump.
+            /// Goes to a chain and returns after the last jump.
             Goto(ChainName),
-            /// What is not known, as it was written, from `-j` on.
+            /// Unsupported text, from `-j` on.
             Other(Cow<'a, str>),
         }
 
         impl<'a> Target<'a> {
-            /// The names of all that are known, as they stand behind `-j`.
+            /// The names of all supported targets.
             pub const NAMES: &'static [&'static str] = &[$($verdict_name,)* $($name),*];
 
-            /// Makes the target of this name, without options.
+            /// Returns the target with this name, before any option is parsed.
             ///
-            /// A name of none is that of a chain.
+            /// Any other name is a chain name.
             pub(crate) fn open(name: &str) -> Option<Self> {
                 match name {
                     $($verdict_name => Some(Self::$verdict),)*
@@ -105,7 +106,7 @@ macro_rules! targets {
                 }
             }
 
-            /// Returns how many options a complete one was given at least.
+            /// Returns the minimum number of options of a complete target.
             pub(crate) fn min_options(&self) -> usize {
                 match self {
                     $(Self::$variant(it) => it.min_options(),)*
@@ -113,7 +114,7 @@ macro_rules! targets {
                 }
             }
 
-            /// Takes an option with its values, if it is one of its own.
+            /// Parses an option with its values, if the target has this option.
             pub(crate) fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
                 match self {
                     $(Self::$variant(it) => it.parse_option(option, values),)*
@@ -143,41 +144,41 @@ macro_rules! targets {
 }
 
 targets! {
-    /// The packet passes.
+    /// Accepts the packet.
     Accept = "ACCEPT",
-    /// The packet vanishes.
+    /// Drops the packet.
     Drop = "DROP",
-    /// The packet is not tracked.
+    /// Disables connection tracking for the packet.
     Notrack = "NOTRACK",
-    /// The rules after the last jump are next, or the policy of the chain.
+    /// Returns to the calling chain, or applies the policy.
     Return = "RETURN",
     ;
-    /// The mark of the connection is changed or copied.
+    /// Changes or copies the connection mark.
     Connmark(Connmark) = "CONNMARK",
-    /// Connection tracking is told how to treat the packet.
+    /// Sets connection tracking parameters.
     Ct(Ct<'a>) = "CT",
-    /// The destination is changed.
+    /// Changes the destination.
     Dnat(Dnat) = "DNAT",
-    /// A line is written to the kernel's log.
+    /// Logs to the kernel log.
     Log(Log<'a>) = "LOG",
-    /// The mark of the packet is changed.
+    /// Changes the packet mark.
     Mark(Mark) = "MARK",
-    /// The source becomes an address of the interface it goes out by.
+    /// Changes the source to an address of the outgoing interface.
     Masquerade(Masquerade) = "MASQUERADE",
-    /// This host becomes the destination.
+    /// Changes the destination to this host.
     Redirect(Redirect) = "REDIRECT",
-    /// The packet vanishes, and its sender is told.
+    /// Drops the packet and notifies its sender.
     Reject(Reject) = "REJECT",
-    /// Sets of ipset get or lose elements.
+    /// Adds or deletes IP set entries.
     Set(Set<'a>) = "SET",
-    /// The source is changed.
+    /// Changes the source.
     Snat(Snat) = "SNAT",
-    /// A socket of this host gets the packet as it is.
+    /// Redirects the packet unchanged to a local socket.
     Tproxy(Tproxy) = "TPROXY",
 }
 
 impl Target<'_> {
-    /// Tells what iptables of the family takes where nothing is told.
+    /// Sets unset values to the defaults of the family.
     pub(crate) fn apply_family_defaults(&mut self, family: Family) {
         match self {
             Self::Reject(reject) => *reject = reject.for_family(family),

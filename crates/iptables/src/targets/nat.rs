@@ -1,4 +1,4 @@
-//! `-j DNAT` and `-j SNAT`: another destination or source.
+//! `-j DNAT` and `-j SNAT`: destination and source NAT.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,48 +10,48 @@ use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 /// Changes the destination: `-j DNAT --to-destination 10.0.0.1:80`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Dnat {
-    /// The addresses to choose from.
+    /// Address range.
     pub addresses: Option<AddressRange>,
-    /// The ports to choose from.
+    /// Port range.
     pub ports: Option<NatPorts>,
-    /// The port that the first of the ports stands for: `/PORT`.
+    /// Base port for shifted port ranges: `/PORT`.
     pub base_port: Option<u16>,
-    /// Whether the port is chosen with some chance: `--random`.
+    /// Randomized port mapping: `--random`.
     pub random: bool,
-    /// Whether a client gets the same address every time: `--persistent`.
+    /// Same address for all connections of a client: `--persistent`.
     pub persistent: bool,
 }
 
 /// Changes the source: `-j SNAT --to-source 10.0.0.1`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Snat {
-    /// The addresses to choose from.
+    /// Address range.
     pub addresses: Option<AddressRange>,
-    /// The ports to choose from.
+    /// Port range.
     pub ports: Option<NatPorts>,
-    /// Whether the port is chosen with some chance: `--random`.
+    /// Randomized port mapping: `--random`.
     pub random: bool,
-    /// Whether the port is chosen by chance alone: `--random-fully`.
+    /// Fully randomized port mapping: `--random-fully`.
     pub random_fully: bool,
-    /// Whether a client gets the same address every time: `--persistent`.
+    /// Same address for all connections of a client: `--persistent`.
     pub persistent: bool,
 }
 
-/// AddressRange from one to another, of one family, printed as `10.0.0.1-10.0.0.9`.
+/// A range of addresses of one family, printed as `10.0.0.1-10.0.0.9`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct AddressRange {
-    /// The least.
+    /// First address.
     pub first: IpAddr,
-    /// The greatest.
+    /// Last address.
     pub last: IpAddr,
 }
 
-/// Ports to choose from, printed as `1-5`, or `1` if they are the same.
+/// A port range, printed as `1-5`, or `1` if the ends are equal.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct NatPorts(pub Ports);
 
 impl NatPorts {
-    /// Reads `1` or `1-5`.
+    /// Parses `1` or `1-5`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.starts_with('-') || text.ends_with('-') {
             return None;
@@ -96,7 +96,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// AddressRange and ports, as they follow `--to-destination`.
+/// The value of `--to-destination` or `--to-source`.
 #[derive(Default)]
 struct Goal {
     addresses: Option<AddressRange>,
@@ -115,7 +115,8 @@ impl Goal {
                 };
                 (addresses, ports)
             }
-            // One colon parts a port from an IPv4 address; IPv6 has several.
+            // A single colon separates the port of an IPv4 address; IPv6 addresses
+            // have several.
             None => match text.split_once(':') {
                 Some((addresses, ports)) if !ports.contains(':') => (addresses, Some(ports)),
                 _ => (text, None),
@@ -159,17 +160,17 @@ impl fmt::Display for Goal {
     }
 }
 
-/// Reads addresses of one family.
+/// Parses an address range of one family.
 fn parse_addresses(text: &str) -> Option<AddressRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
     (first.is_ipv4() == last.is_ipv4()).then_some(AddressRange { first, last })
 }
 
-/// What both have: `to` and ways to choose.
+/// Common constructor and setter of both targets.
 macro_rules! setters {
     () => {
-        /// Chooses this address, or one of these.
+        /// Changes the address to one of this range.
         pub fn to(addresses: impl Into<AddressRange>) -> Self {
             Self {
                 addresses: Some(addresses.into()),
@@ -177,7 +178,7 @@ macro_rules! setters {
             }
         }
 
-        /// Chooses this port, or one of these.
+        /// Changes the port to one of this range.
         #[must_use]
         pub fn ports(mut self, ports: impl Into<NatPorts>) -> Self {
             self.ports = Some(ports.into());
@@ -200,7 +201,7 @@ impl<'a> Extension<'a> for Dnat {
     }
 
     fn min_options(&self) -> usize {
-        // `--random` alone chooses nothing.
+        // `--random` alone is incomplete.
         match (self.addresses, self.ports) {
             (None, None) => usize::MAX,
             _ => 1,
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_read_and_printed() {
+    fn dnat_and_snat_are_parsed_and_printed() {
         let range = AddressRange {
             first: address("fd00::1"),
             last: address("fd00::2"),
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn looser_forms_are_read_and_odd_ones_kept() {
+    fn other_forms_are_normalized_and_unsupported_ones_preserved() {
         let table = [
             (
                 "--to-destination=10.0.0.1-10.0.0.1:80-80",

@@ -1,21 +1,21 @@
-//! `-j REDIRECT`: this host as the destination.
+//! `-j REDIRECT`: destination NAT to this host.
 
 use std::fmt;
 
 use crate::options::{Extension, Parsed, Values, set_flag, set_once};
 use crate::targets::nat::NatPorts;
 
-/// Makes this host the destination: `-j REDIRECT --to-ports 8080`.
+/// Changes the destination to this host: `-j REDIRECT --to-ports 8080`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Redirect {
-    /// The ports to choose from; the port stays as it is without.
+    /// Port range; `None` keeps the port.
     pub ports: Option<NatPorts>,
-    /// Whether the port is chosen with some chance: `--random`.
+    /// Randomized port mapping: `--random`.
     pub random: bool,
 }
 
 impl Redirect {
-    /// Chooses this port, or one of these.
+    /// Redirects to a port in this range.
     pub fn to(ports: impl Into<NatPorts>) -> Self {
         Self {
             ports: Some(ports.into()),
@@ -58,7 +58,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn redirect_is_parsed_and_printed() {
         let random = Redirect {
             random: true,
             ..Redirect::to(80..=90)

@@ -1,27 +1,27 @@
-//! `-j REJECT`: the sender is told.
+//! `-j REJECT`: drop with a reply to the sender.
 
 use std::fmt;
 
 use crate::Family;
 use crate::options::{Extension, Parsed, Unsupported, Values};
 
-/// Defines [`Reject`] with the words for each kind.
+/// Defines [`Reject`] with the option value of each variant.
 macro_rules! rejects {
     ($($(#[$doc:meta])* $variant:ident = $name:literal $(| $other:literal)*,)*) => {
-        /// What the sender of a rejected packet is told: `-j REJECT`.
+        /// The reply to the sender of a rejected packet: `-j REJECT`.
         #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
         pub enum Reject {
-            /// That the port is unreachable, in the words of the family.
+            /// Port unreachable, with the message of the address family.
             ///
-            /// iptables prints those:
-            /// [`Rule::for_family`](crate::Rule::for_family) tells them.
+            /// iptables always prints the message;
+            /// [`Rule::for_family`](crate::Rule::for_family) sets it.
             #[default]
             Default,
             $($(#[$doc])* $variant,)*
         }
 
         impl Reject {
-            /// Returns the word behind `--reject-with`, unless none is told.
+            /// Returns the value of `--reject-with`; `None` for the default.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     Self::Default => None,
@@ -40,43 +40,43 @@ macro_rules! rejects {
 }
 
 rejects! {
-    /// IPv4: the network is unreachable.
+    /// IPv4: network unreachable.
     NetUnreachable = "icmp-net-unreachable" | "net-unreach",
-    /// IPv4: the host is unreachable.
+    /// IPv4: host unreachable.
     HostUnreachable = "icmp-host-unreachable" | "host-unreach",
-    /// IPv4: the protocol is unreachable.
+    /// IPv4: protocol unreachable.
     ProtocolUnreachable = "icmp-proto-unreachable" | "proto-unreach",
-    /// IPv4: the port is unreachable.
+    /// IPv4: port unreachable.
     PortUnreachable = "icmp-port-unreachable",
-    /// IPv4: the network is forbidden.
+    /// IPv4: network prohibited.
     NetProhibited = "icmp-net-prohibited" | "net-prohib",
-    /// IPv4: the host is forbidden.
+    /// IPv4: host prohibited.
     HostProhibited = "icmp-host-prohibited" | "host-prohib",
-    /// IPv4: a rule forbids it.
+    /// IPv4: administratively prohibited.
     AdminProhibited = "icmp-admin-prohibited" | "admin-prohib",
-    /// TCP: the connection is broken off.
+    /// TCP RST.
     TcpReset = "tcp-reset" | "tcp-rst",
-    /// IPv6: there is no route.
+    /// IPv6: no route.
     Icmp6NoRoute = "icmp6-no-route" | "no-route",
-    /// IPv6: a rule forbids it.
+    /// IPv6: administratively prohibited.
     Icmp6AdminProhibited = "icmp6-adm-prohibited" | "adm-prohibited",
-    /// IPv6: the address is unreachable.
+    /// IPv6: address unreachable.
     Icmp6AddressUnreachable = "icmp6-addr-unreachable" | "addr-unreach",
-    /// IPv6: the port is unreachable.
+    /// IPv6: port unreachable.
     Icmp6PortUnreachable = "icmp6-port-unreachable",
-    /// IPv6: a policy forbids the source address.
+    /// IPv6: source address failed ingress or egress policy.
     Icmp6PolicyFail = "icmp6-policy-fail" | "policy-fail",
-    /// IPv6: the route rejects it.
+    /// IPv6: reject route.
     Icmp6RejectRoute = "icmp6-reject-route" | "reject-route",
 }
 
 impl Reject {
-    /// Returns what iptables of the family prints for it.
+    /// Returns the variant that iptables prints for the family.
     pub(crate) fn for_family(self, family: Family) -> Self {
         match (self, family) {
             (Self::Default, Family::V4) => Self::PortUnreachable,
             (Self::Default, Family::V6) => Self::Icmp6PortUnreachable,
-            (told, _) => told,
+            (reject, _) => reject,
         }
     }
 }
@@ -96,7 +96,7 @@ impl<'a> Extension<'a> for Reject {
         }
         values.expect_index(0)?;
         *self = match &*values.word()? {
-            // Both families have it.
+            // Both families have this value.
             "port-unreach" => Self::Default,
             name => Self::parse(name).ok_or(Unsupported)?,
         };
@@ -120,7 +120,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn reject_is_parsed_and_printed() {
         let table = [
             ("-j REJECT", Reject::Default, "-j REJECT"),
             (
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_has_its_own_words() {
+    fn the_default_depends_on_the_family() {
         for (family, name) in [
             (Family::V4, "icmp-port-unreachable"),
             (Family::V6, "icmp6-port-unreachable"),

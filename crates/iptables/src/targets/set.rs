@@ -1,4 +1,4 @@
-//! `-j SET`: elements of sets of ipset.
+//! `-j SET`: IP set entries.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,38 +8,38 @@ use crate::number;
 use crate::options::{Extension, Parsed, Unsupported, Values, set_flag, set_once};
 use crate::quote::Bare;
 
-/// Adds and removes elements of sets: `-j SET --add-set seen src`.
+/// Adds and deletes IP set entries: `-j SET --add-set seen src`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Set<'a> {
-    /// The set that gets an element.
+    /// Set to which an entry is added.
     pub add: Option<SetReference<'a>>,
-    /// Whether the time of an element that is there begins anew.
+    /// Whether the timeout of an existing entry is reset.
     pub exist: bool,
-    /// After how many seconds the element goes; as the set says without.
+    /// Timeout of the entry in seconds. Default: the timeout of the set.
     pub timeout: Option<u32>,
-    /// The set that loses an element.
+    /// Set from which an entry is deleted.
     pub del: Option<SetReference<'a>>,
-    /// The set whose element tells what the packet gets.
+    /// Set whose entry has the skbinfo for the packet.
     pub map: Option<SetReference<'a>>,
-    /// Whether it gets the mark.
+    /// Whether the mark is set from skbinfo.
     pub map_mark: bool,
-    /// Whether it gets the priority.
+    /// Whether the priority is set from skbinfo.
     pub map_prio: bool,
-    /// Whether it gets the queue.
+    /// Whether the queue is set from skbinfo.
     pub map_queue: bool,
 }
 
-/// The name of a set, and the sides of a packet that make an element.
+/// A set name and the packet fields that form an element.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SetReference<'a> {
-    /// The name.
+    /// Name of the set.
     pub name: Cow<'a, str>,
-    /// The sides.
+    /// Packet fields, one per dimension of the set.
     pub directions: SetDirections,
 }
 
 impl<'a> SetReference<'a> {
-    /// Makes one of a name and sides.
+    /// Creates a set reference.
     pub fn new(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
             name: name.into(),
@@ -49,7 +49,7 @@ impl<'a> SetReference<'a> {
 }
 
 impl<'a> Set<'a> {
-    /// Adds an element to the set.
+    /// Adds an entry to the set.
     pub fn add(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
             add: Some(SetReference::new(name, directions)),
@@ -57,7 +57,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// Removes an element from the set.
+    /// Deletes an entry from the set.
     pub fn del(name: impl Into<Cow<'a, str>>, directions: impl Into<SetDirections>) -> Self {
         Self {
             del: Some(SetReference::new(name, directions)),
@@ -91,7 +91,7 @@ impl<'a> Extension<'a> for Set<'a> {
         match option {
             "--add-set" => set(&mut self.add, values),
             "--exist" => set_flag(&mut self.exist),
-            // All bits set stand for none told.
+            // The kernel uses this value for no timeout.
             "--timeout" => match values.parse(number::parse_as)? {
                 u32::MAX => Err(Unsupported),
                 timeout => set_once(&mut self.timeout, timeout),
@@ -148,7 +148,7 @@ mod tests {
     use crate::{Direction, Rule};
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn set_target_is_parsed_and_printed() {
         let all = Set {
             exist: true,
             timeout: Some(5),

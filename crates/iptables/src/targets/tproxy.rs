@@ -1,4 +1,4 @@
-//! `-j TPROXY`: a socket of this host gets the packet as it is.
+//! `-j TPROXY`: redirection to a local socket without NAT.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,22 +8,23 @@ use crate::address::Address;
 use crate::number::Masked;
 use crate::options::{Extension, Parsed, Values, set_once};
 
-/// Gives the packet to a socket of this host: `-j TPROXY --on-port 80`.
+/// Redirects packets unchanged to a local socket: `-j TPROXY --on-port 80`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tproxy {
-    /// The port of the socket; that of the packet if it is 0.
+    /// Port of the socket; 0 for the destination port of the packet.
     pub port: Option<u16>,
-    /// The address of the socket; that of the interface if it is all zeros.
+    /// Address of the socket; the unspecified address for that of the input
+    /// interface.
     ///
-    /// iptables prints it always: [`Rule::for_family`](crate::Rule::for_family)
-    /// tells it.
+    /// iptables always prints the address;
+    /// [`Rule::for_family`](crate::Rule::for_family) sets the default.
     pub address: Option<IpAddr>,
-    /// The mark that the packet gets.
+    /// Mark to set on the packet.
     pub mark: Masked,
 }
 
 impl Tproxy {
-    /// Gives the packet to the socket of this port.
+    /// Redirects packets to the socket with this port.
     pub fn new(port: u16) -> Self {
         Self {
             port: Some(port),
@@ -31,14 +32,14 @@ impl Tproxy {
         }
     }
 
-    /// Gives the packet a mark.
+    /// Sets a mark on the packet.
     #[must_use]
     pub fn mark(mut self, value: u32, mask: u32) -> Self {
         self.mark = Masked { value, mask };
         self
     }
 
-    /// Tells the address of the family where none is told.
+    /// Sets an unset address to the unspecified address of the family.
     pub(super) fn apply_family_defaults(&mut self, family: Family) {
         self.address.get_or_insert(match family {
             Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -62,7 +63,7 @@ impl<'a> Extension<'a> for Tproxy {
 
     fn parse_option(&mut self, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
         match option {
-            // Even what begins with 0 is decimal.
+            // Decimal, even with a leading 0.
             "--on-port" => set_once(&mut self.port, values.parse(|text| text.parse().ok())?),
             "--on-ip" => set_once(&mut self.address, values.parse(|text| text.parse().ok())?),
             "--tproxy-mark" => {
@@ -93,7 +94,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn it_is_read_and_printed() {
+    fn tproxy_is_parsed_and_printed() {
         let text = "-j TPROXY --on-port 80 --on-ip 127.0.0.1 --tproxy-mark 0x1/0x1";
         let tproxy = Tproxy {
             address: Some(Ipv4Addr::LOCALHOST.into()),
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_tells_the_address() {
+    fn the_default_address_depends_on_the_family() {
         let table = [
             (
                 Family::V4,

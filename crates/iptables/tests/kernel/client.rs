@@ -1,7 +1,6 @@
-//! The client: what it reads and changes, and what it says when that fails.
+//! Tests of the client and of its errors.
 //!
-//! Every failure is made to happen, and what was there before has to be there
-//! after it.
+//! Each failure is provoked, and the previous rules must still exist after it.
 
 use std::fmt;
 use std::fs;
@@ -17,7 +16,7 @@ use testkit::nft;
 use vipline_iptables::{Client, Committed, Error, Family, TableName, Variant};
 use vipline_netlink::{Event, Listener, Protocol};
 
-/// What there is before a failure.
+/// Rules before a failure.
 const BEFORE: &str = "\
 *filter
 :OURS - [0:0]
@@ -26,7 +25,7 @@ const BEFORE: &str = "\
 COMMIT
 ";
 
-/// A namespace with the programs of a variant.
+/// A network namespace with the programs of a variant.
 struct Lab {
     netns: Netns,
     programs: Programs,
@@ -50,7 +49,7 @@ impl Lab {
         }
     }
 
-    /// A lab of each family and variant, with rules in it.
+    /// Returns a lab for each family and variant, with rules.
     fn all() -> impl Iterator<Item = Self> {
         let pairs = Family::ALL
             .into_iter()
@@ -71,23 +70,25 @@ impl Lab {
         self.netns.run(|| self.client.save(table))
     }
 
-    /// The rules of `filter`, without the comments, which tell the time.
+    /// Returns the rules of `filter` without comments, which contain the time.
     fn rules(&mut self) -> String {
         let text = self.save("filter").unwrap();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// Has a document refused, and returns why; nothing is to be changed.
+    /// Restores a document that must be rejected without changes, and returns the
+    /// error.
     #[track_caller]
-    fn refused(&mut self, document: impl fmt::Display + Sync) -> Error {
+    fn rejected(&mut self, document: impl fmt::Display + Sync) -> Error {
         let before = self.rules();
         let error = self.restore(document).unwrap_err();
         assert_eq!(self.rules(), before, "{error}");
         error
     }
 
-    /// A client whose restore is a script; the path of the real one is in `$REAL`.
+    /// Returns a client with a script as restore program. `$REAL` is the path of the
+    /// real program.
     fn with_script(&self, script: &str) -> Client {
         let prefix = format!("{}-{}", self.family, self.variant);
         let real = self.programs.path(&format!("{prefix}-restore"));
@@ -101,9 +102,9 @@ impl Lab {
     }
 }
 
-/// The number and text of the refused line, and the words about it.
+/// Returns the number and text of the rejected line, and the message.
 fn parts(error: &Error) -> (usize, &str, &str) {
-    let Error::Refused {
+    let Error::Rejected {
         line: Some(line),
         message,
         ..
@@ -114,7 +115,7 @@ fn parts(error: &Error) -> (usize, &str, &str) {
     (line.number, line.text.as_deref().unwrap(), message)
 }
 
-/// Waits until a condition holds, ten seconds at most.
+/// Waits until a condition is true, at most ten seconds.
 fn wait_until(mut condition: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if condition() {
@@ -122,10 +123,10 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("it does not come true");
+    panic!("the condition does not become true");
 }
 
-/// A document that does something in the middle of being printed.
+/// A document that calls a function in the middle of formatting.
 struct Interrupted<F: Fn()> {
     before: String,
     act: F,
@@ -140,7 +141,7 @@ impl<F: Fn()> fmt::Display for Interrupted<F> {
     }
 }
 
-/// Many rules, printed one by one.
+/// A document with many rules.
 struct Many(usize);
 
 impl fmt::Display for Many {
@@ -158,7 +159,7 @@ impl fmt::Display for Many {
 }
 
 #[test]
-fn the_programs_of_a_variant_are_found_and_tell_it() {
+fn programs_of_a_variant_are_found_and_report_the_variant() {
     for family in Family::ALL {
         for variant in Variant::ALL {
             let client = Client::open_variant(family, variant).unwrap();
@@ -171,7 +172,7 @@ fn the_programs_of_a_variant_are_found_and_tell_it() {
 }
 
 #[test]
-fn what_is_restored_is_saved_and_what_is_not_named_stays() {
+fn restored_chains_are_saved_and_other_chains_remain() {
     for mut lab in Lab::all() {
         lab.restore("*filter\n:MORE - [0:0]\n-A MORE -j DROP\nCOMMIT\n")
             .unwrap();
@@ -186,7 +187,7 @@ fn what_is_restored_is_saved_and_what_is_not_named_stays() {
 }
 
 #[test]
-fn a_refused_line_is_named_with_its_text_and_nothing_is_changed() {
+fn a_rejected_line_is_named_with_its_text_and_nothing_changes() {
     let cases = [
         ("-A NEW --blah", "--blah", 3),
         ("-A NEW -m blah", "blah", 3),
@@ -197,7 +198,7 @@ fn a_refused_line_is_named_with_its_text_and_nothing_is_changed() {
     ];
     for mut lab in Lab::all() {
         for (line, words, number) in cases {
-            let error = lab.refused(format!("*filter\n:NEW - [0:0]\n{line}\nCOMMIT\n"));
+            let error = lab.rejected(format!("*filter\n:NEW - [0:0]\n{line}\nCOMMIT\n"));
             let (at, text, message) = parts(&error);
             assert_eq!((at, text), (number, line), "{error}");
             assert!(message.contains(words), "{error}");
@@ -208,9 +209,9 @@ fn a_refused_line_is_named_with_its_text_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_named_by_the_line_or_by_the_table() {
+fn kernel_rejections_name_the_line_or_the_commit() {
     for mut lab in Lab::all() {
-        // A loop, and a counter that does not exist.
+        // A loop, and a missing counter.
         for (document, line) in [
             ("-A NEW -j OURS\n-A OURS -j NEW", "-A OURS -j NEW"),
             (
@@ -218,7 +219,7 @@ fn what_the_kernel_refuses_is_named_by_the_line_or_by_the_table() {
                 "-A NEW -m nfacct --nfacct-name none",
             ),
         ] {
-            let error = lab.refused(format!("*filter\n:NEW - [0:0]\n{document}\nCOMMIT\n"));
+            let error = lab.rejected(format!("*filter\n:NEW - [0:0]\n{document}\nCOMMIT\n"));
             let (_, text, message) = parts(&error);
             match lab.variant {
                 Variant::Legacy => assert_eq!(text, "COMMIT", "{error}"),
@@ -233,16 +234,16 @@ fn what_the_kernel_refuses_is_named_by_the_line_or_by_the_table() {
 }
 
 #[test]
-fn a_chain_that_is_missing_is_named() {
+fn a_missing_chain_is_named() {
     for mut lab in Lab::all() {
-        let error = lab.refused("*filter\n:NEW - [0:0]\n-A NEW -j NONE\nCOMMIT\n");
+        let error = lab.rejected("*filter\n:NEW - [0:0]\n-A NEW -j NONE\nCOMMIT\n");
         assert!(parts(&error).2.contains("NONE"), "{error}");
         assert!(error.to_string().contains(": line "), "{error}");
     }
 }
 
 #[test]
-fn tables_before_the_refused_line_may_be_committed() {
+fn tables_before_the_rejected_line_may_be_committed() {
     for mut lab in Lab::all() {
         let document = "*filter\n:MORE - [0:0]\nCOMMIT\n*nat\n-X NONE\nCOMMIT\n";
         let error = lab.restore(document).unwrap_err();
@@ -254,7 +255,7 @@ fn tables_before_the_refused_line_may_be_committed() {
 }
 
 #[test]
-fn a_test_changes_nothing_and_finds_what_can_be_read_wrong() {
+fn a_test_changes_nothing_and_finds_syntax_errors() {
     for mut lab in Lab::all() {
         let before = lab.rules();
         let right = "*filter\n:NEW - [0:0]\n-A NEW -j DROP\n-F OURS\nCOMMIT\n";
@@ -268,7 +269,7 @@ fn a_test_changes_nothing_and_finds_what_can_be_read_wrong() {
 }
 
 #[test]
-fn a_lock_that_is_held_stops_the_legacy_variant_only() {
+fn a_held_lock_stops_only_the_legacy_variant() {
     for mut lab in Lab::all() {
         let lock = fs::File::open(lab.programs.lock()).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -276,10 +277,13 @@ fn a_lock_that_is_held_stops_the_legacy_variant_only() {
         let document = "*filter\n:NEW - [0:0]\nCOMMIT\n";
         match lab.variant {
             Variant::Legacy => {
-                let error = lab.refused(document);
+                let error = lab.rejected(document);
                 assert!(error.is_locked(), "{error:?}");
                 assert_eq!(error.committed(), Committed::Unknown);
-                assert!(error.to_string().contains("for the 1 s it was"), "{error}");
+                assert!(
+                    error.to_string().contains("xtables lock for 1 s"),
+                    "{error}"
+                );
                 flock(&lock, FlockOperation::Unlock).unwrap();
                 lab.restore(document).unwrap();
             }
@@ -290,7 +294,7 @@ fn a_lock_that_is_held_stops_the_legacy_variant_only() {
 }
 
 #[test]
-fn a_missing_capability_is_told() {
+fn a_missing_capability_is_reported() {
     for mut lab in Lab::all() {
         let prefix = format!("{}-{}", lab.family, lab.variant);
         let [save, restore] = ["save", "restore"].map(|verb| {
@@ -319,10 +323,10 @@ fn a_missing_capability_is_told() {
 }
 
 #[test]
-fn a_table_the_kernel_does_not_have_is_unsupported() {
+fn a_table_missing_in_the_kernel_is_unsupported() {
     for mut lab in Lab::all() {
         let saved = lab.save("none").unwrap_err();
-        let restored = lab.refused("*none\n:NEW - [0:0]\nCOMMIT\n");
+        let restored = lab.rejected("*none\n:NEW - [0:0]\nCOMMIT\n");
         for error in [saved, restored] {
             assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
             assert!(error.to_string().contains("does not exist"), "{error}");
@@ -351,13 +355,13 @@ fn a_table_that_only_nft_can_list_is_incompatible() {
 }
 
 #[test]
-fn a_program_that_is_killed_leaves_the_tables_as_they_were() {
+fn a_killed_program_leaves_the_tables_unchanged() {
     for mut lab in Lab::all() {
         let pid = lab.programs.path("pid");
         let script = format!("echo $$ >{}\nexec \"$REAL\" \"$@\"", pid.display());
         let mut client = lab.with_script(&script);
         let before = lab.rules();
-        // More than a pipe holds, so that the program is in the middle of it.
+        // More than the capacity of a pipe, so the program is still reading.
         let many = Many(2000).to_string();
         let (first, second) = many.split_at(many.len() / 2);
         let document = Interrupted {
@@ -396,11 +400,11 @@ fn a_program_that_does_not_end_is_killed_with_its_children() {
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "wrapper was killed because it had not ended after 300ms"
+            "wrapper did not end within 300ms and was killed"
         );
         let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
         let pid = Pid::from_raw(pid).unwrap();
-        // Whoever adopted it has to collect it.
+        // The adopting process must reap the child.
         wait_until(|| {
             test_kill_process(pid) == Err(Errno::SRCH)
                 || fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -411,7 +415,7 @@ fn a_program_that_does_not_end_is_killed_with_its_children() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_named() {
+fn a_missing_program_is_named() {
     let programs = Programs::new().unwrap();
     let [save, restore] = programs.variant("iptables-nft").unwrap();
     let none = PathBuf::from("/none/iptables-restore");
@@ -420,7 +424,7 @@ fn a_program_that_is_missing_is_named() {
     assert_eq!(error.committed(), Committed::No);
     assert_eq!(
         error.to_string(),
-        "/none/iptables-restore is not there: install iptables"
+        "/none/iptables-restore not found: install iptables"
     );
     let netns = Netns::new().unwrap();
     let mut client = Client::open_at("/none/iptables-save", restore).unwrap();
@@ -429,7 +433,7 @@ fn a_program_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_program_that_is_too_old_is_told_with_what_is_needed() {
+fn an_outdated_program_is_reported_with_the_required_version() {
     let programs = Programs::new().unwrap();
     for (script, words) in [
         ("echo iptables-restore v1.4.21", "v1.4.21"),
@@ -447,7 +451,7 @@ fn a_program_that_is_too_old_is_told_with_what_is_needed() {
 }
 
 #[test]
-fn a_program_that_cannot_be_run_is_told() {
+fn a_program_that_cannot_be_started_is_reported() {
     let programs = Programs::new().unwrap();
     let plain = programs.path("plain");
     fs::write(&plain, "no program").unwrap();
@@ -456,13 +460,13 @@ fn a_program_that_cannot_be_run_is_told() {
 }
 
 #[test]
-fn a_program_that_complains_at_length_without_reading_does_not_block() {
+fn a_program_with_long_error_output_that_does_not_read_does_not_block() {
     let mut lab = Lab::new(Family::V4, Variant::Nft);
     let script =
         "i=0; while [ $i -lt 20000 ]; do echo this is wrong, too >&2; i=$((i+1)); done; exit 3";
     let mut client = lab.with_script(script);
     let error = lab.netns.run(|| client.restore(&Many(20_000))).unwrap_err();
-    let Error::Refused {
+    let Error::Rejected {
         status: 3, message, ..
     } = &error
     else {
@@ -477,7 +481,7 @@ fn a_program_that_complains_at_length_without_reading_does_not_block() {
 }
 
 #[test]
-fn a_program_that_reads_only_a_part_has_not_restored() {
+fn a_program_that_reads_only_a_part_is_an_error() {
     let lab = Lab::new(Family::V4, Variant::Nft);
     let mut client = lab.with_script("head -c 10 >/dev/null");
     let error = lab.netns.run(|| client.restore(&Many(20_000))).unwrap_err();
@@ -488,7 +492,7 @@ fn a_program_that_reads_only_a_part_has_not_restored() {
 }
 
 #[test]
-fn a_line_that_is_no_text_is_an_error() {
+fn a_line_that_is_not_utf8_is_an_error() {
     let programs = Programs::new().unwrap();
     let [_, restore] = programs.variant("iptables-nft").unwrap();
     let save = programs.script("save", "printf '*nat\\n\\377\\n'").unwrap();
@@ -498,15 +502,15 @@ fn a_line_that_is_no_text_is_an_error() {
 }
 
 #[test]
-fn a_document_is_read_while_it_is_written() {
+fn a_document_is_read_while_it_is_formatted() {
     let lab = Lab::new(Family::V4, Variant::Nft);
-    let heard = lab.programs.path("heard");
-    let mut client = lab.with_script(&format!("cat >{}", heard.display()));
+    let received = lab.programs.path("received");
+    let mut client = lab.with_script(&format!("cat >{}", received.display()));
     let piece = "x".repeat(1 << 20);
-    let length = || fs::metadata(&heard).map_or(0, |file| file.len());
+    let length = || fs::metadata(&received).map_or(0, |file| file.len());
     let document = Interrupted {
         before: piece.clone(),
-        // All but what our buffer and the pipe hold.
+        // Everything except the contents of the buffer and the pipe.
         act: || wait_until(|| length() >= (1 << 20) - (1 << 17)),
         after: piece.clone(),
     };
@@ -515,15 +519,15 @@ fn a_document_is_read_while_it_is_written() {
 }
 
 #[test]
-fn lines_are_handed_over_while_they_are_printed() {
+fn saved_lines_are_passed_on_while_they_are_printed() {
     let programs = Programs::new().unwrap();
     let [_, restore] = programs.variant("iptables-nft").unwrap();
-    let heard = programs.path("heard");
-    // Prints the last line only after the first was handed over.
+    let received = programs.path("received");
+    // Prints the last line only after the first one was passed on.
     let script = format!(
         "echo first; i=0; while [ ! -e {0} ] && [ $i -lt 1000 ]; do sleep 0.01; i=$((i+1)); done; \
          test -e {0} && echo last",
-        heard.display()
+        received.display()
     );
     let save = programs.script("save", &script).unwrap();
     let mut client = Client::open_at(save, restore).unwrap();
@@ -531,7 +535,7 @@ fn lines_are_handed_over_while_they_are_printed() {
     let table = TableName::new("nat").unwrap();
     client
         .save_lines(table, |line| {
-            fs::write(&heard, "").unwrap();
+            fs::write(&received, "").unwrap();
             lines.push(line.to_owned());
             Ok::<(), Error>(())
         })
@@ -540,7 +544,7 @@ fn lines_are_handed_over_while_they_are_printed() {
 }
 
 #[test]
-fn many_rules_go_in_and_out_line_by_line() {
+fn many_rules_are_restored_and_saved_line_by_line() {
     const RULES: usize = 20_000;
     for variant in Variant::ALL {
         let mut lab = Lab::new(Family::V4, variant);
@@ -563,10 +567,10 @@ fn many_rules_go_in_and_out_line_by_line() {
 }
 
 #[test]
-fn who_stops_listening_gets_his_own_error_and_the_program_is_gone() {
+fn an_error_of_the_callback_is_returned_and_the_program_is_killed() {
     #[derive(Debug)]
     enum Enough {
-        Heard(String),
+        Line(String),
         Failed(Error),
     }
     impl From<Error> for Enough {
@@ -581,9 +585,9 @@ fn who_stops_listening_gets_his_own_error_and_the_program_is_gone() {
     let save = programs.script("save", &script).unwrap();
     let mut client = Client::open_at(save, restore).unwrap();
     let table = TableName::new("nat").unwrap();
-    let saved = client.save_lines(table, |line| Err(Enough::Heard(line.to_owned())));
+    let saved = client.save_lines(table, |line| Err(Enough::Line(line.to_owned())));
     match saved.unwrap_err() {
-        Enough::Heard(line) => assert_eq!(line, "y"),
+        Enough::Line(line) => assert_eq!(line, "y"),
         Enough::Failed(error) => panic!("{error}"),
     }
     let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
@@ -594,7 +598,7 @@ fn who_stops_listening_gets_his_own_error_and_the_program_is_gone() {
 }
 
 #[test]
-fn what_the_kernel_tells_of_a_change_carries_the_process_as_its_port() {
+fn notifications_about_a_restore_carry_its_process_id_as_port_id() {
     const NFNLGRP_NFTABLES: u32 = 7;
     for family in Family::ALL {
         let mut lab = Lab::new(family, Variant::Nft);

@@ -1,4 +1,4 @@
-//! Documents: what is taken for one is what both variants take for one.
+//! The document parser accepts the same documents as both variants.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,8 +8,8 @@ use testkit::iptables::Programs;
 use testkit::netns::Netns;
 use vipline_iptables::{Tables, Variant};
 
-/// Documents that are taken, the lines separated by `|`.
-const TAKEN: &[&str] = &[
+/// Accepted documents, with lines separated by `|`.
+const ACCEPTED: &[&str] = &[
     "",
     "|",
     "# a|",
@@ -40,8 +40,8 @@ const TAKEN: &[&str] = &[
     "*filter|:INPUT ACCEPT|:a -|-N b|-Z INPUT|-X a|COMMIT|",
 ];
 
-/// Documents that are not.
-const REFUSED: &[&str] = &[
+/// Rejected documents.
+const REJECTED: &[&str] = &[
     " |*filter|COMMIT|",
     "a|",
     "COMMIT|",
@@ -69,31 +69,31 @@ const REFUSED: &[&str] = &[
     "*filter|-|COMMIT|",
 ];
 
-/// Tells whether a program takes a document, and does what it says.
-fn takes(restore: &Path, text: &str) -> bool {
+/// Returns whether a program accepts and applies a document.
+fn accepts(restore: &Path, text: &str) -> bool {
     let mut child = Command::new(restore)
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // A program may end before it has read everything.
+    // A program can end before it has read the whole input.
     let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
     child.wait().unwrap().success()
 }
 
 #[test]
-fn what_is_a_document_is_one_for_both_variants() {
+fn the_parser_accepts_the_documents_that_both_variants_accept() {
     let programs = Programs::new().unwrap();
     let netns = Netns::new().unwrap();
     let mut wrong = Vec::new();
     for variant in Variant::ALL {
         let [_, restore] = programs.variant(&format!("iptables-{variant}")).unwrap();
-        for (texts, is_document) in [(TAKEN, true), (REFUSED, false)] {
+        for (texts, is_document) in [(ACCEPTED, true), (REJECTED, false)] {
             for text in texts {
                 let text = text.replace('|', "\n");
                 let parsed = Tables::parse(&text);
                 assert_eq!(parsed.is_ok(), is_document, "{text:?}: {parsed:?}");
-                if netns.run(|| takes(&restore, &text)) != is_document {
+                if netns.run(|| accepts(&restore, &text)) != is_document {
                     wrong.push((variant, text));
                 }
             }

@@ -1,4 +1,4 @@
-//! Counters of nfacct, judged by the program `nfacct` and by rules.
+//! nfacct counters, compared with the program `nfacct` and with rules.
 
 use std::net::UdpSocket;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use testkit::netns::Netns;
 use vipline_iptables::nfacct::{Client, Name};
 use vipline_iptables::{Client as Iptables, Family, Variant};
 
-/// A namespace, and a client in it.
+/// Returns a network namespace and a client in it.
 fn lab() -> (Netns, Client) {
     let netns = Netns::new().unwrap();
     let client = netns.run(Client::open).unwrap();
@@ -19,7 +19,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// What `nfacct` prints.
+/// Runs `nfacct` and returns its output.
 fn nfacct(netns: &Netns, args: &[&str]) -> String {
     let Output {
         status,
@@ -35,7 +35,7 @@ fn nfacct(netns: &Netns, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_counter_is_made_listed_and_deleted() {
+fn a_counter_is_created_listed_and_deleted() {
     let (netns, mut client) = lab();
     let longest = name(&"n".repeat(31));
     let none = client.get(&longest).unwrap_err();
@@ -60,7 +60,7 @@ fn a_counter_is_made_listed_and_deleted() {
 }
 
 #[test]
-fn what_the_program_made_is_read() {
+fn counters_created_by_nfacct_are_dumped() {
     let (netns, mut client) = lab();
     assert!(client.dump().unwrap().is_empty());
     nfacct(&netns, &["add", "theirs"]);
@@ -71,7 +71,7 @@ fn what_the_program_made_is_read() {
 }
 
 #[test]
-fn rules_count_in_a_counter_and_keep_it() {
+fn rules_update_a_counter_and_prevent_its_deletion() {
     for family in Family::ALL {
         for variant in Variant::ALL {
             let (netns, mut client) = lab();

@@ -1,11 +1,9 @@
-//! Rules: what is printed is what both variants save.
+//! Printed rules equal the rules that both variants save.
 //!
-//! Every option of every match and target that has a type stands in a list; the
-//! host's kernel has all of their modules.
-//! What no list has, with the reason:
+//! The lists contain every option of every typed match and target. The kernel of the
+//! host must have all modules.
 //!
-//! - `-j CT --timeout NAME`: the object it names can only be made by programs
-//!   that are not installed here.
+//! - `-j CT --timeout NAME`: creating the timeout object requires programs that are not installed.
 
 #[path = "rules/canonical.rs"]
 mod canonical;
@@ -26,10 +24,10 @@ use vipline_netlink::{Error, Protocol, Socket, attr, message};
 /// A table and rules for it.
 type Rules = (&'static str, &'static [&'static str]);
 
-/// The chain that the rules are in.
+/// The chain of the rules.
 const CHAIN: &str = "RULES";
 
-/// Makes what rules name: sets, and an object that counts.
+/// Creates the sets and nfacct objects that rules refer to.
 fn prepare() {
     let sets = [
         ["addresses", "hash:ip", "inet"],
@@ -46,7 +44,7 @@ fn prepare() {
         assert!(ipset.unwrap().success(), "{name}");
     }
     for name in ["hits", "a b"] {
-        // NFNL_MSG_ACCT_NEW with NFACCT_NAME, behind the header of nfnetlink.
+        // NFNL_MSG_ACCT_NEW with NFACCT_NAME, after `struct nfgenmsg`.
         let mut payload = vec![0; 4];
         attr::put_str(&mut payload, 1, name);
         let mut socket = Socket::open(Protocol::Netfilter).unwrap();
@@ -55,7 +53,7 @@ fn prepare() {
     }
 }
 
-/// Loads rules, and returns what is saved of them.
+/// Loads rules and returns the saved rules.
 fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<String> {
     let programs = Programs::new().unwrap();
     let [save, restore] = programs.variant(&format!("{family}-{variant}")).unwrap();
@@ -76,7 +74,7 @@ fn saved(family: Family, variant: Variant, table: &str, rules: &[&str]) -> Vec<S
     rules.map(str::to_owned).collect()
 }
 
-/// Every rule is saved as it is written and printed, and nothing of it is unknown.
+/// Asserts that every rule is typed, printed unchanged and saved unchanged.
 fn are_canonical(family: Family, tables: &[Rules]) {
     for (table, rules) in tables {
         for rule in *rules {
@@ -95,7 +93,7 @@ fn are_canonical(family: Family, tables: &[Rules]) {
     }
 }
 
-/// Every rule is saved as something that is the same rule.
+/// Asserts that every rule is typed and saved in its printed form.
 fn are_the_same(family: Family, tables: &[Rules]) {
     for (table, rules) in tables {
         for variant in Variant::ALL {
@@ -145,7 +143,7 @@ fn every_match_and_target_has_a_canonical_rule() {
 }
 
 #[test]
-fn looser_forms_are_what_is_saved_of_them() {
+fn loose_rules_equal_their_saved_form() {
     are_the_same(Family::V4, loose::BOTH);
     are_the_same(Family::V6, loose::BOTH);
     are_the_same(Family::V4, loose::V4);
@@ -153,7 +151,7 @@ fn looser_forms_are_what_is_saved_of_them() {
 }
 
 #[test]
-fn what_is_not_known_is_saved_as_it_is_printed() {
+fn unsupported_rules_are_saved_as_they_are_printed() {
     for variant in Variant::ALL {
         for (table, rules) in canonical::OTHER {
             let saved = saved(Family::V4, variant, table, rules);

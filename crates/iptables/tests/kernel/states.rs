@@ -1,4 +1,4 @@
-//! States: the document of a difference leads from one to the other.
+//! Restore documents of differences between states.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use testkit::netns::Netns;
 use vipline_iptables::{Client, Family, Object, Restore, TableName, Tables, Variant};
 use vipline_reconcile::diff;
 
-/// Captures whose rules need nothing besides the kernel.
+/// Captures whose rules need no other objects.
 const CAPTURES: [&str; 3] = ["docker", "firewalld", "flannel"];
 
 const TABLES: [&str; 5] = ["filter", "mangle", "nat", "raw", "security"];
@@ -28,8 +28,7 @@ fn installed(client: &mut Client) -> Vec<Object> {
     objects.flatten().collect()
 }
 
-/// Returns chains by name, but for those of the system that are as the kernel
-/// makes them.
+/// Returns chains by name, except unchanged built-in chains.
 fn chains(objects: Vec<Object>) -> BTreeMap<(String, String), String> {
     let mut chains = BTreeMap::new();
     for object in objects {
@@ -47,7 +46,7 @@ fn chains(objects: Vec<Object>) -> BTreeMap<(String, String), String> {
 }
 
 #[test]
-fn the_document_of_a_difference_leads_from_one_save_to_the_other() {
+fn the_restore_document_of_a_diff_leads_from_one_state_to_another() {
     for variant in [Variant::Nft, Variant::Legacy] {
         let programs = Programs::new().unwrap();
         let [save, restore] = programs

@@ -1,10 +1,10 @@
-//! Documents as somebody could have written them.
+//! Strategies for documents.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// A line outside of tables, or one that may stand in any table.
+/// A line that is valid anywhere.
 fn filler() -> BoxedStrategy<String> {
     prop_oneof![Just(String::new()), "#[ -~äß]{0,12}"].boxed()
 }
@@ -17,7 +17,7 @@ fn end() -> impl Strategy<Value = &'static str> {
     select(&["", "", " ", "\t"][..])
 }
 
-/// A chain out of few, so that a document has several rules of one.
+/// One of a few chains, so that a document has several rules per chain.
 fn chain() -> impl Strategy<Value = &'static str> {
     select(&["INPUT", "web", "a\"b", "KUBE-SVC-67NZLRHBNDSAWJRO", "ä"][..])
 }
@@ -36,7 +36,7 @@ fn declaration() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// What follows the name of a chain.
+/// The text after a chain name.
 fn spec() -> BoxedStrategy<String> {
     let words = [
         "-p",
@@ -121,7 +121,7 @@ pub(crate) fn lines() -> BoxedStrategy<Vec<String>> {
         .boxed()
 }
 
-/// A document, with a newline at its end or without.
+/// A document with or without a final newline.
 pub(crate) fn document() -> BoxedStrategy<String> {
     (lines(), any::<bool>())
         .prop_map(|(lines, is_terminated)| {
@@ -135,7 +135,7 @@ pub(crate) fn document() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// Pieces of lines in no order: hardly ever a document, but near one.
+/// Fragments of lines in random order: rarely a document, but similar to one.
 pub(crate) fn soup() -> BoxedStrategy<String> {
     let pieces = [
         "\n", "\n", "\n", "*", "nat", ":", "a", " ", "-", "ACCEPT", "[0:0]", "[", "]", "-A", "\t",

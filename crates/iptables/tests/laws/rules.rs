@@ -1,4 +1,4 @@
-//! Rules: what is printed is read as the same rule, whatever it was made of.
+//! Property tests of rules: a printed rule parses to the same rule.
 
 #[path = "rules/arbitrary.rs"]
 mod arbitrary;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use vipline_iptables::{Family, Rule};
 
-/// Lexer of rules, and some that are none.
+/// Words of rules, and other words.
 const WORDS: &[&str] = &[
     "!",
     "-s",
@@ -165,7 +165,7 @@ const WORDS: &[&str] = &[
     "ä",
 ];
 
-/// Lexer in any order, most of them in one that makes sense here and there.
+/// Random sequences of words.
 fn soup() -> impl Strategy<Value = String> {
     vec(
         (select(WORDS), select(&[" ", " ", " ", "  ", ""][..])),
@@ -177,7 +177,7 @@ fn soup() -> impl Strategy<Value = String> {
     })
 }
 
-/// Fails unless what a text says stays the same once printed and read.
+/// Fails if a parsed rule changes when it is printed and parsed again.
 fn is_stable(text: &str) -> Result<(), TestCaseError> {
     let Ok(rule) = Rule::parse(text) else {
         return Ok(());
@@ -196,7 +196,7 @@ fn is_stable(text: &str) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn a_match_behind_a_target_with_unknown_options_keeps_the_rule_as_text() {
+fn a_match_after_a_target_with_unknown_options_preserves_the_rule_as_text() {
     let text = "-j multiport ! --dports 0 -m multiport --dports 0 -m unknown";
     is_stable(text).unwrap();
     assert_eq!(Rule::parse(text).unwrap().to_string(), text);
@@ -204,14 +204,14 @@ fn a_match_behind_a_target_with_unknown_options_keeps_the_rule_as_text() {
 
 proptest! {
     #[test]
-    fn a_rule_is_read_as_it_was_made(rule in rule()) {
+    fn a_printed_rule_parses_to_the_same_rule(rule in rule()) {
         let text = rule.to_string();
         let again = Rule::parse(&text);
         prop_assert_eq!(again.as_ref(), Ok(&rule), "{}", text);
     }
 
     #[test]
-    fn the_order_of_words_may_change_a_rule_but_once(rule in rule(), from in 0..20_usize, to in 0..20_usize) {
+    fn reordered_words_parse_to_a_stable_rule(rule in rule(), from in 0..20_usize, to in 0..20_usize) {
         let text = rule.to_string();
         let mut words: Vec<&str> = text.split(' ').collect();
         let (from, to) = (from % words.len(), to % words.len());
@@ -220,12 +220,12 @@ proptest! {
     }
 
     #[test]
-    fn words_without_order_are_kept(text in soup()) {
+    fn random_words_parse_to_a_stable_rule(text in soup()) {
         is_stable(&text)?;
     }
 
     #[test]
-    fn no_text_makes_a_panic(text in any::<String>(), name in name()) {
+    fn no_text_makes_the_parser_panic(text in any::<String>(), name in name()) {
         is_stable(&text)?;
         is_stable(&format!("-m {name} {text}"))?;
     }

@@ -1,4 +1,4 @@
-//! Tables of all kinds, whether or not a kernel would take them.
+//! Strategies for tables, including ones that a kernel rejects.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use vipline_ipvs::{
 };
 
 fn address() -> impl Strategy<Value = IpAddr> {
-    // Few of them, so keys meet.
+    // A small range, so that keys collide.
     let v4 = (0..4_u8).prop_map(|last| IpAddr::from([10, 0, 0, last]));
     let v6 = (0..4_u16).prop_map(|last| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
     prop_oneof![v4, v6]

@@ -1,4 +1,4 @@
-//! Commands that are taken, and commands that are rejected.
+//! Accepted and rejected commands.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use vipline_reconcile::{Edit, diff};
 use crate::{check, commands, compare, ipvsadm, saved, with_client};
 
 #[test]
-fn refusals_are_told_by_kind_and_name_their_commands() {
+fn rejections_are_classified_and_name_their_commands() {
     with_client(|client| {
         let server = "-A -t 10.0.0.1:80 -s rr\n";
         let real = "-a -t 10.0.0.1:80 -r 10.1.0.1:80 -m\n";
         client
             .commit(&commands(&format!("{server}{real}")))
             .unwrap();
-        let mut told = |text: &str| {
+        let mut rejection = |text: &str| {
             let error = client.commit(&commands(text)).unwrap_err();
             let Error::Rejected { rejected } = &error else {
                 panic!("{text}: {error}");
@@ -25,7 +25,7 @@ fn refusals_are_told_by_kind_and_name_their_commands() {
             assert_eq!(rejected.len(), text.lines().count(), "{error}");
             error
         };
-        assert!(told(&format!("{server}{real}")).is_already_exists());
+        assert!(rejection(&format!("{server}{real}")).is_already_exists());
         for absent in [
             "-E -t 10.0.0.2:80 -s rr",
             "-D -t 10.0.0.2:80",
@@ -34,20 +34,20 @@ fn refusals_are_told_by_kind_and_name_their_commands() {
             "-e -t 10.0.0.1:80 -r 10.1.0.2 -m",
             "-d -t 10.0.0.1:80 -r 10.1.0.2",
         ] {
-            assert!(told(absent).is_not_found(), "{absent}");
+            assert!(rejection(absent).is_not_found(), "{absent}");
         }
-        assert!(told("-E -t 10.0.0.1:80 -s nosuch").is_scheduler_missing());
-        let heavy = told("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -w 4294967295");
+        assert!(rejection("-E -t 10.0.0.1:80 -s nosuch").is_scheduler_missing());
+        let heavy = rejection("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -w 4294967295");
         assert!(heavy.is_out_of_range(), "{heavy}");
-        assert!(told("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -x 1 -y 2").is_out_of_range());
-        let mixed = told("-A -t 10.0.0.1:80 -s rr\n-D -t 10.0.0.2:80");
+        assert!(rejection("-a -t 10.0.0.1:80 -r 10.1.0.3:80 -m -x 1 -y 2").is_out_of_range());
+        let mixed = rejection("-A -t 10.0.0.1:80 -s rr\n-D -t 10.0.0.2:80");
         assert!(!mixed.is_already_exists() && !mixed.is_not_found());
         assert_eq!(saved().len(), 2);
     });
 }
 
 #[test]
-fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
+fn a_batch_needs_few_sends_and_continues_after_a_rejection() {
     with_client(|client| {
         let mut edits = Vec::new();
         for number in 0..300_u16 {
@@ -60,7 +60,7 @@ fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
             edits.push(Edit::Add(Object::Destination(service, real)));
         }
         let batch = Commands::from_edits(&edits);
-        // Another program has made two of them.
+        // Another program has added two of the servers.
         let taken = ["-A -t 10.0.0.5:80 -s rr", "-A -t 10.0.1.9:80 -s rr"];
         for line in taken {
             ipvsadm(&line.replace("-s rr", "-s wrr"));
@@ -75,14 +75,14 @@ fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
         let rejected: Vec<String> = rejected.iter().map(|one| one.command.to_string()).collect();
         assert_eq!(rejected, taken);
         assert_eq!(saved().len(), 600);
-        // A dump and a diff mend what was rejected.
+        // A dump and a diff correct the rejected commands.
         let wanted: Vec<Object> = edits.iter().map(|edit| *edit.object()).collect();
         let mend = Commands::from_edits(&diff(client.dump().unwrap().objects(), &wanted));
         assert_eq!(mend.as_slice().len(), 2);
         client.commit(&mend).unwrap();
         let dump = client.dump().unwrap();
         assert!(diff(dump.objects(), &wanted).is_empty());
-        // Every one is rejected, and every refusal is told.
+        // All commands are rejected and reported.
         let Err(Error::Rejected { rejected }) = client.commit(&batch) else {
             panic!("all are there");
         };
@@ -91,7 +91,7 @@ fn a_batch_goes_out_in_few_sends_and_a_refusal_stops_nothing() {
 }
 
 #[test]
-fn servers_of_others_stay_as_they_are() {
+fn servers_of_other_programs_remain_unchanged() {
     with_client(|client| {
         ipvsadm("-A -u 192.0.2.1:53 -s mh -b mh-port");
         ipvsadm("-a -u 192.0.2.1:53 -r 192.0.2.2:53 -m -w 9");
@@ -111,7 +111,7 @@ fn servers_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn a_batch_that_races_another_program_names_what_was_refused() {
+fn a_batch_that_races_another_program_names_the_rejected_commands() {
     with_client(|client| {
         let table: Table = "-A -t 10.0.0.1:80 -s rr
             -a -t 10.0.0.1:80 -r 10.1.0.1:80 -m
@@ -127,7 +127,7 @@ fn a_batch_that_races_another_program_names_what_was_refused() {
              -D -t 10.0.0.2:80
              -e -t 10.0.0.1:80 -r 10.1.0.2:80 -m -w 5",
         );
-        // Another program comes first.
+        // Another program is faster.
         ipvsadm("-d -t 10.0.0.1:80 -r 10.1.0.1:80");
         ipvsadm("-D -t 10.0.0.2:80");
         let error = client.commit(&batch).unwrap_err();
@@ -137,7 +137,7 @@ fn a_batch_that_races_another_program_names_what_was_refused() {
         };
         let names: Vec<_> = rejected.iter().map(|one| one.command).collect();
         assert_eq!(names, batch.as_slice()[2..4]);
-        // The others are done.
+        // The other commands are applied.
         let left = "-A -t 10.0.0.1:80 -s rr
             -a -t 10.0.0.1:80 -r 10.1.0.2:80 -m -w 5
             -a -t 10.0.0.1:80 -r 10.1.0.3:80 -m
@@ -147,7 +147,7 @@ fn a_batch_that_races_another_program_names_what_was_refused() {
 }
 
 #[test]
-fn an_endpoint_that_is_replaced_is_two_messages_and_no_dump() {
+fn replacing_an_endpoint_needs_two_messages_and_no_dump() {
     with_client(|client| {
         let text = "-A -t 10.0.0.1:80 -s rr
             -a -t 10.0.0.1:80 -r 10.1.0.1:80 -m
@@ -165,7 +165,7 @@ fn an_endpoint_that_is_replaced_is_two_messages_and_no_dump() {
             (1, 1)
         );
         assert_eq!(after.messages - before.messages, 2, "{commands}");
-        // A message is a header of 16 bytes and a payload: nothing else was sent.
+        // A message is a 16-byte header and a payload; nothing else is sent.
         let bytes = commands.as_slice().iter().map(|command| {
             let mut payload = Vec::new();
             command.encode(&mut payload);

@@ -1,5 +1,4 @@
-//! Which connections belong together: of a client, of a mark, of a call; and
-//! packets that stand alone.
+//! Persistence by client, firewall mark and SIP call, and one-packet scheduling.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -15,12 +14,13 @@ use testkit::traffic::{Ask, Protocol};
 use crate::ip;
 use crate::site::{PORT, Site, VIRTUAL, both};
 
-/// How long anything is waited for.
+/// Timeout for all waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks once and then often, and returns how often each backend answered.
+/// Sends one request and then several, and returns the number of replies of each
+/// backend.
 ///
-/// Of connections that begin at once, each may be taken for the first one.
+/// The first request is alone: of concurrent connections any can select the backend.
 fn stay(site: &Site, ask: Ask, from: &Host) -> Vec<usize> {
     let first = site.shares(ask, from, 1);
     let rest = site.shares(ask, from, 5);
@@ -32,7 +32,7 @@ fn stay(site: &Site, ask: Ask, from: &Host) -> Vec<usize> {
 }
 
 #[test]
-fn a_client_stays_with_its_server_and_so_do_all_of_its_network() {
+fn a_persistent_client_or_network_stays_with_its_server() {
     let mut site = Site::new(2);
     let wide = ["-M 255.255.0.0", "-M 32"];
     for protocol in both() {
@@ -43,7 +43,7 @@ fn a_client_stays_with_its_server_and_so_do_all_of_its_network() {
                 assert!(shares.contains(&6), "{protocol}: {shares:?}");
                 shares
             });
-            // The second client has the next server.
+            // The second client uses the next server.
             shares[1].reverse();
             assert_eq!(shares[0], shares[1], "{protocol}");
             let options = format!("-s rr -p 100 {wide}");
@@ -54,8 +54,9 @@ fn a_client_stays_with_its_server_and_so_do_all_of_its_network() {
     }
 }
 
-/// Sends datagrams by one socket or by a socket each, and waits until some
-/// server has got each; returns how many each backend got.
+/// Sends datagrams from one socket or from separate sockets and waits until the
+/// backends received all datagrams.
+/// Returns the number of datagrams per backend.
 fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> Vec<usize> {
     let before = site.asked();
     site.lab.client.netns.run(|| {
@@ -90,7 +91,7 @@ fn send(site: &Site, target: SocketAddr, datagrams: &[&str], is_alone: bool) -> 
 }
 
 #[test]
-fn packets_of_one_socket_are_scheduled_one_by_one_if_wanted() {
+fn one_packet_scheduling_schedules_each_packet_of_a_socket() {
     let mut site = Site::new(2);
     for family in 0..2 {
         let ask = site.serve(Protocol::Udp, family, "-s rr -o", &["", ""]);
@@ -102,7 +103,7 @@ fn packets_of_one_socket_are_scheduled_one_by_one_if_wanted() {
 }
 
 #[test]
-fn messages_of_a_call_go_to_one_server() {
+fn messages_of_a_sip_call_go_to_one_server() {
     let mut site = Site::new(2);
     let messages = [1, 2].map(|call| {
         format!(
@@ -118,13 +119,13 @@ fn messages_of_a_call_go_to_one_server() {
         assert_eq!(rest, fourfold);
         server
     });
-    // The second call has the next server.
+    // The second call uses the next server.
     servers[1].reverse();
     assert_eq!(servers[0], servers[1]);
 }
 
 #[test]
-fn a_mark_makes_one_server_of_many_addresses() {
+fn a_firewall_mark_combines_many_addresses_into_one_service() {
     let mut site = Site::new(2);
     let rules = "table inet marks {
         chain marks {
@@ -144,7 +145,7 @@ fn a_mark_makes_one_server_of_many_addresses() {
     for (family, (option, address)) in options.enumerate() {
         let mut text = format!("-A {option} -s rr\n");
         for backend in &site.lab.backends {
-            // Without a port, that of the packet stays.
+            // Port 0 keeps the port of the packet.
             let real = SocketAddr::new(backend.addresses()[family], 0);
             text += &format!("-a {option} -r {real} -m\n");
         }
@@ -156,7 +157,7 @@ fn a_mark_makes_one_server_of_many_addresses() {
     }
 }
 
-/// Opens a socket of SCTP that does not wait for long.
+/// Opens an SCTP socket with timeouts.
 fn sctp(address: SocketAddr) -> rustix::fd::OwnedFd {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -170,8 +171,8 @@ fn sctp(address: SocketAddr) -> rustix::fd::OwnedFd {
 }
 
 #[test]
-fn associations_of_sctp_go_to_one_server_after_the_other() {
-    /// How many each server answers.
+fn sctp_associations_are_scheduled_round_robin() {
+    /// Number of replies per server.
     const EACH: usize = 2;
     let mut site = Site::new(2);
     for (family, address) in VIRTUAL.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Real servers, in all ways of forwarding.
+//! Real servers with every forwarding method.
 
 use vipline_ipvs::{
     Checksum, Forwarding, Protocol, RealServer, Scheduler, ServiceKey, Table, Tunnel, VirtualServer,
@@ -7,7 +7,7 @@ use vipline_netlink::Errno;
 
 use crate::{check, commands, ip, with_client};
 
-/// Returns a real server for every way of forwarding.
+/// Returns a real server for every forwarding method.
 fn reals() -> Vec<RealServer> {
     let base = RealServer::new(ip("10.1.0.1"), 80);
     let checksums = [Checksum::None, Checksum::Full, Checksum::Remote];
@@ -42,7 +42,7 @@ fn reals() -> Vec<RealServer> {
         lower_threshold: 50,
         ..base
     });
-    // A tunnel may lead through the other family.
+    // A tunnel can use the other address family.
     reals.push(RealServer {
         address: ip("fd00::2"),
         forwarding: Forwarding::Tunnel(Tunnel::Ipip),
@@ -52,7 +52,7 @@ fn reals() -> Vec<RealServer> {
 }
 
 #[test]
-fn every_way_of_forwarding_is_read_back() {
+fn every_forwarding_method_is_dumped_unchanged() {
     with_client(|client| {
         let mut table = Table::default();
         let service = ServiceKey::new(Protocol::Tcp, ip("10.0.0.1"), 80);
@@ -64,7 +64,7 @@ fn every_way_of_forwarding_is_read_back() {
         table.insert(VirtualServer::new(v6, Scheduler::Maglev));
         table.insert_destination(&v6, RealServer::new(ip("fd00::2"), 8080));
         check(client, &table);
-        // Each becomes another, with the connections it has.
+        // Each real server is changed in place.
         for real in reals() {
             let forwarding = Forwarding::Masquerade;
             let changed = RealServer {
@@ -82,7 +82,7 @@ fn every_way_of_forwarding_is_read_back() {
 }
 
 #[test]
-fn only_a_tunnel_leads_through_the_other_family() {
+fn only_tunnels_use_the_other_address_family() {
     with_client(|client| {
         let servers = "-A -t 10.0.0.1:80 -s rr\n-A -t [fd00::1]:80 -s rr\n";
         client.commit(&commands(servers)).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for all of IPVS: timeouts, statistics, sync daemons.
+//! Timeouts, version, statistics and sync daemons.
 
 use std::net::UdpSocket;
 use std::process::Command as Process;
@@ -10,7 +10,7 @@ use vipline_ipvs::{Protocol, Role, ServiceKey, SyncDaemon, Timeouts};
 use crate::{commands, ip, ipvsadm, with_client};
 
 #[test]
-fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
+fn timeouts_version_and_statistics_equal_those_of_ipvsadm() {
     with_client(|client| {
         let timeouts = Timeouts {
             tcp: Duration::from_secs(100),
@@ -39,7 +39,7 @@ fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
             .unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"hello", "127.0.0.1:53").unwrap();
-        // The kernel sums up what its processors count every two seconds.
+        // The kernel sums its per-CPU counters every two seconds.
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut stats = client.server(&service).unwrap().1;
         while stats.packets_in == 0 && Instant::now() < deadline {
@@ -58,7 +58,7 @@ fn timeouts_version_and_statistics_are_those_of_ipvsadm() {
 }
 
 #[test]
-fn daemons_start_and_stop() {
+fn sync_daemons_start_and_stop() {
     with_client(|client| {
         let links = "link add d0 type dummy
             link set d0 up

@@ -1,4 +1,4 @@
-//! Tables of all kinds that a kernel takes.
+//! Random tables that a kernel accepts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,11 +10,11 @@ use vipline_ipvs::{
 use crate::tables::table;
 use crate::{change, compare, ipvsadm, ipvsadm_reading, with_client};
 
-/// The longest timeout that ipvsadm takes, in seconds.
-const LONGEST: u32 = 31 * 24 * 60 * 60;
+/// Maximum timeout of ipvsadm in seconds.
+const MAX_TIMEOUT: u32 = 31 * 24 * 60 * 60;
 
-/// Returns the server as a kernel and ipvsadm take it.
-fn tame_server(server: VirtualServer) -> VirtualServer {
+/// Changes a virtual server so that the kernel and ipvsadm accept it.
+fn accepted_server(server: VirtualServer) -> VirtualServer {
     let is_udp = matches!(
         server.service,
         ServiceKey::Address {
@@ -23,7 +23,7 @@ fn tame_server(server: VirtualServer) -> VirtualServer {
         }
     );
     let persistence = server.persistence.map(|persistence| Persistence {
-        timeout: persistence.timeout % LONGEST + 1,
+        timeout: persistence.timeout % MAX_TIMEOUT + 1,
         ..persistence
     });
     let mut flags = server.flags;
@@ -31,7 +31,7 @@ fn tame_server(server: VirtualServer) -> VirtualServer {
         Flags::ONE_PACKET,
         is_udp && flags.contains(Flags::ONE_PACKET),
     );
-    // ipvsadm does not know a third flag of those that have two.
+    // ipvsadm does not support a third flag for schedulers with two named flags.
     if matches!(server.scheduler, Scheduler::SourceHash | Scheduler::Maglev) {
         flags.remove(Flags::SCHEDULER_3);
     }
@@ -49,10 +49,10 @@ fn tame_server(server: VirtualServer) -> VirtualServer {
     }
 }
 
-/// Returns the real server as a kernel and ipvsadm take it.
-fn tame_real(service: &ServiceKey, real: RealServer) -> RealServer {
+/// Changes a real server so that the kernel and ipvsadm accept it.
+fn accepted_real(service: &ServiceKey, real: RealServer) -> RealServer {
     let forwarding = match real.forwarding {
-        // GUE alone has remote checksums.
+        // Only GUE supports remote checksums.
         Forwarding::Tunnel(Tunnel::Gre {
             checksum: Checksum::Remote,
         }) => Forwarding::Tunnel(Tunnel::Gre {
@@ -72,10 +72,11 @@ fn tame_real(service: &ServiceKey, real: RealServer) -> RealServer {
     }
 }
 
-/// Returns the table as ipvsadm makes it.
+/// Returns the table as ipvsadm would add it.
 ///
-/// It gives a real server whose packets keep their port that of the service.
-fn as_made(table: &Table) -> Table {
+/// Without masquerading, ipvsadm sets the port of a real server to that of the
+/// service.
+fn as_added_by_ipvsadm(table: &Table) -> Table {
     let objects = table.objects().map(|object| match object {
         Object::Destination(service, real) if real.forwarding != Forwarding::Masquerade => {
             let port = service.port();
@@ -86,13 +87,13 @@ fn as_made(table: &Table) -> Table {
     objects.collect()
 }
 
-/// Makes tables that a kernel takes.
-fn tame_table() -> impl Strategy<Value = Table> {
+/// Generates tables that a kernel accepts.
+fn accepted_table() -> impl Strategy<Value = Table> {
     table().prop_map(|table| {
         let objects = table.objects().map(|object| match object {
-            Object::VirtualServer(server) => Object::VirtualServer(tame_server(server)),
+            Object::VirtualServer(server) => Object::VirtualServer(accepted_server(server)),
             Object::Destination(service, real) => {
-                Object::Destination(service, tame_real(&service, real))
+                Object::Destination(service, accepted_real(&service, real))
             }
         });
         objects.collect()
@@ -108,7 +109,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_diff_leads_from_any_table_to_any_other(tables in vec(tame_table(), 5)) {
+    fn a_diff_leads_from_any_table_to_any_other(tables in vec(accepted_table(), 5)) {
         with_client(|client| {
             for wanted in &tables {
                 let commands = change(client, wanted);
@@ -125,10 +126,10 @@ proptest! {
     }
 
     #[test]
-    fn ipvsadm_makes_of_the_text_of_any_table_the_same_table(tables in vec(tame_table(), 3)) {
+    fn ipvsadm_restores_any_printed_table(tables in vec(accepted_table(), 3)) {
         with_client(|client| {
             for table in &tables {
-                let table = as_made(table);
+                let table = as_added_by_ipvsadm(table);
                 ipvsadm("-C");
                 ipvsadm_reading("-R", &table.to_string());
                 compare(client, &table);

@@ -1,4 +1,4 @@
-//! Schedulers with their flags, and what else virtual servers have.
+//! Schedulers with flags, persistence and persistence engines.
 
 use vipline_ipvs::{
     Command, Commands, Family, Flags, Netmask, Object, Persistence, PersistenceEngine, Protocol,
@@ -8,11 +8,11 @@ use vipline_reconcile::diff;
 
 use crate::{check, commands, compare, has_module, ip, with_client};
 
-/// Returns every sum of a scheduler's own flags; of those that mean nothing to
-/// it, none and all.
+/// Returns every combination of the named flags of a scheduler, or none and all
+/// flags for a scheduler without named flags.
 ///
-/// The third flag means nothing to any, and ipvsadm forgets it of `sh` and `mh`.
-fn sums(scheduler: &Scheduler) -> Vec<Flags> {
+/// No scheduler uses the third flag, and ipvsadm omits it for `sh` and `mh`.
+fn flag_combinations(scheduler: &Scheduler) -> Vec<Flags> {
     let (first, second) = (Flags::SCHEDULER_1, Flags::SCHEDULER_2);
     let none = Flags::empty();
     match scheduler {
@@ -21,7 +21,7 @@ fn sums(scheduler: &Scheduler) -> Vec<Flags> {
     }
 }
 
-/// Returns services of all protocols and of a mark, first those of IPv4.
+/// Returns services for all protocols and a firewall mark, IPv4 first.
 fn services() -> Vec<ServiceKey> {
     let mut services = Vec::new();
     for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
@@ -34,18 +34,18 @@ fn services() -> Vec<ServiceKey> {
     services
 }
 
-/// Returns a virtual server in all ways in which a scheduler can serve it.
-fn ways(service: ServiceKey, scheduler: Scheduler) -> Vec<VirtualServer> {
+/// Returns virtual servers with all combinations of flags and persistence.
+fn variants(service: ServiceKey, scheduler: Scheduler) -> Vec<VirtualServer> {
     let wide = match service.family() {
         Family::V4 => Netmask::V4([255, 255, 0, 0].into()),
         Family::V6 => Netmask::V6(64),
     };
     let host = Netmask::host(service.family());
-    let mut ways = Vec::new();
-    for flags in sums(&scheduler) {
+    let mut variants = Vec::new();
+    for flags in flag_combinations(&scheduler) {
         for flags in [flags, flags | Flags::ONE_PACKET] {
             for netmask in [None, Some(host), Some(wide)] {
-                ways.push(VirtualServer {
+                variants.push(VirtualServer {
                     flags,
                     persistence: netmask.map(|netmask| Persistence {
                         timeout: 300,
@@ -56,10 +56,10 @@ fn ways(service: ServiceKey, scheduler: Scheduler) -> Vec<VirtualServer> {
             }
         }
     }
-    ways
+    variants
 }
 
-/// Returns the service that is another by its port or mark.
+/// Returns a copy of a service with another port or mark.
 fn numbered(service: ServiceKey, number: usize) -> ServiceKey {
     let number = u16::try_from(number).unwrap();
     match service {
@@ -74,7 +74,7 @@ fn numbered(service: ServiceKey, number: usize) -> ServiceKey {
 }
 
 #[test]
-fn every_scheduler_is_read_back_with_each_of_its_flags() {
+fn every_scheduler_is_dumped_with_each_of_its_flags() {
     for scheduler in Scheduler::KNOWN {
         with_client(|client| {
             let services = services();
@@ -83,15 +83,16 @@ fn every_scheduler_is_read_back_with_each_of_its_flags() {
             if scheduler == Scheduler::PowerOfTwo
                 && let Err(error) = added
             {
-                // Older kernels lack it, and not each has been built with it.
+                // Older kernels lack it, and some are built without it.
                 assert!(error.is_scheduler_missing(), "{error}");
                 assert!(!has_module("ip_vs_twos"), "{error}");
                 return;
             }
             added.unwrap();
             client.flush().unwrap();
-            // Each way is one of a service of each family; then it becomes another.
-            let count = ways(services[0], scheduler).len();
+            // Each combination is added for one service per family and then changed
+            // to the next one.
+            let count = variants(services[0], scheduler).len();
             let half = services.len() / 2;
             let mut installed = Table::default();
             for turn in [0, 1] {
@@ -99,7 +100,7 @@ fn every_scheduler_is_read_back_with_each_of_its_flags() {
                 for place in 0..count {
                     for service in [services[place % half], services[half + place % half]] {
                         let service = numbered(service, place);
-                        wanted.insert(ways(service, scheduler)[(place + turn) % count]);
+                        wanted.insert(variants(service, scheduler)[(place + turn) % count]);
                     }
                 }
                 assert_eq!(wanted.servers().count(), count * 2);
@@ -114,7 +115,7 @@ fn every_scheduler_is_read_back_with_each_of_its_flags() {
 }
 
 #[test]
-fn the_persistence_engine_is_read_back() {
+fn the_persistence_engine_is_dumped() {
     with_client(|client| {
         for (family, address) in [(Family::V4, "10.0.0.1"), (Family::V6, "fd00::1")] {
             let service = ServiceKey::new(Protocol::Udp, ip(address), 5060);
@@ -140,7 +141,7 @@ fn the_persistence_engine_is_read_back() {
 }
 
 #[test]
-fn a_scheduler_or_an_engine_that_is_not_known_is_data_and_refused_by_name() {
+fn unknown_schedulers_and_engines_are_preserved_and_rejected_by_name() {
     with_client(|client| {
         let text = "-A -t 10.0.0.3:80 -s nosuch\n";
         let unknown = commands(text);

@@ -1,4 +1,4 @@
-//! A lab whose node balances: clients ask it, pods answer.
+//! A lab with IPVS on the node: clients send requests, pods reply.
 
 use std::net::SocketAddr;
 use std::sync::MutexGuard;
@@ -10,20 +10,20 @@ use vipline_ipvs::{Client, ServiceKey};
 
 use crate::{alone, commands, ip};
 
-/// The addresses of the virtual servers, which the node has.
+/// Addresses of the virtual servers, assigned to the node.
 pub(crate) const VIRTUAL: [&str; 2] = ["203.0.113.1", "2001:db8:2::1"];
 
-/// The port of the real servers.
+/// Port of the real servers.
 pub(crate) const PORT: u16 = 8080;
 
-/// A lab, a client of IPVS on its node, and a server in each backend.
+/// A lab, an IPVS client on its node, and a server in each backend.
 ///
-/// While it is there, no other test runs.
+/// No other test runs while it exists.
 pub(crate) struct Site {
     pub(crate) lab: Lab,
     pub(crate) client: Client,
     pub(crate) servers: Vec<Server>,
-    /// The port of the last virtual server.
+    /// Port of the last virtual server.
     port: u16,
     _alone: MutexGuard<'static, ()>,
 }
@@ -57,8 +57,9 @@ impl Site {
         }
     }
 
-    /// Makes a virtual server at a port of its own, and real servers of the
-    /// first backends, each with its options; returns how to ask it.
+    /// Adds a virtual server at a new port, with the first backends as real servers,
+    /// each with its options.
+    /// Returns a request to it.
     pub(crate) fn serve(
         &mut self,
         protocol: Protocol,
@@ -93,7 +94,7 @@ impl Site {
         self.client.commit(&commands(text)).unwrap();
     }
 
-    /// Asks some times, and returns how often each backend answered.
+    /// Sends requests and returns the number of replies of each backend.
     pub(crate) fn shares(&self, ask: Ask, from: &Host, count: usize) -> Vec<usize> {
         let answers = ask.times(&from.netns, count);
         assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
@@ -101,13 +102,13 @@ impl Site {
         backends.map(|backend| answers.by(&backend.name)).collect()
     }
 
-    /// Opens connections that stay, one after the other.
+    /// Opens connections sequentially and keeps them open.
     pub(crate) fn hold(&self, ask: Ask, count: usize) -> Vec<Conversation> {
         let open = || Conversation::open(&self.lab.client.netns, ask).unwrap();
         (0..count).map(|_| open()).collect()
     }
 
-    /// Returns how many of these connections each backend has.
+    /// Returns the number of connections to each backend.
     pub(crate) fn held(&self, conversations: &[Conversation]) -> Vec<usize> {
         let backends = self.lab.backends.iter();
         let held = backends.map(|backend| {
@@ -117,7 +118,8 @@ impl Site {
         held.collect()
     }
 
-    /// Returns how often each backend was asked, by whatever protocol.
+    /// Returns the number of requests that each backend received, over all
+    /// protocols.
     pub(crate) fn asked(&self) -> Vec<usize> {
         let servers = self
             .servers
@@ -130,12 +132,12 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // The namespace goes later, and should not take servers with it then.
+        // The namespace is removed later and should have no servers then.
         let _ = self.client.flush();
     }
 }
 
-/// Returns the service of packets to an address.
+/// Returns the key of the service at an address.
 fn service(protocol: Protocol, target: SocketAddr) -> ServiceKey {
     let protocol = match protocol {
         Protocol::Tcp => vipline_ipvs::Protocol::Tcp,
@@ -144,7 +146,7 @@ fn service(protocol: Protocol, target: SocketAddr) -> ServiceKey {
     ServiceKey::new(protocol, target.ip(), target.port())
 }
 
-/// Returns the protocols that servers speak.
+/// Returns the protocols of the servers.
 pub(crate) fn both() -> [Protocol; 2] {
     [Protocol::Tcp, Protocol::Udp]
 }

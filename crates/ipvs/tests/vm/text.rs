@@ -1,10 +1,10 @@
-//! Our text and that of `ipvsadm`, each read by the other.
+//! Compatibility of the text format with `ipvsadm` in both directions.
 
 use vipline_ipvs::Table;
 
 use crate::{check, compare, ipvsadm, ipvsadm_reading, with_client};
 
-/// A table of all kinds of servers.
+/// A table with all kinds of servers.
 const TABLE: &str = "\
 -A -t 10.0.0.1:80 -s mh -p 100 -b mh-port
 -a -t 10.0.0.1:80 -r 10.1.0.1:8080 -m -w 3 -x 20 -y 10
@@ -23,7 +23,7 @@ const TABLE: &str = "\
 ";
 
 #[test]
-fn a_table_that_ipvsadm_makes_line_by_line_is_our_text() {
+fn a_table_added_by_ipvsadm_prints_as_the_same_text() {
     with_client(|client| {
         for line in TABLE.lines() {
             ipvsadm(line);
@@ -35,7 +35,7 @@ fn a_table_that_ipvsadm_makes_line_by_line_is_our_text() {
 }
 
 #[test]
-fn our_text_is_read_by_ipvsadm_as_what_it_was_printed_from() {
+fn ipvsadm_restores_printed_tables() {
     let table: Table = TABLE.parse().unwrap();
     let mut text = String::new();
     with_client(|client| {
@@ -46,7 +46,7 @@ fn our_text_is_read_by_ipvsadm_as_what_it_was_printed_from() {
         ipvsadm_reading("-R", &text);
         compare(client, &table);
     });
-    // What ipvsadm prints we read as what it is, but for thresholds.
+    // The output of ipvsadm parses to the same table, except for thresholds.
     with_client(|client| {
         let plain: Table = TABLE.replace(" -x 20 -y 10", "").parse().unwrap();
         check(client, &plain);
@@ -55,7 +55,7 @@ fn our_text_is_read_by_ipvsadm_as_what_it_was_printed_from() {
 }
 
 #[test]
-fn only_ipvsadm_replaces_the_port_of_a_server_whose_packets_keep_theirs() {
+fn only_ipvsadm_replaces_the_port_without_masquerading() {
     let line = "-a -t 10.0.0.1:80 -r 10.1.0.2:8080 -g -w 1";
     let server = "-A -t 10.0.0.1:80 -s rr";
     with_client(|client| {

@@ -1,4 +1,4 @@
-//! Which real server each scheduler chooses.
+//! Selection of real servers by each scheduler.
 
 use testkit::traffic::{Conversation, Protocol};
 use vipline_ipvs::{Command, Commands, Scheduler};
@@ -7,7 +7,7 @@ use crate::site::{Site, both};
 use crate::{commands, has_module};
 
 #[test]
-fn shares_are_equal_by_rr_and_by_weight_by_wrr() {
+fn rr_distributes_equally_and_wrr_by_weight() {
     let mut site = Site::new(3);
     for protocol in both() {
         for family in 0..2 {
@@ -21,7 +21,7 @@ fn shares_are_equal_by_rr_and_by_weight_by_wrr() {
 }
 
 #[test]
-fn hashes_keep_a_source_with_its_server_unless_its_port_counts() {
+fn source_hashes_select_one_server_per_source_unless_ports_are_hashed() {
     let mut site = Site::new(3);
     let reals = ["", "", ""];
     for family in 0..2 {
@@ -41,7 +41,7 @@ fn hashes_keep_a_source_with_its_server_unless_its_port_counts() {
 }
 
 #[test]
-fn a_source_whose_server_is_out_has_another_with_a_fallback_only() {
+fn a_source_with_an_unavailable_server_moves_only_with_fallback() {
     let mut site = Site::new(2);
     for options in ["-s sh", "-s sh -b sh-fallback"] {
         let ask = site.serve(Protocol::Tcp, 0, options, &["", ""]);
@@ -58,7 +58,7 @@ fn a_source_whose_server_is_out_has_another_with_a_fallback_only() {
 }
 
 #[test]
-fn a_source_whose_server_is_full_has_another_with_a_fallback_only() {
+fn a_source_with_a_full_server_moves_only_with_fallback() {
     let mut site = Site::new(2);
     for family in 0..2 {
         for options in [
@@ -78,13 +78,14 @@ fn a_source_whose_server_is_full_has_another_with_a_fallback_only() {
 }
 
 #[test]
-fn destinations_have_one_server_by_dh_lblc_and_lblcr() {
+fn dh_lblc_and_lblcr_select_one_server_per_destination() {
     let mut site = Site::new(2);
     for scheduler in ["dh", "lblc", "lblcr"] {
         let options = format!("-s {scheduler}");
-        // With such weights, no server has too many connections.
+        // With these weights, no server is overloaded.
         let ask = site.serve(Protocol::Tcp, 0, &options, &["-w 100", "-w 100"]);
-        // The first connection chooses: of two at once, each may.
+        // The first connection is alone: of concurrent ones any can select the
+        // server.
         let first = site.shares(ask, &site.lab.client, 1);
         let expected: Vec<_> = first.iter().map(|share| share * 6).collect();
         assert_eq!(
@@ -97,7 +98,7 @@ fn destinations_have_one_server_by_dh_lblc_and_lblcr() {
 }
 
 #[test]
-fn open_connections_tell_where_the_next_one_goes() {
+fn open_connections_determine_the_next_server() {
     let mut site = Site::new(2);
     for (scheduler, weights, count, expected) in [
         ("lc", ["-w 1", "-w 3"], 8, [4, 4]),
@@ -106,9 +107,9 @@ fn open_connections_tell_where_the_next_one_goes() {
         ("sed", ["-w 1", "-w 3"], 8, [2, 6]),
         ("nq", ["-w 1", "-w 9"], 2, [1, 1]),
         ("fo", ["-w 1", "-w 3"], 6, [0, 6]),
-        // It overflows when there are more than its weight.
+        // Connections overflow beyond the weight.
         ("ovf", ["-w 2", "-w 3"], 6, [2, 4]),
-        // One that is full is left out.
+        // A full server is skipped.
         ("fo", ["-w 1", "-w 3 -x 2"], 6, [4, 2]),
         ("rr", ["-x 1", ""], 6, [1, 5]),
     ] {
@@ -135,7 +136,7 @@ fn connections_go_to_the_idle_server() {
 }
 
 #[test]
-fn a_server_of_weight_zero_keeps_its_connections_and_gets_no_other() {
+fn a_server_of_weight_zero_keeps_connections_and_receives_no_new_ones() {
     let mut site = Site::new(2);
     let ask = site.serve(Protocol::Tcp, 0, "-s rr", &["", ""]);
     let mut open = site.hold(ask, 4);
@@ -149,7 +150,7 @@ fn a_server_of_weight_zero_keeps_its_connections_and_gets_no_other() {
 }
 
 #[test]
-fn both_of_two_that_chance_picks_are_asked() {
+fn twos_uses_both_servers() {
     let mut site = Site::new(2);
     let probe = commands("-A -t 192.0.2.99:1 -s twos");
     let Command::Add(server) = probe.as_slice()[0] else {
@@ -160,7 +161,7 @@ fn both_of_two_that_chance_picks_are_asked() {
         .client
         .commit(&Commands::from_iter([probe.as_slice()[0]]))
     {
-        // Not each kernel has been built with it.
+        // Some kernels are built without it.
         assert!(error.is_scheduler_missing(), "{error}");
         assert!(!has_module("ip_vs_twos"), "{error}");
         return;

@@ -317,7 +317,7 @@ pub(crate) const V6: &[Rules] = &[
     ),
 ];
 
-/// Rules of IPv4 with what has no type.
+/// IPv4 rules with unsupported matches and targets.
 pub(crate) const OTHER: &[Rules] = &[
     (
         "filter",

@@ -1,4 +1,4 @@
-//! Rules as people and programs write them, which are saved in other words.
+//! Rules as users and programs write them, which are saved in another form.
 
 use super::Rules;
 

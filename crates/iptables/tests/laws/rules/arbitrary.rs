@@ -1,4 +1,4 @@
-//! Rules of every kind, as iptables would take them.
+//! Strategies for rules that iptables would accept.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -284,7 +284,7 @@ fn sctp() -> BoxedStrategy<Sctp> {
         letters(name).prop_map(move |bits| (at, Chunk::parse(&format!("{name}{bits}")).unwrap()))
     });
     let mode = select(&[ChunksMode::All, ChunksMode::Any, ChunksMode::Only][..]);
-    // A map has every type at most once, and in order.
+    // A map has each type at most once, in order.
     let chunks = (mode, vec(chunk, 0..30)).prop_map(|(mode, chunks)| Chunks {
         mode,
         chunks: std::collections::BTreeMap::from_iter(chunks)

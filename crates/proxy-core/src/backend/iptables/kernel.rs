@@ -200,7 +200,7 @@ fn refused(
     restore: &Restore<'_>,
     error: Error,
 ) -> (usize, Result<Attempt, Error>) {
-    let Error::Refused {
+    let Error::Rejected {
         line: Some(line),
         message,
         ..

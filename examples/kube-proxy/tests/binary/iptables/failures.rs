@@ -53,7 +53,7 @@ fn a_program_that_is_missing_or_refused_is_one_sentence() {
     let said = node.stage.say_through(&shell, "--oneshot");
     assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
     assert!(
-        said.stderr.contains("is not there: install iptables"),
+        said.stderr.contains("not found: install iptables"),
         "{said:?}"
     );
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");

@@ -33,7 +33,7 @@ ip link add kube-ipvs0 type veth peer name mine
 ";
 
 /// What is told where the kernel cannot do the mode.
-const INSTEAD: &str = "Can't use ipvs mode: the kernel has no IPVS: load the module ip_vs; \
+const INSTEAD: &str = "Can't use ipvs mode: the kernel lacks IPVS: load the module ip_vs; \
                        using iptables mode instead";
 
 /// Returns a stage of a mode with a Service of three endpoints.
