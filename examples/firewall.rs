@@ -1,7 +1,7 @@
-//! A small firewall: written as values, committed, read back and changed.
+//! A small firewall: built from values, committed, dumped and changed.
 //!
 //! Run it as root with `cargo run -p vipline-nftables --example firewall`.
-//! It makes a network namespace of its own and changes nothing outside of it.
+//! The example runs in a new network namespace and does not change the host.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use std::error::Error;
@@ -28,41 +28,41 @@ fn run() -> Result<()> {
     let firewall = Firewall::new()?;
     let tables = [firewall.table.clone()];
 
-    // The difference to what the kernel has is what has to be done: all of it, the first time.
+    // The edits are the difference between the dump and the desired objects.
     let installed = client.dump(&tables)?;
     let wanted = firewall.objects()?;
     let transaction = Transaction::from_edits(&diff(installed.into_objects(), &wanted));
-    println!("# What is committed, all or nothing:\n\n{transaction}");
+    println!("# Atomic transaction:\n\n{transaction}");
     client.commit(&transaction)?;
 
     let installed = client.dump(&tables)?;
-    println!("# What the kernel has now:\n\n{installed}");
+    println!("# Ruleset in the kernel:\n\n{installed}");
     assert!(
         diff(installed.into_objects(), &wanted).is_empty(),
         "the kernel has what was wanted"
     );
 
-    // Later changes name what changes, whatever else there is.
+    // A later transaction contains only the changed objects.
     let https = firewall.ports.element(&[443_u16.into()])?;
     let transaction = Transaction::from_edits(&[Edit::Add(https.into())]);
-    println!("# One port more:\n\n{transaction}");
+    println!("# Additional port:\n\n{transaction}");
     client.commit(&transaction)?;
 
-    // A refusal names what was refused, and nothing of the transaction is done.
+    // An error names the rejected operation; the kernel applies nothing.
     let telnet = firewall.ports.element(&[23_u16.into()])?;
     let refused = client.commit(&Transaction::from_edits(&[Edit::Remove(telnet.into())]));
     if let Err(error) = refused {
-        println!("# What is not there cannot be removed:\n\n{error}");
+        println!("# Deletion of a missing element fails:\n\n{error}");
     }
     Ok(())
 }
 
-/// The table and the sets, which rules and elements refer to.
+/// The table and the sets that rules and elements refer to.
 struct Firewall {
     table: TableId,
-    /// The TCP ports that are open.
+    /// Open TCP ports.
     ports: Set,
-    /// The networks nobody is let in from.
+    /// Blocked source networks.
     blocked: Set,
 }
 
@@ -86,7 +86,7 @@ impl Firewall {
         })
     }
 
-    /// Everything the firewall consists of; the order does not matter.
+    /// Returns all objects of the firewall, in any order.
     fn objects(&self) -> Result<Vec<Object>> {
         let mut objects: Vec<Object> = vec![
             Table::new(self.table.clone()).into(),
@@ -104,7 +104,7 @@ impl Firewall {
         Ok(objects)
     }
 
-    /// What packets to this machine go through.
+    /// Returns the base chain for packets to the local host.
     fn input(&self) -> Result<Chain> {
         let rule = |statements: Vec<_>| Rule::new(Family::Inet, statements);
         let input = BaseChain::new(ChainType::Filter, Hook::Input, 0).with_policy(Policy::Drop);

@@ -66,6 +66,8 @@ mod name;
 
 mod family;
 
+mod table;
+
 mod bytes;
 
 mod datatype;
@@ -136,12 +138,13 @@ pub use expression::Expression;
 pub use family::Family;
 pub use monitor::{Change, ChangeCounts, Commit, Monitor, Notification, Notifications, Process};
 pub use name::{Comment, InvalidName, Name};
-pub use object::{Key, Object, SetKey, Table, TableFlags, TableId};
+pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
 pub use ruleset::{Assembler, Objects, Ruleset};
 pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
 pub use statement::Statement;
+pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};
