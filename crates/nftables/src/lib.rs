@@ -104,13 +104,9 @@ mod text;
 
 mod display;
 
-mod userdata;
-
 pub mod wire;
 
 mod transaction;
-
-mod batch;
 
 mod operation;
 
@@ -127,7 +123,6 @@ mod monitor;
 
 mod error;
 
-pub use batch::Batch;
 pub use bytes::Bytes;
 pub use chain::{BaseChain, Chain, ChainType, Hook, Policy};
 pub use client::{Client, Encoder, Generation};
@@ -141,10 +136,11 @@ pub use name::{Comment, InvalidName, Name};
 pub use object::{Key, Object, SetKey};
 pub use operation::{Action, Operation, Subject};
 pub use rule::Rule;
-pub use ruleset::{Assembler, Objects, Ruleset};
+pub use ruleset::{Objects, Ruleset};
 pub use set::{DataKind, Field, Set, SetFlags, SetSpec};
 pub use statement::Statement;
 pub use table::{Table, TableFlags, TableId};
 pub use transaction::Transaction;
 pub use value::Value;
 pub use verdict::{Data, Verdict};
+pub use wire::{Assembler, Batch};

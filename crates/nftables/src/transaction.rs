@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use vipline_reconcile::Edit;
 
-use crate::{Batch, Chain, Element, Object, Set, Table, TableId};
+use crate::{Action, Chain, Element, Object, Set, Table, TableId};
 
 /// Edits in an order that the kernel accepts.
 ///
@@ -75,20 +75,24 @@ impl Transaction {
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
-
-    /// Encodes the transaction as one batch.
-    ///
-    /// Sequence numbers start at `sequence`.
-    /// With a `generation` the kernel rejects the batch unless that is the current
-    /// generation ([`wire::generation`](crate::wire::generation)).
-    /// Only the last message before the end message requests an ACK; the kernel
-    /// reports errors of all messages.
-    pub fn encode(&self, sequence: u32, generation: Option<u32>) -> Batch<'_> {
-        Batch::new(self, sequence, generation)
-    }
 }
 
 impl Step {
+    pub(crate) fn action(&self) -> Action {
+        match self {
+            Self::AddTable(_)
+            | Self::AddSet(_)
+            | Self::AddChain(_)
+            | Self::AddRule(..)
+            | Self::AddElements(_) => Action::Add,
+            Self::DeleteTable(_)
+            | Self::DeleteSet(_)
+            | Self::DeleteChain(_)
+            | Self::DeleteElements(_) => Action::Delete,
+            Self::FlushChain(_) => Action::Flush,
+        }
+    }
+
     pub(crate) fn elements(&self) -> &[Element] {
         match self {
             Self::AddElements(elements) | Self::DeleteElements(elements) => elements,

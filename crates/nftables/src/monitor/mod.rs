@@ -8,7 +8,7 @@ use vipline_netlink::DecodeError;
 use vipline_netlink::message::Message;
 
 use crate::wire::{self, Kind, SUBSYSTEM};
-use crate::{Generation, TableId, element};
+use crate::{Generation, TableId};
 
 pub use client::{Monitor, Notification};
 
@@ -216,7 +216,7 @@ impl ChangeCounts {
     fn add(&mut self, kind: u8, payload: &[u8]) -> Result<(), DecodeError> {
         let is = |one: Kind, other: Kind| kind == one as u8 || kind == other as u8;
         if is(Kind::NewSetElem, Kind::DelSetElem) {
-            self.elements += element::count(payload)?;
+            self.elements += wire::element::count(payload)?;
         } else if is(Kind::NewTable, Kind::DelTable) {
             self.tables += 1;
         } else if is(Kind::NewChain, Kind::DelChain) {

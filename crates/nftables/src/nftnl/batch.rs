@@ -4,14 +4,15 @@
 use vipline_netlink::message::{APPEND, CREATE};
 
 use super::{Kind as ObjectKind, Message, Object, exprs, objects};
-use crate::batch::{self, BATCH_GENERATION, LIST_LIMIT};
-use crate::element::{
-    self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
-    NFTA_SET_ELEM_LIST_TABLE,
-};
 use crate::expr::{AnonymousSet, SetRef};
 use crate::transaction::Step;
 use crate::wire::Kind;
+use crate::wire::batch;
+use crate::wire::element::{
+    self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
+    NFTA_SET_ELEM_LIST_TABLE,
+};
+use crate::wire::encoder::{BATCH_GENERATION, LIST_LIMIT};
 use crate::{Batch, Chain, Element, Error, Rule, SetFlags, TableId, Transaction};
 
 /// Encodes a transaction: see [`encode`](super::encode).

@@ -3,13 +3,11 @@
 
 use super::attributes::*;
 use super::{Element, Object, unsupported};
-use crate::element::{self, CATCH_ALL, INTERVAL_END, successor};
 use crate::set::{DataKind, width};
-use crate::wire::hook_number;
+use crate::wire::element::{self, CATCH_ALL, INTERVAL_END, successor};
 use crate::wire::set::{NFT_DATA_VERDICT, NFT_SET_CONCAT, NFT_SET_MAP, NFT_SET_OBJECT};
-use crate::{
-    Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, Table, TableId, userdata,
-};
+use crate::wire::{hook_number, userdata};
+use crate::{Chain, Datatype, ElementData, Error, Field, Name, Policy, Set, Table, TableId};
 
 /// Returns a table with all attributes.
 pub(super) fn table(table: &Table) -> Object<super::Table> {

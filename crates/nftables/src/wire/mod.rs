@@ -5,7 +5,17 @@
 //! [`Assembler`](crate::Assembler) decodes the replies.
 //! Numbers are those of `linux/netfilter/nf_tables.h` and `nfnetlink.h`.
 
+mod assembler;
+
+pub(crate) mod batch;
+
+pub(crate) mod encoder;
+
+pub(crate) mod element;
+
 pub(crate) mod set;
+
+pub(crate) mod userdata;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
@@ -13,8 +23,10 @@ use vipline_netlink::attr::{Attr, Attrs, nest, put, put_be32, put_str};
 use crate::expr::{Expr, Lookup, SetRef};
 use crate::{
     BaseChain, Chain, ChainType, Family, Hook, Name, Policy, Rule, Set, Table, TableFlags, TableId,
-    userdata,
 };
+
+pub use assembler::Assembler;
+pub use batch::Batch;
 
 pub(crate) use set::{decode as set, put as put_set, put_name as put_set_name};
 

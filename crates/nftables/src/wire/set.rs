@@ -5,9 +5,9 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{NFTA_LIST_ELEM, missing, name, put_userdata};
+use super::{NFTA_LIST_ELEM, element, missing, name, put_userdata, userdata};
 use crate::set::{DataKind, Set, width};
-use crate::{Datatype, Family, Name, SetFlags, SetSpec, TableId, element, userdata};
+use crate::{Datatype, Family, Name, SetFlags, SetSpec, TableId};
 
 // enum nft_set_attributes
 pub(super) const NFTA_SET_TABLE: u16 = 1;

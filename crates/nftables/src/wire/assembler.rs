@@ -1,0 +1,157 @@
+//! Assembly of rulesets from dump replies.
+
+use std::collections::BTreeMap;
+
+use vipline_netlink::DecodeError;
+
+use super::Kind;
+use super::element::{self, Raw};
+use crate::expr::{AnonymousSet, Expr, SetRef};
+use crate::{Family, Name, Rule, Ruleset, Set, SetFlags, TableId};
+
+/// Assembles a [`Ruleset`] from dump replies.
+///
+/// Push the replies to [`Query::Table`](super::Query::Table), then those to
+/// [`Query::Chains`](super::Query::Chains), `Rules` and `Sets`, then for each
+/// of [`Assembler::sets`] those to [`Query::Elements`](super::Query::Elements).
+/// Objects of other tables are ignored.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    tables: Vec<TableId>,
+    ruleset: Ruleset,
+    rules: Vec<(TableId, Name, Rule)>,
+    sets: Vec<Set>,
+    /// Elements with the index of their set in `sets`.
+    elements: Vec<(usize, Raw)>,
+    /// Set of the previous elements: usually also that of the next.
+    last: usize,
+}
+
+impl Assembler {
+    /// Creates an assembler for these tables.
+    pub fn new(tables: &[TableId]) -> Self {
+        Self {
+            tables: tables.to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// Creates an assembler for the elements of one set.
+    pub(crate) fn for_set(set: &Set) -> Self {
+        Self {
+            sets: vec![set.clone()],
+            ..Self::default()
+        }
+    }
+
+    /// Returns the sets received so far, including anonymous sets.
+    pub fn sets(&self) -> &[Set] {
+        &self.sets
+    }
+
+    /// Processes a message: its type, and its payload after the netlink header.
+    ///
+    /// Other messages are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the payload is malformed.
+    pub fn push(&mut self, message_type: u16, payload: &[u8]) -> Result<(), DecodeError> {
+        let (family, attrs) = super::split_header(payload)?;
+        let is = |kind: Kind| kind.message_type() == message_type;
+        let Some(family) = family else {
+            return Ok(());
+        };
+        if is(Kind::NewTable) {
+            let table = super::table(family, attrs)?;
+            if self.is_wanted(&table.id) {
+                self.ruleset.extend([table.into()]);
+            }
+        } else if is(Kind::NewChain) {
+            let chain = super::chain(family, attrs)?;
+            if self.is_wanted(&chain.table) {
+                self.ruleset.extend([chain.into()]);
+            }
+        } else if is(Kind::NewRule) {
+            let (table, chain, rule) = super::rule(attrs)?;
+            let table = TableId::new(family, table);
+            if self.is_wanted(&table) {
+                self.rules.push((table, chain, rule));
+            }
+        } else if is(Kind::NewSet) {
+            let set = super::set(family, attrs)?;
+            if self.is_wanted(&set.table) {
+                self.sets.push(set);
+            }
+        } else if is(Kind::NewSetElem) {
+            self.take_elements(family, payload)?;
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self, table: &TableId) -> bool {
+        self.tables.contains(table)
+    }
+
+    fn take_elements(&mut self, family: Family, payload: &[u8]) -> Result<(), DecodeError> {
+        let (table, name) = element::list_names(payload)?;
+        let is_here = |set: &Set| {
+            set.table.family == family
+                && set.name.as_str() == name
+                && set.table.name.as_str() == table
+        };
+        if !self.sets.get(self.last).is_some_and(is_here) {
+            let Some(place) = self.sets.iter().position(is_here) else {
+                return Ok(());
+            };
+            self.last = place;
+        }
+        let (place, elements) = (self.last, &mut self.elements);
+        element::decode_list(payload, |raw| elements.push((place, raw)))
+    }
+
+    /// Returns the assembled ruleset.
+    ///
+    /// Anonymous sets become part of their rules.
+    pub fn finish(self) -> Ruleset {
+        let mut ruleset = self.ruleset;
+        let mut lists: Vec<Vec<Raw>> = self.sets.iter().map(|_| Vec::new()).collect();
+        for (place, raw) in self.elements {
+            if let Some(list) = lists.get_mut(place) {
+                list.push(raw);
+            }
+        }
+        let mut anonymous = BTreeMap::new();
+        for (set, raw) in self.sets.into_iter().zip(lists) {
+            let elements = element::join_intervals(&set, raw);
+            if set.flags.contains(SetFlags::ANONYMOUS) {
+                let key = (set.table.clone(), set.name.clone());
+                let set_ref = SetRef::Anonymous(AnonymousSet { set, elements }.into());
+                anonymous.insert(key, set_ref);
+                continue;
+            }
+            let content = ruleset.tables.entry(set.table.clone()).or_default();
+            let name = set.name.clone();
+            content.sets.insert(name, (Some(set), elements));
+        }
+        let mut rules: BTreeMap<(TableId, Name), Vec<Rule>> = BTreeMap::new();
+        for (table, chain, mut rule) in self.rules {
+            for expr in &mut rule.exprs {
+                if let Expr::Lookup(lookup) = expr {
+                    let key = (table.clone(), lookup.set.name().clone());
+                    if let Some(set_ref) = anonymous.get(&key) {
+                        lookup.set = set_ref.clone();
+                    }
+                }
+            }
+            rules.entry((table, chain)).or_default().push(rule);
+        }
+        for ((table, chain), rules) in rules {
+            let content = ruleset.tables.get_mut(&table);
+            if let Some(chain) = content.and_then(|content| content.chains.get_mut(&chain)) {
+                chain.rules = rules.into();
+            }
+        }
+        ruleset
+    }
+}

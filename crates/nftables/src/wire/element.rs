@@ -1,0 +1,260 @@
+//! Codec of elements.
+
+use std::time::Duration;
+
+use vipline_netlink::DecodeError;
+use vipline_netlink::attr::{Attrs, nest, put, put_be32, put_be64, put_str};
+
+use super::{missing, split_header, userdata};
+use crate::element::Extras;
+use crate::expr::Expr;
+use crate::verdict::{decode_value, encode_value};
+use crate::{Bytes, Data, Element, ElementData, Name, Set};
+
+// enum nft_set_elem_list_attributes
+pub(crate) const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+pub(crate) const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+pub(crate) const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+pub(crate) const NFTA_SET_ELEM_LIST_SET_ID: u16 = 4;
+// enum nft_list_attributes
+const NFTA_LIST_ELEM: u16 = 1;
+// enum nft_set_elem_attributes
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_DATA: u16 = 2;
+const NFTA_SET_ELEM_FLAGS: u16 = 3;
+const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
+const NFTA_SET_ELEM_EXPIRATION: u16 = 5;
+const NFTA_SET_ELEM_USERDATA: u16 = 6;
+const NFTA_SET_ELEM_EXPR: u16 = 7;
+const NFTA_SET_ELEM_OBJREF: u16 = 9;
+const NFTA_SET_ELEM_KEY_END: u16 = 10;
+const NFTA_SET_ELEM_EXPRESSIONS: u16 = 11;
+// enum nft_set_elem_flags
+pub(crate) const INTERVAL_END: u32 = 1;
+pub(crate) const CATCH_ALL: u32 = 2;
+
+/// Returns a duration in milliseconds, the kernel's unit.
+pub(crate) fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Appends an element as a list entry; an interval as two entries, start and end.
+///
+/// `scratch` is a reusable buffer for user data.
+pub(crate) fn encode(out: &mut Vec<u8>, element: &Element, scratch: &mut Vec<u8>) {
+    let has_intervals = element.set().has_intervals();
+    let simple = has_intervals && !element.set().is_concatenated();
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
+    let end = simple.then(|| successor(last)).flatten();
+    let is_open = simple && end.is_none() && !element.is_catch_all();
+    nest(out, NFTA_LIST_ELEM, |out| {
+        if element.is_catch_all() {
+            put_be32(out, NFTA_SET_ELEM_FLAGS, CATCH_ALL);
+        }
+        if let Some(timeout) = element.timeout() {
+            put_be64(out, NFTA_SET_ELEM_TIMEOUT, milliseconds(timeout));
+        }
+        if !element.is_catch_all() {
+            encode_value(out, NFTA_SET_ELEM_KEY, element.key_bytes());
+        }
+        // The kernel does not need the end of a single key. nft, however, lists a
+        // key without an end joined with its neighbors.
+        if has_intervals && !simple && !element.is_catch_all() {
+            encode_value(out, NFTA_SET_ELEM_KEY_END, last);
+        }
+        match element.data() {
+            None => {}
+            Some(ElementData::Value(value)) => encode_value(out, NFTA_SET_ELEM_DATA, value),
+            Some(ElementData::Verdict(verdict)) => verdict.encode_as_data(out, NFTA_SET_ELEM_DATA),
+        }
+        encode_rest(out, element, is_open, scratch);
+    });
+    if let Some(end) = end.filter(|_| !element.is_catch_all()) {
+        nest(out, NFTA_LIST_ELEM, |out| {
+            put_be32(out, NFTA_SET_ELEM_FLAGS, INTERVAL_END);
+            encode_value(out, NFTA_SET_ELEM_KEY, &end);
+        });
+    }
+}
+
+/// Appends the optional attributes.
+fn encode_rest(out: &mut Vec<u8>, element: &Element, is_open: bool, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    if let Some(comment) = element.comment() {
+        userdata::put_comment(scratch, comment);
+    }
+    if is_open {
+        userdata::put_open(scratch);
+    }
+    if !scratch.is_empty() {
+        put(out, NFTA_SET_ELEM_USERDATA, scratch);
+    }
+    let Some(extras) = element.extras() else {
+        return;
+    };
+    if let Some(object) = &extras.object {
+        put_str(out, NFTA_SET_ELEM_OBJREF, object.as_str());
+    }
+    match &*extras.exprs {
+        [] => {}
+        [expr] => nest(out, NFTA_SET_ELEM_EXPR, |out| expr.encode(out)),
+        exprs => nest(out, NFTA_SET_ELEM_EXPRESSIONS, |out| {
+            for expr in exprs {
+                nest(out, NFTA_LIST_ELEM, |out| expr.encode(out));
+            }
+        }),
+    }
+}
+
+/// Returns the big-endian number plus one, or `None` on overflow.
+pub(crate) fn successor(number: &[u8]) -> Option<Bytes> {
+    let mut next = Bytes::from(number);
+    for byte in next.as_mut_slice().iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(next);
+        }
+    }
+    None
+}
+
+/// Decrements a big-endian number; zero wraps around.
+fn decrement(number: &mut [u8]) {
+    for byte in number.iter_mut().rev() {
+        *byte = byte.wrapping_sub(1);
+        if *byte != u8::MAX {
+            return;
+        }
+    }
+}
+
+/// A decoded element of a dump, not yet assigned to a set.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    key: Bytes,
+    data: Option<Data>,
+    extras: Extras,
+    is_end: bool,
+}
+
+/// Returns the number of entries in an element list.
+pub(crate) fn count(payload: &[u8]) -> Result<usize, DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    let mut count = 0;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_SET_ELEM_LIST_ELEMENTS {
+            count += attr.attrs().filter(Result::is_ok).count();
+        }
+    }
+    Ok(count)
+}
+
+/// Returns the names of the table and the set of an element list.
+pub(crate) fn list_names(payload: &[u8]) -> Result<(&str, &str), DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    let (mut table, mut set) = (None, None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_SET_ELEM_LIST_TABLE => table = Some(attr.str()?),
+            NFTA_SET_ELEM_LIST_SET => set = Some(attr.str()?),
+            _ => {}
+        }
+    }
+    let missing = || missing(NFTA_SET_ELEM_LIST_SET, "set of elements");
+    Ok((table.ok_or_else(missing)?, set.ok_or_else(missing)?))
+}
+
+/// Decodes the entries of an element list.
+pub(crate) fn decode_list(payload: &[u8], mut each: impl FnMut(Raw)) -> Result<(), DecodeError> {
+    let (_, attrs) = split_header(payload)?;
+    for attr in attrs {
+        let attr = attr?;
+        if attr.kind == NFTA_SET_ELEM_LIST_ELEMENTS {
+            for element in attr.attrs() {
+                each(decode(element?.attrs())?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn decode(attrs: Attrs<'_>) -> Result<Raw, DecodeError> {
+    let (mut key, mut data, mut flags) = (Bytes::new(), None, 0);
+    let mut extras = Extras::default();
+    for attr in attrs {
+        let attr = attr?;
+        let span = || {
+            attr.be64()
+                .map(|ms| Some(ms).filter(|ms| *ms != 0).map(Duration::from_millis))
+        };
+        match attr.kind {
+            NFTA_SET_ELEM_KEY => key = decode_value(&attr)?,
+            NFTA_SET_ELEM_KEY_END => extras.key_end = Some(decode_value(&attr)?),
+            NFTA_SET_ELEM_DATA => data = Some(Data::decode(&attr)?),
+            NFTA_SET_ELEM_FLAGS => flags = attr.be32()?,
+            NFTA_SET_ELEM_TIMEOUT => extras.timeout = span()?,
+            NFTA_SET_ELEM_EXPIRATION => extras.expires_in = span()?,
+            NFTA_SET_ELEM_USERDATA => extras.comment = userdata::comment(attr.value),
+            NFTA_SET_ELEM_OBJREF => {
+                let name = Name::new(attr.str()?);
+                extras.object = Some(name.map_err(|_| attr.error("object name"))?);
+            }
+            NFTA_SET_ELEM_EXPR => extras.exprs.push(Expr::decode(attr.value)?),
+            NFTA_SET_ELEM_EXPRESSIONS => {
+                for expr in attr.attrs() {
+                    extras.exprs.push(Expr::decode(expr?.value)?);
+                }
+            }
+            _ => {}
+        }
+    }
+    extras.catch_all = flags & CATCH_ALL != 0;
+    extras.key_end = extras.key_end.filter(|end| *end != key);
+    let is_end = flags & INTERVAL_END != 0;
+    Ok(Raw {
+        key,
+        data,
+        extras,
+        is_end,
+    })
+}
+
+/// Converts the dumped entries of a set to elements.
+///
+/// An interval of a set without concatenation is dumped as two entries: its first
+/// key, and the key after the last. An interval up to the highest key has no end
+/// entry.
+pub(crate) fn join_intervals(set: &Set, mut raw: Vec<Raw>) -> Vec<Element> {
+    if set.has_intervals() && !set.is_concatenated() {
+        raw.sort_by(|a, b| (&a.key, !a.is_end).cmp(&(&b.key, !b.is_end)));
+        let mut ends = None;
+        for element in raw.iter_mut().rev() {
+            if element.is_end {
+                ends = Some(element.key.clone());
+            } else if !element.extras.catch_all {
+                let mut last = ends
+                    .take()
+                    .unwrap_or_else(|| Bytes::repeat(0, element.key.len()));
+                decrement(last.as_mut_slice());
+                element.extras.key_end = Some(last).filter(|last| *last != element.key);
+            }
+        }
+        raw.retain(|element| !element.is_end);
+    }
+    raw.into_iter()
+        .map(|raw| Element::raw(set, raw.key, raw.data, raw.extras))
+        .collect()
+}
+
+/// Returns the number of list entries that encode an element.
+pub(crate) fn list_entries(element: &Element) -> usize {
+    let simple = element.set().has_intervals() && !element.set().is_concatenated();
+    let last = element.key_end().unwrap_or_else(|| element.key_bytes());
+    if simple && !element.is_catch_all() && successor(last).is_some() {
+        2
+    } else {
+        1
+    }
+}

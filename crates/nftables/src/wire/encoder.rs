@@ -1,0 +1,249 @@
+//! The native encoder of transactions.
+
+use vipline_netlink::attr::{nest, put_be32, put_str};
+use vipline_netlink::message::{APPEND, CREATE, REQUEST, begin, end};
+
+use super::batch::{Message, acknowledge};
+use super::element::{
+    self, NFTA_SET_ELEM_LIST_ELEMENTS, NFTA_SET_ELEM_LIST_SET, NFTA_SET_ELEM_LIST_SET_ID,
+    NFTA_SET_ELEM_LIST_TABLE,
+};
+use super::{Kind, SUBSYSTEM};
+use crate::expr::{AnonymousSet, SetRef};
+use crate::transaction::Step;
+use crate::{Batch, Chain, Element, Rule, SetFlags, TableId, Transaction, wire};
+
+/// `NFNL_MSG_BATCH_BEGIN` of `linux/netfilter/nfnetlink.h`.
+pub(super) const BATCH_BEGIN: u16 = 0x10;
+/// `NFNL_MSG_BATCH_END`
+pub(super) const BATCH_END: u16 = 0x11;
+/// `NFNL_BATCH_GENID`
+pub(crate) const BATCH_GENERATION: u16 = 1;
+/// Length at which an element list is split: attribute lengths have 16 bits.
+pub(crate) const LIST_LIMIT: usize = 48 << 10;
+/// Estimated encoded length of an element, to allocate the buffer.
+const ELEMENT_LEN_ESTIMATE: usize = 112;
+
+impl Transaction {
+    /// Encodes the transaction as one batch.
+    ///
+    /// Sequence numbers start at `sequence`.
+    /// With a `generation` the kernel rejects the batch unless that is the current
+    /// generation ([`wire::generation`](crate::wire::generation)).
+    /// Only the last message before the end message requests an ACK; the kernel
+    /// reports errors of all messages.
+    pub fn encode(&self, sequence: u32, generation: Option<u32>) -> Batch<'_> {
+        let mut encoder = Encoder::new(self, sequence);
+        encoder.batch_message(BATCH_BEGIN, generation);
+        for (step, index) in self.steps.iter().zip(0..) {
+            encoder.step(step, index);
+        }
+        encoder.acknowledge_last();
+        encoder.batch_message(BATCH_END, None);
+        Batch::from_parts(self, encoder.out, sequence, encoder.messages)
+    }
+}
+
+/// Encodes a batch.
+struct Encoder {
+    out: Vec<u8>,
+    sequence: u32,
+    messages: Vec<Message>,
+    next_set_id: u32,
+    scratch: Vec<u8>,
+}
+
+impl Encoder {
+    fn new(transaction: &Transaction, sequence: u32) -> Self {
+        let steps = &transaction.steps;
+        let elements: usize = steps.iter().map(|step| step.elements().len()).sum();
+        Self {
+            out: Vec::with_capacity(elements * ELEMENT_LEN_ESTIMATE + (steps.len() + 2) * 64),
+            sequence,
+            messages: Vec::with_capacity(steps.len() + 2),
+            next_set_id: 1,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Sets `NLM_F_ACK` in the last message.
+    fn acknowledge_last(&mut self) {
+        let start = self.messages.last().map_or(0, |message| message.start);
+        acknowledge(&mut self.out, start);
+    }
+
+    /// Appends one message.
+    fn message(
+        &mut self,
+        ty: u16,
+        flags: u16,
+        about: (Option<u32>, (u32, u32)),
+        body: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>),
+    ) {
+        let seq = self
+            .sequence
+            .wrapping_add(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
+        let (step, elements) = about;
+        self.messages.push(Message {
+            start: self.out.len(),
+            step,
+            elements,
+        });
+        let start = begin(&mut self.out, ty, REQUEST | flags, seq);
+        body(&mut self.out, &mut self.scratch);
+        end(&mut self.out, start);
+    }
+
+    /// Appends the begin or end message of the batch.
+    fn batch_message(&mut self, ty: u16, generation: Option<u32>) {
+        self.message(ty, 0, (None, (0, 0)), |out, _| {
+            wire::put_header(out, 0, SUBSYSTEM.into());
+            if let Some(generation) = generation {
+                put_be32(out, BATCH_GENERATION, generation);
+            }
+        });
+    }
+
+    fn simple(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        step: u32,
+        table: &TableId,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.message(
+            kind.message_type(),
+            flags,
+            (Some(step), (0, 0)),
+            |out, _| {
+                wire::put_header(out, table.family.number(), 0);
+                body(out);
+            },
+        );
+    }
+
+    fn step(&mut self, step: &Step, at: u32) {
+        match step {
+            Step::AddTable(table) => self.simple(Kind::NewTable, CREATE, at, &table.id, |out| {
+                wire::put_table(out, table);
+            }),
+            Step::DeleteTable(table) => self.simple(Kind::DelTable, 0, at, &table.id, |out| {
+                wire::put_table_name(out, &table.id);
+            }),
+            Step::AddSet(set) => {
+                let id = self.set_id();
+                self.simple(Kind::NewSet, CREATE, at, &set.table, |out| {
+                    wire::put_set(out, &set.table, set, id, set.size);
+                });
+            }
+            Step::DeleteSet(set) => self.simple(Kind::DelSet, 0, at, &set.table, |out| {
+                wire::put_set_name(out, &set.table, &set.name);
+            }),
+            Step::AddChain(chain) => self.simple(Kind::NewChain, CREATE, at, &chain.table, |out| {
+                wire::put_chain(out, chain);
+            }),
+            Step::FlushChain(chain) => self.simple(Kind::DelRule, 0, at, &chain.table, |out| {
+                wire::put_rules_of(out, chain);
+            }),
+            Step::DeleteChain(chain) => self.simple(Kind::DelChain, 0, at, &chain.table, |out| {
+                wire::put_chain_name(out, chain);
+            }),
+            Step::AddRule(chain, place) => {
+                if let Some(rule) = chain.rules.get(*place) {
+                    self.rule(chain, rule, at);
+                }
+            }
+            Step::AddElements(elements) => {
+                self.elements(Kind::NewSetElem, CREATE, elements, None, None, at);
+            }
+            Step::DeleteElements(elements) => {
+                self.elements(Kind::DelSetElem, 0, elements, None, None, at);
+            }
+        }
+    }
+
+    fn set_id(&mut self) -> u32 {
+        let id = self.next_set_id;
+        self.next_set_id += 1;
+        id
+    }
+
+    /// Appends a rule, after its anonymous sets.
+    fn rule(&mut self, chain: &Chain, rule: &Rule, at: u32) {
+        let mut ids = Vec::new();
+        for set in rule.sets() {
+            if let SetRef::Anonymous(anonymous) = set {
+                ids.push(self.anonymous(&chain.table, anonymous, at));
+            }
+        }
+        self.simple(Kind::NewRule, CREATE | APPEND, at, &chain.table, |out| {
+            wire::put_rule(out, chain, rule, &ids);
+        });
+    }
+
+    fn anonymous(&mut self, table: &TableId, anonymous: &AnonymousSet, at: u32) -> u32 {
+        let id = self.set_id();
+        let AnonymousSet { set, elements } = anonymous;
+        let members: usize = elements.iter().map(element::list_entries).sum();
+        let size = set.flags.contains(SetFlags::CONSTANT).then_some(members);
+        let size = size.and_then(|size| u32::try_from(size).ok());
+        self.simple(Kind::NewSet, CREATE, at, table, |out| {
+            wire::put_set(out, table, set, id, size);
+        });
+        self.elements(
+            Kind::NewSetElem,
+            CREATE,
+            elements,
+            Some(table),
+            Some(id),
+            at,
+        );
+        id
+    }
+
+    /// Appends elements of one set, split into messages at [`LIST_LIMIT`].
+    fn elements(
+        &mut self,
+        kind: Kind,
+        flags: u16,
+        elements: &[Element],
+        table: Option<&TableId>,
+        set_id: Option<u32>,
+        at: u32,
+    ) {
+        let mut done = 0;
+        while let Some(first) = elements.get(done) {
+            let table = table.unwrap_or(&first.set().table);
+            let start = done;
+            let rest = elements.get(done..).unwrap_or(&[]);
+            self.message(
+                kind.message_type(),
+                flags,
+                (Some(at), (0, 0)),
+                |out, scratch| {
+                    wire::put_header(out, table.family.number(), 0);
+                    put_str(out, NFTA_SET_ELEM_LIST_TABLE, table.name.as_str());
+                    put_str(out, NFTA_SET_ELEM_LIST_SET, first.set().name.as_str());
+                    if let Some(id) = set_id {
+                        put_be32(out, NFTA_SET_ELEM_LIST_SET_ID, id);
+                    }
+                    nest(out, NFTA_SET_ELEM_LIST_ELEMENTS, |out| {
+                        let limit = out.len() + LIST_LIMIT;
+                        for element in rest {
+                            element::encode(out, element, scratch);
+                            done += 1;
+                            if out.len() > limit {
+                                break;
+                            }
+                        }
+                    });
+                },
+            );
+            if let Some(message) = self.messages.last_mut() {
+                let [start, count] = [start, done - start].map(|n| u32::try_from(n).unwrap_or(0));
+                message.elements = (start, count);
+            }
+        }
+    }
+}
