@@ -61,15 +61,6 @@ pub(crate) enum Term {
     Unknown,
 }
 
-impl Eq for Term {}
-
-impl PartialEq for Term {
-    /// Two terms are equal if their nft texts are equal.
-    fn eq(&self, other: &Self) -> bool {
-        Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
-    }
-}
-
 macro_rules! header_expressions {
     ($($(#[$doc:meta])* $function:ident = $field:ident;)*) => {
         $($(#[$doc])*

@@ -98,11 +98,7 @@ mod chain;
 
 mod object;
 
-mod literal;
-
 mod text;
-
-mod display;
 
 pub mod wire;
 
@@ -111,8 +107,6 @@ mod transaction;
 mod operation;
 
 mod ruleset;
-
-mod script;
 
 mod client;
 

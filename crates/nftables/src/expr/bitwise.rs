@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Bytes;
-use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
 
 // enum nft_bitwise_attributes
@@ -101,18 +100,6 @@ impl ExprType for Bitwise {
             len,
             op,
         }))
-    }
-}
-
-impl List for Bitwise {
-    fn list(&self, listing: &mut Listing) {
-        let of = listing.read(self.source, self.len as usize);
-        match &self.op {
-            BitwiseOp::MaskXor { mask, xor } => {
-                listing.replace(self.destination, of.with_bits(mask.clone(), xor.clone()));
-            }
-            BitwiseOp::ShiftLeft(by) | BitwiseOp::ShiftRight(by) => listing.unknown("bitwise", by),
-        }
     }
 }
 

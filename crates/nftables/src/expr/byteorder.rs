@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
-use crate::text::Listing;
+use super::{ExprType, Register};
 
 // enum nft_byteorder_attributes
 const NFTA_BYTEORDER_SREG: u16 = 1;
@@ -81,13 +80,6 @@ impl ExprType for Byteorder {
             len,
             size,
         }))
-    }
-}
-
-impl List for Byteorder {
-    /// Has no text: nft derives conversions from the comparison.
-    fn list(&self, listing: &mut Listing) {
-        listing.swap(self.destination);
     }
 }
 

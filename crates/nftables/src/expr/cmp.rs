@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Bytes;
-use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
 
 // enum nft_cmp_attributes
@@ -81,14 +80,6 @@ impl ExprType for Cmp {
             return Ok(None);
         };
         Ok(Some(Self { source, op, data }))
-    }
-}
-
-impl List for Cmp {
-    fn list(&self, listing: &mut Listing) {
-        let left = listing.read(self.source, self.data.len());
-        let swapped = listing.is_swapped(self.source);
-        listing.compare(left, self.op, self.data.clone(), swapped);
     }
 }
 

@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be64};
 
-use super::{ExprType, List};
-use crate::text::Listing;
+use super::ExprType;
 
 // enum nft_counter_attributes
 const NFTA_COUNTER_BYTES: u16 = 1;
@@ -44,17 +43,6 @@ impl ExprType for Counter {
             }
         }
         Ok(Some(counter))
-    }
-}
-
-impl List for Counter {
-    fn list(&self, listing: &mut Listing) {
-        let Self { packets, bytes } = self;
-        if *self == Self::default() {
-            listing.push("counter");
-        } else {
-            listing.push(format_args!("counter packets {packets} bytes {bytes}"));
-        }
     }
 }
 

@@ -1,12 +1,10 @@
-//! `ct`: conntrack properties.
+//! `ct` and `notrack`: conntrack properties, and exclusion from connection tracking.
 
 use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Access, ExprType, List, Register, put_byte};
-use crate::expression::Expression;
-use crate::text::Listing;
+use super::{Access, ExprType, Register, put_byte};
 use crate::{Datatype, Value};
 
 // enum nft_ct_attributes
@@ -210,13 +208,18 @@ impl ExprType for Ct {
     }
 }
 
-impl List for Ct {
-    fn list(&self, listing: &mut Listing) {
-        let expression = Expression::ct(self.key, self.direction);
-        match self.access {
-            Access::Load(register) => listing.load(register, expression),
-            Access::Store(register) => listing.set(expression, register),
-        }
+/// The `notrack` expression: disables connection tracking for the packet.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Notrack;
+
+impl ExprType for Notrack {
+    const NAME: &'static str = "notrack";
+
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(mut attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError> {
+        let first = attrs.next().transpose()?;
+        Ok(first.is_none().then_some(Self))
     }
 }
 
@@ -247,5 +250,10 @@ mod tests {
             direction: None,
             access: store,
         });
+    }
+
+    #[test]
+    fn notrack_round_trips() {
+        assert_identity(Notrack);
     }
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, nest, put_be32, put_be64, put_str};
 
-use super::{Expr, ExprType, List, Register, SetRef, name};
-use crate::display::Span;
-use crate::text::Listing;
+use super::{Expr, ExprType, Register, SetRef, name};
 
 // enum nft_dynset_attributes
 const NFTA_DYNSET_SET_NAME: u16 = 1;
@@ -131,26 +129,6 @@ impl ExprType for Dynset {
             exprs,
             invert: flags & NFT_DYNSET_F_INV != 0,
         }))
-    }
-}
-
-impl List for Dynset {
-    fn list(&self, listing: &mut Listing) {
-        let op = match self.op {
-            DynsetOp::Add => "add",
-            DynsetOp::Update => "update",
-            DynsetOp::Delete => "delete",
-        };
-        let key = listing.read_key(self.key, self.data);
-        let mut text = format!("{op} {} {{ {key}", self.set);
-        if let Some(timeout) = self.timeout {
-            text += &format!(" timeout {}", Span(timeout));
-        }
-        text += &listing.inner(&self.exprs);
-        if let Some(data) = self.data {
-            text += &format!(" : {}", listing.read_key(data, None));
-        }
-        listing.push(text + " }");
     }
 }
 

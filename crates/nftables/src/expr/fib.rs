@@ -4,10 +4,8 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Value;
-use crate::expression::Expression;
-use crate::text::Listing;
 
 // enum nft_fib_attributes
 const NFTA_FIB_DREG: u16 = 1;
@@ -129,12 +127,6 @@ impl ExprType for Fib {
             result,
             destination,
         }))
-    }
-}
-
-impl List for Fib {
-    fn list(&self, listing: &mut Listing) {
-        listing.load(self.destination, Expression::fib(self.flags, self.result));
     }
 }
 

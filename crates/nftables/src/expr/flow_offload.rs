@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_str};
 
-use super::{ExprType, List, name};
+use super::{ExprType, name};
 use crate::Name;
-use crate::text::Listing;
 
 // enum nft_offload_attributes
 const NFTA_FLOW_TABLE_NAME: u16 = 1;
@@ -34,12 +33,6 @@ impl ExprType for FlowOffload {
             }
         }
         Ok(flowtable.map(|flowtable| Self { flowtable }))
-    }
-}
-
-impl List for FlowOffload {
-    fn list(&self, listing: &mut Listing) {
-        listing.push(format_args!("flow add @{}", self.flowtable));
     }
 }
 

@@ -3,9 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
-use crate::expression::Expression;
-use crate::text::Listing;
+use super::{ExprType, Register};
 
 // enum nft_hash_attributes
 const NFTA_HASH_SREG: u16 = 1;
@@ -103,19 +101,6 @@ impl ExprType for Hash {
             offset,
             destination,
         }))
-    }
-}
-
-impl List for Hash {
-    fn list(&self, listing: &mut Listing) {
-        let expression = match self.kind {
-            HashType::Jenkins { source, len, seed } => {
-                let of = listing.read(source, len as usize);
-                Expression::jenkins(of, self.modulus, seed, self.offset)
-            }
-            HashType::Symmetric => Expression::symmetric(self.modulus, self.offset),
-        };
-        listing.load(self.destination, expression);
     }
 }
 

@@ -3,9 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
-use crate::expression::Expression;
-use crate::text::Listing;
+use super::{ExprType, Register};
 use crate::{Data, Verdict};
 
 // enum nft_immediate_attributes
@@ -52,17 +50,6 @@ impl ExprType for Immediate {
             return Ok(None);
         };
         Ok(Some(Self { destination, data }))
-    }
-}
-
-impl List for Immediate {
-    fn list(&self, listing: &mut Listing) {
-        match &self.data {
-            Data::Verdict(verdict) => listing.push(verdict),
-            Data::Value(bytes) => {
-                listing.load(self.destination, Expression::constant(bytes.clone()))
-            }
-        }
     }
 }
 

@@ -5,8 +5,7 @@ use std::fmt;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_be64};
 
-use super::{ExprType, List};
-use crate::text::Listing;
+use super::ExprType;
 
 // enum nft_limit_attributes
 const NFTA_LIMIT_RATE: u16 = 1;
@@ -148,12 +147,6 @@ impl fmt::Display for Limit {
             write!(f, " burst {} {burst}", self.burst)?;
         }
         Ok(())
-    }
-}
-
-impl List for Limit {
-    fn list(&self, listing: &mut Listing) {
-        listing.push(self);
     }
 }
 

@@ -4,9 +4,8 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be16, put_be32};
 
-use super::{ExprType, List, name, put_name};
+use super::{ExprType, name, put_name};
 use crate::Name;
-use crate::text::Listing;
 
 // enum nft_log_attributes
 const NFTA_LOG_GROUP: u16 = 1;
@@ -80,7 +79,7 @@ impl LogLevel {
         (Self::Audit, "audit"),
     ];
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         Self::ALL
             .iter()
             .find(|(level, _)| *level == self)
@@ -131,45 +130,6 @@ impl ExprType for Log {
         // The kernel dumps its default level even if none was given.
         log.level = log.level.filter(|level| *level != LogLevel::Warning);
         Ok(Some(log))
-    }
-}
-
-impl List for Log {
-    fn list(&self, listing: &mut Listing) {
-        let mut text = String::from("log");
-        if let Some(prefix) = &self.prefix {
-            text += &format!(" prefix \"{prefix}\"");
-        }
-        if let Some(group) = self.group {
-            text += &format!(" group {group}");
-        }
-        if let Some(snaplen) = self.snaplen {
-            text += &format!(" snaplen {snaplen}");
-        }
-        if let Some(threshold) = self.queue_threshold {
-            text += &format!(" queue-threshold {threshold}");
-        }
-        if let Some(level) = self.level {
-            text += &format!(" level {}", level.as_str());
-        }
-        let words = [
-            (LogFlags::TCP_SEQUENCE, " flags tcp sequence"),
-            (LogFlags::TCP_OPTIONS, " flags tcp options"),
-            (LogFlags::IP_OPTIONS, " flags ip options"),
-            (LogFlags::UID, " flags skuid"),
-            (LogFlags::LINK, " flags ether"),
-        ];
-        let all = words
-            .iter()
-            .fold(LogFlags::empty(), |all, (flag, _)| all | *flag);
-        if self.flags == all {
-            text += " flags all";
-        } else {
-            for (_, word) in words.iter().filter(|(flag, _)| self.flags.contains(*flag)) {
-                text += word;
-            }
-        }
-        listing.push(text);
     }
 }
 

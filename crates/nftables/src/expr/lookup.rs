@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
 
-use super::{ExprType, List, Register, SetRef, name};
-use crate::text::Listing;
+use super::{ExprType, Register, SetRef, name};
 
 // enum nft_lookup_attributes
 const NFTA_LOOKUP_SET: u16 = 1;
@@ -73,17 +72,6 @@ impl Lookup {
     pub(crate) fn encode_with_set_id(&self, out: &mut Vec<u8>, id: u32) {
         self.encode(out);
         put_be32(out, NFTA_LOOKUP_SET_ID, id);
-    }
-}
-
-impl List for Lookup {
-    fn list(&self, listing: &mut Listing) {
-        let key = listing.read_key(self.source, None);
-        match self.destination {
-            Some(Register::VERDICT) => listing.vmap(key, &self.set),
-            Some(register) => listing.replace(register, key.map_by(self.set.clone())),
-            None => listing.is_member(key, self.invert, &self.set),
-        }
     }
 }
 

@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, NatFlags, Register};
-use crate::text::Listing;
+use super::{ExprType, NatFlags, Register};
 
 // enum nft_masq_attributes
 const NFTA_MASQ_FLAGS: u16 = 1;
@@ -51,16 +50,6 @@ impl ExprType for Masq {
         }
         masq.proto_max = masq.proto_max.filter(|_| masq.proto_max != masq.proto_min);
         Ok(Some(masq))
-    }
-}
-
-impl List for Masq {
-    fn list(&self, listing: &mut Listing) {
-        let ports = listing.port_range(self.proto_min, self.proto_max);
-        let ports = ports
-            .map(|ports| format!(" to :{ports}"))
-            .unwrap_or_default();
-        listing.push(format_args!("masquerade{ports}{}", self.flags.text()));
     }
 }
 

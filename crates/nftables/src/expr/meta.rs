@@ -3,10 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{Access, ExprType, List, Register};
+use super::{Access, ExprType, Register};
 use crate::Datatype;
-use crate::expression::Expression;
-use crate::text::Listing;
 
 // enum nft_meta_attributes
 const NFTA_META_DREG: u16 = 1;
@@ -126,16 +124,6 @@ impl ExprType for Meta {
             return Ok(None);
         };
         Ok(Some(Self { key, access }))
-    }
-}
-
-impl List for Meta {
-    fn list(&self, listing: &mut Listing) {
-        let expression = Expression::from(self.key);
-        match self.access {
-            Access::Load(register) => listing.load(register, expression),
-            Access::Store(register) => listing.set(expression, register),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kernel expressions (`struct nft_expr`). One file per expression: type, codec, text.
+//! Kernel expressions (`struct nft_expr`), each with its codec.
 //!
 //! A rule is a list of expressions that load values into registers, change and
 //! compare them, and act.
@@ -54,21 +54,18 @@ mod tproxy;
 
 mod reject;
 
-mod notrack;
-
 mod flow_offload;
 
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attr, Attrs, nest, put, put_str};
 
-use crate::text::Listing;
 use crate::{Bytes, Name};
 
 pub use bitwise::{Bitwise, BitwiseOp};
 pub use byteorder::{Byteorder, ByteorderOp};
 pub use cmp::{Cmp, CmpOp};
 pub use counter::Counter;
-pub use ct::{Ct, CtKey, CtState, CtStatus, Direction};
+pub use ct::{Ct, CtKey, CtState, CtStatus, Direction, Notrack};
 pub use dynset::{Dynset, DynsetOp};
 pub use fib::{AddrType, Fib, FibFlags, FibResult};
 pub use flow_offload::FlowOffload;
@@ -80,7 +77,6 @@ pub use lookup::Lookup;
 pub use masq::Masq;
 pub use meta::{Meta, MetaKey};
 pub use nat::{Nat, NatFlags, NatType};
-pub use notrack::Notrack;
 pub use numgen::{Numgen, NumgenMode};
 pub(crate) use objref::kind_text as object_kind;
 pub use objref::{Objref, ObjrefSource};
@@ -110,11 +106,6 @@ pub trait ExprType: Sized {
     /// Returns `None` if attributes are missing or unknown: the caller then keeps
     /// the raw attributes.
     fn decode(attrs: Attrs<'_>) -> Result<Option<Self>, DecodeError>;
-}
-
-/// Effect of a kernel expression on the text of a rule.
-pub(crate) trait List {
-    fn list(&self, listing: &mut Listing);
 }
 
 macro_rules! expressions {
@@ -157,13 +148,6 @@ macro_rules! expressions {
                     $($name::NAME => $name::decode(attrs)?.map(Self::$name),)*
                     _ => None,
                 })
-            }
-
-            pub(crate) fn list(&self, listing: &mut Listing) {
-                match self {
-                    $(Self::$name(expr) => expr.list(listing),)*
-                    Self::Other { name, bytes } => listing.unknown(name.as_str(), bytes),
-                }
             }
         }
 

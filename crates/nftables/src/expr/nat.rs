@@ -4,9 +4,8 @@ use bitflags::bitflags;
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Family;
-use crate::text::Listing;
 
 // enum nft_nat_attributes
 const NFTA_NAT_TYPE: u16 = 1;
@@ -75,7 +74,7 @@ impl NatFlags {
     }
 
     /// Returns the flags in nft syntax, with a leading space.
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let words = [
             (Self::RANDOM, "random"),
             (Self::FULLY_RANDOM, "fully-random"),
@@ -148,38 +147,6 @@ impl ExprType for Nat {
             proto_max: proto_max.filter(|_| proto_max != proto_min),
             flags,
         }))
-    }
-}
-
-impl List for Nat {
-    fn list(&self, listing: &mut Listing) {
-        let kind = match self.kind {
-            NatType::Snat => "snat",
-            NatType::Dnat => "dnat",
-        };
-        let bytes = if self.family == Family::Ip { 4 } else { 16 };
-        let from_map = self
-            .addr_min
-            .is_some_and(|register| listing.holds_map(register));
-        let family = if listing.family() == Some(Family::Inet) || from_map {
-            format!(" {}", self.family)
-        } else {
-            String::new()
-        };
-        let target = if from_map {
-            listing.target_of_map(self.addr_min)
-        } else {
-            let addrs = listing.addr_range(self.addr_min, self.addr_max, bytes);
-            let ports = listing.port_range(self.proto_min, self.proto_max);
-            match (addrs, ports) {
-                (Some(addrs), Some(ports)) if bytes == 16 => format!(" to [{addrs}]:{ports}"),
-                (Some(addrs), Some(ports)) => format!(" to {addrs}:{ports}"),
-                (Some(addrs), None) => format!(" to {addrs}"),
-                (None, Some(ports)) => format!(" to :{ports}"),
-                (None, None) => String::new(),
-            }
-        };
-        listing.push(format_args!("{kind}{family}{target}{}", self.flags.text()));
     }
 }
 

@@ -3,9 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
-use crate::expression::Expression;
-use crate::text::Listing;
+use super::{ExprType, Register};
 
 // enum nft_ng_attributes
 const NFTA_NG_DREG: u16 = 1;
@@ -72,13 +70,6 @@ impl ExprType for Numgen {
             offset,
             destination,
         }))
-    }
-}
-
-impl List for Numgen {
-    fn list(&self, listing: &mut Listing) {
-        let expression = Expression::numgen(self.mode, self.modulus, self.offset);
-        listing.load(self.destination, expression);
     }
 }
 

@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_str};
 
-use super::{ExprType, List, Register, SetRef, name};
+use super::{ExprType, Register, SetRef, name};
 use crate::Name;
-use crate::text::Listing;
 
 // enum nft_objref_attributes
 const NFTA_OBJREF_IMM_TYPE: u16 = 1;
@@ -91,25 +90,6 @@ impl ExprType for Objref {
             _ => return Ok(None),
         };
         Ok(Some(Self { source }))
-    }
-}
-
-impl List for Objref {
-    fn list(&self, listing: &mut Listing) {
-        match &self.source {
-            ObjrefSource::Named { kind, name } => match kind_text(*kind) {
-                Some("limit") => listing.push(format_args!("limit name \"{name}\"")),
-                Some(kind @ ("counter" | "quota" | "synproxy")) => {
-                    listing.push(format_args!("{kind} name \"{name}\""));
-                }
-                Some(kind) => listing.push(format_args!("{kind} set \"{name}\"")),
-                None => listing.unknown("objref", &kind.to_be_bytes()),
-            },
-            ObjrefSource::Map { set, key } => {
-                let key = listing.read_key(*key, None);
-                listing.push(format_args!("counter name {key} map {set}"));
-            }
-        }
     }
 }
 

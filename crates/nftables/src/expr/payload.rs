@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
-use crate::text::Listing;
+use super::{ExprType, Register};
 
 // enum nft_payload_attributes
 const NFTA_PAYLOAD_DREG: u16 = 1;
@@ -142,16 +141,6 @@ impl ExprType for Payload {
             len,
             access,
         }))
-    }
-}
-
-impl List for Payload {
-    fn list(&self, listing: &mut Listing) {
-        let expression = listing.payload(self.base, self.offset, self.len);
-        match self.access {
-            PayloadAccess::Load(register) => listing.load(register, expression),
-            PayloadAccess::Store { source, .. } => listing.set(expression, source),
-        }
     }
 }
 

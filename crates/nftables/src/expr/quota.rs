@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32, put_be64};
 
-use super::{ExprType, List};
-use crate::text::Listing;
+use super::ExprType;
 
 // enum nft_quota_attributes
 const NFTA_QUOTA_BYTES: u16 = 1;
@@ -55,17 +54,6 @@ impl ExprType for Quota {
             consumed,
             over: flags == NFT_QUOTA_F_INV,
         }))
-    }
-}
-
-impl List for Quota {
-    fn list(&self, listing: &mut Listing) {
-        let over = if self.over { "over " } else { "" };
-        let mut text = format!("quota {over}{} bytes", self.bytes);
-        if self.consumed != 0 {
-            text += &format!(" used {} bytes", self.consumed);
-        }
-        listing.push(text);
     }
 }
 

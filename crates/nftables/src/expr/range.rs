@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{CmpOp, ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Bytes;
-use crate::text::Listing;
 use crate::verdict::{decode_value, encode_value};
 
 // enum nft_range_attributes
@@ -58,15 +57,6 @@ impl ExprType for Range {
             from,
             to,
         }))
-    }
-}
-
-impl List for Range {
-    fn list(&self, listing: &mut Listing) {
-        let left = listing.read(self.source, self.from.len());
-        let op = if self.invert { CmpOp::Ne } else { CmpOp::Eq };
-        let swapped = listing.is_swapped(self.source);
-        listing.compare_range(left, op, &self.from, &self.to, swapped);
     }
 }
 

@@ -3,8 +3,7 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, NatFlags, Register};
-use crate::text::Listing;
+use super::{ExprType, NatFlags, Register};
 
 // enum nft_redir_attributes
 const NFTA_REDIR_REG_PROTO_MIN: u16 = 1;
@@ -53,16 +52,6 @@ impl ExprType for Redir {
             .proto_max
             .filter(|_| redir.proto_max != redir.proto_min);
         Ok(Some(redir))
-    }
-}
-
-impl List for Redir {
-    fn list(&self, listing: &mut Listing) {
-        let ports = listing.port_range(self.proto_min, self.proto_max);
-        let ports = ports
-            .map(|ports| format!(" to :{ports}"))
-            .unwrap_or_default();
-        listing.push(format_args!("redirect{ports}{}", self.flags.text()));
     }
 }
 

@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, put_byte};
+use super::{ExprType, put_byte};
 use crate::Family;
-use crate::text::Listing;
 
 // enum nft_reject_attributes
 const NFTA_REJECT_TYPE: u16 = 1;
@@ -72,22 +71,6 @@ impl ExprType for Reject {
             _ => return Ok(None),
         };
         Ok(Some(Self { kind }))
-    }
-}
-
-impl List for Reject {
-    fn list(&self, listing: &mut Listing) {
-        match (self.kind, listing.family()) {
-            (RejectType::TcpReset, _) => listing.push("reject with tcp reset"),
-            (RejectType::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
-            | (RejectType::Icmp(3), None | Some(Family::Ip))
-            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.push("reject"),
-            (RejectType::Icmpx(code), _) => listing.push(format_args!("reject with icmpx {code}")),
-            (RejectType::Icmp(code), Some(Family::Ip6)) => {
-                listing.push(format_args!("reject with icmpv6 {code}"));
-            }
-            (RejectType::Icmp(code), _) => listing.push(format_args!("reject with icmp {code}")),
-        }
     }
 }
 

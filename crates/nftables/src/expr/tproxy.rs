@@ -3,9 +3,8 @@
 use vipline_netlink::DecodeError;
 use vipline_netlink::attr::{Attrs, put_be32};
 
-use super::{ExprType, List, Register};
+use super::{ExprType, Register};
 use crate::Family;
-use crate::text::Listing;
 
 // enum nft_tproxy_attributes
 const NFTA_TPROXY_FAMILY: u16 = 1;
@@ -65,28 +64,6 @@ impl ExprType for Tproxy {
             }
         }
         Ok(Some(tproxy))
-    }
-}
-
-impl List for Tproxy {
-    fn list(&self, listing: &mut Listing) {
-        let bytes = if self.family == Some(Family::Ip6) {
-            16
-        } else {
-            4
-        };
-        let addr = listing.addr_range(self.addr, None, bytes);
-        let port = listing.port_range(self.port, None);
-        let family = match (listing.family(), self.family) {
-            (Some(Family::Inet), Some(family)) => format!(" {family}"),
-            _ => String::new(),
-        };
-        let addr = match addr {
-            Some(addr) if bytes == 16 => format!("[{addr}]"),
-            addr => addr.unwrap_or_default(),
-        };
-        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-        listing.push(format_args!("tproxy{family} to {addr}{port}"));
     }
 }
 

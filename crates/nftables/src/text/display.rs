@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::listing::Listing;
+use super::literal::{Literal, is_bitmask};
 use crate::expr::{CmpOp, Direction, FibFlags, FibResult, NumgenMode, PayloadBase, SetRef};
 use crate::expression::{Expression, Term, zip};
-use crate::literal::{Literal, is_bitmask};
 use crate::set::split;
-use crate::text::Listing;
 use crate::{DataKind, Datatype, Element, ElementData, Family, Field, Rule};
 
 impl fmt::Display for Expression {
@@ -85,6 +85,15 @@ impl fmt::Display for Expression {
             Term::Port(protocol, name) => write!(f, "{protocol} {name}"),
             Term::Unknown => f.write_str("/* unknown */"),
         }
+    }
+}
+
+impl Eq for Term {}
+
+impl PartialEq for Term {
+    /// Two expressions are equal if their nft texts are equal.
+    fn eq(&self, other: &Self) -> bool {
+        Expression(self.clone()).to_string() == Expression(other.clone()).to_string()
     }
 }
 
@@ -166,7 +175,7 @@ impl Rule {
     pub(crate) fn text(&self, family: Option<Family>) -> String {
         let mut listing = Listing::new(family);
         for expr in &self.exprs {
-            expr.list(&mut listing);
+            listing.expr(expr);
         }
         let mut text = listing.finish();
         if let Some(comment) = &self.comment {

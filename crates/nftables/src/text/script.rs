@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::display::Span;
+use super::display::Span;
+use super::operation::ElementText;
 use crate::expression::Term;
 use crate::header::Layer;
-use crate::operation::ElementText;
 use crate::ruleset::TableContent;
 
 use crate::transaction::Step;

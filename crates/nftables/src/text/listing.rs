@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use crate::display::{comparison, operand, prefix_len, range_text};
+use super::display::{comparison, operand, prefix_len, range_text};
+use super::literal::Literal;
 use crate::expr::{CmpOp, Expr, MetaKey, PayloadBase, Register, SetRef};
 use crate::expression::{Expression, Term};
 use crate::header::{self, HeaderField, Layer, WITH_PORTS};
-use crate::literal::Literal;
 use crate::{Bytes, Datatype, Family};
 
 /// Number of register words.
@@ -349,7 +349,7 @@ impl Listing {
     pub(crate) fn inner(&self, exprs: &[Expr]) -> String {
         let mut inner = Self::new(self.family);
         for expr in exprs {
-            expr.list(&mut inner);
+            inner.expr(expr);
         }
         let text = inner.finish();
         if text.is_empty() {

@@ -1,0 +1,373 @@
+//! The text of kernel expressions.
+
+use super::display::Span;
+use super::listing::Listing;
+use crate::expr::{
+    Access, Bitwise, BitwiseOp, Byteorder, Cmp, CmpOp, Counter, Ct, Dynset, DynsetOp, Expr, Fib,
+    FlowOffload, Hash, HashType, Immediate, Limit, Log, LogFlags, Lookup, Masq, Meta, Nat, NatType,
+    Notrack, Numgen, Objref, ObjrefSource, Payload, PayloadAccess, Quota, Range, Redir, Register,
+    Reject, RejectType, Tproxy, object_kind,
+};
+use crate::expression::Expression;
+use crate::{Data, Family};
+
+/// Effect of a kernel expression on the text of a rule.
+trait List {
+    fn list(&self, listing: &mut Listing);
+}
+
+impl Listing {
+    /// Appends the effect of a kernel expression.
+    pub(super) fn expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Payload(expr) => expr.list(self),
+            Expr::Meta(expr) => expr.list(self),
+            Expr::Ct(expr) => expr.list(self),
+            Expr::Fib(expr) => expr.list(self),
+            Expr::Numgen(expr) => expr.list(self),
+            Expr::Hash(expr) => expr.list(self),
+            Expr::Immediate(expr) => expr.list(self),
+            Expr::Bitwise(expr) => expr.list(self),
+            Expr::Byteorder(expr) => expr.list(self),
+            Expr::Cmp(expr) => expr.list(self),
+            Expr::Range(expr) => expr.list(self),
+            Expr::Lookup(expr) => expr.list(self),
+            Expr::Dynset(expr) => expr.list(self),
+            Expr::Objref(expr) => expr.list(self),
+            Expr::Counter(expr) => expr.list(self),
+            Expr::Quota(expr) => expr.list(self),
+            Expr::Limit(expr) => expr.list(self),
+            Expr::Log(expr) => expr.list(self),
+            Expr::Nat(expr) => expr.list(self),
+            Expr::Masq(expr) => expr.list(self),
+            Expr::Redir(expr) => expr.list(self),
+            Expr::Tproxy(expr) => expr.list(self),
+            Expr::Reject(expr) => expr.list(self),
+            Expr::Notrack(expr) => expr.list(self),
+            Expr::FlowOffload(expr) => expr.list(self),
+            Expr::Other { name, bytes } => self.unknown(name.as_str(), bytes),
+        }
+    }
+}
+
+impl List for Payload {
+    fn list(&self, listing: &mut Listing) {
+        let expression = listing.payload(self.base, self.offset, self.len);
+        match self.access {
+            PayloadAccess::Load(register) => listing.load(register, expression),
+            PayloadAccess::Store { source, .. } => listing.set(expression, source),
+        }
+    }
+}
+
+impl List for Meta {
+    fn list(&self, listing: &mut Listing) {
+        let expression = Expression::from(self.key);
+        match self.access {
+            Access::Load(register) => listing.load(register, expression),
+            Access::Store(register) => listing.set(expression, register),
+        }
+    }
+}
+
+impl List for Ct {
+    fn list(&self, listing: &mut Listing) {
+        let expression = Expression::ct(self.key, self.direction);
+        match self.access {
+            Access::Load(register) => listing.load(register, expression),
+            Access::Store(register) => listing.set(expression, register),
+        }
+    }
+}
+
+impl List for Fib {
+    fn list(&self, listing: &mut Listing) {
+        listing.load(self.destination, Expression::fib(self.flags, self.result));
+    }
+}
+
+impl List for Numgen {
+    fn list(&self, listing: &mut Listing) {
+        let expression = Expression::numgen(self.mode, self.modulus, self.offset);
+        listing.load(self.destination, expression);
+    }
+}
+
+impl List for Hash {
+    fn list(&self, listing: &mut Listing) {
+        let expression = match self.kind {
+            HashType::Jenkins { source, len, seed } => {
+                let of = listing.read(source, len as usize);
+                Expression::jenkins(of, self.modulus, seed, self.offset)
+            }
+            HashType::Symmetric => Expression::symmetric(self.modulus, self.offset),
+        };
+        listing.load(self.destination, expression);
+    }
+}
+
+impl List for Immediate {
+    fn list(&self, listing: &mut Listing) {
+        match &self.data {
+            Data::Verdict(verdict) => listing.push(verdict),
+            Data::Value(bytes) => {
+                listing.load(self.destination, Expression::constant(bytes.clone()))
+            }
+        }
+    }
+}
+
+impl List for Bitwise {
+    fn list(&self, listing: &mut Listing) {
+        let of = listing.read(self.source, self.len as usize);
+        match &self.op {
+            BitwiseOp::MaskXor { mask, xor } => {
+                listing.replace(self.destination, of.with_bits(mask.clone(), xor.clone()));
+            }
+            BitwiseOp::ShiftLeft(by) | BitwiseOp::ShiftRight(by) => listing.unknown("bitwise", by),
+        }
+    }
+}
+
+impl List for Byteorder {
+    /// Has no text: nft derives conversions from the comparison.
+    fn list(&self, listing: &mut Listing) {
+        listing.swap(self.destination);
+    }
+}
+
+impl List for Cmp {
+    fn list(&self, listing: &mut Listing) {
+        let left = listing.read(self.source, self.data.len());
+        let swapped = listing.is_swapped(self.source);
+        listing.compare(left, self.op, self.data.clone(), swapped);
+    }
+}
+
+impl List for Range {
+    fn list(&self, listing: &mut Listing) {
+        let left = listing.read(self.source, self.from.len());
+        let op = if self.invert { CmpOp::Ne } else { CmpOp::Eq };
+        let swapped = listing.is_swapped(self.source);
+        listing.compare_range(left, op, &self.from, &self.to, swapped);
+    }
+}
+
+impl List for Lookup {
+    fn list(&self, listing: &mut Listing) {
+        let key = listing.read_key(self.source, None);
+        match self.destination {
+            Some(Register::VERDICT) => listing.vmap(key, &self.set),
+            Some(register) => listing.replace(register, key.map_by(self.set.clone())),
+            None => listing.is_member(key, self.invert, &self.set),
+        }
+    }
+}
+
+impl List for Dynset {
+    fn list(&self, listing: &mut Listing) {
+        let op = match self.op {
+            DynsetOp::Add => "add",
+            DynsetOp::Update => "update",
+            DynsetOp::Delete => "delete",
+        };
+        let key = listing.read_key(self.key, self.data);
+        let mut text = format!("{op} {} {{ {key}", self.set);
+        if let Some(timeout) = self.timeout {
+            text += &format!(" timeout {}", Span(timeout));
+        }
+        text += &listing.inner(&self.exprs);
+        if let Some(data) = self.data {
+            text += &format!(" : {}", listing.read_key(data, None));
+        }
+        listing.push(text + " }");
+    }
+}
+
+impl List for Objref {
+    fn list(&self, listing: &mut Listing) {
+        match &self.source {
+            ObjrefSource::Named { kind, name } => match object_kind(*kind) {
+                Some("limit") => listing.push(format_args!("limit name \"{name}\"")),
+                Some(kind @ ("counter" | "quota" | "synproxy")) => {
+                    listing.push(format_args!("{kind} name \"{name}\""));
+                }
+                Some(kind) => listing.push(format_args!("{kind} set \"{name}\"")),
+                None => listing.unknown("objref", &kind.to_be_bytes()),
+            },
+            ObjrefSource::Map { set, key } => {
+                let key = listing.read_key(*key, None);
+                listing.push(format_args!("counter name {key} map {set}"));
+            }
+        }
+    }
+}
+
+impl List for Counter {
+    fn list(&self, listing: &mut Listing) {
+        let Self { packets, bytes } = self;
+        if *self == Self::default() {
+            listing.push("counter");
+        } else {
+            listing.push(format_args!("counter packets {packets} bytes {bytes}"));
+        }
+    }
+}
+
+impl List for Quota {
+    fn list(&self, listing: &mut Listing) {
+        let over = if self.over { "over " } else { "" };
+        let mut text = format!("quota {over}{} bytes", self.bytes);
+        if self.consumed != 0 {
+            text += &format!(" used {} bytes", self.consumed);
+        }
+        listing.push(text);
+    }
+}
+
+impl List for Limit {
+    fn list(&self, listing: &mut Listing) {
+        listing.push(self);
+    }
+}
+
+impl List for Log {
+    fn list(&self, listing: &mut Listing) {
+        let mut text = String::from("log");
+        if let Some(prefix) = &self.prefix {
+            text += &format!(" prefix \"{prefix}\"");
+        }
+        if let Some(group) = self.group {
+            text += &format!(" group {group}");
+        }
+        if let Some(snaplen) = self.snaplen {
+            text += &format!(" snaplen {snaplen}");
+        }
+        if let Some(threshold) = self.queue_threshold {
+            text += &format!(" queue-threshold {threshold}");
+        }
+        if let Some(level) = self.level {
+            text += &format!(" level {}", level.as_str());
+        }
+        let words = [
+            (LogFlags::TCP_SEQUENCE, " flags tcp sequence"),
+            (LogFlags::TCP_OPTIONS, " flags tcp options"),
+            (LogFlags::IP_OPTIONS, " flags ip options"),
+            (LogFlags::UID, " flags skuid"),
+            (LogFlags::LINK, " flags ether"),
+        ];
+        let all = words
+            .iter()
+            .fold(LogFlags::empty(), |all, (flag, _)| all | *flag);
+        if self.flags == all {
+            text += " flags all";
+        } else {
+            for (_, word) in words.iter().filter(|(flag, _)| self.flags.contains(*flag)) {
+                text += word;
+            }
+        }
+        listing.push(text);
+    }
+}
+
+impl List for Nat {
+    fn list(&self, listing: &mut Listing) {
+        let kind = match self.kind {
+            NatType::Snat => "snat",
+            NatType::Dnat => "dnat",
+        };
+        let bytes = if self.family == Family::Ip { 4 } else { 16 };
+        let from_map = self
+            .addr_min
+            .is_some_and(|register| listing.holds_map(register));
+        let family = if listing.family() == Some(Family::Inet) || from_map {
+            format!(" {}", self.family)
+        } else {
+            String::new()
+        };
+        let target = if from_map {
+            listing.target_of_map(self.addr_min)
+        } else {
+            let addrs = listing.addr_range(self.addr_min, self.addr_max, bytes);
+            let ports = listing.port_range(self.proto_min, self.proto_max);
+            match (addrs, ports) {
+                (Some(addrs), Some(ports)) if bytes == 16 => format!(" to [{addrs}]:{ports}"),
+                (Some(addrs), Some(ports)) => format!(" to {addrs}:{ports}"),
+                (Some(addrs), None) => format!(" to {addrs}"),
+                (None, Some(ports)) => format!(" to :{ports}"),
+                (None, None) => String::new(),
+            }
+        };
+        listing.push(format_args!("{kind}{family}{target}{}", self.flags.text()));
+    }
+}
+
+impl List for Masq {
+    fn list(&self, listing: &mut Listing) {
+        let ports = listing.port_range(self.proto_min, self.proto_max);
+        let ports = ports
+            .map(|ports| format!(" to :{ports}"))
+            .unwrap_or_default();
+        listing.push(format_args!("masquerade{ports}{}", self.flags.text()));
+    }
+}
+
+impl List for Redir {
+    fn list(&self, listing: &mut Listing) {
+        let ports = listing.port_range(self.proto_min, self.proto_max);
+        let ports = ports
+            .map(|ports| format!(" to :{ports}"))
+            .unwrap_or_default();
+        listing.push(format_args!("redirect{ports}{}", self.flags.text()));
+    }
+}
+
+impl List for Tproxy {
+    fn list(&self, listing: &mut Listing) {
+        let bytes = if self.family == Some(Family::Ip6) {
+            16
+        } else {
+            4
+        };
+        let addr = listing.addr_range(self.addr, None, bytes);
+        let port = listing.port_range(self.port, None);
+        let family = match (listing.family(), self.family) {
+            (Some(Family::Inet), Some(family)) => format!(" {family}"),
+            _ => String::new(),
+        };
+        let addr = match addr {
+            Some(addr) if bytes == 16 => format!("[{addr}]"),
+            addr => addr.unwrap_or_default(),
+        };
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        listing.push(format_args!("tproxy{family} to {addr}{port}"));
+    }
+}
+
+impl List for Reject {
+    fn list(&self, listing: &mut Listing) {
+        match (self.kind, listing.family()) {
+            (RejectType::TcpReset, _) => listing.push("reject with tcp reset"),
+            (RejectType::Icmpx(1), None | Some(Family::Inet | Family::Bridge))
+            | (RejectType::Icmp(3), None | Some(Family::Ip))
+            | (RejectType::Icmp(4), None | Some(Family::Ip6)) => listing.push("reject"),
+            (RejectType::Icmpx(code), _) => listing.push(format_args!("reject with icmpx {code}")),
+            (RejectType::Icmp(code), Some(Family::Ip6)) => {
+                listing.push(format_args!("reject with icmpv6 {code}"));
+            }
+            (RejectType::Icmp(code), _) => listing.push(format_args!("reject with icmp {code}")),
+        }
+    }
+}
+
+impl List for Notrack {
+    fn list(&self, listing: &mut Listing) {
+        listing.push("notrack");
+    }
+}
+
+impl List for FlowOffload {
+    fn list(&self, listing: &mut Listing) {
+        listing.push(format_args!("flow add @{}", self.flowtable));
+    }
+}
