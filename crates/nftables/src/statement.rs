@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::expr::{
-    Cmp, CmpOp, Counter, Dynset, DynsetOp, Expr, FlowOffload, Immediate, Limit, Log, Masq, Meta,
-    MetaKey, Nat, NatFlags, NatType, Notrack, Quota, Redir, Register, Reject, RejectType,
+    Cmp, CmpOp, Counter, Dynset, DynsetOp, Expr, FlowOffload, Immediate, Limit, Log, Masq, MetaKey,
+    Nat, NatFlags, NatType, Notrack, Quota, Redir, Register, Reject, RejectType,
 };
 use crate::expression::{Expression, Term};
 use crate::lower::{Lower, SINGLE};
@@ -57,45 +57,20 @@ impl Statement {
 
     /// Returns the protocols of a packet that matches the statement.
     pub(crate) fn implies(&self) -> Protocols {
-        let mut known = Protocols::default();
         let Step::Exprs { exprs, .. } = &self.0 else {
-            return known;
+            return Protocols::default();
         };
-        if let [
-            load,
-            Expr::Cmp(Cmp {
-                op: CmpOp::Eq,
-                data,
-                ..
-            }),
-        ] = &**exprs
-        {
-            match (load, &**data) {
-                (
-                    Expr::Meta(Meta {
-                        key: MetaKey::L4Proto,
-                        ..
-                    }),
-                    [proto],
-                ) => {
-                    known.transport = Some(*proto);
-                }
-                (Expr::Payload(load), [proto]) if [6, 9].contains(&load.offset) => {
-                    known.transport = Some(*proto);
-                }
-                (
-                    Expr::Meta(Meta {
-                        key: MetaKey::NfProto,
-                        ..
-                    }),
-                    [family],
-                ) => {
-                    known.network = Family::from_number(*family);
-                }
-                _ => {}
-            }
+        match &**exprs {
+            [
+                load,
+                Expr::Cmp(Cmp {
+                    op: CmpOp::Eq,
+                    data,
+                    ..
+                }),
+            ] => implied_protocols(load, data),
+            _ => Protocols::default(),
         }
-        known
     }
 
     pub(crate) fn from_lower(lower: Lower) -> Self {
@@ -103,6 +78,27 @@ impl Statement {
             exprs: lower.exprs,
             requires: lower.requires,
         })
+    }
+}
+
+/// Returns the protocols of a packet for which the loaded value equals `data`.
+fn implied_protocols(load: &Expr, data: &[u8]) -> Protocols {
+    let &[number] = data else {
+        return Protocols::default();
+    };
+    let transport = Protocols {
+        network: None,
+        transport: Some(number),
+    };
+    match load {
+        Expr::Meta(meta) if meta.key == MetaKey::L4Proto => transport,
+        Expr::Meta(meta) if meta.key == MetaKey::NfProto => Protocols {
+            network: Family::from_number(number),
+            transport: None,
+        },
+        // `ip6 nexthdr` and `ip protocol`
+        Expr::Payload(payload) if [6, 9].contains(&payload.offset) => transport,
+        _ => Protocols::default(),
     }
 }
 

@@ -191,7 +191,8 @@ impl Order {
 #[derive(Default)]
 struct Groups {
     lists: Vec<Vec<Element>>,
-    places: HashMap<u64, Vec<usize>>,
+    /// Indices in `lists` by hash of the set.
+    indices: HashMap<u64, Vec<usize>>,
     last: usize,
 }
 
@@ -201,27 +202,36 @@ const LINEAR_SEARCH: usize = 8;
 impl Groups {
     fn push(&mut self, element: &Element) {
         let set = element.set();
-        let is_here = |list: &Vec<Element>| {
-            list.first()
-                .is_some_and(|first| first.set().is_same_set(set))
-        };
-        if !self.lists.get(self.last).is_some_and(is_here) {
-            // Fast path: edits mostly alternate between a few sets.
-            let early = self.lists.iter().take(LINEAR_SEARCH).position(is_here);
-            self.last = early.unwrap_or_else(|| {
-                let places = self.places.entry(set.id_hash()).or_default();
-                let mut known = places.iter().copied();
-                let known = known.find(|at| self.lists.get(*at).is_some_and(is_here));
-                known.unwrap_or_else(|| {
-                    places.push(self.lists.len());
-                    self.lists.push(Vec::new());
-                    self.lists.len() - 1
-                })
-            });
+        if !self.is_group_of(self.last, set) {
+            let found = self.find(set);
+            self.last = found.unwrap_or_else(|| self.add_group(set));
         }
         if let Some(list) = self.lists.get_mut(self.last) {
             list.push(element.clone());
         }
+    }
+
+    fn is_group_of(&self, index: usize, set: &Set) -> bool {
+        let first = self.lists.get(index).and_then(|list| list.first());
+        first.is_some_and(|first| first.set().is_same_set(set))
+    }
+
+    fn find(&self, set: &Set) -> Option<usize> {
+        // Fast path: edits mostly alternate between a few sets.
+        let mut early = 0..self.lists.len().min(LINEAR_SEARCH);
+        early
+            .find(|index| self.is_group_of(*index, set))
+            .or_else(|| {
+                let mut indices = self.indices.get(&set.id_hash())?.iter().copied();
+                indices.find(|index| self.is_group_of(*index, set))
+            })
+    }
+
+    fn add_group(&mut self, set: &Set) -> usize {
+        let index = self.lists.len();
+        self.indices.entry(set.id_hash()).or_default().push(index);
+        self.lists.push(Vec::new());
+        index
     }
 }
 
