@@ -84,7 +84,7 @@ impl Cleanup {
     }
 
     /// Sets the addresses on which node ports are served.
-    pub(crate) fn enter(&mut self, cx: &Context) {
+    pub(crate) fn set_context(&mut self, cx: &Context) {
         if self.served.set_node(cx.family, cx.node_port_ips()) {
             self.due.insert(cx.family);
         }
@@ -112,7 +112,7 @@ impl Cleanup {
         let deleted = self.flows.delete(&found.flows)?;
         if found.is_complete {
             self.due.remove(&family);
-            self.served.forget_gone(family);
+            self.served.forget_removed(family);
         }
         Ok(CleanupReport {
             deleted,

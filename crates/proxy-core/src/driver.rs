@@ -37,7 +37,7 @@ pub(crate) trait Drive: Send {
     /// Sets the context, which is everything besides Services that rules depend on.
     ///
     /// Returns whether ports planned before must be planned again.
-    fn enter(&mut self, cx: Context) -> Replan;
+    fn set_context(&mut self, cx: Context) -> Replan;
 
     /// Reserves capacity for service ports.
     fn reserve(&mut self, ports: usize);
@@ -130,7 +130,7 @@ where
         cx: None,
         ledger: Ledger::new(),
         counts: Counts::default(),
-        passed: Pending::new(),
+        entry_edits: Pending::new(),
         on_demand: OnDemand::new(),
         contests: Contests::default(),
         changed: Vec::new(),
@@ -148,7 +148,7 @@ struct Driver<P: Planner, K: Target<Object = P::Object>> {
     ledger: Ledger<Owner, Entry<P::Object>>,
     counts: Counts,
     /// Reused buffer for the edits of entries.
-    passed: Pending<Entry<P::Object>>,
+    entry_edits: Pending<Entry<P::Object>>,
     /// Objects that several service ports use.
     on_demand: OnDemand<P::Object>,
     contests: Contests,
@@ -166,7 +166,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     fn replace_port(
         &mut self,
         name: &Arc<PortName>,
-        mut wants: [PortObjects<P::Object>; AddressKind::ALL.len()],
+        mut planned: [PortObjects<P::Object>; AddressKind::ALL.len()],
     ) {
         if self.reconciler.is_known() {
             self.changed.push(Arc::clone(name));
@@ -178,7 +178,7 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
         let mut is_shared = false;
         for kind in AddressKind::ALL {
             let owner = Owner::Port(kind, Arc::clone(name));
-            is_shared |= self.replace(owner, mem::take(&mut wants[kind as usize]));
+            is_shared |= self.replace(owner, mem::take(&mut planned[kind as usize]));
         }
         if is_shared || !before.is_empty() {
             self.note_contests(name, &before);
@@ -186,22 +186,22 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
     }
 
     /// Replaces the objects of an owner. Returns whether other owners share an object.
-    fn replace(&mut self, owner: Owner, wants: PortObjects<P::Object>) -> bool {
-        let PortObjects { own, claims } = wants;
+    fn replace(&mut self, owner: Owner, planned: PortObjects<P::Object>) -> bool {
+        let PortObjects { own, claims } = planned;
         let mut entries = Vec::with_capacity(own.len() + claims.len());
         entries.extend(own.into_iter().map(Entry::Object));
         for claim in claims {
             entries.push(Entry::Address(claim.address, claim.objects.into()));
         }
-        self.enter_wanted(owner, entries)
+        self.set_entries(owner, entries)
     }
 
-    /// Removes from `wants` the objects that several service ports may use, and adds new
+    /// Removes from `planned` the objects that several service ports may use, and adds new
     /// ones to the ledger.
-    fn enter_on_demand(&mut self, name: &Arc<PortName>, wants: &mut PortObjects<P::Object>) {
+    fn set_on_demand(&mut self, name: &Arc<PortName>, planned: &mut PortObjects<P::Object>) {
         let mut used = Vec::new();
-        let claimed = wants.claims.iter_mut().map(|claim| &mut claim.objects);
-        for objects in iter::once(&mut wants.own).chain(claimed) {
+        let claimed = planned.claims.iter_mut().map(|claim| &mut claim.objects);
+        for objects in iter::once(&mut planned.own).chain(claimed) {
             if objects.iter().any(P::is_removal_delayed) {
                 let (on_demand, rest) = mem::take(objects)
                     .into_iter()
@@ -211,22 +211,22 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
             }
         }
         for (id, object) in self.on_demand.replace(name, used) {
-            self.enter_wanted(Owner::OnDemand(id), vec![Entry::Object(object)]);
+            self.set_entries(Owner::OnDemand(id), vec![Entry::Object(object)]);
         }
     }
 
     /// Adds entries to the ledger. Returns whether other owners share an object.
-    fn enter_wanted(&mut self, owner: Owner, entries: Vec<Entry<P::Object>>) -> bool {
+    fn set_entries(&mut self, owner: Owner, entries: Vec<Entry<P::Object>>) -> bool {
         let Some(pending) = self.reconciler.pending() else {
             return self.ledger.replace(owner, entries, None);
         };
-        let passed = &mut self.passed;
+        let entry_edits = &mut self.entry_edits;
         let port = match &owner {
             Owner::Port(_, name) => Some(Arc::clone(name)),
             Owner::Base | Owner::OnDemand(_) => None,
         };
-        let is_shared = self.ledger.replace(owner, entries, Some(passed));
-        for edit in passed.take().into_iter().flat_map(edits) {
+        let is_shared = self.ledger.replace(owner, entries, Some(entry_edits));
+        for edit in entry_edits.take().into_iter().flat_map(edits) {
             if let (Edit::Remove(object), Some(port)) = (&edit, &port) {
                 self.former.insert(object, port);
             }
@@ -267,8 +267,8 @@ impl<P: Planner, K: Target<Object = P::Object>> Driver<P, K> {
 }
 
 /// Splits the objects of a service port by kind of address.
-fn by_kind<T>(wants: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()] {
-    let PortObjects { own, claims } = wants;
+fn by_kind<T>(planned: PortObjects<T>) -> [PortObjects<T>; AddressKind::ALL.len()] {
+    let PortObjects { own, claims } = planned;
     let mut by_kind: [PortObjects<T>; AddressKind::ALL.len()] = Default::default();
     by_kind[AddressKind::ClusterIp as usize].own = own;
     for claim in claims {
@@ -288,7 +288,7 @@ where
         self.family
     }
 
-    fn enter(&mut self, cx: Context) -> Replan {
+    fn set_context(&mut self, cx: Context) -> Replan {
         if self.cx.as_ref() == Some(&cx) {
             return Replan::Nothing;
         }
@@ -306,14 +306,17 @@ where
     }
 
     fn plan(&mut self, port: &ServicePort) {
-        let cx = self.cx.as_ref().expect("a context is entered before ports");
-        let mut wants = P::port(cx, port);
-        self.enter_on_demand(&port.name, &mut wants);
-        self.replace_port(&port.name, by_kind(wants));
+        let cx = self
+            .cx
+            .as_ref()
+            .expect("the context is set before ports are planned");
+        let mut planned = P::port(cx, port);
+        self.set_on_demand(&port.name, &mut planned);
+        self.replace_port(&port.name, by_kind(planned));
     }
 
     fn plan_removal(&mut self, name: &Arc<PortName>) {
-        self.enter_on_demand(name, &mut PortObjects::default());
+        self.set_on_demand(name, &mut PortObjects::default());
         self.replace_port(name, Default::default());
     }
 
@@ -327,7 +330,7 @@ where
 
     fn reconcile(&mut self, now: Duration) -> Result<Outcome, Error> {
         for id in self.on_demand.expire(now) {
-            self.enter_wanted(Owner::OnDemand(id), Vec::new());
+            self.set_entries(Owner::OnDemand(id), Vec::new());
         }
         let (mut plan, mut done) = self.step(now)?;
         if done.is_stale {

@@ -12,7 +12,7 @@ pub enum Error {
     #[error("in-memory kernel: {0}")]
     Memory(#[from] MemoryError),
     /// The engine was created without a kernel.
-    #[error("there is no kernel: the engine only plans")]
+    #[error("no kernel: this engine only plans")]
     NoKernel,
     /// The bit number of a packet mark is above 31.
     #[error("a packet mark has no bit {0}")]

@@ -178,7 +178,8 @@ impl Health {
         };
         let mut body = format!(r#"{{"lastUpdated":"{updated}","currentTime":"{clock}""#);
         let mut add = |text: std::fmt::Arguments<'_>| {
-            body.write_fmt(text).expect("a text takes what is written");
+            body.write_fmt(text)
+                .expect("writing to a String cannot fail");
         };
         if let Some(eligible) = eligible {
             add(format_args!(r#","nodeEligible":{eligible}"#));

@@ -166,14 +166,18 @@ impl fmt::Display for FamilyReport {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.dumped { "after a dump" } else { "known" };
+        let how = if self.dumped {
+            "after a dump"
+        } else {
+            "without a dump"
+        };
         let (edits, objects) = (self.edits, self.objects);
         write!(f, "{edits} edits, {objects} objects, {how}")?;
         if self.rejected > 0 {
             write!(f, ", {} rejected", self.rejected)?;
         }
         if self.took_over {
-            f.write_str(", in place of what somebody else made")?;
+            f.write_str(", replacing the objects of another program")?;
         }
         Ok(())
     }
@@ -181,10 +185,10 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} changes", self.changes)?;
         if self.is_incomplete {
-            write!(f, " and more")?;
+            write!(f, "at least ")?;
         }
+        write!(f, "{} changes", self.changes)?;
         for (index, process) in self.processes.iter().enumerate() {
             let before = if index == 0 { " by" } else { "," };
             write!(f, "{before} {process}")?;
@@ -217,7 +221,7 @@ mod tests {
             is_incomplete: true,
             ..drift(1, "perl (9)")
         });
-        assert_eq!(sum.to_string(), "6 changes and more by nft (7), perl (9)");
+        assert_eq!(sum.to_string(), "at least 6 changes by nft (7), perl (9)");
         for process in 0..100 {
             sum.add(drift(1, &format!("nft ({process})")));
         }

@@ -98,7 +98,7 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert_eq!(errors, [Family::V4]);
     assert_eq!(
         report.to_string(),
-        "IPv4: in-memory kernel: injected failure\nIPv6: 3 edits, 62 objects, known"
+        "IPv4: in-memory kernel: injected failure\nIPv6: 3 edits, 62 objects, without a dump"
     );
     assert!(engine.poll(secs(101)).is_none());
     assert_eq!(engine.next_deadline(), Some(secs(131)));

@@ -1,5 +1,5 @@
-//! Detection of nf_tables commits by other processes: while unwatched by their number,
-//! then by the notifications of a monitor.
+//! Detection of nf_tables commits by other processes: by their number until a monitor is
+//! open, then by its notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct CommitCounter {
 
 impl CommitCounter {
     /// Returns a counter for another kernel in the same network namespace.
-    pub(crate) fn of_another(&self) -> Self {
+    pub(crate) fn sibling(&self) -> Self {
         Self {
             ours: Arc::clone(&self.ours),
             ..Self::default()
@@ -37,7 +37,7 @@ impl CommitCounter {
     ///
     /// Only differences of such numbers are meaningful, because the kernel does not count
     /// from the start of this process.
-    pub(crate) fn others_at(&self, generation: Generation) -> u32 {
+    pub(crate) fn foreign_at(&self, generation: Generation) -> u32 {
         generation.0.wrapping_sub(self.ours.load(Ordering::Relaxed))
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Served {
     /// Reused buffer for edits while a service port is replaced.
     edits: Pending<Claim>,
     /// Frontends that lost their last service port. All their flows are stale.
-    gone: HashMap<Family, HashSet<Frontend>>,
+    removed: HashMap<Family, HashSet<Frontend>>,
     /// Number of frontends by family and protocol, including removed ones.
     counts: HashMap<(Family, Protocol), usize>,
     /// Node addresses on which node ports are served.
@@ -94,15 +94,15 @@ impl Served {
             let edits = Some(&mut self.edits);
             self.frontends.replace(owner, claims, edits);
         }
-        let gone = self.gone.entry(family).or_default();
+        let removed = self.removed.entry(family).or_default();
         for edit in self.edits.take() {
             match edit {
                 Edit::Add(Claim { frontend, .. }) => {
-                    if !gone.remove(&frontend) {
+                    if !removed.remove(&frontend) {
                         *self.counts.entry(frontend.kind()).or_default() += 1;
                     }
                 }
-                Edit::Remove(Claim { frontend, .. }) => drop(gone.insert(frontend)),
+                Edit::Remove(Claim { frontend, .. }) => drop(removed.insert(frontend)),
                 Edit::Change { .. } => {}
             }
         }
@@ -129,8 +129,8 @@ impl Served {
     }
 
     /// Drops the removed frontends of a family, after all their flows were deleted.
-    pub(super) fn forget_gone(&mut self, family: Family) {
-        for frontend in self.gone.remove(&family).unwrap_or_default() {
+    pub(super) fn forget_removed(&mut self, family: Family) {
+        for frontend in self.removed.remove(&family).unwrap_or_default() {
             if let Some(count) = self.counts.get_mut(&frontend.kind()) {
                 *count -= 1;
             }
@@ -177,9 +177,9 @@ impl Served {
     fn serving(&self, frontend: Frontend) -> Option<Option<&ServicePort>> {
         let claim = self.frontends.get(&frontend);
         let port = claim.map(|claim| Some(&*claim.port));
-        let gone = self.gone.get(&frontend.kind().0);
-        let is_gone = || gone.is_some_and(|gone| gone.contains(&frontend));
-        port.or_else(|| is_gone().then_some(None))
+        let removed = self.removed.get(&frontend.kind().0);
+        let is_removed = || removed.is_some_and(|removed| removed.contains(&frontend));
+        port.or_else(|| is_removed().then_some(None))
     }
 
     /// Returns whether node ports are served on an address.
@@ -408,13 +408,13 @@ mod tests {
             ..dns("dns", &[1, 2])
         }));
         assert!(is_stale(&served, "203.0.113.1:53", "10.1.0.1:5353"));
-        served.forget_gone(Family::V6);
+        served.forget_removed(Family::V6);
         assert!(is_stale(&served, "203.0.113.1:53", "10.1.0.1:5353"));
-        served.forget_gone(Family::V4);
+        served.forget_removed(Family::V4);
         assert!(!is_stale(&served, "203.0.113.1:53", "10.1.0.1:5353"));
         served.remove(&name("dns"), Family::V4);
         assert!(is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
-        served.forget_gone(Family::V4);
+        served.forget_removed(Family::V4);
         assert!(!is_stale(&served, CLUSTER_IP, "10.1.0.1:5353"));
         assert!(served.frontends.is_empty() && served.protocols(Family::V4).is_empty());
     }

@@ -117,7 +117,7 @@ fn port(service: &str, port: u16) -> ServicePort {
 #[test]
 fn objects_with_delayed_removal_stay_after_their_last_use() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
-    driver.enter(context(false));
+    driver.set_context(context(false));
     driver.plan(&port("a", 4));
     assert_eq!(driver.reconcile(Duration::ZERO).unwrap().edits, 5);
     driver.plan(&port("a", 1));
@@ -134,7 +134,7 @@ fn objects_with_delayed_removal_stay_after_their_last_use() {
 fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
     let secs = Duration::from_secs;
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
-    driver.enter(context(false));
+    driver.set_context(context(false));
     driver.plan(&port("a", 5));
     driver.plan(&port("b", 3));
     driver.reconcile(secs(100)).unwrap();
@@ -163,7 +163,7 @@ fn an_unused_object_is_removed_after_half_a_minute_unless_it_is_used_again() {
 #[test]
 fn at_most_64_unused_objects_stay_and_a_dump_removes_none_of_them() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
-    driver.enter(context(false));
+    driver.set_context(context(false));
     driver.plan(&port("a", 1000));
     driver.reconcile(Duration::ZERO).unwrap();
     driver.plan_removal(&port("a", 1000).name);
@@ -189,7 +189,7 @@ fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
     };
     let [young, old] = [of_age("young", 2, 1), of_age("old", 1, 3)];
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
-    driver.enter(context(false));
+    driver.set_context(context(false));
     driver.plan(&young);
     assert_eq!(driver.desired(), "[1, 100, 1002]");
     assert_eq!(driver.take_contested(), []);
@@ -222,9 +222,9 @@ fn an_address_belongs_to_the_oldest_service_and_then_to_the_next() {
 #[test]
 fn another_context_changes_the_base_and_requires_a_replan() {
     let mut driver = driver::<Numbers, _>(Family::V4, Memory::new());
-    assert_eq!(driver.enter(context(false)), Replan::Nothing);
-    assert_eq!(driver.enter(context(false)), Replan::Nothing);
-    assert_eq!(driver.enter(context(true)), Replan::All);
+    assert_eq!(driver.set_context(context(false)), Replan::Nothing);
+    assert_eq!(driver.set_context(context(false)), Replan::Nothing);
+    assert_eq!(driver.set_context(context(true)), Replan::All);
     assert_eq!(driver.desired(), "[200]");
 }
 
@@ -233,7 +233,7 @@ fn the_sync_after_a_failure_dumps() {
     let mut memory = Memory::new();
     memory.fail_after(1);
     let mut driver = driver::<Numbers, _>(Family::V4, memory);
-    driver.enter(context(false));
+    driver.set_context(context(false));
     driver.plan(&port("a", 2));
     assert!(matches!(
         driver.reconcile(Duration::ZERO),
@@ -248,7 +248,7 @@ fn the_sync_after_a_failure_dumps() {
 #[test]
 fn a_driver_without_a_kernel_only_plans() {
     let mut driver = driver::<Numbers, _>(Family::V4, Absent::default());
-    driver.enter(context(false));
+    driver.set_context(context(false));
     assert_eq!(driver.desired(), "[100]");
     assert!(matches!(
         driver.reconcile(Duration::ZERO),

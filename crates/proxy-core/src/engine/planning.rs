@@ -18,11 +18,11 @@ impl Engine {
                 .with_addresses(&self.config, &node, &self.addresses)
                 .with_endpoints(self.store.endpoints(family));
             if let Some(cleanup) = &mut self.cleanup {
-                cleanup.enter(&cx);
+                cleanup.set_context(&cx);
                 let own = changes.iter().filter(|each| each.family == family);
                 own.for_each(|change| cleanup.plan(change));
             }
-            let replan = driver.enter(cx);
+            let replan = driver.set_context(cx);
             plan_changes(&mut **driver, &changes);
             if replan == Replan::All {
                 for port in self.store.ports().filter(|port| port.family == family) {

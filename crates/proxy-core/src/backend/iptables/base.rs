@@ -285,5 +285,5 @@ pub(in crate::backend) fn loopback(family: Family) -> IpNet {
         Family::V4 => "127.0.0.0/8",
         Family::V6 => "::1/128",
     };
-    text.parse().expect("a network is written here")
+    text.parse().expect("the network is valid")
 }

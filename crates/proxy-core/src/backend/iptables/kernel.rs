@@ -48,9 +48,9 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Returns the trace of another kernel in the same network namespace.
-    pub(super) fn of_another(&self) -> Self {
+    pub(super) fn sibling(&self) -> Self {
         Self {
-            commit_counter: self.commit_counter.of_another(),
+            commit_counter: self.commit_counter.sibling(),
             own: self.own.clone(),
         }
     }
@@ -126,7 +126,7 @@ impl reconcile::Target for Kernel {
         }
         if let Some(generation) = generation {
             let commit_counter = &self.trace.commit_counter;
-            commit_counter.dumped(commit_counter.others_at(generation));
+            commit_counter.dumped(commit_counter.foreign_at(generation));
         }
         self.is_fresh = true;
         Ok(match self.is_doubted {

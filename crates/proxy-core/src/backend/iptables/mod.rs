@@ -98,7 +98,7 @@ impl backend::Planner for Planner {
     }
 
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::wants(cx, port)
+        port::objects(cx, port)
     }
 
     fn rule_count(object: &Object) -> Option<(&'static str, usize)> {

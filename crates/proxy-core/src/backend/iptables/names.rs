@@ -45,17 +45,17 @@ pub(super) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 
 /// Returns the name of a table of this file.
 pub(in crate::backend) fn table(name: &str) -> TableName {
-    TableName::new(name).expect("the tables are written here")
+    TableName::new(name).expect("the tables in this file have valid names")
 }
 
 /// Returns the name of a chain of this module.
 pub(in crate::backend) fn chain(name: &str) -> ChainName {
-    ChainName::new(name).expect("the names of chains are made here")
+    ChainName::new(name).expect("the chains of this module have valid names")
 }
 
 /// Returns the name of a counter of this file.
 pub(super) fn counter(name: &str) -> nfacct::Name {
-    nfacct::Name::new(name).expect("the counters are written here")
+    nfacct::Name::new(name).expect("the counters in this file have valid names")
 }
 
 /// Names of one service port and its endpoints.

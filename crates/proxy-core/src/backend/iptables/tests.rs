@@ -137,7 +137,7 @@ fn exposed(route: Route) -> ServicePort {
 }
 
 fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
-    port::wants(cx, port).into_objects().collect()
+    port::objects(cx, port).into_objects().collect()
 }
 
 fn of(port: &ServicePort) -> Vec<String> {

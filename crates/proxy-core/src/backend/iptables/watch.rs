@@ -68,7 +68,7 @@ impl Watch {
     /// Opens a kernel and adds it to the watch.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
         let mut kernel = Kernel::open(family)?.of_layout(self.layout);
-        kernel.trace = self.trace.of_another();
+        kernel.trace = self.trace.sibling();
         self.watched.push(Watched {
             family,
             trace: kernel.trace.clone(),
@@ -101,7 +101,7 @@ impl watch::Watch for Watch {
         self.next = None;
         let commit_counter = |each: &Watched| each.trace.commit_counter.clone();
         let missed = |each: &&Watched| {
-            commit_counter(each).missed(commit_counter(each).others_at(generation))
+            commit_counter(each).missed(commit_counter(each).foreign_at(generation))
         };
         let watched = self.watched.iter().filter(missed);
         Ok(watched.map(|each| each.family).collect())
@@ -166,18 +166,18 @@ impl watch::Watch for Watch {
 fn is_canary_gone(client: &mut Client, layout: Layout) -> bool {
     let (table, chain) = layout.canary;
     let declared = format!(":{chain} ");
-    let mut is_there = false;
+    let mut is_present = false;
     let saved = client.save_lines(names::table(table), |line| {
-        is_there |= line.starts_with(&declared);
+        is_present |= line.starts_with(&declared);
         Ok::<_, Error>(())
     });
-    saved.is_ok() && !is_there
+    saved.is_ok() && !is_present
 }
 
 /// Returns the nf_tables tables that contain our chains.
 fn tables(layout: Layout) -> Vec<TableId> {
     let id = |family, name| {
-        let name = Name::new(name).expect("the tables are written here");
+        let name = Name::new(name).expect("the tables of a layout have valid names");
         TableId::new(family, name)
     };
     let families = [nftables::Family::Ip, nftables::Family::Ip6].into_iter();

@@ -190,7 +190,7 @@ fn dst_dst_src() -> SetDirections {
 }
 
 fn directions<const N: usize>(directions: [Direction; N]) -> SetDirections {
-    SetDirections::new(directions).expect("there are one to three")
+    SetDirections::new(directions).expect("a match has one to three directions")
 }
 
 fn to_mark_masq(rule: Rule<'static>) -> Rule<'static> {

@@ -78,10 +78,10 @@ impl Drain {
         let dumped = dumped.into_iter().filter(|object| match object {
             Object::Destination(service, real) if real.weight == 0 => {
                 let key = (*service, real.endpoint());
-                let known = self.servers.remove_entry(&key);
-                let is_known = known.is_some();
-                left.extend(known);
-                !is_known
+                let draining = self.servers.remove_entry(&key);
+                let is_draining = draining.is_some();
+                left.extend(draining);
+                !is_draining
             }
             _ => true,
         });

@@ -95,7 +95,7 @@ impl Installed {
     }
 
     /// Records committed edits of sets.
-    pub(super) fn wrote_sets(&mut self, edits: &[Edit<ipset::Object>]) {
+    pub(super) fn record_sets(&mut self, edits: &[Edit<ipset::Object>]) {
         if edits.iter().any(loses_entries) {
             self.forget();
         }
@@ -125,7 +125,7 @@ impl Installed {
     }
 
     /// Records committed edits of servers.
-    pub(super) fn wrote_servers(&mut self, edits: &[Edit<Object>]) {
+    pub(super) fn record_servers(&mut self, edits: &[Edit<Object>]) {
         let Some(state) = &mut self.state else {
             return;
         };
@@ -237,7 +237,7 @@ mod tests {
         sets
     }
 
-    fn known() -> Installed {
+    fn recorded() -> Installed {
         let mut installed = Installed::default();
         let mut sets = headers(&[("a", 0), ("b", 0)]);
         let mut full = SetDump::new(set("c"));
@@ -254,12 +254,12 @@ mod tests {
 
     #[test]
     fn changed_sets_are_detected_by_their_sizes() {
-        let mut installed = known();
+        let mut installed = recorded();
         let sizes = [("a", 0), ("b", 0), ("c", 2)];
         assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
         let others = [("a", 1), ("c", 1), ("theirs", 7)];
         assert_eq!(installed.changed_sets(&headers(&others)), 3);
-        installed.wrote_sets(&[
+        installed.record_sets(&[
             Edit::Add(entry("a", 1)),
             Edit::Remove(ipset::Object::from(set("b"))),
             Edit::Remove(entry("b", 1)),
@@ -273,14 +273,14 @@ mod tests {
         let mut larger = set("a");
         larger.maxelem = Some(1 << 20);
         let (old, new) = (set("a").into(), larger.into());
-        installed.wrote_sets(&[Edit::Change { old, new }]);
+        installed.record_sets(&[Edit::Change { old, new }]);
         assert_eq!(installed.changed_sets(&headers(&sizes)), 0);
         assert_eq!(installed.changed_sets(&headers(&sizes[..2])), 1);
         // The entries of a set of another type are unknown until the next dump.
         let mut other = set("a");
         other.set_type = SetType::HashIp;
         let (old, new) = (set("a").into(), other.into());
-        installed.wrote_sets(&[Edit::Change { old, new }]);
+        installed.record_sets(&[Edit::Change { old, new }]);
         assert_eq!(installed.changed_sets(&Sets::default()), 0);
     }
 
@@ -290,7 +290,7 @@ mod tests {
             server(80, Scheduler::RoundRobin),
             server(80, Scheduler::WeightedRoundRobin),
         );
-        let mut installed = known();
+        let mut installed = recorded();
         let is_changed =
             |installed: &Installed, found: &[Object]| installed.is_changed(&service(80), found);
         // The order does not matter.
@@ -303,7 +303,7 @@ mod tests {
         ] {
             assert!(is_changed(&installed, others), "{others:?}");
         }
-        installed.wrote_servers(&[
+        installed.record_servers(&[
             Edit::Remove(real(80, 1)),
             Edit::Add(real(80, 3)),
             Edit::Change { old: rr, new: wrr },
@@ -311,7 +311,7 @@ mod tests {
         assert!(!is_changed(&installed, &[wrr, real(80, 2), real(80, 3)]));
         assert_eq!(installed.next(), [service(80)]);
         // Real servers are removed with their virtual server, in any order of edits.
-        installed.wrote_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
+        installed.record_servers(&[Edit::Remove(wrr), Edit::Remove(real(80, 2))]);
         assert_eq!(installed.next(), []);
         installed.forget();
         assert!(!is_changed(&installed, &[]));
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(seen, all);
         assert_eq!(looks[0].len(), POLL_COUNT);
         // The next poll continues after a server that was removed in the meantime.
-        installed.wrote_servers(&[Edit::Remove(servers[999])]);
+        installed.record_servers(&[Edit::Remove(servers[999])]);
         assert_eq!(installed.next()[0], service(1000));
     }
 }

@@ -155,7 +155,7 @@ impl Kernel {
         let refused = self.sets.commit_each(&ipset::Commands::from_edits(edits))?;
         to.add_sets(refused)?;
         let accepted = to.accepted(edits);
-        self.installed.lock().wrote_sets(&accepted);
+        self.installed.lock().record_sets(&accepted);
         self.capacities.wrote(&accepted);
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Kernel {
     ) -> Result<(), Error> {
         let servers = &mut self.servers;
         self.schedulers
-            .admit(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
+            .replace_missing(&mut edits, |scheduler| has_scheduler(servers, scheduler))?;
         let added = edits.iter().filter_map(|edit| match edit {
             Edit::Add(ipvs::Object::VirtualServer(server)) => Some(server.service),
             _ => None,
@@ -219,7 +219,7 @@ impl Kernel {
             }
         }
         let accepted = to.accepted(&edits);
-        self.installed.lock().wrote_servers(&accepted);
+        self.installed.lock().record_servers(&accepted);
         for edit in &accepted {
             if let Edit::Remove(ipvs::Object::VirtualServer(server)) = edit {
                 self.claimed.remove(&server.service);

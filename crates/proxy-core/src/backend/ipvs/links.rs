@@ -179,7 +179,7 @@ mod tests {
             assert!(links.read().is_empty());
 
             let name = Name::new("kube-ipvs0").unwrap();
-            let gone = theirs.link(&name).unwrap().expect("it is there");
+            let gone = theirs.link(&name).unwrap().expect("the link exists");
             commit(&mut theirs, Edit::Remove(gone.into()));
             assert_eq!(links.read().len(), 2);
         });

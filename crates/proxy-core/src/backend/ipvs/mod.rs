@@ -96,7 +96,7 @@ impl backend::Planner for Planner {
     }
 
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::wants(cx, port)
+        port::objects(cx, port)
     }
 
     fn text(object: &Object) -> String {

@@ -23,7 +23,7 @@ const MAX_SET_NAME: usize = 31;
 
 /// Returns the name of the link with the addresses of Services.
 pub(super) fn link() -> rtnl::Name {
-    rtnl::Name::new("kube-ipvs0").expect("it is short")
+    rtnl::Name::new("kube-ipvs0").expect("the name is valid")
 }
 
 /// A set, one per family.
@@ -51,7 +51,7 @@ impl Set {
     /// Returns the name of the set of a family.
     pub(super) fn name(&self, family: Family) -> ipset::Name {
         let [v4, v6] = &self.names;
-        let new = |name: &str| ipset::Name::new(name).expect("the names of sets are written here");
+        let new = |name: &str| ipset::Name::new(name).expect("the names in this file are valid");
         let name = match family {
             Family::V4 => v4.get_or_init(|| new(self.name)),
             Family::V6 => v6.get_or_init(|| {

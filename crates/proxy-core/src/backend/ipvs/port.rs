@@ -19,7 +19,7 @@ use crate::claim::Claims;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
-pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let mut port = Port {
         cx,
         of,
@@ -239,9 +239,9 @@ impl Port<'_> {
         objects.extend(endpoints.iter().map(|it| real_server(service, it, 1)));
         // UDP flows have no end. They may continue while their endpoint serves.
         if of.protocol == Protocol::Udp {
-            let leaving = of.serving_terminating.iter();
-            let leaving = leaving.filter(|it| endpoints.binary_search(it).is_err());
-            objects.extend(leaving.map(|it| real_server(service, it, 0)));
+            let terminating = of.serving_terminating.iter();
+            let terminating = terminating.filter(|it| endpoints.binary_search(it).is_err());
+            objects.extend(terminating.map(|it| real_server(service, it, 0)));
         }
         true
     }
@@ -315,7 +315,7 @@ pub(super) fn flags(scheduler: Scheduler) -> Flags {
 
 /// Converts a scheduler to the type of the ipvs crate.
 pub(super) fn scheduler(scheduler: service_model::Scheduler) -> Scheduler {
-    Scheduler::new(scheduler.name()).expect("IPVS has its names")
+    Scheduler::new(scheduler.name()).expect("the names are valid in IPVS")
 }
 
 fn ipvs_protocol(protocol: Protocol) -> ipvs::Protocol {

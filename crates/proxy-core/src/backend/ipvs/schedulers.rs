@@ -36,7 +36,7 @@ impl Schedulers {
     }
 
     /// Replaces schedulers that the kernel lacks. Probes each scheduler once.
-    pub(super) fn admit<E>(
+    pub(super) fn replace_missing<E>(
         &mut self,
         edits: &mut [Edit<Object>],
         mut has: impl FnMut(Scheduler) -> Result<bool, E>,
@@ -49,12 +49,12 @@ impl Schedulers {
                     ..
                 } => {
                     let scheduler = server.scheduler;
-                    let is_there = match self.available.get(&scheduler) {
-                        Some(is_available) => *is_available,
+                    let is_available = match self.available.get(&scheduler) {
+                        Some(available) => *available,
                         None => self.probe(scheduler, &mut has)?,
                     };
                     self.wanted.remove(&server.service);
-                    if !is_there {
+                    if !is_available {
                         self.wanted.insert(server.service, *server);
                         *server = self.with_default(*server);
                     }
@@ -73,12 +73,12 @@ impl Schedulers {
         scheduler: Scheduler,
         has: &mut impl FnMut(Scheduler) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let is_there = has(scheduler)?;
-        self.available.insert(scheduler, is_there);
-        if !is_there {
+        let is_available = has(scheduler)?;
+        self.available.insert(scheduler, is_available);
+        if !is_available {
             self.missing.lock().insert(scheduler.as_str().into());
         }
-        Ok(is_there)
+        Ok(is_available)
     }
 
     /// Returns the planned virtual server if `found` is its replacement, otherwise
@@ -122,19 +122,19 @@ mod tests {
             server(2, Scheduler::Overflow),
         );
         let mut probed = Vec::new();
-        let mut admit = |schedulers: &mut Schedulers, edits: &mut [Edit<Object>]| {
+        let mut replace_missing = |schedulers: &mut Schedulers, edits: &mut [Edit<Object>]| {
             let has = |scheduler| {
                 probed.push(scheduler);
                 Ok::<_, ()>(scheduler != Scheduler::PowerOfTwo)
             };
-            schedulers.admit(edits, has).unwrap();
+            schedulers.replace_missing(edits, has).unwrap();
         };
         let mut edits = [
             Edit::Add(lacking.into()),
             Edit::Add(served.into()),
             Edit::Add(server(3, Scheduler::Maglev).into()),
         ];
-        admit(&mut schedulers, &mut edits);
+        replace_missing(&mut schedulers, &mut edits);
         let usual = server(1, Scheduler::Maglev);
         assert_eq!(edits[0], Edit::Add(usual.into()));
         assert_eq!(edits[1], Edit::Add(served.into()));
@@ -143,9 +143,9 @@ mod tests {
         // A change by another process is not a replacement.
         let other = server(1, Scheduler::RoundRobin);
         assert_eq!(schedulers.as_planned(other), other);
-        admit(&mut schedulers, &mut [Edit::Remove(lacking.into())]);
+        replace_missing(&mut schedulers, &mut [Edit::Remove(lacking.into())]);
         assert_eq!(schedulers.as_planned(usual), usual);
-        admit(&mut schedulers, &mut [Edit::Add(lacking.into())]);
+        replace_missing(&mut schedulers, &mut [Edit::Add(lacking.into())]);
         assert_eq!(probed, [Scheduler::PowerOfTwo, Scheduler::Overflow]);
         assert_eq!(*missing.lock(), ["twos".into()].into());
     }

@@ -105,7 +105,7 @@ impl Steps {
             ("ipset restore", set_commands(&*self.removed_sets)),
         ] {
             if !text.is_empty() {
-                write!(script, "# {tool}\n{text}").expect("memory takes text");
+                write!(script, "# {tool}\n{text}").expect("writing to a String cannot fail");
             }
         }
         script

@@ -107,7 +107,7 @@ fn web() -> ServicePort {
 }
 
 fn planned(cx: &Context, port: &ServicePort) -> Vec<String> {
-    lines(port::wants(cx, port).into_objects())
+    lines(port::objects(cx, port).into_objects())
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn an_address_that_is_listed_twice_has_one_virtual_server() {
         .iter()
         .filter(|line| line.starts_with("-A -t 192.0.2.7:80"));
     assert_eq!(servers.count(), 1);
-    let keys: Vec<_> = port::wants(&context(&config()), &port)
+    let keys: Vec<_> = port::objects(&context(&config()), &port)
         .into_objects()
         .collect();
     let distinct: BTreeSet<_> = keys.iter().map(Object::to_string).collect();
@@ -257,7 +257,7 @@ fn one_endpoint_replaced_is_two_commands_for_each_virtual_server() {
         local: Arc::new([]),
         ..web()
     };
-    let objects = |port: &ServicePort| port::wants(&cx, port).into_objects();
+    let objects = |port: &ServicePort| port::objects(&cx, port).into_objects();
     let wanted: Vec<_> = objects(&plain(3)).collect();
     let steps = Steps::of(diff(objects(&plain(2)), &wanted));
     assert!(steps.sets.is_empty() && steps.removed_sets.is_empty());
@@ -316,7 +316,7 @@ fn udp_endpoints_keep_their_flows_while_they_serve() {
 fn kernels_are_committed_in_an_order_without_gaps() {
     let objects: Vec<_> = base::objects(&context(&config()))
         .into_iter()
-        .chain(port::wants(&context(&config()), &web()).into_objects())
+        .chain(port::objects(&context(&config()), &web()).into_objects())
         .collect();
     let script = |edits: Vec<Edit<Object>>| Planner::script(Family::V4, edits, [].iter());
     let place = |script: &str, text: &str| {

@@ -152,7 +152,7 @@ impl reconcile::Target for Kernel {
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        let others = self.commit_counter.others_at(self.client.generation()?);
+        let others = self.commit_counter.foreign_at(self.client.generation()?);
         let ruleset = self.client.dump(slice::from_ref(&self.table.id))?;
         self.commit_counter.dumped(others);
         let objects: Vec<_> = ruleset.into_objects().collect();
@@ -278,7 +278,7 @@ struct Watched {
 impl Watch {
     /// Opens a kernel and adds it to the watch.
     pub(crate) fn open(&mut self, family: Family) -> Result<Kernel, Error> {
-        let commit_counter = self.commit_counter.of_another();
+        let commit_counter = self.commit_counter.sibling();
         let kernel = Kernel::with_commit_counter(family, commit_counter.clone())?;
         self.watched.push(Watched {
             family,
@@ -296,7 +296,9 @@ impl watch::Watch for Watch {
         let port_ids: Vec<_> = self.watched.iter().map(|each| each.port_id).collect();
         let monitor = Monitor::open(&tables, &port_ids)?;
         // The monitor reports later changes; now check for changes since the dump.
-        let others = self.commit_counter.others_at(Client::open()?.generation()?);
+        let others = self
+            .commit_counter
+            .foreign_at(Client::open()?.generation()?);
         self.monitor = Some(monitor);
         let missed = |each: &&Watched| each.commit_counter.missed(others);
         let watched = self.watched.iter().filter(missed);
@@ -347,15 +349,15 @@ mod tests {
         kernel.transact(&Transaction::from_edits(&add)).unwrap();
         let client = |last: u8| -> Element {
             let vip = Value::from(Ipv4Addr::from([10, 96, 0, 1]));
-            let who = Value::from(Ipv4Addr::from([192, 0, 2, last]));
-            let client = clients.element(&[who]).unwrap();
+            let client = Value::from(Ipv4Addr::from([192, 0, 2, last]));
+            let client = clients.element(&[client]).unwrap();
             client.with_data(&[vip, 80_u16.into()]).unwrap()
         };
         let there: Vec<_> = (0..5).map(|last| Edit::Add(client(last).into())).collect();
         kernel.transact(&Transaction::from_edits(&there)).unwrap();
         let generation = kernel.client.generation().unwrap();
         assert_eq!(generation, Generation(3));
-        assert_eq!(kernel.commit_counter.others_at(generation), 1);
+        assert_eq!(kernel.commit_counter.foreign_at(generation), 1);
         let remove: Vec<_> = (1..8)
             .map(|last| Edit::Remove(client(last).into()))
             .collect();
@@ -365,7 +367,7 @@ mod tests {
         assert_eq!(keys, [client(0).key_bytes()]);
         let generation = kernel.client.generation().unwrap();
         assert_eq!(
-            kernel.commit_counter.others_at(generation),
+            kernel.commit_counter.foreign_at(generation),
             1,
             "what is refused does not count"
         );

@@ -86,8 +86,8 @@
 //! Packets reach none of our remaining objects.
 //!
 //! Chains `lb-N` and all objects of one S exist while Services use them and for 30 s
-//! after. At most 64 unused objects stay, because kernels before 6.2 release references
-//! to a chain late. A start removes unused chains after its first commit.
+//! after, because kernels before 6.2 release references to a chain late. At most 64
+//! unused objects stay. A start removes unused chains after its first commit.
 //!
 //! Large changes are committed in batches; the rules are consistent after each batch. The
 //! kernel walks all sets of a table for each set that is added or referenced. So sets of
@@ -148,7 +148,7 @@ impl backend::Planner for Planner {
     }
 
     fn port(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
-        port::wants(cx, port)
+        port::objects(cx, port)
     }
 
     fn is_removal_delayed(object: &Object) -> bool {

@@ -305,17 +305,17 @@ pub(super) fn is_set_on_demand(name: &Name) -> bool {
 }
 
 fn numbered(text: fmt::Arguments<'_>) -> Name {
-    Name::new(&text.to_string()).expect("words and a number are short and plain")
+    Name::new(&text.to_string()).expect("a word with a number is a valid name")
 }
 
 /// Returns a validated name from this file.
 pub(super) fn name(text: &'static str) -> Name {
-    Name::new(text).expect("the names here are short and plain")
+    Name::new(text).expect("the names in this file are valid")
 }
 
 /// Returns a validated comment.
 pub(super) fn comment(text: &'static str) -> Comment {
-    Comment::new(text).expect("our comments are short and plain")
+    Comment::new(text).expect("the comments in this crate are valid")
 }
 
 #[cfg(test)]

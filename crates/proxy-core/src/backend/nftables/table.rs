@@ -283,7 +283,7 @@ impl LookupPath {
 
     /// Returns the table of the lookup path.
     pub(super) fn table(&self) -> &'static Table {
-        Table::of_id(&self.id).expect("paths are in one of the two tables")
+        Table::of_id(&self.id).expect("a path belongs to one of the two tables")
     }
 
     /// Returns the chain that selects one of `slots` slots.

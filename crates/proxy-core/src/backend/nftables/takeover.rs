@@ -144,7 +144,7 @@ mod tests {
 
     /// Returns a table with our name that contains a wanted cluster IP and an unwanted
     /// chain.
-    fn of_another(plan: &[Object]) -> Vec<Object> {
+    fn foreign_table(plan: &[Object]) -> Vec<Object> {
         let table = plan[0].table();
         let addr = [Datatype::Ipv4Addr.into()];
         let dynamic = Set::set(table.clone(), Name::new("affinity-x").unwrap(), addr)
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_table_of_another_program_is_replaced_as_a_whole() {
         let plan = plan();
-        let mut installed = of_another(&plan);
+        let mut installed = foreign_table(&plan);
         let edits = diff(installed.clone(), &plan);
         assert!(is_takeover(&edits) && are_incomplete(&edits));
         let Object::Set(dynamic) = &installed[1] else {

@@ -53,7 +53,7 @@ pub(super) fn commands(objects: &[Object], set: &str) -> Vec<String> {
 
 /// Returns all objects of a service port.
 pub(super) fn planned(cx: &Context, port: &ServicePort) -> Vec<Object> {
-    super::port::wants(cx, port).into_objects().collect()
+    super::port::objects(cx, port).into_objects().collect()
 }
 
 /// Returns the context of a family with its own ServiceCIDR.

@@ -17,7 +17,7 @@ use crate::claim::Claims;
 use crate::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
-pub(super) fn wants(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, of: &ServicePort) -> PortObjects<Object> {
     let port = Port {
         cx,
         of,
@@ -139,7 +139,7 @@ impl Fragment {
                     if (held.table, held.chain, &held.rule) == (entry.table, entry.chain, &entry.rule))
             };
             let copies = claimed.iter().filter(is_copy).count();
-            entry.occurrence = u32::try_from(copies).expect("a Service is not that large");
+            entry.occurrence = u32::try_from(copies).expect("the number of copies fits in 32 bits");
         }
         claimed.push(object);
     }
@@ -260,8 +260,9 @@ fn balance<'a>(
     port: &Port<'_>,
     endpoint_chains: &[&'a EndpointChain],
 ) -> impl Iterator<Item = Rule<'a>> {
-    let left =
-        (1..=u32::try_from(endpoint_chains.len()).expect("endpoints are known by 32 bits")).rev();
+    let left = (1..=u32::try_from(endpoint_chains.len())
+        .expect("the number of endpoints fits in 32 bits"))
+        .rev();
     left.zip(endpoint_chains)
         .map(move |(left, endpoint_chain)| {
             let rule = to_endpoint(port, endpoint_chain);

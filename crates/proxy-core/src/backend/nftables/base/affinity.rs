@@ -48,7 +48,7 @@ fn has_ports() -> Statement {
     let protocols = Protocol::ALL.map(|it| [Value::from(protocol(it))]);
     l4proto()
         .is_one_of(protocols)
-        .expect("the numbers are of protocols")
+        .expect("the values have the type of the field")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{endpoint, names};
 use crate::{Address, AddressKind, Claim, Context, PortObjects};
 
 /// Returns the objects of a service port.
-pub(super) fn wants(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
+pub(super) fn objects(cx: &Context, port: &ServicePort) -> PortObjects<Object> {
     let table = Table::of(cx.family);
     // Must come first: batches detect the start of a Service by it.
     let mut own = vec![active(table, port)];
@@ -122,7 +122,7 @@ fn allowed(route: Route, port: &ServicePort) -> &[Endpoint] {
 /// a chain that prefers the recorded endpoint of the client.
 fn balance(path: &LookupPath, front: &Front<'_>, route: Route, out: &mut Vec<Object>) {
     let endpoints = allowed(route, front.port);
-    let slots = u32::try_from(endpoints.len()).expect("no Service has four billion endpoints");
+    let slots = u32::try_from(endpoints.len()).expect("the number of endpoints fits in 32 bits");
     endpoint::backends(path, front, endpoints, out);
     let slot_set = path.slot_set(slots);
     if slot_set.is_none() {
@@ -196,7 +196,7 @@ fn no_local_endpoints(set: &Set, front: &Front<'_>) -> Object {
 pub(super) fn element(set: &Set, key: &[Value]) -> Object {
     let element = set.element(key);
     element
-        .expect("the values are of the fields of the set")
+        .expect("the values have the types of the set")
         .into()
 }
 
