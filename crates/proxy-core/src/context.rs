@@ -33,7 +33,7 @@ pub struct Context {
     /// Invariant: a network belongs to the family, and an interface name is valid.
     pub local: Option<LocalTraffic>,
     /// Networks of the node addresses on which node ports are served. `None` if node
-    /// ports are served on all of them.
+    /// ports are served on all addresses.
     ///
     /// Invariant: the networks belong to the family, are sorted and do not overlap.
     pub nodeport_networks: Option<Vec<IpNet>>,
@@ -111,7 +111,7 @@ impl Context {
     }
 
     /// Returns the addresses on which node ports are served, for modes whose rules list
-    /// all of them.
+    /// every address.
     ///
     /// While the interface addresses are unknown, the result contains the addresses of
     /// the Node object.

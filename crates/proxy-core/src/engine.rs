@@ -213,21 +213,22 @@ impl Engine {
     /// IPv6 link-local addresses change with every container on the node, so they are
     /// ignored unless a network of [`Config::node_port_addresses`] contains them.
     pub fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) {
-        let networks = match &self.config.node_port_addresses {
-            NodePortAddresses::Within(networks) => &networks[..],
-            NodePortAddresses::All | NodePortAddresses::Primary => &[],
-        };
-        let is_named = |addr: &IpAddr| networks.iter().any(|network| network.contains(addr));
-        addresses.retain(|addr| {
-            SpecialAddress::of(*addr) != Some(SpecialAddress::LinkLocal)
-                || addr.is_ipv4()
-                || is_named(addr)
-        });
+        addresses.retain(|addr| self.is_considered(*addr));
         addresses.sort_unstable();
         addresses.dedup();
         if addresses != self.addresses {
             self.addresses = addresses;
             self.schedule.request();
+        }
+    }
+
+    /// Returns whether [`set_addresses`](Self::set_addresses) considers an address.
+    fn is_considered(&self, addr: IpAddr) -> bool {
+        let is_link_local = SpecialAddress::of(addr) == Some(SpecialAddress::LinkLocal);
+        match &self.config.node_port_addresses {
+            _ if addr.is_ipv4() || !is_link_local => true,
+            NodePortAddresses::Within(networks) => networks.iter().any(|it| it.contains(&addr)),
+            NodePortAddresses::All | NodePortAddresses::Primary => false,
         }
     }
 

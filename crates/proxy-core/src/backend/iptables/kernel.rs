@@ -36,7 +36,7 @@ pub struct Kernel {
     is_fresh: bool,
     /// Whether the commit after the last dump failed. If so, shared chains are rewritten
     /// regardless of their contents.
-    is_doubted: bool,
+    must_rewrite: bool,
 }
 
 /// Commits of this process, for the nft variant.
@@ -75,7 +75,7 @@ impl Kernel {
             layout: Layout::IPTABLES,
             trace: Trace::default(),
             is_fresh: false,
-            is_doubted: false,
+            must_rewrite: false,
         }
     }
 
@@ -129,7 +129,7 @@ impl reconcile::Target for Kernel {
             commit_counter.dumped(commit_counter.foreign_at(generation));
         }
         self.is_fresh = true;
-        Ok(match self.is_doubted {
+        Ok(match self.must_rewrite {
             true => installed.into_whole_chains(),
             false => installed.into_objects(),
         })
@@ -138,7 +138,7 @@ impl reconcile::Target for Kernel {
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         let was_fresh = std::mem::take(&mut self.is_fresh);
         let done = self.commit_most(edits);
-        self.is_doubted = done.is_err() && was_fresh;
+        self.must_rewrite = done.is_err() && was_fresh;
         done
     }
 }
