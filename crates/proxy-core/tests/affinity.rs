@@ -1,11 +1,12 @@
-//! Clients that stay with their endpoints, and endpoints that leave.
+//! Session affinity in mode nftables: which affinity records the engine deletes.
 //!
-//! Each test has a namespace of its own; nft remembers clients as packets do.
+//! Each test has its own network namespace. nft adds the records that packets would
+//! add.
 #![cfg(feature = "nftables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "nft stands for packets"
+    reason = "nft adds affinity records in place of packets"
 )]
 
 mod fixtures;
@@ -19,7 +20,7 @@ use testkit::netns::Netns;
 use testkit::nft;
 use vipline_service_model::api;
 
-/// An engine in the namespace of its thread.
+/// An engine in the network namespace of its thread.
 struct Proxy {
     engine: Engine,
     now: Duration,
@@ -35,7 +36,7 @@ impl Proxy {
         proxy
     }
 
-    /// Takes in events and syncs, once the pause after the last sync is over.
+    /// Applies events and syncs after the minimum interval.
     fn change(&mut self, events: Vec<Event>) -> Report {
         assert!(self.engine.poll(self.now).is_none());
         self.now += Duration::from_secs(5);
@@ -46,7 +47,7 @@ impl Proxy {
     }
 }
 
-/// A dual-stack Service with a node port whose clients stay with endpoints.
+/// Returns the events of a dual-stack NodePort Service with session affinity.
 fn sticky(endpoints: &[u8]) -> Vec<Event> {
     let mut service = web("10.96.0.10").at("fd00:96::10".parse().expect("an address"));
     for last in endpoints {
@@ -61,10 +62,10 @@ fn sticky(endpoints: &[u8]) -> Vec<Event> {
     [Event::from(object)].into_iter().chain(slices).collect()
 }
 
-/// Returns the names of the maps of clients in a family.
-fn maps_of_clients(family: &str) -> Vec<String> {
+/// Returns the names of the affinity maps of a family.
+fn affinity_maps(family: &str) -> Vec<String> {
     let list = nft::run(&["list", "maps", family], "").stdout;
-    let list = String::from_utf8(list).expect("nft writes text");
+    let list = String::from_utf8(list).expect("the output of nft is UTF-8");
     let names = list.lines().filter_map(|line| {
         let name = line.trim().strip_prefix("map ")?.strip_suffix(" {")?;
         name.starts_with("clients-").then(|| name.to_owned())
@@ -72,13 +73,13 @@ fn maps_of_clients(family: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Records clients of endpoints 1 and 2 in both families.
-fn remember() {
+/// Adds one affinity record for endpoint 1 and one for endpoint 2 in each family.
+fn add_records() {
     for (family, client, endpoint) in [
         ("ip", "192.0.2.", "10.1.0."),
         ("ip6", "2001:db8::", "fd00:1::"),
     ] {
-        let maps = maps_of_clients(family);
+        let maps = affinity_maps(family);
         let [map] = &*maps else {
             panic!("one service port has one map: {maps:?}");
         };
@@ -89,94 +90,101 @@ fn remember() {
     }
 }
 
-/// Returns how many clients are recorded: all, and those of endpoint 1.
-fn remembered() -> (usize, usize) {
+/// Returns the number of affinity records: in total, and of endpoint 1.
+fn record_counts() -> (usize, usize) {
     let list =
         |family, map: &String| nft::run(&["list", "map", family, "kube-proxy", map], "").stdout;
     let lists = ["ip", "ip6"].map(|family| {
-        let maps = maps_of_clients(family);
+        let maps = affinity_maps(family);
         let lists: Vec<_> = maps.iter().map(|map| list(family, map)).collect();
         lists.concat()
     });
-    let text = String::from_utf8(lists.concat()).expect("nft writes text");
-    let count = |what| text.matches(what).count();
+    let text = String::from_utf8(lists.concat()).expect("the output of nft is UTF-8");
+    let count = |pattern| text.matches(pattern).count();
     let first = count(": 10.1.0.1 . 8080") + count(": fd00:1::1 . 8080");
     (count(" expires "), first)
 }
 
 #[test]
-fn clients_of_an_endpoint_that_leaves_are_forgotten() {
+fn affinity_records_of_a_removed_endpoint_are_deleted() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
-        remember();
-        assert_eq!(remembered(), (4, 2));
+        add_records();
+        assert_eq!(record_counts(), (4, 2));
         proxy.change(sticky(&[1, 2, 3]));
-        assert_eq!(remembered(), (4, 2), "nobody left");
+        assert_eq!(record_counts(), (4, 2), "no endpoint was removed");
         proxy.change(sticky(&[1, 3]));
-        assert_eq!(remembered(), (2, 2));
+        assert_eq!(record_counts(), (2, 2));
         let nothing = proxy.engine.difference().unwrap();
-        assert_eq!(nothing.script, "", "clients are no difference");
+        assert_eq!(
+            nothing.script, "",
+            "affinity records are not part of the difference"
+        );
     });
 }
 
 #[test]
-fn clients_of_a_service_that_leaves_are_forgotten() {
+fn affinity_records_of_a_deleted_service_are_deleted() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
-        remember();
+        add_records();
         let name = web("10.96.0.10").service().metadata.object_name();
         proxy.change(vec![Event::ServiceDeleted(name)]);
-        assert_eq!(remembered(), (0, 0));
+        assert_eq!(record_counts(), (0, 0));
     });
 }
 
 #[test]
-fn clients_are_forgotten_when_affinity_is_switched_off() {
+fn affinity_records_are_deleted_when_affinity_is_disabled() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
-        remember();
+        add_records();
         let mut events = sticky(&[1, 2]);
         let Some(Event::ServiceApplied(service)) = events.first_mut() else {
             panic!("the Service comes first")
         };
         service.spec.session_affinity = api::Affinity::None;
         proxy.change(events);
-        assert_eq!(remembered(), (0, 0));
+        assert_eq!(record_counts(), (0, 0));
     });
 }
 
 #[test]
-fn clients_of_an_endpoint_that_left_while_nobody_ran_are_forgotten() {
+fn affinity_records_of_an_endpoint_removed_between_two_runs_are_deleted() {
     Netns::new().unwrap().run(|| {
         drop(Proxy::start(sticky(&[1, 2])));
-        remember();
+        add_records();
         Proxy::start(sticky(&[1]));
-        assert_eq!(remembered(), (2, 2));
+        assert_eq!(record_counts(), (2, 2));
     });
 }
 
 #[test]
-fn clients_that_a_crash_left_behind_are_forgotten_by_the_first_change() {
+fn affinity_records_left_by_a_crash_are_deleted_by_the_first_change_after_a_restart() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1]));
-        remember();
+        add_records();
         proxy.change(sticky(&[1, 3]));
-        assert_eq!(remembered(), (4, 2), "nobody left, so nobody looked");
+        assert_eq!(
+            record_counts(),
+            (4, 2),
+            "without a removed endpoint no record is checked"
+        );
         drop(proxy);
         Proxy::start(sticky(&[1, 3, 4]));
-        assert_eq!(remembered(), (2, 2));
+        assert_eq!(record_counts(), (2, 2));
     });
 }
 
 #[test]
-fn forgetting_clients_is_no_drift() {
+fn deleting_affinity_records_is_not_drift() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(sticky(&[1, 2]));
-        remember();
+        add_records();
         proxy.engine.watch().unwrap();
         let report = proxy.change(sticky(&[1]));
         assert!(report.families.iter().all(|done| done.drift.is_none()));
-        assert_eq!(remembered(), (2, 2));
+        assert_eq!(record_counts(), (2, 2));
         for _ in 0..3 {
             assert!(proxy.engine.poll(proxy.now).is_none());
             proxy.now += Duration::from_secs(5);
@@ -184,7 +192,8 @@ fn forgetting_clients_is_no_drift() {
     });
 }
 
-/// Services with a timeout of their own, or all with the same.
+/// Returns the events of 300 Services; `timeout` maps the number of a Service to its
+/// affinity timeout in seconds.
 fn with_timeouts(timeout: impl Fn(u32) -> u32) -> Vec<Event> {
     let service = |number: u32| {
         let address = format!("10.96.{}.{}", 1 + number / 200, 1 + number % 200);
@@ -204,13 +213,14 @@ fn with_timeouts(timeout: impl Fn(u32) -> u32) -> Vec<Event> {
     (0..300).flat_map(service).collect()
 }
 
-/// Returns the chains of both families whose names begin so.
+/// Returns the number of chains in both families whose names start with `prefix`.
 fn chains(prefix: &str) -> usize {
     let lists = ["ip", "ip6"].map(|family| nft::succeeds(&["list", "chains", family], ""));
     lists.concat().matches(&format!("chain {prefix}")).count()
 }
 
-/// Returns how many edits a new process finds, as `kube-proxy diff` does.
+/// Returns the number of edits and the script that a new process finds, as `kube-proxy
+/// diff` does.
 fn difference(events: Vec<Event>) -> (usize, String) {
     let mut engine = Engine::open(config()).expect("the kernel has nf_tables");
     apply(&mut engine, events);
@@ -220,7 +230,7 @@ fn difference(events: Vec<Event>) -> (usize, String) {
 }
 
 #[test]
-fn unused_chains_are_few_and_no_difference_and_removed_within_a_minute() {
+fn unused_chains_are_bounded_excluded_from_the_difference_and_removed_within_a_minute() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(with_timeouts(|number| 1_000 + number));
         proxy.engine.watch().unwrap();
@@ -230,7 +240,7 @@ fn unused_chains_are_few_and_no_difference_and_removed_within_a_minute() {
         assert_eq!(chains("learn-"), 300 + 64);
         assert_eq!(difference(same()), (0, String::new()));
         nft::succeeds(&["add chain ip kube-proxy lb-77 { drop; }"], "");
-        assert_eq!(difference(same()).0, 1, "this chain is not ours");
+        assert_eq!(difference(same()).0, 1, "the added chain is foreign");
         nft::succeeds(&["delete chain ip kube-proxy lb-77"], "");
         assert!(proxy.engine.poll(proxy.now).is_none(), "the pause begins");
         proxy.now += Duration::from_secs(5);
@@ -246,7 +256,7 @@ fn unused_chains_are_few_and_no_difference_and_removed_within_a_minute() {
         assert_eq!(chains("learn-"), 300);
         assert!(proxy.engine.poll(deadline).is_none());
         let report = proxy.engine.poll(deadline + Duration::from_secs(30));
-        assert!(report.is_none(), "what the engine removes is no drift");
+        assert!(report.is_none(), "removals by the engine are not drift");
         assert_eq!(difference(same()), (0, String::new()));
     });
 }

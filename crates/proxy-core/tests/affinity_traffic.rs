@@ -1,9 +1,9 @@
-//! Session affinity, judged by real connections and datagrams in both families.
+//! Session affinity with real connections and datagrams in both families.
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -29,44 +29,44 @@ use testkit::nft;
 use testkit::traffic::{Ask, Protocol};
 use vipline_service_model::api;
 
-/// For how long a client without a connection is remembered, in seconds.
+/// Affinity timeout of the Service, in seconds.
 const TIMEOUT: u32 = 3;
-/// Longer than a test takes, in seconds.
-const LONG: u32 = 600;
-/// How many endpoints there are, all on the node.
+/// An affinity timeout longer than any test, in seconds.
+const LONG_TIMEOUT: u32 = 600;
+/// Number of endpoints, all on the node.
 const ENDPOINTS: usize = 8;
-/// How long a connection is tried that cannot be made.
-const STUCK: Duration = Duration::from_millis(2500);
-/// For how much of that the endpoint is still there.
-const BEFORE: Duration = Duration::from_millis(300);
-/// How often something is tried that is a matter of chance: with eight
-/// endpoints it fails once in eight to the power of this.
-const TRIES: usize = 8;
-/// The Service.
+/// Timeout of the client whose endpoint does not answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Time for which the unanswering endpoint stays before it is removed.
+const ATTEMPT_TIME: Duration = Duration::from_millis(300);
+/// Number of attempts of a random choice. With eight endpoints, all attempts fail with
+/// probability 1/8 to the power of this number.
+const ATTEMPTS: usize = 8;
+/// Number of the Service.
 const NUMBER: u16 = 1;
 
 rules::tests_of_rules! {
     all {
-        a_client_stays_with_its_endpoint_and_another_may_have_another
-        a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move
+        a_client_keeps_its_endpoint_and_other_clients_may_get_others
+        a_client_keeps_its_endpoint_until_its_affinity_timeout_expires
         a_client_moves_at_once_when_its_endpoint_is_removed
-        a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted
-        a_client_chooses_anew_each_time_without_affinity
-        a_connection_that_got_stuck_is_led_elsewhere_as_others_are
-        a_client_has_the_same_endpoint_by_each_address_of_a_service
+        a_client_keeps_its_endpoint_when_others_change_and_when_the_engine_restarts
+        each_connection_gets_a_random_endpoint_without_affinity
+        an_unanswered_connection_attempt_moves_when_its_endpoint_is_removed
+        a_client_gets_the_same_endpoint_at_each_address_of_a_service
     }
     iptables {
     }
 }
 
-fn a_client_stays_with_its_endpoint_and_another_may_have_another(rules: Rules) {
+fn a_client_keeps_its_endpoint_and_other_clients_may_get_others(rules: Rules) {
     let stage = stage(rules);
     for (way, to) in ways() {
         let ask = stage.ask(External, to, NUMBER, way);
-        let first = stays(&stage.lab.client, ask, 50);
+        let first = sole_endpoint(&stage.lab.client, ask, 50);
         let others = [&stage.lab.pod, &stage.lab.remote, &stage.lab.neighbor];
         let others = others.into_iter().chain(&stage.lab.backends);
-        let others: Vec<String> = others.map(|client| stays(client, ask, 5)).collect();
+        let others: Vec<String> = others.map(|client| sole_endpoint(client, ask, 5)).collect();
         assert!(
             others.iter().any(|other| *other != first),
             "{ask:?}: {first}"
@@ -74,7 +74,7 @@ fn a_client_stays_with_its_endpoint_and_another_may_have_another(rules: Rules) {
     }
 }
 
-fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move(rules: Rules) {
+fn a_client_keeps_its_endpoint_until_its_affinity_timeout_expires(rules: Rules) {
     let stage = stage(rules);
     let remembered = Duration::from_secs(TIMEOUT.into());
     let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
@@ -89,7 +89,7 @@ fn a_client_that_comes_back_in_time_stays_and_one_that_does_not_may_move(rules: 
         assert_eq!(all(), first);
     }
     let mut moved = vec![false; asks.len()];
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         let before = all();
         thread::sleep(remembered + remembered / 4);
         for ((moved, before), after) in moved.iter_mut().zip(before).zip(all()) {
@@ -111,65 +111,69 @@ fn a_client_moves_at_once_when_its_endpoint_is_removed(rules: Rules) {
         let ask = stage.ask(External, to, NUMBER, way);
         let mut gone = Vec::new();
         for _ in 0..3 {
-            let before = stays(&stage.lab.client, ask, 5);
+            let before = sole_endpoint(&stage.lab.client, ask, 5);
             gone.push(before);
             stage.sync(web(&stage, &gone).events());
-            let after = stays(&stage.lab.client, ask, 50);
+            let after = sole_endpoint(&stage.lab.client, ask, 50);
             assert!(!gone.contains(&after), "{ask:?}: {after} of {gone:?}");
         }
         stage.sync(web(&stage, &[]).events());
     }
 }
 
-fn a_client_stays_while_others_come_and_go_and_when_the_engine_is_restarted(rules: Rules) {
-    // More than can be chosen, so that there are others.
+fn a_client_keeps_its_endpoint_when_others_change_and_when_the_engine_restarts(rules: Rules) {
+    // More endpoints than connections can choose, so some endpoints stay unchosen.
     let mut stage = Stage::with_backends(2 * ENDPOINTS, rules, config(rules));
-    let web = |stage: &Stage, without: &[String]| remembering(web(stage, without), LONG);
+    let web = |stage: &Stage, without: &[String]| with_affinity(web(stage, without), LONG_TIMEOUT);
     stage.sync(web(&stage, &[]).events());
     let asks = ways().map(|(way, to)| stage.ask(External, to, NUMBER, way));
     let asks: Vec<Ask> = asks.collect();
     let first: Vec<_> = asks
         .iter()
-        .map(|ask| stays(&stage.lab.client, *ask, 5))
+        .map(|ask| sole_endpoint(&stage.lab.client, *ask, 5))
         .collect();
     let all = |stage: &Stage, when: &str| {
         for (ask, first) in asks.iter().zip(&first) {
-            assert_eq!(stays(&stage.lab.client, *ask, 5), *first, "{when}: {ask:?}");
+            assert_eq!(
+                sole_endpoint(&stage.lab.client, *ask, 5),
+                *first,
+                "{when}: {ask:?}"
+            );
         }
     };
     let backends = stage.lab.backends.iter().map(|host| host.name.clone());
     let others: Vec<_> = backends.filter(|name| !first.contains(name)).collect();
-    // Some of the others leave, come back, and leave again.
+    // Half of the other endpoints are removed, added and removed again.
     let (some, _) = others.split_at(others.len() / 2);
     for gone in [some, &[], some] {
         stage.sync(web(&stage, gone).events());
-        all(&stage, "others came or went");
+        all(&stage, "other endpoints changed");
     }
     stage.restart(web(&stage, some).events());
-    all(&stage, "the engine was restarted");
+    all(&stage, "the engine restarted");
     stage.restart(web(&stage, &[]).events());
-    all(&stage, "others came meanwhile");
+    all(&stage, "endpoints were added during the restart");
 }
 
-fn a_client_has_the_same_endpoint_by_each_address_of_a_service(rules: Rules) {
+fn a_client_gets_the_same_endpoint_at_each_address_of_a_service(rules: Rules) {
     let stage = stage(rules);
     for way in WAYS {
         let at = |to| stage.ask(External, to, NUMBER, way);
-        let first = stays(&stage.lab.client, at(ClusterIp), 5);
+        let first = sole_endpoint(&stage.lab.client, at(ClusterIp), 5);
         for to in [NodePort, LoadBalancer, ExternalIp] {
-            let other = stays(&stage.lab.client, at(to), 5);
+            let other = sole_endpoint(&stage.lab.client, at(to), 5);
             assert_eq!(other, first, "{way:?} {to:?}");
         }
     }
 }
 
-fn a_client_chooses_anew_each_time_without_affinity(rules: Rules) {
+fn each_connection_gets_a_random_endpoint_without_affinity(rules: Rules) {
     let mut stage = stage(rules);
     let mut web = web(&stage, &[]);
     web.service.spec.session_affinity = api::Affinity::None;
     for (way, to) in ways() {
         let ask = stage.ask(External, to, NUMBER, way);
-        stays(&stage.lab.client, ask, 5);
+        sole_endpoint(&stage.lab.client, ask, 5);
     }
     stage.sync(web.events());
     for (way, to) in ways() {
@@ -180,26 +184,26 @@ fn a_client_chooses_anew_each_time_without_affinity(rules: Rules) {
     }
 }
 
-fn a_connection_that_got_stuck_is_led_elsewhere_as_others_are(rules: Rules) {
+fn an_unanswered_connection_attempt_moves_when_its_endpoint_is_removed(rules: Rules) {
     let mut stage = stage(rules);
-    let mut silent = Vec::new();
+    let mut removed = Vec::new();
     for (family, to) in [(0, ClusterIp), (1, NodePort)] {
         let way = Way {
             family,
             protocol: Protocol::Tcp,
         };
         let ask = stage.ask(External, to, NUMBER, way);
-        let gone = stays(&stage.lab.client, ask, 5);
-        let stuck = get_stuck(&stage, ask, &gone);
-        silent.push(gone.clone());
-        stage.sync(web(&stage, &silent).events());
-        let stuck = stuck.join().expect("a connection does not panic");
-        assert!(stuck.is_ok(), "{ask:?}: {stuck:?}");
-        assert_ne!(stays(&stage.lab.client, ask, 5), gone, "{ask:?}");
+        let gone = sole_endpoint(&stage.lab.client, ask, 5);
+        let attempt = start_unanswered_connection(&stage, ask, &gone);
+        removed.push(gone.clone());
+        stage.sync(web(&stage, &removed).events());
+        let attempt = attempt.join().expect("a connection does not panic");
+        assert!(attempt.is_ok(), "{ask:?}: {attempt:?}");
+        assert_ne!(sole_endpoint(&stage.lab.client, ask, 5), gone, "{ask:?}");
     }
 }
 
-/// Adds clients to all maps of clients in IPv4 until these are full.
+/// Adds records to all IPv4 affinity maps until the maps are full.
 fn fill() {
     let maps = nft::succeeds(&["list", "maps", "ip"], "");
     let maps = maps.lines().filter_map(|line| {
@@ -217,72 +221,76 @@ fn fill() {
             &["-f", "-"],
             &format!("add element ip kube-proxy {map} {elements}"),
         );
-        let fits = |number: u32| {
+        let is_accepted = |number: u32| {
             let element = format!("{{ {} }}", client(number));
             let args = ["add", "element", "ip", "kube-proxy", map, &element];
             nft::run(&args, "").status.success()
         };
         assert!(
-            (65_500..65_536).any(|number| !fits(number)),
+            (65_500..65_536).any(|number| !is_accepted(number)),
             "{map} is full"
         );
     }
 }
 
 #[test]
-fn clients_of_one_service_take_no_room_from_those_of_another() {
+fn a_full_affinity_map_of_one_service_does_not_affect_another_service() {
     let mut stage = stage(Rules::Nftables);
     stage.lab.node.netns.run(fill);
     let backends = stage.lab.backends.iter().map(|host| (host, NODE));
-    let other = remembering(Web::new(NUMBER + 1, backends), TIMEOUT);
+    let other = with_affinity(Web::new(NUMBER + 1, backends), TIMEOUT);
     stage.sync(other.events());
     let ask = |number| stage.ask(External, ClusterIp, number, WAYS[0]);
-    stays(&stage.lab.client, ask(NUMBER + 1), 50);
+    sole_endpoint(&stage.lab.client, ask(NUMBER + 1), 50);
     let first = answer(&stage.lab.client, ask(NUMBER));
     let all = ask(NUMBER).times(&stage.lab.client.netns, 50);
     assert!(all.by(&first) < 50, "this Service has no room: {all}");
 }
 
-/// Lets a backend answer no more, and a client connect to it in vain.
+/// Makes a backend drop requests and starts a connection attempt to it.
 ///
-/// The client sends its first packet again each second.
-fn get_stuck(stage: &Stage, ask: Ask, to: &str) -> JoinHandle<io::Result<TcpStream>> {
+/// The client retransmits its SYN every second.
+fn start_unanswered_connection(
+    stage: &Stage,
+    ask: Ask,
+    to: &str,
+) -> JoinHandle<io::Result<TcpStream>> {
     let mut backends = stage.lab.backends.iter();
     let backend = backends.find(|host| host.name == to).expect("a backend");
-    let silence = "table inet silence {
+    let drop_requests = "table inet mute {
         chain input { type filter hook input priority 0; tcp dport 8080 drop; }
     }";
-    let output = backend.netns.run(|| nft::run(&["-f", "-"], silence));
+    let output = backend.netns.run(|| nft::run(&["-f", "-"], drop_requests));
     assert!(output.status.success(), "{output:?}");
-    let connect = move || TcpStream::connect_timeout(&ask.target, STUCK);
-    let stuck = stage.lab.client.netns.run(|| thread::spawn(connect));
-    thread::sleep(BEFORE);
-    stuck
+    let connect = move || TcpStream::connect_timeout(&ask.target, CONNECT_TIMEOUT);
+    let attempt = stage.lab.client.netns.run(|| thread::spawn(connect));
+    thread::sleep(ATTEMPT_TIME);
+    attempt
 }
 
-/// Returns each way to the cluster IP and to the node port.
+/// Returns the cluster IP and the node port for each family and protocol.
 fn ways() -> impl Iterator<Item = (Way, Destination)> {
     WAYS.into_iter()
         .flat_map(|way| [(way, ClusterIp), (way, NodePort)])
 }
 
-/// Sets up a Service with all its endpoints.
+/// Sets up a stage with the Service and all its endpoints.
 fn stage(rules: Rules) -> Stage {
     let mut stage = Stage::with_backends(ENDPOINTS, rules, config(rules));
     stage.sync(web(&stage, &[]).events());
     stage
 }
 
-/// Returns the Service with affinity and with all backends but some.
+/// Returns the Service with affinity and all backends except those in `without`.
 fn web(stage: &Stage, without: &[String]) -> Web {
     let backends = stage.lab.backends.iter();
     let backends = backends.filter(|host| !without.contains(&host.name));
     let web = Web::new(NUMBER, backends.map(|host| (host, NODE)));
-    remembering(web, TIMEOUT)
+    with_affinity(web, TIMEOUT)
 }
 
-/// Lets a Service remember clients for so many seconds.
-fn remembering(mut web: Web, seconds: u32) -> Web {
+/// Enables session affinity with a timeout in seconds.
+fn with_affinity(mut web: Web, seconds: u32) -> Web {
     web.service.spec.session_affinity = api::Affinity::ClientIp;
     web.service.spec.session_affinity_config = Some(api::SessionAffinityConfig {
         client_ip: Some(api::ClientIpConfig {
@@ -292,8 +300,9 @@ fn remembering(mut web: Web, seconds: u32) -> Web {
     web
 }
 
-/// Asks some times and returns the one endpoint that answered.
-fn stays(client: &Host, ask: Ask, times: usize) -> String {
+/// Sends `times` requests, asserts that one endpoint answers every request, and returns
+/// its name.
+fn sole_endpoint(client: &Host, ask: Ask, times: usize) -> String {
     let first = answer(client, ask);
     let answers = ask.times(&client.netns, times - 1);
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What the kernel holds when a load of many Services ends before its end.
+//! Kernel state after an interrupted load of many Services.
 #![cfg(feature = "nftables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel takes transaction by transaction"
+    reason = "the test commits single transactions to the kernel"
 )]
 
 mod fixtures;
@@ -20,7 +20,7 @@ use vipline_nftables::{Client, Element, Object};
 use vipline_reconcile::{Edit, Target, diff};
 use vipline_service_model::api;
 
-/// The configuration of an engine for IPv4 alone.
+/// Returns the configuration of an IPv4-only engine.
 fn v4() -> Config {
     Config {
         families: vec![Family::V4],
@@ -28,16 +28,16 @@ fn v4() -> Config {
     }
 }
 
-/// The events of Services of all kinds, with so many endpoints each.
+/// Returns the events of `services` Services with `endpoints` endpoints each.
 ///
-/// Every fourth has an external IP, a node port, an IP of a load balancer with
-/// source ranges, or clients that stay.
+/// A quarter of the Services each has an external IP, a node port, a load balancer IP
+/// with source ranges, or session affinity.
 fn events(services: usize, endpoints: usize) -> Vec<Event> {
     let plans = cluster(services, endpoints, Stack::V4).enumerate();
     let events = plans.flat_map(|(number, plan)| {
         let plan = plan.port(api::Protocol::Udp, 53, 5353);
         let (mut service, slices) = (plan.service(), plan.slices());
-        of_kind(number, &mut service.spec, &mut service.status);
+        set_kind(number, &mut service.spec, &mut service.status);
         let slices = slices.into_iter().map(Event::from);
         [Event::from(service)].into_iter().chain(slices)
     });
@@ -45,7 +45,7 @@ fn events(services: usize, endpoints: usize) -> Vec<Event> {
     [cidr].into_iter().chain(events).collect()
 }
 
-fn of_kind(number: usize, spec: &mut api::ServiceSpec, status: &mut api::ServiceStatus) {
+fn set_kind(number: usize, spec: &mut api::ServiceSpec, status: &mut api::ServiceStatus) {
     let external = format!(
         "203.{}.{}.{}",
         number >> 16 & 255,
@@ -71,7 +71,7 @@ fn of_kind(number: usize, spec: &mut api::ServiceSpec, status: &mut api::Service
     }
 }
 
-/// Returns the edits of a first start with these events, in their order.
+/// Returns the edits of a first sync with these events, in their order.
 fn edits(events: Vec<Event>) -> Vec<Edit<Object>> {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(v4());
@@ -79,11 +79,11 @@ fn edits(events: Vec<Event>) -> Vec<Edit<Object>> {
     engine.apply(Event::Synced);
     let report = engine.poll(Duration::ZERO).expect("a start is due");
     assert!(report.is_success(), "{report}");
-    let told = kernels.v4.get();
-    told.last.clone()
+    let kernel = kernels.v4.get();
+    kernel.last_edits.clone()
 }
 
-/// Returns what the elements say of each address and node port of a Service.
+/// Returns the elements of each Service address and node port, as text.
 fn frontends<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Frontends {
     let mut frontends = Frontends::new();
     for object in objects {
@@ -99,13 +99,13 @@ fn frontends<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Frontends {
 
 type Frontends = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the address or the node port that an element is about.
+/// Returns the address or the node port in the key of an element.
 fn frontend(element: &Element) -> Option<String> {
     let text = element.to_string();
     let (key, _) = text.split_once(" : ").unwrap_or((&text, ""));
     let fields: Vec<_> = key.split(" . ").collect();
     match (element.set().name.as_str(), &*fields) {
-        // Endpoints that may be recorded for clients of a Service.
+        // Endpoints that affinity records of a Service may refer to.
         (set, _) if set.starts_with("endpoints-") => None,
         ("hairpin-endpoints" | "service-cidrs" | "nodeport-networks", _) => None,
         (_, [protocol @ ("tcp" | "udp"), port, ..]) => Some(format!("{protocol} . {port}")),
@@ -119,8 +119,8 @@ fn dump() -> Vec<Object> {
     kernel.dump().expect("a dump")
 }
 
-/// Starts an engine in the namespace of the calling thread and returns how
-/// many edits it made.
+/// Starts an engine in the namespace of the calling thread and returns the number of
+/// edits of its first sync.
 fn start(events: Vec<Event>) -> usize {
     let mut engine = Engine::open(v4()).expect("the kernel has nf_tables");
     apply(&mut engine, events);
@@ -132,7 +132,7 @@ fn start(events: Vec<Event>) -> usize {
 }
 
 #[test]
-fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
+fn an_interrupted_start_leaves_complete_services_and_the_next_start_adds_the_rest() {
     let events = events(600, 5);
     let edits = edits(events.clone());
     let end = frontends(edits.iter().map(Edit::object));
@@ -155,9 +155,9 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
             for (frontend, words) in &installed {
                 assert_eq!(words, &end[frontend], "{frontend}");
             }
-            // A quarter has no other address than the cluster IP.
+            // A quarter of the Services has no address other than the cluster IP.
             let services = services(&installed);
-            // The first transactions have sets and chains of service ports alone.
+            // The first transactions contain only sets and chains of service ports.
             assert!(services > before || before == 0);
             assert_eq!(
                 installed.len() - services,
@@ -173,10 +173,10 @@ fn a_start_that_ends_early_leaves_whole_services_and_the_next_completes_it() {
 }
 
 #[test]
-fn a_change_of_everything_that_ends_early_leaves_each_address_as_it_was_or_will_be() {
+fn an_interrupted_change_leaves_each_address_in_its_old_or_new_state() {
     let [before, after] =
         [(600, 5), (580, 9)].map(|(services, each)| edits(events(services, each)));
-    let [was, will_be] = [&before, &after].map(|edits| frontends(edits.iter().map(Edit::object)));
+    let [old, new] = [&before, &after].map(|edits| frontends(edits.iter().map(Edit::object)));
     Netns::new().unwrap().run(|| {
         let mut client = Client::open().unwrap();
         for transaction in transactions(&before) {
@@ -188,15 +188,15 @@ fn a_change_of_everything_that_ends_early_leaves_each_address_as_it_was_or_will_
         for transaction in transactions(&edits) {
             client.commit(&transaction).unwrap();
             let installed = frontends(&dump());
-            let frontends: BTreeSet<_> = was.keys().chain(will_be.keys()).collect();
+            let frontends: BTreeSet<_> = old.keys().chain(new.keys()).collect();
             let of = |state: &Frontends, frontend| state.get(frontend).cloned().unwrap_or_default();
-            let as_will_be = frontends.iter().filter(|&&frontend| {
+            let in_new_state = frontends.iter().filter(|&&frontend| {
                 let words = of(&installed, frontend);
-                let [was, will_be] = [&was, &will_be].map(|state| of(state, frontend));
-                assert!(words == was || words == will_be, "{frontend}: {words:?}");
-                words == will_be
+                let [old, new] = [&old, &new].map(|state| of(state, frontend));
+                assert!(words == old || words == new, "{frontend}: {words:?}");
+                words == new
             });
-            done.push(as_will_be.count());
+            done.push(in_new_state.count());
         }
         assert!(done.is_sorted() && done.len() > 3, "{done:?}");
         assert_eq!(diff(dump(), &wanted), []);

@@ -1,4 +1,4 @@
-//! Several Services claim one address: the winner, the reports and the cost.
+//! Several Services that claim one address: the winner, the reports and the cost.
 #![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fixtures::{Both, apply, rival, web, with_endpoints};
+use fixtures::{MemoryKernels, apply, random_contender, web, with_endpoints};
 use proptest::prelude::*;
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
@@ -23,7 +23,7 @@ use vipline_service_model::{PortName, ServicePort, api};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns the configuration of an engine that syncs whenever it is polled.
+/// Returns the configuration of an engine that syncs on every poll.
 fn config() -> Config {
     let min = Duration::ZERO;
     Config {
@@ -35,14 +35,14 @@ fn config() -> Config {
     }
 }
 
-/// A planner whose objects say which service port has which address.
+/// A planner whose objects record the service port that owns an address.
 enum Addresses {}
 
-/// An address and the Service that has it.
+/// An address and the name of the service port that owns it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Holding(Address, String);
+struct Ownership(Address, String);
 
-impl Keyed for Holding {
+impl Keyed for Ownership {
     type Key<'a> = Address;
 
     fn key(&self) -> Address {
@@ -55,9 +55,9 @@ impl Keyed for Holding {
 }
 
 impl Planner for Addresses {
-    type Object = Holding;
+    type Object = Ownership;
 
-    fn base(_: &Context) -> Vec<Holding> {
+    fn base(_: &Context) -> Vec<Ownership> {
         Vec::new()
     }
 
@@ -65,7 +65,7 @@ impl Planner for Addresses {
         false
     }
 
-    fn port(_: &Context, port: &ServicePort) -> PortObjects<Holding> {
+    fn port(_: &Context, port: &ServicePort) -> PortObjects<Ownership> {
         let ips = [
             (AddressKind::ClusterIp, &[port.cluster_ip][..]),
             (AddressKind::LoadBalancerIp, &port.load_balancer_ips),
@@ -83,7 +83,7 @@ impl Planner for Addresses {
         let claim = |(kind, address)| Claim {
             address,
             kind,
-            objects: vec![Holding(address, port.name.to_string())],
+            objects: vec![Ownership(address, port.name.to_string())],
         };
         PortObjects {
             own: Vec::new(),
@@ -93,27 +93,27 @@ impl Planner for Addresses {
 
     fn script<'a>(
         _: Family,
-        edits: Vec<Edit<Holding>>,
-        _: impl Iterator<Item = &'a Holding>,
+        edits: Vec<Edit<Ownership>>,
+        _: impl Iterator<Item = &'a Ownership>,
     ) -> String {
         format!("{edits:?}")
     }
 
-    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Holding>) -> String {
+    fn listing<'a>(family: Family, objects: impl Iterator<Item = &'a Ownership>) -> String {
         let lines: BTreeSet<_> = objects
-            .map(|Holding(address, service)| format!("{family} {address} {service}\n"))
+            .map(|Ownership(address, service)| format!("{family} {address} {service}\n"))
             .collect();
         lines.into_iter().collect()
     }
 }
 
-/// Returns the winner of each address, by definition.
+/// Returns the owner of each address, computed directly from the definition.
 fn winners(services: &BTreeMap<String, api::Service>) -> String {
     let mut claims = Vec::new();
     for service in services.values() {
         let name = service.metadata.object_name();
         let created = service.metadata.creation_timestamp.clone();
-        // One of unknown age counts as the youngest.
+        // A Service of unknown age counts as the youngest.
         let age = (created.is_none(), created, name.to_string());
         let (spec, status) = (&service.spec, &service.status);
         let ingress = status.load_balancer.ingress.iter();
@@ -140,24 +140,25 @@ fn winners(services: &BTreeMap<String, api::Service>) -> String {
     claims.sort();
     let mut seen = BTreeSet::new();
     claims.retain(|&(family, address, ..)| seen.insert((family, address)));
-    let holdings = claims
+    let ownerships = claims
         .into_iter()
-        .map(|(family, address, _, age)| (family, Holding(address, age.2 + ":tcp-80")));
-    let mut of_family: BTreeMap<Family, Vec<Holding>> = BTreeMap::new();
-    for (family, holding) in holdings {
-        of_family.entry(family).or_default().push(holding);
+        .map(|(family, address, _, age)| (family, Ownership(address, age.2 + ":tcp-80")));
+    let mut by_family: BTreeMap<Family, Vec<Ownership>> = BTreeMap::new();
+    for (family, ownership) in ownerships {
+        by_family.entry(family).or_default().push(ownership);
     }
-    let listing =
-        |(family, holdings): (Family, Vec<Holding>)| Addresses::listing(family, holdings.iter());
-    of_family.into_iter().map(listing).collect()
+    let listing = |(family, ownerships): (Family, Vec<Ownership>)| {
+        Addresses::listing(family, ownerships.iter())
+    };
+    by_family.into_iter().map(listing).collect()
 }
 
-/// Returns the number of kinds of addresses besides node ports.
+/// Returns the number of kinds of addresses other than node ports.
 const fn kinds_of_ip() -> usize {
     3
 }
 
-/// Returns the Services that events leave.
+/// Returns the Services that exist after the events.
 fn remaining(events: &[Event]) -> BTreeMap<String, api::Service> {
     let mut services = BTreeMap::new();
     for event in events {
@@ -173,13 +174,13 @@ fn remaining(events: &[Event]) -> BTreeMap<String, api::Service> {
     services
 }
 
-/// Returns an engine over kernels in memory that took in events, with syncs in
+/// Returns an engine over in-memory kernels after applying the events, with syncs in
 /// between.
-fn played<P: Planner + 'static>(events: &[Event], dice: &mut Dice) -> Engine
+fn engine_after<P: Planner + 'static>(events: &[Event], dice: &mut Dice) -> Engine
 where
     P::Object: Send + Sync + 'static,
 {
-    let mut engine = Both::<P::Object>::default().engine_of::<P>(config());
+    let mut engine = MemoryKernels::<P::Object>::default().engine_of::<P>(config());
     engine.apply(Event::Synced);
     let mut now = Duration::ZERO;
     for event in events {
@@ -192,36 +193,36 @@ where
     engine
 }
 
-/// Asserts that Services that come in two orders lead to one plan.
-fn assert_order_does_not_matter<P: Planner + 'static>(events: &[Event], dice: &mut Dice)
+/// Asserts that two orders of the same Services lead to the same plan.
+fn assert_order_independence<P: Planner + 'static>(events: &[Event], dice: &mut Dice)
 where
     P::Object: Send + Sync + 'static,
 {
     let services = remaining(events);
     let mut events: Vec<_> = services.into_values().map(Event::from).collect();
-    let desired = played::<P>(&events, dice).desired();
+    let desired = engine_after::<P>(&events, dice).desired();
     for last in (1..events.len()).rev() {
         events.swap(
             last,
             usize::from(dice.roll(u8::try_from(last + 1).expect("Services are few"))),
         );
     }
-    assert_eq!(played::<P>(&events, dice).desired(), desired);
+    assert_eq!(engine_after::<P>(&events, dice).desired(), desired);
 }
 
-/// Returns a history of Services that claim each other's addresses.
+/// Returns random events of Services that claim the same addresses.
 fn history(dice: &mut Dice) -> Vec<Event> {
-    (0..40).map(|_| rival(dice)).collect()
+    (0..40).map(|_| random_contender(dice)).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn after_any_history_each_address_is_with_the_first_claim_by_kind_and_age(seed: u64) {
+    fn after_any_history_each_address_belongs_to_the_first_claim_by_kind_and_age(seed: u64) {
         let mut dice = Dice::from_seed(seed);
         let events = history(&mut dice);
-        let mut engine = played::<Addresses>(&events, &mut dice);
+        let mut engine = engine_after::<Addresses>(&events, &mut dice);
         prop_assert_eq!(engine.desired(), winners(&remaining(&events)));
     }
 }
@@ -230,19 +231,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_order_of_services_does_not_matter_in_any_mode(seed: u64) {
+    fn the_plan_does_not_depend_on_the_order_of_services_in_any_mode(seed: u64) {
         let mut dice = Dice::from_seed(seed);
         let events = history(&mut dice);
-        assert_order_does_not_matter::<nftables::Planner>(&events, &mut dice);
-        assert_order_does_not_matter::<iptables::Planner>(&events, &mut dice);
-        assert_order_does_not_matter::<ipvs::Planner>(&events, &mut dice);
+        assert_order_independence::<nftables::Planner>(&events, &mut dice);
+        assert_order_independence::<iptables::Planner>(&events, &mut dice);
+        assert_order_independence::<ipvs::Planner>(&events, &mut dice);
     }
 }
 
 /// The cluster IP of a Service that is younger than `evil/old`.
 const WEBHOOK: &str = "10.96.0.50";
 
-/// Returns a Service on port 443 with an endpoint.
+/// Returns a plan as a Service with a name and a year of creation, and the events of
+/// its slices.
 fn named(namespace: &str, name: &str, year: u16, plan: &Plan) -> (api::Service, Vec<Event>) {
     let mut service = plan.service();
     service.metadata = api::ObjectMeta::named(namespace, name);
@@ -257,8 +259,8 @@ fn named(namespace: &str, name: &str, year: u16, plan: &Plan) -> (api::Service, 
     (service, slices.collect())
 }
 
-/// Returns the events of a Service whose cluster IP an older one has as an external
-/// IP, and those of the older one.
+/// Returns the events of a Service, and those of an older Service that claims the
+/// cluster IP of the first as an external IP.
 fn webhook_and_evil() -> [Vec<Event>; 2] {
     let plan = |address: &str, endpoint| {
         let plan = Plan::new("any").at(address.parse().expect("an address"));
@@ -271,33 +273,36 @@ fn webhook_and_evil() -> [Vec<Event>; 2] {
     [webhook, [vec![Event::from(evil)], slices].concat()]
 }
 
-/// Returns the lines of the plan that name a word.
+/// Returns the lines of the plan that contain `word`.
 fn lines(engine: &mut Engine, word: &str) -> Vec<String> {
     let desired = engine.desired();
     let lines = desired.lines().filter(|line| line.contains(word));
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
-/// Asserts that in a mode the lines that name the cluster IP are those of the
-/// webhook alone, in any order of events.
+/// Asserts that only the webhook Service owns its cluster IP, in any order of events.
 fn assert_webhook_wins<P: Planner + 'static>()
 where
     P::Object: Send + Sync + 'static,
 {
     let dice = || Dice::from_seed(0);
     let [webhook, evil] = webhook_and_evil();
-    let alone = lines(&mut played::<P>(&webhook, &mut dice()), WEBHOOK);
+    let alone = lines(&mut engine_after::<P>(&webhook, &mut dice()), WEBHOOK);
     assert!(!alone.is_empty());
     for events in [[&webhook, &evil], [&evil, &webhook]] {
         let events: Vec<_> = events.into_iter().flatten().cloned().collect();
-        let mut engine = played::<P>(&events, &mut dice());
+        let mut engine = engine_after::<P>(&events, &mut dice());
         assert_eq!(lines(&mut engine, WEBHOOK), alone);
-        // Its endpoint is the only one of an address outside `evil`.
+        // Without the webhook Service, `evil/old` gets the address.
         let Some(Event::ServiceApplied(webhook)) = webhook.first() else {
             panic!("a Service comes first");
         };
         engine.apply(Event::ServiceDeleted(webhook.metadata.object_name()));
-        assert_ne!(lines(&mut engine, WEBHOOK), alone, "nobody else wants it");
+        assert_ne!(
+            lines(&mut engine, WEBHOOK),
+            alone,
+            "`evil/old` owns the address"
+        );
         apply(&mut engine, events);
         assert_eq!(lines(&mut engine, WEBHOOK), alone);
     }
@@ -318,7 +323,8 @@ fn an_external_ip_never_takes_a_cluster_ip_in_mode_ipvs() {
     assert_webhook_wins::<ipvs::Planner>();
 }
 
-/// Returns Services with as many external IPs; `shared`: all have the same.
+/// Returns the events of `count` Services with `addresses` external IPs each. If
+/// `shared`, all Services have the same external IPs.
 fn services(count: u16, addresses: u16, shared: bool) -> Vec<Event> {
     let services = (0..count).map(|number| {
         let [high, low] = number.to_be_bytes();
@@ -337,12 +343,12 @@ fn services(count: u16, addresses: u16, shared: bool) -> Vec<Event> {
     services.collect()
 }
 
-/// Lets an engine plan and sync Services, and returns the report of the sync.
-fn synced<P: Planner + 'static>(events: Vec<Event>) -> Report
+/// Applies events to a new engine and returns the report of its first sync.
+fn first_sync<P: Planner + 'static>(events: Vec<Event>) -> Report
 where
     P::Object: Send + Sync + 'static,
 {
-    let mut engine = Both::<P::Object>::default().engine_of::<P>(config());
+    let mut engine = MemoryKernels::<P::Object>::default().engine_of::<P>(config());
     apply(&mut engine, events);
     engine.apply(Event::Synced);
     engine.poll(Duration::from_secs(60)).expect("a sync is due")
@@ -352,7 +358,7 @@ fn assert_contests_are_cheap<P: Planner + 'static>()
 where
     P::Object: Send + Sync + 'static,
 {
-    let work = |shared| allocated(|| synced::<P>(services(400, 25, shared))).0;
+    let work = |shared| allocated(|| first_sync::<P>(services(400, 25, shared))).0;
     let (contested, uncontested) = (work(true), work(false));
     assert!(
         contested < 2 * uncontested,
@@ -361,41 +367,41 @@ where
 }
 
 #[test]
-fn contested_addresses_are_no_more_work_than_others_in_mode_nftables() {
+fn contested_addresses_cost_no_more_than_others_in_mode_nftables() {
     assert_contests_are_cheap::<nftables::Planner>();
 }
 
 #[test]
-fn contested_addresses_are_no_more_work_than_others_in_mode_iptables() {
+fn contested_addresses_cost_no_more_than_others_in_mode_iptables() {
     assert_contests_are_cheap::<iptables::Planner>();
 }
 
 #[test]
-fn contested_addresses_are_no_more_work_than_others_in_mode_ipvs() {
+fn contested_addresses_cost_no_more_than_others_in_mode_ipvs() {
     assert_contests_are_cheap::<ipvs::Planner>();
 }
 
 #[test]
-fn one_change_among_many_claims_is_as_much_work_as_among_few() {
+fn one_change_costs_the_same_among_many_claims_as_among_few() {
     let work = |count| {
         let events = services(count, 25, true);
-        let mut engine = Both::<Holding>::default().engine_of::<Addresses>(config());
+        let mut engine = MemoryKernels::<Ownership>::default().engine_of::<Addresses>(config());
         apply(&mut engine, events.iter().cloned());
         engine.apply(Event::Synced);
         engine.poll(Duration::from_secs(60));
         let service = remaining(&events)
             .into_values()
             .next()
-            .expect("there are some");
+            .expect("at least one Service");
         let name = service.metadata.object_name();
-        // The winner of all addresses goes and comes back.
+        // The owner of all addresses is deleted and added again.
         let mut change = |now| {
             engine.apply(Event::ServiceDeleted(name.clone()));
             engine.poll(Duration::from_secs(now));
             engine.apply(service.clone().into());
             engine.poll(Duration::from_secs(now + 1))
         };
-        // Collections may grow the first time.
+        // The first round may grow collections.
         change(120);
         let (bytes, report) = allocated(|| change(180));
         assert_eq!(report.expect("a change is due").contested.len(), 25);
@@ -406,8 +412,8 @@ fn one_change_among_many_claims_is_as_much_work_as_among_few() {
 }
 
 #[test]
-fn each_contested_address_and_each_service_is_reported_once() {
-    let report = synced::<Addresses>(services(50, 20, true));
+fn each_contested_address_and_each_losing_service_is_reported_once() {
+    let report = first_sync::<Addresses>(services(50, 20, true));
     assert_eq!(
         (report.contested.len(), report.lost_addresses.len()),
         (20, 49)
@@ -432,11 +438,11 @@ fn each_contested_address_and_each_service_is_reported_once() {
 }
 
 #[test]
-fn news_about_an_address_come_when_its_winner_changes_or_a_service_loses_it() {
-    let mut engine = Both::<Holding>::default().engine_of::<Addresses>(config());
+fn a_contest_is_reported_when_the_owner_changes_or_a_service_loses_the_address() {
+    let mut engine = MemoryKernels::<Ownership>::default().engine_of::<Addresses>(config());
     let mut now = Duration::ZERO;
     engine.apply(Event::Synced);
-    let mut news = |events: Vec<Event>| {
+    let mut reported = |events: Vec<Event>| {
         apply(&mut engine, events);
         now += Duration::from_secs(60);
         let report = engine.poll(now).expect("a change is due");
@@ -452,28 +458,31 @@ fn news_about_an_address_come_when_its_winner_changes_or_a_service_loses_it() {
     let all = services(4, 1, true);
     let none = Vec::<String>::new;
     let is = |name: &str, claims| vec![(name.to_owned(), claims)];
-    assert_eq!(news(vec![all[1].clone()]), (vec![], none()));
+    assert_eq!(reported(vec![all[1].clone()]), (vec![], none()));
     assert_eq!(
-        news(vec![all[2].clone()]),
+        reported(vec![all[2].clone()]),
         (is("s-00001", 2), vec!["s-00002".into()])
     );
-    // Another loser: the address has no news, the Service has.
-    assert_eq!(news(vec![all[3].clone()]), (vec![], vec!["s-00003".into()]));
+    // A further loser: only the Service is reported.
     assert_eq!(
-        news(vec![all[0].clone()]),
+        reported(vec![all[3].clone()]),
+        (vec![], vec!["s-00003".into()])
+    );
+    assert_eq!(
+        reported(vec![all[0].clone()]),
         (is("s-00000", 4), vec!["s-00001".into()])
     );
-    let gone = |number: usize| {
+    let deleted = |number: usize| {
         let Event::ServiceApplied(service) = &all[number] else {
             panic!("a Service");
         };
         vec![Event::ServiceDeleted(service.metadata.object_name())]
     };
-    assert_eq!(news(gone(0)), (is("s-00001", 3), none()));
-    assert_eq!(news(gone(2)), (vec![], none()));
-    assert_eq!(news(gone(3)), (vec![], none()));
+    assert_eq!(reported(deleted(0)), (is("s-00001", 3), none()));
+    assert_eq!(reported(deleted(2)), (vec![], none()));
+    assert_eq!(reported(deleted(3)), (vec![], none()));
     assert_eq!(
-        news(vec![all[3].clone()]),
+        reported(vec![all[3].clone()]),
         (is("s-00001", 2), vec!["s-00003".into()])
     );
 }

@@ -1,6 +1,6 @@
-//! The cost of one Service is in proportion to its addresses, ports and endpoints.
+//! The cost of one Service is proportional to its addresses, ports and endpoints.
 //!
-//! The API limits their number by the size of the object alone: 1.5 MB hold some
+//! The API limits these numbers only by the size of the object: 1.5 MB hold about
 //! 120,000 external IPs or 60,000 ports.
 #![cfg(all(feature = "ipvs", feature = "nftables"))]
 
@@ -9,23 +9,23 @@ mod fixtures;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fixtures::{Both, NODE, apply, web};
+use fixtures::{MemoryKernels, NODE, apply, web};
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Event, Planner};
 use testkit::processor::growth_per_item;
 use vipline_service_model::{Store, api};
 
-/// How much more an item may cost among many than among few.
+/// Maximum ratio of the cost per item among many items to the cost among few.
 ///
 /// Quadratic work among 64 times as many items costs up to 64 times as much per item.
 const MAX_GROWTH: f64 = 3.0;
 
-/// Returns the address with a number in 11.0.0.0/8.
+/// Returns the address 11.0.0.0 + `number`.
 fn address(number: u32) -> IpAddr {
     IpAddr::V4((0x0b00_0000 + number).into())
 }
 
-/// Returns a Service with endpoints.
+/// Returns a Service with `endpoints` endpoints, and its slices.
 fn service(endpoints: u32) -> (api::Service, Vec<api::EndpointSlice>) {
     let plan = (0..endpoints).fold(web("10.96.0.10"), |plan, number| {
         plan.endpoint(address(number), NODE)
@@ -33,8 +33,8 @@ fn service(endpoints: u32) -> (api::Service, Vec<api::EndpointSlice>) {
     (plan.service(), plan.slices())
 }
 
-/// Returns the events of a Service with external IPs, and as many load balancer IPs,
-/// of which every second one is an external IP, too.
+/// Returns the events of a Service with `count` external IPs and `count` load balancer
+/// IPs. Half of the load balancer IPs are external IPs, too.
 fn with_addresses(count: u32) -> Vec<Event> {
     let (mut service, slices) = service(2);
     service.spec.kind = api::ServiceType::LoadBalancer;
@@ -48,8 +48,7 @@ fn with_addresses(count: u32) -> Vec<Event> {
     events(service, slices)
 }
 
-/// Returns the events of a Service with endpoints at its cluster IP and its node
-/// port.
+/// Returns the events of a NodePort Service with `count` endpoints.
 fn with_endpoints(count: u32) -> Vec<Event> {
     let (mut service, slices) = service(count);
     service.spec.kind = api::ServiceType::NodePort;
@@ -57,7 +56,7 @@ fn with_endpoints(count: u32) -> Vec<Event> {
     events(service, slices)
 }
 
-/// Returns the events of a Service with ports that are named in descending order.
+/// Returns the events of a Service with `count` ports, named in descending order.
 fn with_ports(count: u32) -> Vec<Event> {
     let (mut service, slices) = service(0);
     let ports = (1..=count).rev().map(|number| api::ServicePort {
@@ -74,14 +73,14 @@ fn events(service: api::Service, slices: Vec<api::EndpointSlice>) -> Vec<Event> 
     [Event::from(service)].into_iter().chain(slices).collect()
 }
 
-/// Asserts that Services with many items cost as much per item as with few, from the
-/// event to the commit.
+/// Asserts that the cost per item, from the event to the commit, is about the same for
+/// a Service with many items as for one with few.
 fn assert_linear<P: Planner + 'static>(few: u32, many: u32, events: fn(u32) -> Vec<Event>)
 where
     P::Object: Send + Sync + 'static,
 {
     let growth = growth_per_item(few, many, |count| {
-        let mut engine = Both::<P::Object>::default().engine_of::<P>(fixtures::config());
+        let mut engine = MemoryKernels::<P::Object>::default().engine_of::<P>(fixtures::config());
         apply(&mut engine, events(count));
         engine.apply(Event::Synced);
         engine.poll(Duration::ZERO).expect("a sync is due");
@@ -90,37 +89,37 @@ where
 }
 
 #[test]
-fn an_address_costs_the_same_however_many_a_service_has_in_mode_nftables() {
+fn the_cost_per_address_does_not_grow_with_their_number_in_mode_nftables() {
     assert_linear::<nftables::Planner>(250, 16_000, with_addresses);
 }
 
 #[test]
-fn an_address_costs_the_same_however_many_a_service_has_in_mode_iptables() {
+fn the_cost_per_address_does_not_grow_with_their_number_in_mode_iptables() {
     assert_linear::<iptables::Planner>(250, 16_000, with_addresses);
 }
 
 #[test]
-fn an_address_costs_the_same_however_many_a_service_has_in_mode_ipvs() {
+fn the_cost_per_address_does_not_grow_with_their_number_in_mode_ipvs() {
     assert_linear::<ipvs::Planner>(250, 16_000, with_addresses);
 }
 
 #[test]
-fn an_endpoint_costs_the_same_however_many_a_service_has_in_mode_nftables() {
+fn the_cost_per_endpoint_does_not_grow_with_their_number_in_mode_nftables() {
     assert_linear::<nftables::Planner>(125, 8_000, with_endpoints);
 }
 
 #[test]
-fn an_endpoint_costs_the_same_however_many_a_service_has_in_mode_iptables() {
+fn the_cost_per_endpoint_does_not_grow_with_their_number_in_mode_iptables() {
     assert_linear::<iptables::Planner>(125, 8_000, with_endpoints);
 }
 
 #[test]
-fn an_endpoint_costs_the_same_however_many_a_service_has_in_mode_ipvs() {
+fn the_cost_per_endpoint_does_not_grow_with_their_number_in_mode_ipvs() {
     assert_linear::<ipvs::Planner>(125, 8_000, with_endpoints);
 }
 
 #[test]
-fn a_port_costs_the_same_to_read_however_many_a_service_has() {
+fn the_cost_of_reading_a_port_does_not_grow_with_their_number() {
     let growth = growth_per_item(750, 48_000, |count| {
         let mut store = Store::default();
         for event in with_ports(count) {

@@ -1,13 +1,14 @@
-//! What somebody else does to our tables, and how soon it is mended.
+//! Changes by other processes to the proxy's tables, and the time until they are
+//! repaired.
 //!
-//! Each test has a namespace of its own, and nft is the somebody.
+//! Each test has its own network namespace. nft plays the other process.
 #![cfg(feature = "nftables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "these tests are about time"
+    reason = "these tests measure time"
 )]
 
 mod fixtures;
@@ -15,7 +16,7 @@ mod fixtures;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fixtures::{ELSEWHERE, apply, config, web, with_endpoints};
+use fixtures::{OTHER_NODE, apply, config, web, with_endpoints};
 use proxy_core::{Config, Engine, Event, Family, FamilyReport, Intervals, Report, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
@@ -24,40 +25,43 @@ use testkit::netns::Netns;
 use testkit::nft;
 use vipline_service_model::api;
 
-/// What was done is mended within this, on a machine that has time.
-const SOON: Duration = Duration::from_millis(100);
+/// Maximum repair time on an idle machine.
+const MAX_REPAIR_TIME: Duration = Duration::from_millis(100);
 
-/// How long nothing has to happen to be called nothing.
-const QUIET: Duration = Duration::from_millis(250);
+/// Time without a sync after which the engine counts as quiet.
+const QUIET_PERIOD: Duration = Duration::from_millis(250);
 
-/// How long anything may take on a machine that has none.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of all operations on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Elements enough to fill any buffer with messages about them.
+/// Enough elements to overflow any receive buffer with notifications.
 const MANY: u32 = 20_000;
 
 fn small_cluster() -> Vec<Event> {
     with_endpoints(web("10.96.0.1"), &["10.1.0.1", "10.1.0.2", "10.1.0.3"]).events()
 }
 
-/// An engine that has synced once, and listens.
+/// An engine that has synced once, with a clock.
 struct Proxy {
     engine: Engine,
     start: Instant,
 }
 
 impl Proxy {
-    /// Starts in the namespace of the calling thread, with a pause between
-    /// syncs that is longer than any test.
+    /// Starts a watching engine in the namespace of the calling thread. Its minimum
+    /// sync interval is longer than any test.
     fn start(events: impl IntoIterator<Item = Event>) -> Self {
-        let mut proxy = Self::deaf(events, Duration::from_secs(3600));
-        proxy.engine.watch().expect("the kernel tells of changes");
+        let mut proxy = Self::start_without_watch(events, Duration::from_secs(3600));
+        proxy
+            .engine
+            .watch()
+            .expect("the kernel sends notifications");
         assert!(proxy.engine.is_watching());
         proxy
     }
 
-    /// Starts, and does not listen yet.
-    fn deaf(events: impl IntoIterator<Item = Event>, pause: Duration) -> Self {
+    /// Starts an engine without a watch.
+    fn start_without_watch(events: impl IntoIterator<Item = Event>, pause: Duration) -> Self {
         let config = Config {
             intervals: Intervals {
                 min: pause,
@@ -72,14 +76,14 @@ impl Proxy {
             engine,
             start: Instant::now(),
         };
-        let report = proxy.next(PATIENCE).expect("the first sync is due");
+        let report = proxy.next(TIMEOUT).expect("the first sync is due");
         assert!(report.is_success(), "{report}");
         proxy
     }
 
-    /// Runs as a program would, until a sync was done or for so long.
-    fn next(&mut self, patience: Duration) -> Option<Report> {
-        let end = Instant::now() + patience;
+    /// Polls as kube-proxy does until a sync is done or `limit` expires.
+    fn next(&mut self, limit: Duration) -> Option<Report> {
+        let end = Instant::now() + limit;
         loop {
             if let Some(report) = self.engine.poll(self.start.elapsed()) {
                 assert!(report.is_success(), "{report}");
@@ -101,13 +105,13 @@ impl Proxy {
         }
     }
 
-    /// Lets somebody else do something; returns the sync that mends it, and how
-    /// long it took since nft was started.
-    fn mend(&mut self, netns: &Netns, script: &str) -> (Report, Duration) {
+    /// Runs an nft script. Returns the report of the sync that repairs the changes, and
+    /// the time since nft was started.
+    fn damage_and_repair(&mut self, netns: &Netns, script: &str) -> (Report, Duration) {
         thread::scope(|scope| {
             let begin = Instant::now();
-            let other = scope.spawn(|| netns.run(|| foreign(script)));
-            let report = self.next(PATIENCE).expect("it is noticed");
+            let other = scope.spawn(|| netns.run(|| run_nft(script)));
+            let report = self.next(TIMEOUT).expect("the change is detected");
             let took = begin.elapsed();
             other.join().expect("nft succeeds");
             (report, took)
@@ -116,23 +120,23 @@ impl Proxy {
 
     #[track_caller]
     fn assert_quiet(&mut self) {
-        let report = self.next(QUIET);
-        assert!(report.is_none(), "{}", report.expect("some"));
+        let report = self.next(QUIET_PERIOD);
+        assert!(report.is_none(), "{}", report.expect("a report"));
     }
 }
 
-/// Runs a script of nft, which has to succeed.
+/// Runs an nft script, which must succeed.
 #[track_caller]
-fn foreign(script: &str) {
+fn run_nft(script: &str) {
     let output = nft::run(&["-f", "-"], script);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}\n{script}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}\n{script}");
 }
 
-/// Returns our tables as nft lists them, in this order.
+/// Returns the proxy's tables as nft lists them, IPv4 first.
 fn tables() -> String {
     let list = |family| nft::run(&["list", "table", family, "kube-proxy"], "").stdout;
-    String::from_utf8(["ip", "ip6"].map(list).concat()).expect("nft writes text")
+    String::from_utf8(["ip", "ip6"].map(list).concat()).expect("the output of nft is UTF-8")
 }
 
 fn done(report: &Report, family: Family) -> &FamilyReport {
@@ -142,22 +146,23 @@ fn done(report: &Report, family: Family) -> &FamilyReport {
         .expect("both families are synced")
 }
 
-/// Tells how many edits a sync made, and whether it dumped.
+/// Returns the number of edits of a sync, and whether the sync dumped the kernel state.
 fn outcome(done: &FamilyReport) -> (usize, bool) {
-    let outcome = done.outcome.as_ref().expect("it succeeds");
+    let outcome = done.outcome.as_ref().expect("the sync succeeds");
     (outcome.edits, outcome.dumped)
 }
 
-/// Lets somebody do `script` and checks that it is mended, and how soon at best.
+/// Runs an nft script three times. Asserts that each run is repaired, and that the
+/// fastest repair takes less than [`MAX_REPAIR_TIME`].
 #[track_caller]
-fn assert_mended(script: &str, families: &[Family]) {
+fn assert_repaired(script: &str, families: &[Family]) {
     let netns = Netns::new().unwrap();
     let mut best = Duration::MAX;
     netns.run(|| {
         let mut proxy = Proxy::start(small_cluster());
         let rules = tables();
         for _ in 0..3 {
-            let (report, took) = proxy.mend(&netns, script);
+            let (report, took) = proxy.damage_and_repair(&netns, script);
             assert_eq!(report.trigger, Trigger::Drift);
             for family in Family::ALL {
                 let done = done(&report, family);
@@ -167,7 +172,10 @@ fn assert_mended(script: &str, families: &[Family]) {
                 }
                 let (edits, dumped) = outcome(done);
                 assert!(edits > 0 && dumped, "{report}");
-                let drift = done.drift.as_ref().expect("somebody was heard");
+                let drift = done
+                    .drift
+                    .as_ref()
+                    .expect("the change is reported as drift");
                 assert!(drift.changes > 0 && !drift.is_incomplete, "{report}");
                 assert!(
                     drift.processes.iter().any(|by| by.starts_with("nft (")),
@@ -179,46 +187,46 @@ fn assert_mended(script: &str, families: &[Family]) {
             best = best.min(took);
         }
     });
-    println!("mended {best:?} after nft was started: {script}");
-    assert!(best < SOON, "{script}: {best:?}");
+    println!("repaired {best:?} after nft was started: {script}");
+    assert!(best < MAX_REPAIR_TIME, "{script}: {best:?}");
 }
 
 #[test]
-fn a_deleted_table_is_back_within_100_milliseconds() {
-    assert_mended("delete table ip kube-proxy", &[Family::V4]);
-    assert_mended("delete table ip6 kube-proxy", &[Family::V6]);
+fn a_deleted_table_is_restored_within_100_milliseconds() {
+    assert_repaired("delete table ip kube-proxy", &[Family::V4]);
+    assert_repaired("delete table ip6 kube-proxy", &[Family::V6]);
 }
 
 #[test]
-fn a_flushed_chain_has_its_rules_back_within_100_milliseconds() {
-    assert_mended("flush chain ip kube-proxy services", &[Family::V4]);
+fn a_flushed_chain_is_restored_within_100_milliseconds() {
+    assert_repaired("flush chain ip kube-proxy services", &[Family::V4]);
 }
 
 #[test]
-fn a_removed_element_is_back_within_100_milliseconds() {
+fn a_removed_element_is_restored_within_100_milliseconds() {
     let script = "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }";
-    assert_mended(script, &[Family::V4]);
+    assert_repaired(script, &[Family::V4]);
 }
 
 #[test]
-fn an_added_element_is_gone_within_100_milliseconds() {
+fn an_added_element_is_removed_within_100_milliseconds() {
     let script = "add element ip kube-proxy active-cluster-ips { 10.96.77.77 }";
-    assert_mended(script, &[Family::V4]);
+    assert_repaired(script, &[Family::V4]);
 }
 
 #[test]
-fn all_rules_are_back_within_100_milliseconds() {
-    assert_mended("flush ruleset", &[Family::V4, Family::V6]);
+fn a_flushed_ruleset_is_restored_within_100_milliseconds() {
+    assert_repaired("flush ruleset", &[Family::V4, Family::V6]);
 }
 
 #[test]
-fn what_was_changed_is_counted() {
+fn changes_by_other_processes_are_counted_in_the_report() {
     let netns = Netns::new().unwrap();
     netns.run(|| {
         let mut proxy = Proxy::start(small_cluster());
         let script = "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }\n\
                       add element ip kube-proxy active-cluster-ips { 10.96.77.1, 10.96.77.2 }";
-        let (report, _) = proxy.mend(&netns, script);
+        let (report, _) = proxy.damage_and_repair(&netns, script);
         let done = done(&report, Family::V4);
         assert_eq!(outcome(done), (3, true));
         assert_eq!(done.drift.as_ref().map(|drift| drift.changes), Some(3));
@@ -230,19 +238,20 @@ fn what_was_changed_is_counted() {
 }
 
 #[test]
-fn what_others_do_elsewhere_is_nobodys_business() {
+fn changes_to_other_tables_are_not_drift() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(small_cluster());
-        foreign(
+        run_nft(
             "add table ip other\nadd table inet kube-proxy\n\
              add chain ip other services\nadd rule ip other services accept",
         );
-        foreign("delete table ip other\ndelete table inet kube-proxy");
+        run_nft("delete table ip other\ndelete table inet kube-proxy");
         proxy.assert_quiet();
     });
 }
 
-/// Many Services of one port each, with four endpoints in a subnet.
+/// Returns the events of `MANY / 4` Services with one port and four endpoints each, in
+/// a subnet.
 fn large_cluster(subnet: u8) -> Vec<Event> {
     let service = |number: u32| {
         let [_, _, high, low] = number.to_be_bytes();
@@ -250,25 +259,25 @@ fn large_cluster(subnet: u8) -> Vec<Event> {
             .at([10, 96, high, low].into())
             .port(api::Protocol::Tcp, 80, 8080);
         let endpoints = (0..4).map(|last| [10, subnet, high, low / 4 * 4 + last].into());
-        let with_endpoint = |plan: Plan, address| plan.endpoint(address, ELSEWHERE);
+        let with_endpoint = |plan: Plan, address| plan.endpoint(address, OTHER_NODE);
         endpoints.fold(plan, with_endpoint).events()
     };
     (1..=MANY / 4).flat_map(service).collect()
 }
 
 #[test]
-fn what_we_do_is_no_drift_however_much_it_is() {
+fn large_changes_by_the_engine_are_not_drift() {
     Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::deaf(large_cluster(1), Duration::ZERO);
+        let mut proxy = Proxy::start_without_watch(large_cluster(1), Duration::ZERO);
         proxy.engine.watch().unwrap();
         let [fd] = proxy.engine.fds()[..] else {
-            panic!("there is one listener")
+            panic!("one watched socket")
         };
         sockopt::set_socket_recv_buffer_size(fd, 4096).unwrap();
         proxy.assert_quiet();
         for subnet in 2..5 {
             apply(&mut proxy.engine, large_cluster(subnet));
-            let report = proxy.next(PATIENCE).expect("there are changes");
+            let report = proxy.next(TIMEOUT).expect("a sync is due");
             let (edits, dumped) = outcome(done(&report, Family::V4));
             assert!(edits >= MANY as usize && !dumped, "{report}");
             assert_eq!(report.trigger, Trigger::Change);
@@ -278,11 +287,11 @@ fn what_we_do_is_no_drift_however_much_it_is() {
 }
 
 #[test]
-fn what_is_too_much_to_hear_is_found_by_a_dump() {
+fn lost_notifications_trigger_a_dump() {
     Netns::new().unwrap().run(|| {
         let mut proxy = Proxy::start(small_cluster());
         let [fd] = proxy.engine.fds()[..] else {
-            panic!("there is one listener")
+            panic!("one watched socket")
         };
         sockopt::set_socket_recv_buffer_size(fd, 4096).unwrap();
         let rules = tables();
@@ -292,11 +301,11 @@ fn what_is_too_much_to_hear_is_found_by_a_dump() {
              add element ip other numbers {{ {} }}\n",
             numbers.join(", ")
         );
-        foreign(&noise);
-        foreign(
+        run_nft(&noise);
+        run_nft(
             "delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }\ndelete table ip other",
         );
-        let report = proxy.next(PATIENCE).expect("something was lost");
+        let report = proxy.next(TIMEOUT).expect("notifications were lost");
         for (family, edits) in [(Family::V4, 1), (Family::V6, 0)] {
             let done = done(&report, family);
             assert_eq!(outcome(done), (edits, true), "{report}");
@@ -308,11 +317,11 @@ fn what_is_too_much_to_hear_is_found_by_a_dump() {
 }
 
 #[test]
-fn while_somebody_listens_nothing_is_dumped_on_a_timer() {
+fn a_watching_engine_does_not_dump_on_the_timer() {
     Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::deaf(small_cluster(), Duration::ZERO);
-        for (is_listening, dumps) in [(false, true), (true, false)] {
-            if is_listening {
+        let mut proxy = Proxy::start_without_watch(small_cluster(), Duration::ZERO);
+        for (is_watching, dumps) in [(false, true), (true, false)] {
+            if is_watching {
                 proxy.engine.watch().unwrap();
             }
             proxy.assert_quiet();
@@ -326,14 +335,14 @@ fn while_somebody_listens_nothing_is_dumped_on_a_timer() {
 }
 
 #[test]
-fn what_happened_between_the_first_sync_and_the_listener_is_mended() {
+fn a_change_between_the_first_sync_and_the_watch_is_repaired() {
     Netns::new().unwrap().run(|| {
-        let mut proxy = Proxy::deaf(small_cluster(), Duration::from_secs(3600));
+        let mut proxy = Proxy::start_without_watch(small_cluster(), Duration::from_secs(3600));
         let rules = tables();
-        foreign("delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }");
+        run_nft("delete element ip kube-proxy active-cluster-ips { 10.96.0.1 }");
         proxy.assert_quiet();
         proxy.engine.watch().unwrap();
-        let report = proxy.next(PATIENCE).expect("a generation is missing");
+        let report = proxy.next(TIMEOUT).expect("a generation is missing");
         assert_eq!(outcome(done(&report, Family::V4)), (1, true));
         assert!(tables() == rules);
         proxy.assert_quiet();
@@ -341,10 +350,10 @@ fn what_happened_between_the_first_sync_and_the_listener_is_mended() {
 }
 
 #[test]
-fn a_start_with_nothing_to_write_is_not_dumped_again() {
+fn a_start_without_edits_is_not_followed_by_another_dump() {
     Netns::new().unwrap().run(|| {
         drop(Proxy::start(small_cluster()));
-        foreign("add table ip other");
+        run_nft("add table ip other");
         let mut proxy = Proxy::start(small_cluster());
         proxy.assert_quiet();
     });

@@ -1,4 +1,4 @@
-//! When the engine syncs, what it reports, and what it does about failures.
+//! When the engine syncs, the reports of syncs, and the handling of failures.
 #![cfg(feature = "nftables")]
 
 mod fixtures;
@@ -17,7 +17,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// An engine that synced a Service with an endpoint at 100 s.
+/// Returns an engine that has synced one Service with one endpoint at 100 s.
 fn synced(kernels: &Kernels) -> Engine {
     let mut engine = kernels.engine(config());
     apply(
@@ -34,28 +34,29 @@ fn synced(kernels: &Kernels) -> Engine {
     engine
 }
 
-/// Takes the cluster IPs away behind the engine's back.
+/// Removes the element of a cluster IP from the IPv4 kernel without the engine.
 fn interfere(kernels: &Kernels) {
-    let mut told = kernels.v4.get();
+    let mut kernel = kernels.v4.get();
     let is_cluster_ip = |object: &&Object| match object {
         Object::Element(element) => element.set().name.as_str() == "active-cluster-ips",
         _ => false,
     };
-    let victim = told.memory.objects().find(is_cluster_ip).cloned();
-    let victim = victim.expect("there is a cluster IP");
-    told.memory
+    let victim = kernel.memory.objects().find(is_cluster_ip).cloned();
+    let victim = victim.expect("a cluster IP is programmed");
+    kernel
+        .memory
         .edit_externally(Edit::Remove(victim))
-        .expect("it is there");
+        .expect("the object exists");
 }
 
-/// Returns edits and whether there was a dump, in IPv4.
+/// Returns the number of IPv4 edits, and whether the sync dumped the kernel state.
 fn outcome(report: &Report) -> (usize, bool) {
     let outcome = report.families[0].outcome.as_ref().expect("a success");
     (outcome.edits, outcome.dumped)
 }
 
 #[test]
-fn after_the_longest_interval_the_kernel_is_compared_with_the_plan() {
+fn the_kernel_is_compared_with_the_plan_after_the_maximum_interval() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     interfere(&kernels);
@@ -70,12 +71,12 @@ fn after_the_longest_interval_the_kernel_is_compared_with_the_plan() {
 }
 
 #[test]
-fn a_kernel_that_is_not_trusted_is_compared_with_the_plan_at_once() {
+fn a_requested_resync_compares_the_kernel_with_the_plan_at_once() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     interfere(&kernels);
     engine.request_resync();
-    let report = engine.poll(secs(101)).expect("a sync is asked for");
+    let report = engine.poll(secs(101)).expect("a sync was requested");
     assert_eq!(
         (report.trigger, outcome(&report)),
         (Trigger::Change, (1, true))
@@ -83,7 +84,7 @@ fn a_kernel_that_is_not_trusted_is_compared_with_the_plan_at_once() {
 }
 
 #[test]
-fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
+fn a_failed_sync_is_retried_and_does_not_block_the_other_family() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     kernels.v4.get().memory.fail_after(1);
@@ -108,10 +109,10 @@ fn a_failure_is_tried_again_and_keeps_no_other_family_from_its_sync() {
     assert_eq!(engine.difference().unwrap().edits, 0);
 }
 
-/// A planner that shows all it is given.
+/// A planner whose objects are its arguments as text.
 enum Show {}
 
-/// What a context and a port look like.
+/// The text of a context and a service port.
 #[derive(Clone, Debug, PartialEq)]
 struct Shown(String);
 
@@ -157,7 +158,7 @@ impl Planner for Show {
 }
 
 #[test]
-fn ports_are_planned_again_when_their_context_is_another_one() {
+fn ports_are_replanned_when_their_context_changes() {
     let families = vec![Family::V4];
     let config = Config {
         families,
@@ -172,7 +173,7 @@ fn ports_are_planned_again_when_their_context_is_another_one() {
 }
 
 #[test]
-fn nothing_happens_before_the_first_listing_is_complete() {
+fn no_sync_runs_before_the_initial_list_is_complete() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     apply(
@@ -193,24 +194,24 @@ fn nothing_happens_before_the_first_listing_is_complete() {
 }
 
 #[test]
-fn what_waits_for_a_sync_is_known() {
+fn a_pending_change_is_reported_as_queued() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     apply(&mut engine, web("10.96.0.10").events());
-    assert!(!engine.is_queued(), "nothing may begin yet");
+    assert!(!engine.is_queued(), "the initial list is not complete");
     engine.apply(Event::Synced);
     assert!(engine.is_queued());
     engine.poll(secs(100));
     assert!(!engine.is_queued());
     assert!(engine.poll(secs(100)).is_none());
     apply(&mut engine, web("10.96.0.10").events());
-    assert!(!engine.is_queued(), "that was known");
+    assert!(!engine.is_queued(), "the applied objects are unchanged");
     apply(&mut engine, web("10.96.0.11").events());
     assert!(engine.is_queued());
 }
 
 #[test]
-fn link_local_addresses_of_interfaces_ask_for_a_sync_only_if_a_network_names_them() {
+fn ipv6_link_local_addresses_trigger_a_sync_only_if_a_node_port_network_contains_them() {
     fn parsed(texts: &[&str]) -> Vec<IpAddr> {
         let texts = texts.iter();
         texts
@@ -232,14 +233,14 @@ fn link_local_addresses_of_interfaces_ask_for_a_sync_only_if_a_network_names_the
         let with_link = ["fe80::1", "192.0.2.1", "2001:db8::1"];
         engine.set_addresses(parsed(&with_link));
         assert_eq!(engine.is_queued(), expected);
-        // In IPv4 such an address is the node's like any other.
+        // IPv4 link-local addresses count like any other address of the node.
         engine.set_addresses(parsed(&["169.254.20.10"]));
         assert!(engine.is_queued());
     }
 }
 
 #[test]
-fn contested_addresses_are_counted_until_one_lets_go() {
+fn contested_addresses_are_counted_until_a_claiming_service_is_deleted() {
     let kernels = Kernels::default();
     let mut engine = synced(&kernels);
     let rival = Plan::new("rival")

@@ -1,4 +1,4 @@
-//! What is rendered for small clusters, as texts that were reviewed.
+//! Golden files: the rendered plans of all fixtures.
 #![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
@@ -19,7 +19,7 @@ fn rendered(fixture: &fixtures::Fixture, mode: Mode) -> String {
 }
 
 #[test]
-fn golden_files_hold_what_is_rendered() {
+fn rendered_plans_match_the_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for &mode in Mode::BUILT_IN {
         let extension = match mode {
@@ -36,7 +36,7 @@ fn golden_files_hold_what_is_rendered() {
 }
 
 #[test]
-fn golden_files_do_not_depend_on_the_order_of_events() {
+fn rendered_plans_do_not_depend_on_the_order_of_events() {
     for &mode in Mode::BUILT_IN {
         for mut fixture in fixtures::all() {
             let text = rendered(&fixture, mode);

@@ -1,4 +1,4 @@
-//! The ipsets of mode ipvs beside those of upstream.
+//! Compatibility of the ipsets of mode ipvs with those of upstream.
 #![cfg(feature = "ipvs")]
 #![allow(
     clippy::disallowed_methods,
@@ -18,16 +18,18 @@ use testkit::netns::Netns;
 
 /// Creates the sets and entries of a plan.
 fn restore(plan: &str) {
-    let is_of_ipset = |line: &&str| line.starts_with("create ") || line.starts_with("add ");
-    let lines = plan.lines().filter(is_of_ipset);
+    let is_ipset_line = |line: &&str| line.starts_with("create ") || line.starts_with("add ");
+    let lines = plan.lines().filter(is_ipset_line);
     let document: String = lines.flat_map(|line| [line, "\n"]).collect();
     let mut command = Command::new("ipset");
     let command = command.arg("restore").stdin(Stdio::piped());
     let mut child = command.spawn().expect("ipset is installed");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(document.as_bytes()).expect("it reads all");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    stdin
+        .write_all(document.as_bytes())
+        .expect("ipset reads its input");
     drop(stdin);
-    assert!(child.wait().expect("it ends").success(), "{document}");
+    assert!(child.wait().expect("ipset exits").success(), "{document}");
 }
 
 fn listed() -> String {
@@ -38,9 +40,9 @@ fn listed() -> String {
 }
 
 #[test]
-fn upstream_creates_its_sets_over_ours_and_changes_none() {
+fn upstream_accepts_existing_sets_and_changes_none() {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let fixture = fixture.expect("there is one");
+    let fixture = fixture.expect("the fixture exists");
     for family in Family::ALL {
         let config = Config {
             mode: Mode::Ipvs,
@@ -50,7 +52,7 @@ fn upstream_creates_its_sets_over_ours_and_changes_none() {
         let mut engine = Engine::plan_only(config).expect("the mode is built in");
         fixtures::apply(&mut engine, fixture.events.iter().cloned());
         engine.apply(Event::Synced);
-        Netns::new().expect("root may make one").run(|| {
+        Netns::new().expect("a network namespace").run(|| {
             restore(&engine.desired());
             let before = listed();
             upstream_sets::create_all(family);

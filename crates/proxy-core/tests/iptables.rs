@@ -1,9 +1,9 @@
-//! The engine and iptables of both variants, each test in a namespace of its own.
+//! The engine with both iptables variants. Each test has its own network namespace.
 #![cfg(feature = "iptables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "iptables-save judges what was programmed"
+    reason = "iptables-save shows the programmed rules"
 )]
 
 mod fixtures;
@@ -24,7 +24,7 @@ use vipline_service_model::{DetectLocal, NodePortAddresses, api};
 
 const VARIANTS: [Variant; 2] = [Variant::Nft, Variant::Legacy];
 
-/// The tables that have chains of ours.
+/// The tables that contain chains of the proxy.
 const TABLES: [&str; 3] = ["filter", "mangle", "nat"];
 
 /// An engine of one variant in the namespace of the calling thread.
@@ -35,12 +35,12 @@ struct Proxy {
 
 impl Proxy {
     fn start(config: Config, variant: Variant, events: impl IntoIterator<Item = Event>) -> Self {
-        Self::over(config, events, |family| {
+        Self::start_with_clients(config, events, |family| {
             Client::open_variant(family, variant).expect("both are installed")
         })
     }
 
-    fn over(
+    fn start_with_clients(
         config: Config,
         events: impl IntoIterator<Item = Event>,
         client: impl Fn(iptables::Family) -> Client,
@@ -58,16 +58,16 @@ impl Proxy {
         Self { engine, now }
     }
 
-    /// Syncs, and fails unless that succeeds.
+    /// Syncs. The sync must succeed.
     fn sync(&mut self) -> Report {
         let report = sync(&mut self.engine, &mut self.now);
         assert!(report.is_success(), "{report}");
         report
     }
 
-    /// Takes in events, and syncs if they are about anything.
+    /// Applies events and syncs if a sync is due.
     fn change(&mut self, events: impl IntoIterator<Item = Event>) -> Option<Report> {
-        // The pause after a sync begins with the poll after it.
+        // The minimum interval starts with the first poll after a sync.
         self.engine.poll(self.now);
         apply(&mut self.engine, events);
         self.now += Duration::from_secs(60);
@@ -75,7 +75,7 @@ impl Proxy {
     }
 }
 
-/// Returns what the tool of a variant saves of a family.
+/// Returns the saved rules of a variant and a family.
 fn save(variant: Variant, family: Family) -> String {
     let base = match family {
         Family::V4 => "iptables",
@@ -87,7 +87,7 @@ fn save(variant: Variant, family: Family) -> String {
         let output = command
             .args(["-t", table])
             .output()
-            .expect("it is installed");
+            .expect("the program is installed");
         assert!(output.status.success(), "{output:?}");
         text += &String::from_utf8(output.stdout).expect("rules are text");
     }
@@ -97,7 +97,7 @@ fn save(variant: Variant, family: Family) -> String {
 /// The rules of each chain of each table, in their order.
 type Chains = BTreeMap<(String, String), Vec<String>>;
 
-/// Reads a save, or a document that a `plan` is written as.
+/// Parses saved rules, or a plan in restore format.
 fn chains(text: &str) -> Chains {
     let mut chains = Chains::new();
     let mut table = String::new();
@@ -117,7 +117,7 @@ fn chains(text: &str) -> Chains {
         }
     }
     chains.retain(|(_, chain), rules| chain.starts_with("KUBE-") || !rules.is_empty());
-    // Services come in any order.
+    // The order of Services varies.
     for ((_, chain), rules) in &mut chains {
         let shared = ["-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"];
         if shared.iter().any(|end| chain.ends_with(end)) {
@@ -130,11 +130,11 @@ fn chains(text: &str) -> Chains {
     chains
 }
 
-/// Returns the part of a plan that is about a family.
+/// Returns the part of a plan for a family.
 fn plan_of(family: Family, plan: &str) -> &str {
     let (v4, v6) = plan
         .split_once("# ip6tables-restore")
-        .expect("both are planned");
+        .expect("a plan of both families");
     match family {
         Family::V4 => v4,
         Family::V6 => v6,
@@ -159,13 +159,13 @@ fn assert_programmed(engine: &mut Engine, variant: Variant, name: &str) {
 }
 
 fn with_nfacct(mut fixture: Fixture) -> Fixture {
-    // Counters are made by who opens an engine.
+    // Only `Engine::open` creates the nfacct counters.
     fixture.config.iptables.nfacct = false;
     fixture
 }
 
 #[test]
-fn what_is_saved_is_what_was_planned() {
+fn saved_rules_match_the_plan() {
     for variant in VARIANTS {
         for fixture in fixtures::all().into_iter().map(with_nfacct) {
             let Fixture {
@@ -173,14 +173,14 @@ fn what_is_saved_is_what_was_planned() {
                 config,
                 events,
             } = fixture;
-            Netns::new().expect("root may make one").run(|| {
+            Netns::new().expect("a network namespace").run(|| {
                 let mut proxy = Proxy::start(config.clone(), variant, events.clone());
                 proxy.sync();
                 assert_programmed(&mut proxy.engine, variant, name);
-                let mut again = Proxy::start(config, variant, events);
-                let report = again.sync();
+                let mut restarted = Proxy::start(config, variant, events);
+                let report = restarted.sync();
                 for done in &report.families {
-                    let outcome = done.outcome.as_ref().expect("it succeeded");
+                    let outcome = done.outcome.as_ref().expect("the sync succeeds");
                     assert_eq!(outcome.edits, 0, "{name} {variant}: {report}");
                 }
             });
@@ -188,7 +188,7 @@ fn what_is_saved_is_what_was_planned() {
     }
 }
 
-/// Fails unless a new start finds nothing to do.
+/// Asserts that a new engine finds no difference.
 #[track_caller]
 fn assert_restart_writes_nothing(config: &Config, variant: Variant, events: &[Event]) {
     let mut proxy = Proxy::start(config.clone(), variant, events.iter().cloned());
@@ -196,8 +196,8 @@ fn assert_restart_writes_nothing(config: &Config, variant: Variant, events: &[Ev
     assert_eq!(difference.edits, 0, "{variant}: {}", difference.script);
 }
 
-/// Returns the configuration for events by chance.
-fn by_chance(dice: &mut Dice) -> Config {
+/// Returns a random configuration for random events.
+fn random_config(dice: &mut Dice) -> Config {
     let pods = ["10.0.0.0/8", "fd00::/16"].map(|text| text.parse().expect("a network"));
     let mut config = Config {
         node_name: arbitrary::NODE.into(),
@@ -212,22 +212,22 @@ fn by_chance(dice: &mut Dice) -> Config {
 }
 
 #[test]
-fn any_history_is_programmed_step_by_step() {
+fn each_step_of_a_random_history_is_programmed() {
     for variant in VARIANTS {
         for seed in 0..3 {
             let mut dice = Dice::from_seed(seed);
-            let config = by_chance(&mut dice);
-            Netns::new().expect("root may make one").run(|| {
+            let config = random_config(&mut dice);
+            Netns::new().expect("a network namespace").run(|| {
                 let mut events = Vec::new();
                 let mut proxy = Proxy::start(config.clone(), variant, []);
                 proxy.sync();
                 for step in 0..12 {
-                    let mut news: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
+                    let mut new_events: Vec<_> = (0..=dice.roll(6)).map(|_| dice.event()).collect();
                     for _ in 0..3 {
-                        news.extend(fixtures::served(&mut dice));
+                        new_events.extend(fixtures::random_service(&mut dice));
                     }
-                    events.extend(news.iter().cloned());
-                    if let Some(report) = proxy.change(news) {
+                    events.extend(new_events.iter().cloned());
+                    if let Some(report) = proxy.change(new_events) {
                         assert!(report.is_success(), "seed {seed}, step {step}: {report}");
                         let dumped = |done: &proxy_core::FamilyReport| done.was_state_known;
                         assert!(report.families.iter().all(dumped), "{report}");
@@ -241,7 +241,7 @@ fn any_history_is_programmed_step_by_step() {
 }
 
 #[test]
-fn an_external_ip_that_is_a_load_balancers_too_has_rules_of_both() {
+fn an_address_that_is_both_external_ip_and_load_balancer_ip_has_the_rules_of_both() {
     let plan = web_with("10.96.0.10", 1);
     let mut service = plan.service();
     service.spec.kind = api::ServiceType::LoadBalancer;
@@ -256,29 +256,32 @@ fn an_external_ip_that_is_a_load_balancers_too_has_rules_of_both() {
     let mut config = fixtures::config();
     config.iptables.nfacct = false;
     for variant in VARIANTS {
-        Netns::new().expect("root may make one").run(|| {
+        Netns::new().expect("a network namespace").run(|| {
             let mut proxy = Proxy::start(config.clone(), variant, events.clone());
             proxy.sync();
             let saved = save(variant, Family::V4);
-            let is_refusal =
+            let is_drop =
                 |line: &&str| line.contains("-d 203.0.113.9/32") && line.ends_with("DROP");
-            assert_eq!(saved.lines().filter(is_refusal).count(), 2, "{saved}");
+            assert_eq!(saved.lines().filter(is_drop).count(), 2, "{saved}");
             assert_restart_writes_nothing(&config, variant, &events);
         });
     }
 }
 
-/// Runs a command of iptables.
+/// Runs an iptables command, which must succeed.
 #[track_caller]
 fn run(variant: Variant, command: &str) {
     let words = command.split(' ');
     let mut program = Command::new(format!("iptables-{variant}"));
-    let output = program.args(words).output().expect("it is installed");
+    let output = program
+        .args(words)
+        .output()
+        .expect("the program is installed");
     assert!(output.status.success(), "{command}: {output:?}");
 }
 
 #[test]
-fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
+fn damaged_rules_are_repaired_and_foreign_rules_are_kept() {
     for variant in VARIANTS {
         for fixture in fixtures::all().into_iter().map(with_nfacct).step_by(3) {
             let Fixture {
@@ -286,18 +289,18 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
                 config,
                 events,
             } = fixture;
-            Netns::new().expect("root may make one").run(|| {
-                let theirs = [
+            Netns::new().expect("a network namespace").run(|| {
+                let foreign = [
                     "-t nat -N MINE",
                     "-t nat -A MINE -j RETURN",
                     "-t nat -A POSTROUTING -s 10.9.0.0/16 -j MINE",
                     "-t filter -A INPUT -p tcp -m tcp --dport 22 -j ACCEPT",
-                    // It leads to our chain, but is not ours.
+                    // A foreign rule that jumps to one of our chains.
                     "-t nat -A OUTPUT -d 10.9.0.1 -j KUBE-MARK-MASQ",
                 ];
                 let mut proxy = Proxy::start(config.clone(), variant, events.clone());
                 proxy.sync();
-                theirs.iter().for_each(|command| run(variant, command));
+                foreign.iter().for_each(|command| run(variant, command));
                 let before = save(variant, Family::V4);
                 for damage in [
                     "-t nat -F KUBE-SERVICES",
@@ -316,7 +319,10 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
                     damage.split('|').for_each(|each| run(variant, each));
                     proxy.engine.request_resync();
                     let report = proxy.sync();
-                    let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+                    let outcome = report.families[0]
+                        .outcome
+                        .as_ref()
+                        .expect("the sync succeeds");
                     assert!(
                         outcome.edits > 0 && outcome.dumped,
                         "{name} {damage}: {report}"
@@ -334,8 +340,8 @@ fn what_others_damaged_is_repaired_and_what_is_theirs_stays() {
     }
 }
 
-/// Forgets the order of jumps in the chains of the system, which depends on
-/// when they came.
+/// Sorts the jumps in the built-in chains, whose order depends on the time of
+/// insertion.
 fn sorted(mut chains: Chains) -> Chains {
     for ((_, chain), rules) in &mut chains {
         if !chain.starts_with("KUBE-") {
@@ -345,84 +351,90 @@ fn sorted(mut chains: Chains) -> Chains {
     chains
 }
 
-/// Programs of a variant that restore as it does, or do something else first.
-struct Troubled {
+/// Wrappers of the programs of a variant. The restore program can be made to fail.
+struct FaultyPrograms {
     programs: Programs,
     variant: Variant,
-    trouble: Directory,
+    fault: Directory,
 }
 
-impl Troubled {
+impl FaultyPrograms {
     fn new(variant: Variant) -> Self {
         Self {
-            programs: Programs::new().expect("there is room for them"),
+            programs: Programs::new().expect("a temporary directory"),
             variant,
-            trouble: Directory::new().expect("there is room for one"),
+            fault: Directory::new().expect("a temporary directory"),
         }
     }
 
-    /// Returns the programs of a family.
+    /// Returns a client that runs the wrappers of a family.
     fn client(&self, family: iptables::Family) -> Client {
         let name = format!("{family}-{}", self.variant);
         let programs = &self.programs;
-        let [save, restore] = programs.variant(&name).expect("it is ours");
-        let trouble = self.trouble.path().join("trouble");
+        let [save, restore] = programs.variant(&name).expect("the directory is writable");
+        let fault = self.fault.path().join("fault");
         let script = format!(
-            "NAME={}; if [ -e {trouble} ] && [ \"$1\" != --version ]; then . {trouble}; fi\n\
+            "NAME={}; if [ -e {fault} ] && [ \"$1\" != --version ]; then . {fault}; fi\n\
              exec $NAME \"$@\"",
             restore.display(),
-            trouble = trouble.display(),
+            fault = fault.display(),
         );
-        let restore = programs.script(&format!("troubled-{name}"), &script);
-        Client::open_at(save, restore.expect("it is ours")).expect("it tells its version")
+        let restore = programs.script(&format!("faulty-{name}"), &script);
+        Client::open_at(save, restore.expect("the directory is writable"))
+            .expect("the program prints its version")
     }
 
-    /// Lets restores do this first.
-    fn begin(&self, trouble: &str) {
-        self.trouble.write("trouble", trouble).expect("it is ours");
+    /// Makes the restore program run a shell fragment first.
+    fn begin(&self, fault: &str) {
+        self.fault
+            .write("fault", fault)
+            .expect("the directory is writable");
     }
 
-    /// Lets restores work again.
+    /// Makes the restore program work normally again.
     fn end(&self) {
-        let trouble = self.trouble.path().join("trouble");
-        std::fs::remove_file(trouble).expect("it is there");
+        let fault = self.fault.path().join("fault");
+        std::fs::remove_file(fault).expect("the object exists");
     }
 }
 
 #[test]
-fn a_restore_that_fails_is_repaired_by_the_next_sync() {
-    let troubles = [
-        // It is killed before it has read anything.
+fn a_failed_restore_is_repaired_by_the_next_sync() {
+    let faults = [
+        // The program is killed before it reads its input.
         "kill -9 $$",
-        // The first of several tables is written, and not the others.
+        // Only the first of several tables is written.
         "sed '/^COMMIT/q' | $NAME \"$@\"; exit 4",
-        // A rule in the last table is refused.
+        // A rule in the last table is rejected.
         "sed '$s/^COMMIT$/-A NO-SUCH-CHAIN -j ACCEPT\\nCOMMIT/' | $NAME \"$@\"; exit $?",
-        // It is killed in the middle.
+        // The program is killed while it writes.
         "head -c 300 | $NAME \"$@\"; kill -9 $$",
     ];
     for variant in VARIANTS {
-        for trouble in troubles {
-            let troubled = Troubled::new(variant);
+        for fault in faults {
+            let faulty = FaultyPrograms::new(variant);
             let plan = web_with("10.96.0.10", 3);
             let mut config = fixtures::config();
             config.iptables.nfacct = false;
-            Netns::new().expect("root may make one").run(|| {
-                let client = |family| troubled.client(family);
-                let mut proxy = Proxy::over(config.clone(), [], client);
+            Netns::new().expect("a network namespace").run(|| {
+                let client = |family| faulty.client(family);
+                let mut proxy = Proxy::start_with_clients(config.clone(), [], client);
                 proxy.sync();
-                troubled.begin(trouble);
+                faulty.begin(fault);
                 let report = proxy.change(plan.events()).expect("a change is due");
-                // Rules that are refused are isolated, everything else is a failure.
+                // Rejected rules are isolated. Every other error is a failure.
                 let is_isolated = !report.families[0].rejected.is_empty();
                 let errors = report.errors().count();
-                assert_eq!(errors, usize::from(!is_isolated), "{trouble}: {report}");
-                assert_eq!(is_isolated, trouble.contains("NO-SUCH-CHAIN"), "{report}");
-                troubled.end();
+                assert_eq!(errors, usize::from(!is_isolated), "{fault}: {report}");
+                assert_eq!(is_isolated, fault.contains("NO-SUCH-CHAIN"), "{report}");
+                faulty.end();
                 let report = proxy.sync();
-                let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+                let outcome = report.families[0]
+                    .outcome
+                    .as_ref()
+                    .expect("the sync succeeds");
                 assert!(outcome.dumped, "{report}");
-                assert_programmed(&mut proxy.engine, variant, trouble);
+                assert_programmed(&mut proxy.engine, variant, fault);
                 assert_restart_writes_nothing(&config, variant, &plan.events());
             });
         }
@@ -430,22 +442,22 @@ fn a_restore_that_fails_is_repaired_by_the_next_sync() {
 }
 
 #[test]
-fn a_lock_that_others_hold_is_waited_for_and_what_waits_is_not_lost() {
-    let troubled = Troubled::new(Variant::Legacy);
+fn a_change_that_times_out_on_the_xtables_lock_is_applied_later() {
+    let faulty = FaultyPrograms::new(Variant::Legacy);
     let plan = web_with("10.96.0.10", 3);
     let mut config = fixtures::config();
     config.iptables.nfacct = false;
-    Netns::new().expect("root may make one").run(|| {
+    Netns::new().expect("a network namespace").run(|| {
         let client = |family| {
-            let mut client = troubled.client(family);
+            let mut client = faulty.client(family);
             client.set_wait(1);
             client
         };
-        let mut proxy = Proxy::over(config.clone(), [], client);
+        let mut proxy = Proxy::start_with_clients(config.clone(), [], client);
         proxy.sync();
-        let lock = std::fs::File::open(troubled.programs.lock()).expect("it is there");
+        let lock = std::fs::File::open(faulty.programs.lock()).expect("the object exists");
         let operation = rustix::fs::FlockOperation::LockExclusive;
-        rustix::fs::flock(&lock, operation).expect("nobody has it");
+        rustix::fs::flock(&lock, operation).expect("the lock is free");
         let report = proxy.change(plan.events()).expect("a change is due");
         let (_, error) = report.errors().next().expect("the lock is held");
         assert!(error.to_string().contains("lock"), "{error}");
@@ -456,25 +468,26 @@ fn a_lock_that_others_hold_is_waited_for_and_what_waits_is_not_lost() {
 }
 
 #[test]
-fn chains_that_cannot_be_edited_are_written_anew() {
-    // Whatever is deleted, it is refused.
-    let trouble = "doc=$(cat); case \"$doc\" in *'\n-D '*) exit 2;; esac; \
+fn chains_that_cannot_be_edited_are_rewritten() {
+    // The restore program rejects every deletion of a rule.
+    let fault = "doc=$(cat); case \"$doc\" in *'\n-D '*) exit 2;; esac; \
                    case \"$doc\" in *-D*) exit 2;; esac; printf '%s\\n' \"$doc\" | $NAME \"$@\"; exit $?";
     for variant in VARIANTS {
-        let troubled = Troubled::new(variant);
+        let faulty = FaultyPrograms::new(variant);
         let plan = web_with("10.96.0.10", 3);
         let mut config = fixtures::config();
         config.iptables.nfacct = false;
-        Netns::new().expect("root may make one").run(|| {
-            let client = |family| troubled.client(family);
-            let mut proxy = Proxy::over(config.clone(), plan.events(), client);
+        Netns::new().expect("a network namespace").run(|| {
+            let client = |family| faulty.client(family);
+            let mut proxy = Proxy::start_with_clients(config.clone(), plan.events(), client);
             proxy.sync();
-            troubled.begin(trouble);
+            faulty.begin(fault);
             let gone = Event::ServiceDeleted(plan.service().metadata.object_name());
-            let mut news = vec![gone];
-            // Known, then after a dump, then without a look at the rules.
+            let mut new_events = vec![gone];
+            // The first attempt edits the known state, the second one follows a dump,
+            // and the third one rewrites whole chains.
             for attempt in 0..3 {
-                let report = proxy.change(news.drain(..)).expect("a sync is due");
+                let report = proxy.change(new_events.drain(..)).expect("a sync is due");
                 assert_eq!(report.is_success(), attempt == 2, "{attempt}: {report}");
             }
             assert_programmed(&mut proxy.engine, variant, "rewritten");
@@ -482,9 +495,9 @@ fn chains_that_cannot_be_edited_are_written_anew() {
     }
 }
 
-/// Returns an engine over the variant that the machine has, after its first
-/// sync, while it listens.
-fn listening() -> (Engine, Duration) {
+/// Returns a watching engine after its first sync, with the iptables variant of the
+/// machine.
+fn watching_engine() -> (Engine, Duration) {
     let config = Config {
         mode: Mode::Iptables,
         ..fixtures::config()
@@ -495,12 +508,14 @@ fn listening() -> (Engine, Duration) {
     let mut now = Duration::ZERO;
     let report = sync(&mut engine, &mut now);
     assert!(report.is_success(), "{report}");
-    engine.watch().expect("the kernel tells of nf_tables");
+    engine
+        .watch()
+        .expect("the kernel sends nf_tables notifications");
     assert!(engine.is_watching());
     (engine, now)
 }
 
-/// Polls until a sync is done, for a while.
+/// Polls for up to two seconds of engine time until a sync is done.
 fn next_report(engine: &mut Engine, now: &mut Duration) -> Option<Report> {
     for _ in 0..20 {
         *now += Duration::from_millis(100);
@@ -512,16 +527,18 @@ fn next_report(engine: &mut Engine, now: &mut Duration) -> Option<Report> {
             .iter()
             .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
             .collect();
-        let wait = Duration::from_millis(20).try_into().expect("it is short");
+        let wait = Duration::from_millis(20)
+            .try_into()
+            .expect("the name is short");
         rustix::event::poll(&mut fds, Some(&wait)).expect("descriptors are open");
     }
     None
 }
 
-/// Fails unless rules of both families count packets by counters that are there.
+/// Asserts that the rules of both families use the nfacct counters.
 fn assert_counters_are_used() {
-    let mut counters = iptables::nfacct::Client::open().expect("the kernel has them");
-    let counters = counters.dump().expect("they are listed");
+    let mut counters = iptables::nfacct::Client::open().expect("the kernel has nfacct");
+    let counters = counters.dump().expect("a dump");
     let used = counters.iter().map(|it| (it.name.as_str(), it.rules));
     let mut used: Vec<_> = used.collect();
     used.sort_unstable();
@@ -533,23 +550,23 @@ fn assert_counters_are_used() {
 }
 
 #[test]
-fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
-    Netns::new().expect("root may make one").run(|| {
-        let (mut engine, mut now) = listening();
+fn foreign_changes_to_our_chains_are_detected_and_repaired_at_once() {
+    Netns::new().expect("a network namespace").run(|| {
+        let (mut engine, mut now) = watching_engine();
         assert_counters_are_used();
         assert!(
             next_report(&mut engine, &mut now).is_none(),
-            "nothing was missed"
+            "no change happened"
         );
-        // A change of our own is none of others.
+        // The engine's own change is not drift.
         apply(&mut engine, web_with("10.96.0.10", 4).events());
         let report = next_report(&mut engine, &mut now).expect("a change is due");
         assert!(report.is_success(), "{report}");
         assert!(
             next_report(&mut engine, &mut now).is_none(),
-            "it was our own"
+            "the change was the engine's own"
         );
-        // Others have chains, too, in the same tables.
+        // Foreign chains in the same tables.
         for command in [
             "-t nat -N MINE",
             "-t nat -A MINE -j RETURN",
@@ -558,7 +575,10 @@ fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
         ] {
             run(Variant::Nft, command);
         }
-        assert!(next_report(&mut engine, &mut now).is_none(), "it is theirs");
+        assert!(
+            next_report(&mut engine, &mut now).is_none(),
+            "the changes concern foreign chains"
+        );
         for damage in [
             "-t nat -F KUBE-SERVICES",
             "-t nat -D OUTPUT -m comment --comment PORTALS -j KUBE-SERVICES",
@@ -572,11 +592,17 @@ fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
                 word => word,
             });
             let mut program = Command::new("iptables-nft");
-            let output = program.args(words).output().expect("it is installed");
+            let output = program
+                .args(words)
+                .output()
+                .expect("the program is installed");
             assert!(output.status.success(), "{damage}: {output:?}");
             let report = next_report(&mut engine, &mut now).expect(damage);
             assert!(report.is_success(), "{damage}: {report}");
-            let drift = report.families[0].drift.as_ref().expect("it was heard");
+            let drift = report.families[0]
+                .drift
+                .as_ref()
+                .expect("the change is reported as drift");
             assert!(
                 drift.changes > 0 && !drift.processes.is_empty(),
                 "{damage}: {drift}"
@@ -584,7 +610,7 @@ fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
             let mut after = sorted(chains(&save(Variant::Nft, Family::V4)));
             let mut before = before;
             for chains in [&mut before, &mut after] {
-                // What others had is not ours to bring back.
+                // The engine does not restore foreign rules.
                 chains.retain(|_, rules| {
                     rules.retain(|rule| !rule.contains("MINE"));
                     true
@@ -596,21 +622,24 @@ fn what_others_do_to_our_chains_is_heard_and_mended_at_once() {
 }
 
 #[test]
-fn rules_as_upstream_writes_them_are_taken_over_as_they_are() {
+fn rules_written_by_upstream_are_adopted_unchanged() {
     let upstream = include_str!("iptables/upstream.restore");
     let overall = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let Fixture { config, events, .. } = overall.map(with_nfacct).expect("there is one");
+    let Fixture { config, events, .. } = overall.map(with_nfacct).expect("the fixture exists");
     for variant in VARIANTS {
-        Netns::new().expect("root may make one").run(|| {
+        Netns::new().expect("a network namespace").run(|| {
             for jump in include_str!("iptables/upstream.jumps").lines() {
                 let words: Vec<&str> = jump.split('|').collect();
                 let mut program = Command::new(format!("iptables-{variant}"));
-                let output = program.args(&words).output().expect("it is installed");
+                let output = program
+                    .args(&words)
+                    .output()
+                    .expect("the program is installed");
                 assert!(output.status.success(), "{jump}: {output:?}");
             }
             let mut client =
                 Client::open_variant(iptables::Family::V4, variant).expect("both are installed");
-            client.restore(&upstream).expect("upstream may write it");
+            client.restore(&upstream).expect("the document is valid");
             let config = Config {
                 families: vec![Family::V4],
                 ..config.clone()
@@ -618,7 +647,7 @@ fn rules_as_upstream_writes_them_are_taken_over_as_they_are() {
             let before = save(variant, Family::V4);
             let mut proxy = Proxy::start(config, variant, events.clone());
             let difference = proxy.engine.difference().expect("a dump");
-            // The canaries that upstream makes apart from its rules.
+            // The canary chains, which upstream creates separately.
             assert_eq!(difference.edits, 3, "{variant}: {}", difference.script);
             proxy.sync();
             let mut after = chains(&save(variant, Family::V4));

@@ -72,26 +72,26 @@ fn synced(family: Family, variant: Variant) -> Engine {
 
 fn overall(family: Family) -> (Config, Vec<Event>) {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let Fixture { config, events, .. } = fixture.expect("there is one");
+    let Fixture { config, events, .. } = fixture.expect("the fixture exists");
     let mut config = Config {
         families: vec![family],
         ..config
     };
-    // Upstream of the test has no counters either.
+    // The simulated upstream uses no nfacct counters.
     config.iptables.nfacct = false;
     let dual_stack = fixtures::all()
         .into_iter()
         .find(|it| it.name == "dual-stack");
-    let more = dual_stack.expect("there is one").events;
+    let more = dual_stack.expect("the fixture exists").events;
     (config, events.into_iter().chain(more).collect())
 }
 
 /// The rules of each chain of each table.
 type Chains = BTreeMap<(&'static str, String), Vec<String>>;
 
-/// Returns all chains that are no empty chains of the system.
+/// Returns all chains except empty built-in chains.
 ///
-/// The order of rules counts, except in chains that all Services share.
+/// The order of rules is significant, except in chains that all Services share.
 fn chains(upstream: &Upstream) -> Chains {
     let mut chains = Chains::new();
     for table in upstream_iptables::TABLES {
@@ -117,7 +117,8 @@ fn chains(upstream: &Upstream) -> Chains {
     chains
 }
 
-fn each(test: impl Fn(Upstream)) {
+/// Runs a test with each variant and family.
+fn for_each_upstream(test: impl Fn(Upstream)) {
     for variant in VARIANTS {
         for family in Family::ALL {
             test(upstream(family, variant));
@@ -126,13 +127,13 @@ fn each(test: impl Fn(Upstream)) {
 }
 
 #[test]
-fn upstream_takes_over_with_its_first_sync_and_no_rule_of_ours_is_left() {
-    each(|upstream| {
-        let alone = Netns::new().expect("root may make one").run(|| {
+fn upstream_takes_over_with_its_first_sync_and_removes_all_our_rules() {
+    for_each_upstream(|upstream| {
+        let alone = Netns::new().expect("a network namespace").run(|| {
             upstream.sync();
             chains(&upstream)
         });
-        Netns::new().expect("root may make one").run(|| {
+        Netns::new().expect("a network namespace").run(|| {
             synced(upstream.family, upstream.variant);
             let ours = chains(&upstream);
             assert!(ours.keys().any(|chain| !alone.contains_key(chain)));
@@ -143,14 +144,14 @@ fn upstream_takes_over_with_its_first_sync_and_no_rule_of_ours_is_left() {
 }
 
 #[test]
-fn the_first_sync_takes_over_from_upstream_and_no_rule_of_upstream_is_left() {
-    each(|upstream| {
+fn the_first_sync_takes_over_from_upstream_and_removes_all_its_rules() {
+    for_each_upstream(|upstream| {
         let (family, variant) = (upstream.family, upstream.variant);
-        let alone = Netns::new().expect("root may make one").run(|| {
+        let alone = Netns::new().expect("a network namespace").run(|| {
             synced(family, variant);
             chains(&upstream)
         });
-        Netns::new().expect("root may make one").run(|| {
+        Netns::new().expect("a network namespace").run(|| {
             upstream.sync();
             synced(family, variant);
             assert_eq!(chains(&upstream), alone, "{variant}");
@@ -162,13 +163,14 @@ fn the_first_sync_takes_over_from_upstream_and_no_rule_of_upstream_is_left() {
 }
 
 #[test]
-fn upstream_in_mode_nftables_removes_all_rules_but_those_of_the_kubelet() {
-    each(|upstream| {
-        Netns::new().expect("root may make one").run(|| {
+fn upstream_in_mode_nftables_removes_all_rules_except_those_of_the_kubelet() {
+    for_each_upstream(|upstream| {
+        Netns::new().expect("a network namespace").run(|| {
             synced(upstream.family, upstream.variant);
             upstream.cleanup();
             let mut left = chains(&upstream);
-            // Upstream leaves this chain and both jumps to it: the kubelet has the same.
+            // Upstream leaves this chain and the two jumps to it, because the kubelet
+            // uses the same chain.
             left.remove(&("filter", "KUBE-FIREWALL".to_owned()));
             let jumps = vec!["-j KUBE-FIREWALL".to_owned()];
             let expected =

@@ -1,9 +1,9 @@
-//! The engine and the kernel's nf_tables, each test in a namespace of its own.
+//! The engine with the kernel's nf_tables. Each test has its own network namespace.
 #![cfg(feature = "nftables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "nft judges what was programmed"
+    reason = "nft shows the programmed rules"
 )]
 
 mod fixtures;
@@ -22,11 +22,11 @@ use vipline_nftables::{Error, Object};
 use vipline_reconcile::{Edit, Rejection, Target};
 use vipline_service_model::arbitrary::Dice;
 
-/// A kernel that can be looked at while an engine has it.
+/// An nf_tables kernel that an engine and the test share.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Nftables>>);
+struct SharedKernel(Arc<Mutex<Nftables>>);
 
-impl Shared {
+impl SharedKernel {
     fn open(family: Family) -> Self {
         let kernel = Nftables::open(family).expect("the kernel has nf_tables");
         Self(Arc::new(Mutex::new(kernel)))
@@ -35,38 +35,41 @@ impl Shared {
     fn counters(&self) -> Counters {
         self.0
             .lock()
-            .expect("no test goes on after a panic")
+            .expect("no test continues after a panic")
             .counters()
     }
 }
 
-impl Target for Shared {
+impl Target for SharedKernel {
     type Object = Object;
     type Error = Error;
 
     fn dump(&mut self) -> Result<Vec<Object>, Error> {
-        self.0.lock().expect("no test goes on after a panic").dump()
+        self.0
+            .lock()
+            .expect("no test continues after a panic")
+            .dump()
     }
 
     fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, Error> {
         self.0
             .lock()
-            .expect("no test goes on after a panic")
+            .expect("no test continues after a panic")
             .commit(edits)
     }
 }
 
-/// An engine in a namespace, with its two kernels and a clock.
+/// An engine in a network namespace, with its two kernels and a clock.
 struct Proxy {
     engine: Engine,
-    kernels: [Shared; 2],
+    kernels: [SharedKernel; 2],
     now: Duration,
 }
 
 impl Proxy {
-    /// Starts in the namespace of the calling thread.
+    /// Starts an engine in the namespace of the calling thread.
     fn start(config: Config, events: impl IntoIterator<Item = Event>) -> Self {
-        let kernels = Family::ALL.map(Shared::open);
+        let kernels = Family::ALL.map(SharedKernel::open);
         let mut engine = Engine::with_kernels::<Planner, _>(config, |family| match family {
             Family::V4 => kernels[0].clone(),
             Family::V6 => kernels[1].clone(),
@@ -81,22 +84,23 @@ impl Proxy {
         }
     }
 
-    /// Syncs, and fails unless that succeeds.
+    /// Syncs. The sync must succeed.
     fn sync(&mut self) -> Report {
         let report = sync(&mut self.engine, &mut self.now);
         assert!(report.is_success(), "{report}");
         report
     }
 
-    /// Takes in events and syncs; returns what was sent in each family for it.
+    /// Applies events and syncs. Returns the number of messages and bytes sent in each
+    /// family.
     fn change(&mut self, events: impl IntoIterator<Item = Event>) -> [(u64, u64); 2] {
         self.engine.poll(self.now);
         self.now += Duration::from_secs(5);
-        let before = self.kernels.each_ref().map(Shared::counters);
+        let before = self.kernels.each_ref().map(SharedKernel::counters);
         apply(&mut self.engine, events);
         let report = self.engine.poll(self.now).expect("a change is due");
         assert!(report.is_success(), "{report}");
-        let after = self.kernels.each_ref().map(Shared::counters);
+        let after = self.kernels.each_ref().map(SharedKernel::counters);
         [0, 1].map(|family| {
             let (before, after) = (before[family], after[family]);
             (
@@ -107,7 +111,7 @@ impl Proxy {
     }
 }
 
-/// Fails unless a new start finds nothing to do, and says so of both families.
+/// Asserts that a new engine finds no difference and writes nothing in either family.
 fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
     let mut proxy = Proxy::start(config.clone(), events.iter().cloned());
     let difference = proxy.engine.difference().expect("a dump");
@@ -124,13 +128,13 @@ fn assert_restart_writes_nothing(config: &Config, events: &[Event]) {
 }
 
 #[test]
-fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
+fn nft_lists_the_programmed_rules_and_loads_the_rendered_plan() {
     for fixture in fixtures::all() {
         let [programmed, rendered, reloaded] = [(); 3].map(|()| Netns::new().unwrap());
         let (listing, plan) = programmed.run(|| {
             let mut proxy = Proxy::start(fixture.config.clone(), fixture.events.clone());
             proxy.sync();
-            // It notes that it has no JSON for rules that add to a map.
+            // nft prints a note that it has no JSON for rules that update a map.
             assert!(nft::run(&["-j", "list", "ruleset"], "").status.success());
             (
                 nft::succeeds(&["list", "ruleset"], ""),
@@ -138,7 +142,7 @@ fn nft_lists_what_is_programmed_and_loads_what_is_rendered() {
             )
         });
         programmed.run(|| assert_restart_writes_nothing(&fixture.config, &fixture.events));
-        // nft 1.0.6 ends itself when it is to load such a rule.
+        // nft 1.0.6 aborts when it loads such a rule.
         let learns_v6 = |line: &str| line.contains("update @") && line.contains("ip6");
         if plan.lines().any(learns_v6) {
             continue;
@@ -191,7 +195,7 @@ fn a_difference_is_a_script_that_nft_applies() {
 }
 
 #[test]
-fn a_difference_with_another_number_of_endpoints_applies_too() {
+fn a_difference_with_a_changed_number_of_endpoints_applies() {
     Netns::new().unwrap().run(|| {
         let plan = |endpoints: &[&str]| with_endpoints(web("10.96.0.10"), endpoints).events();
         let [two, four] = [
@@ -207,7 +211,7 @@ fn a_difference_with_another_number_of_endpoints_applies_too() {
 }
 
 #[test]
-fn a_set_with_other_properties_is_exchanged_though_rules_use_it() {
+fn a_set_with_different_properties_is_replaced_while_rules_use_it() {
     Netns::new().unwrap().run(|| {
         let events = small_cluster();
         let mut proxy = Proxy::start(config(), events.iter().cloned());
@@ -231,7 +235,7 @@ fn a_set_with_other_properties_is_exchanged_though_rules_use_it() {
 }
 
 #[test]
-fn one_endpoint_replaced_is_one_message_that_does_not_grow_with_the_cluster() {
+fn replacing_an_endpoint_sends_one_message_of_a_size_independent_of_the_cluster() {
     let sent = [10, 1_000].map(|services| {
         Netns::new().unwrap().run(|| {
             let others = cluster(services, 5, Stack::Dual).flat_map(|plan| plan.events());
@@ -252,7 +256,7 @@ fn one_endpoint_replaced_is_one_message_that_does_not_grow_with_the_cluster() {
 }
 
 #[test]
-fn both_families_are_told_in_one_message_each() {
+fn both_families_are_updated_with_one_message_each() {
     Netns::new().unwrap().run(|| {
         let plan = || web("10.96.0.10").at("fd00:96::10".parse().unwrap());
         let endpoints = |last: [&str; 2]| with_endpoints(plan(), &last).events();
@@ -263,7 +267,7 @@ fn both_families_are_told_in_one_message_each() {
     });
 }
 
-/// What may be left by somebody who was killed, or done by somebody else.
+/// States that an interrupted process or another process may leave.
 const STATES: &[&str] = &[
     "",
     "add table ip kube-proxy",
@@ -306,7 +310,7 @@ fn small_cluster() -> Vec<Event> {
 }
 
 #[test]
-fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
+fn a_start_reaches_the_plan_from_any_state_and_a_restart_writes_nothing() {
     for state in STATES {
         let netns = Netns::new().unwrap();
         netns.run(|| {
@@ -326,7 +330,7 @@ fn whatever_state_a_start_finds_it_ends_in_the_plan_and_then_writes_nothing() {
     }
 }
 
-/// Returns edits that take away a part of a state, as chance will have it.
+/// Returns edits that remove a random part of a state.
 fn damage(state: Vec<Object>, dice: &mut Dice) -> Vec<Edit<Object>> {
     let mut edits = Vec::new();
     for object in state {
@@ -345,7 +349,7 @@ fn damage(state: Vec<Object>, dice: &mut Dice) -> Vec<Edit<Object>> {
 }
 
 #[test]
-fn a_start_completes_whatever_part_of_the_plan_it_finds() {
+fn a_start_completes_a_partly_programmed_plan() {
     for seed in 0..40 {
         let mut dice = Dice::from_seed(seed);
         Netns::new().unwrap().run(|| {
@@ -362,7 +366,7 @@ fn a_start_completes_whatever_part_of_the_plan_it_finds() {
 }
 
 #[test]
-fn what_somebody_else_programmed_stays_as_it_is() {
+fn foreign_tables_are_left_unchanged() {
     let foreign = "
         table ip other {
             map backends { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop }; }
@@ -401,7 +405,7 @@ fn what_somebody_else_programmed_stays_as_it_is() {
 }
 
 #[test]
-fn what_upstream_left_is_replaced() {
+fn objects_left_by_upstream_are_replaced() {
     let upstream = r#"
         table ip kube-proxy {
             comment "rules for kube-proxy"
@@ -428,20 +432,20 @@ fn what_upstream_left_is_replaced() {
         nft::succeeds(&["-f", "-"], upstream);
         Proxy::start(config(), small_cluster()).sync();
         let listing = nft::succeeds(&["list", "ruleset"], "");
-        for gone in [
+        for removed in [
             "default/web",
             "reject-chain",
             "no-endpoint-services",
             "10.96.0.20",
         ] {
-            assert!(!listing.contains(gone), "{listing}");
+            assert!(!listing.contains(removed), "{listing}");
         }
         assert_restart_writes_nothing(&config(), &small_cluster());
     });
 }
 
 #[test]
-fn chains_that_are_not_used_go_at_the_next_start() {
+fn unused_chains_are_removed_by_the_next_start() {
     Netns::new().unwrap().run(|| {
         let events = |endpoints| web_with("10.96.0.10", endpoints).events();
         let mut proxy = Proxy::start(config(), events(10));

@@ -1,9 +1,9 @@
-//! Objects that a real kernel refuses: all others are programmed.
+//! Objects that a real kernel rejects. All other objects are programmed.
 #![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests program a real kernel"
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,14 +24,14 @@ use vipline_nftables::{ElementData, Name, Object as Nft, Verdict};
 use vipline_reconcile::Edit;
 use vipline_service_model::ServicePort;
 
-/// A mode whose objects for Service `bad` are such that the kernel refuses them.
+/// A mode that changes the objects of Service `bad` such that the kernel rejects them.
 trait Spoil {
     type Mode: Planner;
 
     fn spoil(object: &mut <Self::Mode as Planner>::Object);
 }
 
-/// A mode with what [`Spoil`] does to it.
+/// The planner of a mode with the changes of [`Spoil`].
 struct Spoiled<S>(PhantomData<S>);
 
 impl<S: Spoil> Planner for Spoiled<S> {
@@ -81,7 +81,7 @@ impl<S: Spoil> Planner for Spoiled<S> {
     }
 }
 
-/// The addresses go to a base chain.
+/// Makes the verdicts of addresses go to a base chain.
 enum ToBaseChain {}
 
 impl Spoil for ToBaseChain {
@@ -93,17 +93,18 @@ impl Spoil for ToBaseChain {
         };
         if matches!(element.data(), Some(ElementData::Verdict(_))) {
             let base = Name::new("nat-prerouting").unwrap();
-            let misled = element.clone().with_verdict(Verdict::Goto(base));
-            *object = misled.unwrap().into();
+            let spoiled = element.clone().with_verdict(Verdict::Goto(base));
+            *object = spoiled.unwrap().into();
         }
     }
 }
 
 #[test]
-fn the_kernel_takes_all_elements_but_those_that_it_refuses() {
+fn all_elements_except_the_rejected_ones_are_programmed() {
     let netns = Netns::new().unwrap();
     netns.run(|| {
-        // More endpoints than have a set of their own: such addresses are in a map.
+        // With more endpoints than the largest `slots` set, the addresses are elements
+        // of a verdict map.
         let events = [1, 2, 3, 4].map(|last| {
             let name = if last == 3 {
                 "bad".into()
@@ -125,7 +126,7 @@ fn the_kernel_takes_all_elements_but_those_that_it_refuses() {
         assert!(text.contains("10.96.0.3 . tcp . 80"), "{text}");
         let edits = engine.difference().unwrap();
         assert_eq!(edits.edits, 1, "{edits:#?}");
-        // It goes with its Service.
+        // The rejected object disappears with its Service.
         engine.apply(Event::ServiceDeleted(
             service("bad", 3, 1).service().metadata.object_name(),
         ));
@@ -142,7 +143,7 @@ fn the_kernel_takes_all_elements_but_those_that_it_refuses() {
     });
 }
 
-/// Chains jump to themselves.
+/// Makes chains jump to themselves.
 enum InLoops {}
 
 impl Spoil for InLoops {
@@ -158,7 +159,7 @@ impl Spoil for InLoops {
     }
 }
 
-/// Programs good Services and a bad one with a variant of iptables.
+/// Programs two good Services and a bad one with an iptables variant.
 fn assert_only_the_bad_service_is_missing(variant: Variant) {
     let netns = Netns::new().unwrap();
     netns.run(|| {
@@ -187,7 +188,7 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
         let left = engine.difference().unwrap();
         let is_missing = |name: &str| left.script.contains(&format!("default/{name}"));
         assert_eq!(names.map(is_missing), [false, true, false], "{left}");
-        // It goes with its Service.
+        // The rejected object disappears with its Service.
         engine.apply(Event::ServiceDeleted(
             services[1].service().metadata.object_name(),
         ));
@@ -205,14 +206,14 @@ fn assert_only_the_bad_service_is_missing(variant: Variant) {
 }
 
 #[test]
-fn iptables_takes_all_services_but_those_whose_rules_are_refused() {
+fn iptables_programs_all_services_except_those_with_rejected_rules() {
     for variant in [Variant::Nft, Variant::Legacy] {
         assert_only_the_bad_service_is_missing(variant);
     }
 }
 
 #[test]
-fn a_chain_that_a_foreign_rule_jumps_to_stays_and_all_else_goes() {
+fn a_chain_that_a_foreign_rule_jumps_to_stays_and_everything_else_is_removed() {
     for (variant, program) in [
         (Variant::Nft, "iptables-nft"),
         (Variant::Legacy, "iptables-legacy"),
@@ -265,7 +266,8 @@ fn a_chain_that_a_foreign_rule_jumps_to_stays_and_all_else_goes() {
                 rejected.iter().any(|it| it.object.contains(&chain)),
                 "{rejected:?}"
             );
-            // No rule of ours leads there any more, and the new Service is served.
+            // None of our rules jumps to the chain any more, and the new Service is
+            // served.
             let script = engine.difference().unwrap().script;
             assert!(!script.contains("-D KUBE-SERVICES"), "{script}");
             assert!(!script.contains("default/other"), "{script}");

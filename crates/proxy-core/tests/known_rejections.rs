@@ -1,4 +1,4 @@
-//! Rejected objects with their Services, and differences without them.
+//! The Services of rejected objects, and differences that omit known rejections.
 #![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ mod fixtures;
 
 use std::time::Duration;
 
-use fixtures::{Both, apply, web_with};
+use fixtures::{MemoryKernels, apply, web_with};
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Engine, Event, Family, KnownRejections, Planner, Report};
 use testkit::generate::Plan;
@@ -16,23 +16,23 @@ use vipline_service_model::api;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 
-/// A pause after which a sync is due.
+/// A pause longer than the minimum interval between syncs.
 const PAUSE: Duration = Duration::from_secs(60);
 
 fn other() -> Plan {
     let plan = Plan::new("other")
         .at([10, 96, 0, 20].into())
         .port(api::Protocol::Tcp, 80, 8080);
-    plan.endpoint([10, 1, 7, 1].into(), fixtures::ELSEWHERE)
+    plan.endpoint([10, 1, 7, 1].into(), fixtures::OTHER_NODE)
 }
 
 fn web() -> Plan {
     web_with("10.96.0.10", 3)
 }
 
-/// Kernels in memory, and an engine over them that has synced once.
+/// In-memory kernels and an engine that has synced once.
 struct Proxy<P: Planner> {
-    kernels: Both<P::Object>,
+    kernels: MemoryKernels<P::Object>,
     engine: Engine,
     now: Duration,
 }
@@ -43,7 +43,7 @@ where
     P::Object: Send + Sync,
 {
     fn start(events: Vec<Event>) -> Self {
-        let kernels = Both::<P::Object>::default();
+        let kernels = MemoryKernels::<P::Object>::default();
         let engine = Self::engine(&kernels, events);
         let now = Duration::ZERO;
         let mut proxy = Self {
@@ -55,7 +55,7 @@ where
         proxy
     }
 
-    fn engine(kernels: &Both<P::Object>, events: Vec<Event>) -> Engine {
+    fn engine(kernels: &MemoryKernels<P::Object>, events: Vec<Event>) -> Engine {
         let mut config = fixtures::config();
         config.iptables.nfacct = false;
         let mut engine = kernels.engine_of::<P>(config);
@@ -64,9 +64,9 @@ where
         engine
     }
 
-    /// Syncs after the pause.
+    /// Advances the clock until a sync is done.
     fn sync(&mut self) -> Report {
-        // A sync may have to wait for the shortest interval.
+        // The minimum interval may delay the sync.
         let report = (0..3).find_map(|_| {
             self.now += PAUSE;
             self.engine.poll(self.now)
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Fails unless each object that the kernel does not remove names its Service.
+/// Asserts that each object that the kernel does not remove names its Service.
 fn assert_removals_are_owned<P>()
 where
     P: Planner + 'static,
@@ -113,7 +113,7 @@ where
         assert_eq!(owner.as_ref(), Some(&name), "{rejected}");
         let all = proxy.engine.rejected_objects();
         assert_eq!(all, [(Family::V4, rejected.clone())]);
-        // It is reported until the kernel has removed the object.
+        // The object is reported until the kernel has removed it.
         proxy.kernels.v4.get().memory.accept(object);
         proxy.sync();
         assert_eq!(proxy.engine.rejected_objects(), []);
@@ -121,14 +121,14 @@ where
 }
 
 #[test]
-fn a_refused_removal_names_its_former_service_in_every_mode() {
+fn a_rejected_removal_names_its_former_service_in_every_mode() {
     assert_removals_are_owned::<nftables::Planner>();
     assert_removals_are_owned::<iptables::Planner>();
     assert_removals_are_owned::<ipvs::Planner>();
 }
 
-/// Fails unless a difference without rejected objects still shows drift.
-fn assert_difference_lacks_rejections<P>()
+/// Asserts that a difference without rejected objects still shows drift.
+fn assert_difference_omits_rejections<P>()
 where
     P: Planner + 'static,
     P::Object: Send + Sync + std::fmt::Debug,
@@ -139,7 +139,7 @@ where
     let of_web = diff(without.clone(), &with_both);
     let is_added = |edit: &&Edit<P::Object>| matches!(edit, Edit::Add(_));
     let bad = of_web.iter().rfind(is_added).unwrap().object();
-    let kernels = Both::<P::Object>::default();
+    let kernels = MemoryKernels::<P::Object>::default();
     kernels.v4.get().memory.reject(bad.clone(), EINVAL);
     let mut proxy = Proxy::<P> {
         engine: Proxy::<P>::engine(&kernels, both()),
@@ -163,15 +163,15 @@ where
     proxy.kernels.v4.get().memory.edit_externally(lost).unwrap();
     let drift = other_engine.difference_except(&known).unwrap();
     assert_eq!((drift.edits, drift.rejected), (1, 1), "{drift}");
-    // The kernel lacks the object for another reason.
+    // Without a known rejection the missing object is part of the difference.
     let removal = KnownRejections::default();
     let drift = other_engine.difference_except(&removal).unwrap();
     assert_eq!((drift.edits, drift.rejected), (2, 0), "{drift}");
 }
 
 #[test]
-fn a_difference_lacks_known_rejections_and_shows_drift_in_every_mode() {
-    assert_difference_lacks_rejections::<nftables::Planner>();
-    assert_difference_lacks_rejections::<iptables::Planner>();
-    assert_difference_lacks_rejections::<ipvs::Planner>();
+fn a_difference_omits_known_rejections_and_shows_drift_in_every_mode() {
+    assert_difference_omits_rejections::<nftables::Planner>();
+    assert_difference_omits_rejections::<iptables::Planner>();
+    assert_difference_omits_rejections::<ipvs::Planner>();
 }

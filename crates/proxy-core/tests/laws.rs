@@ -1,4 +1,5 @@
-//! Laws that hold for any events in any order, and counts that must not grow.
+//! Laws that hold for any events in any order, and limits on the number of objects and
+//! edits.
 #![cfg(all(feature = "ipvs", feature = "nftables"))]
 
 mod fixtures;
@@ -6,7 +7,7 @@ mod fixtures;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fixtures::{Both, Kernels, apply, sync, web, web_with, with_endpoints};
+use fixtures::{Kernels, MemoryKernels, apply, sync, web, web_with, with_endpoints};
 use proptest::prelude::*;
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{
@@ -20,7 +21,7 @@ use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::arbitrary::{self, Dice};
 use vipline_service_model::{DetectLocal, ServicePort, api};
 
-/// Returns the configuration of an engine that syncs whenever it is polled.
+/// Returns the configuration of an engine that syncs on every poll.
 fn config() -> Config {
     let min = Duration::ZERO;
     Config {
@@ -34,9 +35,9 @@ fn config() -> Config {
     }
 }
 
-/// Plans base and ports without a history. Claims to one address compare by kind, then
-/// by the age of the Service.
-fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
+/// Plans the base objects and all service ports without a history. Claims to one
+/// address are ordered by kind, then by the age of the Service.
+fn plan_from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
     let store = engine.store();
     let mut text = String::new();
     for &family in &config.families {
@@ -47,8 +48,8 @@ fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
         let mut claims = Vec::new();
         for port in store.ports().filter(|port| port.family == family) {
             let wants = P::port(&cx, port);
-            assert_keys_are_of_one_address::<P>(&wants);
-            // Who does without an address may get it at any time.
+            assert_unique_keys::<P>(&wants);
+            // A service port without an address may get the address at any time.
             let claimed_by_any = wants.claims.iter().flat_map(|claim| &claim.objects);
             objects.extend(
                 claimed_by_any
@@ -71,7 +72,7 @@ fn from_scratch<P: Planner>(engine: &Engine, config: &Config) -> String {
     text
 }
 
-/// Returns the precedence of a claim by the kind of its address, the first lowest.
+/// Returns the precedence of a claim by the kind of its address. 0 is the highest.
 fn rank(port: &ServicePort, address: Address) -> usize {
     let lists = [
         &[port.cluster_ip][..],
@@ -90,9 +91,9 @@ fn rank(port: &ServicePort, address: Address) -> usize {
     }
 }
 
-/// A driver takes the objects of an address as one, so none may be in it twice
-/// or be wanted elsewhere.
-fn assert_keys_are_of_one_address<P: Planner>(wants: &PortObjects<P::Object>) {
+/// Asserts that no object is in an address twice or is wanted elsewhere, because a
+/// driver treats the objects of an address as a unit.
+fn assert_unique_keys<P: Planner>(wants: &PortObjects<P::Object>) {
     let mut keys: HashSet<_> = wants.own.iter().map(Keyed::key).collect();
     let claimed = wants.claims.iter().flat_map(|claim| &claim.objects);
     for object in claimed.filter(|object| !P::is_removal_delayed(object)) {
@@ -101,30 +102,30 @@ fn assert_keys_are_of_one_address<P: Planner>(wants: &PortObjects<P::Object>) {
     }
 }
 
-/// Returns what both kernels hold.
-fn held<P: Planner>(kernels: &Both<P::Object>) -> String
+/// Returns the objects of both kernels as text.
+fn installed<P: Planner>(kernels: &MemoryKernels<P::Object>) -> String
 where
     P::Object: Send + Sync + 'static,
 {
     let families = Family::ALL.into_iter();
     families
         .map(|family| {
-            let told = kernels.of(family).get();
-            P::listing(family, told.memory.objects())
+            let kernel = kernels.of(family).get();
+            P::listing(family, kernel.memory.objects())
         })
         .collect()
 }
 
-/// Returns how many objects the kernels hold that do not linger.
-fn lasting<P: Planner>(kernels: &Both<P::Object>) -> usize
+/// Returns the number of installed objects, without those that persist until a restart.
+fn count_required<P: Planner>(kernels: &MemoryKernels<P::Object>) -> usize
 where
     P::Object: Send + Sync + 'static,
 {
     let families = Family::ALL.into_iter();
     families
         .map(|family| {
-            let told = kernels.of(family).get();
-            let objects = told.memory.objects();
+            let kernel = kernels.of(family).get();
+            let objects = kernel.memory.objects();
             objects
                 .filter(|object| !P::is_removal_delayed(object))
                 .count()
@@ -132,8 +133,8 @@ where
         .sum()
 }
 
-/// Syncs until that succeeds, however many failures are still to come.
-fn settle(engine: &mut Engine, now: &mut Duration) -> Report {
+/// Syncs until a sync succeeds.
+fn sync_until_success(engine: &mut Engine, now: &mut Duration) -> Report {
     for _ in 0..100 {
         let report = sync(engine, now);
         if report.is_success() {
@@ -143,8 +144,8 @@ fn settle(engine: &mut Engine, now: &mut Duration) -> Report {
     panic!("the failures do not end");
 }
 
-/// Starts an engine that hears of everything before its first sync.
-fn start<P: Planner + 'static>(kernels: &Both<P::Object>, events: &[Event]) -> Engine
+/// Creates an engine and applies all events before its first sync.
+fn start<P: Planner + 'static>(kernels: &MemoryKernels<P::Object>, events: &[Event]) -> Engine
 where
     P::Object: Send + Sync + 'static,
 {
@@ -154,62 +155,65 @@ where
     engine
 }
 
-fn commits<T: Keyed + Send + Sync + 'static>(kernels: &Both<T>) -> usize {
+fn commits<T: Keyed + Send + Sync + 'static>(kernels: &MemoryKernels<T>) -> usize {
     let families = Family::ALL.into_iter();
     families
         .map(|family| kernels.of(family).get().memory.commits())
         .sum()
 }
 
-/// Lets the next commit of a family fail half way.
-fn fail_one<T: Keyed + Send + Sync + 'static>(kernels: &Both<T>, dice: &mut Dice) {
+/// Makes the next commit of a random family fail after some edits.
+fn fail_one<T: Keyed + Send + Sync + 'static>(kernels: &MemoryKernels<T>, dice: &mut Dice) {
     let family = dice.pick(&Family::ALL);
     let applied = usize::from(dice.roll(40));
     kernels.of(family).get().memory.fail_after(applied);
 }
 
-/// Takes an object away behind the engine's back, and tells the engine or not.
-fn interfere<T>(kernels: &Both<T>, engine: &mut Engine, dice: &mut Dice)
+/// Removes a random object from a kernel and requests a resync.
+fn interfere<T>(kernels: &MemoryKernels<T>, engine: &mut Engine, dice: &mut Dice)
 where
     T: Keyed + Send + Sync + 'static,
 {
-    let mut told = kernels.of(dice.pick(&Family::ALL)).get();
-    let mut objects: Vec<T> = told.memory.objects().cloned().collect();
+    let mut kernel = kernels.of(dice.pick(&Family::ALL)).get();
+    let mut objects: Vec<T> = kernel.memory.objects().cloned().collect();
     objects.sort_by_cached_key(|object| format!("{:?}", object.key()));
     let place = usize::from(dice.roll(200));
     if let Some(victim) = objects.into_iter().nth(place) {
-        told.memory
+        kernel
+            .memory
             .edit_externally(Edit::Remove(victim))
-            .expect("it is there");
-        drop(told);
+            .expect("the object exists");
+        drop(kernel);
         engine.request_resync();
     }
 }
 
-/// Returns events about any objects; `roll` is below 8.
+/// Returns random events of any objects. `roll` is below 8.
 fn any(dice: &mut Dice, roll: u8) -> Vec<Event> {
-    // Of the Services that come by chance few have endpoints.
+    // Few random Services have endpoints.
     match roll {
         0..5 => vec![dice.event()],
-        _ => fixtures::served(dice),
+        _ => fixtures::random_service(dice),
     }
 }
 
-/// Returns events about Services that claim the same addresses, and about others.
+/// Returns random events of Services, most of which claim the same addresses. `roll` is
+/// below 8.
 fn rivals(dice: &mut Dice, roll: u8) -> Vec<Event> {
     match roll {
-        0..6 => vec![fixtures::rival(dice)],
-        _ => fixtures::served(dice),
+        0..6 => vec![fixtures::random_contender(dice)],
+        _ => fixtures::random_service(dice),
     }
 }
 
-/// Plays a history of events and checks where it ends.
-fn play<P: Planner + 'static>(seed: u64, news: fn(&mut Dice, u8) -> Vec<Event>)
+/// Applies a random history of events, failures and interference, and checks the final
+/// state.
+fn play<P: Planner + 'static>(seed: u64, generate: fn(&mut Dice, u8) -> Vec<Event>)
 where
     P::Object: Send + Sync + 'static,
 {
     let mut dice = Dice::from_seed(seed);
-    let kernels = Both::<P::Object>::default();
+    let kernels = MemoryKernels::<P::Object>::default();
     let mut engine = kernels.engine_of::<P>(config());
     let mut now = Duration::ZERO;
     let mut events = Vec::new();
@@ -217,9 +221,9 @@ where
     for _ in 0..60 {
         match dice.roll(12) {
             roll @ 0..8 => {
-                let news = news(&mut dice, roll);
-                events.extend(news.iter().cloned());
-                apply(&mut engine, news);
+                let new_events = generate(&mut dice, roll);
+                events.extend(new_events.iter().cloned());
+                apply(&mut engine, new_events);
             }
             8 => fail_one(&kernels, &mut dice),
             9 => interfere(&kernels, &mut engine, &mut dice),
@@ -230,22 +234,25 @@ where
         }
     }
     engine.request_resync();
-    settle(&mut engine, &mut now);
-    assert_eq!(held::<P>(&kernels), engine.desired());
+    sync_until_success(&mut engine, &mut now);
+    assert_eq!(installed::<P>(&kernels), engine.desired());
     let difference = engine.difference().expect("a dump");
     assert_eq!(difference, Difference::default());
 
-    // A new start differs in the chains that are not used any more only.
-    let before = lasting::<P>(&kernels);
+    // A restart removes only unused chains.
+    let before = count_required::<P>(&kernels);
     let mut engine = start::<P>(&kernels, &events);
-    settle(&mut engine, &mut now);
-    assert_eq!(lasting::<P>(&kernels), before);
-    assert_eq!(held::<P>(&kernels), from_scratch::<P>(&engine, &config()));
+    sync_until_success(&mut engine, &mut now);
+    assert_eq!(count_required::<P>(&kernels), before);
+    assert_eq!(
+        installed::<P>(&kernels),
+        plan_from_scratch::<P>(&engine, &config())
+    );
 
-    // And a start after that differs in nothing.
+    // Another restart changes nothing.
     let before = commits(&kernels);
     let mut engine = start::<P>(&kernels, &events);
-    let report = settle(&mut engine, &mut now);
+    let report = sync_until_success(&mut engine, &mut now);
     let idle = |outcome: &Outcome| outcome.edits == 0 && outcome.dumped;
     let is_idle = |done: &FamilyReport| done.outcome.as_ref().is_ok_and(idle);
     assert!(report.families.iter().all(is_idle), "{report}");
@@ -256,17 +263,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_history_ends_in_what_planning_from_scratch_gives(seed: u64) {
+    fn any_history_ends_in_the_plan_from_scratch_in_mode_nftables(seed: u64) {
         play::<nftables::Planner>(seed, any);
     }
 
     #[test]
-    fn and_so_it_does_in_mode_iptables(seed: u64) {
+    fn any_history_ends_in_the_plan_from_scratch_in_mode_iptables(seed: u64) {
         play::<iptables::Planner>(seed, any);
     }
 
     #[test]
-    fn and_so_it_does_in_mode_ipvs(seed: u64) {
+    fn any_history_ends_in_the_plan_from_scratch_in_mode_ipvs(seed: u64) {
         play::<ipvs::Planner>(seed, any);
     }
 }
@@ -275,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_history_of_contested_addresses_ends_in_what_planning_gives(seed: u64) {
+    fn any_history_of_contested_addresses_ends_in_the_plan_from_scratch(seed: u64) {
         play::<nftables::Planner>(seed, rivals);
         play::<iptables::Planner>(seed, rivals);
         play::<ipvs::Planner>(seed, rivals);
@@ -283,12 +290,12 @@ proptest! {
 }
 
 #[test]
-fn a_history_in_which_the_only_user_of_a_chain_does_without_its_node_port() {
+fn a_history_in_which_the_only_user_of_a_chain_loses_its_node_port_ends_in_the_plan() {
     play::<nftables::Planner>(3_981_756_651_219_154_296, any);
 }
 
 #[test]
-fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
+fn replacing_an_endpoint_edits_only_its_service() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
@@ -305,12 +312,12 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
     assert!(engine.poll(now).is_none());
 
     for (endpoints, edits) in [
-        // The last one in order is another: one slot.
+        // The last endpoint in order is replaced: one slot changes.
         (
             ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9"],
             1,
         ),
-        // The first one is gone, and one comes last: all slots.
+        // The first endpoint is removed and a last one is added: all slots change.
         (
             ["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.9", "10.1.0.10"],
             5,
@@ -324,16 +331,16 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
         let report = engine.poll(now).expect("a change is due");
         assert_eq!((report.trigger, report.ports), (Trigger::Change, 1));
         assert!(engine.poll(now).is_none());
-        let told = kernels.v4.get();
-        assert_eq!(told.memory.commits(), commits + 1);
-        assert_eq!(told.last.len(), edits);
-        for edit in &told.last {
+        let kernel = kernels.v4.get();
+        assert_eq!(kernel.memory.commits(), commits + 1);
+        assert_eq!(kernel.last_edits.len(), edits);
+        for edit in &kernel.last_edits {
             let Edit::Change {
                 new: Object::Element(element),
                 ..
             } = edit
             else {
-                panic!("no change of an element: {edit:?}");
+                panic!("not a change of an element: {edit:?}");
             };
             assert_eq!(element.set().name.as_str(), "backends");
             assert!(
@@ -346,18 +353,22 @@ fn one_endpoint_replaced_edits_its_service_and_nothing_else() {
     assert_eq!(kernels.v6.get().memory.commits(), 1);
 }
 
-/// Returns how many rules table nat of IPv4 has, and how many were written.
-fn counted(report: &Report) -> (usize, usize) {
-    let outcome = report.families[0].outcome.as_ref().expect("it succeeded");
+/// Returns the number of rules in the IPv4 table nat: in total, and written by the
+/// sync.
+fn nat_rules(report: &Report) -> (usize, usize) {
+    let outcome = report.families[0]
+        .outcome
+        .as_ref()
+        .expect("the sync succeeds");
     let nat = outcome.rules.iter().find(|rules| rules.table == "nat");
     let nat = nat.expect("the table has rules");
     (nat.total, nat.written)
 }
 
 #[test]
-fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
+fn a_change_in_mode_iptables_writes_only_its_own_chains_in_any_cluster_size() {
     let document = |services| {
-        let kernels = Both::<vipline_iptables::Object>::default();
+        let kernels = MemoryKernels::<vipline_iptables::Object>::default();
         let mut engine = kernels.engine_of::<iptables::Planner>(config());
         let mut now = Duration::ZERO;
         for plan in cluster(services, 5, Stack::V4) {
@@ -365,7 +376,7 @@ fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
         }
         apply(&mut engine, web_with("10.97.0.1", 5).events());
         engine.apply(Event::Synced);
-        let (loaded, written) = counted(&sync(&mut engine, &mut now));
+        let (loaded, written) = nat_rules(&sync(&mut engine, &mut now));
         assert_eq!(
             (loaded, written),
             (5 + (services + 1) * (2 + 3 * 5 - 1), loaded)
@@ -377,11 +388,11 @@ fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
         for events in [replaced.events(), moved.events()] {
             apply(&mut engine, events);
             let report = sync(&mut engine, &mut now);
-            let told = kernels.v4.get();
-            let restore = Restore::from_edits(&told.last);
+            let kernel = kernels.v4.get();
+            let restore = Restore::from_edits(&kernel.last_edits);
             documents.push((restore.chains(), restore.to_string()));
-            // A Service that moved has as many rules as before.
-            let (total, written) = counted(&report);
+            // A Service with a new address has as many rules as before.
+            let (total, written) = nat_rules(&report);
             assert_eq!(total, loaded);
             let rules = |line: &&str| line.starts_with("-A ") || line.starts_with("-I ");
             assert_eq!(
@@ -396,16 +407,17 @@ fn a_change_in_mode_iptables_names_only_its_chains_however_many_there_are() {
         documents
     };
     let few = document(300);
-    // The Service's chain, that of the endpoint that left and of the one that came.
+    // The chain of the Service, that of the removed endpoint, and that of the added
+    // endpoint.
     assert_eq!(few[0].0, 3, "{}", few[0].1);
     assert_eq!(few, document(10_000));
     assert!(!few[0].1.contains("KUBE-SERVICES"), "{}", few[0].1);
-    // One rule goes, and one comes.
+    // One rule is removed, and one is added.
     assert_eq!(few[1].1.matches("KUBE-SERVICES").count(), 2, "{}", few[1].1);
 }
 
 #[test]
-fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
+fn a_changed_number_of_endpoints_moves_the_address_to_another_set_or_chain() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     let mut now = Duration::ZERO;
@@ -413,7 +425,7 @@ fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
         apply(&mut engine, web_with("10.97.0.1", endpoints).events());
         engine.apply(Event::Synced);
         sync(&mut engine, &mut now);
-        kinds(&kernels.v4.get().last)
+        kinds(&kernels.v4.get().last_edits)
     };
     replace(3);
     assert_eq!(
@@ -431,15 +443,15 @@ fn another_number_of_endpoints_moves_an_address_and_touches_no_verdict() {
         "the chain stays"
     );
 
-    // The next start removes the chain, and nothing else.
+    // The next start removes only the chain.
     let mut engine = kernels.engine(config());
     apply(&mut engine, web_with("10.97.0.1", 9).events());
     engine.apply(Event::Synced);
     sync(&mut engine, &mut now);
-    assert_eq!(kinds(&kernels.v4.get().last), ["remove lb-10"]);
+    assert_eq!(kinds(&kernels.v4.get().last_edits), ["remove lb-10"]);
 }
 
-/// Returns what edits do, sorted.
+/// Returns the kind and the object name of each edit, sorted.
 fn kinds(edits: &[Edit<Object>]) -> Vec<String> {
     let mut kinds: Vec<_> = edits
         .iter()
@@ -453,7 +465,7 @@ fn kinds(edits: &[Edit<Object>]) -> Vec<String> {
     kinds
 }
 
-/// Returns the name of an object, of an element that of its set.
+/// Returns the name of an object. An element has the name of its set.
 fn name_of(object: &Object) -> &str {
     match object {
         Object::Element(element) => element.set().name.as_str(),
@@ -464,10 +476,10 @@ fn name_of(object: &Object) -> &str {
 }
 
 #[test]
-fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services() {
+fn the_number_of_chains_and_sets_does_not_depend_on_the_number_of_services() {
     let count = |services| {
         let kernels = Kernels::default();
-        // A node without endpoints, so that none is a hairpin.
+        // A node without endpoints has no hairpin elements.
         let mut engine = kernels.engine(Config::default());
         for plan in cluster(services, 5, Stack::V4) {
             apply(&mut engine, plan.events());
@@ -475,8 +487,8 @@ fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services(
         engine.apply(Event::Synced);
         let mut now = Duration::ZERO;
         assert!(sync(&mut engine, &mut now).is_success());
-        let told = kernels.v4.get();
-        let (elements, others): (Vec<_>, Vec<_>) = told
+        let kernel = kernels.v4.get();
+        let (elements, others): (Vec<_>, Vec<_>) = kernel
             .memory
             .objects()
             .partition(|object| matches!(object, Object::Element(_)));
@@ -487,7 +499,7 @@ fn the_number_of_objects_but_elements_does_not_depend_on_the_number_of_services(
 }
 
 #[test]
-fn nor_does_it_when_services_use_every_feature() {
+fn the_number_of_chains_and_sets_is_constant_when_services_use_every_feature() {
     let count = |services| {
         let kernels = Kernels::default();
         let mut engine = kernels.engine(config());
@@ -501,7 +513,7 @@ fn nor_does_it_when_services_use_every_feature() {
             if number % 2 == 0 {
                 spec.external_traffic_policy = api::TrafficPolicy::Local;
             }
-            // Each Service with affinity has maps and chains of its own.
+            // Each Service with affinity has its own maps and chains.
             if number < 12 && number % 3 == 0 {
                 spec.session_affinity = api::Affinity::ClientIp;
             }
@@ -516,8 +528,8 @@ fn nor_does_it_when_services_use_every_feature() {
         }
         engine.apply(Event::Synced);
         assert!(sync(&mut engine, &mut now).is_success());
-        let told = kernels.v4.get();
-        let objects = told.memory.objects();
+        let kernel = kernels.v4.get();
+        let objects = kernel.memory.objects();
         objects
             .filter(|object| !matches!(object, Object::Element(_)))
             .count()
@@ -526,7 +538,7 @@ fn nor_does_it_when_services_use_every_feature() {
 }
 
 #[test]
-fn of_services_that_claim_one_address_the_older_one_has_it() {
+fn the_oldest_service_that_claims_an_address_gets_it() {
     let older = with_endpoints(web("10.96.0.10"), &["10.1.0.1", "10.1.0.2"]);
     let younger = with_endpoints(
         testkit::generate::Plan::new("a-usurper")
@@ -589,7 +601,7 @@ fn a_service_with_300_endpoints_has_300_slots() {
 }
 
 #[test]
-fn the_services_that_a_cluster_needs_come_first() {
+fn the_services_that_a_cluster_depends_on_are_programmed_first() {
     let kernels = Kernels::default();
     let mut engine = kernels.engine(config());
     for (namespace, name, address) in [
@@ -604,13 +616,16 @@ fn the_services_that_a_cluster_needs_come_first() {
     }
     engine.apply(Event::Synced);
     sync(&mut engine, &mut Duration::from_secs(1));
-    let told = kernels.v4.get();
-    let addresses = told.last.iter().filter_map(|edit| match edit.object() {
-        Object::Element(element) if element.set().name.as_str() == "active-cluster-ips" => {
-            Some(element.to_string())
-        }
-        _ => None,
-    });
+    let kernel = kernels.v4.get();
+    let addresses = kernel
+        .last_edits
+        .iter()
+        .filter_map(|edit| match edit.object() {
+            Object::Element(element) if element.set().name.as_str() == "active-cluster-ips" => {
+                Some(element.to_string())
+            }
+            _ => None,
+        });
     assert_eq!(
         addresses.collect::<Vec<_>>(),
         ["10.96.0.1", "10.96.0.10", "10.96.0.20", "10.96.0.30"]

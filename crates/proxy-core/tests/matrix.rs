@@ -1,16 +1,17 @@
-//! The packet matrix: who gets a packet, and whom he sees, from everywhere to
-//! everywhere, judged by real connections and datagrams in both families.
+//! The packet matrix: the endpoint and the visible client address of packets from every
+//! source to every destination, tested with real connections and datagrams in both
+//! families.
 //!
-//! A cell is what [`Stage::seen`] says: `all` endpoints (one on the node and one
-//! on another) or the `local` one, with `M` when they saw the node's address
-//! for the client's own; `REJECT` for a refusal at once, `DROP` for silence.
-//! Where modes differ it names a case of the differences, all of which are with
-//! the judges.
+//! A cell is an observation of [`Stage::observe`]: `all` endpoints (one on the node and
+//! one on another node) or the `local` one, with `M` if they saw the address of the
+//! node instead of the client's (masquerading). `REJECT` is an immediate rejection,
+//! `DROP` is silence. Cells in which modes differ name a case of the table of
+//! differences in module [`cells`].
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -25,8 +26,8 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use cells::{Row, cells, compare, compare_hairpin, compare_service, in_each_way, judge};
-use fixtures::{ELSEWHERE, NODE};
+use cells::{Row, cells, cells_of_request, check_cells, compare, compare_hairpin, compare_service};
+use fixtures::{NODE, OTHER_NODE};
 use ipnet::IpNet;
 use proxy_core::Config;
 use rules::{LOCALHOST_ACCEPTED, Rules};
@@ -44,27 +45,28 @@ use Source::{External, Localhost, Node, Pod};
 
 rules::tests_of_rules! {
     all {
-        each_packet_takes_its_way
-        each_packet_takes_its_way_when_pods_cannot_be_told_from_others
-        each_packet_takes_its_way_when_all_traffic_to_cluster_ips_is_masqueraded
-        each_packet_takes_its_way_when_pods_cannot_be_told_and_all_is_masqueraded
-        an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it
-        what_nobody_here_serves_is_refused_or_dropped
-        addresses_of_services_are_refused_or_dropped_where_nothing_is_served
-        terminating_endpoints_serve_as_long_as_no_others_do
+        each_packet_reaches_the_expected_destination
+        each_packet_reaches_the_expected_destination_without_local_traffic_detection
+        each_packet_reaches_the_expected_destination_with_masquerade_all
+        each_packet_reaches_the_expected_destination_with_masquerade_all_and_no_detection
+        only_hairpin_connections_of_an_endpoint_are_masqueraded
+        services_without_usable_endpoints_are_rejected_or_dropped
+        undefined_ports_and_unallocated_cluster_ips_are_rejected_or_dropped
+        terminating_endpoints_serve_only_without_ready_endpoints
         only_sources_in_the_ranges_reach_a_load_balancer
-        a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_ranges
-        node_ports_are_served_on_the_addresses_that_the_configuration_says
-        policies_of_others_bind_what_mode_iptables_has_not_accepted
+        a_node_that_owns_a_load_balancer_ip_is_subject_to_its_source_ranges
+        node_ports_are_served_on_the_configured_addresses
+        foreign_policies_apply_to_packets_that_mode_iptables_does_not_accept
     }
     iptables {
-        node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says
-        who_uses_a_node_port_by_a_loopback_address_is_counted
-        hosts_nearby_do_not_reach_what_listens_on_loopback_addresses
+        node_ports_are_served_on_the_configured_loopback_addresses
+        node_port_connections_to_a_loopback_address_are_counted
+        neighboring_hosts_cannot_reach_loopback_listeners
     }
 }
 
-/// Services of policy Cluster, external policy Local and internal policy Local.
+/// Three Services: traffic policies Cluster, external policy Local, internal policy
+/// Local.
 #[rustfmt::skip]
 const MATRIX: [Row<3>; 13] = [
     (Pod,       ClusterIp,    ["all",    "all",    "local"]),
@@ -82,7 +84,7 @@ const MATRIX: [Row<3>; 13] = [
     (External,  ExternalIp,   ["all M",  "local",  "all M"]),
 ];
 
-/// What differs when pods cannot be told from others.
+/// Rows that differ without local traffic detection.
 #[rustfmt::skip]
 const NO_DETECTOR: [Row<3>; 5] = [
     (Pod,       NodePort,     ["all M",  "local",  "all M"]),
@@ -92,13 +94,13 @@ const NO_DETECTOR: [Row<3>; 5] = [
     (External,  ClusterIp,    ["all",    "all",    "local"]),
 ];
 
-/// What differs when all traffic to cluster IPs is masqueraded.
+/// Rows that differ if all traffic to cluster IPs is masqueraded.
 #[rustfmt::skip]
 const MASQUERADE_ALL: [Row<3>; 1] = [
     (Pod,       ClusterIp,    ["all M",  "all M",  "local M"]),
 ];
 
-/// What differs with both.
+/// Rows that differ without detection and with masquerading of all cluster IP traffic.
 #[rustfmt::skip]
 const NO_DETECTOR_AND_MASQUERADE_ALL: [Row<3>; 4] = [
     (Pod,       ClusterIp,    ["all M",  "all M",  "local M"]),
@@ -107,27 +109,27 @@ const NO_DETECTOR_AND_MASQUERADE_ALL: [Row<3>; 4] = [
     (Pod,       ExternalIp,   ["all M",  "local",  "all M"]),
 ];
 
-/// No endpoints with policies Cluster and Local; then an endpoint on the other
-/// node alone, with external policy Local and internal policy Local.
+/// Services 1 and 2: no endpoints, policies Cluster and Local. Services 3 and 4: an
+/// endpoint on the other node only, external policy Local and internal policy Local.
 #[rustfmt::skip]
-const NOBODY_HERE: [Row<4>; 13] = [
+const NO_USABLE_ENDPOINTS: [Row<4>; 13] = [
     (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "DROP"]),
     (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       ExternalIp,   ["REJECT", "REJECT", "remote",   "remote M"]),
     (Node,      ClusterIp,    ["REJECT", "REJECT", "remote M", "DROP"]),
     (Node,      NodePort,     ["REJECT", "REJECT", "remote M", "remote M"]),
-    (Node,      LoadBalancer, ["from node, nobody", "from node, nobody", "remote M", "remote M"]),
-    (Node,      ExternalIp,   ["from node, nobody", "from node, nobody", "remote M", "remote M"]),
-    (Localhost, NodePort,     ["localhost, nobody", "localhost, nobody", "localhost, abroad", "localhost, far"]),
+    (Node,      LoadBalancer, ["from node, none", "from node, none", "remote M", "remote M"]),
+    (Node,      ExternalIp,   ["from node, none", "from node, none", "remote M", "remote M"]),
+    (Localhost, NodePort,     ["localhost, none", "localhost, none", "localhost, no local", "localhost, remote"]),
     (External,  ClusterIp,    ["REJECT", "REJECT", "remote M", "DROP"]),
     (External,  NodePort,     ["REJECT", "REJECT", "DROP",     "remote M"]),
     (External,  LoadBalancer, ["REJECT", "REJECT", "DROP",     "remote M"]),
     (External,  ExternalIp,   ["REJECT", "REJECT", "DROP",     "remote M"]),
 ];
 
-/// The local endpoint terminates: external policy Local and Cluster; then both
-/// do, with external policy Local.
+/// Services 1 and 2: the local endpoint terminates, external policy Local and Cluster.
+/// Service 3: both endpoints terminate, external policy Local.
 #[rustfmt::skip]
 const TERMINATING: [Row<3>; 7] = [
     (Pod,       ClusterIp,    ["remote",   "remote",   "all"]),
@@ -139,38 +141,39 @@ const TERMINATING: [Row<3>; 7] = [
     (External,  ExternalIp,   ["local",    "remote M", "local"]),
 ];
 
-fn each_packet_takes_its_way(rules: Rules) {
-    take_their_ways(rules, config(rules), &[]);
+fn each_packet_reaches_the_expected_destination(rules: Rules) {
+    assert_matrix(rules, config(rules), &[]);
 }
 
-fn each_packet_takes_its_way_when_pods_cannot_be_told_from_others(rules: Rules) {
+fn each_packet_reaches_the_expected_destination_without_local_traffic_detection(rules: Rules) {
     let detect_local = DetectLocal::ClusterCidr(Vec::new());
     let config = Config {
         detect_local,
         ..config(rules)
     };
-    take_their_ways(rules, config, &NO_DETECTOR);
+    assert_matrix(rules, config, &NO_DETECTOR);
 }
 
-fn each_packet_takes_its_way_when_all_traffic_to_cluster_ips_is_masqueraded(rules: Rules) {
+fn each_packet_reaches_the_expected_destination_with_masquerade_all(rules: Rules) {
     let config = Config {
         masquerade_all: true,
         ..config(rules)
     };
-    take_their_ways(rules, config, &MASQUERADE_ALL);
+    assert_matrix(rules, config, &MASQUERADE_ALL);
 }
 
-fn each_packet_takes_its_way_when_pods_cannot_be_told_and_all_is_masqueraded(rules: Rules) {
+fn each_packet_reaches_the_expected_destination_with_masquerade_all_and_no_detection(rules: Rules) {
     let config = Config {
         detect_local: DetectLocal::ClusterCidr(Vec::new()),
         masquerade_all: true,
         ..config(rules)
     };
-    take_their_ways(rules, config, &NO_DETECTOR_AND_MASQUERADE_ALL);
+    assert_matrix(rules, config, &NO_DETECTOR_AND_MASQUERADE_ALL);
 }
 
-/// Sets up the three Services, and compares with the matrix and what differs.
-fn take_their_ways(rules: Rules, config: Config, differences: &[Row<3>]) {
+/// Sets up the three Services and compares observations with the matrix, in which
+/// `differences` replace rows.
+fn assert_matrix(rules: Rules, config: Config, differences: &[Row<3>]) {
     let mut stage = Stage::new(rules, config);
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local(), web(3).internally_local()];
@@ -182,7 +185,7 @@ fn take_their_ways(rules: Rules, config: Config, differences: &[Row<3>]) {
     compare(&stage, &rows);
 }
 
-fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it(rules: Rules) {
+fn only_hairpin_connections_of_an_endpoint_are_masqueraded(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local()];
@@ -191,18 +194,18 @@ fn an_endpoint_that_reaches_itself_sees_the_node_and_another_sees_it(rules: Rule
     compare_hairpin(&stage, &ways_in);
 }
 
-fn what_nobody_here_serves_is_refused_or_dropped(rules: Rules) {
+fn services_without_usable_endpoints_are_rejected_or_dropped(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
-    let nobody = |number| Web::new(number, []);
+    let no_endpoints = |number| Web::new(number, []);
     let far = |number| Web::new(number, [stage.far()]);
     let services = [
-        nobody(1),
-        nobody(2).externally_local().internally_local(),
+        no_endpoints(1),
+        no_endpoints(2).externally_local().internally_local(),
         far(3).externally_local(),
         far(4).internally_local(),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
-    // Without rules the node itself would answer at its ports.
+    // Without rules the node itself would answer on its ports.
     let node = &stage.lab.node;
     let all = |addresses: [IpAddr; 2]| -> Vec<Server> {
         let each = addresses.into_iter();
@@ -212,12 +215,12 @@ fn what_nobody_here_serves_is_refused_or_dropped(rules: Rules) {
         .collect()
     };
     let (own, local) = (all(node.addresses()), all(LOCALHOST));
-    compare(&stage, &NOBODY_HERE);
+    compare(&stage, &NO_USABLE_ENDPOINTS);
     assert!(own.iter().all(|server| server.asked() == 0));
     drop(local);
 }
 
-fn addresses_of_services_are_refused_or_dropped_where_nothing_is_served(rules: Rules) {
+fn undefined_ports_and_unallocated_cluster_ips_are_rejected_or_dropped(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     stage.sync(Web::new(1, [stage.near()]).events());
     let mut all = Vec::new();
@@ -228,13 +231,13 @@ fn addresses_of_services_are_refused_or_dropped_where_nothing_is_served(rules: R
     ] {
         for from in [Pod, Node, External] {
             let ask = |way: Way| way.ask(addresses(of, number)[way.family], port);
-            all.extend(in_each_way(&stage, stage.host(from), ask, expected));
+            all.extend(cells_of_request(&stage, stage.host(from), ask, expected));
         }
     }
-    judge(&stage, all);
+    check_cells(&stage, all);
 }
 
-fn terminating_endpoints_serve_as_long_as_no_others_do(rules: Rules) {
+fn terminating_endpoints_serve_only_without_ready_endpoints(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let terminating = api::Conditions {
         ready: Some(false),
@@ -252,8 +255,8 @@ fn terminating_endpoints_serve_as_long_as_no_others_do(rules: Rules) {
         here(2),
         here(3)
             .externally_local()
-            .conditions(ELSEWHERE, &terminating),
-        web(4).conditions(NODE, &gone).conditions(ELSEWHERE, &gone),
+            .conditions(OTHER_NODE, &terminating),
+        web(4).conditions(NODE, &gone).conditions(OTHER_NODE, &gone),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
     compare(&stage, &TERMINATING);
@@ -268,17 +271,17 @@ fn only_sources_in_the_ranges_reach_a_load_balancer(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
-        web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
-        web(2).only_for(&[
+        web(1).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
+        web(2).with_source_ranges(&[
             "198.51.100.1/32",
             "172.16.0.0/16",
             "2001:db8:1::1/128",
             "fd00:172::/64",
         ]),
         web(3)
-            .only_for(&["192.0.2.0/24", "2001:db8::/64"])
+            .with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"])
             .externally_local(),
-        Web::new(4, []).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
+        Web::new(4, []).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
     let mut all = Vec::new();
@@ -289,30 +292,30 @@ fn only_sources_in_the_ranges_reach_a_load_balancer(rules: Rules) {
         (
             4,
             "REJECT",
-            "from node, guarded, nobody",
-            "guarded, nobody",
-            "guarded, nobody",
+            "from node, ranges, none",
+            "ranges, none",
+            "ranges, none",
         ),
     ] {
         for (from, expected) in [(External, external), (Node, node), (Pod, pod)] {
             all.extend(cells(&stage, number, from, LoadBalancer, expected));
         }
         let ask = |way| stage.ask(External, LoadBalancer, number, way);
-        all.extend(in_each_way(&stage, &stage.lab.neighbor, ask, neighbor));
+        all.extend(cells_of_request(&stage, &stage.lab.neighbor, ask, neighbor));
     }
-    // Nothing but the load balancer's addresses is guarded.
+    // Source ranges apply only to load balancer IPs.
     for to in [ClusterIp, NodePort, ExternalIp] {
         all.extend(cells(&stage, 2, External, to, "all M"));
     }
-    judge(&stage, all);
+    check_cells(&stage, all);
 }
 
-fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_ranges(rules: Rules) {
+fn a_node_that_owns_a_load_balancer_ip_is_subject_to_its_source_ranges(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
-        web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
-        web(2).only_for(&["192.0.2.128/25", "2001:db8:ffff::/64"]),
+        web(1).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
+        web(2).with_source_ranges(&["192.0.2.128/25", "2001:db8:ffff::/64"]),
     ];
     for number in [1, 2] {
         for address in addresses(LoadBalancer, number) {
@@ -325,7 +328,7 @@ fn a_node_that_has_the_address_of_a_load_balancer_may_use_it_as_any_in_its_range
     compare_service(&stage, 2, &[(Node, LoadBalancer, "DROP")]);
 }
 
-fn node_ports_are_served_on_the_addresses_that_the_configuration_says(rules: Rules) {
+fn node_ports_are_served_on_the_configured_addresses(rules: Rules) {
     let world = ["198.51.100.0/24", "2001:db8:1::/64"].map(|text| text.parse().expect("a network"));
     for (node_port_addresses, primary, other, localhost) in [
         (NodePortAddresses::Primary, "all M", "node", "REJECT"),
@@ -353,15 +356,15 @@ fn node_ports_are_served_on_the_addresses_that_the_configuration_says(rules: Rul
         for (addresses, expected) in [(node.addresses(), primary), (TO_WORLD, other)] {
             let cells = [Pod, Node, External].map(|from| {
                 let ask = |way: Way| way.ask(addresses[way.family], node_port(1));
-                in_each_way(&stage, stage.host(from), ask, expected)
+                cells_of_request(&stage, stage.host(from), ask, expected)
             });
-            judge(&stage, cells.into_iter().flatten());
+            check_cells(&stage, cells.into_iter().flatten());
         }
         drop(own);
     }
 }
 
-fn node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says(rules: Rules) {
+fn node_ports_are_served_on_the_configured_loopback_addresses(rules: Rules) {
     let loopback: [IpNet; 2] =
         ["127.0.0.0/8", "::1/128"].map(|text| text.parse().expect("a network"));
     for (is_wanted, node_port_addresses, v4, primary) in [
@@ -394,8 +397,8 @@ fn node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says(r
             .collect();
         for (is_v4, expected) in [(true, v4), (false, "node")] {
             let ask = |way| stage.ask(Localhost, NodePort, 1, way);
-            let cells = in_each_way(&stage, node, ask, expected).into_iter();
-            judge(
+            let cells = cells_of_request(&stage, node, ask, expected).into_iter();
+            check_cells(
                 &stage,
                 cells.filter(|cell| cell.ask.target.is_ipv4() == is_v4),
             );
@@ -405,10 +408,10 @@ fn node_ports_are_served_on_the_loopback_addresses_that_the_configuration_says(r
     }
 }
 
-fn who_uses_a_node_port_by_a_loopback_address_is_counted(rules: Rules) {
+fn node_port_connections_to_a_loopback_address_are_counted(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     stage.sync(Web::new(1, [stage.near(), stage.far()]).events());
-    let name = nfacct::Name::new(LOCALHOST_ACCEPTED).expect("it is short");
+    let name = nfacct::Name::new(LOCALHOST_ACCEPTED).expect("the name is short");
     let counted = || {
         let client = nfacct::Client::open();
         client.and_then(|mut client| client.get(&name))
@@ -425,11 +428,11 @@ fn who_uses_a_node_port_by_a_loopback_address_is_counted(rules: Rules) {
     }
 }
 
-fn hosts_nearby_do_not_reach_what_listens_on_loopback_addresses(rules: Rules) {
+fn neighboring_hosts_cannot_reach_loopback_listeners(rules: Rules) {
     let stage = Stage::new(rules, config(rules));
     let [localhost, _] = LOCALHOST;
     let servers = serve(&stage.lab.node, localhost, PORT);
-    // The client takes the loopback address for one of the node.
+    // The client routes the loopback address to the node.
     stage.lab.client.netns.run(|| {
         link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
         ip("addr del 127.0.0.1/8 dev lo");
@@ -438,7 +441,7 @@ fn hosts_nearby_do_not_reach_what_listens_on_loopback_addresses(rules: Rules) {
     let asks = [Protocol::Tcp, Protocol::Udp];
     let asks = asks.map(|protocol| Ask::new(protocol, (localhost, PORT).into()));
     let client = &stage.lab.client;
-    let seen = |patience| asks.map(|ask| stage.seen(client, ask.patience(patience)));
+    let seen = |patience| asks.map(|ask| stage.observe(client, ask.patience(patience)));
     assert_eq!(seen(Duration::from_millis(300)), ["DROP", "DROP"]);
     let open = "*filter\n-F KUBE-FIREWALL\nCOMMIT\n";
     stage.lab.node.netns.run(|| rules.restore(open));
@@ -453,7 +456,7 @@ fn ip(args: &str) {
     assert!(output.status.success(), "ip {args}: {output:?}");
 }
 
-fn policies_of_others_bind_what_mode_iptables_has_not_accepted(rules: Rules) {
+fn foreign_policies_apply_to_packets_that_mode_iptables_does_not_accept(rules: Rules) {
     const HEALTH_CHECK: u16 = 32_000;
     let mut stage = Stage::new(rules, config(rules));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
@@ -479,9 +482,9 @@ fn policies_of_others_bind_what_mode_iptables_has_not_accepted(rules: Rules) {
     for (port, expected) in [(HEALTH_CHECK, "health check"), (HEALTH_CHECK + 1, "DROP")] {
         own.extend(node.addresses().map(|address| serve(node, address, port)));
         let ask = |way: Way| way.ask(node.addresses()[way.family], port);
-        let asked = in_each_way(&stage, &stage.lab.client, ask, expected).into_iter();
+        let asked = cells_of_request(&stage, &stage.lab.client, ask, expected).into_iter();
         all.extend(asked.filter(|cell| cell.ask.protocol == Protocol::Tcp));
     }
-    judge(&stage, all);
+    check_cells(&stage, all);
     drop(own);
 }

@@ -1,11 +1,12 @@
-//! Clients that mode iptables remembers, which are in lists of the kernel.
+//! Session affinity in mode iptables: the xt_recent lists of the kernel.
 //!
-//! Each test has a namespace of its own; entries are written as packets do.
+//! Each test has its own network namespace. The tests add the entries that packets
+//! would add.
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel's lists stand for packets"
+    reason = "the tests write xt_recent entries in place of packets"
 )]
 
 mod fixtures;
@@ -22,21 +23,21 @@ use rules::{Opened, Rules};
 use testkit::netns::Netns;
 use vipline_service_model::api;
 
-/// Where the kernel lists clients, in the namespace of the calling thread.
+/// Directory of the xt_recent lists in the namespace of the calling thread.
 const LISTS: &str = "/proc/thread-self/net/xt_recent";
 
 rules::tests_of_rules! {
     all {}
     iptables {
-        clients_of_an_endpoint_that_leaves_are_forgotten_and_no_others
-        clients_of_a_service_that_leaves_are_forgotten
-        clients_are_forgotten_when_affinity_is_switched_off
-        clients_are_remembered_when_the_time_changes
-        clients_are_remembered_when_the_engine_is_restarted
+        entries_of_a_removed_endpoint_are_deleted_and_others_are_kept
+        entries_of_a_deleted_service_are_deleted
+        entries_are_deleted_when_affinity_is_disabled
+        entries_are_kept_when_the_timeout_changes
+        entries_are_kept_when_the_engine_restarts
     }
 }
 
-/// An engine in the namespace of its thread.
+/// An engine in the network namespace of its thread.
 struct Proxy {
     opened: Opened,
     now: Duration,
@@ -52,7 +53,7 @@ impl Proxy {
         proxy
     }
 
-    /// Takes in events and syncs, once the pause after the last sync is over.
+    /// Applies events and syncs after the minimum interval.
     fn change(&mut self, events: Vec<Event>) {
         let engine = &mut self.opened.engine;
         assert!(engine.poll(self.now).is_none());
@@ -62,7 +63,7 @@ impl Proxy {
         assert!(report.is_success(), "{report}");
     }
 
-    /// Returns the lists of an endpoint, one for each family.
+    /// Returns the paths of the lists of an endpoint, one for each family.
     fn lists(&mut self, endpoint: u8) -> [PathBuf; 2] {
         let plan = self.opened.engine.desired();
         [
@@ -74,34 +75,34 @@ impl Proxy {
             let rule = plan.lines().find(|line| line.ends_with(&end));
             let (_, name) = rule
                 .and_then(|rule| rule.split_once(" --name "))
-                .expect("there is a rule that remembers");
+                .expect("a rule names the list");
             let (name, _) = name.split_once(' ').expect("more follows");
             PathBuf::from(LISTS).join(name)
         })
     }
 
-    /// Remembers a client of an endpoint, in both families.
-    fn remember(&mut self, endpoint: u8) {
+    /// Adds an entry for an endpoint in both families.
+    fn add_entry(&mut self, endpoint: u8) {
         let lists = self.lists(endpoint);
         for (list, client) in lists.iter().zip(["192.0.2.1", "2001:db8::1"]) {
             fs::write(list, format!("+{client}\n")).expect("the kernel has the list");
         }
-        assert!(lists.iter().all(|list| clients(list) == 1));
+        assert!(lists.iter().all(|list| entries(list) == 1));
     }
 }
 
-/// Returns how many clients are in a list.
-fn clients(list: &PathBuf) -> usize {
+/// Returns the number of entries in a list.
+fn entries(list: &PathBuf) -> usize {
     let text = fs::read_to_string(list).expect("the kernel has the list");
     text.lines().count()
 }
 
-/// Returns how many lists there are.
-fn count() -> usize {
+/// Returns the number of lists.
+fn count_lists() -> usize {
     fs::read_dir(LISTS).expect("the kernel has lists").count()
 }
 
-/// A dual-stack Service whose clients stay with endpoints for so many seconds.
+/// Returns the events of a dual-stack Service with an affinity timeout in seconds.
 fn sticky_for(seconds: u32, endpoints: &[u8]) -> Vec<Event> {
     let mut service = web("10.96.0.10").at("fd00:96::10".parse().expect("an address"));
     for last in endpoints {
@@ -123,37 +124,40 @@ fn sticky(endpoints: &[u8]) -> Vec<Event> {
     sticky_for(600, endpoints)
 }
 
-fn clients_of_an_endpoint_that_leaves_are_forgotten_and_no_others(rules: Rules) {
-    Netns::new().expect("root may make one").run(|| {
+fn entries_of_a_removed_endpoint_are_deleted_and_others_are_kept(rules: Rules) {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
-        proxy.remember(1);
-        proxy.remember(2);
+        proxy.add_entry(1);
+        proxy.add_entry(2);
         let (first, second) = (proxy.lists(1), proxy.lists(2));
         proxy.change(sticky(&[1, 2, 3]));
         let both = first.iter().chain(&second);
-        assert!(both.clone().all(|list| clients(list) == 1), "nobody left");
+        assert!(
+            both.clone().all(|list| entries(list) == 1),
+            "no endpoint was removed"
+        );
         proxy.change(sticky(&[1, 3]));
         assert!(second.iter().all(|list| !list.exists()));
         proxy.change(sticky(&[1, 2, 3]));
-        assert!(first.iter().all(|list| clients(list) == 1));
-        assert!(second.iter().all(|list| clients(list) == 0));
+        assert!(first.iter().all(|list| entries(list) == 1));
+        assert!(second.iter().all(|list| entries(list) == 0));
     });
 }
 
-fn clients_of_a_service_that_leaves_are_forgotten(rules: Rules) {
-    Netns::new().expect("root may make one").run(|| {
+fn entries_of_a_deleted_service_are_deleted(rules: Rules) {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
-        assert_eq!(count(), 4);
+        assert_eq!(count_lists(), 4);
         let name = web("10.96.0.10").service().metadata.object_name();
         proxy.change(vec![Event::ServiceDeleted(name)]);
-        assert_eq!(count(), 0);
+        assert_eq!(count_lists(), 0);
     });
 }
 
-fn clients_are_forgotten_when_affinity_is_switched_off(rules: Rules) {
-    Netns::new().expect("root may make one").run(|| {
+fn entries_are_deleted_when_affinity_is_disabled(rules: Rules) {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
-        proxy.remember(1);
+        proxy.add_entry(1);
         let lists = proxy.lists(1);
         let mut events = sticky(&[1, 2]);
         let Some(Event::ServiceApplied(service)) = events.first_mut() else {
@@ -161,31 +165,31 @@ fn clients_are_forgotten_when_affinity_is_switched_off(rules: Rules) {
         };
         service.spec.session_affinity = api::Affinity::None;
         proxy.change(events);
-        assert_eq!(count(), 0);
+        assert_eq!(count_lists(), 0);
         proxy.change(sticky(&[1, 2]));
-        assert!(lists.iter().all(|list| clients(list) == 0));
+        assert!(lists.iter().all(|list| entries(list) == 0));
     });
 }
 
-fn clients_are_remembered_when_the_time_changes(rules: Rules) {
-    Netns::new().expect("root may make one").run(|| {
+fn entries_are_kept_when_the_timeout_changes(rules: Rules) {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(rules, sticky_for(600, &[1, 2]));
-        proxy.remember(1);
+        proxy.add_entry(1);
         let lists = proxy.lists(1);
         proxy.change(sticky_for(900, &[1, 2]));
-        assert!(lists.iter().all(|list| clients(list) == 1));
+        assert!(lists.iter().all(|list| entries(list) == 1));
     });
 }
 
-fn clients_are_remembered_when_the_engine_is_restarted(rules: Rules) {
-    Netns::new().expect("root may make one").run(|| {
+fn entries_are_kept_when_the_engine_restarts(rules: Rules) {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(rules, sticky(&[1, 2]));
-        proxy.remember(1);
-        proxy.remember(2);
+        proxy.add_entry(1);
+        proxy.add_entry(2);
         let (first, second) = (proxy.lists(1), proxy.lists(2));
         drop(proxy);
         Proxy::start(rules, sticky(&[1, 3]));
-        assert!(first.iter().all(|list| clients(list) == 1));
+        assert!(first.iter().all(|list| entries(list) == 1));
         assert!(second.iter().all(|list| !list.exists()));
     });
 }

@@ -1,4 +1,4 @@
-//! Objects that the kernel refuses: all others are programmed in every mode.
+//! Objects that the kernel rejects. All other objects are programmed in every mode.
 #![cfg(all(feature = "iptables", feature = "ipvs", feature = "nftables"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,22 +8,22 @@ mod good_and_bad;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fixtures::{Both, apply, web_with};
+use fixtures::{MemoryKernels, apply, web_with};
 use good_and_bad::{PAUSE, config, plan, service};
 use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Engine, Error, Event, Family, Planner, Report};
 use vipline_nftables::Object as Nft;
 use vipline_reconcile::{Atomicity, Cause, Keyed, diff};
 
-/// Error numbers of refusals of single objects: `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`,
+/// Error numbers of rejected single objects: `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`,
 /// `EEXIST`, `EINVAL` and `ENOSPC`.
 const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
 
 const EINVAL: i32 = 22;
 
-/// An engine of a mode over kernels in memory.
+/// An engine of a mode over in-memory kernels.
 struct Proxy<P: Planner> {
-    kernels: Both<P::Object>,
+    kernels: MemoryKernels<P::Object>,
     engine: Engine,
     now: Duration,
 }
@@ -34,7 +34,7 @@ where
     P::Object: Send + Sync,
 {
     fn start(events: impl IntoIterator<Item = Event>) -> Self {
-        let kernels = Both::<P::Object>::default();
+        let kernels = MemoryKernels::<P::Object>::default();
         let mut engine = kernels.engine_of::<P>(config());
         apply(&mut engine, events);
         engine.apply(Event::Synced);
@@ -46,7 +46,7 @@ where
         }
     }
 
-    /// Syncs after the pause, if a sync is due.
+    /// Advances the clock by the pause and syncs if a sync is due.
     fn poll(&mut self) -> Option<Report> {
         let first = self.engine.poll(self.now);
         self.now += PAUSE;
@@ -57,7 +57,7 @@ where
         self.kernels.v4.get().memory.rejections(object)
     }
 
-    /// Returns how the kernel differs from a plan: the keys of the objects.
+    /// Returns the keys of the objects in which the kernel differs from a plan.
     fn difference(&self, plan: &[P::Object]) -> BTreeSet<String> {
         let kernel = self.kernels.v4.get();
         let edits = diff(kernel.memory.objects().cloned(), plan);
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// Fails unless an object that a kernel refuses leaves all others alone.
+/// Asserts that an object that the kernel rejects does not affect other objects.
 fn assert_isolated<P>(errno: i32, atomicity: Atomicity)
 where
     P: Planner + 'static,
@@ -104,26 +104,29 @@ where
         }
         assert_eq!(proxy.engine.rejected_count(Family::V4), 1);
 
-        // A change of another Service does not send it again.
+        // A change of another Service does not resend the object.
         let sent = proxy.attempts(object);
         apply(&mut proxy.engine, service("good", 1, 2).events());
         proxy.poll().unwrap();
         assert!(proxy.now < Duration::from_secs(1));
         assert_eq!(proxy.attempts(object), sent);
 
-        // It is sent again after the delay, and reported once.
+        // The object is resent after the backoff and reported once.
         let mut times = 0;
         while proxy.now < Duration::from_secs(60) {
             let before = proxy.attempts(object);
             if let Some(report) = proxy.poll() {
                 assert!(report.is_success());
-                assert!(report.families[0].rejected.is_empty(), "it is known");
+                assert!(
+                    report.families[0].rejected.is_empty(),
+                    "the rejection was reported before"
+                );
             }
             times += usize::from(proxy.attempts(object) > before);
         }
         assert!((3..=6).contains(&times), "{times} attempts in a minute");
 
-        // Once the kernel takes it, nothing is missing.
+        // When the kernel accepts the object, nothing is missing.
         proxy.kernels.v4.get().memory.accept(object);
         let next = proxy.engine.next_deadline().unwrap();
         proxy.now = next.max(proxy.now);
@@ -135,7 +138,7 @@ where
 }
 
 #[test]
-fn one_refused_object_leaves_all_others_alone_in_mode_nftables() {
+fn one_rejected_object_does_not_affect_others_in_mode_nftables() {
     for errno in ERRNOS {
         assert_isolated::<nftables::Planner>(errno, Atomicity::NamesFirst);
     }
@@ -143,7 +146,7 @@ fn one_refused_object_leaves_all_others_alone_in_mode_nftables() {
 }
 
 #[test]
-fn one_refused_object_leaves_all_others_alone_in_mode_iptables() {
+fn one_rejected_object_does_not_affect_others_in_mode_iptables() {
     for errno in ERRNOS {
         assert_isolated::<iptables::Planner>(errno, Atomicity::NamesFirst);
     }
@@ -151,13 +154,13 @@ fn one_refused_object_leaves_all_others_alone_in_mode_iptables() {
 }
 
 #[test]
-fn one_refused_object_leaves_all_others_alone_in_mode_ipvs() {
+fn one_rejected_object_does_not_affect_others_in_mode_ipvs() {
     for errno in ERRNOS {
         assert_isolated::<ipvs::Planner>(errno, Atomicity::Single);
     }
 }
 
-/// Returns an object of the last endpoint of Service `bad`.
+/// Returns the real server of the last endpoint of Service `bad`.
 fn endpoint_of_bad() -> vipline_ipvs::Object {
     let objects = plan::<ipvs::Planner>(service("bad", 2, 3).events());
     let reals = objects.into_iter().filter_map(|object| match object {
@@ -168,7 +171,7 @@ fn endpoint_of_bad() -> vipline_ipvs::Object {
 }
 
 #[test]
-fn a_change_of_the_service_sends_its_refused_objects_at_once() {
+fn a_change_of_a_service_resends_its_rejected_objects_at_once() {
     let bad: ipvs::Object = endpoint_of_bad().into();
     let events = [
         service("good", 1, 1).events(),
@@ -180,13 +183,13 @@ fn a_change_of_the_service_sends_its_refused_objects_at_once() {
     for _ in 0..100 {
         proxy.poll();
     }
-    // The next attempt is far away, except after a change of the Service.
+    // Without a change of the Service the next attempt is far in the future.
     assert!(proxy.engine.next_deadline().unwrap() > proxy.now + PAUSE);
     let sent = proxy.attempts(&bad);
     apply(&mut proxy.engine, service("good", 1, 2).events());
     proxy.poll().unwrap();
     assert_eq!(proxy.attempts(&bad), sent);
-    let with_another = service("bad", 2, 3).endpoint([10, 1, 9, 9].into(), fixtures::ELSEWHERE);
+    let with_another = service("bad", 2, 3).endpoint([10, 1, 9, 9].into(), fixtures::OTHER_NODE);
     apply(&mut proxy.engine, with_another.events());
     proxy.poll().unwrap();
     assert_eq!(proxy.attempts(&bad), sent + 1);
@@ -205,10 +208,10 @@ fn a_change_of_the_service_sends_its_refused_objects_at_once() {
 }
 
 #[test]
-fn a_refused_object_that_all_services_need_is_a_failure_each_time() {
+fn a_rejected_base_object_fails_every_sync() {
     let base = plan::<nftables::Planner>([]);
-    let is_of_all = |object: &&Nft| matches!(object, Nft::Chain(chain) if chain.base.is_some());
-    let chain = base.iter().find(is_of_all).unwrap();
+    let is_base_chain = |object: &&Nft| matches!(object, Nft::Chain(chain) if chain.base.is_some());
+    let chain = base.iter().find(is_base_chain).unwrap();
     let mut proxy = Proxy::<nftables::Planner>::start(service("good", 1, 1).events());
     proxy.kernels.v4.get().memory.reject(chain.clone(), EINVAL);
     for _ in 0..3 {
@@ -223,9 +226,8 @@ fn a_refused_object_that_all_services_need_is_a_failure_each_time() {
     assert!(proxy.poll().unwrap().is_success());
 }
 
-/// The Service of the fixtures has the owner that reports name.
 #[test]
-fn a_rejected_object_names_its_service_and_the_object() {
+fn a_rejection_names_its_service_and_its_object() {
     let bad: ipvs::Object = {
         let objects = plan::<ipvs::Planner>(web_with("10.96.0.10", 1).events());
         let is_real = |object: &&ipvs::Object| {

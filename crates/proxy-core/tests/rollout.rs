@@ -1,9 +1,9 @@
-//! Connections over endpoints that come and go, real ones in both families.
+//! Connections while endpoints change, with real traffic in both families.
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -26,43 +26,43 @@ use stage::{
 };
 use testkit::traffic::{Ask, Conversation, Load, Protocol};
 
-/// How many endpoints there are, all on the node.
+/// Number of endpoints, all on the node.
 const ENDPOINTS: usize = 5;
-/// The Service.
+/// Number of the Service.
 const NUMBER: u16 = 1;
-/// How often is asked to see how the answers are shared out.
-const QUESTIONS: usize = 1000;
-/// How far from the fair share a server's may be: five times what is usual.
-const UNFAIR: usize = 64;
-/// How much is asked between two changes, at least.
-const ASKED: usize = 20;
-/// How long that may take.
+/// Number of requests in the test of the distribution.
+const REQUESTS: usize = 1000;
+/// Maximum deviation from the fair share of a server: five times the usual deviation.
+const MAX_DEVIATION: usize = 64;
+/// Minimum number of requests between two changes.
+const MIN_REQUESTS: usize = 20;
+/// Timeout for these requests.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 rules::tests_of_rules! {
     all {
-        answers_are_shared_out_evenly
-        connections_outlive_their_endpoint_and_their_service_and_new_ones_do_not_get_there
-        nothing_fails_while_endpoints_are_replaced_under_load
+        connections_are_distributed_evenly_over_endpoints
+        connections_outlive_their_endpoint_and_service_and_new_ones_avoid_removed_endpoints
+        no_request_fails_while_endpoints_are_replaced_under_load
     }
     iptables {}
 }
 
-fn answers_are_shared_out_evenly(rules: Rules) {
+fn connections_are_distributed_evenly_over_endpoints(rules: Rules) {
     let stage = stage(rules);
     for way in WAYS {
         let ask = stage.ask(External, ClusterIp, NUMBER, way);
-        let answers = ask.times(&stage.lab.client.netns, QUESTIONS);
+        let answers = ask.times(&stage.lab.client.netns, REQUESTS);
         assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
-        let fair = QUESTIONS / ENDPOINTS;
+        let fair = REQUESTS / ENDPOINTS;
         for host in &stage.lab.backends {
             let share = answers.by(&host.name);
-            assert!(share.abs_diff(fair) <= UNFAIR, "{ask:?}: {answers}");
+            assert!(share.abs_diff(fair) <= MAX_DEVIATION, "{ask:?}: {answers}");
         }
     }
 }
 
-fn connections_outlive_their_endpoint_and_their_service_and_new_ones_do_not_get_there(
+fn connections_outlive_their_endpoint_and_service_and_new_ones_avoid_removed_endpoints(
     rules: Rules,
 ) {
     let mut stage = stage(rules);
@@ -71,7 +71,7 @@ fn connections_outlive_their_endpoint_and_their_service_and_new_ones_do_not_get_
     let open = |ask: &Ask| Conversation::open(&stage.lab.client.netns, *ask);
     let mut talks: Vec<_> = asks
         .iter()
-        .flat_map(|ask| (0..3).map(move |_| open(ask).expect("it is served")))
+        .flat_map(|ask| (0..3).map(move |_| open(ask).expect("an endpoint answers")))
         .collect();
     let go_on = |talks: &mut Vec<Conversation>, when| {
         for talk in talks {
@@ -79,28 +79,32 @@ fn connections_outlive_their_endpoint_and_their_service_and_new_ones_do_not_get_
             assert!(said.is_ok(), "{when}: {} {said:?}", talk.server());
         }
     };
-    // All but the last leave, so most of them have connections.
+    // All endpoints except the last are removed, so most removed endpoints have
+    // connections.
     stage.sync(web(&stage, &[ENDPOINTS - 1]).events());
-    go_on(&mut talks, "endpoints left");
+    go_on(&mut talks, "endpoints were removed");
     let last = stage.lab.backends[ENDPOINTS - 1].name.clone();
     for ask in &asks {
         let answers = ask.times(&stage.lab.client.netns, 20);
         assert_eq!(answers.by(&last), 20, "{ask:?}: {answers}");
     }
     stage.restart(web(&stage, &[]).events());
-    go_on(&mut talks, "none is left, and the engine is another");
+    go_on(
+        &mut talks,
+        "all endpoints were removed, and the engine restarted",
+    );
     let name = web(&stage, &[]).service.metadata.object_name();
     stage.sync([Event::ServiceDeleted(name)]);
-    go_on(&mut talks, "the Service is gone");
+    go_on(&mut talks, "the Service was deleted");
 }
 
-fn nothing_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
+fn no_request_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
     let mut stage = stage(rules);
     stage.sync(web(&stage, &[0, 1]).events());
     let pause = Duration::from_millis(5);
     let client = &stage.lab.client.netns;
     let loads = asks(&stage).map(|ask| {
-        let load = Load::start(client, ask, 1, pause).expect("there is room for threads");
+        let load = Load::start(client, ask, 1, pause).expect("threads start");
         (ask, load)
     });
     let loads: Vec<(Ask, Load)> = loads.collect();
@@ -109,43 +113,47 @@ fn nothing_fails_while_endpoints_are_replaced_under_load(rules: Rules) {
         assert!(answers.failures.is_empty(), "{ask:?}: {answers}");
         assert_eq!(answers.servers.len(), ENDPOINTS, "{ask:?}: {answers}");
     };
-    // In UDP the last answer of one that goes without a word may be lost.
+    // UDP clients may lose the last answer of an endpoint that is removed without
+    // terminating first.
     let pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]];
     for (former, current) in pairs.iter().zip(&pairs[1..]) {
-        go_on_asking(&loads);
+        wait_for_requests(&loads);
         let all: BTreeSet<usize> = former.iter().chain(current).copied().collect();
-        let mut leaving = web(&stage, &Vec::from_iter(all));
+        let mut terminating = web(&stage, &Vec::from_iter(all));
         for gone in former.iter().filter(|index| !current.contains(index)) {
-            leaving = leaving.leaving(&stage.lab.backends[*gone]);
+            terminating = terminating.leaving(&stage.lab.backends[*gone]);
         }
-        stage.sync(leaving.events());
-        go_on_asking(&loads);
+        stage.sync(terminating.events());
+        wait_for_requests(&loads);
         stage.sync(web(&stage, current).events());
     }
-    go_on_asking(&loads);
+    wait_for_requests(&loads);
     let (streams, datagrams): (Vec<_>, Vec<_>) = loads
         .into_iter()
         .partition(|(ask, _)| ask.protocol == Protocol::Tcp);
     datagrams.into_iter().for_each(judge);
     for current in [[0, 2], [1, 3], [2, 4], [3, 0]] {
         stage.sync(web(&stage, &current).events());
-        go_on_asking(&streams);
+        wait_for_requests(&streams);
     }
     streams.into_iter().for_each(judge);
 }
 
-/// Waits until each load has asked some more.
-fn go_on_asking(loads: &[(Ask, Load)]) {
+/// Waits until each load has sent some more requests.
+fn wait_for_requests(loads: &[(Ask, Load)]) {
     let deadline = Instant::now() + DEADLINE;
-    let wanted: Vec<_> = loads.iter().map(|(_, load)| load.asked() + ASKED).collect();
+    let wanted: Vec<_> = loads
+        .iter()
+        .map(|(_, load)| load.asked() + MIN_REQUESTS)
+        .collect();
     let is_behind = |((_, load), wanted): (&(Ask, Load), &usize)| load.asked() < *wanted;
     while loads.iter().zip(&wanted).any(is_behind) {
-        assert!(Instant::now() < deadline, "the clients got stuck");
+        assert!(Instant::now() < deadline, "the clients make no progress");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Returns the questions of a client to several addresses of the Service.
+/// Returns the requests of a client to several addresses of the Service.
 fn asks(stage: &Stage) -> impl Iterator<Item = Ask> {
     let each = |way: Way| [ClusterIp, NodePort, ExternalIp].map(|to: Destination| (way, to));
     WAYS.into_iter()
@@ -153,7 +161,7 @@ fn asks(stage: &Stage) -> impl Iterator<Item = Ask> {
         .map(|(way, to)| stage.ask(External, to, NUMBER, way))
 }
 
-/// Sets up the Service with all its endpoints.
+/// Sets up a stage with the Service and all its endpoints.
 fn stage(rules: Rules) -> Stage {
     let mut stage = Stage::with_backends(ENDPOINTS, rules, config(rules));
     let all: Vec<_> = (0..ENDPOINTS).collect();
@@ -161,8 +169,8 @@ fn stage(rules: Rules) -> Stage {
     stage
 }
 
-/// Returns the Service with some backends.
-fn web(stage: &Stage, some: &[usize]) -> Web {
-    let backends = some.iter().map(|&index| &stage.lab.backends[index]);
+/// Returns the Service with the backends at `indexes`.
+fn web(stage: &Stage, indexes: &[usize]) -> Web {
+    let backends = indexes.iter().map(|&index| &stage.lab.backends[index]);
     Web::new(NUMBER, backends.map(|host| (host, NODE)))
 }

@@ -1,9 +1,9 @@
-//! Clients that keep their port, over endpoints that come and go.
+//! Stale flows: clients with a fixed source port while endpoints change.
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -21,11 +21,10 @@ use std::time::Duration;
 
 use fixtures::{apply, config, sync, web, with_endpoints};
 use flows::{
-    a_client_that_keeps_its_port_is_led_to_whoever_serves,
-    attempts_to_connect_go_elsewhere_and_connections_stay,
-    every_question_is_answered_while_endpoints_come_and_go,
-    flows_stay_with_an_endpoint_while_it_serves_on_its_way_out,
-    flows_that_are_not_stale_are_left_alone,
+    a_client_with_a_fixed_port_reaches_the_current_endpoint,
+    attempts_to_connect_move_to_a_new_endpoint_and_connections_stay,
+    every_request_is_answered_while_endpoints_change,
+    flows_stay_with_an_endpoint_that_is_serving_and_terminating, flows_that_are_not_stale_are_kept,
 };
 use proxy_core::{Event, Family};
 use rules::Rules;
@@ -35,35 +34,35 @@ use vipline_service_model::api;
 
 rules::tests_of_rules! {
     all {
-        a_client_that_keeps_its_port_is_led_to_whoever_serves
-        flows_that_are_not_stale_are_left_alone
-        flows_stay_with_an_endpoint_while_it_serves_on_its_way_out
-        every_question_is_answered_while_endpoints_come_and_go
-        attempts_to_connect_go_elsewhere_and_connections_stay
+        a_client_with_a_fixed_port_reaches_the_current_endpoint
+        flows_that_are_not_stale_are_kept
+        flows_stay_with_an_endpoint_that_is_serving_and_terminating
+        every_request_is_answered_while_endpoints_change
+        attempts_to_connect_move_to_a_new_endpoint_and_connections_stay
     }
     iptables {}
 }
 
-/// How many flows a table of a busy node has.
+/// Number of flows in the conntrack table of a busy node.
 const MANY: u32 = 100_000;
 
-/// Where the Service serves, and by whom; another endpoint is gone.
+/// The cluster IP of the Service, its endpoint, and a removed endpoint.
 const SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
-const GONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2));
+const REMOVED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2));
 
-/// Returns one of many flows, of which three in a hundred are stale.
-fn one_of(number: u32) -> Flow {
+/// Returns the flow of a number. Three flows in a hundred are stale.
+fn flow(number: u32) -> Flow {
     let first = Ipv4Addr::new(10, 8, 0, 0).to_bits();
     let client = (Ipv4Addr::from_bits(first + number).into(), 40_000);
-    let (service, gone) = ((SERVICE, 80), (GONE, 8080));
+    let (service, removed) = ((SERVICE, 80), (REMOVED, 8080));
     let (protocol, to, by) = match number % 100 {
-        0 => (Protocol::UDP, service, gone),
+        0 => (Protocol::UDP, service, removed),
         1 => (Protocol::UDP, service, service),
-        2 | 3 => (Protocol::TCP, service, gone),
-        4 => (Protocol::UDP, (SERVICE, 443), gone),
-        5 => (Protocol::UDP, service, gone),
-        6 => (Protocol::UDP, gone, gone),
+        2 | 3 => (Protocol::TCP, service, removed),
+        4 => (Protocol::UDP, (SERVICE, 443), removed),
+        5 => (Protocol::UDP, service, removed),
+        6 => (Protocol::UDP, removed, removed),
         7 => (Protocol::TCP, service, (SERVER, 8080)),
         _ => (Protocol::UDP, service, (SERVER, 8080)),
     };
@@ -84,13 +83,15 @@ fn one_of(number: u32) -> Flow {
     flow
 }
 
-/// Returns what `conntrack` lists, without times.
+/// Returns the flows that `conntrack` lists, without timeouts.
 fn listed(netns: &Netns) -> BTreeSet<String> {
     let mut program = Command::new("conntrack");
     let program = program.args(["-L", "-f", "ipv4", "-o", "extended"]);
-    let output = netns.run(|| program.output()).expect("it is installed");
+    let output = netns
+        .run(|| program.output())
+        .expect("the program is installed");
     assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("it writes text");
+    let text = String::from_utf8(output.stdout).expect("the output is UTF-8");
     let without_time = |line: &str| {
         let words: Vec<_> = line.split_whitespace().collect();
         [&words[..4], &words[5..]].concat().join(" ")
@@ -98,7 +99,7 @@ fn listed(netns: &Netns) -> BTreeSet<String> {
     text.lines().map(without_time).collect()
 }
 
-/// Judges a flow as a person does who reads its line.
+/// Returns whether a flow is stale, judged by its line only.
 fn is_stale(line: &str) -> bool {
     let all = |key: &str| -> Vec<&str> {
         let words = line.split(' ');
@@ -106,17 +107,17 @@ fn is_stale(line: &str) -> bool {
     };
     let is_to_service = all("dst=")[0] == "10.96.0.10" && all("dport=")[0] == "80";
     let is_served = all("src=")[1] == "10.1.0.1" && all("sport=")[1] == "8080";
-    let may_wait = line.contains(" tcp ") && !line.contains("[UNREPLIED]");
-    is_to_service && !is_served && !may_wait && all("zone=").is_empty()
+    let is_established = line.contains(" tcp ") && !line.contains("[UNREPLIED]");
+    is_to_service && !is_served && !is_established && all("zone=").is_empty()
 }
 
 #[test]
-fn of_a_large_table_those_are_deleted_that_one_would_choose_by_hand() {
-    let netns = Netns::new().expect("root may make namespaces");
+fn exactly_the_stale_flows_of_a_large_table_are_deleted() {
+    let netns = Netns::new().expect("network namespaces");
     netns.run(|| {
         let mut client = Client::open().expect("the kernel tracks flows");
-        let made = client.create_all((0..MANY).map(one_of));
-        assert_eq!(made.expect("no two are the same"), 100_000);
+        let made = client.create_all((0..MANY).map(flow));
+        assert_eq!(made.expect("all flows differ"), 100_000);
     });
     let before = listed(&netns);
     assert_eq!(before.len(), 100_000);
@@ -135,8 +136,10 @@ fn of_a_large_table_those_are_deleted_that_one_would_choose_by_hand() {
     assert!(report.is_success(), "{report}");
     let mut families = report.families.into_iter();
     let done = families.find(|done| done.family == Family::V4);
-    let cleaned = done.and_then(|done| done.cleanup).expect("it searched");
-    let cleaned = cleaned.expect("the kernel lets us");
+    let cleaned = done
+        .and_then(|done| done.cleanup)
+        .expect("conntrack was searched");
+    let cleaned = cleaned.expect("conntrack can be searched");
     assert_eq!((cleaned.deleted, cleaned.is_complete), (3000, true));
     let now = listed(&netns);
     let wrong: Vec<_> = now.symmetric_difference(&left).take(5).collect();

@@ -1,10 +1,10 @@
-//! A start where upstream's kube-proxy was before, each test in namespaces of
-//! its own.
+//! Takeovers between upstream kube-proxy and the engine in mode nftables. Each test has
+//! its own network namespaces.
 #![cfg(feature = "nftables")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "nft loads what upstream would, and judges what is left of it"
+    reason = "nft loads the rules of upstream and shows the remaining ones"
 )]
 
 mod fixtures;
@@ -25,7 +25,7 @@ use upstream::{BASE_CHAINS, NodePorts, Upstream, reachable};
 use vipline_nftables::Client;
 use vipline_service_model::api;
 
-/// What other programs may have beside upstream's table.
+/// Tables of other programs beside the table of upstream.
 const OTHERS: &str = "
 table ip other {
     map service-ips { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop }; }
@@ -39,7 +39,7 @@ table ip6 kube-proxy {
 }
 ";
 
-/// Returns what upstream makes of a cluster, and the events of the cluster.
+/// Returns the rules of upstream for a cluster, and the events of the cluster.
 fn upstream_and_events(services: usize, family: Family) -> (Upstream, Vec<Event>) {
     let stack = match family {
         Family::V4 => Stack::V4,
@@ -66,7 +66,7 @@ fn of_family(addresses: impl IntoIterator<Item = String>, family: Family) -> Vec
         .collect()
 }
 
-/// Returns the parts of a table as nft lists it, without their order.
+/// Returns the sorted words of a table as nft lists it.
 fn parts([family, name]: [&str; 2]) -> Vec<String> {
     let listing = nft::succeeds(&["list", "table", family, name], "");
     let parts = listing.split(['{', '}', ',', '\n']).map(str::trim);
@@ -87,7 +87,8 @@ fn engine(family: Family, events: impl IntoIterator<Item = Event>) -> Engine {
     engine
 }
 
-/// Starts an engine, and returns what it did in how many transactions.
+/// Starts an engine. Returns the outcome of its first sync and the number of
+/// transactions.
 fn start(family: Family, events: impl IntoIterator<Item = Event>) -> (Outcome, u32) {
     let mut client = Client::open().expect("the kernel has nf_tables");
     let mut engine = engine(family, events);
@@ -106,7 +107,7 @@ fn assert_restart_writes_nothing(family: Family, events: Vec<Event>) {
 }
 
 #[test]
-fn a_table_of_upstream_is_replaced_in_one_transaction() {
+fn an_upstream_table_is_replaced_in_one_transaction() {
     for (services, family) in [(3, Family::V4), (100, Family::V6), (1_000, Family::V4)] {
         let (upstream, events) = upstream_and_events(services, family);
         let table = [upstream.family, "kube-proxy"];
@@ -127,7 +128,7 @@ fn a_table_of_upstream_is_replaced_in_one_transaction() {
 }
 
 #[test]
-fn other_tables_stay_as_they_are() {
+fn other_tables_are_left_unchanged() {
     let (upstream, events) = upstream_and_events(8, Family::V4);
     Netns::new().unwrap().run(|| {
         upstream.load();
@@ -144,7 +145,7 @@ fn other_tables_stay_as_they_are() {
 }
 
 #[test]
-fn the_difference_to_upstream_is_a_script_that_nft_applies() {
+fn the_difference_from_upstream_is_a_script_that_nft_applies() {
     let (upstream, events) = upstream_and_events(8, Family::V4);
     Netns::new().unwrap().run(|| {
         upstream.load();
@@ -156,7 +157,7 @@ fn the_difference_to_upstream_is_a_script_that_nft_applies() {
 }
 
 #[test]
-fn established_connections_live_on() {
+fn connections_survive_a_takeover_from_upstream() {
     let lab = Lab::new().expect("a lab");
     for (family, vip) in [(Family::V4, "10.96.0.10"), (Family::V6, "fd00:10:96::10")] {
         let vip: IpAddr = vip.parse().expect("an address");
@@ -169,7 +170,7 @@ fn established_connections_live_on() {
         upstream.service(0, vip, &[one.0]);
         lab.node.netns.run(|| upstream.load());
         let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
-        let mut talk = Conversation::open(&lab.client.netns, ask).expect("upstream serves");
+        let mut talk = Conversation::open(&lab.client.netns, ask).expect("upstream forwards");
         assert_eq!(talk.server(), "backend-1");
         talk.say("before").expect("an echo");
         let plan = Plan::new("web").at(vip).port(api::Protocol::Tcp, 80, 8080);
@@ -182,14 +183,14 @@ fn established_connections_live_on() {
     }
 }
 
-/// The listing of the overall fixture in the layout of the version before this.
+/// The listing of fixture `overall` in the layout of the previous version.
 const PREVIOUS_LAYOUT: &str = include_str!("upstream/previous-layout.nft");
 
-/// Returns an engine over a table, after the first sync, with some more Services.
+/// Returns an engine after its first sync, with additional Services.
 fn synced(family: Family) -> Engine {
     let (_, events) = upstream_and_events(16, family);
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let overall = fixture.expect("there is such a fixture").events;
+    let overall = fixture.expect("the fixture exists").events;
     let sticky = sticky_with(&[1, 2]);
     let mut engine = engine(family, events.into_iter().chain(overall).chain(sticky));
     let report = engine.poll(Duration::ZERO).expect("a start is due");
@@ -197,7 +198,7 @@ fn synced(family: Family) -> Engine {
     engine
 }
 
-/// Returns a Service of both families with affinity and many endpoints.
+/// Returns the events of a dual-stack Service with affinity and many endpoints.
 fn sticky_with(hundreds: &[u8]) -> Vec<Event> {
     let addresses = hundreds.iter().flat_map(|hundred| {
         (1..=20).flat_map(move |n| {
@@ -222,11 +223,11 @@ fn sticky_with(hundreds: &[u8]) -> Vec<Event> {
 fn list(family: &str) -> String {
     let output = nft::run(&["list", "table", family, "kube-proxy"], "");
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("nft writes text")
+    String::from_utf8(output.stdout).expect("the output of nft is UTF-8")
 }
 
 #[test]
-fn upstream_takes_over_with_its_first_transaction_and_no_rule_of_ours_is_reachable() {
+fn upstream_takes_over_with_its_first_transaction_and_none_of_our_rules_is_reachable() {
     for family in [Family::V4, Family::V6] {
         for node_ports in [NodePorts::Primary, NodePorts::All] {
             let (alone, family_name) = Netns::new().unwrap().run(|| {
@@ -245,7 +246,7 @@ fn upstream_takes_over_with_its_first_transaction_and_no_rule_of_ours_is_reachab
 }
 
 #[test]
-fn base_chains_are_those_of_upstream() {
+fn base_chains_match_those_of_upstream() {
     Netns::new().unwrap().run(|| {
         synced(Family::V4);
         let listing = list("ip");
@@ -261,7 +262,7 @@ fn base_chains_are_those_of_upstream() {
 }
 
 #[test]
-fn a_table_that_upstream_took_from_us_is_replaced_in_one_transaction() {
+fn a_table_taken_over_by_upstream_is_replaced_in_one_transaction() {
     for family in [Family::V4, Family::V6] {
         let (mut upstream, events) = upstream_and_events(100, family);
         let table = [upstream.family, "kube-proxy"];
@@ -284,7 +285,7 @@ fn a_table_that_upstream_took_from_us_is_replaced_in_one_transaction() {
 #[test]
 fn the_previous_layout_is_replaced_in_one_transaction() {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let events = fixture.expect("there is such a fixture").events;
+    let events = fixture.expect("the fixture exists").events;
     let fresh = Netns::new().unwrap().run(|| {
         start(Family::V4, events.clone());
         parts(["ip", "kube-proxy"])
@@ -300,7 +301,7 @@ fn the_previous_layout_is_replaced_in_one_transaction() {
 }
 
 #[test]
-fn connections_live_on_when_upstream_takes_over() {
+fn connections_survive_a_takeover_by_upstream() {
     let lab = Lab::new().expect("a lab");
     for (family, vip) in [(Family::V4, "10.96.0.10"), (Family::V6, "fd00:10:96::10")] {
         let vip: IpAddr = vip.parse().expect("an address");
@@ -313,7 +314,7 @@ fn connections_live_on_when_upstream_takes_over() {
         let plan = plan.endpoint(one.0, "node-2");
         lab.node.netns.run(|| start(family, plan.events()));
         let ask = Ask::new(Protocol::Tcp, (vip, 80).into());
-        let mut talk = Conversation::open(&lab.client.netns, ask).expect("we serve");
+        let mut talk = Conversation::open(&lab.client.netns, ask).expect("the engine forwards");
         assert_eq!(talk.server(), "backend-1");
         let mut upstream = Upstream::new(family, NodePorts::Primary);
         upstream.service(0, vip, &[other.0]);

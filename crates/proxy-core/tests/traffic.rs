@@ -1,13 +1,13 @@
-//! Packets of a node's own processes, all within one namespace.
+//! Packets of processes on the node, within one network namespace.
 //!
-//! Addresses of endpoints are the node's own.
-//! Half of the cluster IPs is routed to a link where nobody answers, and half
-//! to `lo` where somebody does, so that a missing rule shows in either half.
+//! The node has the addresses of the endpoints. Half of the cluster IPs is routed to a
+//! link without hosts. The other half is routed to `lo`, where a server answers. A
+//! missing rule is thus visible for each half.
 #![cfg(all(feature = "nftables", feature = "iptables"))]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -26,16 +26,15 @@ use testkit::generate::Plan;
 use testkit::netns::Netns;
 use vipline_service_model::api::Protocol;
 
-/// How long something is waited for that does not happen.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Timeout for requests that must fail.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How long a refusal may take: one that comes while the first packet is being
-/// sent is lost on it, and the second follows after a second.
-const SECOND_PACKET: Duration = Duration::from_secs(2);
+/// Maximum time until a rejection. The client ignores a rejection that arrives while it
+/// still sends the first packet, and retransmits after a second.
+const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long something is waited for that does happen: a new link takes a
-/// second until IPv6 uses it.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout for requests that must succeed. IPv6 uses a new link after up to a second.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn ip(args: &str) {
     let output = Command::new("ip").args(args.split(' ')).output();
@@ -46,16 +45,16 @@ fn ip(args: &str) {
 rules::tests_of_rules! {
     all {
         connections_to_a_cluster_ip_reach_each_endpoint
-        an_endpoint_reaches_itself_by_its_service_under_another_port
-        datagrams_to_a_cluster_ip_are_answered_from_it
-        what_nobody_serves_is_refused_or_dropped
+        a_connection_of_an_endpoint_to_itself_through_its_service_is_masqueraded
+        datagrams_to_a_cluster_ip_are_answered_from_the_cluster_ip
+        addresses_without_endpoints_are_rejected_or_dropped
     }
     iptables {}
 }
 
-/// Makes a namespace as the file says.
+/// Creates a network namespace as the module documentation describes.
 fn node() -> Netns {
-    let netns = Netns::new().expect("a namespace");
+    let netns = Netns::new().expect("a network namespace");
     netns.run(|| {
         ip("link add link0 type veth peer name link1");
         ip("link set link0 up");
@@ -71,7 +70,7 @@ fn node() -> Netns {
     netns
 }
 
-/// Programs Services of each kind in the namespace of the calling thread.
+/// Programs Services with and without endpoints in the namespace of the calling thread.
 fn program(rules: Rules) {
     let here = |plan: Plan, addr: &str| plan.endpoint(addr.parse().expect("an address"), NODE);
     let named = |name: &str, addr: &str| {
@@ -99,9 +98,9 @@ fn program(rules: Rules) {
     assert!(report.is_success(), "{report}");
 }
 
-fn connect(to: &str, patience: Duration) -> Result<TcpStream, ErrorKind> {
+fn connect(to: &str, timeout: Duration) -> Result<TcpStream, ErrorKind> {
     let to: SocketAddr = to.parse().expect("an address");
-    TcpStream::connect_timeout(&to, patience).map_err(|error| error.kind())
+    TcpStream::connect_timeout(&to, timeout).map_err(|error| error.kind())
 }
 
 fn connections_to_a_cluster_ip_reach_each_endpoint(rules: Rules) {
@@ -114,73 +113,81 @@ fn connections_to_a_cluster_ip_reach_each_endpoint(rules: Rules) {
             listener.set_nonblocking(true).expect("a listener");
         }
         let streams: Vec<_> = (0..100)
-            .map(|_| connect("10.96.0.10:80", DEADLINE))
+            .map(|_| connect("10.96.0.10:80", TIMEOUT))
             .collect();
         assert!(streams.iter().all(Result::is_ok), "{streams:?}");
         let [first, second] =
             [first, second].map(|listener| std::iter::from_fn(|| listener.accept().ok()).count());
         assert_eq!(first + second, 100);
         assert!(first >= 20 && second >= 20, "{first} {second}");
-        assert!(connect("[fd00:96::10]:80", DEADLINE).is_ok());
+        assert!(connect("[fd00:96::10]:80", TIMEOUT).is_ok());
         assert!(third.accept().is_ok());
     });
 }
 
-fn an_endpoint_reaches_itself_by_its_service_under_another_port(rules: Rules) {
+fn a_connection_of_an_endpoint_to_itself_through_its_service_is_masqueraded(rules: Rules) {
     node().run(|| {
         program(rules);
         let socket = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
-        socket.set_read_timeout(Some(DEADLINE)).expect("a time");
-        socket.send_to(b"?", "10.96.0.53:53").expect("it is sent");
+        socket
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("a valid timeout");
+        socket
+            .send_to(b"?", "10.96.0.53:53")
+            .expect("the datagram is sent");
         let mut buffer = [0; 8];
-        let (_, from) = socket.recv_from(&mut buffer).expect("it comes back");
+        let (_, from) = socket.recv_from(&mut buffer).expect("the datagram arrives");
         assert_ne!(from.port(), 5353, "not masqueraded: {from}");
     });
 }
 
-fn datagrams_to_a_cluster_ip_are_answered_from_it(rules: Rules) {
+fn datagrams_to_a_cluster_ip_are_answered_from_the_cluster_ip(rules: Rules) {
     node().run(|| {
         let server = UdpSocket::bind("10.1.0.1:5353").expect("the address is the node's");
         program(rules);
         let client = UdpSocket::bind("10.1.0.2:0").expect("the address is the node's");
         for socket in [&client, &server] {
-            socket.set_read_timeout(Some(DEADLINE)).expect("a time");
+            socket
+                .set_read_timeout(Some(TIMEOUT))
+                .expect("a valid timeout");
         }
-        client.send_to(b"?", "10.96.0.53:53").expect("it is sent");
+        client
+            .send_to(b"?", "10.96.0.53:53")
+            .expect("the datagram is sent");
         let mut buffer = [0; 8];
-        let (_, from) = server.recv_from(&mut buffer).expect("it arrives");
-        server.send_to(b"!", from).expect("it is sent");
-        let (_, from) = client.recv_from(&mut buffer).expect("it is answered");
+        let (_, from) = server.recv_from(&mut buffer).expect("the datagram arrives");
+        server.send_to(b"!", from).expect("the datagram is sent");
+        let (_, from) = client.recv_from(&mut buffer).expect("an answer arrives");
         assert_eq!(from.to_string(), "10.96.0.53:53");
     });
 }
 
-fn what_nobody_serves_is_refused_or_dropped(rules: Rules) {
+fn addresses_without_endpoints_are_rejected_or_dropped(rules: Rules) {
     node().run(|| {
-        let all = TcpListener::bind("[::]:80").expect("nobody is there");
-        let abroad = "10.96.200.30:80";
+        let all = TcpListener::bind("[::]:80").expect("the port is free");
+        let without_local = "10.96.200.30:80";
         let unallocated = ["10.96.200.77:80", "[fd00:96::8077]:80"];
-        for to in unallocated.into_iter().chain([abroad]) {
+        for to in unallocated.into_iter().chain([without_local]) {
             assert!(
-                connect(to, DEADLINE).is_ok(),
+                connect(to, TIMEOUT).is_ok(),
                 "{to} is answered without rules"
             );
         }
         program(rules);
         let refused = Err(ErrorKind::ConnectionRefused);
         let dropped = Err(ErrorKind::TimedOut);
-        assert_eq!(connect("10.96.0.20:80", DEADLINE).map(drop), refused);
-        assert_eq!(connect(abroad, PATIENCE).map(drop), dropped);
-        // Mode iptables has rules for the ports of Services alone.
-        let (undefined, nobody) = match rules {
+        assert_eq!(connect("10.96.0.20:80", TIMEOUT).map(drop), refused);
+        assert_eq!(connect(without_local, SHORT_TIMEOUT).map(drop), dropped);
+        // Mode iptables has rules only for the ports of Services.
+        let (undefined, unserved) = match rules {
             Rules::Nftables => (refused, dropped),
             Rules::Iptables(_) | Rules::Ipvs => (dropped, Ok(())),
         };
         for to in ["10.96.0.10:81", "[fd00:96::10]:81"] {
-            assert_eq!(connect(to, SECOND_PACKET).map(drop), undefined, "{to}");
+            assert_eq!(connect(to, REJECT_TIMEOUT).map(drop), undefined, "{to}");
         }
         for to in unallocated {
-            assert_eq!(connect(to, PATIENCE).map(drop), nobody, "{to}");
+            assert_eq!(connect(to, SHORT_TIMEOUT).map(drop), unserved, "{to}");
         }
         drop(all);
     });

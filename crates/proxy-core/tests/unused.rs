@@ -1,4 +1,4 @@
-//! Chains and sets on demand, after the last Service that used them.
+//! Removal of on-demand chains and sets after the last Service that used them.
 #![cfg(feature = "nftables")]
 
 mod fixtures;
@@ -17,11 +17,11 @@ use vipline_nftables::{Error, Object};
 use vipline_reconcile::{Edit, Rejection, Target};
 use vipline_service_model::api;
 
-/// Services with session affinity.
+/// Number of Services with session affinity.
 const SERVICES: u32 = 100;
-/// Chains and sets on demand of a Service: `learn-S-T`, `sticky-S-N`, `clients-S`
-/// and `endpoints-S`.
-const OF_A_SERVICE: usize = 4;
+/// Number of on-demand chains and sets of a Service: `learn-S-T`, `sticky-S-N`,
+/// `clients-S` and `endpoints-S`.
+const PER_SERVICE: usize = 4;
 /// Maximum number of unused chains and sets.
 const MAX_UNUSED: usize = 64;
 /// Maximum time for which an unused chain or set stays.
@@ -33,7 +33,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// nf_tables in IPv4, whose messages are counted; clones share it.
+/// The IPv4 nf_tables kernel with message counters. Clones share the kernel.
 #[derive(Clone)]
 struct Counted(Arc<Mutex<nftables::Kernel>>);
 
@@ -64,14 +64,14 @@ impl Target for Counted {
 /// Datagrams sent, messages and bytes in them, and datagrams received.
 type Cost = [u64; 4];
 
-/// Counts the chains and sets on demand of Services with session affinity.
+/// Returns the number of on-demand chains and sets of Services with session affinity.
 fn on_demand<'a>(objects: impl IntoIterator<Item = &'a Object>) -> usize {
     let names = objects.into_iter().filter_map(|object| match object {
         Object::Chain(chain) => Some(chain.name.as_str()),
         Object::Set(set) => Some(set.name.as_str()),
         _ => None,
     });
-    // Base sets are named after other things than a service port.
+    // Names of base sets contain no service port.
     let prefixes = ["learn-", "sticky-", "clients-", "endpoints-"];
     let of_a_port = |name: &&str| {
         prefixes.iter().any(|prefix| name.starts_with(prefix)) && name.contains(char::is_uppercase)
@@ -79,7 +79,7 @@ fn on_demand<'a>(objects: impl IntoIterator<Item = &'a Object>) -> usize {
     names.filter(of_a_port).count()
 }
 
-/// An engine with one family, in the namespace of its thread.
+/// An IPv4-only engine in the network namespace of its thread.
 struct Proxy {
     engine: Engine,
     kernel: Counted,
@@ -132,7 +132,7 @@ impl Proxy {
         assert_eq!(self.engine.rejected_count(Family::V4), 0, "{report}");
     }
 
-    /// Returns how many chains and sets on demand the kernel has.
+    /// Returns the number of on-demand chains and sets in the kernel.
     fn installed(&self) -> usize {
         on_demand(&self.kernel.clone().dump().expect("a dump"))
     }
@@ -151,12 +151,12 @@ impl Proxy {
                 self.check(&report);
             }
         }
-        panic!("one deadline follows another");
+        panic!("the deadlines do not end");
     }
 
-    /// Replaces endpoints of a Service and restores them, then dumps the table.
+    /// Replaces the endpoints of a Service, restores them, and dumps the table.
     ///
-    /// Returns the messages of each, and the number of objects.
+    /// Returns the cost of both changes and the number of objects.
     fn cost(&mut self) -> ([Cost; 2], usize) {
         let other = ["10.1.0.1", "10.1.0.3"];
         let there = self.change(service(7, Some(USUAL), &other));
@@ -168,7 +168,7 @@ impl Proxy {
 
 const ENDPOINTS: [&str; 2] = ["10.1.0.1", "10.1.0.2"];
 
-/// Returns the events of a Service, with session affinity if it has a timeout.
+/// Returns the events of a Service. With a timeout, the Service has session affinity.
 fn service(number: u32, timeout: Option<u32>, endpoints: &[&str]) -> Vec<Event> {
     let address = IpAddr::from([10, 96, 1, u8::try_from(number).expect("few Services")]);
     let plan = Plan::new(format!("sticky-{number}")).at(address);
@@ -186,21 +186,22 @@ fn service(number: u32, timeout: Option<u32>, endpoints: &[&str]) -> Vec<Event> 
     [Event::from(service)].into_iter().chain(slices).collect()
 }
 
-/// Returns the events of all Services, each with a timeout of its own in each round.
+/// Returns the events of all Services. Each Service has a different timeout in each
+/// round.
 fn with_timeouts(round: u32) -> impl Iterator<Item = Event> {
     let timeout = move |number| 1 + round * SERVICES + number;
     (0..SERVICES).flat_map(move |number| service(number, Some(timeout(number)), &ENDPOINTS))
 }
 
-/// Returns the events of all Services, with one timeout or without affinity.
+/// Returns the events of all Services with the same timeout, or without affinity.
 fn with_timeout(timeout: Option<u32>) -> impl Iterator<Item = Event> {
     (0..SERVICES).flat_map(move |number| service(number, timeout, &ENDPOINTS))
 }
 
 #[test]
-fn few_unused_chains_and_sets_stay_and_none_for_a_minute() {
-    Netns::new().expect("a namespace").run(|| {
-        let used = SERVICES as usize * OF_A_SERVICE;
+fn unused_chains_and_sets_are_bounded_and_removed_within_a_minute() {
+    Netns::new().expect("a network namespace").run(|| {
+        let used = SERVICES as usize * PER_SERVICE;
         let mut proxy = Proxy::start(with_timeouts(0));
         assert_eq!(proxy.installed(), used);
         for round in 1..=4 {
@@ -219,7 +220,7 @@ fn few_unused_chains_and_sets_stay_and_none_for_a_minute() {
 #[test]
 fn a_sync_costs_the_same_after_five_thousand_timeouts() {
     const TIMEOUTS: u32 = 5_000;
-    Netns::new().expect("a namespace").run(|| {
+    Netns::new().expect("a network namespace").run(|| {
         let mut proxy = Proxy::start(with_timeout(Some(USUAL)));
         let before = proxy.cost();
         for round in 0..TIMEOUTS / SERVICES {
@@ -252,7 +253,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     apply(&mut engine, service(1, None, &ENDPOINTS));
     let report = engine.poll(secs(1_300)).expect("a change is due");
     assert!(report.is_success() && engine.poll(secs(1_300)).is_none());
-    assert_eq!(installed(), OF_A_SERVICE);
+    assert_eq!(installed(), PER_SERVICE);
 
     apply(&mut engine, service(1, None, &["10.1.0.9"]));
     let deadline = engine.next_deadline().expect("unused chains");
@@ -262,7 +263,7 @@ fn unused_chains_are_removed_within_a_minute_while_changes_wait_longer() {
     assert_eq!((report.trigger, report.ports), (Trigger::Unused, 0));
     let edits: Vec<_> = report.families.iter().map(|done| &done.outcome).collect();
     let edits = edits.iter().filter_map(|it| Some(it.as_ref().ok()?.edits));
-    assert_eq!(edits.collect::<Vec<_>>(), [OF_A_SERVICE, 0]);
+    assert_eq!(edits.collect::<Vec<_>>(), [PER_SERVICE, 0]);
     assert_eq!(installed(), 0);
     assert!(engine.is_queued(), "the change still waits");
 

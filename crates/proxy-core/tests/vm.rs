@@ -1,10 +1,10 @@
-//! Mode ipvs in a kernel that has IPVS: what tools see of it, and who gets a
-//! packet.
+//! Mode ipvs with a kernel that has IPVS: the state that system tools show, and the
+//! packet matrix.
 #![cfg(feature = "ipvs")]
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "the kernel judges what was programmed"
+    reason = "the tests send packets through the programmed kernel"
 )]
 
 mod fixtures;
@@ -30,14 +30,13 @@ mod ipvs_takeover;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cells::{Row, cells, compare, compare_hairpin, in_each_way, judge};
-use fixtures::{ELSEWHERE, NODE, apply, sync};
+use cells::{Row, cells, cells_of_request, check_cells, compare, compare_hairpin};
+use fixtures::{NODE, OTHER_NODE, apply, sync};
 use flows::{
-    a_client_that_keeps_its_port_is_led_to_whoever_serves,
-    attempts_to_connect_go_elsewhere_and_connections_stay,
-    every_question_is_answered_while_endpoints_come_and_go,
-    flows_stay_with_an_endpoint_while_it_serves_on_its_way_out,
-    flows_that_are_not_stale_are_left_alone,
+    a_client_with_a_fixed_port_reaches_the_current_endpoint,
+    attempts_to_connect_move_to_a_new_endpoint_and_connections_stay,
+    every_request_is_answered_while_endpoints_change,
+    flows_stay_with_an_endpoint_that_is_serving_and_terminating, flows_that_are_not_stale_are_kept,
 };
 use proxy_core::{Config, Engine, Event, Family, Mode, Report, Trigger};
 use rules::Rules;
@@ -51,10 +50,11 @@ use vipline_service_model::{Scheduler, api};
 use Destination::{ClusterIp, ExternalIp, LoadBalancer, NodePort};
 use Source::{External, Localhost, Node, Pod};
 
-/// Services of policy Cluster, external policy Local and internal policy Local.
+/// Three Services: traffic policies Cluster, external policy Local, internal policy
+/// Local.
 ///
-/// A virtual server cannot tell from where packets come: with external policy
-/// Local everybody is sent to the endpoints of the node, if there are any.
+/// A virtual server cannot distinguish sources. With external policy Local all clients
+/// reach the endpoints of the node, if any exist.
 #[rustfmt::skip]
 const MATRIX: [Row<3>; 13] = [
     (Pod,       ClusterIp,    ["all",    "all",    "local"]),
@@ -72,8 +72,8 @@ const MATRIX: [Row<3>; 13] = [
     (External,  ExternalIp,   ["all M",  "local",  "all M"]),
 ];
 
-/// The endpoint on the node terminates: external policy Local and Cluster; then
-/// both do, with external policy Local.
+/// Services 1 and 2: the endpoint on the node terminates, external policy Local and
+/// Cluster. Service 3: both endpoints terminate, external policy Local.
 #[rustfmt::skip]
 const TERMINATING: [Row<3>; 5] = [
     (Pod,       ClusterIp,    ["remote",   "remote",   "all"]),
@@ -83,13 +83,13 @@ const TERMINATING: [Row<3>; 5] = [
     (External,  NodePort,     ["local",    "remote M", "local"]),
 ];
 
-/// No endpoints with policies Cluster and Local; then an endpoint on the other
-/// node alone, with external policy Local and internal policy Local.
+/// Services 1 and 2: no endpoints, policies Cluster and Local. Services 3 and 4: an
+/// endpoint on the other node only, external policy Local and internal policy Local.
 ///
-/// From outside, policy Local falls back to endpoints elsewhere, which see the
-/// client; inside nobody is asked.
+/// External policy Local falls back to endpoints on other nodes, which see the address
+/// of the client. Internal policy Local has no fallback.
 #[rustfmt::skip]
-const NOBODY_HERE: [Row<4>; 13] = [
+const NO_USABLE_ENDPOINTS: [Row<4>; 13] = [
     (Pod,       ClusterIp,    ["REJECT", "REJECT", "remote",   "REJECT"]),
     (Pod,       NodePort,     ["REJECT", "REJECT", "remote",   "remote M"]),
     (Pod,       LoadBalancer, ["REJECT", "REJECT", "remote",   "remote M"]),
@@ -107,11 +107,11 @@ const NOBODY_HERE: [Row<4>; 13] = [
 
 rules::tests_of_rules! {
     stale_flows: crate::rules::Rules::Ipvs;
-    a_client_that_keeps_its_port_is_led_to_whoever_serves
-    flows_that_are_not_stale_are_left_alone
-    flows_stay_with_an_endpoint_while_it_serves_on_its_way_out
-    every_question_is_answered_while_endpoints_come_and_go
-    attempts_to_connect_go_elsewhere_and_connections_stay
+    a_client_with_a_fixed_port_reaches_the_current_endpoint
+    flows_that_are_not_stale_are_kept
+    flows_stay_with_an_endpoint_that_is_serving_and_terminating
+    every_request_is_answered_while_endpoints_change
+    attempts_to_connect_move_to_a_new_endpoint_and_connections_stay
 }
 
 fn open(config: &Config) -> Engine {
@@ -123,9 +123,9 @@ fn open(config: &Config) -> Engine {
 }
 
 #[test]
-fn what_is_planned_is_what_tools_see_and_a_restart_writes_nothing() {
-    // A guest takes its time: these have all there is, but for what golden files
-    // show as well.
+fn system_tools_show_the_plan_and_a_restart_writes_nothing() {
+    // A guest is slow. These fixtures have all features that the golden files do not
+    // cover already.
     let chosen = [
         "overall",
         "udp-and-sctp",
@@ -155,7 +155,7 @@ fn what_is_planned_is_what_tools_see_and_a_restart_writes_nothing() {
 }
 
 #[test]
-fn each_packet_takes_its_way() {
+fn each_packet_reaches_the_expected_destination() {
     let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [web(1), web(2).externally_local(), web(3).internally_local()];
@@ -165,22 +165,22 @@ fn each_packet_takes_its_way() {
 }
 
 #[test]
-fn what_nobody_here_serves_is_refused_or_led_elsewhere() {
+fn services_without_local_endpoints_are_rejected_or_use_other_nodes() {
     let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
-    let nobody = |number| Web::new(number, []);
+    let no_endpoints = |number| Web::new(number, []);
     let far = |number| Web::new(number, [stage.far()]);
     let services = [
-        nobody(1),
-        nobody(2).externally_local().internally_local(),
+        no_endpoints(1),
+        no_endpoints(2).externally_local().internally_local(),
         far(3).externally_local(),
         far(4).internally_local(),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
-    compare(&stage, &NOBODY_HERE);
+    compare(&stage, &NO_USABLE_ENDPOINTS);
 }
 
 #[test]
-fn terminating_endpoints_serve_as_long_as_no_others_do() {
+fn terminating_endpoints_serve_only_without_ready_endpoints() {
     let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
     let terminating = api::Conditions {
         ready: Some(false),
@@ -196,26 +196,26 @@ fn terminating_endpoints_serve_as_long_as_no_others_do() {
         here(2),
         here(3)
             .externally_local()
-            .conditions(ELSEWHERE, &terminating),
+            .conditions(OTHER_NODE, &terminating),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
     compare(&stage, &TERMINATING);
 }
 
 #[test]
-fn addresses_of_services_have_no_other_ports_and_only_some_may_use_guarded_ones() {
+fn service_addresses_have_no_other_ports_and_respect_source_ranges() {
     let mut stage = Stage::new(Rules::Ipvs, config(Rules::Ipvs));
     let web = |number| Web::new(number, [stage.near(), stage.far()]);
     let services = [
-        web(1).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
-        web(2).only_for(&["172.16.0.0/16", "fd00:172::/64"]),
+        web(1).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
+        web(2).with_source_ranges(&["172.16.0.0/16", "fd00:172::/64"]),
         web(3)
-            .only_for(&["192.0.2.0/24", "2001:db8::/64"])
+            .with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"])
             .externally_local(),
-        Web::new(4, []).only_for(&["192.0.2.0/24", "2001:db8::/64"]),
+        Web::new(4, []).with_source_ranges(&["192.0.2.0/24", "2001:db8::/64"]),
     ];
     stage.sync(services.into_iter().flat_map(Web::events));
-    // Another program of the node listens at its addresses, all of them.
+    // Another program listens on all addresses of the node.
     let any = "::".parse().expect("an address");
     let other = serve(&stage.lab.node, any, OTHER_PORT);
     let mut all = Vec::new();
@@ -227,11 +227,11 @@ fn addresses_of_services_have_no_other_ports_and_only_some_may_use_guarded_ones(
     ] {
         for from in [Pod, External] {
             let ask = |way: Way| way.ask(addresses(of, number)[way.family], OTHER_PORT);
-            all.extend(in_each_way(&stage, stage.host(from), ask, expected));
+            all.extend(cells_of_request(&stage, stage.host(from), ask, expected));
         }
     }
     for (number, external, node, pod, neighbor) in [
-        // The node has an address in the range.
+        // The node has an address in the source range.
         (1, "all M", "all M", "DROP", "DROP"),
         (2, "DROP", "DROP", "DROP", "all M"),
         (3, "local", "local", "DROP", "DROP"),
@@ -241,14 +241,14 @@ fn addresses_of_services_have_no_other_ports_and_only_some_may_use_guarded_ones(
             all.extend(cells(&stage, number, from, LoadBalancer, expected));
         }
         let ask = |way| stage.ask(External, LoadBalancer, number, way);
-        all.extend(in_each_way(&stage, &stage.lab.neighbor, ask, neighbor));
+        all.extend(cells_of_request(&stage, &stage.lab.neighbor, ask, neighbor));
     }
-    judge(&stage, all);
+    check_cells(&stage, all);
     assert!(other.iter().all(|server| server.asked() == 0));
 }
 
 #[test]
-fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
+fn connections_outlive_their_endpoint_and_new_ones_avoid_it() {
     let mut stage = Stage::with_backends(3, Rules::Ipvs, config(Rules::Ipvs));
     let web = |stage: &Stage, numbers: &[usize]| {
         let hosts = numbers
@@ -284,8 +284,8 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
                 .unwrap_or_else(|error| panic!("{}: {error}", talk.server()));
         }
     };
-    // The last answer of one that goes without a word may be lost in UDP: it says
-    // before that it leaves.
+    // UDP clients may lose the last answer of an endpoint that is removed without
+    // terminating first.
     let all = web(&stage, &[0, 1, 2]).leaving(&stage.lab.backends[0]);
     stage.sync(all.events());
     go_on(&mut talks);
@@ -296,9 +296,10 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
     let others = web(&stage, &[1, 2]);
     stage.sync(others.events());
     go_on(&mut talks);
-    // The real server is looked after now and in a while, and still has connections.
+    // The engine polls the draining real server several times. The real server still
+    // has connections.
     for _ in 0..3 {
-        stage.look();
+        stage.poll_idle();
     }
     go_on(&mut talks);
     let gone = stage.lab.backends[0].name.clone();
@@ -312,7 +313,7 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
         assert_eq!(answers.by(&gone), 0, "{ask:?}: {answers}");
     }
     loads.into_iter().for_each(answered);
-    // Weight 0 is left behind by a crash: the next engine takes it as it is wanted.
+    // A crash leaves weight 0. The next engine restores the planned weight.
     let first = web(&stage, &[0, 1]);
     stage.restart(first.events());
     go_on(&mut talks);
@@ -324,8 +325,9 @@ fn connections_outlive_their_endpoint_and_new_ones_do_not_get_there() {
     }
 }
 
-/// Starts an engine with one Service, for which it makes two virtual servers.
-fn begin(config: &Config) -> (Engine, Duration) {
+/// Starts an engine with one Service, which has one virtual server with two real
+/// servers.
+fn start(config: &Config) -> (Engine, Duration) {
     let (mut engine, mut now) = (open(config), Duration::default());
     apply(&mut engine, fixtures::web_with("10.96.0.10", 2).events());
     engine.apply(Event::Synced);
@@ -334,8 +336,8 @@ fn begin(config: &Config) -> (Engine, Duration) {
     (engine, now)
 }
 
-/// What somebody may do of which nobody tells.
-const UNHEARD: [&str; 5] = [
+/// Changes for which the kernel sends no notifications.
+const UNNOTIFIED_CHANGES: [&str; 5] = [
     "ipvsadm -d -t 10.96.0.10:80 -r 10.1.0.1:8080",
     "ipvsadm -e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0",
     "ipvsadm -E -t 10.96.0.10:80 -s sh",
@@ -348,10 +350,10 @@ fn ipvsadm(arguments: &str) {
     assert_eq!(lines("ipvsadm", &words), BTreeSet::new());
 }
 
-/// Asserts that a sync succeeds except for the virtual server of another program
-/// at the address of a Service.
+/// Asserts that a sync succeeds, except for the virtual server at the address of a
+/// Service, which another program created.
 #[track_caller]
-fn rejects_a_virtual_server_that_exists(report: &Report) {
+fn assert_existing_virtual_server_rejected(report: &Report) {
     const EEXIST: i32 = 17;
     assert!(report.is_success(), "{report}");
     let rejected = &report.families[0].rejected;
@@ -363,9 +365,10 @@ fn rejects_a_virtual_server_that_exists(report: &Report) {
 }
 
 #[test]
-fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
+fn foreign_virtual_servers_are_kept_and_damage_to_ours_is_repaired() {
     Netns::new().unwrap().run(|| {
-        // One is there before us where we want ours, one elsewhere, one excluded.
+        // The first virtual server has the address of the Service, the second another
+        // address, and the third an excluded address.
         for (server, scheduler) in [
             ("-t 10.96.0.10:80", "wlc"),
             ("-t 192.0.2.99:80", "lc"),
@@ -380,8 +383,9 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
         let mut now = Duration::default();
         apply(&mut engine, fixtures::web_with("10.96.0.10", 2).events());
         engine.apply(Event::Synced);
-        // The first sync finds one in its place, the second takes it over.
-        rejects_a_virtual_server_that_exists(&sync(&mut engine, &mut now));
+        // The first sync finds the existing virtual server, the second sync takes it
+        // over.
+        assert_existing_virtual_server_rejected(&sync(&mut engine, &mut now));
         let report = sync(&mut engine, &mut now);
         assert!(report.is_success(), "{report}");
         assert_eq!(engine.rejected_count(Family::V4), 0);
@@ -402,7 +406,7 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
             "ip link delete kube-ipvs0",
             "iptables -w 5 -t nat -F KUBE-SERVICES",
         ];
-        for damage in UNHEARD.into_iter().chain(others) {
+        for damage in UNNOTIFIED_CHANGES.into_iter().chain(others) {
             let words: Vec<_> = damage.split(' ').collect();
             lines(words[0], &words[1..]);
             engine.request_resync();
@@ -427,7 +431,7 @@ fn virtual_servers_of_others_stay_and_what_others_do_to_ours_is_mended() {
 }
 
 #[test]
-fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
+fn virtual_servers_in_excluded_networks_are_managed_only_for_services() {
     let services = [("one", "10.96.0.10"), ("other", "10.97.0.10")].map(|(name, address)| {
         let plan = Plan::new(name).at(address.parse().expect("an address"));
         let plan = plan.port(api::Protocol::Tcp, 80, 8080);
@@ -452,13 +456,15 @@ fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
             .filter(|line| line.contains("10.96.0.10"))
             .collect();
         assert_eq!(left, within);
-        // A Service that has its address there is served, also when all is looked at.
+        // A Service with an excluded address is served, even when all virtual servers
+        // are dumped.
         ipvsadm("-e -t 10.96.0.10:80 -r 10.1.0.1:8080 -m -w 0");
         let (mut engine, mut now) = (open(&config), Duration::default());
         apply(&mut engine, services[0].iter().cloned());
         engine.apply(Event::Synced);
-        // It finds one in its place, and takes it over.
-        rejects_a_virtual_server_that_exists(&sync(&mut engine, &mut now));
+        // The first sync finds an existing virtual server, and a later sync takes it
+        // over.
+        assert_existing_virtual_server_rejected(&sync(&mut engine, &mut now));
         for _ in 0..2 {
             let report = sync(&mut engine, &mut now);
             assert!(report.is_success(), "{report}");
@@ -469,9 +475,10 @@ fn virtual_servers_within_excluded_networks_are_those_of_services_alone() {
 }
 
 #[test]
-fn a_scheduler_that_the_kernel_lacks_is_replaced_and_keeps_nobody_waiting() {
+fn an_unavailable_scheduler_is_replaced_and_does_not_block_other_services() {
     Netns::new().unwrap().run(|| {
-        // Of these two the older kernel lacks one; both count as served.
+        // Older kernels lack one of the two schedulers. A Service with a replaced
+        // scheduler counts as served.
         let mut engine = open(&fixtures::config());
         let mut now = Duration::default();
         for (address, scheduler) in [("10.96.0.10", "twos"), ("10.96.0.11", "mh")] {
@@ -494,7 +501,7 @@ fn a_scheduler_that_the_kernel_lacks_is_replaced_and_keeps_nobody_waiting() {
 
         let mut config = fixtures::config();
         config.ipvs.scheduler = Scheduler::SourceHash;
-        let (mut engine, _) = begin(&config);
+        let (mut engine, _) = start(&config);
         let sh = "-A -t 10.96.0.10:80 -s sh".to_owned();
         assert!(lines("ipvsadm", &["-Sn"]).contains(&sh));
         assert_tools_see(&mut engine);
@@ -502,38 +509,36 @@ fn a_scheduler_that_the_kernel_lacks_is_replaced_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn an_address_that_somebody_removes_is_back_at_once() {
+fn an_address_removed_by_another_process_is_restored_at_once() {
     Netns::new().unwrap().run(|| {
-        let (mut engine, mut now) = begin(&fixtures::config());
+        let (mut engine, mut now) = start(&fixtures::config());
         engine.watch().unwrap();
         now += Duration::from_secs(10);
-        assert!(engine.poll(now).is_none(), "nothing was done");
+        assert!(engine.poll(now).is_none(), "no change happened");
         lines(
             "ip",
             &["address", "delete", "10.96.0.10/32", "dev", "kube-ipvs0"],
         );
         now += Duration::from_secs(1);
-        let report = engine.poll(now).expect("it is heard");
+        let report = engine.poll(now).expect("the removal is detected");
         assert_eq!(report.trigger, Trigger::Drift);
         assert!(report.is_success(), "{report}");
         assert_eq!(engine.difference().unwrap().script, "");
-        assert!(
-            engine.poll(now).is_none(),
-            "what was mended is our own doing"
-        );
+        assert!(engine.poll(now).is_none(), "the repair is not drift");
     });
 }
 
 #[test]
-fn a_change_that_contradicts_the_kernel_is_resolved_by_a_dump_at_once() {
+fn a_change_that_conflicts_with_the_kernel_is_resolved_by_a_dump_at_once() {
     Netns::new().unwrap().run(|| {
-        let (mut engine, mut now) = begin(&fixtures::config());
-        // Another program removes what is to be changed, and adds what is to be added.
+        let (mut engine, mut now) = start(&fixtures::config());
+        // Another program removes an object that the change edits, and adds one that
+        // the change adds.
         ipvsadm("-d -t 10.96.0.10:80 -r 10.1.0.2:8080");
         ipvsadm("-a -t 10.96.0.10:80 -r 10.1.0.3:8080 -m");
         let plan = fixtures::with_endpoints(fixtures::web("10.96.0.10"), &["10.1.0.1", "10.1.0.3"]);
         apply(&mut engine, plan.events());
-        // Soon enough for the state to count as known.
+        // The change follows early enough for the state to count as known.
         let report = (0..2).find_map(|_| {
             now += Duration::from_secs(10);
             engine.poll(now)
@@ -547,7 +552,7 @@ fn a_change_that_contradicts_the_kernel_is_resolved_by_a_dump_at_once() {
 }
 
 #[test]
-fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
+fn an_endpoint_that_the_kernel_rejects_does_not_affect_other_objects() {
     Netns::new().unwrap().run(|| {
         for line in [
             "link add eth9 type dummy",
@@ -568,10 +573,10 @@ fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
         let [rejected] = &*report.families[0].rejected else {
             panic!("one endpoint: {report:?}");
         };
-        let owner = rejected.owner.as_ref().expect("a Service wants it");
+        let owner = rejected.owner.as_ref().expect("the object has an owner");
         assert_eq!((&*owner.service, rejected.reason.errno), ("web", Some(22)));
         assert!(rejected.object.contains(bad), "{rejected}");
-        // Addresses, sets and the other real server are there.
+        // Addresses, sets and the other real server are programmed.
         let servers = lines("ipvsadm", &["-Sn"]);
         assert!(
             servers.iter().any(|line| line.contains("10.1.0.1:8080")),
@@ -589,18 +594,18 @@ fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
         );
         assert_eq!(engine.difference().unwrap().edits, 1);
 
-        // Other Services go on, and the endpoint is not sent again with them.
+        // Other Services change, and the endpoint is not resent with them.
         for last in 1..4 {
             let other = Plan::new(format!("other-{last}"))
                 .at([10, 96, 1, last].into())
                 .port(api::Protocol::Tcp, 80, 8080)
-                .endpoint([10, 1, 1, last].into(), ELSEWHERE);
+                .endpoint([10, 1, 1, last].into(), OTHER_NODE);
             apply(&mut engine, other.events());
             let report = sync(&mut engine, &mut now);
             assert!(report.is_success() && report.families[0].rejected.is_empty());
             assert_eq!(engine.difference().unwrap().edits, 1);
         }
-        // It serves as soon as its address does.
+        // The endpoint is programmed when its address is no longer a broadcast address.
         lines(
             "ip",
             &["address", "delete", "192.168.55.1/24", "dev", "eth9"],
@@ -618,28 +623,31 @@ fn an_endpoint_that_the_kernel_refuses_keeps_nothing_else_from_it() {
 }
 
 #[test]
-fn what_nobody_tells_of_is_found_by_a_look() {
+fn changes_without_notifications_are_found_by_polling() {
     Netns::new().unwrap().run(|| {
-        let (mut engine, mut now) = begin(&fixtures::config());
+        let (mut engine, mut now) = start(&fixtures::config());
         engine.watch().unwrap();
         let mut poll = |engine: &mut Engine, seconds| {
             now += Duration::from_secs(seconds);
             engine.poll(now)
         };
         assert!(poll(&mut engine, 10).is_none());
-        // One endpoint goes, and what is left of it is not somebody's doing.
+        // One endpoint is removed, and its draining real server is not drift.
         apply(&mut engine, fixtures::web_with("10.96.0.10", 1).events());
         assert!(poll(&mut engine, 10).expect("a change is due").is_success());
         assert!(poll(&mut engine, 30).is_none());
-        for damage in UNHEARD {
+        for damage in UNNOTIFIED_CHANGES {
             let words: Vec<_> = damage.split(' ').collect();
             lines(words[0], &words[1..]);
-            assert!(poll(&mut engine, 1).is_none(), "{damage}: nobody tells");
-            let report = poll(&mut engine, 30).expect("it is found");
+            assert!(poll(&mut engine, 1).is_none(), "{damage}: no notification");
+            let report = poll(&mut engine, 30).expect("the change is found");
             assert_eq!(report.trigger, Trigger::Drift, "{damage}");
             assert!(report.is_success(), "{damage}: {report}");
             assert_eq!(engine.difference().unwrap().script, "", "{damage}");
-            assert!(poll(&mut engine, 30).is_none(), "{damage}: it is mended");
+            assert!(
+                poll(&mut engine, 30).is_none(),
+                "{damage}: the repair is not drift"
+            );
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Cells of the packet matrix, and how they are judged.
+//! Cells of the packet matrix and their comparison with observed traffic.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fmt;
@@ -13,64 +13,64 @@ use testkit::traffic::{Ask, Protocol};
 use crate::rules::Rules;
 use crate::stage::{Destination, Source, Stage, WAYS, Way};
 
-/// How long something is waited for that does not happen.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Timeout for requests that must fail.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long something is waited for that does happen, though a machine may have
-/// much else to do.
-const MUCH_PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout for requests that must be answered, with a margin for a busy machine.
+const LONG_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a client waits until it sends the first packet again.
+/// Initial TCP retransmission timeout.
 ///
-/// A refusal that comes while the first packet is being sent is lost on it.
-const SECOND_PACKET: Duration = Duration::from_secs(1);
+/// The client ignores a rejection that arrives while it still sends the first packet.
+const RETRANSMISSION: Duration = Duration::from_secs(1);
 
-/// How many cells are judged at a time.
-const JUDGES: usize = 16;
+/// Number of cells that are checked concurrently.
+const CONCURRENCY: usize = 16;
 
-/// How many are in a guest, where datagrams get lost when there is too much to do.
-const JUDGES_OF_GUESTS: usize = 4;
+/// The same in a guest, where datagrams get lost under higher load.
+const CONCURRENCY_IN_GUEST: usize = 4;
 
-/// Where from, where to, and what happens with each Service of the table.
+/// Source, destination, and the expected observation for each Service of the table.
 pub(crate) type Row<const N: usize> = (Source, Destination, [&'static str; N]);
 
-/// Where modes differ: a cell that names one of these cases is what is seen in
-/// mode nftables, and in mode iptables in IPv4 and in IPv6.
+/// Cases in which modes differ. A cell that names a case expects the first observation
+/// in mode nftables, the second in mode iptables with IPv4, and the third in mode
+/// iptables with IPv6. The last column is the reason.
 #[rustfmt::skip]
 const DIFFERENCES: [(&str, [&str; 3], &str); 11] = [
-    ("localhost",                  ["REJECT", "all M",    "REJECT"], "node ports are served on 127.0.0.0/8 by routes to it, which IPv6 has not"),
-    ("localhost, nobody",          ["node",   "REJECT",   "REJECT"], "a node port without endpoints is refused on all local addresses"),
-    ("localhost, abroad",          ["node",   "remote M", "DROP"],   "a node port without local endpoints is dropped on all local addresses that are not served"),
-    ("localhost, far",             ["node",   "remote M", "node"],   "as localhost: there is an endpoint"),
-    ("undefined port",             ["REJECT", "world",    "world"],  "there are rules for the ports of Services alone"),
-    ("unallocated",                ["DROP",   "world",    "world"],  "networks of cluster IPs are not looked at"),
-    ("from node, nobody",          ["REJECT", "world",    "world"],  "nothing is refused in OUTPUT but cluster IPs"),
-    ("guarded, nobody",            ["DROP",   "REJECT",   "REJECT"], "networks are told apart on the way to endpoints, and there is none"),
-    ("from node, guarded, nobody", ["DROP",   "world",    "world"],  "for both reasons"),
-    ("forwarded, marked",          ["DROP",   "all M",    "all M"],  "what is marked is accepted in FORWARD, whatever its policy"),
-    ("health check",               ["DROP",   "node",     "node"],   "ports of health checks are accepted in INPUT, whatever its policy"),
+    ("localhost",                  ["REJECT", "all M",    "REJECT"], "node ports on loopback addresses need sysctl route_localnet, which IPv6 lacks"),
+    ("localhost, none",            ["node",   "REJECT",   "REJECT"], "a node port without endpoints is rejected on all local addresses"),
+    ("localhost, no local",        ["node",   "remote M", "DROP"],   "a node port without local endpoints is dropped on local addresses that do not serve node ports"),
+    ("localhost, remote",          ["node",   "remote M", "node"],   "as `localhost`: an endpoint exists"),
+    ("undefined port",             ["REJECT", "world",    "world"],  "only the ports of Services have rules"),
+    ("unallocated",                ["DROP",   "world",    "world"],  "no rule matches the cluster IP networks"),
+    ("from node, none",            ["REJECT", "world",    "world"],  "OUTPUT rejects only cluster IPs"),
+    ("ranges, none",               ["DROP",   "REJECT",   "REJECT"], "source ranges are checked on the path to an endpoint, and none exists"),
+    ("from node, ranges, none",    ["DROP",   "world",    "world"],  "for both of the previous reasons"),
+    ("forwarded, marked",          ["DROP",   "all M",    "all M"],  "FORWARD accepts marked packets regardless of its policy"),
+    ("health check",               ["DROP",   "node",     "node"],   "INPUT accepts health check ports regardless of its policy"),
 ];
 
-/// Returns what is to be seen of a cell.
+/// Returns the expected observation of a cell.
 fn expected(rules: Rules, family: usize, cell: &'static str) -> &'static str {
     let mut differences = DIFFERENCES.iter();
     match (differences.find(|(case, ..)| *case == cell), rules) {
-        // Mode ipvs has tables of its own.
+        // Mode ipvs has its own matrix.
         (None, _) | (_, Rules::Ipvs) => cell,
         (Some((_, [nftables, ..], _)), Rules::Nftables) => nftables,
         (Some((_, [_, iptables @ ..], _)), Rules::Iptables(_)) => iptables[family],
     }
 }
 
-/// A question, and what is to be seen of its answers.
+/// A request and its expected observation.
 pub(crate) struct Cell<'a> {
     from: &'a Host,
     pub(crate) ask: Ask,
     expected: &'static str,
 }
 
-/// Returns the cells of a question in each way.
-pub(crate) fn in_each_way<'a>(
+/// Returns one cell per family and protocol.
+pub(crate) fn cells_of_request<'a>(
     stage: &Stage,
     from: &'a Host,
     ask: impl Fn(Way) -> Ask,
@@ -83,30 +83,31 @@ pub(crate) fn in_each_way<'a>(
     })
 }
 
-/// Compares what happens with the rows, Services being numbered from 1.
+/// Compares observations with the rows. Services are numbered from 1.
 pub(crate) fn compare<const N: usize>(stage: &Stage, rows: &[Row<N>]) {
     let cells = rows.iter().flat_map(|&(from, to, expected)| {
         let numbered = (1..).zip(expected);
         numbered.flat_map(move |(number, cell)| cells(stage, number, from, to, cell))
     });
-    judge(stage, cells);
+    check_cells(stage, cells);
 }
 
-/// Compares what happens with one Service.
+/// Compares observations of one Service with the rows.
 pub(crate) fn compare_service(
     stage: &Stage,
     number: u16,
     rows: &[(Source, Destination, &'static str)],
 ) {
     let rows = rows.iter();
-    judge(
+    check_cells(
         stage,
         rows.flat_map(|&(from, to, cell)| cells(stage, number, from, to, cell)),
     );
 }
 
-/// Has the endpoint on the node ask for itself and for the other one: it sees
-/// the node, and the other one sees it.
+/// Sends requests from the endpoint on the node to its own Service. The endpoint must
+/// see the address of the node as the client, and the remote endpoint must see the
+/// address of the endpoint.
 pub(crate) fn compare_hairpin(stage: &Stage, ways_in: &[(Destination, u16)]) {
     let (itself, _) = stage.near();
     for way in WAYS {
@@ -114,7 +115,7 @@ pub(crate) fn compare_hairpin(stage: &Stage, ways_in: &[(Destination, u16)]) {
         for &(to, number) in ways_in {
             let ask = stage.ask(Source::Pod, to, number, way);
             let answers: Vec<_> = (0..40)
-                .map(|_| ask.once(&itself.netns).expect("it is served"))
+                .map(|_| ask.once(&itself.netns).expect("an endpoint answers"))
                 .collect();
             let (near, far): (Vec<_>, Vec<_>) = answers
                 .iter()
@@ -127,7 +128,7 @@ pub(crate) fn compare_hairpin(stage: &Stage, ways_in: &[(Destination, u16)]) {
     }
 }
 
-/// Returns the cells of a source and a destination with one Service.
+/// Returns the cells of a source, a destination and a Service.
 pub(crate) fn cells<'a>(
     stage: &'a Stage,
     number: u16,
@@ -136,60 +137,60 @@ pub(crate) fn cells<'a>(
     cell: &'static str,
 ) -> [Cell<'a>; 4] {
     let ask = |way| stage.ask(from, to, number, way);
-    in_each_way(stage, stage.host(from), ask, cell)
+    cells_of_request(stage, stage.host(from), ask, cell)
 }
 
-/// Judges all cells; those of the world apart and one by one, for it cannot tell
-/// who asked it.
-pub(crate) fn judge<'a>(stage: &'a Stage, cells: impl IntoIterator<Item = Cell<'a>>) {
-    let cells = cells.into_iter().filter(Cell::is_told);
-    let (worldly, others): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.expected == "world");
-    let judges = match stage.rules {
-        Rules::Ipvs => JUDGES_OF_GUESTS,
-        _ => JUDGES,
+/// Checks all cells. Cells of host `world` are checked one at a time, because `world`
+/// does not record its clients.
+pub(crate) fn check_cells<'a>(stage: &'a Stage, cells: impl IntoIterator<Item = Cell<'a>>) {
+    let cells = cells.into_iter().filter(Cell::is_observable);
+    let (of_world, others): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.expected == "world");
+    let concurrency = match stage.rules {
+        Rules::Ipvs => CONCURRENCY_IN_GUEST,
+        _ => CONCURRENCY,
     };
-    let mut wrong = wrong_of(stage, judges, &others);
-    wrong.extend(wrong_of(stage, 1, &worldly));
+    let mut wrong = mismatches(stage, concurrency, &others);
+    wrong.extend(mismatches(stage, 1, &of_world));
     wrong.sort();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Judges some cells at a time, since most of the time is spent waiting, and
-/// returns what is said of those where something else is seen.
-fn wrong_of(stage: &Stage, judges: usize, cells: &[Cell<'_>]) -> Vec<String> {
+/// Checks several cells concurrently, because most time is spent waiting. Returns a
+/// line for each cell with another observation than expected.
+fn mismatches(stage: &Stage, concurrency: usize, cells: &[Cell<'_>]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..judges {
+        for _ in 0..concurrency {
             scope.spawn(|| {
                 while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seen = stage.seen(cell.from, cell.patient_ask());
+                    let seen = stage.observe(cell.from, cell.ask_with_timeout());
                     if seen != cell.expected {
                         let line = format!("{cell} {seen}");
-                        wrong.lock().expect("no judge panics").push(line);
+                        wrong.lock().expect("no worker panics").push(line);
                     }
                 }
             });
         }
     });
-    wrong.into_inner().expect("no judge panics")
+    wrong.into_inner().expect("no worker panics")
 }
 
 impl Cell<'_> {
-    /// Tells whether a failure can be told from the other: a node's own datagrams
-    /// fail in the same way whether they are refused or dropped.
-    fn is_told(&self) -> bool {
+    /// Returns whether the test can distinguish `REJECT` from `DROP`: datagrams from
+    /// the node itself fail in the same way in both cases.
+    fn is_observable(&self) -> bool {
         let fails = ["REJECT", "DROP"].contains(&self.expected);
         !(fails && self.from.name == "node" && self.ask.protocol == Protocol::Udp)
     }
 
-    /// Waits long for an answer, and shortly for what is not to come, but not less
-    /// than a refusal takes.
-    fn patient_ask(&self) -> Ask {
+    /// Returns the request with a timeout: long for expected answers and rejections,
+    /// short for expected silence.
+    fn ask_with_timeout(&self) -> Ask {
         match (self.expected, self.ask.protocol) {
-            ("DROP" | "world", Protocol::Udp) => self.ask.patience(PATIENCE),
-            ("DROP", Protocol::Tcp) => self.ask.patience(PATIENCE + SECOND_PACKET),
-            _ => self.ask.patience(MUCH_PATIENCE),
+            ("DROP" | "world", Protocol::Udp) => self.ask.patience(SHORT_TIMEOUT),
+            ("DROP", Protocol::Tcp) => self.ask.patience(SHORT_TIMEOUT + RETRANSMISSION),
+            _ => self.ask.patience(LONG_TIMEOUT),
         }
     }
 }

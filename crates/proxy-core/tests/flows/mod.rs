@@ -1,4 +1,4 @@
-//! Clients that keep their port, over endpoints that come and go.
+//! Clients with a fixed source port while endpoints change.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeSet;
@@ -25,17 +25,17 @@ use crate::stage::{
     Stage, TARGET, Way, Web, config,
 };
 
-/// The Service.
+/// Number of the Service.
 const NUMBER: u16 = 1;
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it is listened for an answer that must not come.
+/// Timeout for expected answers.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without an answer after which a request counts as unanswered.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A client that sends all its datagrams from one port.
+/// A UDP client with a fixed source port.
 struct Client {
     socket: UdpSocket,
-    what: String,
+    label: String,
 }
 
 impl Client {
@@ -53,25 +53,29 @@ impl Client {
         });
         Self {
             socket: socket.expect("a port is free"),
-            what: format!("{from:?} to {target}"),
+            label: format!("{from:?} to {target}"),
         }
     }
 
-    /// Sends a datagram, and returns who answers.
-    fn ask(&self, patience: Duration) -> io::Result<String> {
-        self.socket.set_read_timeout(Some(patience))?;
+    /// Sends a datagram and returns the name of the server that answers.
+    fn ask(&self, timeout: Duration) -> io::Result<String> {
+        self.socket.set_read_timeout(Some(timeout))?;
         self.socket.send(b"?")?;
         let mut buffer = [0; 256];
         let length = self.socket.recv(&mut buffer)?;
         let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
-        let (server, _) = answer.split_once(' ').expect("it says its name");
+        let (server, _) = answer
+            .split_once(' ')
+            .expect("an answer starts with the name of the server");
         Ok(server.to_owned())
     }
 
-    /// Forgets what was said late to former questions.
+    /// Discards late answers to earlier requests.
     fn drain(&self) {
-        self.socket.set_nonblocking(true).expect("it is a socket");
-        // A refusal is told once.
+        self.socket
+            .set_nonblocking(true)
+            .expect("the socket is open");
+        // The socket reports a rejection once.
         let mut buffer = [0; 256];
         for _ in 0..64 {
             if let Err(error) = self.socket.recv(&mut buffer) {
@@ -80,7 +84,9 @@ impl Client {
                 }
             }
         }
-        self.socket.set_nonblocking(false).expect("it is a socket");
+        self.socket
+            .set_nonblocking(false)
+            .expect("the socket is open");
     }
 }
 
@@ -98,15 +104,15 @@ fn clients(stage: &Stage) -> Vec<Client> {
     ways.into_iter().flat_map(both).collect()
 }
 
-/// Returns for how long endpoints come and go at least: who looks closer says it
-/// in `CHURN_SECONDS`.
-fn churn(rules: Rules) -> Duration {
-    let usual = match rules {
+/// Returns the minimum duration of endpoint changes in seconds. Environment variable
+/// `CHURN_SECONDS` overrides the default.
+fn change_duration(rules: Rules) -> Duration {
+    let default = match rules {
         Rules::Nftables => 10,
         Rules::Iptables(_) | Rules::Ipvs => 2,
     };
     let asked = env::var("CHURN_SECONDS").map(|text| text.parse().expect("a number"));
-    Duration::from_secs(asked.unwrap_or(usual))
+    Duration::from_secs(asked.unwrap_or(default))
 }
 
 /// Returns the events of the Service with these endpoints.
@@ -114,10 +120,10 @@ fn served_by<'a>(hosts: impl IntoIterator<Item = (&'a Host, &'static str)>) -> V
     Web::new(NUMBER, hosts).events()
 }
 
-pub(crate) fn a_client_that_keeps_its_port_is_led_to_whoever_serves(rules: Rules) {
+pub(crate) fn a_client_with_a_fixed_port_reaches_the_current_endpoint(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let clients = clients(&stage);
-    // Before the Service they go wherever routes lead, and are tracked.
+    // Before the Service exists, requests follow the routes and are tracked.
     for client in &clients {
         let _ = client.ask(SILENCE);
         let _ = client.ask(SILENCE);
@@ -142,95 +148,95 @@ pub(crate) fn a_client_that_keeps_its_port_is_led_to_whoever_serves(rules: Rules
         stage.sync(events);
         for client in &clients {
             client.drain();
-            let what = &client.what;
+            let label = &client.label;
             match &expected {
                 Some(name) => {
-                    let answer = client.ask(PATIENCE);
-                    assert_eq!(answer.as_ref().ok(), Some(name), "{what}: {answer:?}");
+                    let answer = client.ask(TIMEOUT);
+                    assert_eq!(answer.as_ref().ok(), Some(name), "{label}: {answer:?}");
                 }
                 None => {
                     let answer = client.ask(SILENCE);
-                    assert!(answer.is_err(), "{what}: {answer:?}");
+                    assert!(answer.is_err(), "{label}: {answer:?}");
                 }
             }
         }
     }
 }
 
-pub(crate) fn flows_that_are_not_stale_are_left_alone(rules: Rules) {
+pub(crate) fn flows_that_are_not_stale_are_kept(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let both = served_by([stage.near(), stage.far()]);
     stage.sync(both);
     let clients = clients(&stage);
     let ask = |client: &Client| {
-        let answer = client.ask(PATIENCE);
-        answer.unwrap_or_else(|error| panic!("{}: {error}", client.what))
+        let answer = client.ask(TIMEOUT);
+        answer.unwrap_or_else(|error| panic!("{}: {error}", client.label))
     };
     let first: Vec<_> = clients.iter().map(ask).collect();
     let ids = flows(&stage.lab.node.netns);
     assert!(ids.len() >= clients.len(), "{ids:?}");
-    // Another Service comes; nobody has to change places.
+    // A second Service does not affect existing flows.
     stage.sync(Web::new(2, [stage.near()]).events());
     let again: Vec<_> = clients.iter().map(ask).collect();
     assert_eq!(again, first);
     assert_eq!(flows(&stage.lab.node.netns), ids);
 }
 
-pub(crate) fn flows_stay_with_an_endpoint_while_it_serves_on_its_way_out(rules: Rules) {
+pub(crate) fn flows_stay_with_an_endpoint_that_is_serving_and_terminating(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let near = served_by([stage.near()]);
     stage.sync(near);
     let clients = clients(&stage);
     let (near, far) = (stage.near().0.name.clone(), stage.far().0.name.clone());
-    let who = |clients: &[Client], name: &String| {
+    let assert_served_by = |clients: &[Client], name: &String| {
         for client in clients {
-            let answer = client.ask(PATIENCE);
+            let answer = client.ask(TIMEOUT);
             assert_eq!(
                 answer.as_ref().ok(),
                 Some(name),
                 "{}: {answer:?}",
-                client.what
+                client.label
             );
         }
     };
-    who(&clients, &near);
+    assert_served_by(&clients, &near);
     let both = Web::new(NUMBER, [stage.near(), stage.far()]).leaving(stage.near().0);
     stage.sync(both.events());
-    who(&clients, &near);
-    who(&self::clients(&stage), &far);
-    who(&clients, &near);
+    assert_served_by(&clients, &near);
+    assert_served_by(&self::clients(&stage), &far);
+    assert_served_by(&clients, &near);
     let far_alone = served_by([stage.far()]);
     stage.sync(far_alone);
-    who(&clients, &far);
+    assert_served_by(&clients, &far);
 }
 
-pub(crate) fn every_question_is_answered_while_endpoints_come_and_go(rules: Rules) {
+pub(crate) fn every_request_is_answered_while_endpoints_change(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
     let clients = clients(&stage);
-    let (rush, churn) = (&Rush::of(clients.len()), churn(rules));
-    rush.change(&mut stage, [true, false]);
+    let (load, change_duration) = (&ClientLoad::new(clients.len()), change_duration(rules));
+    load.change(&mut stage, [true, false]);
     thread::scope(|scope| {
         let clients = clients.iter().enumerate();
         let threads: Vec<_> = clients
-            .map(|(index, client)| scope.spawn(move || rush.ask(index, client)))
+            .map(|(index, client)| scope.spawn(move || load.ask(index, client)))
             .collect();
         let start = Instant::now();
         let rounds = [[false, true], [true, true], [false, true], [true, false]];
         let mut changes = 0;
-        while changes < 2 * rounds.len() || start.elapsed() < churn {
-            rush.change(&mut stage, rounds[changes % rounds.len()]);
+        while changes < 2 * rounds.len() || start.elapsed() < change_duration {
+            load.change(&mut stage, rounds[changes % rounds.len()]);
             changes += 1;
-            let before = rush.asked();
+            let before = load.asked();
             let has_asked = |(now, before)| now > before + 1;
-            // None waits for an answer longer than its patience.
-            while !rush.asked().into_iter().zip(&before).all(has_asked) {
-                if rush.is_over.load(Ordering::Relaxed) {
+            // No client waits for an answer longer than its timeout.
+            while !load.asked().into_iter().zip(&before).all(has_asked) {
+                if load.is_stopped.load(Ordering::Relaxed) {
                     break;
                 }
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        rush.is_over.store(true, Ordering::Relaxed);
+        load.is_stopped.store(true, Ordering::Relaxed);
         for thread in threads {
             let done = thread.join().expect("clients do not panic");
             done.unwrap_or_else(|error| panic!("after {changes} changes: {error}"));
@@ -238,27 +244,27 @@ pub(crate) fn every_question_is_answered_while_endpoints_come_and_go(rules: Rule
     });
 }
 
-/// Clients that ask all the time, but not during a change, so that each question
-/// has to be answered.
-struct Rush {
-    /// The names of the endpoints, kept from changing by who asks.
+/// Clients that send requests continuously, except during a change, so each request
+/// must be answered.
+struct ClientLoad {
+    /// Names of the current endpoints. Clients hold the read lock during a request.
     serving: RwLock<BTreeSet<String>>,
-    /// How often each client was answered.
+    /// Number of answers of each client.
     asked: Vec<AtomicUsize>,
-    /// Whether nobody is to ask any more, as after a failure.
-    is_over: AtomicBool,
+    /// Whether the clients must stop.
+    is_stopped: AtomicBool,
 }
 
-impl Rush {
-    fn of(clients: usize) -> Self {
+impl ClientLoad {
+    fn new(clients: usize) -> Self {
         Self {
             serving: RwLock::default(),
             asked: (0..clients).map(|_| AtomicUsize::new(0)).collect(),
-            is_over: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
         }
     }
 
-    /// Lets the endpoint on the node serve or not, and that of the other node.
+    /// Adds or removes the endpoint on the node and the endpoint on the other node.
     fn change(&self, stage: &mut Stage, is_serving: [bool; 2]) {
         let hosts = [stage.near(), stage.far()].into_iter().zip(is_serving);
         let hosts = hosts.filter(|(_, is_serving)| *is_serving);
@@ -275,14 +281,14 @@ impl Rush {
         asked.map(|asked| asked.load(Ordering::Relaxed)).collect()
     }
 
-    /// Asks until it is over, or until an answer is missing or wrong.
+    /// Sends requests until the load is stopped, or an answer is missing or wrong.
     fn ask(&self, index: usize, client: &Client) -> Result<(), String> {
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !self.is_stopped.load(Ordering::Relaxed) {
             let serving = self.serving.read().expect("changes do not panic");
-            let answer = client.ask(PATIENCE);
+            let answer = client.ask(TIMEOUT);
             if !answer.as_ref().is_ok_and(|name| serving.contains(name)) {
-                self.is_over.store(true, Ordering::Relaxed);
-                return Err(format!("{}: {answer:?} of {serving:?}", client.what));
+                self.is_stopped.store(true, Ordering::Relaxed);
+                return Err(format!("{}: {answer:?} of {serving:?}", client.label));
             }
             self.asked[index].fetch_add(1, Ordering::Relaxed);
         }
@@ -290,9 +296,9 @@ impl Rush {
     }
 }
 
-pub(crate) fn attempts_to_connect_go_elsewhere_and_connections_stay(rules: Rules) {
+pub(crate) fn attempts_to_connect_move_to_a_new_endpoint_and_connections_stay(rules: Rules) {
     let mut stage = Stage::new(rules, config(rules));
-    mute(&stage.near().0.netns);
+    drop_requests(&stage.near().0.netns);
     let near = served_by([stage.near()]);
     let far = served_by([stage.far()]);
     stage.sync(near.clone());
@@ -312,17 +318,17 @@ pub(crate) fn attempts_to_connect_go_elsewhere_and_connections_stay(rules: Rules
                 family,
                 protocol: Protocol::Tcp,
             };
-            let ask = stage.ask(from, to, NUMBER, way).patience(3 * PATIENCE);
+            let ask = stage.ask(from, to, NUMBER, way).patience(3 * TIMEOUT);
             let netns = stage.host(from).netns.path();
-            let what = format!("{from:?} to {}", ask.target);
+            let label = format!("{from:?} to {}", ask.target);
             thread::spawn(move || {
                 let opened = Netns::open(netns).and_then(|netns| Conversation::open(&netns, ask));
-                opened.map_err(|error| format!("{what}: {error}"))
+                opened.map_err(|error| format!("{label}: {error}"))
             })
         })
         .collect();
     let node = &stage.lab.node.netns;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while unanswered(node) < attempts.len() {
         assert!(Instant::now() < deadline, "{} ask", unanswered(node));
         thread::sleep(Duration::from_millis(5));
@@ -330,20 +336,20 @@ pub(crate) fn attempts_to_connect_go_elsewhere_and_connections_stay(rules: Rules
     stage.sync(far);
     let name = stage.far().0.name.clone();
     let opened = attempts.into_iter().map(|attempt| {
-        let opened = attempt.join().expect("it does not panic");
+        let opened = attempt.join().expect("a client does not panic");
         opened.unwrap_or_else(|error| panic!("{error}"))
     });
     let mut opened: Vec<_> = opened.collect();
-    // They stay with an endpoint that is gone, and only they do.
+    // Only established connections stay with a removed endpoint.
     stage.sync(near);
     for conversation in &mut opened {
         assert_eq!(conversation.server(), name);
-        conversation.say("still there?").expect("it is");
+        conversation.say("still there?").expect("an echo");
     }
 }
 
-/// Has whoever connects to an endpoint wait for an answer.
-fn mute(netns: &Netns) {
+/// Drops requests to an endpoint, so connection attempts stay unanswered.
+fn drop_requests(netns: &Netns) {
     let script = format!(
         "add table inet mute; add chain inet mute input {{ type filter hook input priority 0; }}; \
          add rule inet mute input tcp dport {TARGET} drop"
@@ -352,32 +358,32 @@ fn mute(netns: &Netns) {
     assert!(status.expect("nft is installed").success());
 }
 
-/// Returns how many attempts to connect to the Service nobody has answered.
+/// Returns the number of unanswered connection attempts to the Service.
 fn unanswered(netns: &Netns) -> usize {
     use vipline_conntrack::{Protocol, Status};
 
-    let flows = flows_of(netns, Protocol::TCP).into_iter();
+    let flows = service_flows(netns, Protocol::TCP).into_iter();
     flows
         .filter(|flow| !flow.status.contains(Status::SEEN_REPLY))
         .count()
 }
 
-/// Returns the numbers of the flows of UDP that have to do with the Service.
+/// Returns the conntrack IDs of the UDP flows of the Service.
 fn flows(netns: &Netns) -> Vec<u32> {
-    let flows = flows_of(netns, vipline_conntrack::Protocol::UDP);
+    let flows = service_flows(netns, vipline_conntrack::Protocol::UDP);
     let mut ids: Vec<_> = flows.iter().filter_map(|flow| flow.id).collect();
     ids.sort_unstable();
     ids
 }
 
-/// Returns the flows of a protocol that have to do with the Service.
-fn flows_of(netns: &Netns, protocol: vipline_conntrack::Protocol) -> Vec<Flow> {
+/// Returns the flows of a protocol that are addressed to the Service.
+fn service_flows(netns: &Netns, protocol: vipline_conntrack::Protocol) -> Vec<Flow> {
     use vipline_conntrack::{Client, Dump, Filter};
 
     netns.run(|| {
         let filter = Filter::new().protocol(protocol);
         let flows = Client::open().and_then(|mut client| client.flows(&filter));
-        let (Dump::Complete(flows) | Dump::Interrupted(flows)) = flows.expect("the kernel tells");
+        let (Dump::Complete(flows) | Dump::Interrupted(flows)) = flows.expect("a dump");
         let ports = [PORT, stage::node_port(NUMBER)];
         let own = flows.into_iter().filter(|flow| {
             let port = flow.original.destination_port();

@@ -1,4 +1,4 @@
-//! Services `good` and `bad`, with an engine that syncs soon.
+//! Services `good` and `bad`, and an engine with a short minimum interval.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use proxy_core::{Config, Event, Planner};
 use testkit::generate::Plan;
 use vipline_service_model::api;
 
-use crate::fixtures::{self, Both, apply};
+use crate::fixtures::{self, MemoryKernels, apply};
 
-/// A pause that is longer than the shortest interval between syncs.
+/// A pause longer than the minimum interval between syncs.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns a configuration with short pauses between syncs.
+/// Returns a configuration with a short minimum interval between syncs.
 pub(crate) fn config() -> Config {
     let mut config = fixtures::config();
     config.intervals.min = PAUSE / 2;
@@ -26,17 +26,17 @@ pub(crate) fn service(name: &str, last: u8, endpoints: u8) -> Plan {
         .port(api::Protocol::Tcp, 80, 8080);
     (1..=endpoints).fold(plan, |plan, number| {
         let address = format!("10.1.{last}.{number}").parse().unwrap();
-        plan.endpoint(address, fixtures::ELSEWHERE)
+        plan.endpoint(address, fixtures::OTHER_NODE)
     })
 }
 
-/// Returns the objects that a mode wants for events.
+/// Returns the IPv4 objects that a mode plans for events.
 pub(crate) fn plan<P>(events: impl IntoIterator<Item = Event>) -> Vec<P::Object>
 where
     P: Planner + 'static,
     P::Object: Send + Sync,
 {
-    let kernels = Both::<P::Object>::default();
+    let kernels = MemoryKernels::<P::Object>::default();
     let mut engine = kernels.engine_of::<P>(config());
     apply(&mut engine, events);
     engine.apply(Event::Synced);

@@ -28,7 +28,7 @@ fn upstream(family: Family) -> Upstream {
 /// Returns an engine of one family after its first sync, with Services of all kinds.
 fn synced(family: Family) -> Engine {
     let fixture = fixtures::all().into_iter().find(|it| it.name == "overall");
-    let Fixture { config, events, .. } = fixture.expect("there is one");
+    let Fixture { config, events, .. } = fixture.expect("the fixture exists");
     let config = Config {
         families: vec![family],
         ..config
@@ -38,7 +38,7 @@ fn synced(family: Family) -> Engine {
         .find(|it| it.name == "dual-stack");
     let mut engine = open(&config);
     apply(&mut engine, events);
-    apply(&mut engine, dual_stack.expect("there is one").events);
+    apply(&mut engine, dual_stack.expect("the fixture exists").events);
     engine.apply(Event::Synced);
     let report = sync(&mut engine, &mut Duration::default());
     assert!(report.is_success(), "{report}");
@@ -84,7 +84,7 @@ impl State {
 }
 
 #[test]
-fn upstream_takes_over_with_its_first_sync_and_nothing_of_ours_is_left() {
+fn upstream_takes_over_with_its_first_sync_and_removes_all_our_objects() {
     for family in Family::ALL {
         let upstream = upstream(family);
         let alone = Netns::new().unwrap().run(|| {
@@ -102,7 +102,7 @@ fn upstream_takes_over_with_its_first_sync_and_nothing_of_ours_is_left() {
 }
 
 #[test]
-fn the_first_sync_takes_over_from_upstream_and_nothing_of_upstream_is_left() {
+fn the_first_sync_takes_over_from_upstream_and_removes_all_its_objects() {
     for family in Family::ALL {
         let upstream = upstream(family);
         let alone = Netns::new().unwrap().run(|| {
@@ -120,7 +120,7 @@ fn the_first_sync_takes_over_from_upstream_and_nothing_of_upstream_is_left() {
 }
 
 #[test]
-fn upstream_in_mode_nftables_removes_all_but_the_sets_of_ipv6() {
+fn upstream_in_mode_nftables_removes_everything_except_the_ipv6_sets() {
     for family in Family::ALL {
         let upstream = upstream(family);
         Netns::new().unwrap().run(|| {

@@ -1,4 +1,4 @@
-//! What the kernel is programmed with, and tests that hold for each of it.
+//! The modes and iptables variants, and a macro for tests that run in each mode.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(unused_macros, unused_imports, reason = "each test file uses one")]
 
@@ -11,25 +11,25 @@ use testkit::iptables::Programs;
 use vipline_iptables::{Client, Variant, nfacct};
 use vipline_service_model::NodePortAddresses;
 
-/// Counts packets that conntrack took for invalid.
+/// Name of the counter of packets with conntrack state INVALID.
 const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
 
-/// Counts connections to node ports by loopback addresses.
+/// Name of the counter of node port connections to loopback addresses.
 pub(crate) const LOCALHOST_ACCEPTED: &str = "localhost_nps_accepted_pkts";
 
-/// What the rules of the engine are, and whose.
+/// The mode of the engine, and in mode iptables the variant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Rules {
     Nftables,
     Iptables(Variant),
-    /// Only where the kernel has IPVS.
+    /// Requires a kernel with IPVS.
     Ipvs,
 }
 
-/// An engine that programs the namespace it was opened in.
+/// An engine that programs the network namespace in which it was opened.
 pub(crate) struct Opened {
     pub(crate) engine: Engine,
-    /// What it runs.
+    /// Wrapper programs that the engine runs.
     _programs: Option<Programs>,
 }
 
@@ -37,8 +37,7 @@ impl Rules {
     pub(crate) const IPTABLES_NFT: Self = Self::Iptables(Variant::Nft);
     pub(crate) const IPTABLES_LEGACY: Self = Self::Iptables(Variant::Legacy);
 
-    /// Returns a configuration with what a mode does on its own: which addresses
-    /// node ports are served on.
+    /// Returns a configuration with the mode and its default addresses of node ports.
     pub(crate) fn configured(self, config: Config) -> Config {
         let node_port_addresses = match self {
             Self::Nftables => NodePortAddresses::Primary,
@@ -63,9 +62,9 @@ impl Rules {
                 _programs: None,
             };
         };
-        make_counters();
+        create_counters();
         config.iptables.nfacct = true;
-        let programs = Programs::new().expect("there is room for a folder");
+        let programs = Programs::new().expect("a temporary directory");
         let mut engine = Engine::with_kernels::<Planner, _>(config, |family| {
             let base = match family {
                 Family::V4 => "iptables",
@@ -73,14 +72,14 @@ impl Rules {
             };
             let [save, restore] = programs
                 .variant(&format!("{base}-{variant}"))
-                .expect("there is room for programs");
+                .expect("the directory is writable");
             let client = Client::open_at(save, restore).expect("both variants are installed");
             Kernel::with_client(client, family)
         });
         let is_tracking = engine.enable_flow_cleanup();
         assert!(
-            is_tracking.expect("the kernel lets us"),
-            "it tells of flows"
+            is_tracking.expect("conntrack can be watched"),
+            "the kernel reports flows"
         );
         Opened {
             engine,
@@ -88,10 +87,11 @@ impl Rules {
         }
     }
 
-    /// Restores a document of iptables in both families, in the namespace of the
-    /// calling thread.
+    /// Restores an iptables document in both families, in the namespace of the calling
+    /// thread.
     ///
-    /// It is what others wrote: mode nftables finds it in tables of nft.
+    /// The document plays the rules of another program. Mode nftables and mode ipvs
+    /// find them in iptables-nft tables.
     pub(crate) fn restore(self, document: &str) {
         let variant = match self {
             Self::Nftables | Self::Ipvs => Variant::Nft,
@@ -103,28 +103,30 @@ impl Rules {
                 .stdin(Stdio::piped())
                 .spawn()
                 .expect("both variants are installed");
-            let mut input = child.stdin.take().expect("it is piped");
-            input.write_all(document.as_bytes()).expect("it reads");
+            let mut input = child.stdin.take().expect("stdin is piped");
+            input
+                .write_all(document.as_bytes())
+                .expect("the program reads its input");
             drop(input);
-            let status = child.wait().expect("it is a child");
+            let status = child.wait().expect("the program exits");
             assert!(status.success(), "{base}-{variant}: {status}\n{document}");
         }
     }
 }
 
-/// Makes the counters that rules of iptables name, as who opens an engine does.
-fn make_counters() {
+/// Creates the nfacct counters that iptables rules name, as `Engine::open` does.
+fn create_counters() {
     let mut client = nfacct::Client::open().expect("the kernel has nfacct");
     for name in [INVALID_DROPPED, LOCALHOST_ACCEPTED] {
-        let name = nfacct::Name::new(name).expect("it is short");
+        let name = nfacct::Name::new(name).expect("the name is short");
         client.ensure(&name).expect("the kernel has nfacct");
     }
 }
 
-/// Makes tests of functions that take rules: those for `all`, and those that
-/// only mode `iptables` is held to, of which each variant is tested.
+/// Creates a test for each named function and rule backend: functions in `all` for all
+/// backends, functions in `iptables` for both iptables variants.
 ///
-/// The module of a test says what its rules are.
+/// The module of a test names its backend.
 macro_rules! tests_of_rules {
     (all { $($all:ident)* } iptables { $($own:ident)* }) => {
         $crate::rules::tests_of_rules! {

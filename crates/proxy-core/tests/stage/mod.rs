@@ -1,4 +1,4 @@
-//! The engine on the node of a lab, and Services that are reached in every way.
+//! An engine on the node of a lab, and Services with every kind of address.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeSet;
@@ -14,48 +14,48 @@ use testkit::link;
 use testkit::traffic::{Answer, Ask, Protocol, Server};
 use vipline_service_model::{DetectLocal, api};
 
-use crate::fixtures::{self, ELSEWHERE, NODE, apply, service_cidr};
+use crate::fixtures::{self, NODE, OTHER_NODE, apply, service_cidr};
 use crate::rules::{Opened, Rules};
 
 /// The port of every Service, in both protocols.
 pub(crate) const PORT: u16 = 80;
 /// A port that no Service has.
 pub(crate) const OTHER_PORT: u16 = 81;
-/// The port that endpoints serve it on.
+/// The port of endpoints.
 pub(crate) const TARGET: u16 = 8080;
 
-/// How many answers show which of two endpoints are asked.
-const CERTAIN: usize = 40;
-/// How many failures show that there are no answers.
-const HOPELESS: usize = 2;
-/// How long a refusal may take: one that comes while the first packet is still
-/// being sent is lost on the client, whose second packet follows after a second.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// Number of requests after which both of two endpoints have answered.
+const MAX_REQUESTS: usize = 40;
+/// Number of failures after which no more requests are sent.
+const MAX_FAILURES: usize = 2;
+/// Maximum time until a rejection. The client ignores a rejection that arrives while it
+/// still sends the first packet, and retransmits after a second.
+const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where packets come from.
+/// Source of packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
-    /// A pod on the node that is no endpoint.
+    /// A pod on the node that is not an endpoint.
     Pod,
-    /// The node, under the address that the route to the destination has.
+    /// The node, with the source address of the route to the destination.
     Node,
     /// A host outside of the cluster.
     External,
-    /// The node, to itself by the loopback address.
+    /// The node, to its own loopback address.
     Localhost,
 }
 
-/// Where packets go to.
+/// Destination of packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Destination {
     ClusterIp,
-    /// The node port at the node's primary address.
+    /// The node port on the primary address of the node.
     NodePort,
     LoadBalancer,
     ExternalIp,
 }
 
-/// A family and a protocol: all must hold in each way.
+/// An IP family and a transport protocol. Tests run for all combinations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     /// 0 for IPv4, 1 for IPv6, as in [`Host::addresses`].
@@ -80,15 +80,15 @@ impl Way {
     }
 }
 
-/// A lab with the engine on its node, which knows pods by their networks.
+/// A lab with an engine on its node. The engine detects pods by their networks.
 ///
-/// The endpoints are a backend on the node and the pod of the other node; both
-/// answer, and so does the world to whatever leaves the node for nowhere.
+/// The endpoints are a backend on the node and the pod of the other node. Host `world`
+/// answers everything that leaves the cluster without a route.
 pub(crate) struct Stage {
     pub(crate) lab: Lab,
     pub(crate) rules: Rules,
     config: Config,
-    /// Locked by nobody: it lets threads share the rest.
+    /// In a mutex only to make the stage `Sync`.
     opened: Mutex<Opened>,
     now: Duration,
     world: Vec<Server>,
@@ -105,30 +105,30 @@ pub(crate) fn config(rules: Rules) -> Config {
     })
 }
 
-/// The addresses that the node has for the world.
+/// Addresses of the node on its link to host `world`.
 pub(crate) const TO_WORLD: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1)),
 ];
 
-/// The addresses that the node has for itself.
+/// Loopback addresses of the node.
 pub(crate) const LOCALHOST: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
 impl Stage {
-    /// Sets one up with a backend; Services come later.
+    /// Sets up a stage with one backend and without Services.
     pub(crate) fn new(rules: Rules, config: Config) -> Self {
         Self::with_backends(1, rules, config)
     }
 
-    /// Sets one up with that many backends on the node.
+    /// Sets up a stage with `count` backends on the node.
     pub(crate) fn with_backends(count: usize, rules: Rules, config: Config) -> Self {
-        let lab = Lab::with_backends(count).expect("root may make namespaces");
+        let lab = Lab::with_backends(count).expect("network namespaces");
         let opened = lab.node.netns.run(|| {
             if matches!(rules, Rules::Iptables(_)) && config.serves_localhost() {
-                link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("it is a setting");
+                link::set_sysctl("ipv4/conf/all/route_localnet", "1").expect("the sysctl exists");
             }
             let opened = rules.open(config.clone());
             if rules == Rules::Ipvs {
@@ -137,7 +137,8 @@ impl Stage {
                     "expire_nodest_conn",
                     "expire_quiescent_template",
                 ] {
-                    link::set_sysctl(&format!("ipv4/vs/{setting}"), "1").expect("it is a setting");
+                    link::set_sysctl(&format!("ipv4/vs/{setting}"), "1")
+                        .expect("the sysctl exists");
                 }
             }
             opened
@@ -158,18 +159,18 @@ impl Stage {
             opened: Mutex::new(opened),
             now: Duration::ZERO,
         };
-        stage.begin([]);
-        stage.settle();
+        stage.first_sync([]);
+        stage.wait_for_ipv6();
         stage
     }
 
-    /// Tells a new engine of the node and of these events, and syncs.
-    fn begin(&mut self, events: impl IntoIterator<Item = Event>) {
+    /// Applies the Node, the ServiceCIDR and `events` to a new engine, and syncs.
+    fn first_sync(&mut self, events: impl IntoIterator<Item = Event>) {
         let own = [self.lab.node.addresses(), TO_WORLD, LOCALHOST];
         let inner = [Lab::GATEWAYS, Lab::TO_NEIGHBOR];
         let addresses = own.into_iter().chain(inner).flatten().collect();
         let opened = self.opened.get_mut();
-        let opened = opened.expect("no test goes on after a panic");
+        let opened = opened.expect("no test continues after a panic");
         opened.engine.set_addresses(addresses);
         let node = node(&self.lab.node);
         let cidr = service_cidr(&["10.96.0.0/16", "fd00:10:96::/112"]);
@@ -177,17 +178,17 @@ impl Stage {
         self.sync([node, cidr].into_iter().chain(events));
     }
 
-    /// Starts a new engine in place of the old one, over what that has programmed.
+    /// Replaces the engine by a new one over the programmed state.
     pub(crate) fn restart(&mut self, events: impl IntoIterator<Item = Event>) {
         let open = || self.rules.open(self.config.clone());
         self.opened = Mutex::new(self.lab.node.netns.run(open));
         self.now = Duration::ZERO;
-        self.begin(events);
+        self.first_sync(events);
     }
 
-    /// Waits until IPv6 uses the new links, which may take a second: datagrams
-    /// sent before are lost.
-    fn settle(&self) {
+    /// Waits until IPv6 uses the new links. Earlier datagrams are lost, for up to a
+    /// second.
+    fn wait_for_ipv6(&self) {
         let lab = &self.lab;
         let servers = lab.backends.iter().chain([&lab.remote]);
         let way = Way::new(1, Protocol::Udp);
@@ -209,10 +210,10 @@ impl Stage {
         }
     }
 
-    /// Applies events and syncs, with a clock that has no pause left to wait for.
+    /// Applies events and syncs at a time at which no interval delays the sync.
     pub(crate) fn sync(&mut self, events: impl IntoIterator<Item = Event>) {
         let opened = self.opened.get_mut();
-        let engine = &mut opened.expect("no test goes on after a panic").engine;
+        let engine = &mut opened.expect("no test continues after a panic").engine;
         let now = &mut self.now;
         apply(engine, events);
         let report = self.lab.node.netns.run(|| {
@@ -225,11 +226,10 @@ impl Stage {
         assert!(report.is_success(), "{report}");
     }
 
-    /// Lets some time pass in which nothing is due but what the engine looks at
-    /// by itself.
-    pub(crate) fn look(&mut self) {
+    /// Advances the clock and polls, without a pending change.
+    pub(crate) fn poll_idle(&mut self) {
         let opened = self.opened.get_mut();
-        let engine = &mut opened.expect("no test goes on after a panic").engine;
+        let engine = &mut opened.expect("no test continues after a panic").engine;
         self.now += Duration::from_secs(10);
         self.lab.node.netns.run(|| drop(engine.poll(self.now)));
     }
@@ -241,7 +241,7 @@ impl Stage {
 
     /// Returns the endpoint on the other node.
     pub(crate) fn far(&self) -> (&Host, &'static str) {
-        (&self.lab.remote, ELSEWHERE)
+        (&self.lab.remote, OTHER_NODE)
     }
 
     pub(crate) fn host(&self, source: Source) -> &Host {
@@ -252,7 +252,7 @@ impl Stage {
         }
     }
 
-    /// Returns how a source asks Service `number` by a destination.
+    /// Returns the request of a source to Service `number` at a destination.
     pub(crate) fn ask(&self, from: Source, to: Destination, number: u16, way: Way) -> Ask {
         if from == Source::Localhost {
             return way.ask(LOCALHOST[way.family], node_port(number));
@@ -266,45 +266,47 @@ impl Stage {
         }
     }
 
-    /// Asks until it is certain and returns who answered and whom they saw.
+    /// Sends requests until the outcome is certain. Returns the servers that answered
+    /// and the client addresses that they saw.
     ///
-    /// It is a cell of the matrix: `all` endpoints or the `local` one, `M` when
-    /// they saw the node; `REJECT` or `DROP` for a failure; else a name, of the
-    /// world too if it was asked at all.
-    pub(crate) fn seen(&self, from: &Host, ask: Ask) -> String {
-        let before = self.asked_of_the_world();
-        let (who, whom) = from.netns.run(|| self.asked(ask, before));
-        // Datagrams of the world come from one address, and are answers to none.
-        if self.asked_of_the_world() > before {
+    /// The result is a cell of the matrix: `all` endpoints or the `local` one, followed
+    /// by `M` if they saw the node. A failure is `REJECT` or `DROP`. Otherwise it is
+    /// the name of a server, including `world` if `world` got a request.
+    pub(crate) fn observe(&self, from: &Host, ask: Ask) -> String {
+        let before = self.world_requests();
+        let (servers, clients) = from.netns.run(|| self.outcomes(ask, before));
+        // All datagrams of `world` come from one address, so they match no request.
+        if self.world_requests() > before {
             return self.lab.world.name.clone();
         }
         let (near, far) = (&*self.near().0.name, &*self.far().0.name);
-        let who: Vec<&str> = who.iter().map(String::as_str).collect();
-        let who = match &*who {
+        let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+        let servers = match &*servers {
             [one, other] if [*one, *other] == [near, far] => "all".into(),
             [one] if *one == near => "local".into(),
             others => others.join(" + "),
         };
-        let whom: Vec<String> = whom.into_iter().collect();
-        who + &whom.join(" or")
+        let clients: Vec<String> = clients.into_iter().collect();
+        servers + &clients.join(" or")
     }
 
-    /// Asks until it is certain, or the world was asked more often than before;
-    /// returns who answered or what failed, and whom they saw.
-    fn asked(&self, ask: Ask, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
-        let (mut who, mut whom) = (BTreeSet::new(), BTreeSet::new());
+    /// Sends requests until the outcome is certain, or `world` got more than `before`
+    /// requests. Returns the servers that answered or the kinds of failure, and the
+    /// client addresses that the servers saw.
+    fn outcomes(&self, ask: Ask, before: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+        let (mut servers, mut clients) = (BTreeSet::new(), BTreeSet::new());
         let mut failures = 0;
-        for _ in 0..CERTAIN {
+        for _ in 0..MAX_REQUESTS {
             let start = Instant::now();
             match ask.here() {
                 Ok(answer) => {
-                    whom.insert(self.client_as_seen(&answer));
-                    who.insert(answer.server);
+                    clients.insert(self.client_as_seen(&answer));
+                    servers.insert(answer.server);
                 }
                 Err(error) => {
                     failures += 1;
-                    who.insert(match error.kind() {
-                        ErrorKind::ConnectionRefused if start.elapsed() < AT_ONCE => {
+                    servers.insert(match error.kind() {
+                        ErrorKind::ConnectionRefused if start.elapsed() < REJECT_TIMEOUT => {
                             "REJECT".into()
                         }
                         ErrorKind::TimedOut => "DROP".into(),
@@ -312,14 +314,15 @@ impl Stage {
                     });
                 }
             }
-            if failures == HOPELESS || self.asked_of_the_world() > before {
+            if failures == MAX_FAILURES || self.world_requests() > before {
                 break;
             }
         }
-        (who, whom)
+        (servers, clients)
     }
 
-    /// Returns nothing for the client itself, `M` for the node.
+    /// Returns the empty string for the address of the client, ` M` for that of the
+    /// node.
     fn client_as_seen(&self, answer: &Answer) -> String {
         let family = usize::from(answer.client.is_ipv6());
         let node = match answer.server == self.lab.remote.name {
@@ -333,12 +336,12 @@ impl Stage {
         }
     }
 
-    fn asked_of_the_world(&self) -> usize {
+    fn world_requests(&self) -> usize {
         self.world.iter().map(Server::asked).sum()
     }
 }
 
-/// A Service with everything: a port in both protocols at each destination.
+/// A Service with a port in both protocols at each destination.
 #[derive(Clone)]
 pub(crate) struct Web {
     pub(crate) service: api::Service,
@@ -346,7 +349,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Returns Service `number` of policies Cluster with such endpoints.
+    /// Returns Service `number` with traffic policies Cluster and these endpoints.
     pub(crate) fn new<'a>(
         number: u16,
         endpoints: impl IntoIterator<Item = (&'a Host, &'static str)>,
@@ -378,26 +381,26 @@ impl Web {
         }
     }
 
-    /// Sends traffic from outside to endpoints of the node alone.
+    /// Sets external traffic policy Local.
     pub(crate) fn externally_local(mut self) -> Self {
         self.service.spec.external_traffic_policy = api::TrafficPolicy::Local;
         self
     }
 
-    /// Sends traffic to the cluster IPs to endpoints of the node alone.
+    /// Sets internal traffic policy Local.
     pub(crate) fn internally_local(mut self) -> Self {
         self.service.spec.internal_traffic_policy = api::TrafficPolicy::Local;
         self
     }
 
-    /// Lets only these networks use the load balancer's addresses.
-    pub(crate) fn only_for(mut self, ranges: &[&str]) -> Self {
+    /// Sets the source ranges of the load balancer IPs.
+    pub(crate) fn with_source_ranges(mut self, ranges: &[&str]) -> Self {
         let ranges = ranges.iter().map(|&range| range.into());
         self.service.spec.load_balancer_source_ranges = ranges.collect();
         self
     }
 
-    /// Gives the endpoints on a node these conditions.
+    /// Sets the conditions of the endpoints on a node.
     pub(crate) fn conditions(mut self, node: &str, conditions: &api::Conditions) -> Self {
         for slice in &mut self.slices {
             for endpoint in &mut slice.endpoints {
@@ -409,7 +412,7 @@ impl Web {
         self
     }
 
-    /// Has an endpoint serve on its way out.
+    /// Makes an endpoint serving and terminating.
     pub(crate) fn leaving(mut self, host: &Host) -> Self {
         let own = host.addresses().map(|address| address.to_string());
         let slices = self.slices.iter_mut();
@@ -425,14 +428,15 @@ impl Web {
         self
     }
 
-    /// Returns the events that make it known.
+    /// Returns the events that apply the Service and its slices.
     pub(crate) fn events(self) -> Vec<Event> {
         let slices = self.slices.into_iter().map(Event::from);
         [self.service.into()].into_iter().chain(slices).collect()
     }
 }
 
-/// Returns the addresses of Service `number` that are no node's, IPv4 first.
+/// Returns the cluster IPs, load balancer IPs or external IPs of Service `number`, IPv4
+/// first.
 pub(crate) fn addresses(of: Destination, number: u16) -> [IpAddr; 2] {
     let [v4, v6] = match of {
         Destination::ClusterIp => ["10.96.0.", "fd00:10:96::"],
@@ -470,7 +474,7 @@ fn ingress(address: IpAddr) -> api::Ingress {
     }
 }
 
-/// Answers in both protocols.
+/// Starts a server for each protocol.
 pub(crate) fn serve(host: &Host, address: IpAddr, port: u16) -> [Server; 2] {
     [Protocol::Tcp, Protocol::Udp].map(|protocol| {
         let at = (address, port).into();

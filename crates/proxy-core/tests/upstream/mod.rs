@@ -1,6 +1,6 @@
 //! The first transaction of upstream kube-proxy 1.36 in mode nftables.
 //!
-//! Written from facts about upstream: the command text of `nft -f -`.
+//! The transaction is the command text that upstream passes to `nft -f -`.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -9,10 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 use proxy_core::Family;
 use testkit::nft;
 
-/// The part that does not depend on Services.
+/// Commands that do not depend on Services.
 ///
-/// Words in capitals are replaced: `FAMILY`, `ADDR` (the type of addresses),
-/// `CIDR` (of cluster IPs), `PODS` (the cluster CIDR), and those of node ports.
+/// Placeholders in capitals: `FAMILY`, `ADDR` (address type), `CIDR` (cluster IPs),
+/// `PODS` (cluster CIDR), and those of node ports.
 const START: &str = include_str!("start.nft");
 
 /// The base chains: name, type, hook and priority.
@@ -40,12 +40,12 @@ fn base_chains(commands: fn(&(&str, &str, &str, i32)) -> String) -> String {
     BASE_CHAINS.iter().map(commands).collect()
 }
 
-/// Returns the commands that delete a base chain with any properties.
-fn recreated((name, ..): &(&str, &str, &str, i32)) -> String {
+/// Returns the commands that delete a base chain regardless of its properties.
+fn recreate((name, ..): &(&str, &str, &str, i32)) -> String {
     format!("add chain FAMILY kube-proxy {name}\ndelete chain FAMILY kube-proxy {name}\n")
 }
 
-fn created((name, kind, hook, priority): &(&str, &str, &str, i32)) -> String {
+fn create((name, kind, hook, priority): &(&str, &str, &str, i32)) -> String {
     let base = format!("{{ type {kind} hook {hook} priority {priority} ; }}");
     format!("add chain FAMILY kube-proxy {name} {base}\nflush chain FAMILY kube-proxy {name}\n")
 }
@@ -60,7 +60,6 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// Returns the first transaction of upstream without Services.
     ///
-    /// Upstream serves node ports on the node's address, or on all addresses.
     pub(crate) fn new(family: Family, node_ports: NodePorts) -> Self {
         let (family, addr, cidr, pods, localhost, node) = match family {
             Family::V4 => (
@@ -95,8 +94,8 @@ impl Upstream {
             ],
         };
         let script = START
-            .replace("RECREATE", &base_chains(recreated))
-            .replace("BASE", &base_chains(created))
+            .replace("RECREATE", &base_chains(recreate))
+            .replace("BASE", &base_chains(create))
             .replace("NODEPORT_IPS", &fill)
             .replace("LOCAL", &local)
             .replace("TO_NODEPORTS", &to_node_ports);
@@ -114,15 +113,16 @@ impl Upstream {
         }
     }
 
-    fn add(&mut self, what: &str, words: impl Display) {
+    fn add(&mut self, kind: &str, words: impl Display) {
         let family = self.family;
-        writeln!(self.script, "add {what} {family} kube-proxy {words}").expect("it is text");
+        writeln!(self.script, "add {kind} {family} kube-proxy {words}")
+            .expect("writing to a String succeeds");
     }
 
     /// Adds a Service at port 80 with endpoints at port 8080.
     ///
-    /// Its `number` decides what else it has: affinity, a node port with or
-    /// without endpoints, or source ranges.
+    /// The `number` selects additional features: affinity, a node port with or without
+    /// endpoints, or source ranges.
     pub(crate) fn service(&mut self, number: usize, vip: IpAddr, endpoints: &[IpAddr]) {
         let name = format!("{number:08}-default/service-{number}/tcp/http");
         let [service, external] = ["service", "external"].map(|kind| format!("{kind}-{name}"));
@@ -214,8 +214,8 @@ impl Upstream {
         self.add("rule", format!("{service} numgen random mod {count} {map}"));
     }
 
-    /// Adds what upstream does about objects that it finds: it deletes affinity
-    /// sets, and flushes chains, of endpoints and Services that it does not know.
+    /// Adds the commands for existing objects and loads the script. Upstream deletes
+    /// unknown affinity sets and flushes unknown chains of endpoints and Services.
     pub(crate) fn take_over(&mut self) {
         let listing = nft::succeeds(&["list", "table", self.family, "kube-proxy"], "");
         let blocks = blocks(&listing);
@@ -233,8 +233,8 @@ impl Upstream {
         self.load();
     }
 
-    /// Loads the script in the namespace of the calling thread, as upstream does:
-    /// as one transaction.
+    /// Loads the script in the namespace of the calling thread, as one transaction like
+    /// upstream.
     pub(crate) fn load(&self) {
         nft::succeeds(&["-f", "-"], &self.script);
     }
@@ -258,7 +258,7 @@ fn blocks(listing: &str) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Returns the chains that packets reach from a hook, with their rules.
+/// Returns the chains that packets reach from a hook, with their rules as text.
 pub(crate) fn reachable(listing: &str) -> BTreeMap<&str, &str> {
     let blocks = blocks(listing);
     let is_base = |block: &&Block<'_>| block.kind == "chain" && block.text.contains(" hook ");

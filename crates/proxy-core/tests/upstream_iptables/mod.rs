@@ -10,7 +10,7 @@ use vipline_iptables::Variant;
 
 use crate::upstream_tools::{Jump, Tool, declare};
 
-/// The tables of upstream, in the order in which it makes its canaries.
+/// The tables of upstream, in the order in which upstream creates its canary chains.
 pub(crate) const TABLES: [&str; 3] = ["mangle", "nat", "filter"];
 
 const CANARY: &str = "KUBE-PROXY-CANARY";
@@ -33,7 +33,8 @@ const JUMPS: [Jump; 14] = [
     Jump::new(["filter", "OUTPUT", "KUBE-FIREWALL"], "", ""),
 ];
 
-/// The jumps that upstream removes in other modes; the last two are the kubelet's, too.
+/// Number of jumps that upstream removes in other modes. The kubelet also uses the last
+/// two jumps.
 const REMOVED_JUMPS: usize = 12;
 
 const FILTER: [&str; 5] = [
@@ -51,7 +52,7 @@ const NAT: [&str; 4] = [
     "KUBE-MARK-MASQ",
 ];
 
-const OF_SERVICES: [&str; 5] = [
+const SERVICE_PREFIXES: [&str; 5] = [
     "KUBE-SVC-",
     "KUBE-SVL-",
     "KUBE-EXT-",
@@ -87,7 +88,7 @@ impl Service {
                 "-A KUBE-SERVICES -m comment --comment \"{name} has no endpoints\" \
                  -m tcp -p tcp -d {vip} --dport 80 -j REJECT"
             )
-            .expect("memory takes text");
+            .expect("writing to a String succeeds");
         }
     }
 
@@ -119,7 +120,7 @@ impl Service {
             ));
         }
         for line in lines {
-            writeln!(to, "-A {line}").expect("memory takes text");
+            writeln!(to, "-A {line}").expect("writing to a String succeeds");
         }
     }
 }
@@ -153,7 +154,7 @@ impl Upstream {
         Tool::new(format!("{base}-{}", self.variant))
     }
 
-    /// Returns what is saved of a table.
+    /// Returns the saved rules of a table.
     pub(crate) fn save(&self, table: &str) -> String {
         self.tool().save(table)
     }
@@ -162,7 +163,7 @@ impl Upstream {
     pub(crate) fn sync(&self) {
         let tool = self.tool();
         for table in TABLES {
-            tool.make_chain(table, CANARY);
+            tool.create_chain(table, CANARY);
         }
         for jump in &JUMPS {
             tool.ensure(jump);
@@ -170,7 +171,8 @@ impl Upstream {
         tool.restore(&self.document());
     }
 
-    /// Removes what mode iptables programmed, as at the start of another mode.
+    /// Removes the objects of mode iptables, as upstream does when it starts in another
+    /// mode.
     pub(crate) fn cleanup(&self) {
         let tool = self.tool();
         for jump in &JUMPS[..REMOVED_JUMPS] {
@@ -179,7 +181,7 @@ impl Upstream {
         let tables = [("nat", &NAT[..]), ("filter", &FILTER)];
         for (table, fixed) in tables {
             let is_removed = |chain: &&String| {
-                let of_service = table == "nat" && is_of_service(chain);
+                let of_service = table == "nat" && is_service_chain(chain);
                 *chain == CANARY || fixed.contains(&chain.as_str()) || of_service
             };
             let chains = tool.chains(table);
@@ -230,7 +232,7 @@ impl Upstream {
             .collect();
         let stale = self.tool().chains("nat").into_iter();
         let stale: Vec<_> = stale
-            .filter(|chain| is_of_service(chain) && !active.contains(chain))
+            .filter(|chain| is_service_chain(chain) && !active.contains(chain))
             .collect();
         let of_services = active.iter().chain(&stale).map(String::as_str);
         declare(NAT.into_iter().chain(of_services), &mut document);
@@ -260,6 +262,8 @@ impl Upstream {
     }
 }
 
-fn is_of_service(chain: &str) -> bool {
-    OF_SERVICES.iter().any(|prefix| chain.starts_with(prefix))
+fn is_service_chain(chain: &str) -> bool {
+    SERVICE_PREFIXES
+        .iter()
+        .any(|prefix| chain.starts_with(prefix))
 }

@@ -47,7 +47,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Returns the programs of the default variant.
+    /// Returns the iptables programs of the default variant.
     pub(crate) fn tool(&self) -> Tool {
         let base = match self.family {
             Family::V4 => "iptables",
@@ -60,7 +60,7 @@ impl Upstream {
     pub(crate) fn sync(&self) {
         let tool = self.tool();
         for (table, chain) in chains() {
-            tool.make_chain(table, chain);
+            tool.create_chain(table, chain);
         }
         for jump in &JUMPS {
             tool.ensure(jump);
@@ -85,7 +85,8 @@ impl Upstream {
         }
     }
 
-    /// Removes what mode ipvs programmed, as at the start of mode nftables.
+    /// Removes the objects of mode ipvs, as upstream does when it starts in mode
+    /// nftables.
     ///
     /// Upstream leaves the sets of IPv6.
     pub(crate) fn cleanup(&self) {
@@ -164,7 +165,7 @@ impl Upstream {
         }
     }
 
-    /// Gives all sets their entries.
+    /// Adds the wanted entries of all sets and deletes all others.
     fn fill_sets(&self) {
         for name in sets::names(self.family) {
             let wanted = match name.trim_start_matches("KUBE-").trim_start_matches("6-") {
@@ -183,7 +184,7 @@ impl Upstream {
         }
     }
 
-    /// Returns the rules, which mention only sets that have entries.
+    /// Returns the restore document, which matches only sets that have entries.
     fn document(&self) -> String {
         let loopback = match self.family {
             Family::V4 => "127.0.0.0/8",

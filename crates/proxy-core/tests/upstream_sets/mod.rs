@@ -10,7 +10,7 @@ const HASH_PORT_IP: &str = "hash:ip,port,ip";
 const HASH_PORT_NET: &str = "hash:ip,port,net";
 const BITMAP: &str = "bitmap:port";
 
-/// Names for IPv4, and types.
+/// IPv4 names and types of the sets.
 const SETS: [(&str, &str); 17] = [
     ("KUBE-LOOP-BACK", HASH_PORT_IP),
     ("KUBE-CLUSTER-IP", HASH_PORT),
@@ -44,7 +44,8 @@ pub(crate) fn names(family: Family) -> Vec<String> {
     SETS.iter().map(|(set, _)| of_family(set)).collect()
 }
 
-/// Creates all sets, as each sync does first. Each command must succeed.
+/// Creates all sets, as upstream does at the start of each sync. Each command must
+/// succeed.
 pub(crate) fn create_all(family: Family) {
     let inet = match family {
         Family::V4 => "inet",

@@ -1,10 +1,10 @@
-//! The programs that upstream runs, and how it runs them.
+//! The iptables programs as upstream runs them.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-/// A rule of a chain of the system that jumps to a chain of upstream.
+/// A rule in a built-in chain that jumps to a chain of upstream.
 pub(crate) struct Jump {
     table: &'static str,
     from: &'static str,
@@ -42,24 +42,24 @@ impl Jump {
     }
 }
 
-/// The programs of iptables of one family and variant.
+/// The iptables programs of one family and variant.
 pub(crate) struct Tool(String);
 
 impl Tool {
-    /// Returns the programs whose names begin so.
+    /// Returns the programs whose names start with `base`.
     pub(crate) const fn new(base: String) -> Self {
         Self(base)
     }
 
     /// Creates a chain unless it exists.
-    pub(crate) fn make_chain(&self, table: &str, name: &str) {
+    pub(crate) fn create_chain(&self, table: &str, name: &str) {
         let code = self.code(&["-N", name, "-t", table]);
         assert!(code == 0 || code == 1, "-N {name}: {code}");
     }
 
     /// Creates the target of a jump and inserts the jump, unless they exist.
     pub(crate) fn ensure(&self, jump: &Jump) {
-        self.make_chain(jump.table, jump.to);
+        self.create_chain(jump.table, jump.to);
         match self.code(&jump.arguments("-C")) {
             0 => {}
             1 => assert_eq!(self.code(&jump.arguments("-I")), 0, "{}", jump.to),
@@ -80,7 +80,7 @@ impl Tool {
         assert!(output.status.success(), "{output:?}\n{document}");
     }
 
-    /// Returns what is saved of a table.
+    /// Returns the saved rules of a table.
     pub(crate) fn save(&self, table: &str) -> String {
         succeeds(&format!("{}-save", self.0), &["-t", table])
     }
@@ -97,29 +97,29 @@ impl Tool {
     pub(crate) fn code(&self, arguments: &[&str]) -> i32 {
         let arguments = [&["-w", "5"], arguments].concat();
         let output = run(&self.0, &arguments, "");
-        output.status.code().expect("it ends by itself")
+        output.status.code().expect("an exit status")
     }
 }
 
-/// Runs a program that must succeed, and returns what it prints.
+/// Runs a program, which must succeed, and returns its output.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> String {
     let output = run(program, arguments, "");
     assert!(
         output.status.success(),
         "{program} {arguments:?}: {output:?}"
     );
-    String::from_utf8(output.stdout).expect("it prints text")
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
 }
 
 fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(program);
     let command = command.args(arguments).stdin(Stdio::piped());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it is installed");
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut child = command.spawn().expect("the program is installed");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     let written = stdin.write_all(input.as_bytes());
     drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the program exits");
     assert!(written.is_ok() || !output.status.success(), "{output:?}");
     output
 }
@@ -127,6 +127,6 @@ fn run(program: &str, arguments: &[&str], input: &str) -> Output {
 /// Writes lines that create or flush chains.
 pub(crate) fn declare<'a>(chains: impl IntoIterator<Item = &'a str>, to: &mut String) {
     for chain in chains {
-        writeln!(to, ":{chain} - [0:0]").expect("memory takes text");
+        writeln!(to, ":{chain} - [0:0]").expect("writing to a String succeeds");
     }
 }

@@ -63,10 +63,20 @@ const SUITES: &[(&str, &str, usize, &[&str])] = &[
         "crates/proxy-core",
         "kernel",
         5,
-        &["a_difference", "a_set_with", "both_families", "chains_that"],
+        &[
+            "a_difference",
+            "a_set_with",
+            "both_families",
+            "unused_chains",
+        ],
     ),
     ("crates/proxy-core", "affinity", 1, &["unused_chains"]),
-    ("crates/proxy-core", "unused", 1, &["few_unused"]),
+    (
+        "crates/proxy-core",
+        "unused",
+        1,
+        &["unused_chains_and_sets"],
+    ),
     (
         "crates/proxy-core",
         "traffic",
@@ -139,7 +149,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         series: &["6.12"],
         suite: ("crates/proxy-core", "kernel"),
-        name: "a_set_with_other_properties_is_exchanged_though_rules_use_it",
+        name: "a_set_with_different_properties_is_replaced_while_rules_use_it",
         reason: NFT_BYTE_ORDER,
     },
 ];
