@@ -1,4 +1,4 @@
-//! An API server on which everything goes wrong, while objects come and go.
+//! An API server with random failures while objects change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,48 +7,54 @@ use std::time::{Duration, Instant};
 use apiserver::{Chaos, FaultKind};
 use testkit::over::Over;
 
-use crate::cluster::{Cluster, served, slice};
+use crate::cluster::{Cluster, service_with_endpoints, slice};
 
-/// For how long things go wrong: each of them does so several times.
-const WHILE: Duration = Duration::from_secs(20);
+/// Duration of the failures. Each kind of failure occurs several times.
+const CHAOS_TIME: Duration = Duration::from_secs(20);
 
-/// How long it may take afterwards until all is well: the longest wait of a
-/// watch that failed many times, and some more.
-const CALM: Duration = Duration::from_secs(60);
+/// Maximum time to converge afterwards: the maximum backoff of a watch, with a margin.
+const RECOVERY_TIME: Duration = Duration::from_secs(60);
 
-/// How far apart two changes are.
+/// Pause between two changes.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[test]
-fn whatever_the_api_does_the_kernel_ends_up_as_it_wants_and_loses_nothing() {
-    let steady = served("web", "10.96.0.10", 1);
-    let cluster = Cluster::with(steady.into_iter().chain(served("busy", "10.96.0.11", 2)));
+fn rules_survive_api_failures_and_converge_afterwards() {
+    let steady = service_with_endpoints("web", "10.96.0.10", 1);
+    let cluster = Cluster::with(steady.into_iter().chain(service_with_endpoints(
+        "busy",
+        "10.96.0.11",
+        2,
+    )));
     let proxy = cluster.start();
     let is_over = AtomicBool::new(false);
-    let (counts, looks) = thread::scope(|scope| {
-        let chaos = scope.spawn(|| Chaos::new(7, WHILE).run(&cluster.server));
+    let (counts, checks) = thread::scope(|scope| {
+        let chaos = scope.spawn(|| Chaos::new(7, CHAOS_TIME).run(&cluster.server));
         let changes = scope.spawn(|| change(&cluster, &is_over));
-        let looks = scope.spawn(|| look(&cluster, &is_over));
+        let checks = scope.spawn(|| check(&cluster, &is_over));
         let over = Over::new(&is_over);
         let counts = chaos.join().unwrap();
         drop(over);
         println!("{} changes", changes.join().unwrap());
-        (counts, looks.join().unwrap())
+        (counts, checks.join().unwrap())
     });
-    println!("{looks} looks at the kernel while this went wrong: {counts:?}");
+    println!("{checks} checks of the kernel during these failures: {counts:?}");
     assert!(
         counts.len() >= FaultKind::RECOVERABLE.len() - 1,
         "{counts:?}"
     );
-    assert!(looks > 20, "{looks}");
+    assert!(checks > 20, "{checks}");
     let end = Instant::now();
-    while cluster.say("diff").code != 0 {
-        assert!(end.elapsed() < CALM, "not in step {CALM:?} after the end");
+    while cluster.run("diff").code != 0 {
+        assert!(
+            end.elapsed() < RECOVERY_TIME,
+            "the kernel differs {RECOVERY_TIME:?} after the end"
+        );
     }
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// Changes objects all the time, but one Service, and returns how often.
+/// Changes objects continuously, except for one Service. Returns the number of rounds.
 fn change(cluster: &Cluster, is_over: &AtomicBool) -> usize {
     let mut round = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -58,7 +64,9 @@ fn change(cluster: &Cluster, is_over: &AtomicBool) -> usize {
         match round / 7 % 2 {
             0 => {
                 let ip = format!("10.96.1.{number}");
-                cluster.server.apply_all(served(&name, &ip, 10 + number));
+                cluster
+                    .server
+                    .apply_all(service_with_endpoints(&name, &ip, 10 + number));
             }
             _ if number % 2 == 0 => {
                 cluster.server.apply(slice(&name, 10 + number, 3));
@@ -75,16 +83,17 @@ fn change(cluster: &Cluster, is_over: &AtomicBool) -> usize {
     round
 }
 
-/// Looks all the time for the Service that does not change, and returns how often.
-fn look(cluster: &Cluster, is_over: &AtomicBool) -> usize {
-    let mut looks = 0;
+/// Checks continuously that the unchanged Service is programmed. Returns the number of
+/// checks.
+fn check(cluster: &Cluster, is_over: &AtomicBool) -> usize {
+    let mut checks = 0;
     while !is_over.load(Ordering::Relaxed) {
         let rules = cluster.ruleset();
         for text in ["10.96.0.10", "10.244.1.1", "10.244.1.2", "10.96.0.11"] {
             assert!(rules.contains(text), "{text} is not in\n{rules}");
         }
-        looks += 1;
+        checks += 1;
         thread::sleep(PAUSE);
     }
-    looks
+    checks
 }

@@ -1,15 +1,15 @@
-//! `--cleanup`: all that a kube-proxy programmed goes, and nothing else.
+//! `--cleanup` removes all objects of a kube-proxy and nothing else.
 
 use std::process::{Command, Output};
 
 use testkit::netns::Netns;
 
-use crate::stage::{Stage, service, slice, until};
+use crate::stage::{Stage, service, slice, wait_until};
 
-/// What upstream and others have on a node of mode iptables.
+/// Rules of upstream kube-proxy in mode iptables and of other programs.
 const NODE: &str = include_str!("../../src/cleanup/captures/iptables.txt");
 
-/// The names of the iptables programs without their ends.
+/// The names of the iptables programs without `-save` and `-restore`.
 const KINDS: [&str; 4] = [
     "iptables-legacy",
     "iptables-nft",
@@ -17,12 +17,12 @@ const KINDS: [&str; 4] = [
     "ip6tables-nft",
 ];
 
-/// Sets of upstream's for both families.
+/// Sets of upstream for both families.
 const SETS: &str = "ipset create KUBE-CLUSTER-IP hash:ip,port\n\
                     ipset add KUBE-CLUSTER-IP 10.96.0.20,tcp:80\n\
                     ipset create KUBE-6-LOOP-BACK hash:ip,port,ip family inet6\n";
 
-/// What upstream and others have on a node of mode ipvs, but for virtual servers.
+/// Rules of upstream kube-proxy in mode ipvs.
 const IPVS: &str = "*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-POSTROUTING - [0:0]
@@ -58,7 +58,7 @@ fn shell(netns: &Netns, script: &str) -> Output {
     netns.run(|| command.output()).unwrap()
 }
 
-/// Runs a script that succeeds and returns what it prints.
+/// Runs a script, which must succeed, and returns its output.
 #[track_caller]
 fn succeeds(netns: &Netns, script: &str) -> String {
     let output = shell(netns, script);
@@ -70,39 +70,41 @@ fn restore(program: &str, rules: &str) -> String {
     format!("{program}-restore --noflush <<'END'\n{rules}END\n")
 }
 
-/// Returns all rules, sets and links as the programs of the system tell them.
+/// Returns all rules, sets, links and nft tables as the system tools print them.
 fn state(netns: &Netns) -> String {
     let mut script = KINDS.map(|kind| format!("{kind}-save\n")).concat();
     script += "ipset save\ncut -d: -f1 /proc/net/dev\nnft list tables\n";
-    let told = succeeds(netns, &script);
-    let told = told.lines().filter(|line| !line.starts_with('#'));
-    let without_chance = |line: &str| line.split(" initval ").next().unwrap_or(line).to_owned();
-    let lines: Vec<_> = told.map(without_chance).collect();
+    let output = succeeds(netns, &script);
+    let lines = output.lines().filter(|line| !line.starts_with('#'));
+    let without_random_part =
+        |line: &str| line.split(" initval ").next().unwrap_or(line).to_owned();
+    let lines: Vec<_> = lines.map(without_random_part).collect();
     lines.join("\n")
 }
 
-/// Returns the lines of the node that are none of a kube-proxy's.
-fn of_others() -> String {
-    let is_proxys = |line: &&str| {
-        line.contains("KUBE-") && !line.contains("KUBE-FIREWALL") && !is_kubelets(line)
+/// Returns the lines of [`NODE`] that do not belong to kube-proxy.
+fn foreign_rules() -> String {
+    let is_of_proxy = |line: &&str| {
+        line.contains("KUBE-") && !line.contains("KUBE-FIREWALL") && !is_of_kubelet(line)
     };
-    let lines = NODE.lines().filter(|line| !is_proxys(line));
+    let lines = NODE.lines().filter(|line| !is_of_proxy(line));
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
 
-fn is_kubelets(line: &str) -> bool {
+fn is_of_kubelet(line: &str) -> bool {
     line.contains("KUBE-KUBELET-CANARY") || line.contains("KUBE-IPTABLES-HINT")
 }
 
-/// What others have besides rules of iptables.
+/// Foreign objects other than iptables rules.
 const OTHERS: &str = "ipset create MINE hash:ip\nipset add MINE 192.0.2.1\n\
                       nft add table inet mine\nip link add mine type veth peer name peer\n";
 
-/// The link of mode ipvs; of another type, for not every kernel has dummies.
+/// A link with the name of the link of mode ipvs. Its type is veth because some kernels
+/// lack type dummy.
 const LINK: &str = "ip link add kube-ipvs0 type veth peer name other\n";
 
-/// The same rules in both families and kinds, in the words of each.
-fn everywhere(rules: &str) -> String {
+/// Returns the commands that restore the rules for both families and variants.
+fn restore_all(rules: &str) -> String {
     let v6 = rules
         .replace("127.0.0.0/8", "::1/128")
         .replace("10.180.0.0/16", "fd00:1::/64")
@@ -115,16 +117,16 @@ fn everywhere(rules: &str) -> String {
 }
 
 #[test]
-fn what_any_mode_left_is_listed_and_removed_and_nothing_else() {
+fn objects_of_all_modes_are_listed_and_removed_and_others_are_kept() {
     let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
     let stage = Stage::with(&[("web.yaml", &web)]);
     stage.oneshot();
-    let script = [&*everywhere(NODE), SETS, OTHERS, LINK].concat();
+    let script = [&*restore_all(NODE), SETS, OTHERS, LINK].concat();
     succeeds(&stage.netns, &script);
     let own = || stage.nft(&["list", "table", "ip", "kube-proxy"]).stdout;
     let before = (state(&stage.netns), own());
 
-    let listed = stage.say("--cleanup --dry-run");
+    let listed = stage.run("--cleanup --dry-run");
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(before == (state(&stage.netns), own()), "changed");
     for part in [
@@ -141,34 +143,37 @@ fn what_any_mode_left_is_listed_and_removed_and_nothing_else() {
     }
 
     let elsewhere = Netns::new().unwrap();
-    succeeds(&elsewhere, &[&*everywhere(&of_others()), OTHERS].concat());
-    let removed = stage.say("--cleanup");
+    succeeds(
+        &elsewhere,
+        &[&*restore_all(&foreign_rules()), OTHERS].concat(),
+    );
+    let removed = stage.run("--cleanup");
     assert_eq!((removed.code, &*removed.stdout), (0, ""), "{removed:?}");
     assert_eq!(state(&stage.netns), state(&elsewhere));
 
-    let again = stage.say("--cleanup");
+    let again = stage.run("--cleanup");
     assert!(again.stderr.contains("nothing to remove"), "{again:?}");
-    let listed = stage.say("--cleanup --dry-run");
+    let listed = stage.run("--cleanup --dry-run");
     assert_eq!((listed.code, &*listed.stdout, &*listed.stderr), (0, "", ""));
 }
 
 #[test]
-fn what_is_listed_is_a_script_that_removes_it() {
+fn the_dry_run_prints_a_script_that_removes_the_objects() {
     let stage = Stage::new();
     succeeds(
         &stage.netns,
         &[SETS, &restore("iptables-nft", IPVS), OTHERS].concat(),
     );
-    let listed = stage.say("--cleanup --dry-run");
+    let listed = stage.run("--cleanup --dry-run");
     succeeds(&stage.netns, &listed.stdout);
     let left = state(&stage.netns);
     assert!(!left.contains("KUBE-"), "{left}");
     assert!(left.contains("create MINE"), "{left}");
-    assert_eq!(stage.say("--cleanup --dry-run").stdout, "");
+    assert_eq!(stage.run("--cleanup --dry-run").stdout, "");
 }
 
 #[test]
-fn a_step_that_fails_is_told_and_the_others_are_done() {
+fn a_failed_step_is_reported_and_the_others_are_done() {
     let stage = Stage::new();
     let rule = "*filter\n-A INPUT -m set --match-set KUBE-CLUSTER-IP dst,dst -j DROP\nCOMMIT\n";
     let script = [
@@ -177,16 +182,16 @@ fn a_step_that_fails_is_told_and_the_others_are_done() {
         &restore("iptables-nft", rule),
     ];
     succeeds(&stage.netns, &script.concat());
-    let said = stage.say("--cleanup");
-    assert_eq!(said.code, 1, "{said:?}");
-    let errors: Vec<_> = said
+    let outcome = stage.run("--cleanup");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    let errors: Vec<_> = outcome
         .stderr
         .lines()
         .filter(|line| line.contains("ERROR"))
         .collect();
-    assert_eq!(errors.len(), 1, "{said:?}");
+    assert_eq!(errors.len(), 1, "{outcome:?}");
     let start = "removal failed: ipset destroy KUBE-CLUSTER-IP: ";
-    assert!(errors[0].contains(start), "{said:?}");
+    assert!(errors[0].contains(start), "{outcome:?}");
     let left = state(&stage.netns);
     assert!(left.contains("create KUBE-CLUSTER-IP"), "{left}");
     assert!(
@@ -196,7 +201,7 @@ fn a_step_that_fails_is_told_and_the_others_are_done() {
 }
 
 #[test]
-fn chains_that_others_use_stay_as_they_are() {
+fn chains_used_by_foreign_rules_are_kept() {
     let stage = Stage::new();
     let mine = "*nat\n:MINE - [0:0]\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n";
     let script = [
@@ -205,23 +210,23 @@ fn chains_that_others_use_stay_as_they_are() {
         &restore("iptables-nft", mine),
     ];
     succeeds(&stage.netns, &script.concat());
-    let said = stage.say("--cleanup");
-    assert_eq!(said.code, 0, "{said:?}");
-    let told = "nat KUBE-MARK-MASQ stays, because a rule that stays jumps to it: -A MINE -j KUBE-MARK-MASQ";
-    assert!(said.stderr.contains(told), "{said:?}");
+    let outcome = stage.run("--cleanup");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let message = "nat KUBE-MARK-MASQ stays, because a rule that stays jumps to it: -A MINE -j KUBE-MARK-MASQ";
+    assert!(outcome.stderr.contains(message), "{outcome:?}");
     let left = state(&stage.netns);
     assert_eq!(left.matches("KUBE-").count(), 2, "{left}");
 }
 
 #[test]
-fn a_start_removes_what_other_modes_left_and_nothing_of_its_own() {
+fn a_start_removes_the_objects_of_other_modes_and_none_of_its_own() {
     let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
     let stage = Stage::with(&[("web.yaml", &web)]);
     let script = [&*restore("iptables-legacy", NODE), SETS].concat();
     succeeds(&stage.netns, &script);
     let proxy = stage.start();
-    let told = "removed leftovers of other modes: ";
-    until(told, || proxy.output().contains(told));
+    let message = "removed leftovers of other modes: ";
+    wait_until(message, || proxy.output().contains(message));
     let left = state(&stage.netns);
     for gone in ["KUBE-SVC-", "KUBE-CLUSTER-IP"] {
         assert!(!left.contains(gone), "{left}");
@@ -230,48 +235,51 @@ fn a_start_removes_what_other_modes_left_and_nothing_of_its_own() {
     assert!(rules.contains("10.244.1.3 "), "{rules}");
     let output = proxy.output();
     let position = |words: &str| output.find(words).unwrap();
-    assert!(position("synced") < position(told), "{output}");
+    assert!(position("synced") < position(message), "{output}");
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn what_no_program_can_look_at_is_told() {
+fn objects_that_cannot_be_checked_are_reported() {
     let stage = Stage::new();
     let both = ["iptables-legacy", "iptables-nft"].map(|kind| restore(kind, NODE));
     succeeds(&stage.netns, &(both.concat() + LINK + SETS));
     let without = ["env", "PATH=/nonexistent"];
-    let said = stage.say_through(&without, "--cleanup --dry-run");
+    let outcome = stage.run_through(&without, "--cleanup --dry-run");
     let without_programs = "ip link delete kube-ipvs0\nipset destroy KUBE-6-LOOP-BACK\n\
                             ipset destroy KUBE-CLUSTER-IP\n";
     assert_eq!(
-        (said.code, &*said.stdout),
+        (outcome.code, &*outcome.stdout),
         (0, without_programs),
-        "{said:?}"
+        "{outcome:?}"
     );
     for words in [
         ": not checked: iptables-legacy-save is not installed",
         "14 chains of iptables in IPv4 of nf_tables: not checked: iptables-nft-save",
     ] {
-        assert!(said.stderr.contains(words), "{words}: {said:?}");
+        assert!(outcome.stderr.contains(words), "{words}: {outcome:?}");
     }
-    assert!(!said.stderr.contains("IPv6"), "{said:?}");
+    assert!(!outcome.stderr.contains("IPv6"), "{outcome:?}");
 }
 
 #[test]
-fn init_only_asks_the_kernel_and_changes_nothing() {
+fn init_only_probes_the_kernel_and_changes_nothing() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
-    let said = stage.say("--init-only");
-    assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+    let outcome = stage.run("--init-only");
+    assert_eq!((outcome.code, &*outcome.stdout), (0, ""), "{outcome:?}");
     assert_eq!(
-        said.stderr.matches("the kernel supports the mode").count(),
+        outcome
+            .stderr
+            .matches("the kernel supports the mode")
+            .count(),
         2,
-        "{said:?}"
+        "{outcome:?}"
     );
     assert_eq!(stage.ruleset(), "");
 }
 
 #[test]
-fn without_the_privilege_it_says_so_and_does_nothing() {
+fn a_missing_capability_is_reported_and_nothing_changes() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     stage.oneshot();
     let rules = stage.ruleset();
@@ -281,9 +289,16 @@ fn without_the_privilege_it_says_so_and_does_nothing() {
         "--inh-caps=-net_admin",
     ];
     for line in ["--init-only", "--cleanup", "--cleanup --dry-run"] {
-        let said = stage.say_through(&without, line);
-        assert_eq!((said.code, &*said.stdout), (1, ""), "{line}: {said:?}");
-        assert!(said.stderr.contains("CAP_NET_ADMIN is missing"), "{said:?}");
+        let outcome = stage.run_through(&without, line);
+        assert_eq!(
+            (outcome.code, &*outcome.stdout),
+            (1, ""),
+            "{line}: {outcome:?}"
+        );
+        assert!(
+            outcome.stderr.contains("CAP_NET_ADMIN is missing"),
+            "{outcome:?}"
+        );
     }
     assert_eq!(stage.ruleset(), rules);
 }

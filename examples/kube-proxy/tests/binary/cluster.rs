@@ -1,4 +1,4 @@
-//! A namespace, an API server in it, and the binary that asks it.
+//! A network namespace with an API server and the kube-proxy binary.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
-use crate::stage::{BINARY, Said, until};
+use crate::stage::{BINARY, Outcome, wait_until};
 
-/// How many seconds a command may take.
-const PATIENCE: &str = "60";
+/// Timeout of a command in seconds.
+const TIMEOUT_SECONDS: &str = "60";
 
-/// The flags of all tests.
-const USUAL: &str = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
+/// Flags of all runs.
+const COMMON_FLAGS: &str = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
                      10.244.0.0/16 --iptables-min-sync-period 0s";
 
 pub(crate) struct Cluster {
@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster with nothing in it.
+    /// Creates an empty cluster.
     pub(crate) fn new() -> Self {
         let netns = Netns::new().unwrap();
         let server = netns.run(ApiServer::start);
@@ -39,7 +39,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster with a Node and some other objects.
+    /// Creates a cluster with a Node and other objects.
     pub(crate) fn with(objects: impl IntoIterator<Item = Value>) -> Self {
         let cluster = Self::new();
         cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
@@ -52,7 +52,9 @@ impl Cluster {
     }
 
     fn arguments(&self, line: &str) -> Vec<String> {
-        let words = USUAL.split_whitespace().chain(line.split_whitespace());
+        let words = COMMON_FLAGS
+            .split_whitespace()
+            .chain(line.split_whitespace());
         let kubeconfig = self.kubeconfig().display().to_string();
         let words = words.map(str::to_owned);
         words
@@ -60,18 +62,20 @@ impl Cluster {
             .collect()
     }
 
-    /// Runs the binary to its end.
-    pub(crate) fn say(&self, line: &str) -> Said {
+    /// Runs the binary until it exits.
+    pub(crate) fn run(&self, line: &str) -> Outcome {
         let mut command = Command::new("timeout");
-        command.args([PATIENCE, BINARY]).args(self.arguments(line));
-        Said::of(self.netns.run(|| command.output()).unwrap())
+        command
+            .args([TIMEOUT_SECONDS, BINARY])
+            .args(self.arguments(line));
+        Outcome::from(self.netns.run(|| command.output()).unwrap())
     }
 
     /// Starts the binary and waits until it has synced and watches everything.
     pub(crate) fn start(&self) -> Process {
         let process = self.start_unsynced("");
-        until("the first sync", || process.output().contains("synced"));
-        until("four watches", || self.watches() == 4);
+        wait_until("the first sync", || process.output().contains("synced"));
+        wait_until("four watches", || self.watches() == 4);
         process
     }
 
@@ -86,7 +90,7 @@ impl Cluster {
         command
     }
 
-    /// Returns how many kinds are watched.
+    /// Returns the number of watched kinds.
     pub(crate) fn watches(&self) -> usize {
         let kinds = ["services", "endpointslices", "nodes", "servicecidrs"];
         kinds
@@ -99,30 +103,35 @@ impl Cluster {
     pub(crate) fn ruleset(&self) -> String {
         let mut command = Command::new("nft");
         command.args(["list", "ruleset"]);
-        let said = Said::of(self.netns.run(|| command.output()).unwrap());
-        assert_eq!((said.code, &*said.stderr), (0, ""));
-        said.stdout
+        let outcome = Outcome::from(self.netns.run(|| command.output()).unwrap());
+        assert_eq!((outcome.code, &*outcome.stderr), (0, ""));
+        outcome.stdout
     }
 
-    /// Asserts that the kernel is as the API now wants it.
-    pub(crate) fn assert_in_step(&self) {
-        let said = self.say("diff");
-        assert_eq!((said.code, &*said.stdout), (0, ""), "{}", said.stderr);
+    /// Asserts that `diff` finds no difference.
+    pub(crate) fn assert_in_sync(&self) {
+        let outcome = self.run("diff");
+        assert_eq!(
+            (outcome.code, &*outcome.stdout),
+            (0, ""),
+            "{}",
+            outcome.stderr
+        );
     }
 }
 
-/// Waits until a process has ended, and returns its exit code.
+/// Waits until a process exits, and returns its exit code.
 pub(crate) fn code(process: &mut Process) -> i32 {
     let mut status = None;
-    until("the end", || {
+    wait_until("the exit", || {
         status = process.ended().unwrap();
         status.is_some()
     });
     status.unwrap().code().unwrap_or(-1)
 }
 
-/// A moment in which something would happen that must not.
-pub(crate) const MOMENT: Duration = Duration::from_millis(300);
+/// Time in which no unwanted change may happen.
+pub(crate) const QUIET_PERIOD: Duration = Duration::from_millis(300);
 
 pub(crate) fn node(address: &str, pod_cidr: &str) -> Value {
     json!({
@@ -134,7 +143,7 @@ pub(crate) fn node(address: &str, pod_cidr: &str) -> Value {
     })
 }
 
-/// A Service with one TCP port, 80.
+/// Returns a Service with TCP port 80.
 pub(crate) fn service(name: &str, ip: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -144,7 +153,8 @@ pub(crate) fn service(name: &str, ip: &str) -> Value {
     })
 }
 
-/// A slice of the only port of a Service, with endpoints 10.244.NET.1 and so on.
+/// Returns the EndpointSlice of a Service with TCP port 8080 and endpoints 10.244.NET.1
+/// and following.
 pub(crate) fn slice(service: &str, net: u8, count: u8) -> Value {
     let endpoints = (1..=count).map(|host| {
         json!({
@@ -165,7 +175,7 @@ pub(crate) fn slice(service: &str, net: u8, count: u8) -> Value {
     })
 }
 
-/// A Service with endpoints.
-pub(crate) fn served(name: &str, ip: &str, net: u8) -> [Value; 2] {
+/// Returns a Service with two endpoints.
+pub(crate) fn service_with_endpoints(name: &str, ip: &str, net: u8) -> [Value; 2] {
     [service(name, ip), slice(name, net, 2)]
 }

@@ -1,4 +1,4 @@
-//! Configuration files: what they say, win over, and what is wrong with them.
+//! Configuration files: their effect, precedence and errors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use testkit::leftovers::Directory;
 
-use crate::stage::{Said, Stage, service, until};
+use crate::stage::{Outcome, Stage, service, wait_until};
 
 const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
-/// A stage and a folder with a configuration file.
+/// A stage and a directory with a configuration file.
 struct Configured {
     stage: Stage,
     folder: Directory,
@@ -30,35 +30,35 @@ impl Configured {
         self.folder.path().join("config.yaml")
     }
 
-    /// Runs the binary with this file.
-    fn say(&self, line: &str) -> Said {
+    /// Runs the binary with the configuration file.
+    fn run(&self, line: &str) -> Outcome {
         let file = self.file();
         self.stage
-            .say(&format!("--config {} {line}", file.display()))
+            .run(&format!("--config {} {line}", file.display()))
     }
 
-    /// Returns the effective configuration as it is written, and what was logged.
+    /// Returns the effective configuration as YAML, and the log.
     fn written(&self, line: &str) -> (String, String) {
         let file = self.folder.path().join("written.yaml");
-        let said = self.say(&format!("--write-config-to {} {line}", file.display()));
-        assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
-        (fs::read_to_string(file).unwrap(), said.stderr)
+        let outcome = self.run(&format!("--write-config-to {} {line}", file.display()));
+        assert_eq!((outcome.code, &*outcome.stdout), (0, ""), "{outcome:?}");
+        (fs::read_to_string(file).unwrap(), outcome.stderr)
     }
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn a_written_configuration_is_read_back_unchanged() {
     let stage = Stage::new();
     let folder = Directory::new().unwrap();
     let files = ["first.yaml", "second.yaml"].map(|name| folder.path().join(name));
     let [first, second] = &files;
-    let said = stage.say(&format!(
+    let outcome = stage.run(&format!(
         "--write-config-to {} --conntrack-min 7 --nodeport-addresses 10.0.0.0/8,fd00::/8 \
          --masquerade-all --iptables-sync-period 1m --feature-gates ComponentFlagz=false \
          --kube-api-qps 2.5 --vmodule a=3,b*=4 --bind-address fd00::7 --v 4",
         first.display()
     ));
-    assert_eq!((said.code, &*said.stdout), (0, ""), "{said:?}");
+    assert_eq!((outcome.code, &*outcome.stdout), (0, ""), "{outcome:?}");
     let text = fs::read_to_string(first).unwrap();
     for line in [
         "mode: nftables\n",
@@ -74,20 +74,20 @@ fn what_is_written_is_read_as_the_same() {
     ] {
         assert!(text.contains(line), "{line}{text}");
     }
-    let again = stage.say(&format!(
+    let again = stage.run(&format!(
         "--config {} --write-config-to {}",
         first.display(),
         second.display()
     ));
     assert_eq!(again.code, 0, "{again:?}");
     let read = fs::read_to_string(second).unwrap();
-    // A period of 0 is upstream's default when it is read.
+    // As in upstream, reading a period of 0 sets the default.
     assert_eq!(read.replace("minSyncPeriod: 1s", "minSyncPeriod: 0s"), text);
     assert_eq!(stage.ruleset(), "");
 }
 
 #[test]
-fn a_file_wins_over_flags_but_for_name_and_log() {
+fn a_file_overrides_flags_except_for_the_node_name_and_logging() {
     let configured = Configured::new(
         "mode: nftables\nhostnameOverride: other\nlogging: {verbosity: 2, vmodule: \
          [{filePattern: own, verbosity: 1}]}\noomScoreAdj: 5\n",
@@ -111,11 +111,11 @@ fn a_file_wins_over_flags_but_for_name_and_log() {
 }
 
 #[test]
-fn a_file_decides_on_the_rules() {
+fn a_file_determines_the_rules() {
     let plain = Configured::new("mode: nftables\nclusterCIDR: 10.1.0.0/16\n");
     let (plain, all) = (
-        plain.say("render"),
-        Configured::new("mode: nftables\nnftables: {masqueradeAll: true}\n").say("render"),
+        plain.run("render"),
+        Configured::new("mode: nftables\nnftables: {masqueradeAll: true}\n").run("render"),
     );
     assert_eq!((plain.code, all.code), (0, 0), "{plain:?}{all:?}");
     assert!(plain.stdout.contains("10.1.0.0/16"), "{}", plain.stdout);
@@ -123,7 +123,7 @@ fn a_file_decides_on_the_rules() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_file_is_said_and_nothing_done() {
+fn all_errors_of_a_file_are_reported_and_nothing_is_programmed() {
     let configured = Configured::new(
         "mode: nftables\nbindAddress: here\nnftables: {masqueradeBit: 32, syncPeriod: -1s}\n\
          conntrack: {min: -1}\nnodePortAddresses: [primary, 10.0.0.0/8]\n\
@@ -137,23 +137,35 @@ fn all_that_is_wrong_with_a_file_is_said_and_nothing_done() {
         "--write-config-to /dev/null",
         "--init-only",
     ] {
-        let said = configured.say(command);
-        assert_eq!((said.code, &*said.stdout), (2, ""), "{command}: {said:?}");
-        let errors = said.stderr.lines().filter(|line| line.contains(" ERROR "));
+        let outcome = configured.run(command);
+        assert_eq!(
+            (outcome.code, &*outcome.stdout),
+            (2, ""),
+            "{command}: {outcome:?}"
+        );
+        let errors = outcome
+            .stderr
+            .lines()
+            .filter(|line| line.contains(" ERROR "));
         let file = configured.file();
         let begin = format!("{}: KubeProxyConfiguration.", file.display());
-        assert_eq!(errors.count(), 7, "{}", said.stderr);
-        assert_eq!(said.stderr.matches(&begin).count(), 7, "{}", said.stderr);
+        assert_eq!(errors.count(), 7, "{}", outcome.stderr);
+        assert_eq!(
+            outcome.stderr.matches(&begin).count(),
+            7,
+            "{}",
+            outcome.stderr
+        );
     }
     assert_eq!(configured.stage.ruleset(), "");
 }
 
 #[test]
-fn a_file_that_is_no_configuration_is_refused_with_its_place() {
+fn an_invalid_file_is_rejected_with_the_position_of_the_error() {
     for (lines, expected) in [
         (
             "conntrack:\n  min: many\n",
-            ":4:8: conntrack.min: a number from",
+            ":4:8: conntrack.min: expected a number from",
         ),
         ("mode: [\n", ":"),
         (
@@ -162,19 +174,19 @@ fn a_file_that_is_no_configuration_is_refused_with_its_place() {
         ),
     ] {
         let configured = Configured::new(lines);
-        let said = configured.say("render");
+        let outcome = configured.run("render");
         let expected = format!("{}{expected}", configured.file().display());
-        assert_eq!((said.code, &*said.stdout), (2, ""));
-        assert!(said.stderr.contains(&expected), "{}", said.stderr);
+        assert_eq!((outcome.code, &*outcome.stdout), (2, ""));
+        assert!(outcome.stderr.contains(&expected), "{}", outcome.stderr);
     }
-    let said = Stage::new().say("--config /nonexistent/config.yaml render");
-    assert_eq!(said.code, 2);
+    let outcome = Stage::new().run("--config /nonexistent/config.yaml render");
+    assert_eq!(outcome.code, 2);
     let reason = "/nonexistent/config.yaml: No such file or directory";
-    assert!(said.stderr.contains(reason), "{}", said.stderr);
+    assert!(outcome.stderr.contains(reason), "{}", outcome.stderr);
 }
 
 #[test]
-fn fields_that_go_unused_are_named() {
+fn ignored_fields_and_flags_are_reported() {
     let configured = Configured::new("mode: nftables\nconntrack: {max: 0}\nmode: nftables\n");
     let (text, log) = configured.written("--source-vip 10.0.0.1 --healthz-port 5");
     assert!(text.contains("mode: nftables\n"));
@@ -190,7 +202,7 @@ fn fields_that_go_unused_are_named() {
 }
 
 #[test]
-fn a_file_that_changes_ends_the_process_and_the_rules_stay() {
+fn a_changed_file_ends_the_process_and_the_rules_stay() {
     let configured = Configured::new("mode: nftables\n");
     let flags = format!("--config {}", configured.file().display());
     let mut proxy = configured.stage.start_with(&flags);
@@ -198,7 +210,7 @@ fn a_file_that_changes_ends_the_process_and_the_rules_stay() {
     assert!(rules.contains("10.96.0.10"));
     fs::write(configured.file(), format!("{HEAD}mode: nftables\n")).unwrap();
     let mut status = None;
-    let took = until("the end", || {
+    let took = wait_until("the exit", || {
         status = proxy.ended().unwrap();
         status.is_some()
     });
@@ -210,16 +222,20 @@ fn a_file_that_changes_ends_the_process_and_the_rules_stay() {
 }
 
 #[test]
-fn words_that_are_no_flags_are_refused() {
+fn unknown_arguments_are_rejected() {
     for line in [
         "nonsense",
         "--proxy-mode nftables nonsense",
         "--dry-run",
         "--healthz-bind-address x",
     ] {
-        let said = Stage::new().say(line);
-        assert_eq!((said.code, &*said.stdout), (2, ""), "{line}: {said:?}");
+        let outcome = Stage::new().run(line);
+        assert_eq!(
+            (outcome.code, &*outcome.stdout),
+            (2, ""),
+            "{line}: {outcome:?}"
+        );
     }
-    let said = Stage::new().say("--proxy_mode=nftables --iptables_sync_period=1m render");
-    assert_eq!(said.code, 0, "{said:?}");
+    let outcome = Stage::new().run("--proxy_mode=nftables --iptables_sync_period=1m render");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
 }

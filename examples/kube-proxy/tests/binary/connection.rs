@@ -1,5 +1,5 @@
-//! How the proxy reaches the API server: through HTTP proxies, and with
-//! credentials of plugins.
+//! Connections to the API server through HTTP proxies and with credentials of exec
+//! plugins.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -14,11 +14,12 @@ use ipnet::IpNet;
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
-use crate::cluster::{Cluster, node, served};
-use crate::health::ask_in;
-use crate::stage::{Said, until};
+use crate::cluster::{Cluster, node, service_with_endpoints};
+use crate::health::get_in;
+use crate::stage::{Outcome, wait_until};
 
-/// An address that is no loopback address, for which proxies are never used.
+/// An address of the API server. It is not a loopback address, because those never use
+/// an HTTP proxy.
 pub(crate) const ADDRESS: [u8; 4] = [10, 9, 9, 9];
 
 const HEALTH: u16 = 10256;
@@ -34,8 +35,8 @@ pub(crate) fn cluster_at(address: IpAddr) -> Cluster {
     let mut command = Command::new("ip");
     let network = IpNet::from(address).to_string();
     command.args(["addr", "add", &network, "dev", "lo"]);
-    let said = Said::of(netns.run(|| command.output()).unwrap());
-    assert_eq!(said.code, 0, "{said:?}");
+    let outcome = Outcome::from(netns.run(|| command.output()).unwrap());
+    assert_eq!(outcome.code, 0, "{outcome:?}");
     let server = netns.run(|| ApiServer::start_at((address, 0).into()));
     let folder = Directory::new().unwrap();
     let cluster = Cluster {
@@ -45,11 +46,13 @@ pub(crate) fn cluster_at(address: IpAddr) -> Cluster {
     };
     fs::write(cluster.kubeconfig(), cluster.server.kubeconfig()).unwrap();
     cluster.server.apply(node("10.0.0.1", "10.244.1.0/24"));
-    cluster.server.apply_all(served("web", "10.96.0.10", 1));
+    cluster
+        .server
+        .apply_all(service_with_endpoints("web", "10.96.0.10", 1));
     cluster
 }
 
-/// An HTTP proxy that knows CONNECT alone.
+/// An HTTP proxy that supports only CONNECT.
 pub(crate) struct ConnectProxy {
     pub(crate) address: SocketAddr,
     /// The request lines and credentials of all requests.
@@ -82,7 +85,7 @@ impl ConnectProxy {
     }
 }
 
-/// Serves one connection.
+/// Handles one client connection.
 fn tunnel(client: TcpStream, requests: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?);
     let mut head = Vec::new();
@@ -114,8 +117,8 @@ pub(crate) fn start(cluster: &Cluster, environment: &[(&str, String)]) -> Proces
     }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let process = Process::start(&cluster.netns, &mut command).unwrap();
-    until("the first sync", || process.output().contains("synced"));
-    until("four watches", || cluster.watches() == 4);
+    wait_until("the first sync", || process.output().contains("synced"));
+    wait_until("four watches", || cluster.watches() == 4);
     process
 }
 
@@ -145,7 +148,7 @@ fn the_proxy_of_the_environment_is_used_for_the_api() {
 }
 
 #[test]
-fn servers_of_no_proxy_are_reached_directly() {
+fn servers_in_no_proxy_are_reached_directly() {
     let cluster = cluster();
     let proxy = ConnectProxy::start(&cluster);
     for exceptions in ["*", "example.com,10.9.9.0/24,"] {
@@ -162,7 +165,7 @@ fn servers_of_no_proxy_are_reached_directly() {
 }
 
 #[test]
-fn the_proxy_of_the_kubeconfig_precedes_the_environment() {
+fn the_proxy_of_the_kubeconfig_overrides_the_environment() {
     let cluster = cluster();
     let proxy = ConnectProxy::start(&cluster);
     let line = format!("    proxy-url: http://{}\n    server: ", proxy.address);
@@ -178,8 +181,8 @@ fn the_proxy_of_the_kubeconfig_precedes_the_environment() {
 }
 
 #[test]
-fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn a_hanging_exec_plugin_blocks_only_api_requests() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let token = cluster.server.kubeconfig_with_token();
     let token = token
         .lines()
@@ -193,8 +196,8 @@ fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
         token = token.unwrap(),
     );
     fs::write(&plugin, script).unwrap();
-    let said = Command::new("chmod").arg("+x").arg(&plugin).status();
-    assert!(said.unwrap().success());
+    let outcome = Command::new("chmod").arg("+x").arg(&plugin).status();
+    assert!(outcome.unwrap().success());
     let user = format!(
         "exec: {{apiVersion: client.authentication.k8s.io/v1, command: {}, interactiveMode: Never}}",
         plugin.display()
@@ -203,9 +206,9 @@ fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
     let text = text.replace(&format!("token: {}", token.unwrap()), &user);
     fs::write(cluster.kubeconfig(), text).unwrap();
     let process = cluster.start();
-    // Credentials are read again five seconds after they were read at the soonest.
+    // Credentials are reloaded at most every five seconds.
     let hung = || fs::read_to_string(&runs).unwrap();
-    until("a plugin that hangs", || {
+    wait_until("a plugin that hangs", || {
         cluster.server.set_token("another");
         cluster.server.cut_connections(Disconnect::Close);
         hung().ends_with('\n')
@@ -213,7 +216,7 @@ fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(8) {
         let asked = Instant::now();
-        let answer = ask_in(&cluster.netns, HEALTH, "/livez");
+        let answer = get_in(&cluster.netns, HEALTH, "/livez");
         assert!(answer.body.contains("lastUpdated"), "{answer:?}");
         assert!(asked.elapsed() < Duration::from_secs(1), "{answer:?}");
         thread::sleep(Duration::from_millis(50));
@@ -222,7 +225,7 @@ fn an_exec_plugin_that_hangs_holds_up_requests_alone() {
     assert_eq!(hung.lines().count(), 1, "one plugin runs at a time");
     assert!(process.terminate().unwrap().success());
     let file = format!("/proc/{}/comm", hung.trim());
-    until("the end of the plugin", || {
+    wait_until("the end of the plugin", || {
         fs::read_to_string(&file).is_ok_and(|name| name.trim() != "sleep")
             || fs::metadata(&file).is_err()
     });

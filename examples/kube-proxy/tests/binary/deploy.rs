@@ -1,4 +1,4 @@
-//! `deploy/`: manifests that are what they say, and the confinement they ask for.
+//! Tests of the manifests in `deploy/` and of the confinement that they request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,10 +20,10 @@ use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 use testkit::program;
 
-use crate::cluster::{node, served};
-use crate::stage::{demo, until};
+use crate::cluster::{node, service_with_endpoints};
+use crate::stage::{demo, wait_until};
 
-/// The user of the manifests.
+/// User ID in the manifests.
 const USER: u32 = 65532;
 
 /// Capability 12, as `/proc/PID/status` has it.
@@ -35,7 +35,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Reads the manifests of a file, each of its kind.
+/// Parses the YAML documents of a file.
 pub(crate) fn documents(name: &str) -> Vec<Value> {
     let text = fs::read_to_string(path(name)).unwrap();
     text.split("\n---\n")
@@ -56,7 +56,7 @@ fn profile() -> String {
     fs::read_to_string(path("seccomp/kube-proxy.json")).unwrap()
 }
 
-/// The program as it is in the image, and what the manifests let it do.
+/// The program as installed in the image, and the confinement of the manifests.
 struct Image {
     netns: Netns,
     folder: Directory,
@@ -94,7 +94,7 @@ impl Image {
         self.folder.path().join("manifests")
     }
 
-    /// Returns the program with arguments, confined.
+    /// Returns a confined command with arguments.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.program());
         command.env_clear().args(words);
@@ -102,12 +102,12 @@ impl Image {
         command
     }
 
-    /// Returns the program that serves the demo, confined.
+    /// Returns a confined command that serves the demo manifests.
     fn demo(&self, words: &[&str]) -> Command {
-        let usual = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
+        let common_flags = "--proxy-mode nftables --hostname-override node-1 --cluster-cidr \
                      10.244.0.0/16 --oom-score-adj 0 --iptables-min-sync-period 0s";
         let mut command = self.command(words);
-        command.args(usual.split_whitespace());
+        command.args(common_flags.split_whitespace());
         command.arg("--manifests").arg(self.manifests());
         command
     }
@@ -134,10 +134,10 @@ fn status(process: &Process, field: &str) -> Vec<String> {
 }
 
 #[test]
-fn confined_as_the_manifests_say_it_serves_the_demo() {
+fn the_confined_program_serves_the_demo() {
     let image = Image::new();
     let process = Process::start(&image.netns, &mut image.demo(&[])).unwrap();
-    until("the first sync", || process.output().contains("synced"));
+    wait_until("the first sync", || process.output().contains("synced"));
     let user = USER.to_string();
     for (field, words) in [
         ("Uid", vec![&*user; 4]),
@@ -156,11 +156,11 @@ fn confined_as_the_manifests_say_it_serves_the_demo() {
     assert!(image.rules().contains("10.96.0."), "{}", image.rules());
     let web = crate::stage::service("web", "10.96.7.77") + &crate::stage::slice("web", 7, 3);
     fs::write(image.manifests().join("web.yaml"), web).unwrap();
-    until("the new endpoint", || image.rules().contains("10.244.7.3 "));
+    wait_until("the new endpoint", || image.rules().contains("10.244.7.3 "));
     let mut flush = Command::new("nft");
     flush.args(["flush", "ruleset"]);
     assert!(image.netns.run(|| flush.status()).unwrap().success());
-    until("the rules", || image.rules().contains("10.244.7.3 "));
+    wait_until("the rules", || image.rules().contains("10.244.7.3 "));
     let output = process.output();
     assert!(
         !output.contains("ERROR") && !output.contains("panicked"),
@@ -170,7 +170,7 @@ fn confined_as_the_manifests_say_it_serves_the_demo() {
 }
 
 #[test]
-fn confined_as_the_manifests_say_it_initializes() {
+fn the_confined_program_initializes() {
     let image = Image::new();
     let output = image.run(&["--init-only"]);
     assert!(output.status.success(), "{output:?}");
@@ -178,7 +178,7 @@ fn confined_as_the_manifests_say_it_initializes() {
 }
 
 #[test]
-fn without_the_capability_of_the_file_it_says_what_is_missing() {
+fn a_missing_file_capability_is_reported() {
     let output = Image::without_capability().run(&["--init-only"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let words = String::from_utf8(output.stderr).unwrap();
@@ -186,13 +186,13 @@ fn without_the_capability_of_the_file_it_says_what_is_missing() {
 }
 
 #[test]
-fn the_profile_forbids_what_is_not_its_business() {
-    forbids_what_is_not_its_business(USER, &profile());
+fn the_seccomp_profile_forbids_unneeded_system_calls() {
+    assert_forbids_unneeded_system_calls(USER, &profile());
 }
 
-/// Asserts that a profile forbids what no kube-proxy does, to a user.
+/// Asserts that a seccomp profile forbids system calls that kube-proxy does not need.
 #[track_caller]
-pub(crate) fn forbids_what_is_not_its_business(user: u32, text: &str) {
+pub(crate) fn assert_forbids_unneeded_system_calls(user: u32, text: &str) {
     let profile: Value = serde_json::from_str(text).unwrap();
     let rules = profile["syscalls"].as_array().unwrap();
     let names = rules
@@ -235,7 +235,7 @@ pub(crate) fn forbids_what_is_not_its_business(user: u32, text: &str) {
     let mut once = names.clone();
     once.sort_unstable();
     once.dedup();
-    assert_eq!(once.len(), names.len(), "no call is there twice");
+    assert_eq!(once.len(), names.len(), "duplicate system calls");
     let netns = Netns::new().unwrap();
     let container = Container::new(user, text).unwrap();
     for (program, words) in [
@@ -252,7 +252,7 @@ pub(crate) fn forbids_what_is_not_its_business(user: u32, text: &str) {
 }
 
 #[test]
-fn the_pod_asks_for_no_more_than_it_needs() {
+fn the_pod_has_only_the_privileges_that_it_needs() {
     let pod = pod();
     assert_eq!(pod.host_network, Some(true));
     assert_eq!(
@@ -280,12 +280,12 @@ fn the_pod_asks_for_no_more_than_it_needs() {
         .into_iter()
         .chain(pod.containers);
     for container in all {
-        confined(&container);
+        assert_confined(&container);
     }
 }
 
 #[track_caller]
-fn confined(container: &Spec) {
+fn assert_confined(container: &Spec) {
     let context = container.security_context.as_ref().unwrap();
     assert_eq!(context.privileged, None, "{}", container.name);
     assert_eq!(
@@ -309,7 +309,7 @@ fn confined(container: &Spec) {
 }
 
 #[test]
-fn probes_and_ports_are_those_of_the_configuration() {
+fn probes_and_ports_match_the_configuration() {
     let pod = pod();
     let container = &pod.containers[0];
     let ports: Vec<_> = container.ports.iter().flatten().collect();
@@ -346,7 +346,7 @@ fn config() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_configuration_is_accepted_as_it_is() {
+fn the_configuration_is_accepted_without_warnings() {
     let folder = Directory::new().unwrap();
     let file = folder.path().join("config.conf");
     fs::write(&file, &config()["config.conf"]).unwrap();
@@ -360,8 +360,8 @@ fn the_configuration_is_accepted_as_it_is() {
         .arg(&written);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!said.contains("WARN"), "{said}");
+    let outcome = String::from_utf8(output.stderr).unwrap();
+    assert!(!outcome.contains("WARN"), "{outcome}");
     let effective: Value = serde_saphyr::from_str(&fs::read_to_string(written).unwrap()).unwrap();
     assert_eq!(effective["mode"], "nftables");
     assert_eq!(effective["oomScoreAdj"], -997);
@@ -373,16 +373,16 @@ fn the_configuration_is_accepted_as_it_is() {
 }
 
 #[test]
-fn with_the_configuration_of_the_manifests_it_serves_a_cluster() {
+fn the_confined_program_serves_a_cluster_with_the_configuration_of_the_manifests() {
     let image = Image::new();
     let server = image.netns.run(ApiServer::start);
-    // The role covers both ways to list: within a watch, and by itself.
+    // The role must allow both ways to list: within a watch, and with a list request.
     server.faults(|faults| faults.watch_list_failure = Some(WatchListFailure::Error));
     server.apply(node("10.0.0.1", "10.244.1.0/24"));
-    server.apply_all(served("web", "10.96.0.10", 1));
+    server.apply_all(service_with_endpoints("web", "10.96.0.10", 1));
     let folder = image.folder.path();
     server.write_service_account(folder).unwrap();
-    let here = |text: &str| {
+    let localize = |text: &str| {
         let folder = folder.display().to_string();
         let account = "/var/run/secrets/kubernetes.io/serviceaccount";
         text.replace("https://API_SERVER:6443", &server.url())
@@ -390,33 +390,33 @@ fn with_the_configuration_of_the_manifests_it_serves_a_cluster() {
             .replace(account, &folder)
     };
     for (name, text) in config() {
-        fs::write(folder.join(name), here(&text)).unwrap();
+        fs::write(folder.join(name), localize(&text)).unwrap();
     }
     let arguments = pod().containers[0].args.clone().unwrap();
-    let arguments = arguments.iter().map(|argument| here(argument));
+    let arguments = arguments.iter().map(|argument| localize(argument));
     let arguments: Vec<_> = arguments
         .map(|argument| argument.replace("$(NODE_NAME)", "node-1"))
         .collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let process = Process::start(&image.netns, &mut image.command(&words)).unwrap();
-    until("the endpoint", || image.rules().contains("10.244.1.2 "));
-    until("the watches", || server.wait_for_watchers(4, SOON));
-    until("the note of the start", || !server.events().is_empty());
-    server.apply_all(served("more", "10.96.0.11", 2));
-    until("the new Service", || image.rules().contains("10.96.0.11"));
+    wait_until("the endpoint", || image.rules().contains("10.244.1.2 "));
+    wait_until("the watches", || server.wait_for_watchers(4, SOON));
+    wait_until("the start event", || !server.events().is_empty());
+    server.apply_all(service_with_endpoints("more", "10.96.0.11", 2));
+    wait_until("the new Service", || image.rules().contains("10.96.0.11"));
     for (port, path) in [(10256, "/livez"), (10256, "/healthz"), (10249, "/metrics")] {
-        until(path, || answers(&image.netns, port, path));
+        wait_until(path, || answers(&image.netns, port, path));
     }
-    may_ask(&server.requests());
+    assert_role_matches(&server.requests());
     let output = process.output();
     assert!(!output.contains("ERROR"), "{output}");
     assert!(process.terminate().unwrap().success());
 }
 
-/// How long watches are waited for at once.
+/// Timeout of one wait for watches.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Tells whether a port of the namespace answers with 200.
+/// Returns whether a port in the namespace responds with status 200.
 fn answers(netns: &Netns, port: u16, path: &str) -> bool {
     netns
         .run(|| {
@@ -430,9 +430,9 @@ fn answers(netns: &Netns, port: u16, path: &str) -> bool {
         .unwrap_or(false)
 }
 
-/// Asserts that the role allows what was asked for, and nothing else.
+/// Asserts that the role allows exactly the requests that were made.
 #[track_caller]
-fn may_ask(requests: &[Request]) {
+fn assert_role_matches(requests: &[Request]) {
     let asked = requests
         .iter()
         .map(|request| (request.resource, request.verb));
@@ -451,7 +451,7 @@ fn may_ask(requests: &[Request]) {
 }
 
 #[test]
-fn the_account_of_the_pod_has_the_role() {
+fn the_service_account_of_the_pod_has_the_role() {
     let rbac = documents("rbac.yaml");
     let role: ClusterRole = read(&rbac[0]);
     let groups = role.rules.iter().flatten();

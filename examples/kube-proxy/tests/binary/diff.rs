@@ -1,4 +1,4 @@
-//! `diff`: what the kernel lacks, and exit codes that scripts can use.
+//! `diff`: the difference between kernel and plan, and the exit codes.
 
 use crate::stage::{Stage, service, slice};
 
@@ -7,13 +7,13 @@ fn web() -> String {
 }
 
 #[test]
-fn the_difference_applies_with_nft_and_is_gone_then() {
+fn the_difference_is_empty_after_nft_applies_it() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     for _ in 0..2 {
-        let said = stage.say("diff");
-        assert_eq!((said.code, &*said.stderr), (1, ""), "{said:?}");
-        stage.load(&said.stdout);
-        let nothing = stage.say("diff");
+        let outcome = stage.run("diff");
+        assert_eq!((outcome.code, &*outcome.stderr), (1, ""), "{outcome:?}");
+        stage.load(&outcome.stdout);
+        let nothing = stage.run("diff");
         assert_eq!((nothing.code, &*nothing.stdout), (0, ""), "{nothing:?}");
         let changed = service("web", "10.96.0.11") + &slice("web", 2, 4);
         stage.write("web.yaml", &changed);
@@ -24,35 +24,35 @@ fn the_difference_applies_with_nft_and_is_gone_then() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_the_difference() {
+fn changes_by_other_processes_are_the_difference() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     stage.oneshot();
     let good = stage.ruleset();
     stage.load("flush chain ip kube-proxy services\n");
-    let said = stage.say("diff");
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stdout.contains("services"), "{}", said.stdout);
+    let outcome = stage.run("diff");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.stdout.contains("services"), "{}", outcome.stdout);
     assert!(
-        !said.stdout.contains("10.244.1.1"),
-        "what is right is left alone: {}",
-        said.stdout
+        !outcome.stdout.contains("10.244.1.1"),
+        "unchanged objects are not part of the difference: {}",
+        outcome.stdout
     );
     assert_ne!(stage.ruleset(), good, "diff changes nothing");
-    stage.load(&said.stdout);
+    stage.load(&outcome.stdout);
     assert_eq!(stage.ruleset(), good);
 }
 
 #[test]
-fn tables_of_others_are_none_of_our_business() {
+fn foreign_tables_are_not_part_of_the_difference() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     stage.load("table inet other {\nchain c {\ntype filter hook input priority 0\naccept\n}\n}\n");
     stage.oneshot();
-    assert_eq!(stage.say("diff").code, 0);
+    assert_eq!(stage.run("diff").code, 0);
     assert!(stage.ruleset().contains("table inet other"));
 }
 
 #[test]
-fn equal_differences_are_equal_bytes() {
+fn the_same_difference_has_the_same_bytes() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     stage.oneshot();
     let changed: String = (1..30)
@@ -62,8 +62,8 @@ fn equal_differences_are_equal_bytes() {
         })
         .collect();
     stage.write("more.yaml", &changed);
-    let said = stage.say("diff").stdout;
+    let outcome = stage.run("diff").stdout;
     for _ in 0..3 {
-        assert!(said == stage.say("diff").stdout);
+        assert!(outcome == stage.run("diff").stdout);
     }
 }

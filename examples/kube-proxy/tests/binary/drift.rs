@@ -1,16 +1,16 @@
-//! What somebody else does to the rules while the proxy runs.
+//! Changes by other processes to the rules while the proxy runs.
 
 use std::time::{Duration, Instant};
 
 use testkit::commits::Commits;
 
-use crate::stage::{Stage, service, slice, until};
+use crate::stage::{Stage, service, slice, wait_until};
 
-/// What was done is mended within this, on a machine that has time.
-const SOON: Duration = Duration::from_millis(100);
+/// Maximum repair time on an idle machine.
+const MAX_REPAIR_TIME: Duration = Duration::from_millis(100);
 
-/// How long nothing is committed when all is mended.
-const QUIET: Duration = Duration::from_millis(200);
+/// Time without a commit after which the repair counts as complete.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
 
 fn stage() -> Stage {
     let web = service("web", "10.96.0.10") + &slice("web", 1, 3);
@@ -18,11 +18,11 @@ fn stage() -> Stage {
 }
 
 #[test]
-fn what_somebody_else_does_is_mended_within_100_milliseconds() {
+fn foreign_changes_are_repaired_within_100_milliseconds() {
     let stage = stage();
     let proxy = stage.start();
     let list = || ["ip", "ip6"].map(|family| stage.nft(&["list", "table", family, "kube-proxy"]));
-    let rules = list().map(|said| said.stdout);
+    let rules = list().map(|outcome| outcome.stdout);
     let commits = Commits::listen(&stage.netns).unwrap();
     for (words, changes) in [
         ("delete table ip kube-proxy", None),
@@ -36,33 +36,38 @@ fn what_somebody_else_does_is_mended_within_100_milliseconds() {
         let mut best = Duration::MAX;
         for _ in 0..3 {
             let begin = Instant::now();
-            let said = stage.nft(&[words]);
-            assert_eq!(said.code, 0, "{said:?}");
-            let last = commits.last(begin + 100 * SOON, QUIET).unwrap();
+            let outcome = stage.nft(&[words]);
+            assert_eq!(outcome.code, 0, "{outcome:?}");
+            let last = commits
+                .last(begin + 100 * MAX_REPAIR_TIME, QUIET_PERIOD)
+                .unwrap();
             best = best.min(last.expect("nft committed") - begin);
             let lists = list();
-            assert!(lists.map(|said| said.stdout) == rules, "{words}");
+            assert!(lists.map(|outcome| outcome.stdout) == rules, "{words}");
         }
-        println!("mended {best:?} after nft was started: {words}");
-        assert!(best < SOON, "{words}: {best:?}");
+        println!("repaired {best:?} after nft was started: {words}");
+        assert!(best < MAX_REPAIR_TIME, "{words}: {best:?}");
         let count = changes.map(|changes| format!("{changes} changes by nft"));
-        let told = "repaired changes by another program: ".to_owned() + &count.unwrap_or_default();
-        until(&told, || proxy.output().contains(&told));
+        let message =
+            "repaired changes by another program: ".to_owned() + &count.unwrap_or_default();
+        wait_until(&message, || proxy.output().contains(&message));
     }
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn what_somebody_else_does_elsewhere_is_not_told() {
+fn changes_to_other_tables_are_not_logged() {
     let stage = stage();
     let proxy = stage.start();
     let lines = || proxy.output().matches(" synced ").count();
-    until("both families", || lines() == 2);
+    wait_until("both families", || lines() == 2);
     let before = proxy.output();
     let commits = Commits::listen(&stage.netns).unwrap();
     assert_eq!(stage.nft(&["add table ip other"]).code, 0);
     assert_eq!(stage.nft(&["delete table ip other"]).code, 0);
-    commits.last(Instant::now() + QUIET, QUIET).unwrap();
+    commits
+        .last(Instant::now() + QUIET_PERIOD, QUIET_PERIOD)
+        .unwrap();
     assert_eq!(proxy.output(), before);
     assert!(proxy.terminate().unwrap().success());
 }
@@ -72,17 +77,17 @@ fn own_commits_cause_no_dump_in_a_pid_namespace() {
     let stage = stage();
     let proxy = stage.start_in_pid_namespace("");
     let lines = || proxy.output().matches(" synced ").count();
-    until("both families", || lines() == 2);
+    wait_until("both families", || lines() == 2);
     for count in [4, 7, 2] {
         let before = lines();
         let web = service("web", "10.96.0.10") + &slice("web", 1, count);
         stage.write("web.yaml", &web);
-        until("the change", || lines() > before);
+        wait_until("the change", || lines() > before);
     }
     let output = proxy.output();
     assert_eq!(output.matches("dumped=true").count(), 2, "{output}");
     assert!(!output.contains("mended"), "{output}");
     assert_eq!(stage.nft(&["flush chain ip kube-proxy services"]).code, 0);
-    let told = "repaired changes by another program: ";
-    until(told, || proxy.output().contains(told));
+    let message = "repaired changes by another program: ";
+    wait_until(message, || proxy.output().contains(message));
 }

@@ -1,4 +1,4 @@
-//! Health and metrics under more connections than they have room for.
+//! Health and metrics under more connections than the servers accept.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,16 +12,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use testkit::leftovers::Process;
 
-use crate::health::{ASKED, HEALTH, METRICS, ask, asked};
-use crate::stage::{Stage, until};
+use crate::health::{HEALTH, HEALTH_CHECK, METRICS, get, load_balancer};
+use crate::stage::{Stage, wait_until};
 
 /// Connections that a flood holds to a port.
 const CONNECTIONS: usize = 2000;
 
-/// Time for an answer.
+/// Maximum response time.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Duration of a flood: connections are closed and opened again meanwhile.
+/// Duration of a flood. The flood reopens connections that the server closes.
 const FLOOD: Duration = Duration::from_secs(4);
 
 /// Time between two bytes of a connection.
@@ -31,13 +31,14 @@ const BYTE: Duration = Duration::from_secs(1);
 const SERIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Memory that a flood may take.
+/// Maximum growth of resident memory during a flood, in bytes.
 const MEMORY: usize = 24 << 20;
 
-/// Descriptors that a flood may take: the limits of a server, and some that are closing.
+/// Maximum growth of open descriptors during a flood: the limits of a server, and some
+/// closing connections.
 const DESCRIPTORS: usize = 2048 + 512 + 128;
 
-/// Connections that send nothing, or a byte from time to time.
+/// A set of connections that send nothing, or one byte per second.
 struct Flood {
     /// Number of client addresses.
     clients: usize,
@@ -45,7 +46,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// Opens connections until `is_over`, again and again as the server closes them.
+    /// Opens connections until `is_over`, and reopens those that the server closes.
     fn run(&self, opened: &AtomicUsize, is_over: &AtomicBool) {
         let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| None).collect();
         while !is_over.load(Ordering::Relaxed) {
@@ -81,14 +82,15 @@ impl Flood {
     }
 }
 
-/// Sends a byte of a request unless the client is silent; returns whether the connection lives.
+/// Sends a byte of a request unless the client is silent. Returns whether the
+/// connection is open.
 fn drip(stream: &mut TcpStream, is_silent: bool) -> bool {
     let blocks = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
     let is_open = stream.read(&mut [0; 64]).is_err_and(blocks);
     is_open && (is_silent || stream.write(b"G").is_ok())
 }
 
-/// Resident memory in bytes, and open descriptors.
+/// Returns the resident memory in bytes and the number of open descriptors.
 fn usage(proxy: &Process) -> (usize, usize) {
     let status = fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -119,7 +121,7 @@ impl Sched {
         Self { ran, waited }
     }
 
-    /// Sums up the threads that serve HTTP in a proxy.
+    /// Returns the sum over the HTTP threads of a proxy.
     fn of_servers(proxy: &Process) -> Self {
         let tasks = fs::read_dir(format!("/proc/{}/task", proxy.pid())).unwrap();
         let paths = tasks.map(|task| task.unwrap().path());
@@ -137,8 +139,8 @@ impl Sched {
     }
 }
 
-/// Time of an answer, without the time that other processes had the processors of proxy
-/// and client.
+/// Measures a response time without the time in which other processes used the
+/// processors of proxy and client.
 struct Stopwatch<'a> {
     proxy: &'a Process,
     start: Instant,
@@ -160,7 +162,7 @@ impl<'a> Stopwatch<'a> {
         Sched::of_servers(proxy).waited + client.waited
     }
 
-    /// Returns the time without and with the waits for a processor.
+    /// Returns the response time without and with the waits for a processor.
     fn stop(self) -> (Duration, Duration) {
         let elapsed = self.start.elapsed();
         let waited = Self::waited(self.proxy).saturating_sub(self.waited);
@@ -171,26 +173,26 @@ impl<'a> Stopwatch<'a> {
 /// Effect of a flood on a proxy.
 #[derive(Debug, Default)]
 struct Effect {
-    /// The longest time until an answer, without the waits for a processor.
+    /// Longest response time, without the waits for a processor.
     slowest: Duration,
-    /// The longest time with these waits.
+    /// Longest response time, with these waits.
     slowest_with_waits: Duration,
     /// Processor time of the servers, and their waits for a processor.
     servers: Sched,
     answers: usize,
-    /// Requests without an answer.
+    /// Paths of requests without a successful response.
     missed: Vec<&'static str>,
-    /// Memory and descriptors at most.
+    /// Maximum memory and descriptors.
     usage: (usize, usize),
 }
 
-/// Asks every port in turn while a flood lasts.
-fn endure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
+/// Sends requests to every port in turn during a flood.
+fn measure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
     let (opened, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut effect = Effect::default();
     thread::scope(|scope| {
         scope.spawn(|| stage.netns.run(|| flood.run(&opened, &is_over)));
-        until("the flood", || {
+        wait_until("the flood", || {
             opened.load(Ordering::Relaxed) >= CONNECTIONS
         });
         let start = Instant::now();
@@ -199,11 +201,11 @@ fn endure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
             for (port, path) in [
                 (HEALTH, "/healthz"),
                 (HEALTH, "/livez"),
-                (ASKED, "/"),
+                (HEALTH_CHECK, "/"),
                 (METRICS, "/metrics"),
             ] {
                 let stopwatch = Stopwatch::start(proxy);
-                match ask(stage, port, path).code {
+                match get(stage, port, path).code {
                     200 => effect.answers += 1,
                     _ => effect.missed.push(path),
                 }
@@ -225,14 +227,14 @@ fn endure(stage: &Stage, proxy: &Process, flood: &Flood) -> Effect {
 
 #[test]
 fn health_is_answered_within_a_second_under_thousands_of_connections() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let proxy = stage.start();
-    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
     let (memory, descriptors) = usage(&proxy);
-    for port in [HEALTH, ASKED, METRICS] {
+    for port in [HEALTH, HEALTH_CHECK, METRICS] {
         for clients in [1, 500] {
             let flood = Flood { clients, port };
-            let effect = endure(&stage, &proxy, &flood);
+            let effect = measure(&stage, &proxy, &flood);
             let flood =
                 format!("port {port}, {clients} clients, {memory} bytes before: {effect:?}");
             println!("{flood}");
@@ -243,6 +245,6 @@ fn health_is_answered_within_a_second_under_thousands_of_connections() {
         }
     }
     let before = || usage(&proxy).1 <= descriptors + 8;
-    until("no connections", before);
+    wait_until("no connections", before);
     assert!(proxy.terminate().unwrap().success());
 }

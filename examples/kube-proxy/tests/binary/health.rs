@@ -1,4 +1,4 @@
-//! What the binary tells of itself over HTTP, while all goes well and while not.
+//! Health, metrics and debug endpoints of the binary over HTTP.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,70 +10,72 @@ use apiserver::{ApiServer, Disconnect, ErrorResponse as Refusal, WatchListFailur
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
-use crate::cluster::{Cluster, served};
-use crate::stage::{Stage, service, slice, until};
+use crate::cluster::{Cluster, service_with_endpoints};
+use crate::stage::{Stage, service, slice, wait_until};
 
-/// Flags with which a second of failures is too long.
-const HASTY: &str = "--iptables-sync-period 500ms";
+/// Flags with a sync period that makes the proxy unhealthy after one second of
+/// failures.
+const SHORT_SYNC_PERIOD: &str = "--iptables-sync-period 500ms";
 
-/// The usual port of health, that of metrics, and one for a Service.
+/// Default port of the health server, default port of the metrics server, and the
+/// health check port of a Service.
 pub(crate) const HEALTH: u16 = 10256;
 pub(crate) const METRICS: u16 = 10249;
-pub(crate) const ASKED: u16 = 31_000;
+pub(crate) const HEALTH_CHECK: u16 = 31_000;
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for a response.
+const TIMEOUT_SECONDS: Duration = Duration::from_secs(10);
 
-/// An answer: its code, its header lines and its body.
+/// A response: status code, header lines and body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) code: u16,
     head: String,
     pub(crate) body: String,
 }
 
-/// Asks a port of the namespace; no answer has code 0.
-pub(crate) fn ask(stage: &Stage, port: u16, path: &str) -> Answer {
-    ask_in(&stage.netns, port, path)
+/// Sends a GET request to a port in the namespace. Without a response the code is 0.
+pub(crate) fn get(stage: &Stage, port: u16, path: &str) -> Response {
+    get_in(&stage.netns, port, path)
 }
 
-pub(crate) fn ask_in(netns: &Netns, port: u16, path: &str) -> Answer {
-    let words = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    // A port that is being closed resets what was not accepted yet.
-    let answer = netns.run(|| say(port, &words)).unwrap_or_default();
-    let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-        return Answer::default();
+pub(crate) fn get_in(netns: &Netns, port: u16, path: &str) -> Response {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    // A closing port resets connections that were not accepted.
+    let response = netns.run(|| exchange(port, &request)).unwrap_or_default();
+    let Some((head, body)) = response.split_once("\r\n\r\n") else {
+        return Response::default();
     };
-    Answer {
+    Response {
         code: head.split(' ').nth(1).unwrap().parse().unwrap(),
         head: head.to_owned(),
         body: body.to_owned(),
     }
 }
 
-fn say(port: u16, words: &str) -> io::Result<String> {
+fn exchange(port: u16, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(words.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    stream.set_read_timeout(Some(TIMEOUT_SECONDS))?;
+    stream.write_all(request.as_bytes())?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }
 
 fn codes(stage: &Stage) -> (u16, u16) {
     (
-        ask(stage, HEALTH, "/healthz").code,
-        ask(stage, HEALTH, "/livez").code,
+        get(stage, HEALTH, "/healthz").code,
+        get(stage, HEALTH, "/livez").code,
     )
 }
 
-/// Returns a sample of the metrics; one that is not there is nothing.
+/// Returns the value of a metric, or `None` if the metric does not exist.
 fn metric(stage: &Stage, sample: &str) -> Option<f64> {
     metric_in(&stage.netns, sample)
 }
 
 pub(crate) fn metric_in(netns: &Netns, sample: &str) -> Option<f64> {
-    let page = ask_in(netns, METRICS, "/metrics").body;
+    let page = get_in(netns, METRICS, "/metrics").body;
     let line = page.lines().find_map(|line| line.strip_prefix(sample));
     Some(line?.trim().parse().unwrap())
 }
@@ -82,7 +84,7 @@ fn web() -> String {
     service("web", "10.96.0.10") + &slice("web", 1, 3)
 }
 
-/// A program that has the table for itself: nobody else may write to it.
+/// An nft process that owns the table, so no other process may write to it.
 struct Owner {
     _nft: Process,
     _folder: Directory,
@@ -99,7 +101,7 @@ impl Owner {
         let nft = Process::start(&stage.netns, &mut nft).unwrap();
         let words = "delete table ip kube-proxy; add table ip kube-proxy { flags owner; }\n";
         fs::write(&commands, words).unwrap();
-        until("an owner", || stage.ruleset().contains("flags owner"));
+        wait_until("an owner", || stage.ruleset().contains("flags owner"));
         Self {
             _nft: nft,
             _folder: folder,
@@ -108,28 +110,28 @@ impl Owner {
 }
 
 #[test]
-fn health_follows_what_the_kernel_takes() {
+fn health_reflects_the_success_of_syncs() {
     let stage = Stage::with(&[("web.yaml", &web())]);
-    let proxy = stage.start_with(HASTY);
-    until("health", || codes(&stage) == (200, 200));
-    until("the first sync", || proxy.output().contains("synced"));
+    let proxy = stage.start_with(SHORT_SYNC_PERIOD);
+    wait_until("health", || codes(&stage) == (200, 200));
+    wait_until("the first sync", || proxy.output().contains("synced"));
     let sample = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"}";
     assert_eq!(metric(&stage, sample), Some(0.0));
     let owner = Owner::of_the_table(&stage);
-    until("illness", || codes(&stage) == (503, 503));
-    let body = ask(&stage, HEALTH, "/livez").body;
+    wait_until("unhealthy status", || codes(&stage) == (503, 503));
+    let body = get(&stage, HEALTH, "/livez").body;
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["status"]["IPv4"]["healthy"], false, "{body}");
     assert_eq!(body["status"]["IPv6"]["healthy"], true, "{body}");
     assert!(metric(&stage, sample) > Some(1.0));
     drop(owner);
-    until("recovery", || codes(&stage) == (200, 200));
-    until("the rules", || stage.ruleset().contains("10.244.1.3 "));
+    wait_until("recovery", || codes(&stage) == (200, 200));
+    wait_until("the rules", || stage.ruleset().contains("10.244.1.3 "));
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn a_node_that_goes_away_is_told_to_load_balancers() {
+fn a_tainted_or_deleted_node_fails_the_load_balancer_health_check() {
     let node = |meta: &str, spec: &str| {
         format!(
             "apiVersion: v1\nkind: Node\nmetadata: {{ name: node-1{meta} }}\nspec: {{ {spec} }}\n"
@@ -137,96 +139,100 @@ fn a_node_that_goes_away_is_told_to_load_balancers() {
     };
     let stage = Stage::with(&[("node.yaml", &node("", "")), ("web.yaml", &web())]);
     let proxy = stage.start();
-    until("health", || codes(&stage) == (200, 200));
+    wait_until("health", || codes(&stage) == (200, 200));
     let taint = "taints: [{ key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule }]";
     let deleted = ", deletionTimestamp: \"2026-01-01T00:00:00Z\"";
     for text in [node("", taint), node(deleted, "")] {
         stage.write("node.yaml", &text);
-        until("the node's farewell", || codes(&stage) == (503, 200));
-        let body = ask(&stage, HEALTH, "/healthz").body;
+        wait_until("a failing health check", || codes(&stage) == (503, 200));
+        let body = get(&stage, HEALTH, "/healthz").body;
         assert!(
             body.contains(r#""nodeEligible":false,"healthy":true"#),
             "{body}"
         );
         stage.write("node.yaml", &node("", ""));
-        until("its return", || codes(&stage) == (200, 200));
+        wait_until("the return of the node", || codes(&stage) == (200, 200));
     }
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// A Service that load balancers ask about, with an endpoint on a node.
-pub(crate) fn asked(node: &str) -> String {
+/// Returns a Service with a health check port and one endpoint on a node.
+pub(crate) fn load_balancer(node: &str) -> String {
     format!(
         "{}  type: LoadBalancer\n  externalTrafficPolicy: Local\n  \
-         healthCheckNodePort: {ASKED}\n{}  nodeName: {node}\n",
+         healthCheckNodePort: {HEALTH_CHECK}\n{}  nodeName: {node}\n",
         service("web", "10.96.0.10"),
         slice("web", 1, 1)
     )
 }
 
 #[test]
-fn load_balancers_are_told_where_endpoints_are() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+fn health_check_ports_report_local_endpoints() {
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let proxy = stage.start();
-    until("the port", || ask(&stage, ASKED, "/").code == 200);
-    let answer = ask(&stage, ASKED, "/any");
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
+    let response = get(&stage, HEALTH_CHECK, "/any");
     assert!(
-        answer
+        response
             .head
             .contains("\r\nX-Load-Balancing-Endpoint-Weight: 1"),
-        "{answer:?}"
+        "{response:?}"
     );
     let body = "{\n\t\"service\": {\n\t\t\"namespace\": \"default\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": 1,\n\t\"serviceProxyHealthy\": true\n}";
-    assert_eq!(answer.body, body);
-    stage.write("web.yaml", &asked("node-2"));
-    until("their absence", || ask(&stage, ASKED, "/").code == 503);
+    assert_eq!(response.body, body);
+    stage.write("web.yaml", &load_balancer("node-2"));
+    wait_until("no local endpoints", || {
+        get(&stage, HEALTH_CHECK, "/").code == 503
+    });
     assert!(
-        ask(&stage, ASKED, "/")
+        get(&stage, HEALTH_CHECK, "/")
             .body
             .contains("\"localEndpoints\": 0,")
     );
     fs::remove_file(stage.manifests().join("web.yaml")).unwrap();
-    until("no port", || ask(&stage, ASKED, "/").code == 0);
+    wait_until("no port", || get(&stage, HEALTH_CHECK, "/").code == 0);
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn a_port_that_is_taken_is_opened_when_it_is_free() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+fn a_port_in_use_is_opened_when_it_becomes_free() {
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let hold = |port| {
         stage
             .netns
             .run(|| TcpListener::bind(("0.0.0.0", port)))
             .unwrap()
     };
-    let held = [HEALTH, ASKED].map(hold);
+    let held = [HEALTH, HEALTH_CHECK].map(hold);
     let proxy = stage.start();
     for words in [
         "health server cannot listen on 0.0.0.0:10256: Address already in use",
         "health check port 0.0.0.0:31000 of default/web: Address already in use",
     ] {
-        until(words, || proxy.output().contains(words));
+        wait_until(words, || proxy.output().contains(words));
     }
     assert_eq!(
         metric(&stage, "kubeproxy_proxy_healthz_total{code=\"200\"}"),
         Some(0.0)
     );
     drop(held);
-    until("health", || codes(&stage) == (200, 200));
-    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    wait_until("health", || codes(&stage) == (200, 200));
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
     assert_eq!(proxy.output().matches("Address already in use").count(), 2);
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
 fn a_health_check_port_moves_to_another_service_without_a_failure() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let proxy = stage.start();
     // One sync removes the Service that has the port and adds the next one.
     for name in ["web", "other", "web", "third"] {
-        stage.write("web.yaml", &asked("node-1").replace("web", name));
+        stage.write("web.yaml", &load_balancer("node-1").replace("web", name));
         let expected = format!("\"name\": \"{name}\"");
-        until(name, || ask(&stage, ASKED, "/").body.contains(&expected));
+        wait_until(name, || {
+            get(&stage, HEALTH_CHECK, "/").body.contains(&expected)
+        });
     }
     let output = proxy.output();
     assert!(!output.contains("Address already in use"), "{output}");
@@ -244,7 +250,7 @@ fn wildcards_serve_health_and_metrics_on_both_families() {
         for host in ["127.0.0.1", "::1"] {
             for port in [HEALTH, METRICS] {
                 let what = format!("{wildcard} at {host} port {port}");
-                until(&what, || connect(host, port));
+                wait_until(&what, || connect(host, port));
             }
         }
         assert!(proxy.terminate().unwrap().success());
@@ -252,33 +258,36 @@ fn wildcards_serve_health_and_metrics_on_both_families() {
 }
 
 #[test]
-fn who_insists_on_serving_ends_without() {
+fn a_failed_bind_is_fatal_with_bind_address_hard_fail() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     let held = stage
         .netns
         .run(|| TcpListener::bind(("0.0.0.0", HEALTH)))
         .unwrap();
-    let said = stage.say("--bind-address-hard-fail");
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("Address already in use"), "{said:?}");
+    let outcome = stage.run("--bind-address-hard-fail");
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("Address already in use"),
+        "{outcome:?}"
+    );
     drop(held);
 }
 
 #[test]
-fn metrics_are_read_where_upstream_has_them() {
+fn metrics_have_the_paths_and_names_of_upstream() {
     let stage = Stage::with(&[("web.yaml", &web())]);
     let proxy = stage.start();
-    until("metrics", || ask(&stage, METRICS, "/healthz").body == "ok");
-    assert_eq!(ask(&stage, METRICS, "/proxyMode").body, "nftables");
-    let flags = ask(&stage, METRICS, "/flagz").body;
+    wait_until("metrics", || get(&stage, METRICS, "/healthz").body == "ok");
+    assert_eq!(get(&stage, METRICS, "/proxyMode").body, "nftables");
+    let flags = get(&stage, METRICS, "/flagz").body;
     for line in ["proxy-mode=nftables", "iptables-min-sync-period=0s"] {
         assert!(flags.lines().any(|flag| flag == line), "{line}: {flags}");
     }
     let sync = "kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
-    until("a sync", || metric(&stage, sync) == Some(1.0));
-    let answer = ask(&stage, METRICS, "/metrics");
+    wait_until("a sync", || metric(&stage, sync) == Some(1.0));
+    let response = get(&stage, METRICS, "/metrics");
     assert!(
-        answer
+        response
             .head
             .contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8")
     );
@@ -288,42 +297,42 @@ fn metrics_are_read_where_upstream_has_them() {
         "vipline_event_to_kernel_seconds_count{ip_family=\"IPv4\"} 1\n",
         "# TYPE vipline_source_staleness_seconds gauge\n",
     ] {
-        assert!(answer.body.contains(sample), "{sample}{}", answer.body);
+        assert!(response.body.contains(sample), "{sample}{}", response.body);
     }
     assert_eq!(metric(&stage, "vipline_contested_addresses"), Some(0.0));
     assert!(metric(&stage, "process_resident_memory_bytes") > Some(1e6));
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// Sends a request with a body; returns the code and the body of the answer.
+/// Sends a request with a body. Returns the code and the body of the response.
 fn send(stage: &Stage, method: &str, path: &str, body: &str) -> (u16, String) {
     let length = body.len();
-    let words = format!(
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
-    let answer = stage.netns.run(|| say(METRICS, &words)).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let response = stage.netns.run(|| exchange(METRICS, &request)).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let code = head.split(' ').nth(1).unwrap();
     (code.parse().unwrap(), body.to_owned())
 }
 
 #[test]
 fn the_verbosity_of_the_log_changes_at_run_time() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let path = "/debug/flags/v";
     let proxy = stage.start();
-    until("metrics", || ask(&stage, METRICS, "/healthz").code == 200);
+    wait_until("metrics", || get(&stage, METRICS, "/healthz").code == 200);
     assert_eq!(send(&stage, "PUT", path, "4").0, 404);
     assert!(proxy.terminate().unwrap().success());
     let proxy = stage.start_with("--profiling");
-    until("the port", || ask(&stage, ASKED, "/").code == 200);
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
     let put = |value| send(&stage, "PUT", path, value);
     let done = "successfully set klog.logging.verbosity to 4\n".to_owned();
     assert_eq!(put("4"), (200, done));
     stage.write("web.yaml", &web());
     let words = "health check port closed";
-    until("a line of verbosity 4", || proxy.output().contains(words));
+    wait_until("a line of verbosity 4", || proxy.output().contains(words));
     for (value, error) in [
         (
             "high",
@@ -350,7 +359,7 @@ fn the_verbosity_of_the_log_changes_at_run_time() {
 }
 
 #[test]
-fn causes_count_that_are_younger_than_the_process() {
+fn programming_latency_counts_triggers_newer_than_the_process() {
     let caused = |count, at: &str| {
         let cause = format!("endpoints.kubernetes.io/last-change-trigger-time: \"{at}\"");
         let meta = format!("metadata:\n  annotations: {{ {cause} }}\n  name: web-1");
@@ -360,49 +369,49 @@ fn causes_count_that_are_younger_than_the_process() {
     let stage = Stage::with(&[("web.yaml", &caused(1, "2026-01-01T00:00:00Z"))]);
     let proxy = stage.start();
     let sample = "kubeproxy_network_programming_duration_seconds_count{ip_family=\"IPv4\"}";
-    until("metrics", || metric(&stage, sample) == Some(0.0));
+    wait_until("metrics", || metric(&stage, sample) == Some(0.0));
     let later = Command::new("date")
         .args(["-u", "+%FT%T.%NZ"])
         .output()
         .unwrap();
     let later = String::from_utf8(later.stdout).unwrap();
     stage.write("web.yaml", &caused(2, later.trim()));
-    until("a measured change", || metric(&stage, sample) == Some(1.0));
+    wait_until("a measured change", || metric(&stage, sample) == Some(1.0));
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn nothing_is_served_that_is_turned_off() {
-    let stage = Stage::with(&[("web.yaml", &asked("node-1"))]);
+fn disabled_servers_do_not_listen() {
+    let stage = Stage::with(&[("web.yaml", &load_balancer("node-1"))]);
     let proxy = stage.start_with("--healthz-port 0 --metrics-bind-address 127.0.0.1:7777");
-    until("the port", || ask(&stage, ASKED, "/").code == 200);
-    assert_eq!(ask(&stage, HEALTH, "/healthz").code, 0);
-    assert_eq!(ask(&stage, METRICS, "/healthz").code, 0);
-    assert_eq!(ask(&stage, 7777, "/healthz").code, 200);
+    wait_until("the port", || get(&stage, HEALTH_CHECK, "/").code == 200);
+    assert_eq!(get(&stage, HEALTH, "/healthz").code, 0);
+    assert_eq!(get(&stage, METRICS, "/healthz").code, 0);
+    assert_eq!(get(&stage, 7777, "/healthz").code, 200);
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// Returns how many requests with a method a server had an answer of a code to,
-/// as the metrics tell.
-fn answered(cluster: &Cluster, method: &str, code: &str) -> f64 {
+/// Returns the number of API requests with this method and response code, according to
+/// the metrics.
+fn counted_requests(cluster: &Cluster, method: &str, code: &str) -> f64 {
     let host = cluster.server.address();
     let labels = format!("{{code=\"{code}\",host=\"{host}\",method=\"{method}\"}}");
     let sample = format!("rest_client_requests_total{labels}");
     metric_in(&cluster.netns, &sample).unwrap_or_default()
 }
 
-/// Returns how many requests of some kinds a server got.
-fn got(server: &ApiServer, verbs: &[&str]) -> f64 {
+/// Returns the number of requests with these verbs that the server received.
+fn received_requests(server: &ApiServer, verbs: &[&str]) -> f64 {
     let requests = server.requests();
-    let meant = requests
+    let matching = requests
         .iter()
         .filter(|request| verbs.contains(&request.verb));
-    meant.count() as f64
+    matching.count() as f64
 }
 
 #[test]
-fn requests_to_the_api_are_counted_as_its_server_counts_them() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn request_metrics_match_the_counts_of_the_api_server() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let proxy = cluster.start();
     let server = &cluster.server;
     let labels = format!("{{host=\"{}\",verb=", server.address());
@@ -411,35 +420,39 @@ fn requests_to_the_api_are_counted_as_its_server_counts_them() {
         metric_in(&cluster.netns, &sample)
     };
     let are_equal = |least| {
-        let gets = got(server, &["list", "watch"]);
-        gets >= least && answered(&cluster, "GET", "200") == gets
+        let gets = received_requests(server, &["list", "watch"]);
+        gets >= least && counted_requests(&cluster, "GET", "200") == gets
     };
-    until("an event", || answered(&cluster, "POST", "201") == 1.0);
-    until("four watches", || are_equal(4.0));
+    wait_until("an event", || {
+        counted_requests(&cluster, "POST", "201") == 1.0
+    });
+    wait_until("four watches", || are_equal(4.0));
     server.cut_connections(Disconnect::Close);
-    until("four more watches", || are_equal(8.0));
+    wait_until("four more watches", || are_equal(8.0));
     server.faults(|faults| faults.watch_list_failure = Some(WatchListFailure::Error));
     server.expire_watches();
-    until("four lists", || {
-        got(server, &["list"]) >= 4.0 && are_equal(12.0)
+    wait_until("four lists", || {
+        received_requests(server, &["list"]) >= 4.0 && are_equal(12.0)
     });
-    until("the times of lists", || {
-        count("request", "GET") == Some(got(server, &["list"]))
+    wait_until("the times of lists", || {
+        count("request", "GET") == Some(received_requests(server, &["list"]))
     });
     assert_eq!(count("request", "POST"), Some(1.0));
     assert!(count("rate_limiter", "GET") >= Some(8.0));
-    assert_eq!(got(server, &["create"]), 1.0);
+    assert_eq!(received_requests(server, &["create"]), 1.0);
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn requests_that_fail_are_counted_by_their_code() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn failed_requests_are_counted_by_code() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let forbidden = vec!["servicecidrs".to_owned()];
     cluster.server.faults(|faults| faults.forbidden = forbidden);
     let proxy = cluster.start_unsynced("");
-    until("three watches", || answered(&cluster, "GET", "200") == 3.0);
-    assert_eq!(answered(&cluster, "GET", "403"), 1.0);
+    wait_until("three watches", || {
+        counted_requests(&cluster, "GET", "200") == 3.0
+    });
+    assert_eq!(counted_requests(&cluster, "GET", "403"), 1.0);
     let gone = Refusal {
         code: 410,
         retry_after: None,
@@ -449,11 +462,15 @@ fn requests_that_fail_are_counted_by_their_code() {
         .server
         .faults(|faults| faults.error_response = Some(gone));
     cluster.server.cut_connections(Disconnect::Close);
-    until("a lost history", || answered(&cluster, "GET", "410") == 1.0);
-    until("three watches again", || cluster.watches() == 3);
-    assert_eq!(answered(&cluster, "GET", "<error>"), 0.0);
+    wait_until("an expired resource version", || {
+        counted_requests(&cluster, "GET", "410") == 1.0
+    });
+    wait_until("three watches again", || cluster.watches() == 3);
+    assert_eq!(counted_requests(&cluster, "GET", "<error>"), 0.0);
     cluster.server.refuse_connections();
     cluster.server.cut_connections(Disconnect::Close);
-    until("no answers", || answered(&cluster, "GET", "<error>") > 1.0);
+    wait_until("no answers", || {
+        counted_requests(&cluster, "GET", "<error>") > 1.0
+    });
     assert!(proxy.terminate().unwrap().success());
 }

@@ -1,4 +1,4 @@
-//! What the program does when there is nothing to do, or nobody to ask.
+//! Wakeups and requests of an idle proxy, and of a proxy without an API server.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use testkit::leftovers::Process;
 
-use crate::cluster::{Cluster, served};
+use crate::cluster::{Cluster, service_with_endpoints};
 
-/// For how long it is looked at.
-const WHILE: Duration = Duration::from_secs(5);
+/// Duration of an observation.
+const OBSERVATION: Duration = Duration::from_secs(5);
 
-/// How many tasks ask the API: one for each kind of objects, and one for Events.
-const ASKING: usize = 5;
+/// Number of tasks that connect to the API: one for each kind of objects, and one for
+/// Events.
+const API_TASKS: usize = 5;
 
-/// Returns how often the threads of a process have waited.
+/// Returns the number of voluntary context switches of a process.
 fn waits(process: &Process) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).unwrap();
     let statuses = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")));
@@ -35,22 +36,22 @@ fn waits(process: &Process) -> u64 {
 }
 
 #[test]
-fn a_proxy_with_nothing_to_do_sleeps() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn an_idle_proxy_sleeps() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let proxy = cluster.start();
-    // Threads that were needed only at the start end meanwhile.
-    thread::sleep(WHILE);
+    // Threads of the start phase end meanwhile.
+    thread::sleep(OBSERVATION);
     let (before, requests) = (waits(&proxy), cluster.server.requests().len());
-    thread::sleep(WHILE);
+    thread::sleep(OBSERVATION);
     let woken = waits(&proxy).saturating_sub(before);
-    println!("woken {woken} times in {WHILE:?}");
-    assert!(woken <= 2 * WHILE.as_secs(), "{woken}");
+    println!("woken {woken} times in {OBSERVATION:?}");
+    assert!(woken <= 2 * OBSERVATION.as_secs(), "{woken}");
     assert_eq!(cluster.server.requests().len(), requests);
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn an_api_that_is_away_is_asked_ever_less() {
+fn an_unreachable_api_is_retried_with_a_backoff() {
     let cluster = Cluster::new();
     let address = cluster.server.address();
     let listener = cluster
@@ -63,9 +64,9 @@ fn an_api_that_is_away_is_asked_ever_less() {
         .kubeconfig()
         .replace(&address.to_string(), &dead.to_string());
     fs::write(cluster.kubeconfig(), text).unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    // It ends with the program: nobody else has the listener.
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&attempts);
+    // The thread ends with the test process.
     thread::spawn(move || {
         for connection in listener.incoming() {
             drop(connection);
@@ -73,10 +74,13 @@ fn an_api_that_is_away_is_asked_ever_less() {
         }
     });
     let proxy = cluster.start_unsynced("");
-    thread::sleep(2 * WHILE);
-    let asked = asked.load(Ordering::Relaxed);
-    println!("asked {asked} times in {:?}", 2 * WHILE);
-    // At once, and after waits of 0.5, 1, 2 and 4 seconds at least.
-    assert!(asked > ASKING && asked <= 5 * ASKING, "{asked}");
+    thread::sleep(2 * OBSERVATION);
+    let attempts = attempts.load(Ordering::Relaxed);
+    println!("{attempts} connection attempts in {:?}", 2 * OBSERVATION);
+    // Attempts start at once and after waits of at least 0.5, 1, 2 and 4 seconds.
+    assert!(
+        attempts > API_TASKS && attempts <= 5 * API_TASKS,
+        "{attempts}"
+    );
     assert!(proxy.terminate().unwrap().success());
 }

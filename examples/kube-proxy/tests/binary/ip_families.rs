@@ -1,10 +1,10 @@
-//! Configurations that do not fit the IP families of the node.
+//! Configurations that do not match the IP families of the node.
 
 use crate::cluster::{Cluster, code, node};
 use crate::iptables::ip;
-use crate::stage::{Said, Stage, service, slice};
+use crate::stage::{Outcome, Stage, service, slice};
 
-/// The Node, with networks of its pods.
+/// Returns the manifest of the Node with these pod CIDRs.
 fn object(pod_cidrs: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\n\
@@ -21,67 +21,71 @@ fn stage(mode: &'static str) -> Stage {
     stage.in_mode(mode, std::env::var("PATH").unwrap())
 }
 
-/// Turns IPv6 off in the namespace of a stage.
-fn without_ipv6(stage: &Stage) {
+/// Disables IPv6 in the namespace of a stage.
+fn disable_ipv6(stage: &Stage) {
     let mut command = stage.command("sh");
     let off = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6";
     command.args(["-c", off]);
     assert!(stage.netns.run(|| command.status()).unwrap().success());
 }
 
-/// Returns the lines of a level that contain one of the words.
-fn lines<'a>(said: &'a Said, level: &str, words: &str) -> Vec<&'a str> {
-    let lines = said.stderr.lines().filter(|line| line.contains(level));
+/// Returns the log lines of a level that contain `words`.
+fn lines<'a>(outcome: &'a Outcome, level: &str, words: &str) -> Vec<&'a str> {
+    let lines = outcome.stderr.lines().filter(|line| line.contains(level));
     lines.filter(|line| line.contains(words)).collect()
 }
 
 #[test]
-fn node_ports_on_all_addresses_are_warned_of_at_each_start_and_by_no_other_command() {
+fn only_starts_warn_about_node_ports_on_all_addresses() {
     let (iptables, nftables) = (stage("iptables"), stage("nftables"));
     let words = "nodePortAddresses";
-    let said = iptables.say("--oneshot");
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(lines(&said, "WARN", words).len(), 1, "{said:?}");
+    let outcome = iptables.run("--oneshot");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(lines(&outcome, "WARN", words).len(), 1, "{outcome:?}");
     assert!(
-        said.stderr.contains("--nodeport-addresses primary"),
-        "{said:?}"
+        outcome.stderr.contains("--nodeport-addresses primary"),
+        "{outcome:?}"
     );
     for command in ["render", "diff"] {
-        let said = iptables.say(command);
-        assert_eq!((said.code, &*said.stderr), (0, ""), "{command}: {said:?}");
+        let outcome = iptables.run(command);
+        assert_eq!(
+            (outcome.code, &*outcome.stderr),
+            (0, ""),
+            "{command}: {outcome:?}"
+        );
     }
-    let said = iptables.say("--oneshot --nodeport-addresses primary");
-    assert_eq!(lines(&said, "WARN", words), [""; 0]);
-    let said = nftables.say("--oneshot");
-    assert_eq!(lines(&said, "WARN", words), [""; 0]);
-    let said = nftables.say("--oneshot --nodeport-addresses fd00::/8");
+    let outcome = iptables.run("--oneshot --nodeport-addresses primary");
+    assert_eq!(lines(&outcome, "WARN", words), [""; 0]);
+    let outcome = nftables.run("--oneshot");
+    assert_eq!(lines(&outcome, "WARN", words), [""; 0]);
+    let outcome = nftables.run("--oneshot --nodeport-addresses fd00::/8");
     assert_eq!(
-        lines(&said, "WARN", "all local IPv4 addresses").len(),
+        lines(&outcome, "WARN", "all local IPv4 addresses").len(),
         1,
-        "{said:?}"
+        "{outcome:?}"
     );
 }
 
 #[test]
-fn cluster_networks_of_the_wrong_family_end_a_start_without_ipv6_alone() {
+fn cluster_cidrs_of_the_wrong_family_are_fatal_only_without_ipv6() {
     let stage = stage("nftables");
-    // The last flag counts, and the stage has one of its own.
+    // The last flag takes effect, and the stage adds its own.
     let last = "exec \"$@\" --cluster-cidr fd00:244::/56";
     let shell = ["sh", "-c", last, "sh"];
     let words = "clusterCIDR has IPv6 networks only";
-    let said = stage.say_through(&shell, "--oneshot");
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(lines(&said, "WARN", words).len(), 1, "{said:?}");
+    let outcome = stage.run_through(&shell, "--oneshot");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(lines(&outcome, "WARN", words).len(), 1, "{outcome:?}");
     let rules = stage.ruleset();
-    without_ipv6(&stage);
-    let said = stage.say_through(&shell, "--oneshot");
-    assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
-    assert_eq!(lines(&said, "ERROR", words).len(), 1, "{said:?}");
+    disable_ipv6(&stage);
+    let outcome = stage.run_through(&shell, "--oneshot");
+    assert_eq!((outcome.code, &*outcome.stdout), (1, ""), "{outcome:?}");
+    assert_eq!(lines(&outcome, "ERROR", words).len(), 1, "{outcome:?}");
     assert_eq!(stage.ruleset(), rules);
 }
 
 #[test]
-fn pod_networks_of_the_wrong_family_end_a_proxy_that_goes_by_them() {
+fn pod_cidrs_of_the_wrong_family_end_a_proxy_that_detects_local_traffic_by_them() {
     let words = "podCIDRs of the Node has IPv6 networks only";
     let cluster = Cluster::with([]);
     cluster.server.apply(node("10.0.0.1", "fd00:244:1::/64"));
@@ -89,7 +93,7 @@ fn pod_networks_of_the_wrong_family_end_a_proxy_that_goes_by_them() {
     assert_eq!(code(&mut proxy), 1, "{}", proxy.output());
     assert!(proxy.output().contains(words), "{}", proxy.output());
     assert_eq!(cluster.ruleset(), "");
-    let said = cluster.say("--oneshot");
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(lines(&said, "WARN", words).len(), 1, "{said:?}");
+    let outcome = cluster.run("--oneshot");
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(lines(&outcome, "WARN", words).len(), 1, "{outcome:?}");
 }

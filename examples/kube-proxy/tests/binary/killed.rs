@@ -1,21 +1,22 @@
-//! A proxy that is killed, wherever it is in its work.
+//! A proxy that is killed at various times.
 
 use std::thread;
 use std::time::Instant;
 
 use crate::stage::{Stage, service, slice};
 
-/// How many Services there are.
+/// Number of Services.
 const SERVICES: u8 = 110;
 
-/// How many endpoints each has: together more than one transaction takes.
+/// Number of endpoints of each Service. All endpoints together need more than one
+/// transaction.
 const ENDPOINTS: u8 = 180;
 
-/// When it is killed, as a part of the time that a first sync took.
+/// Times of the kills, as fractions of the duration of a first sync.
 const KILLS: [f64; 4] = [0.5, 0.85, 0.92, 0.97];
 
-/// When it is killed next, as long as it was always too late: the machine had
-/// more to do when the time was taken.
+/// Additional times of kills if all previous kills were after the sync, because the
+/// machine was busy when the duration was measured.
 const EARLIER: [f64; 5] = [0.35, 0.25, 0.12, 0.06, 0.03];
 
 fn cluster() -> Stage {
@@ -32,7 +33,7 @@ fn table(stage: &Stage) -> String {
 }
 
 #[test]
-fn killed_at_any_moment_it_starts_again_to_the_plan_and_rewrites_nothing() {
+fn a_restart_after_a_kill_at_any_time_writes_only_missing_objects() {
     let stage = cluster();
     let all = stage.oneshot()["edits"].as_u64().unwrap();
     let rules = table(&stage);
@@ -56,14 +57,13 @@ fn killed_at_any_moment_it_starts_again_to_the_plan_and_rewrites_nothing() {
         assert_eq!(report["in_sync"], true, "{report}");
         assert!(
             missing <= all,
-            "{missing} of {all}: what was right is written again"
+            "{missing} of {all}: installed objects are written again"
         );
-        assert!(rules == table(&stage), "the rules are others than at first");
-        assert_eq!(
-            stage.oneshot()["edits"],
-            0,
-            "nothing is missing, nothing is written"
+        assert!(
+            rules == table(&stage),
+            "the rules differ from the first sync"
         );
+        assert_eq!(stage.oneshot()["edits"], 0, "nothing is missing");
         missing
     };
     let mut found: Vec<_> = KILLS.map(|part| missing(Some(part))).into();
@@ -72,7 +72,7 @@ fn killed_at_any_moment_it_starts_again_to_the_plan_and_rewrites_nothing() {
             found.push(missing(Some(part)));
         }
     }
-    // The last time it is killed after the sync, however long that takes.
+    // The last kill is after the sync, regardless of its duration.
     found.push(missing(None));
     println!("of {all} edits these were missing after a kill: {found:?}");
     assert!(

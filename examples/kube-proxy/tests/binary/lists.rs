@@ -1,12 +1,12 @@
-//! How the proxy lists objects, and that a list takes nothing back.
+//! Lists of objects. A stale list does not revert changes.
 
 use std::time::Duration;
 
 use apiserver::{Disconnect, ErrorResponse, Request, WatchListFailure};
 use serde_json::json;
 
-use crate::cluster::{Cluster, served, slice};
-use crate::stage::until;
+use crate::cluster::{Cluster, service_with_endpoints, slice};
+use crate::stage::wait_until;
 
 const KINDS: [&str; 4] = ["services", "endpointslices", "nodes", "servicecidrs"];
 
@@ -18,11 +18,11 @@ fn requests(cluster: &Cluster, kind: &str, verb: &str) -> Vec<Request> {
 }
 
 #[test]
-fn objects_are_listed_within_a_watch_which_goes_on_with_changes() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn objects_are_listed_by_a_watch_that_continues_with_changes() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let proxy = cluster.start();
     cluster.server.apply(slice("web", 1, 3));
-    until("the new endpoint", || {
+    wait_until("the new endpoint", || {
         cluster.ruleset().contains("10.244.1.3 ")
     });
     for kind in KINDS {
@@ -38,9 +38,9 @@ fn objects_are_listed_within_a_watch_which_goes_on_with_changes() {
 }
 
 #[test]
-fn a_server_without_lists_in_watches_is_listed_from_its_cache() {
+fn a_server_without_watch_lists_is_listed_from_its_cache() {
     for fault in [WatchListFailure::Forbidden, WatchListFailure::Error] {
-        let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+        let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
         cluster
             .server
             .faults(|faults| faults.watch_list_failure = Some(fault));
@@ -58,15 +58,15 @@ fn a_server_without_lists_in_watches_is_listed_from_its_cache() {
 }
 
 #[test]
-fn a_list_from_a_cache_that_lags_takes_nothing_back() {
+fn a_stale_list_does_not_revert_changes() {
     for fault in [None, Some(WatchListFailure::Forbidden)] {
-        let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+        let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
         cluster
             .server
             .faults(|faults| faults.watch_list_failure = fault);
         let proxy = cluster.start();
         cluster.server.apply(slice("web", 1, 3));
-        until("the new endpoint", || {
+        wait_until("the new endpoint", || {
             cluster.ruleset().contains("10.244.1.3 ")
         });
         cluster.server.faults(|faults| {
@@ -79,13 +79,15 @@ fn a_list_from_a_cache_that_lags_takes_nothing_back() {
             });
         });
         cluster.server.cut_connections(Disconnect::Close);
-        until("a lost history", || proxy.output().contains("(code 410)"));
-        until("four watches", || cluster.watches() == 4);
+        wait_until("an expired resource version", || {
+            proxy.output().contains("(code 410)")
+        });
+        wait_until("four watches", || cluster.watches() == 4);
         // The proxy programs changes in order: a stale list would be visible by now.
         cluster.server.apply(slice("web", 2, 1));
-        until("another endpoint", || {
+        wait_until("another endpoint", || {
             let rules = cluster.ruleset();
-            assert!(rules.contains("10.244.1.3 "), "it was taken back");
+            assert!(rules.contains("10.244.1.3 "), "the endpoint was removed");
             rules.contains("10.244.2.1 ")
         });
         assert!(proxy.terminate().unwrap().success());
@@ -100,18 +102,22 @@ fn the_first_sync_does_not_wait_for_service_cidrs() {
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": ["10.96.0.0/16"]},
     });
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1).into_iter().chain([cidr]));
+    let cluster = Cluster::with(
+        service_with_endpoints("web", "10.96.0.10", 1)
+            .into_iter()
+            .chain([cidr]),
+    );
     cluster.server.faults(|faults| {
         faults.only = Some("servicecidrs".into());
         faults.delay = Duration::from_secs(3600);
     });
     let proxy = cluster.start_unsynced("");
-    until("the first sync", || proxy.output().contains("synced"));
+    wait_until("the first sync", || proxy.output().contains("synced"));
     let rules = cluster.ruleset();
     assert!(rules.contains("10.244.1.2"), "{rules}");
     assert!(!rules.contains("10.96.0.0/16"), "{rules}");
     cluster.server.clear_faults();
-    until("the ServiceCIDR", || {
+    wait_until("the ServiceCIDR", || {
         cluster.ruleset().contains("10.96.0.0/16")
     });
     assert!(proxy.terminate().unwrap().success());

@@ -5,13 +5,13 @@ use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::Duration;
 
-use crate::stage::{Stage, service, slice, until};
+use crate::stage::{Stage, service, slice, wait_until};
 
-/// A change of a manifest is in the kernel within this.
+/// Maximum time from a change of a manifest to the kernel.
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_change_is_in_the_kernel_within_a_second() {
+fn a_change_is_programmed_within_a_second() {
     let stage = Stage::with(&[(
         "web.yaml",
         &(service("web", "10.96.0.10") + &slice("web", 1, 2)),
@@ -22,13 +22,13 @@ fn a_change_is_in_the_kernel_within_a_second() {
         "web.yaml",
         &(service("web", "10.96.0.10") + &slice("web", 1, 3)),
     );
-    let time = until("the new endpoint", || {
+    let time = wait_until("the new endpoint", || {
         stage.ruleset().contains("10.244.1.3 ")
     });
     println!("a changed endpoint was in the kernel, as nft sees it, after {time:?}");
     assert!(time < SECOND, "{time:?}");
     fs::remove_file(stage.manifests().join("web.yaml")).unwrap();
-    let time = until("no Service", || !stage.ruleset().contains("10.96.0.10"));
+    let time = wait_until("no Service", || !stage.ruleset().contains("10.96.0.10"));
     println!("a removed file was out of the kernel after {time:?}");
     assert!(time < SECOND, "{time:?}");
     assert!(proxy.terminate().unwrap().success());
@@ -40,12 +40,12 @@ fn a_slice_waits_for_its_service() {
     let proxy = stage.start();
     assert!(!stage.ruleset().contains("10.244.1.1"));
     stage.write("web.yaml", &service("web", "10.96.0.10"));
-    until("the endpoints", || stage.ruleset().contains("10.244.1.3 "));
+    wait_until("the endpoints", || stage.ruleset().contains("10.244.1.3 "));
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn what_breaks_while_running_is_told_once_and_keeps_its_last_good_state() {
+fn a_broken_manifest_is_reported_once_and_keeps_its_last_valid_state() {
     let good = service("web", "10.96.0.10") + &slice("web", 1, 3);
     let stage = Stage::with(&[("web.yaml", &good)]);
     let proxy = stage.start();
@@ -53,10 +53,10 @@ fn what_breaks_while_running_is_told_once_and_keeps_its_last_good_state() {
     for _ in 0..3 {
         stage.write("web.yaml", "kind: [\n");
     }
-    until("the error", || proxy.output().contains("web.yaml:"));
+    wait_until("the error", || proxy.output().contains("web.yaml:"));
     let bad_ip = good.replace("10.96.0.10", "10.96.0.300") + &service("other", "10.96.0.20");
     stage.write("web.yaml", &bad_ip);
-    until("the good rest", || stage.ruleset().contains("10.96.0.20"));
+    wait_until("the good rest", || stage.ruleset().contains("10.96.0.20"));
     assert!(
         stage.ruleset().contains("10.96.0.10"),
         "the last good state stays"
@@ -68,12 +68,12 @@ fn what_breaks_while_running_is_told_once_and_keeps_its_last_good_state() {
         "{output}"
     );
     stage.write("web.yaml", &good);
-    until("the former rules", || stage.ruleset() == rules);
+    wait_until("the former rules", || stage.ruleset() == rules);
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn a_config_map_is_swapped_as_the_kubelet_does() {
+fn an_atomic_config_map_update_is_programmed() {
     let stage = Stage::new();
     let folder = stage.manifests();
     let swap = |number: u32, text: &str| {
@@ -88,13 +88,13 @@ fn a_config_map_is_swapped_as_the_kubelet_does() {
     let proxy = stage.start();
     assert!(stage.ruleset().contains("10.96.0.10"));
     swap(2, &service("web", "10.96.0.11"));
-    until("the new address", || stage.ruleset().contains("10.96.0.11"));
+    wait_until("the new address", || stage.ruleset().contains("10.96.0.11"));
     assert!(!stage.ruleset().contains("10.96.0.10"));
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn a_proxy_that_ends_leaves_the_rules() {
+fn the_rules_stay_after_the_proxy_exits() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     let proxy = stage.start();
     let rules = stage.ruleset();
@@ -104,7 +104,7 @@ fn a_proxy_that_ends_leaves_the_rules() {
 }
 
 #[test]
-fn a_proxy_with_nothing_to_do_sleeps() {
+fn an_idle_proxy_sleeps() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     let proxy = stage.start();
     let switches = || {
@@ -116,11 +116,11 @@ fn a_proxy_with_nothing_to_do_sleeps() {
             .to_owned()
     };
     let mut before = switches();
-    until("rest", || {
+    wait_until("rest", || {
         thread::sleep(Duration::from_millis(50));
         std::mem::replace(&mut before, switches()) == before
     });
     thread::sleep(SECOND);
-    assert_eq!(switches(), before, "it woke up though nothing happened");
+    assert_eq!(switches(), before, "an idle proxy woke up");
     assert!(proxy.terminate().unwrap().success());
 }

@@ -1,6 +1,6 @@
-//! The binary as its users meet it, against a real kernel.
+//! End-to-end tests of the binary with a real kernel.
 //!
-//! Every test has a network namespace of its own.
+//! Each test has its own network namespace.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod stage;

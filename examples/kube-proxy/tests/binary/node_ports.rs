@@ -1,12 +1,13 @@
-//! The addresses that `--nodeport-addresses primary` opens node ports on.
+//! Node port addresses with `--nodeport-addresses primary`.
 
 use crate::iptables::ip;
-use crate::stage::{Said, Stage, slice};
+use crate::stage::{Outcome, Stage, slice};
 
-/// The node port, as it follows an address.
+/// The node port as printed after an address.
 const PORT: &str = ":30080";
 
-/// The Node as the API has it: its primary addresses are the first internal ones.
+/// The Node object. The primary addresses are the first internal addresses of each
+/// family.
 const NODE: &str = "apiVersion: v1
 kind: Node
 metadata: {name: node-1}
@@ -21,7 +22,7 @@ status:
   - {type: InternalIP, address: 'fd00::8'}
 ";
 
-/// All addresses of the interfaces, with that of `--bind-address`.
+/// All addresses of the interfaces, including those of `--bind-address`.
 const INTERFACES: [&str; 8] = [
     "203.0.113.7",
     "192.168.0.7",
@@ -60,10 +61,10 @@ fn stage() -> Stage {
     stage
 }
 
-/// Returns the addresses of interfaces that a text has in lines with all the words.
+/// Returns the interface addresses in those lines of a text that contain all words.
 fn addresses(text: &str, words: &[&str]) -> Vec<&'static str> {
-    let is_meant = |line: &&str| words.iter().all(|word| line.contains(word));
-    let lines: Vec<_> = text.lines().filter(is_meant).collect();
+    let has_words = |line: &&str| words.iter().all(|word| line.contains(word));
+    let lines: Vec<_> = text.lines().filter(has_words).collect();
     let has = |address: &str| {
         let is_part = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
         let words = lines.iter().flat_map(|line| line.split(|c| !is_part(c)));
@@ -74,12 +75,12 @@ fn addresses(text: &str, words: &[&str]) -> Vec<&'static str> {
 }
 
 #[track_caller]
-fn output(said: &Said) -> &str {
-    assert_eq!(said.code, 0, "{said:?}");
-    &said.stdout
+fn output(outcome: &Outcome) -> &str {
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    &outcome.stdout
 }
 
-/// The flags, and the addresses that node ports open on.
+/// Flags, and the addresses on which node ports are opened.
 const CASES: [(&str, [&str; 2]); 3] = [
     ("", ["192.168.0.7", "fd00::7"]),
     ("--bind-address 192.168.0.9", ["192.168.0.9", "fd00::7"]),
@@ -91,7 +92,7 @@ fn mode_nftables_opens_node_ports_on_one_address_of_each_family() {
     for (flags, expected) in CASES {
         let stage = stage();
         let line = format!("--oneshot --nodeport-addresses primary {flags}");
-        output(&stage.say(&line));
+        output(&stage.run(&line));
         let listed = ["ip", "ip6"].map(|family| {
             let set = ["list", "set", family, "kube-proxy", "nodeport-networks"];
             stage.nft(&set).stdout
@@ -105,10 +106,10 @@ fn mode_iptables_opens_node_ports_on_one_address_of_each_family() {
     for (flags, expected) in CASES {
         let stage = stage().in_mode("iptables", std::env::var("PATH").unwrap());
         let line = format!("--oneshot --nodeport-addresses primary {flags}");
-        output(&stage.say(&line));
+        output(&stage.run(&line));
         let mut command = stage.command("sh");
         command.args(["-c", "iptables-save -t nat; ip6tables-save -t nat"]);
-        let saved = Said::of(stage.netns.run(|| command.output()).unwrap());
+        let saved = Outcome::from(stage.netns.run(|| command.output()).unwrap());
         let found = addresses(&saved.stdout, &["-A KUBE-SERVICES ", "-j KUBE-NODEPORTS"]);
         assert_eq!(found, expected, "{flags}");
     }
@@ -119,7 +120,7 @@ fn mode_ipvs_opens_node_ports_on_one_address_of_each_family() {
     for (flags, expected) in CASES {
         let stage = stage().in_mode("ipvs", std::env::var("PATH").unwrap());
         let line = format!("render --nodeport-addresses primary {flags}");
-        let rendered = stage.say(&line);
+        let rendered = stage.run(&line);
         let servers = addresses(output(&rendered), &["-A -t ", PORT]);
         assert_eq!(servers, expected, "{flags}");
     }

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, service, slice};
 
 #[test]
-fn the_report_tells_what_was_done_and_the_second_that_nothing_was() {
+fn the_first_report_counts_edits_and_the_second_reports_none() {
     let stage = Stage::with(&[(
         "web.yaml",
         &(service("web", "10.96.0.10") + &slice("web", 1, 3)),
@@ -20,13 +20,13 @@ fn the_report_tells_what_was_done_and_the_second_that_nothing_was() {
         "{second}"
     );
     assert_eq!(stage.ruleset(), rules);
-    let text = stage.say("--oneshot");
+    let text = stage.run("--oneshot");
     assert_eq!(text.code, 0);
     assert!(text.stdout.contains("in sync"), "{}", text.stdout);
 }
 
 #[test]
-fn an_empty_directory_programs_the_rules_without_services() {
+fn an_empty_directory_programs_the_base_rules() {
     let stage = Stage::new();
     let report = stage.oneshot();
     assert_eq!(
@@ -42,7 +42,7 @@ fn an_empty_directory_programs_the_rules_without_services() {
 }
 
 #[test]
-fn a_service_of_300_endpoints_in_three_slices_is_programmed_whole() {
+fn a_service_of_300_endpoints_in_three_slices_is_programmed_completely() {
     let slices: Vec<_> = (1..=3).map(|net| slice("web", net, 100)).collect();
     let stage = Stage::with(&[(
         "web.yaml",
@@ -54,7 +54,10 @@ fn a_service_of_300_endpoints_in_three_slices_is_programmed_whole() {
     for endpoint in ["10.244.1.1 ", "10.244.2.50 ", "10.244.3.100 "] {
         assert!(rules.contains(endpoint), "{endpoint}");
     }
-    assert!(rules.contains("mod 300"), "all of them get their share");
+    assert!(
+        rules.contains("mod 300"),
+        "traffic is distributed over all endpoints"
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Without the privilege to program the kernel.
+//! Runs without the privilege to program the kernel.
 
 use crate::stage::{Stage, service};
 
-/// Takes the capability away, whoever runs this.
+/// A command prefix that drops CAP_NET_ADMIN for any user.
 const WITHOUT: [&str; 3] = [
     "setpriv",
     "--bounding-set=-net_admin",
@@ -10,25 +10,28 @@ const WITHOUT: [&str; 3] = [
 ];
 
 #[test]
-fn missing_privilege_is_one_sentence() {
+fn missing_privilege_is_one_error_line() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
     for (command, code) in [("", 1), ("--oneshot", 1), ("diff", 2)] {
-        let said = stage.say_through(&WITHOUT, command);
+        let outcome = stage.run_through(&WITHOUT, command);
         assert_eq!(
-            (said.code, &*said.stdout),
+            (outcome.code, &*outcome.stdout),
             (code, ""),
-            "{command}: {said:?}"
+            "{command}: {outcome:?}"
         );
-        let errors = said.stderr.lines().filter(|line| line.contains("ERROR"));
+        let errors = outcome.stderr.lines().filter(|line| line.contains("ERROR"));
         let errors: Vec<_> = errors.collect();
-        assert_eq!(errors.len(), 1, "{said:?}");
-        assert!(errors[0].contains("CAP_NET_ADMIN is missing"), "{said:?}");
+        assert_eq!(errors.len(), 1, "{outcome:?}");
+        assert!(
+            errors[0].contains("CAP_NET_ADMIN is missing"),
+            "{outcome:?}"
+        );
     }
 }
 
 #[test]
 fn rendering_needs_no_privilege() {
     let stage = Stage::with(&[("web.yaml", &service("web", "10.96.0.10"))]);
-    let (without, with) = (stage.say_through(&WITHOUT, "render"), stage.say("render"));
+    let (without, with) = (stage.run_through(&WITHOUT, "render"), stage.run("render"));
     assert_eq!((without.code, without.stdout), (0, with.stdout));
 }

@@ -1,5 +1,5 @@
-//! The kinds of proxies that Go's `net/http`, and thus upstream kube-proxy,
-//! supports for the API: HTTP, HTTPS, and SOCKS5.
+//! Proxies for the API that Go's `net/http`, and thus upstream kube-proxy, supports:
+//! HTTP, HTTPS, and SOCKS5.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,7 +21,8 @@ const NONE_ACCEPTABLE: u8 = 0xff;
 /// A SOCKS5 proxy (RFC 1928, RFC 1929) that accepts one method of authentication.
 struct SocksProxy {
     address: SocketAddr,
-    /// Targets as clients name them, after credentials and `@`.
+    /// Requested targets, each with a prefix `USER:PASSWORD@` if the client sent
+    /// credentials.
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -46,7 +47,7 @@ impl SocksProxy {
         Self { address, requests }
     }
 
-    /// Returns the requests since the last call, without equal ones.
+    /// Returns the requests since the last call, without consecutive duplicates.
     fn take(&self) -> Vec<String> {
         let mut requests = std::mem::take(&mut *self.requests.lock().unwrap());
         requests.dedup();
@@ -54,7 +55,7 @@ impl SocksProxy {
     }
 }
 
-/// Serves one connection. [`NAME`] is the host of `server`.
+/// Handles one client connection. [`NAME`] resolves to the host of `server`.
 fn serve(
     mut client: TcpStream,
     method: u8,
@@ -114,7 +115,8 @@ fn read_bytes(stream: &mut TcpStream, length: u8) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts kube-proxy with `HTTPS_PROXY` until it has synced and watches all kinds.
+/// Starts kube-proxy with `HTTPS_PROXY`, waits until it has synced and watches all
+/// kinds, and terminates it.
 fn sync(cluster: &Cluster, proxy: String) {
     let process = start(cluster, &[("HTTPS_PROXY", proxy)]);
     assert!(process.terminate().unwrap().success());

@@ -1,10 +1,10 @@
-//! `render`: what would be programmed, as `nft -f` reads it.
+//! `render`: the plan in the format of `nft -f`.
 
 use testkit::nft::blocks;
 
 use crate::stage::{Stage, demo};
 
-/// A stage with the manifests of the demo.
+/// Returns a stage with the demo manifests.
 fn shop() -> Stage {
     let stage = Stage::new();
     for entry in std::fs::read_dir(demo()).unwrap() {
@@ -16,18 +16,18 @@ fn shop() -> Stage {
 }
 
 #[test]
-fn what_is_rendered_loads_and_equals_what_is_programmed() {
+fn the_rendered_plan_loads_and_equals_the_programmed_rules() {
     let (programmed, loaded) = (shop(), shop());
     let report = programmed.oneshot();
     assert_eq!(report["in_sync"], true, "{report}");
-    let rendered = loaded.say("render");
+    let rendered = loaded.run("render");
     assert_eq!(rendered.code, 0, "{}", rendered.stderr);
     loaded.load(&rendered.stdout);
     let (expected, found) = (programmed.ruleset(), loaded.ruleset());
     assert!(expected.contains("10.244.1.11"), "{expected}");
     assert!(expected.contains("fd00:244:1::11"), "{expected}");
     assert_eq!(blocks(&found), blocks(&expected));
-    let difference = loaded.say("diff");
+    let difference = loaded.run("diff");
     assert_eq!(
         (difference.code, &*difference.stdout),
         (0, ""),
@@ -39,27 +39,27 @@ fn what_is_rendered_loads_and_equals_what_is_programmed() {
 #[test]
 fn the_same_manifests_render_to_the_same_bytes() {
     let stage = shop();
-    let first = stage.say("render").stdout;
+    let first = stage.run("render").stdout;
     assert!(first.contains("table ip kube-proxy"), "{first}");
     assert!(first.contains("table ip6 kube-proxy"), "{first}");
     for _ in 0..3 {
-        assert_eq!(stage.say("render").stdout, first);
+        assert_eq!(stage.run("render").stdout, first);
     }
     assert_eq!(stage.ruleset(), "", "nothing is programmed");
 }
 
 #[test]
-fn a_reader_that_stops_reading_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let stage = shop();
     let binary = env!("CARGO_BIN_EXE_kube-proxy");
     let line = format!(
         "set -o pipefail; {binary} render --proxy-mode nftables --manifests {} | head -c 10",
         stage.manifests().display()
     );
-    let said = std::process::Command::new("bash")
+    let outcome = std::process::Command::new("bash")
         .args(["-c", &line])
         .output()
         .unwrap();
-    assert!(said.status.success(), "{said:?}");
-    assert!(said.stderr.is_empty(), "{said:?}");
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(outcome.stderr.is_empty(), "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! Many objects from an API server: how they are listed, and what they cost.
+//! Many objects of an API server: the requests and the memory of the proxy.
 
 use std::fs;
 use std::time::Instant;
@@ -7,16 +7,15 @@ use serde_json::{Value, json};
 use testkit::leftovers::Process;
 
 use crate::cluster::{Cluster, service};
-use crate::stage::until;
+use crate::stage::wait_until;
 
 /// The number of Services.
 const SERVICES: u16 = 3000;
 
-/// What the process may need in MiB; of that a third is the program, for it is
-/// not optimized.
+/// Maximum memory of the process in MiB. The unoptimized program takes a third.
 const MEMORY: u64 = 50;
 
-/// A Service that its number tells from others, and its slice.
+/// Returns the Service of a number, and its slice.
 fn numbered(number: u16) -> [Value; 2] {
     let [high, low] = number.to_be_bytes();
     let name = format!("s{number}");
@@ -38,7 +37,7 @@ fn numbered(number: u16) -> [Value; 2] {
     [service(&name, &format!("10.96.{high}.{low}")), slice]
 }
 
-/// Returns a line of what the kernel says of a process, in MiB.
+/// Returns a field of `/proc/PID/status` in MiB.
 fn memory(process: &Process, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -47,13 +46,13 @@ fn memory(process: &Process, field: &str) -> u64 {
 }
 
 #[test]
-fn many_objects_are_listed_once_within_a_watch_and_take_little_memory() {
+fn many_objects_are_listed_once_by_a_watch_and_take_little_memory() {
     let cluster = Cluster::with((1..=SERVICES).flat_map(numbered));
-    let began = Instant::now();
+    let start = Instant::now();
     let proxy = cluster.start();
     println!(
         "{SERVICES} Services were programmed after {:?}",
-        began.elapsed()
+        start.elapsed()
     );
     for kind in ["services", "endpointslices", "nodes", "servicecidrs"] {
         assert_eq!(cluster.server.count("list", kind), 0, "{kind}");
@@ -62,11 +61,11 @@ fn many_objects_are_listed_once_within_a_watch_and_take_little_memory() {
     let (resident, peak) = (memory(&proxy, "VmRSS:"), memory(&proxy, "VmHWM:"));
     println!("{resident} MiB, at most {peak} MiB");
     assert!(peak <= MEMORY, "{peak} MiB");
-    cluster.assert_in_step();
+    cluster.assert_in_sync();
     let [_, mut last] = numbered(SERVICES);
     last["endpoints"][0]["addresses"] = json!(["10.210.0.1"]);
     cluster.server.apply(last);
-    until("the new endpoint", || {
+    wait_until("the new endpoint", || {
         cluster.ruleset().contains("10.210.0.1")
     });
     assert!(proxy.terminate().unwrap().success());

@@ -1,4 +1,4 @@
-//! A namespace, a folder of manifests, and the binary in between.
+//! A network namespace, a directory of manifests, and the kube-proxy binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use serde_json::Value;
 use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
-/// How many seconds a command may take.
-const PATIENCE: &str = "60";
+/// Timeout of a command in seconds.
+const TIMEOUT_SECONDS: &str = "60";
 
-/// How long a change that is waited for may take.
-const SOON: Duration = Duration::from_secs(20);
+/// Timeout of [`wait_until`].
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Stage {
     pub(crate) netns: Netns,
     pub(crate) folder: Directory,
     mode: &'static str,
-    /// Where programs are found, if not where they usually are.
+    /// Value of `PATH`, if it differs from that of the test.
     path: Option<String>,
 }
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Outcome {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -44,7 +44,7 @@ impl Stage {
         stage
     }
 
-    /// Returns the stage in another mode, with programs to be found at `path`.
+    /// Returns the stage in another mode, with another value of `PATH`.
     pub(crate) fn in_mode(mut self, mode: &'static str, path: String) -> Self {
         self.mode = mode;
         self.path = Some(path);
@@ -68,35 +68,36 @@ impl Stage {
     }
 
     pub(crate) fn arguments(&self, line: &str) -> Vec<String> {
-        let usual = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
+        let common_flags = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
                      --iptables-min-sync-period 0s --manifests";
         let words = line
             .split_whitespace()
             .chain(["--proxy-mode", self.mode])
-            .chain(usual.split_whitespace())
+            .chain(common_flags.split_whitespace())
             .map(str::to_owned);
         words
             .chain([self.manifests().display().to_string()])
             .collect()
     }
 
-    /// Runs the binary to its end, with flags for these manifests after `line`.
-    pub(crate) fn say(&self, line: &str) -> Said {
-        self.say_through(&[], line)
+    /// Runs the binary until it exits, with the arguments in `line` and flags for these
+    /// manifests.
+    pub(crate) fn run(&self, line: &str) -> Outcome {
+        self.run_through(&[], line)
     }
 
-    /// Runs the binary to its end through another program.
-    pub(crate) fn say_through(&self, program: &[&str], line: &str) -> Said {
+    /// The same through another program, such as `setpriv`.
+    pub(crate) fn run_through(&self, program: &[&str], line: &str) -> Outcome {
         let mut command = self.command("timeout");
         command
-            .args([PATIENCE])
+            .args([TIMEOUT_SECONDS])
             .args(program)
             .arg(BINARY)
             .args(self.arguments(line));
-        Said::of(self.netns.run(|| command.output()).unwrap())
+        Outcome::from(self.netns.run(|| command.output()).unwrap())
     }
 
-    /// Returns a command that finds its programs where the stage has them.
+    /// Returns a command with the `PATH` of the stage.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         if let Some(path) = &self.path {
@@ -114,7 +115,7 @@ impl Stage {
     pub(crate) fn start_with(&self, line: &str) -> Process {
         let arguments = self.arguments(line);
         let process = Process::start(&self.netns, self.command(BINARY).args(arguments)).unwrap();
-        until("the first sync", || process.output().contains("synced"));
+        wait_until("the first sync", || process.output().contains("synced"));
         process
     }
 
@@ -133,37 +134,37 @@ impl Stage {
 
     /// Syncs once and returns the report.
     pub(crate) fn oneshot(&self) -> Value {
-        let said = self.say("--oneshot -o json");
-        assert_eq!(said.code, 0, "{said:?}");
-        serde_json::from_str(&said.stdout).unwrap()
+        let outcome = self.run("--oneshot -o json");
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        serde_json::from_str(&outcome.stdout).unwrap()
     }
 
     /// Loads a script with `nft -f`.
     pub(crate) fn load(&self, script: &str) {
         let path = self.folder.path().join("script.nft");
         fs::write(&path, script).unwrap();
-        let said = self.nft(&["-f", &path.display().to_string()]);
-        assert_eq!(said.code, 0, "{}\n{script}", said.stderr);
+        let outcome = self.nft(&["-f", &path.display().to_string()]);
+        assert_eq!(outcome.code, 0, "{}\n{script}", outcome.stderr);
     }
 
-    pub(crate) fn nft(&self, words: &[&str]) -> Said {
+    pub(crate) fn nft(&self, words: &[&str]) -> Outcome {
         let mut command = Command::new("nft");
         command.args(words);
-        Said::of(self.netns.run(|| command.output()).unwrap())
+        Outcome::from(self.netns.run(|| command.output()).unwrap())
     }
 
     /// Lists all rules with nft.
     pub(crate) fn ruleset(&self) -> String {
-        let said = self.nft(&["list", "ruleset"]);
-        assert_eq!((said.code, &*said.stderr), (0, ""));
-        said.stdout
+        let outcome = self.nft(&["list", "ruleset"]);
+        assert_eq!((outcome.code, &*outcome.stderr), (0, ""));
+        outcome.stdout
     }
 }
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_kube-proxy");
 
-impl Said {
-    pub(crate) fn of(output: Output) -> Self {
+impl Outcome {
+    pub(crate) fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap_or(-1);
         Self {
@@ -174,11 +175,14 @@ impl Said {
     }
 }
 
-/// Waits until something holds and returns how long that took.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+/// Waits until a condition holds and returns the elapsed time.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < SOON, "{what} is not there after {SOON:?}");
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "timeout after {TIMEOUT:?}: {what}"
+        );
         thread::sleep(Duration::from_millis(2));
     }
     start.elapsed()
@@ -188,7 +192,7 @@ pub(crate) fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("demo")
 }
 
-/// A Service with one TCP port, 80.
+/// Returns the manifest of a Service with TCP port 80.
 pub(crate) fn service(name: &str, ip: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  \
@@ -196,7 +200,8 @@ pub(crate) fn service(name: &str, ip: &str) -> String {
     )
 }
 
-/// A slice of the only port of a Service, with endpoints 10.244.NET.1 and so on.
+/// Returns the manifest of the EndpointSlice of a Service, with TCP port 8080 and
+/// endpoints 10.244.NET.1 and following.
 pub(crate) fn slice(service: &str, net: u8, count: u8) -> String {
     let endpoints: Vec<_> = (1..=count)
         .map(|host| format!("- addresses: [10.244.{net}.{host}]\n"))

@@ -1,4 +1,4 @@
-//! Objects that the API holds and that cannot be used whole.
+//! API objects that are only partly usable.
 
 use std::fs;
 use std::time::Instant;
@@ -6,30 +6,30 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use testkit::leftovers::Process;
 
-use crate::cluster::{Cluster, served, service, slice};
+use crate::cluster::{Cluster, service, service_with_endpoints, slice};
 use crate::health::metric_in;
-use crate::stage::until;
+use crate::stage::wait_until;
 
 const PROBLEMS: &str = "vipline_object_problems_total{kind=\"EndpointSlice\"}";
 
-/// The ports and endpoints of the largest slice that API 1.36 accepts.
+/// Number of ports and endpoints of the largest slice that API 1.36 accepts.
 const LARGEST: (u32, u32) = (20_000, 1_000);
 
-/// The memory that a giant slice may cost beyond that of a usual one.
+/// Maximum memory in KiB that a giant slice needs more than a usual slice.
 const KIB_PER_SLICE: u64 = 1_024;
 
 #[test]
-fn a_slice_keeps_its_readable_ports_and_goes_when_it_is_deleted() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn the_readable_ports_and_endpoints_of_a_slice_are_used() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let proxy = cluster.start();
-    let mut odd = slice("web", 1, 3);
-    odd["ports"] = json!([
+    let mut malformed = slice("web", 1, 3);
+    malformed["ports"] = json!([
         {"name": "", "protocol": "TCP", "port": 8080},
         {"name": "high", "protocol": "TCP", "port": 70_000},
         {"name": "low", "protocol": "TCP", "port": -1},
     ]);
-    cluster.server.apply(odd.clone());
-    until("the new endpoint", || {
+    cluster.server.apply(malformed.clone());
+    wait_until("the new endpoint", || {
         cluster.ruleset().contains("10.244.1.3 ")
     });
     let output = proxy.output();
@@ -40,38 +40,41 @@ fn a_slice_keeps_its_readable_ports_and_goes_when_it_is_deleted() {
         assert!(output.contains(warning), "{warning}: {output}");
     }
     assert_eq!(metric_in(&cluster.netns, PROBLEMS), Some(2.0));
-    odd["endpoints"][0]["conditions"] = json!({"ready": "yes"});
-    odd["endpoints"][1]["addresses"] = json!("10.244.1.2");
-    cluster.server.apply(odd.clone());
-    until("one endpoint less", || {
+    malformed["endpoints"][0]["conditions"] = json!({"ready": "yes"});
+    malformed["endpoints"][1]["addresses"] = json!("10.244.1.2");
+    cluster.server.apply(malformed.clone());
+    wait_until("one endpoint less", || {
         !cluster.ruleset().contains("10.244.1.2 ")
     });
-    assert!(cluster.ruleset().contains("10.244.1.1 "), "it is readable");
+    assert!(
+        cluster.ruleset().contains("10.244.1.1 "),
+        "the endpoint is readable"
+    );
     let dropped = "endpoints[0].conditions.ready, endpoints[1].addresses: cannot be read";
     assert!(proxy.output().contains(dropped), "{}", proxy.output());
-    odd["ports"] = json!("none");
-    odd["endpoints"] = json!("none");
-    cluster.server.apply(odd);
-    until("no endpoint", || !cluster.ruleset().contains("10.244.1.1 "));
+    malformed["ports"] = json!("none");
+    malformed["endpoints"] = json!("none");
+    cluster.server.apply(malformed);
+    wait_until("no endpoint", || !cluster.ruleset().contains("10.244.1.1 "));
     assert!(proxy.terminate().unwrap().success());
 }
 
 #[test]
-fn a_slice_that_cannot_be_read_goes_when_it_is_deleted() {
-    let cluster = Cluster::with(served("web", "10.96.0.10", 1));
+fn an_unreadable_slice_is_removed_when_it_is_deleted() {
+    let cluster = Cluster::with(service_with_endpoints("web", "10.96.0.10", 1));
     let proxy = cluster.start();
-    let mut odd = slice("web", 1, 2);
-    odd["metadata"]["labels"]["more"] = json!(7);
-    odd["ports"][0]["port"] = json!("http");
-    odd["ports"][0]["protocol"] = json!(6);
-    cluster.server.apply(odd);
-    until("the warning", || proxy.output().contains("cannot be read"));
+    let mut malformed = slice("web", 1, 2);
+    malformed["metadata"]["labels"]["more"] = json!(7);
+    malformed["ports"][0]["port"] = json!("http");
+    malformed["ports"][0]["protocol"] = json!(6);
+    cluster.server.apply(malformed);
+    wait_until("the warning", || proxy.output().contains("cannot be read"));
     cluster.server.delete("EndpointSlice", "default", "web-1");
-    until("no endpoint", || !cluster.ruleset().contains("10.244.1.1 "));
+    wait_until("no endpoint", || !cluster.ruleset().contains("10.244.1.1 "));
     assert!(proxy.terminate().unwrap().success());
 }
 
-/// Returns a slice of a Service with so many ports, of which the Service uses one.
+/// Returns a slice with `ports` ports, of which the Service uses one.
 fn giant(service: &str, net: u8, ports: u32, first_host: u32) -> Value {
     let mut slice = slice(service, net, 1);
     let unused = (1..ports).map(|port| json!({"name": format!("p{port}"), "port": port}));
@@ -94,10 +97,10 @@ fn resident(proxy: &Process) -> u64 {
     number.parse().unwrap()
 }
 
-/// Giant slices of half of the Services come first: they fill the buffers of the connection,
-/// whose size does not depend on how many slices there are.
+/// The giant slices of half of the Services come first. They fill the buffers of the
+/// connection, whose size does not depend on the number of slices.
 #[test]
-fn giant_slices_cost_what_their_services_use() {
+fn the_memory_of_giant_slices_depends_on_the_used_ports() {
     const COUNT: u8 = 10;
     let names: Vec<_> = (1..=2 * COUNT)
         .map(|net| (net, format!("s{net}")))
@@ -119,7 +122,7 @@ fn giant_slices_cost_what_their_services_use() {
             .map(|(net, name)| giant(name, *net, ports, first_host));
         cluster.server.apply_all(slices);
         let last = format!("10.{}.4.{first_host} ", 100 + names.last().unwrap().0);
-        until("the last endpoint", || cluster.ruleset().contains(&last));
+        wait_until("the last endpoint", || cluster.ruleset().contains(&last));
         (resident(&proxy), start.elapsed())
     };
     let (first, second) = names.split_at(COUNT.into());

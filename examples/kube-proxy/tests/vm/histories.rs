@@ -1,17 +1,17 @@
-//! Random histories in mode ipvs on the real kernel.
+//! Random histories in mode ipvs with the real kernel.
 
 use std::process::Command;
 
 use proxy_core::{Config, Engine, Mode};
 
 use crate::history::{check, history};
-use crate::played::{config, in_namespace, obey};
+use crate::replay::{config, in_namespace, replay};
 
-/// Number of histories: a guest is slow.
+/// Number of histories. A guest is slow.
 const HISTORIES: u64 = 3;
 
-/// Addresses that are not unicast: the kernel refuses real servers there, and IPv6
-/// multicast addresses of interfaces.
+/// Addresses that are not unicast. The kernel rejects real servers at these addresses,
+/// and interface addresses that are IPv6 multicast.
 const NOT_UNICAST: [&str; 8] = [
     "255.255.255.255",
     "239.1.2.3",
@@ -23,12 +23,12 @@ const NOT_UNICAST: [&str; 8] = [
     "ff05::1:3",
 ];
 
-/// Prints what is left of Services.
-const LEFT: &str = "ipvsadm -Sn; ip -o address show dev kube-ipvs0; \
+/// Prints the remaining objects of Services.
+const LIST_OBJECTS: &str = "ipvsadm -Sn; ip -o address show dev kube-ipvs0; \
                     ipset save | grep '^add ' || true";
 
 #[test]
-fn ipvs_equals_the_plan_after_each_change_and_keeps_nothing_in_the_end() {
+fn ipvs_equals_the_plan_after_each_change_and_is_empty_at_the_end() {
     check(
         HISTORIES,
         |seed| history((4 << 32) + seed, 6, u8::MAX),
@@ -39,18 +39,18 @@ fn ipvs_equals_the_plan_after_each_change_and_keeps_nothing_in_the_end() {
                     ..config()
                 };
                 let engine = Engine::open(config).map_err(|error| error.to_string())?;
-                let may_refuse = |object: &str| NOT_UNICAST.iter().any(|it| object.contains(it));
-                obey(engine, seed, changes, may_refuse)?;
-                match shell(LEFT) {
+                let may_reject = |object: &str| NOT_UNICAST.iter().any(|it| object.contains(it));
+                replay(engine, seed, changes, may_reject)?;
+                match shell(LIST_OBJECTS) {
                     left if left.is_empty() => Ok(()),
-                    left => Err(format!("this is left: {left}")),
+                    left => Err(format!("remaining objects: {left}")),
                 }
             })
         },
     );
 }
 
-/// Runs a shell command; returns what it prints.
+/// Runs a shell command, which must succeed, and returns its output.
 fn shell(line: &str) -> String {
     let output = Command::new("sh")
         .args(["-e", "-c", line])

@@ -1,13 +1,13 @@
-//! The program while it runs, and what it leaves when it is killed or ends.
+//! The running program, and the objects that stay after a kill or an exit.
 
 use std::time::{Duration, Instant};
 
 use testkit::traffic::{Conversation, Load, Protocol};
 
-use crate::site::{Site, has, until};
+use crate::site::{Site, contains, wait_until};
 
-/// What others do to the node: nobody tells of the first two.
-const DAMAGES: [&str; 4] = [
+/// Changes by other processes. The kernel sends no notifications for the first two.
+const FOREIGN_CHANGES: [&str; 4] = [
     "ipset flush KUBE-CLUSTER-IP",
     "ipvsadm -D -t 10.96.0.10:80",
     "ip address delete fd00:10:96::10/128 dev kube-ipvs0",
@@ -15,44 +15,44 @@ const DAMAGES: [&str; 4] = [
      ipset list -n | while read name; do ipset flush $name; done",
 ];
 
-/// How long a client of the load rests.
+/// Pause between two requests of a load client.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[test]
-fn traffic_follows_the_manifests_and_what_others_do_is_mended() {
+fn traffic_follows_the_manifests_and_foreign_changes_are_repaired() {
     let site = Site::new();
-    site.serve_by(&[0]);
-    // It looks that often at what nobody tells it.
-    let often = "--ipvs-sync-period 2s --ipvs-min-sync-period 0s";
-    let proxy = site.start("ipvs", often);
-    site.is_served_by(&[0]);
+    site.set_backends(&[0]);
+    // The sync period is the polling interval for changes without notifications.
+    let flags = "--ipvs-sync-period 2s --ipvs-min-sync-period 0s";
+    let proxy = site.start("ipvs", flags);
+    site.assert_served_by(&[0]);
     for backends in [&[1][..], &[0, 1]] {
-        site.serve_by(backends);
-        site.is_served_by(backends);
+        site.set_backends(backends);
+        site.assert_served_by(backends);
     }
     let state = site.state();
-    for damage in DAMAGES {
+    for change in FOREIGN_CHANGES {
         proxy.process().news();
-        site.shell(damage);
-        // It tells of a sync only where there was something to do.
-        let mut told = String::new();
-        until(damage, || {
-            told += &proxy.process().news();
-            has(told.clone(), "edits=")
+        site.shell(change);
+        // The proxy logs a sync only if it made edits.
+        let mut log = String::new();
+        wait_until(change, || {
+            log += &proxy.process().news();
+            contains(log.clone(), "edits=")
         });
-        until(damage, || match site.state() {
+        wait_until(change, || match site.state() {
             found if found == state => Ok(()),
             found => Err(format!("{found:#?}")),
         });
-        site.is_served_by(&[0, 1]);
+        site.assert_served_by(&[0, 1]);
     }
     proxy.stop().unwrap();
 }
 
 #[test]
-fn a_program_that_is_killed_and_started_again_disturbs_nobody() {
+fn a_restart_after_a_kill_does_not_disturb_traffic() {
     let site = Site::new();
-    site.serve_by(&[0, 1]);
+    site.set_backends(&[0, 1]);
     let proxy = site.start("ipvs", "");
     let state = site.state();
     let client = &site.lab.client.netns;
@@ -69,62 +69,66 @@ fn a_program_that_is_killed_and_started_again_disturbs_nobody() {
         }
         assert_eq!(site.state(), state, "{when}");
     };
-    // By signal 9.
+    // Sends SIGKILL.
     drop(proxy);
-    go_on("it was killed");
+    go_on("after the kill");
     let proxy = site.start("ipvs", "");
     let synced = || -> Vec<String> {
         let output = proxy.process().output();
         let lines = output.lines().filter(|line| line.contains(" synced "));
         lines.map(str::to_owned).collect()
     };
-    until("both families", || match synced() {
+    wait_until("both families", || match synced() {
         lines if lines.len() == 2 => Ok(()),
         lines => Err(format!("{lines:?}")),
     });
-    go_on("it is back");
+    go_on("after the restart");
     let is_idle = |line: &String| line.contains("edits=0 ");
-    assert!(synced().iter().all(is_idle), "it wrote: {:?}", synced());
-    // With the exit code of success.
+    assert!(
+        synced().iter().all(is_idle),
+        "edits after a restart: {:?}",
+        synced()
+    );
+    // Asserts a successful exit code.
     proxy.stop().unwrap();
-    go_on("it ended");
+    go_on("after the exit");
     for load in loads {
         let answers = load.stop();
         assert!(answers.failures.is_empty(), "{answers}");
     }
-    site.is_served_by(&[0, 1]);
+    site.assert_served_by(&[0, 1]);
 }
 
 #[test]
-fn an_endpoint_that_the_kernel_refuses_leaves_health_and_other_services_alone() {
+fn a_rejected_endpoint_does_not_affect_health_and_other_services() {
     let site = Site::new();
-    site.serve_by(&[0]);
-    site.add_refused_endpoint();
-    // What waits for four seconds makes the proxy unhealthy.
+    site.set_backends(&[0]);
+    site.add_rejected_endpoint();
+    // A change that is pending for four seconds makes the proxy unhealthy.
     let flags = "--ipvs-sync-period 2s --ipvs-min-sync-period 0s \
                  --healthz-bind-address 127.0.0.1:10256 --metrics-bind-address 127.0.0.1:10249";
     let proxy = site.start("ipvs", flags);
     let get = |port, path: &str| site.get(port, path);
     let sample = "kubeproxy_sync_rejected_objects{ip_family=\"IPv4\",mode=\"ipvs\"}";
-    let is_rejected = |count: u8| has(get(10249, "/metrics"), &format!("{sample} {count}\n"));
-    until("the metric", || is_rejected(1));
-    let told = proxy.process().output();
+    let is_rejected = |count: u8| contains(get(10249, "/metrics"), &format!("{sample} {count}\n"));
+    wait_until("the metric", || is_rejected(1));
+    let log = proxy.process().output();
     let warning = "192.168.55.255:8080 -m -w 1: invalid argument";
-    assert!(has(told.clone(), warning).is_ok(), "{told}");
-    assert!(told.contains("default/refused:tcp"), "{told}");
+    assert!(contains(log.clone(), warning).is_ok(), "{log}");
+    assert!(log.contains("default/refused:tcp"), "{log}");
     let end = Instant::now() + Duration::from_secs(12);
     let mut backends = [0, 1].into_iter().cycle();
     while Instant::now() < end {
         let livez = get(10256, "/livez");
         assert!(livez.starts_with("HTTP/1.1 200 "), "{livez}");
         let backend = backends.next().unwrap();
-        site.serve_by(&[backend]);
-        site.is_served_by(&[backend]);
+        site.set_backends(&[backend]);
+        site.assert_served_by(&[backend]);
     }
-    // It was told of once, and goes with its Service.
-    let told = proxy.process().output();
-    assert_eq!(told.matches(warning).count(), 1, "{told}");
-    site.remove_refused_endpoint();
-    until("the metric", || is_rejected(0));
+    // The rejection is logged once and ends with the Service.
+    let log = proxy.process().output();
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
+    site.remove_rejected_endpoint();
+    wait_until("the metric", || is_rejected(0));
     proxy.stop().unwrap();
 }

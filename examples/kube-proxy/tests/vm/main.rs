@@ -1,5 +1,5 @@
-//! Mode ipvs of the program in a kernel that has IPVS: what it asks of the node,
-//! who gets a packet while it runs, and what it leaves.
+//! Mode ipvs of the program with a kernel that has IPVS: node settings, traffic while
+//! the program runs, and objects that stay.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod node;
@@ -20,8 +20,8 @@ mod decode;
 #[path = "../world/history.rs"]
 mod history;
 
-#[path = "../world/played.rs"]
-mod played;
+#[path = "../world/replay.rs"]
+mod replay;
 
 mod histories;
 
@@ -29,7 +29,7 @@ use std::process::Command;
 
 use testkit::netns::Netns;
 
-/// Runs a shell command in a namespace; returns what it prints.
+/// Runs a shell command in a namespace, which must succeed, and returns its output.
 #[track_caller]
 fn shell(netns: &Netns, line: &str) -> String {
     let mut command = Command::new("sh");

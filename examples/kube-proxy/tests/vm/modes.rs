@@ -1,28 +1,29 @@
-//! One mode after another: a start serves, and removes what the former one left.
+//! Changes of the mode: a start serves traffic and removes the objects of the former
+//! mode.
 
-use crate::site::{Site, has, until};
+use crate::site::{Site, contains, wait_until};
 
 #[test]
-fn nothing_is_left_of_a_mode_when_another_serves() {
+fn a_start_removes_all_objects_of_the_former_mode() {
     let site = Site::new();
-    site.serve_by(&[0, 1]);
+    site.set_backends(&[0, 1]);
     site.run("iptables", "--oneshot");
     let after_a_start_in = |mode| {
         let proxy = site.start(mode, "");
-        let told = "removed leftovers of other modes: ";
-        until(told, || has(proxy.process().output(), told));
-        site.is_served_by(&[0, 1]);
+        let message = "removed leftovers of other modes: ";
+        wait_until(message, || contains(proxy.process().output(), message));
+        site.assert_served_by(&[0, 1]);
         proxy.stop().unwrap();
         site.state()
     };
     let after_iptables = after_a_start_in("ipvs");
-    // These are all that mode nftables has: nothing is left of two modes.
+    // Mode nftables has only these tables, so no object of another mode is left.
     let nftables =
         ["ip", "ip6"].map(|family| format!("nft list tables: table {family} kube-proxy"));
     assert_eq!(after_a_start_in("nftables"), nftables);
-    site.is_served_by(&[0, 1]);
+    site.assert_served_by(&[0, 1]);
     let after_nftables = after_a_start_in("ipvs");
     assert_eq!(after_nftables, after_iptables);
     assert!(!after_nftables.contains(&nftables[0]), "{after_nftables:?}");
-    site.is_served_by(&[0, 1]);
+    site.assert_served_by(&[0, 1]);
 }

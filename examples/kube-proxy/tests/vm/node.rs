@@ -1,4 +1,4 @@
-//! What a single sync asks of the node, and what `--cleanup` leaves of it.
+//! Node settings and objects of a single sync, and their removal by `--cleanup`.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ ports: [{port: 8080}]
 endpoints: [{addresses: [10.244.1.1]}]
 ";
 
-/// What the mode needs, and a value that each has before.
+/// Name, initial value and required value of each sysctl.
 const SYSCTLS: [(&str, &str, &str); 6] = [
     ("net/ipv4/vs/conntrack", "0", "1"),
     ("net/ipv4/vs/expire_nodest_conn", "0", "1"),
@@ -33,7 +33,7 @@ const SYSCTLS: [(&str, &str, &str); 6] = [
     ("net/ipv4/conf/all/arp_announce", "0", "2"),
 ];
 
-/// A namespace, and a folder of manifests.
+/// A network namespace and a directory of manifests.
 struct Stage {
     netns: Netns,
     folder: Directory,
@@ -46,12 +46,13 @@ impl Stage {
         Self { netns, folder }
     }
 
-    /// Does what the program does with flags for these manifests after `line`.
+    /// Runs the program in this process, with the arguments in `line` and flags for
+    /// these manifests. The run must succeed.
     #[track_caller]
     fn succeeds(&self, line: &str) {
-        let usual = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 --manifests";
+        let common_flags = "--hostname-override node-1 --cluster-cidr 10.244.0.0/16 --manifests";
         let folder = self.folder.path().display();
-        let line = format!("kube-proxy --proxy-mode ipvs {line} {usual} {folder}");
+        let line = format!("kube-proxy --proxy-mode ipvs {line} {common_flags} {folder}");
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let code = self.netns.run(|| kube_proxy::start(&cli));
         let success = std::process::ExitCode::SUCCESS;
@@ -76,7 +77,7 @@ impl Stage {
 }
 
 #[test]
-fn the_node_is_prepared_served_and_cleaned() {
+fn init_only_oneshot_and_cleanup_change_only_their_part_of_the_node() {
     let stage = Stage::new();
     let foreign = "-A -t 203.0.113.77:80 -s wrr";
     stage.shell(&format!("ipvsadm {foreign}"));
@@ -86,7 +87,7 @@ fn the_node_is_prepared_served_and_cleaned() {
     stage.succeeds("--init-only");
     let mut expected = SYSCTLS.map(|(_, _, value)| value);
     expected[4..].fill("0");
-    assert_eq!(stage.sysctls(), expected, "ARP is answered as before");
+    assert_eq!(stage.sysctls(), expected, "strict ARP is not enabled yet");
     assert_eq!(stage.servers(), [foreign]);
 
     stage.succeeds("--oneshot --ipvs-strict-arp --ipvs-tcp-timeout 77s --ipvs-scheduler lc");
@@ -119,7 +120,7 @@ fn the_node_is_prepared_served_and_cleaned() {
 }
 
 #[test]
-fn what_is_excluded_stays() {
+fn cleanup_keeps_virtual_servers_in_excluded_networks() {
     let stage = Stage::new();
     stage.succeeds("--oneshot");
     let servers = stage.servers();

@@ -1,4 +1,4 @@
-//! A Service of the API with an endpoint that the kernel refuses.
+//! A Service of the API with an endpoint that the kernel rejects.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use testkit::leftovers::{Directory, Process};
 use testkit::netns::Netns;
 
 use crate::shell;
-use crate::site::{get, has, until};
+use crate::site::{contains, get, wait_until};
 
 const FLAGS: &str = "--proxy-mode ipvs --hostname-override node-1 --cluster-cidr 10.244.0.0/16 \
                      --ipvs-sync-period 2s --ipvs-min-sync-period 0s --kubeconfig";
 
 const REJECTED: &str = "kubeproxy_sync_rejected_objects{ip_family=\"IPv4\",mode=\"ipvs\"}";
 
-/// Makes 192.168.55.255 a broadcast address, or an address like any other.
+/// Commands that make 192.168.55.255 a broadcast address or a unicast address.
 const BROADCAST: &str = "ip address add 192.168.55.1/24 broadcast 192.168.55.255 dev eth9";
 const UNICAST: &str = "ip address delete 192.168.55.1/24 dev eth9";
 
@@ -89,16 +89,16 @@ impl Site {
     /// Waits until IPVS has a real server.
     #[track_caller]
     fn await_real(&self, address: &str) {
-        until(address, || {
-            has(self.shell("ipvsadm -Sn"), &format!("-r {address}:8080 "))
+        wait_until(address, || {
+            contains(self.shell("ipvsadm -Sn"), &format!("-r {address}:8080 "))
         });
     }
 
     #[track_caller]
     fn await_rejected(&self, count: u8) {
         let sample = format!("{REJECTED} {count}\n");
-        until("the metric", || {
-            has(get(&self.netns, 10249, "/metrics"), &sample)
+        wait_until("the metric", || {
+            contains(get(&self.netns, 10249, "/metrics"), &sample)
         });
     }
 
@@ -111,18 +111,18 @@ impl Site {
 }
 
 #[test]
-fn a_refused_endpoint_of_the_api_is_an_event_and_is_served_when_its_cause_ends() {
+fn a_rejected_endpoint_causes_an_event_and_is_served_when_the_cause_ends() {
     let site = Site::new();
     site.apply("good", 10, &["192.168.55.2"]);
     site.apply("bad", 66, &["192.168.55.3", "192.168.55.255"]);
     let proxy = Process::start(&site.netns, &mut site.command("")).unwrap();
     site.await_real("192.168.55.2");
     site.await_rejected(1);
-    until("the event", || match site.events().len() {
+    wait_until("the event", || match site.events().len() {
         1 => Ok(()),
         count => Err(count.to_string()),
     });
-    // A sync that waits for four seconds makes the proxy unhealthy.
+    // A change that is pending for four seconds makes the proxy unhealthy.
     let end = Instant::now() + Duration::from_secs(8);
     let mut last = (10..20).cycle();
     while Instant::now() < end {
@@ -130,8 +130,8 @@ fn a_refused_endpoint_of_the_api_is_an_event_and_is_served_when_its_cause_ends()
         site.apply("good", 10, &[&address]);
         site.await_real(&address);
         for path in ["/livez", "/healthz"] {
-            let answer = get(&site.netns, 10256, path);
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+            let response = get(&site.netns, 10256, path);
+            assert!(response.starts_with("HTTP/1.1 200 "), "{path}: {response}");
         }
     }
     let [event] = &*site.events() else {
@@ -141,20 +141,20 @@ fn a_refused_endpoint_of_the_api_is_an_event_and_is_served_when_its_cause_ends()
     let note = event["note"].as_str().unwrap();
     assert!(note.contains("192.168.55.255:8080"), "{note}");
     assert!(note.contains("invalid argument"), "{note}");
-    let told = proxy.output();
-    assert_eq!(told.matches("object rejected").count(), 1, "{told}");
+    let log = proxy.output();
+    assert_eq!(log.matches("object rejected").count(), 1, "{log}");
 
-    // Former real servers of the other Service drain for a while.
+    // Removed real servers of the other Service drain for a while.
     let diff = || site.netns.run(|| site.command("diff").output()).unwrap();
-    let mut said = diff();
-    until("no other difference", || {
-        said = diff();
-        match said.status.code() {
+    let mut output = diff();
+    wait_until("no other difference", || {
+        output = diff();
+        match output.status.code() {
             Some(3) => Ok(()),
-            _ => Err(format!("{said:?}")),
+            _ => Err(format!("{output:?}")),
         }
     });
-    let text = String::from_utf8(said.stdout).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
     let line = "# rejected by the kernel: IPv4: default/bad: ";
     assert!(text.lines().all(|each| each.starts_with(line)), "{text}");
 

@@ -1,5 +1,4 @@
-//! A lab with pods that serve, manifests that say so, and the node as tools see
-//! it.
+//! A lab with serving pods, manifests, and the node state that system tools show.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -15,14 +14,14 @@ use testkit::traffic::{Answers, Ask, Protocol, Server};
 
 use crate::shell;
 
-/// How long anything is waited for: a guest takes its time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of all waits. A guest is slow.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client waits for an answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often each address is asked.
-const TIMES: usize = 4;
+/// Number of requests to each address.
+const REQUESTS: usize = 4;
 
 /// The cluster IPs of the Service.
 const CLUSTER_IPS: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
@@ -30,11 +29,11 @@ const CLUSTER_IPS: [&str; 2] = ["10.96.0.10", "fd00:10:96::10"];
 /// Its node port.
 const NODE_PORT: u16 = 30080;
 
-/// The port that pods serve it on.
+/// The port of the pods.
 const TARGET: u16 = 8080;
 
-/// What prints rules, sets, virtual servers and addresses, each line of which is
-/// one of them.
+/// Commands that print rules, sets, virtual servers, addresses and tables, one object
+/// per line.
 const TOOLS: [&str; 6] = [
     "iptables-save",
     "ip6tables-save",
@@ -44,7 +43,7 @@ const TOOLS: [&str; 6] = [
     "nft list tables",
 ];
 
-/// The lab, with two pods that serve on its node.
+/// A lab with two serving pods on its node.
 pub(crate) struct Site {
     pub(crate) lab: Lab,
     folder: Directory,
@@ -52,7 +51,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Sets it up; the Service has no endpoints.
+    /// Sets up the lab with a Service without endpoints.
     pub(crate) fn new() -> Self {
         let lab = Lab::with_backends(2).unwrap();
         let mut servers = Vec::new();
@@ -69,12 +68,12 @@ impl Site {
             folder: Directory::new().unwrap(),
             _servers: servers,
         };
-        site.serve_by(&[]);
+        site.set_backends(&[]);
         site
     }
 
-    /// Says in the manifests which backends serve the Service.
-    pub(crate) fn serve_by(&self, backends: &[usize]) {
+    /// Writes manifests in which the Service has these backends.
+    pub(crate) fn set_backends(&self, backends: &[usize]) {
         let [v4, v6] = CLUSTER_IPS;
         let mut text = format!(
             "apiVersion: v1
@@ -111,14 +110,14 @@ endpoints:
         self.folder.write("web.yaml", &text).unwrap();
     }
 
-    /// Writes a file of manifests.
+    /// Writes a manifest file.
     pub(crate) fn write(&self, name: &str, text: &str) {
         self.folder.write(name, text).unwrap();
     }
 
-    /// Adds a Service with an endpoint at an address that the kernel refuses: the
+    /// Adds a Service with an endpoint at an address that the kernel rejects: the
     /// broadcast address of a link.
-    pub(crate) fn add_refused_endpoint(&self) {
+    pub(crate) fn add_rejected_endpoint(&self) {
         self.shell(
             "ip link add eth9 type dummy; ip link set eth9 up
              ip address add 192.168.55.1/24 broadcast 192.168.55.255 dev eth9",
@@ -143,12 +142,12 @@ endpoints:
         self.folder.write("refused.yaml", text).unwrap();
     }
 
-    /// Removes that Service.
-    pub(crate) fn remove_refused_endpoint(&self) {
+    /// Removes the Service of [`add_rejected_endpoint`](Self::add_rejected_endpoint).
+    pub(crate) fn remove_rejected_endpoint(&self) {
         std::fs::remove_file(self.folder.path().join("refused.yaml")).unwrap();
     }
 
-    /// Returns the program in a mode with more flags.
+    /// Returns the options of the program in a mode, with additional flags.
     fn options(&self, mode: &'static str, flags: &str) -> Options {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_kube-proxy"));
         Options {
@@ -157,13 +156,14 @@ endpoints:
         }
     }
 
-    /// Starts the program in a mode, and waits until it serves.
+    /// Starts the program in a mode and waits until it serves all addresses.
     #[track_caller]
     pub(crate) fn start(&self, mode: &'static str, flags: &str) -> Proxy {
         self.start_with(&self.options(mode, flags))
     }
 
-    /// Starts the program in a mode in a PID namespace, and waits until it serves.
+    /// Starts the program in a mode in a PID namespace and waits until it serves all
+    /// addresses.
     #[track_caller]
     pub(crate) fn start_in_pid_namespace(&self, mode: &'static str, flags: &str) -> Proxy {
         let runner = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -177,13 +177,13 @@ endpoints:
     fn start_with(&self, options: &Options) -> Proxy {
         let mut proxy = Proxy::start(&self.lab, options).unwrap();
         for ask in self.asks() {
-            let answer = proxy.wait_for(&self.lab.client.netns, ask, PATIENCE);
+            let answer = proxy.wait_for(&self.lab.client.netns, ask, TIMEOUT);
             answer.unwrap();
         }
         proxy
     }
 
-    /// Runs the program in a mode to its end.
+    /// Runs the program in a mode until it exits. The run must succeed.
     #[track_caller]
     pub(crate) fn run(&self, mode: &'static str, flags: &str) {
         let mut command = self.options(mode, flags).command();
@@ -191,20 +191,21 @@ endpoints:
         assert!(output.status.success(), "{mode} {flags}: {output:?}");
     }
 
-    /// Runs a shell command on the node; returns what it prints.
+    /// Runs a shell command on the node and returns its output.
     #[track_caller]
     pub(crate) fn shell(&self, line: &str) -> String {
         shell(&self.lab.node.netns, line)
     }
 
-    /// Returns what a server on the node answers to a GET, with its status line.
+    /// Returns the response of a server on the node to a GET request, with its status
+    /// line.
     #[track_caller]
     pub(crate) fn get(&self, port: u16, path: &str) -> String {
         get(&self.lab.node.netns, port, path)
     }
 
-    /// Returns how a client asks the Service by its cluster IPs and by the
-    /// addresses of the node, by both protocols.
+    /// Returns the requests of a client to the cluster IPs and the node port of the
+    /// Service, in both protocols.
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let cluster_ips = CLUSTER_IPS.map(|text| text.parse::<IpAddr>().unwrap());
         let cluster_ips = cluster_ips.map(|address| SocketAddr::new(address, 80));
@@ -213,33 +214,34 @@ endpoints:
         let targets = cluster_ips.into_iter().chain(node);
         let of = |target| {
             let protocols = [Protocol::Tcp, Protocol::Udp];
-            protocols.map(|protocol| Ask::new(protocol, target).patience(ANSWER))
+            protocols.map(|protocol| Ask::new(protocol, target).patience(REQUEST_TIMEOUT))
         };
         targets.flat_map(of).collect()
     }
 
-    /// Waits until these backends answer all questions, and no others.
+    /// Waits until exactly these backends answer all requests.
     #[track_caller]
-    pub(crate) fn is_served_by(&self, backends: &[usize]) {
+    pub(crate) fn assert_served_by(&self, backends: &[usize]) {
         let names = backends
             .iter()
             .map(|backend| &self.lab.backends[*backend].name);
         let names: Vec<_> = names.collect();
-        until(&format!("answers of {names:?}"), || {
-            let ask = |ask: Ask| ask.times(&self.lab.client.netns, TIMES);
+        wait_until(&format!("answers of {names:?}"), || {
+            let ask = |ask: Ask| ask.times(&self.lab.client.netns, REQUESTS);
             let answers = self.asks().into_iter().map(ask);
-            // One way of asking may lead to one of them alone, by chance.
+            // Few requests to one address may reach only one of the backends.
             let answers = answers.fold(Answers::default(), Answers::merge);
-            let is_so = answers.failures.is_empty() && answers.servers.keys().eq(names.clone());
-            match is_so {
+            let is_expected =
+                answers.failures.is_empty() && answers.servers.keys().eq(names.clone());
+            match is_expected {
                 true => Ok(()),
                 false => Err(answers.to_string()),
             }
         });
     }
 
-    /// Returns what proxies have on the node, and what others have there of the
-    /// same kinds: each with the tool that shows it.
+    /// Returns the sorted objects on the node, each with the tool that shows it.
+    /// Includes objects of other programs.
     pub(crate) fn state(&self) -> Vec<String> {
         let script = TOOLS.map(|tool| format!("echo '= {tool}'; {tool}\n"));
         let text = self.shell(&script.concat());
@@ -255,20 +257,18 @@ endpoints:
     }
 }
 
-/// Returns what a line is about without what is chance, if a proxy may have made
-/// that.
+/// Returns a line without its random parts, or `None` if no proxy creates such objects.
 fn shown<'a>(tool: &str, line: &'a str) -> Option<&'a str> {
     let is_shown = match tool {
         "nft list tables" => line.contains("kube-proxy"),
         "ip -o address show" => line.contains("kube-ipvs0"),
-        // Of tables and their own chains nothing is left to say, and of what is
-        // the kubelet's.
+        // Skips table headings, built-in chains and the chains of the kubelet.
         _ => {
             let is_rule = !line.starts_with(['#', '*']) && line != "COMMIT";
             is_rule && !line.contains(" ACCEPT [") && !line.contains("KUBE-FIREWALL")
         }
     };
-    // The link has a number, a hash of a set begins somewhere, a chain counts.
+    // Removes the index of the link, the initial value of the hash, and the counters.
     let line = match tool {
         "ip -o address show" => line.split_once(' ')?.1,
         _ => line,
@@ -277,12 +277,13 @@ fn shown<'a>(tool: &str, line: &'a str) -> Option<&'a str> {
     is_shown.then(|| line.trim_end())
 }
 
-/// Returns the response of a server in a namespace to a GET, with its status line.
+/// Returns the response of a server in a namespace to a GET request, with its status
+/// line.
 #[track_caller]
 pub(crate) fn get(netns: &Netns, port: u16, path: &str) -> String {
     let stream = netns.run(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
     let mut stream = stream.unwrap();
-    stream.set_read_timeout(Some(ANSWER)).unwrap();
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -290,18 +291,18 @@ pub(crate) fn get(netns: &Netns, port: u16, path: &str) -> String {
     answer
 }
 
-/// Waits until something holds; fails with what was there in its place.
+/// Waits until a condition holds. Panics with the last error after [`TIMEOUT`].
 #[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> Result<(), String>) {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> Result<(), String>) {
+    let deadline = Instant::now() + TIMEOUT;
     while let Err(found) = holds() {
-        assert!(Instant::now() < deadline, "not there: {what}: {found}");
+        assert!(Instant::now() < deadline, "timeout: {what}: {found}");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Tells whether a text has a word in it; else the text.
-pub(crate) fn has(text: String, word: &str) -> Result<(), String> {
+/// Returns the text as an error if it does not contain a word.
+pub(crate) fn contains(text: String, word: &str) -> Result<(), String> {
     match text.contains(word) {
         true => Ok(()),
         false => Err(text),

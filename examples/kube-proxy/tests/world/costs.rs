@@ -1,6 +1,7 @@
 //! The cost of a change: commands and bytes that a sync sends.
 //!
-//! The cost is bounded by the size of the change, and other Services add nothing to it.
+//! The cost is limited by the size of the change. Other Services do not increase the
+//! cost.
 
 use std::fmt::Write;
 use std::iter;
@@ -19,14 +20,15 @@ use crate::laws::Run;
 /// Number of other Services.
 const OTHERS: usize = 40;
 
-/// Commands for one endpoint of one service port at one address, at most.
+/// Maximum number of commands for one endpoint of one service port at one address.
 const COMMANDS: usize = 12;
 
-/// Bytes of a command, at most. A chain of mode iptables names all endpoints of a Service
-/// in as many commands.
+/// Maximum bytes of a command. A chain of mode iptables names all endpoints of a
+/// Service, with one command per endpoint.
 const BYTES: usize = 400;
 
-/// Bytes that rules of mode iptables may have more because their places have more digits.
+/// Additional bytes of mode iptables, because rule positions have more digits in a
+/// larger cluster.
 const SLACK: usize = 64;
 
 /// Messages of a sync for one family.
@@ -69,9 +71,9 @@ impl Mode for iptables::Planner {}
 impl Mode for ipvs::Planner {}
 
 impl Cost {
-    /// Fails if the cost is more than a change of a size may have: so many endpoints of
-    /// service ports, times their addresses.
-    pub(crate) fn is_within(self, size: usize) -> Verdict {
+    /// Returns an error if the cost exceeds the limit for a change. The size is the
+    /// number of endpoints of service ports, times their addresses.
+    pub(crate) fn check_limit(self, size: usize) -> Verdict {
         let commands = COMMANDS * (1 + size);
         let is_within = self.edits <= commands
             && self.commands <= 2 * commands
@@ -83,7 +85,7 @@ impl Cost {
     }
 }
 
-/// Returns Services that no history touches, each with two endpoints.
+/// Returns Services that do not occur in histories, each with two endpoints.
 fn others() -> Vec<Change> {
     let other = |number: usize| {
         let name = format!("other-{number}");
@@ -125,8 +127,9 @@ fn others() -> Vec<Change> {
     added.collect()
 }
 
-/// Plays a history alone and beside other Services, and compares the costs.
-fn costs_are_alike<P: Mode>(changes: &[Change]) -> Verdict
+/// Applies a history to an empty cluster and to a cluster with other Services, and
+/// compares the costs.
+fn compare_costs<P: Mode>(changes: &[Change]) -> Verdict
 where
     P::Object: Send + Sync + 'static,
 {
@@ -136,7 +139,7 @@ where
         alone.step(change)?;
         beside.step(change)?;
         for (alone, beside) in alone.costs.into_iter().zip(beside.costs) {
-            // An address of the node is part of the objects of all node ports. Other
+            // All node ports have objects with the addresses of the node. Other
             // Services may already use a shared object, so a change may cost less.
             let ports = match change.kind {
                 Kind::Node => OTHERS,
@@ -156,14 +159,14 @@ where
 }
 
 #[test]
-fn other_services_add_nothing_to_the_cost_of_a_change() {
+fn other_services_do_not_increase_the_cost_of_a_change() {
     check(
         300,
         |seed| history((2 << 32) + seed, 12, u8::MAX),
         |seed, changes| match seed % 3 {
-            0 => costs_are_alike::<nftables::Planner>(changes),
-            1 => costs_are_alike::<iptables::Planner>(changes),
-            _ => costs_are_alike::<ipvs::Planner>(changes),
+            0 => compare_costs::<nftables::Planner>(changes),
+            1 => compare_costs::<iptables::Planner>(changes),
+            _ => compare_costs::<ipvs::Planner>(changes),
         },
     );
 }

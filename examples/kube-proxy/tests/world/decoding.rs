@@ -1,4 +1,4 @@
-//! Decoding of every object that the API admits.
+//! Decoding of all objects that the API server admits.
 
 use testworld::Verb;
 use vipline_service_model::arbitrary::NODE;
@@ -8,7 +8,7 @@ use crate::decode::decode;
 use crate::history::history;
 
 #[test]
-fn histories_often_lead_to_service_ports_with_endpoints() {
+fn histories_often_have_served_and_contested_service_ports() {
     let [mut served, mut contested] = [0; 2];
     for seed in 0..500 {
         let mut store = Store::new(Config::new(NODE));
@@ -38,7 +38,7 @@ fn histories_often_lead_to_service_ports_with_endpoints() {
 }
 
 #[test]
-fn every_object_that_the_api_admits_is_decoded_and_keeps_its_name() {
+fn every_admitted_object_is_decoded_and_keeps_its_name() {
     for seed in 0..1_000 {
         for change in history(seed, 12, u8::MAX) {
             let event = decode(&change).unwrap_or_else(|| panic!("{}", change.line()));

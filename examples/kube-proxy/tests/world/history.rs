@@ -1,4 +1,4 @@
-//! Random histories, and the shortest part of one that breaks a law.
+//! Random histories, and minimization of a history that violates a law.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,14 +11,15 @@ use testworld::validation::Strictness;
 use testworld::{Change, Cluster, Id, Proposal, Verb, generate};
 use vipline_service_model::arbitrary::Dice;
 
-/// Result of a law for a history; the error names the violation.
+/// Result of a law for a history. The error describes the violation.
 pub(crate) type Verdict = Result<(), String>;
 
-/// How often a failing history is cut before it is printed.
-const CUTS: usize = 300;
+/// Maximum number of attempts to shorten a failing history.
+const MAX_ATTEMPTS: usize = 300;
 
-/// Returns a random history. Some begin at an older API server, which is then
-/// upgraded; one in `giants` has an object of maximal size.
+/// Returns a random history of up to `longest` changes. A quarter of the histories
+/// begins with an older API server, which is then upgraded. One in `giants` changes
+/// adds an object of maximal size.
 pub(crate) fn history(seed: u64, longest: u8, giants: u8) -> Vec<Change> {
     let mut dice = Dice::from_seed(seed);
     let is_upgraded = dice.once_in(4);
@@ -45,9 +46,9 @@ pub(crate) fn history(seed: u64, longest: u8, giants: u8) -> Vec<Change> {
 pub(crate) fn deletions(changes: &[Change], seed: u64) -> Vec<Change> {
     let mut cluster = Cluster::new(Strictness::Legacy);
     let last: BTreeMap<Id, &Change> = changes.iter().map(|each| (each.id(), each)).collect();
-    let held = last.into_values().filter(|each| each.verb != Verb::Deleted);
+    let existing = last.into_values().filter(|each| each.verb != Verb::Deleted);
     let mut ids = Vec::new();
-    for change in held {
+    for change in existing {
         cluster.store(change.kind, change.object.clone());
         ids.push(change.id());
     }
@@ -60,7 +61,7 @@ pub(crate) fn deletions(changes: &[Change], seed: u64) -> Vec<Change> {
         .collect()
 }
 
-/// Returns the same values in another order.
+/// Returns the values in a random order.
 pub(crate) fn shuffled<T>(all: impl Iterator<Item = T>, seed: u64) -> Vec<T> {
     let mut dice = Dice::from_seed(seed);
     let mut shuffled = Vec::new();
@@ -71,23 +72,23 @@ pub(crate) fn shuffled<T>(all: impl Iterator<Item = T>, seed: u64) -> Vec<T> {
     shuffled
 }
 
-/// Checks a law for histories of all seeds. Fails with the shortest part found
-/// of the first history that breaks it.
+/// Checks a law for the histories of all seeds. Panics with a minimized history if a
+/// history violates the law.
 pub(crate) fn check(
     seeds: u64,
     history: impl Fn(u64) -> Vec<Change> + Sync,
     law: impl Fn(u64, &[Change]) -> Verdict + Sync,
 ) {
     let next = AtomicU64::new(0);
-    let broken = Mutex::new(None);
+    let violation = Mutex::new(None);
     let work = || {
         while let seed @ 0.. = next.fetch_add(1, Ordering::Relaxed)
             && seed < seeds
-            && broken.lock().unwrap().is_none()
+            && violation.lock().unwrap().is_none()
         {
             let changes = history(seed);
-            if let Err(reason) = guarded(&law, seed, &changes) {
-                broken
+            if let Err(reason) = apply_law(&law, seed, &changes) {
+                violation
                     .lock()
                     .unwrap()
                     .get_or_insert((seed, reason, changes));
@@ -100,8 +101,8 @@ pub(crate) fn check(
             scope.spawn(work);
         }
     });
-    if let Some((seed, reason, changes)) = broken.into_inner().unwrap() {
-        let (reason, changes) = shortest(&law, seed, reason, changes);
+    if let Some((seed, reason, changes)) = violation.into_inner().unwrap() {
+        let (reason, changes) = minimize(&law, seed, reason, changes);
         let mut text = format!("seed {seed}: {reason}\n");
         for change in &changes {
             let line = change.line();
@@ -115,8 +116,8 @@ pub(crate) fn check(
     }
 }
 
-/// Applies a law; a panic breaks it, too.
-fn guarded(law: impl Fn(u64, &[Change]) -> Verdict, seed: u64, changes: &[Change]) -> Verdict {
+/// Applies a law. A panic is a violation.
+fn apply_law(law: impl Fn(u64, &[Change]) -> Verdict, seed: u64, changes: &[Change]) -> Verdict {
     let verdict = panic::catch_unwind(AssertUnwindSafe(|| law(seed, changes)));
     verdict.unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str);
@@ -125,21 +126,21 @@ fn guarded(law: impl Fn(u64, &[Change]) -> Verdict, seed: u64, changes: &[Change
     })
 }
 
-/// Removes changes while the law stays broken.
-fn shortest(
+/// Removes changes while the law stays violated.
+fn minimize(
     law: impl Fn(u64, &[Change]) -> Verdict,
     seed: u64,
     mut reason: String,
     mut changes: Vec<Change>,
 ) -> (String, Vec<Change>) {
     let mut place = 0;
-    for _ in 0..CUTS {
+    for _ in 0..MAX_ATTEMPTS {
         if place >= changes.len() {
             break;
         }
         let mut fewer = changes.clone();
         fewer.remove(place);
-        match guarded(&law, seed, &fewer) {
+        match apply_law(&law, seed, &fewer) {
             Err(why) => (reason, changes) = (why, fewer),
             Ok(()) => place += 1,
         }

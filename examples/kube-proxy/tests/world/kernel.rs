@@ -1,4 +1,4 @@
-//! Histories on the real kernel of this machine.
+//! Histories with the real kernel of this machine.
 
 use proxy_core::backend::iptables::{self, Kernel};
 use proxy_core::{Engine, Family};
@@ -6,15 +6,15 @@ use testworld::Change;
 use vipline_iptables::{self as tool, Client, Variant};
 
 use crate::history::{Verdict, check, history};
-use crate::played::{config, in_namespace, obey};
+use crate::replay::{config, in_namespace, replay};
 
-/// These modes have no object that the kernel may refuse.
-fn nothing(_: &str) -> bool {
+/// Modes nftables and iptables have no object that the kernel may reject.
+fn is_rejectable(_: &str) -> bool {
     false
 }
 
-fn obey_in_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict {
-    // Only an engine that opens kernels makes the counters of nfacct.
+fn replay_with_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict {
+    // Only `Engine::open` creates the nfacct counters.
     let mut config = config();
     config.iptables.nfacct = false;
     in_namespace(|| {
@@ -28,7 +28,7 @@ fn obey_in_iptables(variant: Variant, seed: u64, changes: &[Change]) -> Verdict 
                 family,
             )
         });
-        obey(engine, seed, changes, nothing)
+        replay(engine, seed, changes, is_rejectable)
     })
 }
 
@@ -38,7 +38,14 @@ fn nftables_equals_the_plan_after_each_change() {
         60,
         |seed| history(seed, 12, u8::MAX),
         |seed, changes| {
-            in_namespace(|| obey(Engine::open(config()).unwrap(), seed, changes, nothing))
+            in_namespace(|| {
+                replay(
+                    Engine::open(config()).unwrap(),
+                    seed,
+                    changes,
+                    is_rejectable,
+                )
+            })
         },
     );
 }
@@ -48,7 +55,7 @@ fn iptables_nft_equals_the_plan_after_each_change() {
     check(
         30,
         |seed| history(seed, 12, u8::MAX),
-        |seed, changes| obey_in_iptables(Variant::Nft, seed, changes),
+        |seed, changes| replay_with_iptables(Variant::Nft, seed, changes),
     );
 }
 
@@ -57,6 +64,6 @@ fn iptables_legacy_equals_the_plan_after_each_change() {
     check(
         30,
         |seed| history(seed, 12, u8::MAX),
-        |seed, changes| obey_in_iptables(Variant::Legacy, seed, changes),
+        |seed, changes| replay_with_iptables(Variant::Legacy, seed, changes),
     );
 }

@@ -1,4 +1,4 @@
-//! The laws, with kernels in memory.
+//! The laws, checked with in-memory kernels.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,20 +10,22 @@ use testworld::{Change, Id, Verb};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::Kind;
 
+use crate::affected::{
+    Affected, Plan, Tracker, crosses_size_limit, size, unexpected_edits, unexplained_edits,
+};
 use crate::costs::{Cost, Mode};
 use crate::decode::decode;
 use crate::history::{Verdict, check, deletions, history, shuffled};
 use crate::memory::Kernels;
-use crate::played::config;
-use crate::touched::{Plan, Touched, Tracker, is_other_size, size, strangers, unexplained};
+use crate::replay::config;
 
-/// Number of histories. Each mode plays one third.
+/// Number of histories. Each mode applies one third.
 const HISTORIES: u64 = 10_000;
 
-/// Least number of changes that these are, in all modes together.
+/// Minimum number of changes in all histories.
 const CHANGES: usize = 75_000;
 
-/// An engine over kernels in memory.
+/// An engine over in-memory kernels.
 pub(crate) struct Run<P: Planner> {
     pub(crate) kernels: Kernels<P::Object>,
     pub(crate) engine: Engine,
@@ -38,7 +40,7 @@ impl<P: Mode> Run<P>
 where
     P::Object: Send + Sync + 'static,
 {
-    /// Starts with a cluster in which these changes have happened.
+    /// Creates a run in a cluster after these changes, and syncs once.
     pub(crate) fn start_with(changes: &[Change]) -> Result<Self, String> {
         let kernels = Kernels::default();
         let mut engine = kernels.engine::<P>(config());
@@ -63,7 +65,7 @@ where
         Ok(run)
     }
 
-    /// Syncs if that is due; fails if the sync does.
+    /// Syncs if a sync is due. A failed sync is an error.
     pub(crate) fn sync(&mut self) -> Verdict {
         self.now += Duration::from_secs(1);
         match self.engine.poll(self.now) {
@@ -72,13 +74,13 @@ where
         }
     }
 
-    /// Applies a change and syncs; checks the cost and the edited objects.
+    /// Applies a change and syncs. Checks the cost and the edited objects.
     pub(crate) fn step(&mut self, change: &Change) -> Verdict {
         self.costs = [Cost::default(); 2];
         let Some(event) = decode(change) else {
             return Ok(());
         };
-        let touched = self.tracker.touched(&event);
+        let affected = self.tracker.affected(&event);
         let before = Family::ALL.map(|family| self.counts(family));
         self.engine.apply(event);
         self.sync()?;
@@ -95,43 +97,45 @@ where
             if edits.is_empty() {
                 continue;
             }
-            is_minimal(family, &edits)?;
+            check_minimal(family, &edits)?;
             let plans = [&self.plan, &plan];
             let cost = P::cost(family, &edits);
-            cost.is_within(size(family, plans, &touched))?;
+            cost.check_limit(size(family, plans, &affected))?;
             self.costs[usize::from(family == Family::V6)] = cost;
             let edited: Vec<_> = edits.iter().map(|edit| edit.object().clone()).collect();
-            let touched = match is_other_size(plans, family) {
-                true => &Touched::All,
-                false => &touched,
+            let affected = match crosses_size_limit(plans, family) {
+                true => &Affected::All,
+                false => &affected,
             };
-            let strangers = match touched {
-                Touched::Cluster => unexplained::<P>(family, plans, &edits),
-                touched => strangers::<P>(family, plans, touched, &edited),
+            let unexpected_edits = match affected {
+                Affected::Cluster => unexplained_edits::<P>(family, plans, &edits),
+                affected => unexpected_edits::<P>(family, plans, affected, &edited),
             };
-            if !strangers.is_empty() {
-                return Err(format!("{family}: {touched:?} edited {strangers:#?}"));
+            if !unexpected_edits.is_empty() {
+                return Err(format!(
+                    "{family}: {affected:?} edited {unexpected_edits:#?}"
+                ));
             }
         }
         self.plan = plan;
         Ok(())
     }
 
-    /// Returns the objects of no Service, of both families, as of now.
+    /// Returns the current base objects of both families, which belong to no Service.
     pub(crate) fn base(&self) -> Vec<P::Object> {
         let plan = Plan::of(&self.engine, &config());
         let base = |family| plan.base::<P>(family);
         Family::ALL.into_iter().flat_map(base).collect()
     }
 
-    /// Returns how many commits and dumps there were.
+    /// Returns the number of commits and dumps.
     fn counts(&self, family: Family) -> (usize, usize) {
-        let noted = self.kernels.of(family).get();
-        (noted.memory.commits(), noted.memory.dumps())
+        let kernel = self.kernels.of(family).get();
+        (kernel.memory.commits(), kernel.memory.dumps())
     }
 
-    /// Checks that the kernels hold what the engine wants.
-    pub(crate) fn is_in_step(&mut self) -> Verdict {
+    /// Checks that the kernels match the plan.
+    pub(crate) fn check_in_sync(&mut self) -> Verdict {
         let difference = self
             .engine
             .difference()
@@ -143,8 +147,9 @@ where
     }
 }
 
-/// Checks that a commit edits each object once, and changes what it edits.
-fn is_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
+/// Checks that a commit edits each object at most once, and that each edit changes its
+/// object.
+fn check_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
     let mut keys = HashSet::new();
     for edit in edits {
         let is_idle = matches!(edit, Edit::Change { old, new } if old.is_equivalent(new));
@@ -155,43 +160,48 @@ fn is_minimal<T: Keyed>(family: Family, edits: &[Edit<T>]) -> Verdict {
     Ok(())
 }
 
-/// Plays a history change by change, and checks all laws.
-fn obey<P: Mode>(seed: u64, changes: &[Change]) -> Verdict
+/// Applies a history change by change and checks all laws.
+fn check_laws<P: Mode>(seed: u64, changes: &[Change]) -> Verdict
 where
     P::Object: Send + Sync + 'static,
 {
     let mut run = Run::<P>::start_with(&[])?;
-    let empty = run.kernels.held::<P>();
+    let empty = run.kernels.installed::<P>();
     for change in changes {
         run.step(change)?;
     }
-    run.is_in_step()?;
+    run.check_in_sync()?;
     let shuffled = Run::<P>::start_with(&last_changes(changes, seed))?;
-    let (one, other) = (run.kernels.held::<P>(), shuffled.kernels.held::<P>());
+    let (one, other) = (
+        run.kernels.installed::<P>(),
+        shuffled.kernels.installed::<P>(),
+    );
     if one != other {
         let difference = first_difference(&one, &other);
-        return Err(format!("another order leads elsewhere: {difference}"));
+        return Err(format!(
+            "another order leads to another state: {difference}"
+        ));
     }
     for change in deletions(changes, seed) {
         run.step(&change)?;
     }
-    run.is_in_step()?;
+    run.check_in_sync()?;
     // A proxy keeps the addresses and labels of a deleted Node.
     let is_node = |change: &&Change| change.kind == Kind::Node && change.verb != Verb::Deleted;
     let nodes: Vec<_> = changes.iter().filter(is_node).cloned().collect();
     let expected = match nodes.is_empty() {
         true => empty,
-        false => Run::<P>::start_with(&nodes)?.kernels.held::<P>(),
+        false => Run::<P>::start_with(&nodes)?.kernels.installed::<P>(),
     };
-    let left = run.kernels.held::<P>();
+    let left = run.kernels.installed::<P>();
     if left != expected {
         let difference = first_difference(&left, &expected);
-        return Err(format!("deleted objects leave something: {difference}"));
+        return Err(format!("deleted objects leave state: {difference}"));
     }
     Ok(())
 }
 
-/// Returns the last change of each object, in another order.
+/// Returns the last change of each object, in a random order.
 ///
 /// A proxy keeps the addresses and labels of a deleted Node, so the deletion of a Node
 /// does not count.
@@ -215,22 +225,22 @@ fn first_difference(one: &str, other: &str) -> String {
     )
 }
 
-/// Plays a history in the mode that its seed chooses.
-fn obey_in_some_mode(seed: u64, changes: &[Change]) -> Verdict {
+/// Checks the laws in the mode that the seed selects.
+fn check_laws_in_mode_of_seed(seed: u64, changes: &[Change]) -> Verdict {
     match seed % 3 {
-        0 => obey::<nftables::Planner>(seed, changes),
-        1 => obey::<iptables::Planner>(seed, changes),
-        _ => obey::<ipvs::Planner>(seed, changes),
+        0 => check_laws::<nftables::Planner>(seed, changes),
+        1 => check_laws::<iptables::Planner>(seed, changes),
+        _ => check_laws::<ipvs::Planner>(seed, changes),
     }
 }
 
 #[test]
-fn every_history_obeys_the_laws() {
+fn all_histories_obey_the_laws() {
     let changes = AtomicUsize::new(0);
     let law = |seed, history: &[Change]| {
         let count = history.len() + deletions(history, seed).len();
         changes.fetch_add(count, Ordering::Relaxed);
-        obey_in_some_mode(seed, history)
+        check_laws_in_mode_of_seed(seed, history)
     };
     check(HISTORIES, |seed| history(seed, 12, u8::MAX), law);
     let changes = changes.into_inner();
@@ -238,7 +248,7 @@ fn every_history_obeys_the_laws() {
 }
 
 #[test]
-fn histories_of_giants_obey_the_laws() {
+fn histories_with_objects_of_maximal_size_obey_the_laws() {
     let history = |seed| history((1 << 32) + seed, 3, 2);
-    check(30, history, obey_in_some_mode);
+    check(30, history, check_laws_in_mode_of_seed);
 }

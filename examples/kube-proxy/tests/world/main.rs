@@ -1,24 +1,24 @@
 //! Laws that hold for every history of a cluster that the API server admits.
 //!
-//! Histories are JSON of the API. They take the way of the objects of a real
+//! Histories are JSON of the API and pass through the same stages as objects of a real
 //! API server: decoder, store, planner, ledger and kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod decode;
 
-mod played;
+mod replay;
 
 mod history;
 
 mod memory;
 
-mod touched;
+mod affected;
 
 mod laws;
 
 mod costs;
 
-mod refusals;
+mod rejections;
 
 mod decoding;
 

@@ -1,45 +1,45 @@
-//! Kernels in memory that note what they are sent.
+//! In-memory kernels that record commits.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use proxy_core::{Config, Engine, Family, Planner};
 use vipline_reconcile::{Edit, Keyed, Memory, MemoryError, Rejection, Target};
 
-/// A kernel in memory, with the edits of all commits since they were taken.
+/// An in-memory kernel, with the edits of all commits since the last reset.
 #[derive(Debug)]
-pub(crate) struct Noted<T: Keyed> {
+pub(crate) struct Recorded<T: Keyed> {
     pub(crate) memory: Memory<T>,
     pub(crate) edits: Vec<Edit<T>>,
 }
 
-/// A kernel in memory that an engine and a test share.
+/// An in-memory kernel that an engine and a test share.
 #[derive(Debug)]
-pub(crate) struct Shared<T: Keyed>(Arc<Mutex<Noted<T>>>);
+pub(crate) struct SharedKernel<T: Keyed>(Arc<Mutex<Recorded<T>>>);
 
-impl<T: Keyed> Clone for Shared<T> {
+impl<T: Keyed> Clone for SharedKernel<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T: Keyed> Default for Shared<T> {
+impl<T: Keyed> Default for SharedKernel<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Noted {
+        Self(Arc::new(Mutex::new(Recorded {
             memory: Memory::new(),
             edits: Vec::new(),
         })))
     }
 }
 
-impl<T: Keyed> Shared<T> {
-    pub(crate) fn get(&self) -> MutexGuard<'_, Noted<T>> {
+impl<T: Keyed> SharedKernel<T> {
+    pub(crate) fn get(&self) -> MutexGuard<'_, Recorded<T>> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl<T: Keyed> Target for Shared<T> {
+impl<T: Keyed> Target for SharedKernel<T> {
     type Object = T;
     type Error = MemoryError;
 
@@ -48,24 +48,24 @@ impl<T: Keyed> Target for Shared<T> {
     }
 
     fn commit(&mut self, edits: &[Edit<T>]) -> Result<Vec<Rejection>, MemoryError> {
-        let mut noted = self.get();
-        noted.edits.extend_from_slice(edits);
-        noted.memory.commit(edits)
+        let mut kernel = self.get();
+        kernel.edits.extend_from_slice(edits);
+        kernel.memory.commit(edits)
     }
 }
 
-/// Kernels of both families.
+/// In-memory kernels of both families.
 #[derive(Debug)]
-pub(crate) struct Kernels<T: Keyed>([Shared<T>; 2]);
+pub(crate) struct Kernels<T: Keyed>([SharedKernel<T>; 2]);
 
 impl<T: Keyed> Default for Kernels<T> {
     fn default() -> Self {
-        Self([Shared::default(), Shared::default()])
+        Self([SharedKernel::default(), SharedKernel::default()])
     }
 }
 
 impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
-    pub(crate) fn of(&self, family: Family) -> &Shared<T> {
+    pub(crate) fn of(&self, family: Family) -> &SharedKernel<T> {
         let [v4, v6] = &self.0;
         match family {
             Family::V4 => v4,
@@ -73,16 +73,16 @@ impl<T: Keyed + Send + Sync + 'static> Kernels<T> {
         }
     }
 
-    /// Starts an engine over the kernels, as they are.
+    /// Creates an engine over the kernels in their current state.
     pub(crate) fn engine<P: Planner<Object = T> + 'static>(&self, config: Config) -> Engine {
         Engine::with_kernels::<P, _>(config, |family| self.of(family).clone())
     }
 
-    /// Returns the objects that stay no longer than they are used, as text.
-    pub(crate) fn held<P: Planner<Object = T>>(&self) -> String {
+    /// Returns the objects whose removal is not delayed, as text.
+    pub(crate) fn installed<P: Planner<Object = T>>(&self) -> String {
         let listing = |family| {
-            let noted = self.of(family).get();
-            let objects = noted
+            let kernel = self.of(family).get();
+            let objects = kernel
                 .memory
                 .objects()
                 .filter(|object| !P::is_removal_delayed(object));

@@ -1,4 +1,4 @@
-//! Programs of iptables that hang while the proxy is asked to end, or killed.
+//! Hanging iptables processes while the proxy is terminated or killed.
 
 use std::fs;
 use std::path::Path;
@@ -8,22 +8,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::leftovers::Process;
 
 use super::{Node, VARIANTS};
-use crate::stage::until;
+use crate::stage::wait_until;
 
-/// Time for the end of a proxy that was asked to end.
-const END: Duration = Duration::from_secs(10);
+/// Maximum time until a proxy exits after SIGTERM.
+const MAX_EXIT_TIME: Duration = Duration::from_secs(10);
 
-/// A program of iptables that hangs; it ends when this is dropped.
+/// A hanging iptables process, which is killed on drop.
 struct Hanging(Pid);
 
 impl Hanging {
-    /// Replaces `iptables-restore` by a program that hangs before its work, and starts the proxy.
+    /// Replaces `iptables-restore` by a program that hangs before it commits, and
+    /// starts the proxy.
     fn start(node: &Node) -> (Process, Self) {
         let hang = "echo $$ > $folder/draft; mv $folder/draft $folder/pid; exec sleep 300";
         node.script("iptables-restore", &on_commit(hang));
         let proxy = node.stage.start_unsynced();
         let file = node.stage.folder.path().join("pid");
-        until("the program", || file.exists());
+        wait_until("the program", || file.exists());
         let pid = fs::read_to_string(file).unwrap().trim().parse().unwrap();
         (proxy, Self(Pid::from_raw(pid).unwrap()))
     }
@@ -42,16 +43,16 @@ impl Drop for Hanging {
     }
 }
 
-/// Returns a script that does something before it commits.
+/// Returns a script that runs `words` before it commits.
 fn on_commit(words: &str) -> String {
     format!("case \"$*\" in *--noflush*) {words};; esac\nexec $real \"$@\"\n")
 }
 
-/// Waits for the end of a proxy; returns its exit code.
+/// Waits until a proxy exits, and returns its exit code.
 fn wait(mut proxy: Process, limit: Duration) -> Option<i32> {
     let start = Instant::now();
     let mut status = None;
-    until("the end", || {
+    wait_until("the exit", || {
         status = proxy.ended().unwrap();
         status.is_some()
     });
@@ -60,38 +61,38 @@ fn wait(mut proxy: Process, limit: Duration) -> Option<i32> {
 }
 
 #[test]
-fn a_program_ends_with_a_proxy_that_is_killed() {
+fn an_iptables_process_ends_when_its_proxy_is_killed() {
     for variant in VARIANTS {
         let node = Node::web(variant);
         let (proxy, program) = Hanging::start(&node);
         assert!(program.is_running());
         drop(proxy);
-        until("the end of the program", || !program.is_running());
+        wait_until("the end of the program", || !program.is_running());
     }
 }
 
 #[test]
-fn a_proxy_ends_in_time_while_a_program_hangs_and_leaves_the_rules_whole() {
+fn a_proxy_exits_in_time_while_iptables_hangs_and_leaves_the_rules_intact() {
     let node = Node::web("nft");
     let before = node.rules();
     let (proxy, program) = Hanging::start(&node);
     proxy.signal(Signal::TERM).unwrap();
-    assert_eq!(wait(proxy, END), Some(1));
-    until("the end of the program", || !program.is_running());
+    assert_eq!(wait(proxy, MAX_EXIT_TIME), Some(1));
+    wait_until("the end of the program", || !program.is_running());
     assert_eq!(node.rules(), before);
     node.script("iptables-restore", "exec $real \"$@\"\n");
     assert_eq!(node.stage.oneshot()["in_sync"], true);
 }
 
 #[test]
-fn a_sync_that_is_under_way_is_finished() {
+fn a_running_sync_is_finished_before_the_exit() {
     let node = Node::web("nft");
     let slow = "touch $folder/started; sleep 2";
     node.script("iptables-restore", &on_commit(slow));
     let proxy = node.stage.start_unsynced();
     let started = node.stage.folder.path().join("started");
-    until("the program", || started.exists());
+    wait_until("the program", || started.exists());
     proxy.signal(Signal::TERM).unwrap();
-    assert_eq!(wait(proxy, END), Some(0));
+    assert_eq!(wait(proxy, MAX_EXIT_TIME), Some(0));
     assert!(node.rules().contains("10.244.1.3:8080"));
 }

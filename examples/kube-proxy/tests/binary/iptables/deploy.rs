@@ -1,4 +1,5 @@
-//! `deploy/iptables/`, and the confinement it asks for.
+//! Tests of the manifests in `deploy/iptables/` and of the confinement that they
+//! request.
 
 use std::fs;
 use std::process::Command;
@@ -10,10 +11,10 @@ use testkit::container::Container;
 use testkit::leftovers::Process;
 
 use super::{Node, web};
-use crate::deploy::{documents, forbids_what_is_not_its_business, path, read};
-use crate::stage::{BINARY, until};
+use crate::deploy::{assert_forbids_unneeded_system_calls, documents, path, read};
+use crate::stage::{BINARY, wait_until};
 
-/// Nobody else may take the lock of the legacy variant.
+/// Only root may take the lock of the legacy variant.
 const ROOT: u32 = 0;
 
 fn pod(name: &str) -> PodSpec {
@@ -25,7 +26,7 @@ fn profile(name: &str) -> String {
     fs::read_to_string(path("seccomp").join(name)).unwrap()
 }
 
-/// Returns the program confined as the pod is, but for CAP_NET_RAW.
+/// Returns a command confined like the pod, except for CAP_NET_RAW.
 fn confined(node: &Node, line: &str) -> Command {
     let container = Container::new(ROOT, &profile("kube-proxy-iptables.json")).unwrap();
     let mut command = node.stage.command(BINARY);
@@ -35,19 +36,19 @@ fn confined(node: &Node, line: &str) -> Command {
 }
 
 #[test]
-fn confined_as_the_manifests_say_it_follows_and_mends() {
+fn the_confined_program_follows_changes_and_repairs_drift() {
     let node = Node::web("nft");
     let line = "--oom-score-adj 0 --nodeport-addresses 192.0.2.0/24";
     let proxy = Process::start(node.netns(), &mut confined(&node, line)).unwrap();
-    until("the first sync", || proxy.output().contains("synced"));
+    wait_until("the first sync", || proxy.output().contains("synced"));
     assert!(node.rules().contains("10.244.1.3:8080"), "{}", node.rules());
     node.stage.write("web.yaml", &web(4));
-    until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
+    wait_until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
     super::ip(node.netns(), "address add 192.0.2.7/24 dev lo");
-    until("the address", || node.rules().contains("-d 192.0.2.7/32 "));
+    wait_until("the address", || node.rules().contains("-d 192.0.2.7/32 "));
     node.shell("iptables-restore --noflush <<'END'\n*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\nEND");
-    let told = "repaired changes by another program: ";
-    until(told, || proxy.output().contains(told));
+    let message = "repaired changes by another program: ";
+    wait_until(message, || proxy.output().contains(message));
     let output = proxy.output();
     assert!(
         !output.contains("failed") && !output.contains("ERROR"),
@@ -57,7 +58,7 @@ fn confined_as_the_manifests_say_it_follows_and_mends() {
 }
 
 #[test]
-fn a_program_that_is_killed_is_told_in_confinement_too() {
+fn a_killed_iptables_process_is_reported_in_confinement() {
     let node = Node::web("nft");
     node.script("iptables-restore", "kill -9 $$\n");
     let output = {
@@ -65,14 +66,14 @@ fn a_program_that_is_killed_is_told_in_confinement_too() {
         node.netns().run(|| command.output()).unwrap()
     };
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("killed by signal 9"), "{said}");
+    let outcome = String::from_utf8(output.stderr).unwrap();
+    assert!(outcome.contains("killed by signal 9"), "{outcome}");
 }
 
 #[test]
-fn its_profile_is_that_of_the_other_mode_and_what_programs_need() {
+fn the_profile_extends_that_of_mode_nftables() {
     let text = profile("kube-proxy-iptables.json");
-    forbids_what_is_not_its_business(ROOT, &text);
+    assert_forbids_unneeded_system_calls(ROOT, &text);
     let rules = |text: &str| -> Vec<Value> {
         let profile: Value = serde_json::from_str(text).unwrap();
         let rules = profile["syscalls"].as_array().unwrap().iter();
@@ -88,7 +89,7 @@ fn its_profile_is_that_of_the_other_mode_and_what_programs_need() {
 }
 
 #[test]
-fn its_pod_asks_for_what_the_programs_of_iptables_need() {
+fn the_pod_has_the_privileges_that_iptables_needs() {
     let (own, tight) = (pod("iptables/daemonset.yaml"), pod("daemonset.yaml"));
     let container = &own.containers[0];
     let context = container.security_context.as_ref().unwrap();
@@ -142,7 +143,7 @@ fn its_pod_asks_for_what_the_programs_of_iptables_need() {
 }
 
 #[test]
-fn its_configuration_differs_in_the_mode_alone() {
+fn the_configuration_differs_only_in_the_mode() {
     let data = |name: &str| {
         let map: ConfigMap = read(&documents(name)[0]);
         map.data.unwrap()

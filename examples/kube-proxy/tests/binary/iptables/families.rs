@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{Node, web};
-use crate::stage::{Said, Stage, until};
+use crate::stage::{Outcome, Stage, wait_until};
 
-/// Words of the legacy programs if the kernel lacks table `nat` of a family.
+/// Scripts with the output of the legacy programs if the kernel lacks table `nat` of a
+/// family.
 const WITHOUT_TABLE: [(&str, &str); 2] = [
     (
         "restore",
@@ -19,7 +20,7 @@ const WITHOUT_TABLE: [(&str, &str); 2] = [
     ),
 ];
 
-/// The Node, with a primary address of a family.
+/// Returns the manifest of the Node with a primary address of a family.
 fn object(family: &str) -> String {
     let address = match family {
         "IPv4" => "192.0.2.7",
@@ -31,8 +32,8 @@ fn object(family: &str) -> String {
     )
 }
 
-/// Returns a stage with the programs of one family, and a command that hides
-/// all other programs of iptables and sets a cluster network.
+/// Returns a stage with the programs of one family, and a command that hides all other
+/// iptables programs and sets the cluster CIDR.
 fn with_programs_of(program: &str, cluster_cidr: &str) -> (Stage, [String; 6]) {
     let stage = Stage::with(&[("web.yaml", &web(3))]);
     let programs = stage.folder.path().join("programs");
@@ -52,23 +53,26 @@ fn with_programs_of(program: &str, cluster_cidr: &str) -> (Stage, [String; 6]) {
     (stage, shell)
 }
 
-/// Checks that a report is about one family, which is in sync, and that the log
-/// names the other one.
+/// Asserts that a report covers one family, which is in sync, and that a warning names
+/// the other family.
 #[track_caller]
-fn assert_serves(said: &Said, family: &str, other: &str) {
-    assert_eq!(said.code, 0, "{said:?}");
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+fn assert_serves(outcome: &Outcome, family: &str, other: &str) {
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
     let families = report["families"].as_array().unwrap();
     let names: Vec<_> = families.iter().map(|it| it["family"].as_str()).collect();
     assert_eq!(names, [Some(family)], "{report}");
     assert_eq!(report["in_sync"], true, "{report}");
-    let mut warnings = said.stderr.lines().filter(|it| it.contains("not served"));
+    let mut warnings = outcome
+        .stderr
+        .lines()
+        .filter(|it| it.contains("not served"));
     let warning = warnings.next().unwrap_or_default();
-    assert!(warning.contains(&format!("family={other}")), "{said:?}");
+    assert!(warning.contains(&format!("family={other}")), "{outcome:?}");
 }
 
 #[test]
-fn without_programs_of_one_family_the_other_is_served() {
+fn one_family_is_served_without_the_programs_of_the_other() {
     for (program, cluster_cidr, family, other) in [
         ("iptables", "10.244.0.0/16", "IPv4", "IPv6"),
         ("ip6tables", "fd00:244::/56", "IPv6", "IPv4"),
@@ -77,20 +81,20 @@ fn without_programs_of_one_family_the_other_is_served() {
         let shell: Vec<_> = shell.iter().map(String::as_str).collect();
         stage.write("node.yaml", &object(family));
         assert_serves(
-            &stage.say_through(&shell, "--oneshot -o json"),
+            &stage.run_through(&shell, "--oneshot -o json"),
             family,
             other,
         );
         stage.write("node.yaml", &object(other));
-        let said = stage.say_through(&shell, "--oneshot");
-        assert_eq!((said.code, &*said.stdout), (1, ""), "{said:?}");
+        let outcome = stage.run_through(&shell, "--oneshot");
+        assert_eq!((outcome.code, &*outcome.stdout), (1, ""), "{outcome:?}");
         let words = format!("the primary IP family is {other}");
-        assert!(said.stderr.contains(&words), "{said:?}");
+        assert!(outcome.stderr.contains(&words), "{outcome:?}");
     }
 }
 
 #[test]
-fn without_table_nat_of_ipv6_a_proxy_serves_ipv4() {
+fn ipv4_is_served_without_table_nat_of_ipv6() {
     let node = Node::with(
         "legacy",
         &[("web.yaml", &web(3)), ("node.yaml", &object("IPv4"))],
@@ -99,11 +103,11 @@ fn without_table_nat_of_ipv6_a_proxy_serves_ipv4() {
         let script = format!("case \"$*\" in --version) exec $real \"$@\";; esac\n{text}\n");
         node.script(&format!("ip6tables-{end}"), &script);
     }
-    assert_serves(&node.stage.say("--oneshot -o json"), "IPv4", "IPv6");
+    assert_serves(&node.stage.run("--oneshot -o json"), "IPv4", "IPv6");
     let proxy = node.stage.start();
     node.stage.write("web.yaml", &web(5));
     let saved = || node.shell("PATH=$PATH:/usr/sbin; iptables-legacy-save -t nat");
-    until("the endpoint", || saved().contains("10.244.1.5:8080"));
+    wait_until("the endpoint", || saved().contains("10.244.1.5:8080"));
     assert!(
         !proxy.output().contains("family=IPv6 edits"),
         "{}",

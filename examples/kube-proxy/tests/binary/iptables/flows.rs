@@ -1,13 +1,13 @@
-//! Clients that keep their port.
+//! Clients with a fixed source port.
 
 use super::Node;
 use crate::flows::{NETWORKS, follow_endpoints, follow_endpoints_at_all_node_addresses};
 
 #[test]
-fn a_client_that_keeps_its_port_is_led_to_the_new_endpoint() {
+fn a_client_with_a_fixed_port_reaches_the_new_endpoint() {
     let node = Node::with("nft", &[]);
     follow_endpoints(&node.stage, |difference| {
-        // What is in front of the first document is in none.
+        // The text before the first document is not part of a document.
         let (_, document) = difference.split_once("# iptables-restore").unwrap();
         let (flags, text) = document.split_once('\n').unwrap();
         node.shell(&format!("iptables-restore {flags} <<'END'\n{text}END"));

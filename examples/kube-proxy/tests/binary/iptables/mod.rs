@@ -27,12 +27,12 @@ use std::{env, iter};
 use testkit::netns::Netns;
 use testkit::program;
 
-use crate::stage::{Said, Stage, service, slice};
+use crate::stage::{Outcome, Stage, service, slice};
 
 /// The variants of iptables.
 const VARIANTS: [&str; 2] = ["legacy", "nft"];
 
-/// A stage of mode iptables on a machine with one variant.
+/// A stage of mode iptables whose `iptables` programs are those of one variant.
 struct Node {
     stage: Stage,
     variant: &'static str,
@@ -54,7 +54,7 @@ impl Node {
         Self { stage, variant }
     }
 
-    /// Returns a stage with a Service of three endpoints.
+    /// Creates a node with a Service of three endpoints.
     fn web(variant: &'static str) -> Self {
         Self::with(variant, &[("web.yaml", &web(3))])
     }
@@ -67,7 +67,8 @@ impl Node {
         self.stage.folder.path().join("programs")
     }
 
-    /// Puts a shell script in the place of a program, which it finds at `$real`.
+    /// Replaces a program by a shell script. Variable `$real` is the path of the
+    /// original, `$folder` that of the test directory.
     fn script(&self, name: &str, text: &str) {
         let (family, end) = name.split_once('-').unwrap();
         let real = program(&format!("{family}-{}-{end}", self.variant));
@@ -77,34 +78,34 @@ impl Node {
         program::script(&self.programs().join(name), &text).unwrap();
     }
 
-    /// Runs a shell command in the namespace; returns what it prints.
+    /// Runs a shell command in the namespace and returns its output.
     #[track_caller]
     fn shell(&self, line: &str) -> String {
         let mut command = self.stage.command("sh");
         command.args(["-e", "-c", line]);
-        let said = Said::of(self.netns().run(|| command.output()).unwrap());
-        assert_eq!(said.code, 0, "{line}: {said:?}");
-        said.stdout
+        let outcome = Outcome::from(self.netns().run(|| command.output()).unwrap());
+        assert_eq!(outcome.code, 0, "{line}: {outcome:?}");
+        outcome.stdout
     }
 
-    /// Returns the rules of both families, without what changes with time.
+    /// Returns the rules of both families without comments and counters.
     fn rules(&self) -> String {
         let saved = self.shell("iptables-save; ip6tables-save");
         let lines = saved.lines().filter(|line| !line.starts_with('#'));
-        // Traffic of the tests may be counted by the policies.
+        // The policies may count traffic of the test.
         let lines = lines.map(|line| line.split(" [").next().unwrap_or(line));
         lines.fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// Returns the rules in an order that says nothing.
-    fn sorted(&self) -> Vec<String> {
+    /// Returns the sorted rules.
+    fn sorted_rules(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.rules().lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
     }
 }
 
-/// Returns where a program of the system is.
+/// Returns the path of a system program.
 fn program(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap();
     let folders = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
@@ -112,24 +113,24 @@ fn program(name: &str) -> PathBuf {
     files.find(|file| file.is_file()).expect(name)
 }
 
-/// A Service with so many endpoints.
+/// Returns the manifests of a Service with `endpoints` endpoints.
 fn web(endpoints: u8) -> String {
     service("web", "10.96.0.10") + &slice("web", 1, endpoints)
 }
 
-/// Returns the command that has the kernel's settings read-only for a program.
+/// Returns a command prefix that makes `/proc/sys` read-only.
 fn with_sysctls_read_only() -> [&'static str; 6] {
     let script = "mount --bind /proc/sys /proc/sys && \
                   mount -o remount,bind,ro /proc/sys && exec \"$@\"";
     ["unshare", "--mount", "sh", "-c", script, "sh"]
 }
 
-/// Returns how many lines a file has that a script may have written.
+/// Returns the number of lines of a file, or 0 if the file does not exist.
 fn lines(file: &PathBuf) -> usize {
     fs::read_to_string(file).map_or(0, |text| text.lines().count())
 }
 
-/// Runs `ip` with words in a namespace.
+/// Runs `ip` with arguments in a namespace.
 pub(crate) fn ip(netns: &Netns, line: &str) {
     let mut command = Command::new("ip");
     command.args(line.split(' '));

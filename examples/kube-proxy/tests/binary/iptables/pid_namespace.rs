@@ -1,5 +1,5 @@
-//! A proxy in a PID namespace, where the process IDs that the kernel reports mean
-//! nothing to it.
+//! A proxy in a PID namespace. The process IDs that the kernel reports do not match its
+//! own.
 
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -9,10 +9,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use testkit::leftovers::Process;
 
 use super::{Node, VARIANTS, lines, web};
-use crate::stage::{Stage, until};
+use crate::stage::{Stage, wait_until};
 
-/// A period of looks and resyncs that no test waits for.
-const SELDOM: &str = "--iptables-sync-period 3600s";
+/// A flag with a period of polls and resyncs that no test exceeds.
+const LONG_SYNC_PERIOD: &str = "--iptables-sync-period 3600s";
 
 /// The process IDs of the first programs in a PID namespace.
 const PORT_IDS: RangeInclusive<u32> = 2..=500;
@@ -27,8 +27,8 @@ fn with_port_id(port_id: u32) -> OwnedFd {
 
 /// Starts the binary in a PID namespace, and waits until it has synced both families.
 fn start(stage: &Stage) -> Process {
-    let process = stage.start_in_pid_namespace(SELDOM);
-    until("the first sync", || {
+    let process = stage.start_in_pid_namespace(LONG_SYNC_PERIOD);
+    wait_until("the first sync", || {
         process.output().matches(" synced ").count() == 2
     });
     process
@@ -39,19 +39,19 @@ fn change(stage: &Stage, proxy: &Process, mut is_programmed: impl FnMut(u8) -> b
     for count in [4, 7, 2, 5] {
         let before = proxy.output().matches(" synced ").count();
         stage.write("web.yaml", &web(count));
-        until("the change", || is_programmed(count));
-        until("the report", || {
+        wait_until("the change", || is_programmed(count));
+        wait_until("the report", || {
             proxy.output().matches(" synced ").count() > before
         });
     }
 }
 
-/// Returns the dumps that a proxy made after its first sync.
+/// Returns the number of dumps after the first sync.
 fn dumps(proxy: &Process) -> usize {
     proxy.output().matches("dumped=true").count() - 2
 }
 
-/// A stage whose save programs count how often they run.
+/// Returns a node whose save programs count their runs.
 fn counting(variant: &'static str) -> Node {
     let node = Node::web(variant);
     for family in ["iptables", "ip6tables"] {
@@ -65,7 +65,7 @@ fn saves(node: &Node) -> usize {
     lines(&node.stage.folder.path().join("saves"))
 }
 
-/// Returns whether the rules lead to exactly `count` endpoints, without the save
+/// Returns whether the rules have exactly `count` endpoints. Does not run the save
 /// programs of the proxy.
 fn has_endpoints(node: &Node, count: u8) -> bool {
     let variant = node.variant;
@@ -78,9 +78,9 @@ fn own_commits_cause_no_save_in_a_pid_namespace() {
     for variant in VARIANTS {
         let node = counting(variant);
         let proxy = start(&node.stage);
-        // The legacy variant looks for its canary once, after the first sync.
-        let looks = if variant == "legacy" { 2 } else { 0 };
-        until("the canary", || saves(&node) >= 6 + looks);
+        // The legacy variant checks its canary once, after the first sync.
+        let checks = if variant == "legacy" { 2 } else { 0 };
+        wait_until("the canary", || saves(&node) >= 6 + checks);
         let before = saves(&node);
         change(&node.stage, &proxy, |count| has_endpoints(&node, count));
         assert_eq!(saves(&node), before, "{variant}: {}", proxy.output());
@@ -94,17 +94,18 @@ fn own_commits_cause_no_save_if_other_sockets_have_the_port_ids() {
     let node = counting("nft");
     let sockets: Vec<_> = node.netns().run(|| PORT_IDS.map(with_port_id).collect());
     let proxy = start(&node.stage);
-    until("the first dumps", || saves(&node) == 6);
+    wait_until("the first dumps", || saves(&node) == 6);
     change(&node.stage, &proxy, |count| has_endpoints(&node, count));
     assert_eq!(saves(&node), 6, "{}", proxy.output());
     assert!(!proxy.output().contains("mended"), "{}", proxy.output());
     drop(sockets);
 }
 
-/// Has another program flush a chain while a restore program of the proxy runs, once.
+/// Asserts that the proxy repairs a chain that another program flushes, once, while a
+/// restore program of the proxy runs.
 ///
-/// `script` calls `foreign` and runs the program itself.
-fn assert_mended(script: &str) {
+/// `script` calls the shell function `foreign` and runs the real program.
+fn assert_repaired(script: &str) {
     let node = Node::web("nft");
     let proxy = start(&node.stage);
     let foreign = "PATH=$PATH:/usr/sbin iptables-nft -t nat -F KUBE-POSTROUTING";
@@ -114,32 +115,32 @@ fn assert_mended(script: &str) {
     );
     node.script("iptables-restore", &once);
     change(&node.stage, &proxy, |count| has_endpoints(&node, count));
-    until("the warning", || {
+    wait_until("the warning", || {
         proxy
             .output()
             .contains("repaired changes by another program")
     });
     let rules = node.rules();
     assert!(rules.contains("-A KUBE-POSTROUTING "), "{rules}");
-    assert_eq!(node.stage.say("diff").code, 0);
+    assert_eq!(node.stage.run("diff").code, 0);
 }
 
 #[test]
-fn a_foreign_change_during_an_own_commit_is_mended_in_a_pid_namespace() {
-    assert_mended("foreign\nexec $real \"$@\"");
-    assert_mended("$real \"$@\"\ncode=$?\nforeign\nexit $code");
+fn a_foreign_change_during_an_own_commit_is_repaired_in_a_pid_namespace() {
+    assert_repaired("foreign\nexec $real \"$@\"");
+    assert_repaired("$real \"$@\"\ncode=$?\nforeign\nexit $code");
 }
 
 #[test]
-fn a_foreign_change_between_own_commits_is_mended_in_a_pid_namespace() {
+fn a_foreign_change_between_own_commits_is_repaired_in_a_pid_namespace() {
     let node = Node::web("nft");
     let proxy = start(&node.stage);
-    let rules = node.sorted();
+    let rules = node.sorted_rules();
     node.shell("iptables-nft -t nat -F KUBE-POSTROUTING");
-    until("the warning", || {
+    wait_until("the warning", || {
         proxy
             .output()
             .contains("repaired changes by another program")
     });
-    assert_eq!(node.sorted(), rules);
+    assert_eq!(node.sorted_rules(), rules);
 }

@@ -8,20 +8,22 @@ use serde_json::{Value, json};
 use testkit::leftovers::Process;
 
 use super::{Node, VARIANTS};
-use crate::cluster::{self, served};
-use crate::health::{HEALTH, ask, metric_in};
-use crate::stage::{BINARY, Said, until};
+use crate::cluster::{self, service_with_endpoints};
+use crate::health::{HEALTH, get, metric_in};
+use crate::stage::{BINARY, Outcome, wait_until};
 
 const REJECTED: &str = "kubeproxy_sync_rejected_objects{ip_family=\"IPv4\",mode=\"iptables\"}";
 
-/// Duration of other changes while an object is rejected, and the pause between two.
+/// Duration of changes of other Services while an object is rejected, and the pause
+/// between two changes.
 const CHANGES: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Chains of another program, each of which jumps to the next one.
 ///
 /// The kernel follows at most 16 jumps. The last chain jumps to `KUBE-SERVICES` and
-/// leaves as many jumps as a cluster IP takes, one less than an external IP takes.
+/// leaves the number of jumps of a cluster IP, which is one less than that of an
+/// external IP.
 const LADDER: &str = "for i in $(seq 20); do iptables-nft -t nat -N THEIRS-$i; done
 for i in $(seq 19); do iptables-nft -t nat -A THEIRS-$i -j THEIRS-$((i + 1)); done
 for i in $(seq 20 -1 1); do
@@ -45,7 +47,8 @@ impl Site {
         fs::write(site.path("kubeconfig"), site.server.kubeconfig()).unwrap();
         site.server
             .apply(cluster::node("10.0.0.1", "10.244.1.0/24"));
-        site.server.apply_all(served("good", "10.96.0.10", 1));
+        site.server
+            .apply_all(service_with_endpoints("good", "10.96.0.10", 1));
         site
     }
 
@@ -69,14 +72,14 @@ impl Site {
     fn start(&self) -> Process {
         let mut command = self.node.stage.command(BINARY);
         let process = Process::start(self.node.netns(), command.args(self.arguments())).unwrap();
-        until("the good Service", || self.has("10.244.1.2:8080"));
+        wait_until("the good Service", || self.has("10.244.1.2:8080"));
         process
     }
 
-    fn diff(&self) -> Said {
+    fn diff(&self) -> Outcome {
         let mut command = self.node.stage.command("timeout");
         command.args(["60", BINARY, "diff"]).args(self.arguments());
-        Said::of(self.node.netns().run(|| command.output()).unwrap())
+        Outcome::from(self.node.netns().run(|| command.output()).unwrap())
     }
 
     fn has(&self, word: &str) -> bool {
@@ -94,7 +97,8 @@ impl Site {
         events
     }
 
-    /// Logs the documents that the kernel gets, and returns how many have a word.
+    /// Logs the documents that are restored. Returns a function that counts the
+    /// documents with a word.
     fn log_documents(&self) -> impl Fn(&str) -> usize {
         let log = "cat >$folder/document\n\
                    case \"$*\" in *--noflush*) tr '\\n' '|' <$folder/document >>$folder/documents\n\
@@ -110,7 +114,7 @@ impl Site {
 
     fn assert_healthy(&self) {
         for path in ["/livez", "/healthz"] {
-            assert_eq!(ask(&self.node.stage, HEALTH, path).code, 200, "{path}");
+            assert_eq!(get(&self.node.stage, HEALTH, path).code, 200, "{path}");
         }
     }
 
@@ -123,19 +127,19 @@ impl Site {
 
     fn delete_external(&self) {
         self.server.delete("Service", "default", "bad");
-        until("no bad Service", || !self.has("default/bad"));
+        wait_until("no bad Service", || !self.has("default/bad"));
     }
 }
 
 #[test]
-fn a_service_whose_rules_the_kernel_refuses_is_reported_and_retried_with_a_backoff() {
+fn a_service_with_rejected_rules_is_reported_and_retried_with_a_backoff() {
     let site = Site::new("nft");
     let documents = site.log_documents();
     let proxy = site.start();
     site.node.shell(LADDER);
     site.apply_external(2);
-    until("the metric", || site.rejected() > 0.0);
-    until("the event", || !site.events().is_empty());
+    wait_until("the metric", || site.rejected() > 0.0);
+    wait_until("the event", || !site.events().is_empty());
     let output = proxy.output();
     let warnings = output
         .lines()
@@ -145,7 +149,7 @@ fn a_service_whose_rules_the_kernel_refuses_is_reported_and_retried_with_a_backo
     assert!(warning.contains("default/bad"), "{output}");
     assert!(warning.contains("Too many links"), "{output}");
 
-    // Other Services are served, and the refused rules are sent with a backoff.
+    // Other Services are served, and the rejected rules are resent with a backoff.
     let start = Instant::now();
     let mut endpoints = (3..=9).cycle();
     while start.elapsed() < CHANGES {
@@ -155,7 +159,7 @@ fn a_service_whose_rules_the_kernel_refuses_is_reported_and_retried_with_a_backo
             format!("10.244.1.{count}:"),
             format!("10.244.1.{}:", count + 1),
         );
-        until("the change", || site.has(&last) && !site.has(&one_more));
+        wait_until("the change", || site.has(&last) && !site.has(&one_more));
         site.assert_healthy();
         std::thread::sleep(PAUSE);
     }
@@ -175,27 +179,27 @@ fn a_service_whose_rules_the_kernel_refuses_is_reported_and_retried_with_a_backo
     let warned = proxy.output().matches("default/bad").count();
     assert!(warned <= 2 * 16, "{warned} warnings");
 
-    // A difference that is rejected is not drift, if the proxy can be asked.
-    let said = site.diff();
-    assert_eq!(said.code, 3, "{said:?}");
-    let is_named = said.stdout.lines().any(|line| {
+    // `diff` does not report rejected objects as drift if it can query the proxy.
+    let outcome = site.diff();
+    assert_eq!(outcome.code, 3, "{outcome:?}");
+    let is_named = outcome.stdout.lines().any(|line| {
         line.starts_with("# rejected by the kernel: IPv4: default/bad") && line.contains("Too many")
     });
-    assert!(is_named, "{}", said.stdout);
+    assert!(is_named, "{}", outcome.stdout);
     assert!(
-        said.stdout.lines().all(|line| line.starts_with('#')),
+        outcome.stdout.lines().all(|line| line.starts_with('#')),
         "{}",
-        said.stdout
+        outcome.stdout
     );
 
-    // The rules arrive with a retry when the cause has ended.
+    // A retry programs the rules after the cause has ended.
     site.node
         .shell("iptables-nft -t nat -D PREROUTING -j THEIRS-1");
-    until("the retry", || {
+    wait_until("the retry", || {
         site.has("10.244.2.1:8080") && site.has("192.0.2.20")
     });
-    until("the metric", || site.rejected() == 0.0);
-    until("no difference", || site.diff().code == 0);
+    wait_until("the metric", || site.rejected() == 0.0);
+    wait_until("no difference", || site.diff().code == 0);
 
     // A change of the Service is sent at once.
     site.delete_external();
@@ -203,14 +207,14 @@ fn a_service_whose_rules_the_kernel_refuses_is_reported_and_retried_with_a_backo
         .shell("iptables-nft -t nat -A PREROUTING -j THEIRS-1");
     let before = documents("10.244.2.1:8080");
     site.apply_external(2);
-    // Attempts after 0, 1, 2 and 4 s: the next one follows after 8 s.
-    until("attempts", || documents("10.244.2.1:8080") >= before + 4);
+    // The attempts are after 0, 1, 2 and 4 s. The next attempt is after 8 s.
+    wait_until("attempts", || documents("10.244.2.1:8080") >= before + 4);
     site.node
         .shell("iptables-nft -t nat -D PREROUTING -j THEIRS-1");
     site.apply_external(3);
-    let took = until("the change", || site.has("10.244.2.3:8080"));
+    let took = wait_until("the change", || site.has("10.244.2.3:8080"));
     assert!(took < Duration::from_secs(6), "{took:?}");
-    until("the metric", || site.rejected() == 0.0);
+    wait_until("the metric", || site.rejected() == 0.0);
     site.assert_healthy();
     assert!(proxy.terminate().unwrap().success());
 }
@@ -221,7 +225,7 @@ fn a_chain_that_the_kernel_does_not_remove_names_its_former_service() {
         let site = Site::new(variant);
         let proxy = site.start();
         site.apply_external(2);
-        until("the Service", || site.has("192.0.2.20"));
+        wait_until("the Service", || site.has("192.0.2.20"));
         let rules = site.node.rules();
         let mut rules = rules
             .lines()
@@ -232,22 +236,22 @@ fn a_chain_that_the_kernel_does_not_remove_names_its_former_service() {
         let jump = format!("{program} -N THEIRS; {program} -A THEIRS -j {chain}");
         site.node.shell(&jump);
         site.server.delete("Service", "default", "bad");
-        until("the metric", || site.rejected() > 0.0);
+        wait_until("the metric", || site.rejected() > 0.0);
         let warning = format!("default/bad: removal of -t nat -N {chain}: ");
-        until("the warning", || proxy.output().contains(&warning));
+        wait_until("the warning", || proxy.output().contains(&warning));
         site.assert_healthy();
         assert!(!site.has("192.0.2.20"), "no rule leads there");
-        let said = site.diff();
-        assert_eq!(said.code, 3, "{variant}: {said:?}");
+        let outcome = site.diff();
+        assert_eq!(outcome.code, 3, "{variant}: {outcome:?}");
         let line = format!("# rejected by the kernel: IPv4: {warning}");
-        assert!(said.stdout.contains(&line), "{}", said.stdout);
+        assert!(outcome.stdout.contains(&line), "{}", outcome.stdout);
         assert!(site.events().is_empty(), "the Service is gone");
         site.node.shell(&format!("{program} -F THEIRS"));
-        until("the retry", || {
+        wait_until("the retry", || {
             site.rejected() == 0.0 && !site.has(&format!(":{chain} "))
         });
         assert_eq!(site.diff().code, 0);
-        // Without a proxy that answers, diff knows no reasons.
+        // Without a running proxy `diff` has no reasons for rejections.
         assert!(proxy.terminate().unwrap().success());
         assert_eq!(site.diff().code, 0);
     }

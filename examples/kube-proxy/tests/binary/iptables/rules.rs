@@ -1,26 +1,26 @@
-//! Rules that come, stay and go.
+//! Rules that are added, kept and removed.
 
 use std::fs;
 
 use super::{Node, VARIANTS, lines, web};
-use crate::stage::{service, slice, until};
+use crate::stage::{service, slice, wait_until};
 
-/// What has packets counted that conntrack takes for invalid.
+/// The match that counts packets with conntrack state INVALID.
 const COUNTED: &str = " -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts";
 
 #[test]
-fn it_follows_changes_and_leaves_its_rules() {
+fn rules_follow_changes_and_stay_after_the_exit() {
     for variant in VARIANTS {
         let node = Node::web(variant);
         let proxy = node.stage.start();
         assert!(!node.rules().contains("10.244.1.4:8080"), "{variant}");
         node.stage.write("web.yaml", &web(4));
-        until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
+        wait_until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
         fs::remove_file(node.stage.manifests().join("web.yaml")).unwrap();
-        until("no Service", || !node.rules().contains("10.96.0.10"));
+        wait_until("no Service", || !node.rules().contains("10.96.0.10"));
         assert!(!node.rules().contains("KUBE-SVC-"), "{}", node.rules());
         node.stage.write("web.yaml", &web(2));
-        until("the Service", || node.rules().contains("10.244.1.2:8080"));
+        wait_until("the Service", || node.rules().contains("10.244.1.2:8080"));
         let rules = node.rules();
         assert!(proxy.terminate().unwrap().success());
         assert_eq!(node.rules(), rules, "{variant}");
@@ -31,7 +31,7 @@ fn it_follows_changes_and_leaves_its_rules() {
 fn a_restart_writes_nothing_and_a_change_is_written_once() {
     for variant in VARIANTS {
         let node = Node::web(variant);
-        // A start also has the programs test a section, which writes nothing.
+        // A start also runs the programs with `--test`, which writes nothing.
         let script = "case \"$*\" in *--test*) ;; *--noflush*) echo >> $folder/restores;; esac\n\
                       exec $real \"$@\"\n";
         for family in ["iptables", "ip6tables"] {
@@ -39,12 +39,12 @@ fn a_restart_writes_nothing_and_a_change_is_written_once() {
         }
         let restores = || lines(&node.stage.folder.path().join("restores"));
         let proxy = node.stage.start();
-        until("both families", || restores() == 2);
+        wait_until("both families", || restores() == 2);
         assert!(proxy.terminate().unwrap().success());
         let rules = node.shell("iptables-save -c; ip6tables-save -c | grep -v ^#");
 
         let proxy = node.stage.start();
-        until("both families", || {
+        wait_until("both families", || {
             proxy.output().matches("edits=0 ").count() == 2
         });
         assert_eq!(restores(), 2, "{variant}: {}", proxy.output());
@@ -56,8 +56,8 @@ fn a_restart_writes_nothing_and_a_change_is_written_once() {
         assert_eq!(without_time(&again), without_time(&rules));
 
         node.stage.write("web.yaml", &web(4));
-        until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
-        until("the report", || {
+        wait_until("the endpoint", || node.rules().contains("10.244.1.4:8080"));
+        wait_until("the report", || {
             proxy.output().matches(" synced ").count() >= 3
         });
         assert_eq!(restores(), 3, "{variant}: {}", proxy.output());
@@ -68,20 +68,20 @@ fn a_restart_writes_nothing_and_a_change_is_written_once() {
 }
 
 #[test]
-fn the_difference_applies_and_is_gone_then() {
+fn the_difference_is_empty_after_it_is_applied() {
     for variant in VARIANTS {
         let node = Node::web(variant);
         for round in 0..2 {
-            let said = node.stage.say("diff");
-            assert_eq!((said.code, &*said.stderr), (1, ""), "{variant}");
+            let outcome = node.stage.run("diff");
+            assert_eq!((outcome.code, &*outcome.stderr), (1, ""), "{variant}");
             let mut documents = 0;
-            for document in said.stdout.split("# ").skip(1) {
+            for document in outcome.stdout.split("# ").skip(1) {
                 let (program, text) = document.split_once('\n').unwrap();
                 node.shell(&format!("{program} <<'END'\n{text}END"));
                 documents += 1;
             }
-            assert_eq!(documents, 2 - round, "{}", said.stdout);
-            let nothing = node.stage.say("diff");
+            assert_eq!(documents, 2 - round, "{}", outcome.stdout);
+            let nothing = node.stage.run("diff");
             assert_eq!((nothing.code, &*nothing.stdout), (0, ""), "{nothing:?}");
             assert_eq!(node.stage.oneshot()["edits"], 0, "{variant}");
             node.stage.write("web.yaml", &web(4));
@@ -91,44 +91,44 @@ fn the_difference_applies_and_is_gone_then() {
 }
 
 #[test]
-fn what_is_rendered_is_what_is_programmed() {
+fn rendered_rules_match_the_programmed_rules() {
     for variant in VARIANTS {
         let (rendered, programmed) = (Node::web(variant), Node::web(variant));
-        let said = rendered.stage.say("render");
-        assert_eq!((said.code, &*said.stderr), (0, ""), "{said:?}");
-        assert_eq!(rendered.stage.say("render").stdout, said.stdout);
-        // Not every kernel counts packets, and where one does it needs counters.
+        let outcome = rendered.stage.run("render");
+        assert_eq!((outcome.code, &*outcome.stderr), (0, ""), "{outcome:?}");
+        assert_eq!(rendered.stage.run("render").stdout, outcome.stdout);
+        // Some kernels lack the nfacct match, and the others need existing counters.
         let counts = |text: &str| text.replace(COUNTED, "");
-        for document in counts(&said.stdout).split("# ").skip(1) {
+        for document in counts(&outcome.stdout).split("# ").skip(1) {
             let (program, text) = document.split_once('\n').unwrap();
             rendered.shell(&format!("{program} <<'END'\n{text}END"));
         }
         programmed.stage.oneshot();
-        let programmed = programmed.sorted();
+        let programmed = programmed.sorted_rules();
         let programmed: Vec<_> = programmed.iter().map(|line| counts(line)).collect();
-        assert_eq!(rendered.sorted(), programmed, "{variant}");
+        assert_eq!(rendered.sorted_rules(), programmed, "{variant}");
     }
 }
 
 #[test]
-fn what_somebody_else_does_is_mended() {
+fn foreign_changes_are_repaired() {
     for variant in VARIANTS {
         let node = Node::web(variant);
         let proxy = node.stage.start_with("--iptables-sync-period 1s");
-        let all = node.sorted();
+        let all = node.sorted_rules();
         let flush = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-PROXY-CANARY - [0:0]\n\
                      -X KUBE-PROXY-CANARY\nCOMMIT\n*mangle\n:KUBE-PROXY-CANARY - [0:0]\n\
                      -X KUBE-PROXY-CANARY\nCOMMIT\n";
         node.shell(&format!("iptables-restore --noflush <<'END'\n{flush}END"));
-        let told = "repaired changes by another program: ";
-        until(told, || proxy.output().contains(told));
-        until("all rules", || node.sorted() == all);
+        let message = "repaired changes by another program: ";
+        wait_until(message, || proxy.output().contains(message));
+        wait_until("all rules", || node.sorted_rules() == all);
         assert!(proxy.terminate().unwrap().success());
     }
 }
 
 #[test]
-fn of_a_node_without_its_rules_others_keep_theirs() {
+fn cleanup_keeps_foreign_rules() {
     for variant in VARIANTS {
         let node = Node::web(variant);
         let mine = "*nat\n:MINE - [0:0]\n-A OUTPUT -d 192.0.2.1/32 -j MINE\nCOMMIT\n\
@@ -137,8 +137,8 @@ fn of_a_node_without_its_rules_others_keep_theirs() {
         let more = service("more", "10.96.0.11") + &slice("more", 2, 2);
         node.stage.write("more.yaml", &more);
         node.stage.oneshot();
-        let said = node.stage.say("--cleanup");
-        assert_eq!(said.code, 0, "{variant}: {said:?}");
+        let outcome = node.stage.run("--cleanup");
+        assert_eq!(outcome.code, 0, "{variant}: {outcome:?}");
         let rules = node.rules();
         for kept in [
             ":MINE -\n",

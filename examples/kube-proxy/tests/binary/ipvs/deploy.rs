@@ -1,4 +1,5 @@
-//! `deploy/ipvs/`: that of mode iptables, in another mode.
+//! Tests of the manifests in `deploy/ipvs/`, which differ from those of mode iptables
+//! only in the mode.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use crate::deploy::{documents, read};
 
 #[test]
-fn its_pod_is_that_of_mode_iptables() {
+fn the_pod_equals_that_of_mode_iptables() {
     let [own, other] = ["ipvs", "iptables"].map(|mode| {
         let name = format!("{mode}/daemonset.yaml");
         read::<DaemonSet>(&documents(&name)[0])
@@ -24,7 +25,7 @@ fn its_pod_is_that_of_mode_iptables() {
 }
 
 #[test]
-fn its_configuration_differs_in_the_mode_alone() {
+fn the_configuration_differs_only_in_the_mode() {
     let [own, other] = ["ipvs", "iptables"].map(|mode| -> BTreeMap<String, String> {
         let map: ConfigMap = read(&documents(&format!("{mode}/config.yaml"))[0]);
         map.data.unwrap()

@@ -1,16 +1,15 @@
-//! Mode ipvs, as far as a kernel without IPVS has it, and what is left of it.
+//! Mode ipvs with a kernel without IPVS, and the removal of its objects.
 //!
-//! What such a kernel cannot show is shown by the tests of proxy-core that run in
-//! a virtual machine.
+//! The guest tests of proxy-core and of this crate cover mode ipvs with IPVS.
 
 mod deploy;
 
 use serde_json::Value;
 
-use crate::health::{METRICS, ask_in, metric_in};
-use crate::stage::{Said, Stage, service, slice, until};
+use crate::health::{METRICS, get_in, metric_in};
+use crate::stage::{Outcome, Stage, service, slice, wait_until};
 
-/// Rules of mode ipvs that mode iptables does not write over.
+/// Rules of mode ipvs that mode iptables does not overwrite.
 const RULES: &str = "iptables-restore --noflush <<'END'
 *nat
 :KUBE-LOAD-BALANCER - [0:0]
@@ -25,15 +24,16 @@ COMMIT
 END
 ";
 
-/// Sets and the link, which is of another type, for not every kernel has dummies.
+/// Sets and the link. The type of the link is veth because some kernels lack type
+/// dummy.
 const OTHERS: &str = "ipset create KUBE-LOAD-BALANCER hash:ip,port
 ipset create KUBE-CLUSTER-IP hash:ip,port
 ipset create MINE hash:ip
 ip link add kube-ipvs0 type veth peer name mine
 ";
 
-/// What is told where the kernel cannot do the mode.
-const INSTEAD: &str = "Can't use ipvs mode: the kernel lacks IPVS: load the module ip_vs; \
+/// The warning if the kernel lacks IPVS.
+const FALLBACK: &str = "Can't use ipvs mode: the kernel lacks IPVS: load the module ip_vs; \
                        using iptables mode instead";
 
 /// Returns a stage of a mode with a Service of three endpoints.
@@ -43,8 +43,7 @@ fn stage(mode: &'static str) -> Stage {
     Stage::with(&[("web.yaml", &web)]).in_mode(mode, path)
 }
 
-/// Tells whether the kernel that the tests run on has IPVS, so that there is
-/// nothing to do instead.
+/// Returns whether the kernel has IPVS, so there is no fallback.
 fn has_ipvs() -> bool {
     vipline_ipvs::Client::open().is_ok()
 }
@@ -52,20 +51,20 @@ fn has_ipvs() -> bool {
 fn shell(stage: &Stage, script: &str) -> String {
     let mut command = stage.command("sh");
     command.args(["-e", "-c", script]);
-    let said = Said::of(stage.netns.run(|| command.output()).unwrap());
-    assert_eq!(said.code, 0, "{script}: {said:?}");
-    said.stdout
+    let outcome = Outcome::from(stage.netns.run(|| command.output()).unwrap());
+    assert_eq!(outcome.code, 0, "{script}: {outcome:?}");
+    outcome.stdout
 }
 
 #[test]
-fn without_ipvs_in_the_kernel_mode_iptables_is_used_and_shown() {
+fn mode_iptables_is_used_and_reported_without_ipvs_in_the_kernel() {
     if has_ipvs() {
         return;
     }
     let stage = stage("ipvs");
     let proxy = stage.start_with("--iptables-sync-period 17s");
     let output = proxy.output();
-    assert_eq!(output.matches(INSTEAD).count(), 1, "{output}");
+    assert_eq!(output.matches(FALLBACK).count(), 1, "{output}");
     assert!(output.contains("mode=iptables"), "{output}");
     let rules = shell(&stage, "iptables-save");
     assert!(rules.contains("10.244.1.3:8080"), "{rules}");
@@ -73,7 +72,7 @@ fn without_ipvs_in_the_kernel_mode_iptables_is_used_and_shown() {
     let route = shell(&stage, "cat /proc/sys/net/ipv4/conf/all/route_localnet");
     assert_eq!(route, "1\n");
 
-    let page = |path| ask_in(&stage.netns, METRICS, path).body;
+    let page = |path| get_in(&stage.netns, METRICS, path).body;
     assert_eq!(page("/proxyMode"), "iptables");
     let configuration: Value = serde_json::from_str(&page("/configz")).unwrap();
     let configuration = &configuration["kubeproxy.config.k8s.io"];
@@ -86,27 +85,27 @@ fn without_ipvs_in_the_kernel_mode_iptables_is_used_and_shown() {
 }
 
 #[test]
-fn every_command_but_render_does_so() {
+fn every_command_except_render_falls_back_to_mode_iptables() {
     if has_ipvs() {
         return;
     }
     let stage = stage("ipvs");
     for (line, code) in [("--init-only", 0), ("diff", 1), ("--oneshot -o json", 0)] {
-        let said = stage.say(line);
-        assert_eq!(said.code, code, "{line}: {said:?}");
-        assert!(said.stderr.contains(INSTEAD), "{line}: {said:?}");
+        let outcome = stage.run(line);
+        assert_eq!(outcome.code, code, "{line}: {outcome:?}");
+        assert!(outcome.stderr.contains(FALLBACK), "{line}: {outcome:?}");
         if line.contains("json") {
-            let report: Value = serde_json::from_str(&said.stdout).unwrap();
+            let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
             assert_eq!(report["mode"], "iptables");
         }
     }
-    let said = stage.say("render");
-    assert_eq!((said.code, &*said.stderr), (0, ""), "{said:?}");
-    assert!(said.stdout.contains("10.96.0.10:80"), "{said:?}");
+    let outcome = stage.run("render");
+    assert_eq!((outcome.code, &*outcome.stderr), (0, ""), "{outcome:?}");
+    assert!(outcome.stdout.contains("10.96.0.10:80"), "{outcome:?}");
 }
 
 #[test]
-fn mode_iptables_removes_what_it_left_and_nothing_of_its_own() {
+fn mode_iptables_removes_the_objects_of_mode_ipvs_and_none_of_its_own() {
     let stage = stage("iptables");
     stage.oneshot();
     let state = || {
@@ -124,8 +123,8 @@ fn mode_iptables_removes_what_it_left_and_nothing_of_its_own() {
     shell(&stage, RULES);
     assert_ne!(state(), own);
     let proxy = stage.start();
-    let told = "removed leftovers of other modes: ";
-    until(told, || proxy.output().contains(told));
+    let message = "removed leftovers of other modes: ";
+    wait_until(message, || proxy.output().contains(message));
     assert_eq!(state(), own, "{}", proxy.output());
     let output = proxy.output();
     assert!(!output.contains("cannot be removed"), "{output}");
@@ -133,9 +132,9 @@ fn mode_iptables_removes_what_it_left_and_nothing_of_its_own() {
 }
 
 #[test]
-fn a_scheduler_that_there_is_not_is_bad_input() {
-    let said = stage("ipvs").say("--oneshot --ipvs-scheduler fastest");
-    assert_eq!((said.code, &*said.stdout), (2, ""), "{said:?}");
-    assert!(said.stderr.contains("--ipvs-scheduler"), "{said:?}");
-    assert!(said.stderr.contains("rr, wrr, lc"), "{said:?}");
+fn an_unknown_scheduler_is_rejected() {
+    let outcome = stage("ipvs").run("--oneshot --ipvs-scheduler fastest");
+    assert_eq!((outcome.code, &*outcome.stdout), (2, ""), "{outcome:?}");
+    assert!(outcome.stderr.contains("--ipvs-scheduler"), "{outcome:?}");
+    assert!(outcome.stderr.contains("rr, wrr, lc"), "{outcome:?}");
 }

@@ -2,14 +2,15 @@
 //!
 //! - A change of a Service or slice edits the objects of its Services, and the objects
 //!   of other Services at addresses that its Services claim.
-//! - A change of the Node edits objects of Services that contain an address or pod
-//!   network which the change added or removed. If the zone of the node changes, it also
-//!   edits the objects of service ports that have other endpoints then. If the address
-//!   of the node enters or leaves the source ranges of a Service, the node may or may not
-//!   use its load balancer addresses, and its objects change.
-//! - A change of a ServiceCIDR edits objects of Services that contain a network which the
-//!   change added or removed.
-//! - Both edit objects of no Service if they add or remove an address or network.
+//! - A change of the Node edits objects of Services that contain an added or removed
+//!   address or pod network. If the zone of the node changes, it also edits the objects
+//!   of service ports whose endpoints change. If the address of the node enters or leaves
+//!   the source ranges of a Service, the objects that grant the node access to the load
+//!   balancer IPs change.
+//! - A change of a ServiceCIDR edits objects of Services that contain an added or removed
+//!   network.
+//! - Changes of the Node and of a ServiceCIDR edit base objects if they add or remove an
+//!   address or network.
 //! - A change of another Node edits nothing.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,21 +22,22 @@ use proxy_core::{Address, Config, Context, Engine, Event, Family, Planner};
 use vipline_reconcile::{Edit, Keyed};
 use vipline_service_model::{NodeView, ObjectName, ServicePort, api};
 
-/// Size of the objects of no Service.
+/// Size of the base objects.
 const BASE: usize = 4;
 
-/// The Services that an event is about.
+/// The Services that an event affects.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Touched {
-    /// These.
+pub(crate) enum Affected {
+    /// These Services.
     Services(BTreeSet<ObjectName>),
-    /// None: the node or the networks of the cluster changed.
+    /// No Service: the node or the networks of the cluster changed.
     Cluster,
-    /// Any Service: the cluster grew or shrank, and comments come or go.
+    /// All Services: the cluster grew or shrank past the size at which comments are
+    /// omitted.
     All,
 }
 
-/// Finds the Services that events are about.
+/// Determines the Services that events affect.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     /// The Service of each slice.
@@ -43,8 +45,8 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// Returns the Services that an event is about.
-    pub(crate) fn touched(&mut self, event: &Event) -> Touched {
+    /// Returns the Services that an event affects.
+    pub(crate) fn affected(&mut self, event: &Event) -> Affected {
         let services: Vec<ObjectName> = match event {
             Event::ServiceApplied(service) => vec![service.metadata.object_name()],
             Event::ServiceDeleted(name) => vec![name.clone()],
@@ -62,13 +64,14 @@ impl Tracker {
                 };
                 owner.into_iter().chain(former).collect()
             }
-            _ => return Touched::Cluster,
+            _ => return Affected::Cluster,
         };
-        Touched::Services(services.into_iter().collect())
+        Affected::Services(services.into_iter().collect())
     }
 }
 
-/// The service ports of an engine, as last resolved, with what they depend on.
+/// The service ports of an engine, as last resolved, and the state on which their
+/// objects depend.
 pub(crate) struct Plan {
     contexts: [Context; 2],
     ports: Vec<Arc<ServicePort>>,
@@ -98,8 +101,9 @@ impl Plan {
         }
     }
 
-    /// Returns the addresses and networks that the node and the ServiceCIDRs of a
-    /// family have, each with what it is. The first ones of a node count twice.
+    /// Returns the addresses and networks of the node, and the ServiceCIDRs, of a
+    /// family, each with its kind. The primary address and pod network have an
+    /// additional kind.
     fn networks(&self, family: Family) -> HashSet<(&'static str, String)> {
         let node = &self.node;
         let hosts = |addresses: &[IpAddr]| addresses.iter().copied().map(IpNet::from).collect();
@@ -119,7 +123,7 @@ impl Plan {
         listed.collect()
     }
 
-    /// Returns the objects of no Service.
+    /// Returns the base objects, which belong to no Service.
     pub(crate) fn base<P: Planner>(&self, family: Family) -> Vec<P::Object> {
         P::base(self.context(family))
     }
@@ -133,15 +137,15 @@ impl Plan {
         own.flat_map(|port| addresses(port)).collect()
     }
 
-    /// Returns what the ports of touched Services want, and at which addresses.
+    /// Returns the objects and addresses that the ports of affected Services want.
     fn wanted<P: Planner>(
         &self,
         family: Family,
-        is_touched: impl Fn(&ObjectName) -> bool,
+        is_affected: impl Fn(&ObjectName) -> bool,
     ) -> (Vec<P::Object>, HashSet<Address>) {
         let (mut objects, mut addresses) = (Vec::new(), HashSet::new());
         for port in self.ports.iter().filter(|port| port.family == family) {
-            if is_touched(&ObjectName::new(&*port.name.namespace, &*port.name.service)) {
+            if is_affected(&ObjectName::new(&*port.name.namespace, &*port.name.service)) {
                 let wants = P::port(self.context(family), port);
                 addresses.extend(wants.claims.iter().map(|claim| claim.address));
                 objects.extend(wants.into_objects());
@@ -150,7 +154,7 @@ impl Plan {
         (objects, addresses)
     }
 
-    /// Returns what any port wants for one of the addresses.
+    /// Returns the objects that any port wants at one of the addresses.
     fn wanted_at<P: Planner>(&self, family: Family, at: &HashSet<Address>) -> Vec<P::Object> {
         let ports = self.ports.iter().filter(|port| port.family == family);
         let wants = ports.map(|port| P::port(self.context(family), port));
@@ -160,30 +164,30 @@ impl Plan {
     }
 }
 
-/// Returns the keys, as text, of edited objects that no touched Service wants.
+/// Returns the keys, as text, of edited objects that no affected Service wants.
 ///
-/// With contested addresses an object of another Service may be edited: one
-/// that is of an address which a touched Service claims before or after.
-pub(crate) fn strangers<P: Planner>(
+/// If an address is contested, the object of another Service may be edited: one at an
+/// address that an affected Service claims before or after the change.
+pub(crate) fn unexpected_edits<P: Planner>(
     family: Family,
     plans: [&Plan; 2],
-    touched: &Touched,
+    affected: &Affected,
     edited: &[P::Object],
 ) -> Vec<String> {
     let mut allowed = Vec::new();
     let mut addresses = HashSet::new();
-    let mut concerned = resolved_again(family, plans);
-    concerned.extend(admits_the_node_differently(family, plans));
-    let is_touched = |name: &ObjectName| match touched {
-        Touched::Services(names) => names.contains(name),
-        Touched::Cluster => concerned.contains(name),
-        Touched::All => true,
+    let mut related = changed_services(family, plans);
+    related.extend(with_changed_node_admission(family, plans));
+    let is_affected = |name: &ObjectName| match affected {
+        Affected::Services(names) => names.contains(name),
+        Affected::Cluster => related.contains(name),
+        Affected::All => true,
     };
     for plan in plans {
-        let (objects, claimed) = plan.wanted::<P>(family, is_touched);
+        let (objects, claimed) = plan.wanted::<P>(family, is_affected);
         allowed.extend(objects);
         addresses.extend(claimed);
-        if *touched == Touched::All {
+        if *affected == Affected::All {
             allowed.extend(plan.base::<P>(family));
         }
     }
@@ -194,14 +198,14 @@ pub(crate) fn strangers<P: Planner>(
     let at = |plan: &Plan| plan.wanted_at::<P>(family, &addresses);
     allowed.extend(plans.into_iter().flat_map(at));
     let unknown = self::unknown(edited, &allowed).into_iter();
-    let lasting = unknown.filter(|object| !P::is_removal_delayed(object));
-    lasting
+    let required = unknown.filter(|object| !P::is_removal_delayed(object));
+    required
         .map(|object| format!("{:?}", object.key()))
         .collect()
 }
 
-/// Returns the Services with a port that is another one in the second plan.
-fn resolved_again(family: Family, plans: [&Plan; 2]) -> HashSet<ObjectName> {
+/// Returns the Services with a port that differs between the plans.
+fn changed_services(family: Family, plans: [&Plan; 2]) -> HashSet<ObjectName> {
     let [before, after] = plans.map(|plan| {
         let own = plan.ports.iter().filter(|port| port.family == family);
         own.map(|port| (Arc::clone(&port.name), port))
@@ -216,20 +220,20 @@ fn resolved_again(family: Family, plans: [&Plan; 2]) -> HashSet<ObjectName> {
 
 /// Returns the size of a change: the number of endpoints of each service port, times the
 /// addresses and source ranges of the port. A change of the cluster is of all ports.
-pub(crate) fn size(family: Family, plans: [&Plan; 2], touched: &Touched) -> usize {
+pub(crate) fn size(family: Family, plans: [&Plan; 2], affected: &Affected) -> usize {
     let mut names = HashSet::new();
-    if let Touched::Services(touched) = touched {
-        names.extend(touched);
+    if let Affected::Services(affected) = affected {
+        names.extend(affected);
     }
-    let concerned: HashSet<_> = plans
+    let related: HashSet<_> = plans
         .iter()
         .flat_map(|plan| plan.claimed(family, &names))
         .collect();
     let ports = plans.into_iter().flat_map(|plan| &plan.ports);
     let own = ports.filter(|port| {
         let name = ObjectName::new(&*port.name.namespace, &*port.name.service);
-        let is_of_all = !matches!(touched, Touched::Services(_));
-        let is_contested = addresses(port).any(|address| concerned.contains(&address));
+        let is_of_all = !matches!(affected, Affected::Services(_));
+        let is_contested = addresses(port).any(|address| related.contains(&address));
         port.family == family && (is_of_all || names.contains(&name) || is_contested)
     });
     let sizes = own.map(|port| {
@@ -237,9 +241,9 @@ pub(crate) fn size(family: Family, plans: [&Plan; 2], touched: &Touched) -> usiz
         let endpoints = port.cluster.len() + port.local.len() + port.serving_terminating.len();
         (1 + addresses) * (1 + endpoints + port.source_ranges.len())
     });
-    let of_cluster = match touched {
-        Touched::Services(_) => 0,
-        Touched::Cluster | Touched::All => BASE,
+    let of_cluster = match affected {
+        Affected::Services(_) => 0,
+        Affected::Cluster | Affected::All => BASE,
     };
     of_cluster + sizes.sum::<usize>()
 }
@@ -250,9 +254,9 @@ fn addresses(port: &ServicePort) -> impl Iterator<Item = IpAddr> {
     external.copied().chain([port.cluster_ip])
 }
 
-/// Returns the Services whose source ranges have the address of the node in one plan
-/// alone.
-fn admits_the_node_differently(
+/// Returns the Services whose source ranges contain the address of the node in only one
+/// plan.
+fn with_changed_node_admission(
     family: Family,
     plans: [&Plan; 2],
 ) -> impl Iterator<Item = ObjectName> {
@@ -268,17 +272,17 @@ fn admits_the_node_differently(
     differ.map(|port| ObjectName::new(&*port.name.namespace, &*port.name.service))
 }
 
-/// Returns the edits of a change of a Node or ServiceCIDR that the change does not
-/// explain, as text.
-pub(crate) fn unexplained<P: Planner>(
+/// Returns the edits of a Node or ServiceCIDR change that the change does not explain,
+/// as text.
+pub(crate) fn unexplained_edits<P: Planner>(
     family: Family,
     plans: [&Plan; 2],
     edits: &[Edit<P::Object>],
 ) -> Vec<String> {
     let [before, after] = plans;
-    let resolved_again = resolved_again(family, plans);
-    if !resolved_again.is_empty() && before.node.zone == after.node.zone {
-        return vec![format!("{resolved_again:?} in the same zone")];
+    let changed_services = changed_services(family, plans);
+    if !changed_services.is_empty() && before.node.zone == after.node.zone {
+        return vec![format!("{changed_services:?} in the same zone")];
     }
     let [networks, later] = plans.map(|plan| plan.networks(family));
     let changed = networks.symmetric_difference(&later);
@@ -296,10 +300,11 @@ pub(crate) fn unexplained<P: Planner>(
         let base = plans.map(|plan| plan.base::<P>(family)).concat();
         rest = unknown(&rest, &base).into_iter().cloned().collect();
     }
-    strangers::<P>(family, plans, &Touched::Cluster, &rest)
+    unexpected_edits::<P>(family, plans, &Affected::Cluster, &rest)
 }
 
-/// Returns a network as tools write it: without a length if it is one address.
+/// Returns a network with and without the prefix length of a single address, as tools
+/// print it.
 fn texts(network: IpNet) -> [String; 2] {
     let is_address = network.prefix_len() == network.max_prefix_len();
     let alone = if is_address {
@@ -331,8 +336,8 @@ fn unknown<'a, T: Keyed>(edited: &'a [T], allowed: &'a [T]) -> Vec<&'a T> {
         .collect()
 }
 
-/// Checks whether comments come or go because the cluster grew or shrank.
-pub(crate) fn is_other_size(plans: [&Plan; 2], family: Family) -> bool {
+/// Returns whether comments are added or removed because the cluster grew or shrank.
+pub(crate) fn crosses_size_limit(plans: [&Plan; 2], family: Family) -> bool {
     let [before, after] = plans.map(|plan| plan.context(family).is_large);
     before != after
 }

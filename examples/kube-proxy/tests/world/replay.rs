@@ -1,4 +1,4 @@
-//! Histories over a real kernel, each in a network namespace of its own.
+//! Histories with a real kernel, each in its own network namespace.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use vipline_service_model::arbitrary::NODE;
 use crate::decode::decode;
 use crate::history::{Verdict, deletions};
 
-/// Returns the configuration of an engine that syncs whenever it is polled.
+/// Returns the configuration of an engine that syncs on every poll.
 pub(crate) fn config() -> Config {
     let min = Duration::ZERO;
     Config {
@@ -25,26 +25,26 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// Plays a history and then deletes every object. After each sync a dump must equal the
-/// plan, except for objects that the kernel may refuse.
-pub(crate) fn obey(
+/// Applies a history and then deletes every object. After each sync a dump must equal
+/// the plan, except for objects that the kernel may reject.
+pub(crate) fn replay(
     mut engine: Engine,
     seed: u64,
     changes: &[Change],
-    may_refuse: fn(&str) -> bool,
+    may_reject: fn(&str) -> bool,
 ) -> Verdict {
     let mut now = Duration::ZERO;
     engine.apply(Event::Synced);
-    in_step(&mut engine, &mut now, may_refuse)?;
+    sync_and_compare(&mut engine, &mut now, may_reject)?;
     for change in changes.iter().chain(&deletions(changes, seed)) {
         if let Some(event) = decode(change) {
             engine.apply(event);
-            in_step(&mut engine, &mut now, may_refuse)?;
+            sync_and_compare(&mut engine, &mut now, may_reject)?;
         }
     }
     match rejected(&engine) {
         0 => Ok(()),
-        count => Err(format!("{count} objects of nothing are refused")),
+        count => Err(format!("{count} rejected objects remain")),
     }
 }
 
@@ -55,15 +55,19 @@ fn rejected(engine: &Engine) -> usize {
         .sum()
 }
 
-fn in_step(engine: &mut Engine, now: &mut Duration, may_refuse: fn(&str) -> bool) -> Verdict {
+fn sync_and_compare(
+    engine: &mut Engine,
+    now: &mut Duration,
+    may_reject: fn(&str) -> bool,
+) -> Verdict {
     *now += Duration::from_secs(1);
     if let Some(report) = engine.poll(*now) {
         if !report.is_success() {
             return Err(format!("a sync failed: {report}"));
         }
-        let mut refused = report.families.iter().flat_map(|done| &done.rejected);
-        if let Some(object) = refused.find(|object| !may_refuse(&object.object)) {
-            return Err(format!("the kernel refuses {object}"));
+        let mut rejections = report.families.iter().flat_map(|done| &done.rejected);
+        if let Some(object) = rejections.find(|object| !may_reject(&object.object)) {
+            return Err(format!("the kernel rejects {object}"));
         }
     }
     let difference = engine.difference().map_err(|error| error.to_string())?;
@@ -73,7 +77,7 @@ fn in_step(engine: &mut Engine, now: &mut Duration, may_refuse: fn(&str) -> bool
     }
 }
 
-/// Runs a closure in a network namespace of its own, which has a loopback interface only.
+/// Runs a closure in a new network namespace, which has only a loopback interface.
 pub(crate) fn in_namespace(work: impl FnOnce() -> Verdict + Send) -> Verdict {
     Netns::new().map_err(|error| error.to_string())?.run(work)
 }

@@ -1,0 +1,293 @@
+//! Histories with a kernel that temporarily rejects random objects.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proxy_core::backend::{iptables, ipvs, nftables};
+use proxy_core::{Event, Family, Planner};
+use testworld::Change;
+use vipline_reconcile::{Atomicity, Keyed, diff};
+use vipline_service_model::api;
+use vipline_service_model::arbitrary::Dice;
+
+use crate::costs::Mode;
+use crate::decode::decode;
+use crate::history::{Verdict, check, history};
+use crate::laws::Run;
+
+/// `ENOENT`, `E2BIG`, `ENOMEM`, `EBUSY`, `EEXIST`, `EINVAL` and `ENOSPC`.
+const ERRNOS: [i32; 7] = [2, 7, 12, 16, 17, 22, 28];
+
+/// Number of histories. Each mode applies one third.
+const HISTORIES: u64 = 1_000;
+
+/// A time after which every rejected object has been retried.
+const RETRY_TIME: Duration = Duration::from_secs(11 * 60);
+
+/// Seconds for which the kernel rejects objects after the last change.
+const BACKOFF_TIME: u32 = 64;
+
+/// The cluster IP of a Service that does not occur in histories.
+const OTHER_ADDRESS: &str = "172.31.255.1";
+
+/// Objects that the kernel rejects and their error numbers, by family.
+type Rejected<T> = [Vec<(T, i32)>; 2];
+
+/// Applies a history. Returns all objects of Services that were edited, by family and
+/// key.
+fn edited<P: Mode>(changes: &[Change]) -> Result<[BTreeMap<String, P::Object>; 2], String>
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut run = Run::<P>::start_with(&[])?;
+    let mut edited = [BTreeMap::new(), BTreeMap::new()];
+    let mut base = HashSet::new();
+    for event in changes.iter().filter_map(decode) {
+        run.engine.apply(event);
+        run.sync()?;
+        base.extend(
+            run.base()
+                .iter()
+                .map(|object| format!("{:?}", object.key())),
+        );
+    }
+    for (family, edited) in Family::ALL.into_iter().zip(&mut edited) {
+        let edits = std::mem::take(&mut run.kernels.of(family).get().edits);
+        let objects = edits.iter().map(|edit| edit.object().clone());
+        edited.extend(objects.map(|object| (format!("{:?}", object.key()), object)));
+        edited.retain(|key, _| !base.contains(key));
+    }
+    Ok(edited)
+}
+
+/// Chooses up to three objects of each family, each with an error number.
+fn choose<T: Clone>(edited: &[BTreeMap<String, T>; 2], dice: &mut Dice) -> Rejected<T> {
+    let mut of_family = |objects: &BTreeMap<String, T>| {
+        let count = match objects.is_empty() {
+            true => 0,
+            false => 1 + dice.roll(3),
+        };
+        let chosen = (0..count).filter_map(|_| {
+            let place = usize::from(dice.roll(u8::MAX)) % objects.len();
+            let object = objects.values().nth(place)?;
+            Some((object.clone(), dice.pick(&ERRNOS)))
+        });
+        chosen.collect()
+    };
+    [of_family(&edited[0]), of_family(&edited[1])]
+}
+
+/// A run with kernels that reject objects, and a run with kernels that accept all
+/// objects.
+struct RejectingRun<P: Planner> {
+    run: Run<P>,
+    plan: Run<P>,
+    rejected: Rejected<P::Object>,
+}
+
+impl<P: Mode> RejectingRun<P>
+where
+    P::Object: Send + Sync + 'static,
+{
+    fn start(rejected: Rejected<P::Object>, atomicity: Atomicity) -> Result<Self, String> {
+        let run = Run::<P>::start_with(&[])?;
+        for family in Family::ALL {
+            let mut kernel = run.kernels.of(family).get();
+            kernel.memory.set_atomicity(atomicity);
+        }
+        let plan = Run::<P>::start_with(&[])?;
+        Ok(Self {
+            run,
+            plan,
+            rejected,
+        })
+    }
+
+    /// Makes the kernels reject the objects, which may be installed already.
+    fn reject(&self) {
+        for (family, rejected) in Family::ALL.into_iter().zip(&self.rejected) {
+            let mut kernel = self.run.kernels.of(family).get();
+            for (object, errno) in rejected {
+                kernel.memory.reject(object.clone(), *errno);
+            }
+        }
+    }
+
+    /// Applies an event to both runs.
+    fn apply(&mut self, event: Event) {
+        self.plan.engine.apply(event.clone());
+        self.run.engine.apply(event);
+    }
+
+    /// Syncs. Everything except rejected objects must match the plan, with a limited
+    /// number of commits.
+    fn sync(&mut self) -> Verdict {
+        self.plan.sync()?;
+        let before = Family::ALL.map(|family| self.attempts(family));
+        self.run.sync()?;
+        for (family, before) in Family::ALL.into_iter().zip(before) {
+            let kernel = &mut *self.run.kernels.of(family).get();
+            let edits = std::mem::take(&mut kernel.edits).len();
+            let rejected = self.rejected[usize::from(family == Family::V6)].len();
+            // A search halves the batch for each rejected object. The search is
+            // repeated if the kernel is dumped after a conflict.
+            let depth = usize::BITS - edits.leading_zeros();
+            let most = 2 * (1 + rejected * (2 + 2 * usize::try_from(depth).unwrap()));
+            let attempts = kernel.memory.attempts() - before;
+            if attempts > most {
+                return Err(format!("{family}: {attempts} messages for {edits} edits"));
+            }
+        }
+        self.check_only_rejected_objects_differ()
+    }
+
+    fn attempts(&self, family: Family) -> usize {
+        self.run.kernels.of(family).get().memory.attempts()
+    }
+
+    fn check_only_rejected_objects_differ(&self) -> Verdict {
+        for (family, rejected) in Family::ALL.into_iter().zip(&self.rejected) {
+            let plan = self.plan.kernels.of(family).get();
+            let desired: Vec<_> = plan.memory.objects().cloned().collect();
+            let kernel = self.run.kernels.of(family).get();
+            let installed = kernel.memory.objects().cloned();
+            for edit in diff(installed, &desired) {
+                let key = edit.key();
+                let is_rejected = rejected.iter().any(|(object, _)| object.key() == key);
+                if !is_rejected && !P::is_removal_delayed(edit.object()) {
+                    return Err(format!("{family}: {key:?} is not as planned"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of rejections of each object.
+    fn rejections(&self) -> Vec<usize> {
+        let families = Family::ALL.into_iter().zip(&self.rejected);
+        let all = families.flat_map(|(family, rejected)| {
+            let kernel = self.run.kernels.of(family).get();
+            let objects = rejected.iter();
+            let counts = objects.map(|(object, _)| kernel.memory.rejections(object));
+            counts.collect::<Vec<_>>()
+        });
+        all.collect()
+    }
+
+    /// Checks that rejected objects are resent no more often than their backoff allows
+    /// while another Service changes.
+    fn check_backoff(&mut self) -> Verdict {
+        self.apply(other_service(BACKOFF_TIME));
+        self.sync()?;
+        let before = self.rejections();
+        for second in 0..BACKOFF_TIME {
+            self.apply(other_service(second));
+            self.sync()?;
+        }
+        // A search may resend an object with each half of the batch.
+        let most = 8 * usize::try_from(BACKOFF_TIME.ilog2() + 1).unwrap();
+        for (before, after) in before.into_iter().zip(self.rejections()) {
+            let times = after - before;
+            if times > most {
+                return Err(format!(
+                    "an object was sent {times} times in {BACKOFF_TIME} s"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the kernels accept all objects, and waits until every object has been
+    /// retried.
+    fn accept(&mut self) -> Verdict {
+        for (family, rejected) in Family::ALL.into_iter().zip(&self.rejected) {
+            let mut kernel = self.run.kernels.of(family).get();
+            for (object, _) in rejected {
+                kernel.memory.accept(object);
+            }
+        }
+        for run in [&mut self.run, &mut self.plan] {
+            run.now += RETRY_TIME;
+            run.sync()?;
+        }
+        let left: usize = Family::ALL
+            .map(|family| self.run.engine.rejected_count(family))
+            .iter()
+            .sum();
+        match left {
+            0 => self.run.check_in_sync(),
+            left => Err(format!("{left} objects still count as rejected")),
+        }
+    }
+}
+
+/// Returns the event of a Service that does not occur in histories, with a port that
+/// depends on `number`.
+fn other_service(number: u32) -> Event {
+    let mut service = api::Service::default();
+    service.metadata.name = "other".into();
+    service.metadata.namespace = "other".into();
+    service.spec.cluster_ip = OTHER_ADDRESS.into();
+    service.spec.ports = vec![api::ServicePort {
+        port: u16::try_from(1_000 + number).unwrap(),
+        ..api::ServicePort::default()
+    }];
+    service.into()
+}
+
+/// Applies a history. Returns whether the kernel rejected an object.
+fn check_history<P: Mode>(
+    seed: u64,
+    changes: &[Change],
+    atomicity: Atomicity,
+) -> Result<bool, String>
+where
+    P::Object: Send + Sync + 'static,
+{
+    let mut dice = Dice::from_seed(seed);
+    let rejected = choose(&edited::<P>(changes)?, &mut dice);
+    let mut rejecting = RejectingRun::<P>::start(rejected, atomicity)?;
+    let events: Vec<_> = changes.iter().filter_map(decode).collect();
+    let first = usize::from(dice.roll(u8::MAX)) % events.len().max(1);
+    for (number, event) in events.into_iter().enumerate() {
+        if number == first {
+            rejecting.reject();
+        }
+        rejecting.apply(event);
+        rejecting.sync()?;
+    }
+    rejecting.check_backoff()?;
+    let has_rejected = rejecting.rejections().iter().any(|count| *count > 0);
+    rejecting.accept()?;
+    let RejectingRun { run, plan, .. } = rejecting;
+    match run.kernels.installed::<P>() == plan.kernels.installed::<P>() {
+        true => Ok(has_rejected),
+        false => Err("the final state differs from a run without rejections".into()),
+    }
+}
+
+#[test]
+fn rejected_objects_do_not_affect_others_in_any_history() {
+    let rejecting = AtomicU64::new(0);
+    check(
+        HISTORIES,
+        |seed| history((3 << 32) + seed, 12, u8::MAX),
+        |seed, changes| {
+            let batches = match (seed / 3) % 3 {
+                0 => Atomicity::NamesFirst,
+                1 => Atomicity::NamesAll,
+                _ => Atomicity::NamesNone,
+            };
+            let has_rejected = match seed % 3 {
+                0 => check_history::<nftables::Planner>(seed, changes, batches),
+                1 => check_history::<iptables::Planner>(seed, changes, batches),
+                _ => check_history::<ipvs::Planner>(seed, changes, Atomicity::Single),
+            };
+            rejecting.fetch_add(u64::from(has_rejected?), Ordering::Relaxed);
+            Ok(())
+        },
+    );
+    let rejecting = rejecting.into_inner();
+    assert!(rejecting >= HISTORIES / 2, "{rejecting}");
+}
