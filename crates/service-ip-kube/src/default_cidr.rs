@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
             assert_eq!(
                 odd.to_string(),
-                r#"ServiceCIDR kubernetes has a range: "fd00::/200" is no network in CIDR notation"#
+                r#"ServiceCIDR kubernetes has a range: "fd00::/200" is not a network in CIDR notation"#
             );
         }
     }

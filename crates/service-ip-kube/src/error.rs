@@ -29,7 +29,7 @@ pub enum Cause {
     #[error("{0}")]
     Configuration(Box<str>),
     /// Others were faster in each attempt.
-    #[error("others were faster in each of {attempts} attempts")]
+    #[error("conflict with other processes in each of {attempts} attempts")]
     Contended {
         /// How often it was tried.
         attempts: usize,

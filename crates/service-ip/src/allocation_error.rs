@@ -1,4 +1,4 @@
-//! Why an item is not allocated.
+//! Errors of allocations and releases.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use thiserror::Error;
 
 use crate::ServiceRef;
 
-/// Why an item is not allocated or released; nothing has changed.
+/// Errors of an allocation or release. Nothing has changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AllocationError {
-    /// Every item is taken.
+    /// All items are allocated.
     #[error("{range}: range is full")]
     Full {
-        /// The range, or ranges.
+        /// The range or ranges.
         range: Box<str>,
     },
-    /// The item asked for is taken.
+    /// The requested item is already allocated.
     #[error("{item} is already allocated")]
     Allocated {
         /// The item.
         item: Box<str>,
     },
-    /// The item asked for is not among those that can be allocated.
+    /// The requested item is outside of the range.
     #[error("{item} is not in the valid range {range}")]
     NotInRange {
         /// The item.
         item: Box<str>,
-        /// The range, or ranges.
+        /// The range or ranges.
         range: Box<str>,
     },
     /// The address is of the other family.
@@ -38,7 +38,7 @@ pub enum AllocationError {
         /// The range.
         range: Box<str>,
     },
-    /// The range does not give addresses now.
+    /// The range is not ready for allocation.
     #[error("{range}: allocator not ready")]
     NotReady {
         /// The range.
@@ -49,18 +49,18 @@ pub enum AllocationError {
     OtherOwner {
         /// The item.
         item: Box<str>,
-        /// Whose it is.
+        /// The owner.
         owner: ServiceRef,
     },
-    /// A Service uses a port twice where the port cannot be shared.
-    #[error("{owner} asks for {item} twice")]
+    /// A Service requests a port twice that it cannot share.
+    #[error("{owner} requests {item} twice")]
     Duplicate {
-        /// The port, with its protocol if that is the reason.
+        /// The port, with its protocol if the protocol is the reason.
         item: Box<str>,
         /// The Service.
         owner: ServiceRef,
     },
-    /// An update changes a field that cannot change.
+    /// An update changes an immutable field.
     #[error("{owner}: {field} may not change once set")]
     Immutable {
         /// The field of the Service.
@@ -68,14 +68,14 @@ pub enum AllocationError {
         /// The Service.
         owner: ServiceRef,
     },
-    /// The type of the Service, or its traffic policy, does not have the field.
+    /// The field requires another type or traffic policy of the Service.
     #[error("{owner}: {field} {item} requires {requires}")]
     NotUsed {
         /// The field of the Service.
         field: &'static str,
         /// The value.
         item: Box<str>,
-        /// The type and policy that have the field.
+        /// The required type and policy.
         requires: &'static str,
         /// The Service.
         owner: ServiceRef,
@@ -116,13 +116,13 @@ impl AllocationError {
         }
     }
 
-    /// Tells whether every item is taken.
+    /// Returns whether the error is [`Self::Full`].
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// Tells whether the item asked for is taken.
+    /// Returns whether the error is [`Self::Allocated`].
     #[must_use]
     pub const fn is_allocated(&self) -> bool {
         matches!(self, Self::Allocated { .. })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{AllocationError, Bitmap, Pool, Random, Range, Usage};
 
-/// A range, and what of it is taken.
+/// A range with its allocated items.
 #[derive(Clone, Debug)]
 pub struct Allocator<R> {
     range: R,
@@ -12,7 +12,7 @@ pub struct Allocator<R> {
 }
 
 impl<R: Range> Allocator<R> {
-    /// Returns one that has given nothing yet.
+    /// Returns an allocator without allocated items.
     #[must_use]
     pub fn new(range: R) -> Self {
         let taken = Bitmap::new(range.len());
@@ -25,24 +25,24 @@ impl<R: Range> Allocator<R> {
         &self.range
     }
 
-    /// Returns the numbers of the items taken, in order.
+    /// Returns the numbers of the allocated items, in ascending order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u128> + '_ {
         self.taken.iter()
     }
 
-    /// Returns how many items are taken.
+    /// Returns the number of allocated items.
     #[must_use]
     pub const fn used(&self) -> u128 {
         self.taken.count()
     }
 
-    /// Returns how many items are free.
+    /// Returns the number of free items.
     #[must_use]
     pub const fn free(&self) -> u128 {
         self.taken.len() - self.taken.count()
     }
 
-    /// Takes a number of the lower band.
+    /// Allocates a number in the static band.
     #[cold]
     fn take_static(&mut self, random: &mut Random<'_>) -> Option<u128> {
         self.taken.take(0, self.range.static_band(), random)
@@ -62,10 +62,10 @@ impl<R: Range> Pool for Allocator<R> {
     }
 
     fn allocate(&mut self, random: &mut Random<'_>) -> Result<R::Item, AllocationError> {
-        let (lower, len) = (self.range.static_band(), self.range.len());
+        let (static_band, len) = (self.range.static_band(), self.range.len());
         let number = self
             .taken
-            .take(lower, len, random)
+            .take(static_band, len, random)
             .or_else(|| self.take_static(random));
         let item = number.and_then(|number| self.range.item(number));
         item.ok_or_else(|| AllocationError::full(&self.range))

@@ -1,4 +1,4 @@
-//! A set of numbers that finds a free one at once.
+//! A set of numbers with constant-time search for a free number.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -8,15 +8,15 @@ use crate::Random;
 /// Bits of a word.
 const BITS: u32 = u64::BITS;
 
-/// Up to how many numbers all words are kept, the empty ones too.
+/// Maximum length of a bitmap that also stores empty words.
 const DENSE: u128 = 1 << 20;
 
-/// Numbers below a length, of which some are taken.
+/// A set of numbers below a fixed length.
 ///
-/// The first level has a bit for each number, each other level one for every
-/// word of the level below that is full: a free number is found in as many
-/// steps as there are levels, mostly in one.
-/// Large ones need memory only for what is taken.
+/// The bottom level has a bit for each number. Each upper level has a bit for each
+/// word of the level below, which is set if the word is full. The search for a free
+/// number takes at most two words per level, and usually one word.
+/// The memory of a large bitmap depends only on the numbers in the set.
 #[derive(Clone, Debug)]
 pub struct Bitmap {
     len: u128,
@@ -24,20 +24,20 @@ pub struct Bitmap {
     levels: Levels,
 }
 
-/// The words of a bitmap, of which a small one has machine words only.
+/// The levels of a bitmap. Small bitmaps use `usize` numbers.
 #[derive(Clone, Debug)]
 enum Levels {
-    /// All of them.
+    /// All words.
     Dense(Tree<Vec<u64>>),
-    /// Those that are not empty.
+    /// Non-empty words only.
     Sparse(Tree<BTreeMap<u128, u64>>),
 }
 
-/// The words of all levels. Beyond the last number everything is free.
+/// The words of all levels. Numbers beyond the length are free.
 #[derive(Clone, Debug)]
 struct Tree<W> {
     bottom: W,
-    /// The other levels, from below.
+    /// The upper levels, in ascending order.
     upper: Vec<W>,
 }
 
@@ -45,7 +45,7 @@ struct Tree<W> {
 trait Words {
     type Number: Number;
 
-    /// Returns so many empty words.
+    /// Returns the given number of empty words.
     fn new(words: u128) -> Self;
 
     fn get(&self, word: Self::Number) -> u64;
@@ -55,20 +55,20 @@ trait Words {
 
 /// The number of a word, or of a bit.
 trait Number: Copy + Ord {
-    /// Returns which word has this bit, and where.
+    /// Returns the number of the word, and the mask of the bit within the word.
     fn place(self) -> (Self, u64);
 
-    /// Returns the number of the first of some bits of this word.
+    /// Returns the number of the lowest set bit of `bits` within this word.
     fn first(self, bits: u64) -> Self;
 
     fn next(self) -> Self;
 
-    /// Returns a random number from `from` to `to` - 1, if there is one.
+    /// Returns a random number within `from..to`, or `None` for an empty range.
     fn any(from: Self, to: Self, random: &mut Random<'_>) -> Option<Self>;
 }
 
 impl Bitmap {
-    /// Returns one of numbers from 0 to `len` - 1, none of them taken.
+    /// Returns an empty set of numbers within `0..len`.
     #[must_use]
     pub fn new(len: u128) -> Self {
         let levels = match len <= DENSE {
@@ -82,25 +82,25 @@ impl Bitmap {
         }
     }
 
-    /// Returns how many numbers there are, taken or not.
+    /// Returns the length: the upper bound of the numbers.
     #[must_use]
     pub const fn len(&self) -> u128 {
         self.len
     }
 
-    /// Tells whether no number is taken.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns how many numbers are taken.
+    /// Returns the number of elements.
     #[must_use]
     pub const fn count(&self) -> u128 {
         self.count
     }
 
-    /// Tells whether a number is taken.
+    /// Returns whether the set contains a number.
     #[must_use]
     #[inline]
     pub fn contains(&self, number: u128) -> bool {
@@ -111,7 +111,7 @@ impl Bitmap {
             }
     }
 
-    /// Takes a number, and tells whether it was there and free.
+    /// Inserts a number. Returns whether it is below the length and was free.
     #[inline]
     pub fn insert(&mut self, number: u128) -> bool {
         let was_free = number < self.len
@@ -123,11 +123,12 @@ impl Bitmap {
         was_free
     }
 
-    /// Takes a number from `from` to `to` - 1, and returns it: the first free
-    /// one from a random place on, around the end.
+    /// Inserts and returns a free number within `from..to`.
+    ///
+    /// The search starts at a random number and wraps around.
     #[inline(always)]
     pub(crate) fn take(&mut self, from: u128, to: u128, random: &mut Random<'_>) -> Option<u128> {
-        debug_assert!(to <= self.len, "numbers end at {}", self.len);
+        debug_assert!(to <= self.len, "the length is {}", self.len);
         let taken = match &mut self.levels {
             Levels::Dense(tree) => tree.take(narrow(from), narrow(to), random)? as u128,
             Levels::Sparse(tree) => take_sparse(tree, from, to, random)?,
@@ -136,7 +137,7 @@ impl Bitmap {
         Some(taken)
     }
 
-    /// Frees a number, and tells whether it was taken.
+    /// Removes a number. Returns whether the set contained it.
     #[inline]
     pub fn remove(&mut self, number: u128) -> bool {
         let was_taken = number < self.len
@@ -148,7 +149,7 @@ impl Bitmap {
         was_taken
     }
 
-    /// Returns the first free number from `from` on.
+    /// Returns the first free number at or after `from`.
     #[must_use]
     #[inline]
     pub fn next_free(&self, from: u128) -> Option<u128> {
@@ -162,7 +163,7 @@ impl Bitmap {
         (free < self.len).then_some(free)
     }
 
-    /// Returns the numbers taken from `from` on, in order.
+    /// Returns the elements at or after `from`, in ascending order.
     pub fn iter_from(&self, from: u128) -> impl Iterator<Item = u128> + '_ {
         let (first, bit) = from.place();
         self.words_from(first).flat_map(move |(word, bits)| {
@@ -178,13 +179,13 @@ impl Bitmap {
         })
     }
 
-    /// Returns all numbers taken, in order.
+    /// Returns all elements, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u128> + '_ {
         self.iter_from(0)
     }
 
-    /// Returns the words of the first level, from one on; perhaps without
-    /// those that are empty.
+    /// Returns the words of the bottom level at or after `first`. Empty words may be
+    /// skipped.
     fn words_from(&self, first: u128) -> Box<dyn Iterator<Item = (u128, u64)> + '_> {
         match &self.levels {
             Levels::Dense(tree) => {
@@ -262,7 +263,7 @@ impl<W: Words> Tree<W> {
         before != after
     }
 
-    /// Returns the first free number from one on, perhaps beyond the last.
+    /// Returns the first free number at or after `from`, possibly beyond the length.
     #[inline]
     fn next_free(&self, from: W::Number) -> W::Number {
         let (word, bit) = from.place();
@@ -273,12 +274,12 @@ impl<W: Words> Tree<W> {
         }
     }
 
-    /// Returns the first free number after those of a word.
+    /// Returns the first free number after a word.
     #[cold]
     fn next_free_after(&self, word: W::Number) -> W::Number {
         let mut found = word.next();
         let mut height = 0;
-        // Up to where a word has a free place further on.
+        // Ascend to a level with a later word that is not full.
         while let Some(level) = self.upper.get(height) {
             let (word, bit) = found.place();
             let free = !level.get(word) & bit.wrapping_neg();
@@ -289,14 +290,14 @@ impl<W: Words> Tree<W> {
             found = word.next();
             height += 1;
         }
-        // And down into the first that is not full.
+        // Descend to the first word that is not full.
         for level in self.upper.iter().take(height).rev() {
             found = found.first(!level.get(found));
         }
         found.first(!self.bottom.get(found))
     }
 
-    /// Says that a word is full, and whatever is full with it.
+    /// Marks a word as full in the upper levels.
     #[cold]
     fn note_full(&mut self, mut number: W::Number) {
         for level in &mut self.upper {
@@ -310,7 +311,7 @@ impl<W: Words> Tree<W> {
         }
     }
 
-    /// Says that a word is not full any more, nor whatever was full with it.
+    /// Marks a word as not full in the upper levels.
     #[cold]
     fn note_free(&mut self, mut number: W::Number) {
         for level in &mut self.upper {
@@ -350,7 +351,7 @@ impl Words for BTreeMap<u128, u64> {
         Self::new()
     }
 
-    // Out of line: the code of dense ones is short without it.
+    // Not inlined, to keep the code for dense bitmaps short.
     #[inline(never)]
     fn get(&self, word: u128) -> u64 {
         Self::get(self, &word).copied().unwrap_or(0)
@@ -404,7 +405,7 @@ impl Number for u128 {
     }
 }
 
-/// Returns a random number below a limit that is not 0.
+/// Returns a random number below `limit`, which must not be 0.
 pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
     match u64::try_from(limit) {
         Ok(limit) => scale(random(), limit),
@@ -412,7 +413,7 @@ pub(crate) fn below(limit: u128, random: &mut Random<'_>) -> u128 {
     }
 }
 
-/// Returns a number below a limit, as far from 0 as a random one is.
+/// Scales a random 64-bit number to `0..limit`.
 const fn scale(random: u64, limit: u64) -> u128 {
     (random as u128 * limit as u128) >> 64
 }
@@ -427,7 +428,7 @@ fn take_sparse(
     tree.take(from, to, random)
 }
 
-/// Returns a number of a dense bitmap, all of which are small.
+/// Converts a number of a dense bitmap, which fits in `usize`.
 #[inline]
 const fn narrow(number: u128) -> usize {
     number as usize

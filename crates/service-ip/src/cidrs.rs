@@ -10,57 +10,60 @@ use crate::bitmap::below;
 use crate::range::{address, bits};
 use crate::{AddressRange, AllocationError, Bitmap, Family, Pool, Random, Range, Usage};
 
-/// The ServiceCIDRs of one family, and what of them is taken.
+/// An allocator for the ServiceCIDRs of one family.
 ///
-/// An address is taken once, however many of them have it.
+/// An address within several ServiceCIDRs is allocated once.
 #[derive(Clone, Debug)]
 pub struct Cidrs {
     is_ipv4: bool,
-    /// Every address of the family but the very first, which no range gives.
+    /// Allocated addresses of the family. The all-zeros address, which no range
+    /// contains, is excluded.
     taken: Bitmap,
     ranges: BTreeMap<AddressRange, Cidr>,
 }
 
-/// A range, and the ServiceCIDRs that have it.
+/// The ServiceCIDRs with the same range.
 #[derive(Clone, Debug, Default)]
 struct Cidr {
-    /// By name, whether it is ready.
+    /// Names, with the state of the condition `Ready`.
     names: BTreeMap<Box<str>, bool>,
-    /// How many of its addresses are taken.
+    /// Number of allocated addresses within the range.
     used: u128,
 }
 
-/// Why a ServiceCIDR cannot be added or removed; nothing has changed.
+/// Errors of adding or removing a ServiceCIDR. Nothing has changed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CidrError {
-    /// Addresses are taken that no other one has.
-    #[error("ServiceCIDR {name}: of {range} {addresses} in use that no other ServiceCIDR has")]
+    /// Allocated addresses are in no other ServiceCIDR.
+    #[error(
+        "ServiceCIDR {name} ({range}): addresses in use that are in no other ServiceCIDR: {addresses}"
+    )]
     InUse {
         /// The ServiceCIDR.
         name: Box<str>,
-        /// Its range.
+        /// The range.
         range: AddressRange,
-        /// How many addresses.
+        /// Number of addresses.
         addresses: u128,
     },
-    /// It has a range already, which cannot change.
-    #[error("ServiceCIDR {name} has the range {range}, which cannot change")]
+    /// The range of an existing ServiceCIDR cannot change.
+    #[error("ServiceCIDR {name}: the range {range} cannot change")]
     Immutable {
         /// The ServiceCIDR.
         name: Box<str>,
-        /// The range it has.
+        /// The existing range.
         range: AddressRange,
     },
-    /// Its range is of the other family.
+    /// The range is of the other family.
     #[error("ServiceCIDR {name}: {range} is of the other family")]
     MismatchedFamily {
         /// The ServiceCIDR.
         name: Box<str>,
-        /// Its range.
+        /// The range.
         range: AddressRange,
     },
-    /// There is none of this name.
+    /// No ServiceCIDR has the name.
     #[error("there is no ServiceCIDR {name}")]
     NotFound {
         /// The name.
@@ -69,7 +72,7 @@ pub enum CidrError {
 }
 
 impl Cidrs {
-    /// Returns a family without a ServiceCIDR.
+    /// Returns an allocator without ServiceCIDRs for a family.
     #[must_use]
     pub fn of(family: Family) -> Self {
         match family {
@@ -78,13 +81,13 @@ impl Cidrs {
         }
     }
 
-    /// Returns IPv4 without a ServiceCIDR.
+    /// Returns an allocator without ServiceCIDRs for IPv4.
     #[must_use]
     pub fn ipv4() -> Self {
         Self::new(true, u32::MAX.into())
     }
 
-    /// Returns IPv6 without a ServiceCIDR.
+    /// Returns an allocator without ServiceCIDRs for IPv6.
     #[must_use]
     pub fn ipv6() -> Self {
         Self::new(false, u128::MAX)
@@ -98,14 +101,14 @@ impl Cidrs {
         }
     }
 
-    /// Adds a ServiceCIDR, or says whether one that was added is ready.
+    /// Adds a ServiceCIDR, or updates whether an existing one is ready.
     ///
-    /// Addresses are given by ranges of which one ServiceCIDR at least is
-    /// ready.
+    /// A range is used for allocation if at least one of its ServiceCIDRs is ready.
     ///
     /// # Errors
     ///
-    /// [`CidrError::Immutable`] and [`CidrError::MismatchedFamily`].
+    /// - [`CidrError::Immutable`]: the ServiceCIDR exists with another range.
+    /// - [`CidrError::MismatchedFamily`]: the range is of the other family.
     pub fn insert(
         &mut self,
         name: &str,
@@ -133,17 +136,18 @@ impl Cidrs {
         Ok(())
     }
 
-    /// Removes a ServiceCIDR that no address needs.
+    /// Removes a ServiceCIDR.
     ///
     /// # Errors
     ///
-    /// [`CidrError::InUse`] and [`CidrError::NotFound`].
+    /// - [`CidrError::InUse`]: allocated addresses are in no other ServiceCIDR.
+    /// - [`CidrError::NotFound`]: no ServiceCIDR has the name.
     pub fn remove(&mut self, name: &str) -> Result<(), CidrError> {
         let name: Box<str> = name.into();
         let Some(range) = self.range(&name) else {
             return Err(CidrError::NotFound { name });
         };
-        let addresses = self.needing(&name, range);
+        let addresses = self.exclusive(&name, range);
         if addresses > 0 {
             return Err(CidrError::InUse {
                 name,
@@ -160,13 +164,13 @@ impl Cidrs {
         Ok(())
     }
 
-    /// Takes an address that others have given, in a range or not.
+    /// Marks an address as allocated, within a range or not.
     ///
-    /// Tells whether it was free.
+    /// Returns whether it was free.
     ///
     /// # Errors
     ///
-    /// [`AllocationError::MismatchedFamily`].
+    /// [`AllocationError::MismatchedFamily`]: the address is of the other family.
     pub fn mark_allocated(&mut self, item: IpAddr) -> Result<bool, AllocationError> {
         if item.is_ipv4() != self.is_ipv4 {
             return Err(AllocationError::mismatched_family(&item, self));
@@ -178,12 +182,12 @@ impl Cidrs {
         Ok(was_free)
     }
 
-    /// Returns the ranges, and of each how many addresses are taken.
+    /// Returns the ranges with their numbers of allocated addresses.
     pub fn ranges(&self) -> impl Iterator<Item = (AddressRange, u128)> + '_ {
         self.ranges.iter().map(|(range, cidr)| (*range, cidr.used))
     }
 
-    /// Returns the ServiceCIDRs of a range, and whether they are ready.
+    /// Returns the names of the ServiceCIDRs with a range, and whether each is ready.
     pub fn names(&self, range: AddressRange) -> impl Iterator<Item = (&str, bool)> + '_ {
         let names = self.ranges.get(&range).into_iter();
         names.flat_map(|cidr| {
@@ -201,8 +205,8 @@ impl Cidrs {
         Some(*range)
     }
 
-    /// Returns how many addresses only this ServiceCIDR has.
-    fn needing(&self, name: &str, range: AddressRange) -> u128 {
+    /// Returns the number of allocated addresses that are in this ServiceCIDR only.
+    fn exclusive(&self, name: &str, range: AddressRange) -> u128 {
         let others: Vec<AddressRange> = self
             .ranges
             .iter()
@@ -221,7 +225,7 @@ impl Cidrs {
         u128::try_from(alone.count()).unwrap_or(u128::MAX)
     }
 
-    /// Returns the addresses taken of a range.
+    /// Returns the allocated addresses within a range.
     fn taken_in(&self, range: AddressRange) -> impl Iterator<Item = IpAddr> + '_ {
         let first = range.first().and_then(number);
         let taken = first.map(|first| self.taken.iter_from(first));
@@ -231,7 +235,7 @@ impl Cidrs {
             .take_while(move |item| range.number(*item).is_ok())
     }
 
-    /// Counts anew how many addresses are taken in the ranges that have one.
+    /// Updates the numbers of allocated addresses of all ranges that contain an address.
     fn count(&mut self, item: IpAddr, counted: impl Fn(u128) -> u128) {
         for (range, cidr) in &mut self.ranges {
             if range.number(item).is_ok() {
@@ -240,7 +244,7 @@ impl Cidrs {
         }
     }
 
-    /// Takes a free address of a range.
+    /// Allocates a free address of a range.
     fn take_of(&mut self, range: AddressRange, random: &mut Random<'_>) -> Option<IpAddr> {
         let first = number(range.first()?)?;
         let (middle, end) = (first + range.static_band(), first + range.len());
@@ -300,7 +304,7 @@ impl Pool for Cidrs {
         was_taken
     }
 
-    /// Takes it in a range that is not ready, and outside of all of them, too.
+    /// Accepts addresses within a range that is not ready, and outside of all ranges.
     fn restore(&mut self, item: IpAddr) -> bool {
         self.mark_allocated(item) == Ok(true)
     }
@@ -335,8 +339,8 @@ impl Pool for Cidrs {
             .collect()
     }
 
-    /// The first that is ready and has the item; for any item, all that are
-    /// ready.
+    /// Returns the first ready range that contains the item. Without an item, returns
+    /// all ready ranges.
     fn counted_ranges(&self, item: Option<IpAddr>) -> Vec<Box<str>> {
         let ranges = self.ranges.iter();
         let ready = ranges.filter(|(range, cidr)| {
@@ -350,20 +354,20 @@ impl Pool for Cidrs {
 }
 
 impl Cidr {
-    /// Tells whether addresses are given.
+    /// Returns whether the range is used for allocation.
     fn is_ready(&self) -> bool {
         self.names.values().any(|is_ready| *is_ready)
     }
 }
 
-/// The ranges, as `10.0.0.0/24, 10.1.0.0/16`.
+/// Displays the ranges, such as `10.0.0.0/24, 10.1.0.0/16`.
 impl fmt::Display for Cidrs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.ranges.is_empty() {
             return f.write_str(if self.is_ipv4 {
-                "no ServiceCIDR of IPv4"
+                "no IPv4 ServiceCIDR"
             } else {
-                "no ServiceCIDR of IPv6"
+                "no IPv6 ServiceCIDR"
             });
         }
         for (place, range) in self.ranges.keys().enumerate() {
@@ -374,7 +378,7 @@ impl fmt::Display for Cidrs {
     }
 }
 
-/// Returns the number of an address among those of its family.
+/// Returns the number of an address in the bitmap.
 fn number(item: IpAddr) -> Option<u128> {
     bits(item).checked_sub(1)
 }

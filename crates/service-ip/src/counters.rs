@@ -1,31 +1,31 @@
-//! What is counted of allocation, under the names of Kubernetes.
+//! Metrics of allocation and repair, with the names of Kubernetes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the metrics of addresses or of ports are called.
+/// Names of the metrics for addresses or for ports.
 ///
-/// Those with a `cidr` in Kubernetes are labelled with the range.
+/// The range is the value of the label `cidr` of Kubernetes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MetricNames {
-    /// A gauge of what is taken, [`Usage::used`].
+    /// Gauge of allocated items, [`Usage::used`].
     pub allocated: &'static str,
-    /// A gauge of what is free, [`Usage::free`].
+    /// Gauge of free items, [`Usage::free`].
     pub available: &'static str,
-    /// A counter by `scope`, [`Counters::allocations`].
+    /// Counter by `scope`, [`Counters::allocations`].
     pub allocations: &'static str,
-    /// A counter by `scope`, [`Counters::errors`].
+    /// Counter by `scope`, [`Counters::errors`].
     pub errors: &'static str,
-    /// A histogram, [`Counters::durations`]; Kubernetes has none of ports.
+    /// Histogram, [`Counters::durations`]. Kubernetes has no such metric for ports.
     pub durations: Option<&'static str>,
-    /// A counter by `type`, [`RepairCounters::findings`].
+    /// Counter by `type`, [`RepairCounters::findings`].
     pub findings: &'static str,
-    /// A counter, [`RepairCounters::failures`].
+    /// Counter, [`RepairCounters::failures`].
     pub failures: &'static str,
 }
 
 impl MetricNames {
-    /// Those of addresses, labelled with `cidr`.
+    /// Metrics of addresses, with the label `cidr`.
     pub const CLUSTER_IP: Self = Self {
         allocated: "kube_apiserver_clusterip_allocator_allocated_ips",
         available: "kube_apiserver_clusterip_allocator_available_ips",
@@ -36,7 +36,7 @@ impl MetricNames {
         failures: "apiserver_clusterip_repair_reconcile_errors_total",
     };
 
-    /// Those of node ports.
+    /// Metrics of node ports.
     pub const NODE_PORT: Self = Self {
         allocated: "kube_apiserver_nodeport_allocator_allocated_ports",
         available: "kube_apiserver_nodeport_allocator_available_ports",
@@ -48,28 +48,28 @@ impl MetricNames {
     };
 }
 
-/// How much of a range is taken.
+/// Usage of a range.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Usage {
     /// The range.
     pub range: Box<str>,
-    /// How many items are taken.
+    /// Number of allocated items.
     pub used: u128,
-    /// How many items are free.
+    /// Number of free items.
     pub free: u128,
 }
 
-/// Whether a certain item was asked for, or any.
+/// Kind of a request: for a specific item or for any.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
-    /// A certain one.
+    /// A specific item.
     Static,
-    /// Any.
+    /// Any item.
     Dynamic,
 }
 
 impl Scope {
-    /// Returns the label of Kubernetes.
+    /// Returns the value of the metric label `scope` of Kubernetes.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -79,34 +79,36 @@ impl Scope {
     }
 }
 
-/// What has happened to a range.
+/// Counters of a range.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Items given.
+    /// Successful allocations.
     pub allocations: BTreeMap<Scope, u64>,
-    /// Items not given; where somebody else was faster, each attempt counts.
+    /// Failed allocations. Each attempt that ends with a conflict counts.
     pub errors: BTreeMap<Scope, u64>,
-    /// How long it took to give one, as far as the caller has told.
+    /// Durations recorded with [`Registry::observe`](crate::Registry::observe).
     pub durations: DurationHistogram,
 }
 
-/// DurationHistogram in buckets.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DurationHistogram {
-    /// How many took at most as long as the same place of [`Self::BOUNDS`]
-    /// says, each counted in one bucket; the last are those that took longer.
+    /// Number of durations per bucket, not cumulative.
+    ///
+    /// The upper bound of a bucket is the element of [`Self::BOUNDS`] at the same
+    /// index. The last bucket has no bound.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
-    /// How long all of them took.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 impl DurationHistogram {
-    /// The upper bounds of the buckets, in seconds, as Kubernetes has them.
+    /// Upper bounds of the buckets in seconds, as in Kubernetes.
     pub const BOUNDS: [f64; 11] = [
         0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     ];
 
-    /// Counts one.
+    /// Records a duration.
     pub fn observe(&mut self, took: Duration) {
         let mut bounds = Self::BOUNDS.iter();
         let place = bounds.position(|bound| took.as_secs_f64() <= *bound);
@@ -117,37 +119,37 @@ impl DurationHistogram {
         self.sum += took;
     }
 
-    /// Returns how many there are.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 }
 
-/// What has happened to a repair.
+/// Counters of a repair.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RepairCounters {
-    /// What was found, by [`Finding::label`](crate::Finding::label).
+    /// Number of findings by [`Finding::label`](crate::Finding::label).
     pub findings: BTreeMap<&'static str, u64>,
-    /// Passes that were not made.
+    /// Number of failed passes.
     pub failures: u64,
 }
 
-/// What was asked of a pool, to be counted when it is known how it ended.
+/// Requests to a pool, counted once the outcome of the change is known.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Requests {
-    /// The ranges concerned, for what, and whether they gave it.
+    /// Range, scope and success of each request.
     entries: Vec<(Box<str>, Scope, bool)>,
 }
 
 impl Requests {
-    /// Notes that ranges gave an item, or did not.
+    /// Records the success of a request for each range.
     pub(crate) fn note(&mut self, ranges: Vec<Box<str>>, scope: Scope, is_given: bool) {
         let entries = ranges.into_iter().map(|range| (range, scope, is_given));
         self.entries.extend(entries);
     }
 
-    /// Counts it all.
+    /// Adds all requests to the counters.
     pub(crate) fn count(self, outcome: Outcome, counters: &mut BTreeMap<Box<str>, Counters>) {
         for (range, scope, is_given) in self.entries {
             let counters = counters.entry(range).or_default();
@@ -161,14 +163,14 @@ impl Requests {
     }
 }
 
-/// How a change ended.
+/// Outcome of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// It was made.
+    /// The change was committed.
     Committed,
-    /// Some of it was refused, so none was made.
+    /// A part of the change was rejected, so nothing was changed.
     Rejected,
-    /// The store did not make it.
+    /// The store did not commit the change.
     Failed,
 }
 
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_counted_in_the_bucket_that_they_fit_in() {
+    fn durations_are_counted_in_the_bucket_with_the_lowest_sufficient_bound() {
         let mut durations = DurationHistogram::default();
         for took in [5, 6, 10_000, 10_001] {
             durations.observe(Duration::from_millis(took));

@@ -1,11 +1,11 @@
-//! A change in the making.
+//! Planning of a change.
 
 use std::mem;
 
 use crate::counters::Requests;
 use crate::{AllocationError, Change, Pool, Random, RepairReason, Scope, ServiceRef, Snapshot};
 
-/// A change in the making, on top of what a store had.
+/// A planned change on a snapshot of a store.
 #[derive(Debug)]
 pub struct Draft<'a, P: Pool> {
     snapshot: &'a mut Snapshot<P>,
@@ -13,14 +13,14 @@ pub struct Draft<'a, P: Pool> {
     asked: Requests,
 }
 
-/// What has been done to the snapshot.
+/// A step that has been applied to the snapshot.
 #[derive(Debug)]
 enum Step<I> {
     Taken(I, ServiceRef),
-    /// With who had it, if that is known.
+    /// With the former owner, if known.
     Freed(I, Option<ServiceRef>),
-    /// With who had it by the record, and who has it now.
-    HandedOver(I, ServiceRef, ServiceRef),
+    /// With the former and the new owner.
+    Reassigned(I, ServiceRef, ServiceRef),
 }
 
 impl<'a, P: Pool> Draft<'a, P> {
@@ -32,29 +32,29 @@ impl<'a, P: Pool> Draft<'a, P> {
         }
     }
 
-    /// Returns what is taken, with what this change has done so far.
+    /// Returns the allocator, with the changes of this draft applied.
     #[must_use]
     pub const fn pool(&self) -> &P {
         &self.snapshot.pool
     }
 
-    /// Returns who has an item, if that is known.
+    /// Returns the owner of an item, if known.
     #[must_use]
     pub fn owner(&self, item: P::Item) -> Option<&ServiceRef> {
         self.snapshot.owners.get(&item)
     }
 
-    /// Returns why the store has to be repaired before anything else, if it has.
+    /// Returns the reason why the store requires a repair pass, if it does.
     #[must_use]
     pub const fn repair_reason(&self) -> Option<&RepairReason> {
         self.snapshot.repair_reason.as_ref()
     }
 
-    /// Takes a certain item for a Service.
+    /// Allocates a specific item for a Service (static allocation).
     ///
     /// # Errors
     ///
-    /// A [`AllocationError`] if it is taken or not in a range.
+    /// As for [`Pool::reserve`].
     pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), AllocationError> {
         let reserved = self.snapshot.pool.reserve(item);
         let ranges = self.snapshot.pool.counted_ranges(Some(item));
@@ -64,11 +64,11 @@ impl<'a, P: Pool> Draft<'a, P> {
         Ok(())
     }
 
-    /// Takes any item for a Service.
+    /// Allocates any item for a Service (dynamic allocation).
     ///
     /// # Errors
     ///
-    /// [`AllocationError::Full`].
+    /// As for [`Pool::allocate`].
     pub fn allocate(
         &mut self,
         owner: &ServiceRef,
@@ -85,11 +85,11 @@ impl<'a, P: Pool> Draft<'a, P> {
         Ok(item)
     }
 
-    /// Frees an item of a Service, and tells whether it was taken.
+    /// Releases an item of a Service. Returns whether it was allocated.
     ///
     /// # Errors
     ///
-    /// [`AllocationError::OtherOwner`] if it is known to be another's.
+    /// [`AllocationError::OtherOwner`]: the item is known to belong to another Service.
     pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, AllocationError> {
         match self.snapshot.owners.get(&item) {
             Some(other) if other != owner => Err(AllocationError::OtherOwner {
@@ -100,7 +100,7 @@ impl<'a, P: Pool> Draft<'a, P> {
         }
     }
 
-    /// Frees an item, whoever has it, and tells whether it was taken.
+    /// Releases an item regardless of its owner. Returns whether it was allocated.
     pub fn free(&mut self, item: P::Item) -> bool {
         let was_taken = self.snapshot.pool.release(item);
         if was_taken {
@@ -110,8 +110,8 @@ impl<'a, P: Pool> Draft<'a, P> {
         was_taken
     }
 
-    /// Takes an item that a Service has, which counts as no request.
-    pub(crate) fn put_back(
+    /// Allocates an item that a Service already has, without counting a request.
+    pub(crate) fn reserve_uncounted(
         &mut self,
         item: P::Item,
         owner: &ServiceRef,
@@ -121,12 +121,11 @@ impl<'a, P: Pool> Draft<'a, P> {
         Ok(())
     }
 
-    /// Makes an item a Service's that is recorded as another one's; it is never
-    /// free in between.
-    pub(crate) fn hand_over(&mut self, item: P::Item, owner: &ServiceRef) {
+    /// Changes the recorded owner of an item without releasing it.
+    pub(crate) fn reassign(&mut self, item: P::Item, owner: &ServiceRef) {
         if let Some(recorded) = self.snapshot.owners.get_mut(&item) {
             let former = mem::replace(recorded, owner.clone());
-            let step = Step::HandedOver(item, former, owner.clone());
+            let step = Step::Reassigned(item, former, owner.clone());
             self.steps.push(step);
         }
     }
@@ -136,7 +135,7 @@ impl<'a, P: Pool> Draft<'a, P> {
         self.steps.push(Step::Taken(item, owner.clone()));
     }
 
-    /// Leaves the snapshot as it was.
+    /// Reverts the snapshot to its initial state.
     pub(crate) fn undo(&mut self) {
         for step in self.steps.drain(..).rev() {
             match step {
@@ -146,26 +145,26 @@ impl<'a, P: Pool> Draft<'a, P> {
                 }
                 Step::Freed(item, former) => {
                     let is_taken = self.snapshot.pool.restore(item);
-                    debug_assert!(is_taken, "what was freed can be taken");
+                    debug_assert!(is_taken, "a released item can be allocated again");
                     if let Some(owner) = former {
                         self.snapshot.owners.insert(item, owner);
                     }
                 }
-                Step::HandedOver(item, former, _) => {
+                Step::Reassigned(item, former, _) => {
                     self.snapshot.owners.insert(item, former);
                 }
             }
         }
     }
 
-    /// Returns what is to be made, in sum, and what was asked for.
+    /// Returns the resulting change and the counted requests.
     pub(crate) fn into_change(self) -> (Change<P::Item>, Requests) {
         let mut change = Change::default();
         for step in self.steps {
             match step {
                 Step::Taken(item, owner) => change.take(item, owner),
                 Step::Freed(item, former) => change.free(item, former),
-                Step::HandedOver(item, former, owner) => {
+                Step::Reassigned(item, former, owner) => {
                     change.free(item, Some(former));
                     change.take(item, owner);
                 }

@@ -1,4 +1,4 @@
-//! Which families a Service has addresses of, and which addresses it asks for.
+//! Families and cluster IPs of a Service.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::ServiceType;
 
-/// A family of addresses.
+/// An IP family.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Family {
     /// IPv4.
@@ -26,7 +26,7 @@ impl Family {
         }
     }
 
-    /// Returns what Kubernetes calls it.
+    /// Returns the name in the API of Kubernetes.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -51,14 +51,14 @@ impl fmt::Display for Family {
     }
 }
 
-/// How many families a Service has: its `ipFamilyPolicy`.
+/// `ipFamilyPolicy` of a Service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FamilyPolicy {
-    /// One.
+    /// One family.
     SingleStack,
-    /// Both, if the cluster has them.
+    /// Both families if the cluster has them, otherwise one.
     PreferDualStack,
-    /// Both.
+    /// Both families.
     RequireDualStack,
 }
 
@@ -77,39 +77,38 @@ pub struct AddressSpec {
     pub families: Vec<Family>,
     /// `clusterIPs`; empty if the Service is headless.
     ///
-    /// [`parse_address`](crate::parse_address) reads an address in the form that
-    /// the API stores.
+    /// Parse each address with [`parse_address`](crate::parse_address).
     pub addresses: Vec<IpAddr>,
 }
 
-/// What follows from what a Service says.
+/// The plan for the families and addresses of a Service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressPlan {
-    /// Whether the Service is headless, also if an update omits `clusterIP`.
+    /// Whether the Service is headless, even if an update omits `clusterIP`.
     pub is_headless: bool,
-    /// The `ipFamilyPolicy`; none of an `ExternalName`.
+    /// `ipFamilyPolicy`. `None` for an `ExternalName`.
     pub policy: Option<FamilyPolicy>,
-    /// The `ipFamilies`.
+    /// `ipFamilies`.
     pub families: Vec<Family>,
-    /// What address there is to be of each family; none of a headless Service.
+    /// Requested address of each family. Empty for a headless Service.
     pub addresses: Vec<AddressRequest>,
-    /// Addresses to be released when the Service is stored.
+    /// Addresses to release after the Service was stored.
     pub released: Vec<IpAddr>,
 }
 
-/// An address that a Service is to have.
+/// A request for an address of a Service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AddressRequest {
-    /// It has it already.
+    /// Keeps an allocated address.
     Keep(IpAddr),
-    /// This one.
+    /// Allocates a specific address.
     Static(IpAddr),
-    /// Any of a family.
+    /// Allocates any address of a family.
     Dynamic(Family),
 }
 
 impl AddressRequest {
-    /// Returns its family.
+    /// Returns the family of the address.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {
@@ -123,30 +122,30 @@ impl fmt::Display for AddressRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep(address) | Self::Static(address) => write!(f, "{address}"),
-            Self::Dynamic(family) => write!(f, "an address of {family}"),
+            Self::Dynamic(family) => write!(f, "an {family} address"),
         }
     }
 }
 
-/// Why a Service cannot have the addresses it asks for.
+/// Errors of address fields of a Service.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// There are more than two addresses or families, or two of one family.
+    /// The field has more than two entries, or two entries of one family.
     #[error("{field} may have one entry for each family")]
     TooMany {
         /// The field of the Service.
         field: &'static str,
     },
-    /// An address and the family at the same place do not fit.
+    /// An address is not of the family at the same index.
     #[error("spec.clusterIPs: {address} is not of the family {family}")]
     Mismatch {
         /// The address.
         address: IpAddr,
-        /// The family at its place.
+        /// The family at the same index.
         family: Family,
     },
-    /// Two entries with a policy for one.
+    /// The field has two entries, but the policy is `SingleStack`.
     #[error(
         "spec.ipFamilyPolicy must be RequireDualStack or PreferDualStack \
          when {field} has two entries"
@@ -155,16 +154,16 @@ pub enum AddressError {
         /// The field of the Service.
         field: &'static str,
     },
-    /// The second entry was removed without a policy for one.
+    /// The second entry was removed, but the policy is not `SingleStack`.
     #[error("spec.ipFamilyPolicy must be SingleStack to release the second entry of {field}")]
     Reduced {
         /// The field of the Service.
         field: &'static str,
     },
-    /// Both families are required, and the cluster has one.
+    /// The policy is `RequireDualStack`, but the cluster has one family.
     #[error("this cluster is not configured for dual-stack services")]
     NotDualStack,
-    /// The cluster does not have a family.
+    /// The cluster does not have the family.
     #[error("{family} is not configured on this cluster")]
     NotConfigured {
         /// The family.
@@ -175,16 +174,16 @@ pub enum AddressError {
     Immutable {
         /// The field of the Service.
         field: &'static str,
-        /// The position of the entry.
+        /// The index of the entry.
         index: usize,
     },
-    /// `clusterIP: None` with a type that needs an address.
+    /// `clusterIP` is `None`, but the type requires an address.
     #[error("spec.clusterIPs[0] may not be None for a Service of type {service_type}")]
     Headless {
         /// The type.
         service_type: ServiceType,
     },
-    /// A field that an `ExternalName` cannot have.
+    /// The field must not be set for an `ExternalName`.
     #[error("{field} may not be set for a Service of type ExternalName")]
     ExternalName {
         /// The field of the Service.
@@ -197,18 +196,18 @@ const FAMILIES: &str = "spec.ipFamilies";
 const POLICY: &str = "spec.ipFamilyPolicy";
 
 impl AddressSpec {
-    /// Plans the addresses of a Service in a cluster with one or two families,
-    /// the default family first.
+    /// Plans the addresses of a Service.
     ///
+    /// `cluster` holds the one or two families of the cluster, the default family first.
     /// `before` is the stored Service of an update.
     /// An update that omits `clusterIPs` keeps them, and a headless Service stays
     /// headless.
-    /// `ipFamilies` are not kept: without them a Service has the families of its
-    /// addresses, and a headless one those of a new Service.
+    /// An update that omits `ipFamilies` does not keep them: the families follow from the
+    /// addresses, or for a headless Service from the defaults of a new Service.
     ///
     /// # Errors
     ///
-    /// An [`AddressError`] that names the field.
+    /// An [`AddressError`] that names the invalid field.
     pub fn plan(
         &self,
         cluster: &[Family],
@@ -221,7 +220,7 @@ impl AddressSpec {
         let mut spec = self.clone();
         spec.keep(before);
         let policy = spec.policy_after(before);
-        // A cluster that becomes dual-stack is no reason to add an address.
+        // A Service does not change if only the families of the cluster change.
         if !spec.is_settled(before) {
             spec.check()?;
             spec.check_unchanged(before)?;
@@ -231,7 +230,7 @@ impl AddressSpec {
         let had = before.map_or(&[][..], |before| &before.addresses);
         let addresses = match spec.is_headless {
             true => Vec::new(),
-            false => spec.wanted(had),
+            false => spec.requests(had),
         };
         let released = had.iter().copied();
         let released = released.filter(|address| !spec.addresses.contains(address));
@@ -244,9 +243,9 @@ impl AddressSpec {
         })
     }
 
-    /// Plans an `ExternalName`, which releases what the Service had.
+    /// Plans an `ExternalName`, which releases the addresses of the Service.
     ///
-    /// A field with the value from before is dropped; another value is an error.
+    /// A field with the stored value is dropped. Any other value is an error.
     fn plan_external_name(&self, before: Option<&Self>) -> Result<AddressPlan, AddressError> {
         let is_kept =
             |is_same: fn(&Self, &Self) -> bool| before.is_some_and(|one| is_same(self, one));
@@ -284,7 +283,7 @@ impl AddressSpec {
         self.service_type == ServiceType::ExternalName
     }
 
-    /// Takes over the addresses that an update omits, or their absence.
+    /// Copies `clusterIPs` or `None` from the stored Service if an update omits them.
     fn keep(&mut self, before: Option<&Self>) {
         if let Some(before) = before
             && self.addresses.is_empty()
@@ -295,7 +294,7 @@ impl AddressSpec {
         }
     }
 
-    /// Checks that type, addresses and families fit each other.
+    /// Checks that type, addresses and families are consistent.
     fn check(&self) -> Result<(), AddressError> {
         if self.is_headless && self.service_type != ServiceType::ClusterIp {
             let service_type = self.service_type;
@@ -316,7 +315,8 @@ impl AddressSpec {
         Ok(())
     }
 
-    /// Checks that no address or family is replaced; a second one may come or go.
+    /// Checks that no address or family is replaced. A second one may be added or
+    /// removed.
     ///
     /// A headless Service may change its families, but stays headless.
     fn check_unchanged(&self, before: Option<&Self>) -> Result<(), AddressError> {
@@ -338,11 +338,11 @@ impl AddressSpec {
         }
     }
 
-    /// Returns the policy: that from before, if none is said.
+    /// Returns the policy: the requested, the stored, or the default one.
     fn policy_after(&self, before: Option<&Self>) -> FamilyPolicy {
         let former = before.and_then(|before| before.policy);
         self.policy.or(former).unwrap_or_else(|| {
-            if self.is_free() {
+            if self.is_headless_without_selector() {
                 FamilyPolicy::RequireDualStack
             } else {
                 FamilyPolicy::SingleStack
@@ -350,8 +350,8 @@ impl AddressSpec {
         })
     }
 
-    /// Tells whether its addresses are only what its endpoints say.
-    fn is_free(&self) -> bool {
+    /// Returns whether the Service is headless without selector.
+    fn is_headless_without_selector(&self) -> bool {
         self.is_headless && !self.has_selector
     }
 
@@ -359,8 +359,7 @@ impl AddressSpec {
     /// families of the stored Service.
     ///
     /// Such a Service keeps its families when the cluster changes.
-    /// An update that omits one of the fields asks for the families that the
-    /// cluster has now.
+    /// An update that omits one of the fields gets the current families of the cluster.
     fn is_settled(&self, before: Option<&Self>) -> bool {
         let prefers = Some(FamilyPolicy::PreferDualStack);
         self.policy == prefers
@@ -373,12 +372,12 @@ impl AddressSpec {
             })
     }
 
-    /// Leaves the first entries only, if that is asked for.
+    /// Removes the second entries if the policy becomes `SingleStack`.
     fn reduce(&mut self, policy: FamilyPolicy, before: Option<&Self>) -> Result<(), AddressError> {
         let is_single = policy == FamilyPolicy::SingleStack;
         if let Some(before) = before {
             if is_single {
-                // To say nothing else is to mean it.
+                // Unchanged entries are truncated, changed ones are errors below.
                 if self.addresses == before.addresses {
                     self.addresses.truncate(1);
                 }
@@ -400,12 +399,12 @@ impl AddressSpec {
         Ok(())
     }
 
-    /// Adds the families that are not said.
+    /// Adds missing families.
     fn complete(&mut self, policy: FamilyPolicy, cluster: &[Family]) -> Result<(), AddressError> {
-        let said = self.families.len();
-        let addresses = self.addresses.iter().skip(said);
+        let given = self.families.len();
+        let addresses = self.addresses.iter().skip(given);
         self.families.extend(addresses.copied().map(Family::of));
-        let is_free = self.is_free();
+        let is_free = self.is_headless_without_selector();
         if !is_free {
             if policy == FamilyPolicy::RequireDualStack && cluster.len() < 2 {
                 return Err(AddressError::NotDualStack);
@@ -424,8 +423,8 @@ impl AddressSpec {
         Ok(())
     }
 
-    /// Returns what address there is to be of each family.
-    fn wanted(&self, had: &[IpAddr]) -> Vec<AddressRequest> {
+    /// Returns the request for each family.
+    fn requests(&self, had: &[IpAddr]) -> Vec<AddressRequest> {
         let places = self.families.iter().enumerate();
         places
             .map(|(place, family)| match self.addresses.get(place) {
@@ -437,7 +436,7 @@ impl AddressSpec {
     }
 }
 
-/// Returns the position of the first entry that is not the one from before.
+/// Returns the index of the first changed entry.
 fn replaced<T: PartialEq>(before: &[T], now: &[T]) -> Option<usize> {
     before
         .iter()

@@ -1,25 +1,23 @@
-//! Allocation of Service addresses and node ports.
+//! Allocates cluster IPs and node ports of Kubernetes Services.
 //!
-//! Every Service of Kubernetes has an address of its own, and many have ports
-//! of their own on every node.
-//! This crate gives them out: from memory in one process, or from a store that
-//! many change.
+//! The allocation state is in the memory of one process, or in a store that several
+//! processes share.
 //!
-//! - [`parse_address`]: addresses in every form that Services have them in.
-//! - [`Range`], [`AddressRange`], [`PortRange`]: what is allocated from, and its
-//!   two bands.
-//! - [`Allocator`]: a range, and what of it is taken.
-//! - [`Cidrs`]: several ranges, which may overlap.
-//! - [`Pool`]: what has items to give.
-//! - [`Store`], [`Registry`]: allocation by many, none of whom gets what another
-//!   has.
-//! - [`AddressSpec`]: which addresses of which families a Service gets.
-//! - [`ServiceAddresses`]: how it gets them, all or none.
-//! - [`NodePorts`]: its node ports, all or none.
-//! - [`Counters`], [`MetricNames`]: what is counted.
-//! - [`RangeAllocation`]: what is allocated, in the form of Kubernetes.
-//! - [`Repair`]: what is allocated, compared with what Services have.
-//! - [`Error`], [`AllocationError`]: what goes wrong.
+//! - [`parse_address`]: parses addresses in every form that the API has stored.
+//! - [`Range`], [`AddressRange`], [`PortRange`]: ranges with a static and a dynamic
+//!   band.
+//! - [`Allocator`]: allocation from one range.
+//! - [`Cidrs`]: allocation from several ServiceCIDRs, which may overlap.
+//! - [`Pool`]: the trait of both.
+//! - [`Store`], [`Registry`]: allocation by concurrent processes, with optimistic
+//!   locking.
+//! - [`AddressSpec`]: plans the families and cluster IPs of a Service.
+//! - [`ServiceAddresses`]: allocates the cluster IPs of a Service atomically.
+//! - [`NodePorts`]: allocates the node ports of a Service atomically.
+//! - [`Counters`], [`MetricNames`]: metrics.
+//! - [`RangeAllocation`]: the bitmap of Kubernetes.
+//! - [`Repair`]: compares allocated items with Services and corrects differences.
+//! - [`Error`], [`AllocationError`]: errors.
 #![forbid(unsafe_code)]
 
 mod bitmap;

@@ -7,73 +7,71 @@ use crate::{
     ServiceType,
 };
 
-/// What a Service says of its node ports.
+/// The fields of a Service that determine its node ports.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodePorts {
-    /// Its type.
+    /// `type`.
     pub kind: ServiceType,
-    /// Whether the ports of a load balancer get node ports that are not asked
-    /// for.
+    /// `allocateLoadBalancerNodePorts`: whether ports of a load balancer get node ports
+    /// without a request.
     pub allocate_load_balancer_node_ports: bool,
-    /// Whether traffic from outside stays on the node.
+    /// Whether `externalTrafficPolicy` is Local.
     pub external_policy_local: bool,
-    /// Its ports.
+    /// `ports`.
     pub ports: Vec<ServicePort>,
-    /// Where load balancers ask whether a node has endpoints, if it is said or
-    /// given.
+    /// `healthCheckNodePort`, if requested or assigned.
     pub health_check_node_port: Option<u16>,
 }
 
-/// What a Service got, until it is known whether it is stored.
+/// Allocated node ports of a Service that is not stored yet.
 ///
-/// It is handed to [`Self::commit`] or to [`Self::revert`]; otherwise what is
-/// new in it, or what it had before, stays taken until a repair.
+/// Call [`Self::commit`] after the Service was stored, or [`Self::revert`] if it was
+/// not. Otherwise new or former node ports stay allocated until a repair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "node ports are released by commit or revert only"]
 pub struct AssignedPorts {
-    /// What the Service says then.
+    /// The fields of the Service with all node ports assigned.
     pub ports: NodePorts,
-    /// What of that it did not have before.
+    /// Newly allocated node ports.
     taken: BTreeSet<u16>,
-    /// What it had and no longer has.
+    /// Node ports that the Service no longer has.
     released: BTreeSet<u16>,
 }
 
 impl AssignedPorts {
-    /// Frees what the Service no longer has, once it is stored.
+    /// Releases the node ports that the Service no longer has, after it was stored.
     pub fn commit<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.released, owner, draft);
     }
 
-    /// Frees what is new, because the Service was not stored.
+    /// Releases the newly allocated node ports of a Service that was not stored.
     pub fn revert<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.taken, owner, draft);
     }
 }
 
 impl NodePorts {
-    /// Gives a Service its node ports.
+    /// Allocates the node ports of a Service.
     ///
-    /// Ports of the same number share a node port, for each has a protocol of
-    /// its own.
-    /// A port that asks for no node port keeps that of the stored port of its
-    /// name, unless another port asks for it; several ports may keep one.
-    /// The Service keeps its former node ports until the new ones are stored.
+    /// Ports with the same number and different protocols share a node port.
+    /// A port without a requested node port keeps the node port of the stored port with
+    /// its name, unless another port requests it. Several ports may keep the same one.
+    /// The Service keeps its former node ports until [`AssignedPorts::commit`].
     ///
     /// # Errors
     ///
-    /// A [`AllocationError`]; the draft is good for nothing then.
-    /// Besides those of [`Draft::reserve`] and [`Draft::allocate`]:
+    /// After an error, discard the draft. In addition to the errors of
+    /// [`Draft::reserve`] and [`Draft::allocate`]:
     ///
-    /// - [`AllocationError::Duplicate`]: a node port has two uses of one protocol, is
-    ///   also the health check port, or is on ports of different numbers of a new
-    ///   Service. An update may put it there.
+    /// - [`AllocationError::Duplicate`]: a node port is used twice with one protocol, is
+    ///   also the health check node port, or is on ports with different numbers of a new
+    ///   Service. The last case is allowed in an update.
     /// - [`AllocationError::Immutable`]: `healthCheckNodePort` changes.
     /// - [`AllocationError::NotUsed`]: `nodePort` of a `ClusterIP` or `ExternalName`, or
-    ///   `healthCheckNodePort` of a Service that needs none. A value from before
-    ///   is dropped instead. kube-apiserver stores a `nodePort` of an
-    ///   `ExternalName` unallocated, and frees the port with the Service even if
-    ///   another Service has it.
+    ///   `healthCheckNodePort` of a Service without health checks. The stored value is
+    ///   dropped instead. kube-apiserver stores a `nodePort` of an `ExternalName`
+    ///   unallocated, and releases the port with the Service even if another Service
+    ///   owns it.
     pub fn assign<P: Pool<Item = u16>>(
         &self,
         former: Option<&Self>,
@@ -85,7 +83,7 @@ impl NodePorts {
         let mut assigned = self.cleared(former, owner)?;
         assigned.check_shared(former.is_none(), owner)?;
         let mut used: BTreeSet<(Protocol, u16)> = assigned.uses().collect();
-        // What is asked for comes first, lest it is given to another port.
+        // Requested ports come first: a dynamic allocation must not return a requested port.
         for number in assigned.numbers().difference(&held) {
             draft.reserve(*number, owner)?;
         }
@@ -121,14 +119,14 @@ impl NodePorts {
         })
     }
 
-    /// Frees the node ports of a Service that is deleted.
+    /// Releases the node ports of a deleted Service.
     pub fn release<P: Pool<Item = u16>>(&self, owner: &ServiceRef, draft: &mut Draft<'_, P>) {
         free(&self.held(), owner, draft);
     }
 
-    /// Returns what a Service has, for repair.
+    /// Returns the node ports of a Service for repair.
     ///
-    /// A number is there once, unless two ports of the same protocol have it.
+    /// A node port is listed once, unless two ports of the same protocol use it.
     #[must_use]
     pub fn service_items(&self, owner: ServiceRef) -> ServiceItems<u16> {
         let (mut numbers, mut uses) = (BTreeSet::new(), BTreeSet::new());
@@ -146,8 +144,8 @@ impl NodePorts {
         }
     }
 
-    /// Returns the Service without what its type does not have, and with what an
-    /// update omits.
+    /// Returns the fields without unused values, and with stored values that an update
+    /// omits.
     fn cleared(&self, former: Option<&Self>, owner: &ServiceRef) -> Result<Self, AllocationError> {
         let mut cleared = self.clone();
         if !self.has_node_ports() {
@@ -168,7 +166,7 @@ impl NodePorts {
         Ok(cleared)
     }
 
-    /// Returns the health check port that is asked for, or the one from before.
+    /// Returns the requested or the stored health check node port.
     fn kept_health_check(
         &self,
         former: Option<&Self>,
@@ -193,9 +191,9 @@ impl NodePorts {
         }
     }
 
-    /// Lets ports that ask for no node port keep that of the port of their name.
+    /// Copies node ports of stored ports to ports of the same name without a request.
     ///
-    /// Ports that shared one before share it again:
+    /// Ports that shared a node port share it again:
     ///
     /// ```text
     /// stored:  dns UDP 53 → 31803, dns-tcp TCP 53 → 31803
@@ -212,7 +210,7 @@ impl NodePorts {
         }
     }
 
-    /// Checks that no node port is shared by uses that exclude each other.
+    /// Checks that no node port is used twice in conflicting ways.
     fn check_shared(&self, is_new: bool, owner: &ServiceRef) -> Result<(), AllocationError> {
         let duplicate = |item: String| AllocationError::Duplicate {
             item: item.into(),
@@ -235,10 +233,10 @@ impl NodePorts {
         }
     }
 
-    /// Returns a node port that ports of different numbers ask for.
+    /// Returns a node port that ports with different numbers request.
     ///
-    /// Ports of a number share the first node port asked for; each other node port
-    /// is for one port alone.
+    /// Ports with the same number share the first requested node port. Any other node
+    /// port belongs to one port.
     fn spread(&self) -> Option<u16> {
         let mut first = BTreeMap::new();
         let mut asked = BTreeSet::new();
@@ -260,7 +258,7 @@ impl NodePorts {
         matches!(self.kind, ServiceType::LoadBalancer | ServiceType::NodePort)
     }
 
-    /// Tells whether ports get node ports that they do not ask for.
+    /// Returns whether ports get node ports without a request.
     const fn is_given_ports(&self) -> bool {
         match self.kind {
             ServiceType::ClusterIp | ServiceType::ExternalName => false,
@@ -269,12 +267,12 @@ impl NodePorts {
         }
     }
 
-    /// Tells whether load balancers ask for its health on each node.
+    /// Returns whether the Service has a health check node port.
     const fn is_checked(&self) -> bool {
         self.external_policy_local && matches!(self.kind, ServiceType::LoadBalancer)
     }
 
-    /// Returns the uses of its node ports; health checks use TCP.
+    /// Returns all node ports with their protocols. Health checks use TCP.
     fn uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
         let health_check = self
             .health_check_node_port
@@ -282,18 +280,18 @@ impl NodePorts {
         self.port_uses().chain(health_check)
     }
 
-    /// Returns the node ports of its ports, with the protocol of each.
+    /// Returns the node ports of `ports` with their protocols.
     fn port_uses(&self) -> impl Iterator<Item = (Protocol, u16)> + '_ {
         let ports = self.ports.iter();
         ports.filter_map(|port| Some((port.protocol, port.node_port?)))
     }
 
-    /// Returns the node ports of its ports.
+    /// Returns the node ports of `ports`.
     fn node_ports(&self) -> BTreeSet<u16> {
         self.port_uses().map(|(_, number)| number).collect()
     }
 
-    /// Returns the node ports that are allocated to it as a stored Service.
+    /// Returns the allocated node ports of a stored Service.
     ///
     /// kube-apiserver stores node ports of an `ExternalName` unallocated.
     fn held(&self) -> BTreeSet<u16> {
@@ -303,7 +301,7 @@ impl NodePorts {
         }
     }
 
-    /// Returns its node ports, with the health check port.
+    /// Returns all node ports, including the health check node port.
     fn numbers(&self) -> BTreeSet<u16> {
         self.uses().map(|(_, number)| number).collect()
     }
@@ -323,7 +321,7 @@ fn not_used(
     }
 }
 
-/// Frees what is a Service's; what is recorded as another one's stays.
+/// Releases node ports, except those recorded for another Service.
 fn free<'a, P: Pool<Item = u16>>(
     numbers: impl IntoIterator<Item = &'a u16>,
     owner: &ServiceRef,

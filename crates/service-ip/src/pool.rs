@@ -1,74 +1,80 @@
-//! What items are allocated from, and who has them.
+//! The trait of allocators, and references to Services.
 
 use std::fmt;
 
 use crate::{AllocationError, Usage};
 
-/// Where random numbers come from.
+/// A source of random numbers.
 pub type Random<'a> = dyn FnMut() -> u64 + 'a;
 
-/// Items of which some are taken: one range, or several.
+/// An allocator for the items of one or several ranges.
 pub trait Pool: fmt::Display {
-    /// An address, or a port.
+    /// Type of an item: an address or a port.
     type Item: Copy + Ord + fmt::Debug + fmt::Display;
 
-    /// Takes a certain item.
+    /// Allocates a specific item (static allocation).
     ///
     /// # Errors
     ///
-    /// A [`AllocationError`] if it is taken or not in a range.
+    /// - [`AllocationError::Allocated`]: the item is already allocated.
+    /// - [`AllocationError::NotInRange`], [`AllocationError::MismatchedFamily`]: no range
+    ///   contains the item.
+    /// - [`AllocationError::NotReady`]: no ServiceCIDR of the item is ready.
     fn reserve(&mut self, item: Self::Item) -> Result<(), AllocationError>;
 
-    /// Takes any item, of the upper band as long as it has one.
+    /// Allocates any item (dynamic allocation).
+    ///
+    /// Uses the static band only if the dynamic band is full.
     ///
     /// # Errors
     ///
-    /// [`AllocationError::Full`].
+    /// - [`AllocationError::Full`]: no item is free.
+    /// - [`AllocationError::NotReady`]: no ServiceCIDR is ready.
     fn allocate(&mut self, random: &mut Random<'_>) -> Result<Self::Item, AllocationError>;
 
-    /// Frees an item, and tells whether it was taken.
+    /// Releases an item. Returns whether it was allocated.
     fn release(&mut self, item: Self::Item) -> bool;
 
-    /// Takes an item again that was freed just now, and tells whether it could.
+    /// Allocates an item again that was released before. Returns whether this succeeded.
     fn restore(&mut self, item: Self::Item) -> bool {
         self.reserve(item).is_ok()
     }
 
-    /// Tells whether an item is taken.
+    /// Returns whether an item is allocated.
     fn contains(&self, item: Self::Item) -> bool;
 
-    /// Checks that an item that is taken is still one that can be.
+    /// Checks that an allocated item is still within a range.
     ///
     /// # Errors
     ///
-    /// A [`AllocationError`] if no range has it now.
+    /// [`AllocationError::NotInRange`]: no range contains the item.
     fn check(&self, item: Self::Item) -> Result<(), AllocationError> {
         let _ = item;
         Ok(())
     }
 
-    /// Returns the items taken, in order.
+    /// Returns the allocated items, in ascending order.
     fn items(&self) -> Box<dyn Iterator<Item = Self::Item> + '_>;
 
-    /// Returns how much of each range is taken.
+    /// Returns the usage of each range.
     fn usage(&self) -> Vec<Usage>;
 
-    /// Returns the range that a request is counted for: for a certain item, or
-    /// for any.
+    /// Returns the ranges whose metrics count a request for a specific item, or for any
+    /// item.
     fn counted_ranges(&self, item: Option<Self::Item>) -> Vec<Box<str>>;
 }
 
-/// The Service that has an item.
+/// Namespace and name of the Service that owns an item.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ServiceRef {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
 }
 
 impl ServiceRef {
-    /// Returns a Service of a namespace.
+    /// Returns a reference to a Service.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {

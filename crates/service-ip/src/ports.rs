@@ -1,4 +1,4 @@
-//! Node ports to allocate from.
+//! Ranges of node ports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::range::band;
 use crate::{AllocationError, Range, RangeError};
 
-/// Ports from one to another, both among them: `30000-32767`.
+/// An inclusive range of ports, such as `30000-32767`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PortRange {
     first: u16,
@@ -14,11 +14,11 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Returns the ports from one to another.
+    /// Returns the range from `first` to `last`, inclusive.
     ///
     /// # Errors
     ///
-    /// [`RangeError::Ports`] if the last is below the first, or that is 0.
+    /// [`RangeError::Ports`]: `first` is 0, or `last` is below `first`.
     pub const fn new(first: u16, last: u16) -> Result<Self, RangeError> {
         if first == 0 || last < first {
             return Err(RangeError::Ports { first, last });
@@ -40,7 +40,7 @@ impl PortRange {
 }
 
 impl Default for PortRange {
-    /// Returns the ports that Kubernetes has for nodes: 30000 to 32767.
+    /// Returns the default of Kubernetes: 30000-32767.
     fn default() -> Self {
         Self {
             first: 30_000,
@@ -56,7 +56,7 @@ impl Range for PortRange {
         u128::from(self.last - self.first) + 1
     }
 
-    /// `min(max(16, size / 32), 128)`, none of up to 16 ports.
+    /// Returns `min(max(16, size / 32), 128)`, or 0 for up to 16 ports.
     fn static_band(&self) -> u128 {
         band(self.len(), 32, 128)
     }
@@ -127,26 +127,26 @@ mod tests {
     }
 
     #[test]
-    fn other_ports_are_not_in_range() {
+    fn ports_outside_of_the_range_are_rejected() {
         let range = PortRange::default();
         assert_eq!(range.number(30_000), Ok(0));
         assert_eq!(range.number(32_767), Ok(2767));
         for port in [0, 29_999, 32_768, 65_535] {
-            let said = range.number(port).unwrap_err().to_string();
+            let error = range.number(port).unwrap_err().to_string();
             let expected = format!("{port} is not in the valid range 30000-32767");
-            assert_eq!(said, expected);
+            assert_eq!(error, expected);
         }
     }
 
     #[test]
-    fn what_is_no_range_is_told() {
+    fn invalid_port_ranges_are_reported() {
         for (text, part) in [
-            ("", r#""" is no range of ports"#),
-            ("30000", "is no range of ports"),
-            ("-", "is no range of ports"),
-            ("+30000-32767", "is no range of ports"),
-            ("30000-65536", "is no range of ports"),
-            ("30000-32767 ", "is no range of ports"),
+            ("", r#""" is not a range of ports"#),
+            ("30000", "is not a range of ports"),
+            ("-", "is not a range of ports"),
+            ("+30000-32767", "is not a range of ports"),
+            ("30000-65536", "is not a range of ports"),
+            ("30000-32767 ", "is not a range of ports"),
             ("32767-30000", "ports 32767-30000: "),
             ("0-10", "ports 0-10: "),
         ] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_what_kubernetes_writes() {
+    fn the_bitmap_of_ports_equals_the_bitmap_of_kubernetes() {
         let mut allocator = Allocator::new(PortRange::default());
         allocator.reserve(30_008).unwrap();
         let snapshot = RangeAllocation::of(&allocator).unwrap();

@@ -1,4 +1,4 @@
-//! What is allocated from: addresses of a network, or ports.
+//! Ranges to allocate from: the addresses of a network, or ports.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,53 +9,53 @@ use thiserror::Error;
 
 use crate::{AllocationError, parse_address};
 
-/// Items in a row, numbered from 0.
+/// A range of consecutive items, numbered from 0.
 ///
-/// Those below [`Range::static_band`] are the lower band: dynamic allocation takes
-/// of it only when the upper band is full, so that who asks for a certain item
-/// there is likely to get it.
+/// The first [`Range::static_band`] items are the static band, all others the dynamic
+/// band. Dynamic allocation uses the static band only if the dynamic band is full.
+/// Requests for a specific item in the static band are therefore likely to succeed.
 pub trait Range: Clone + Eq + fmt::Debug + fmt::Display + FromStr<Err = RangeError> {
-    /// An address, or a port.
+    /// Type of an item: an address or a port.
     type Item: Copy + Ord + fmt::Debug + fmt::Display;
 
-    /// Returns how many items can be allocated.
+    /// Returns the number of items.
     fn len(&self) -> u128;
 
-    /// Tells whether no item can be allocated.
+    /// Returns whether the range has no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many items are in the lower band.
+    /// Returns the number of items in the static band.
     fn static_band(&self) -> u128;
 
     /// Returns the number of an item.
     ///
     /// # Errors
     ///
-    /// [`AllocationError::NotInRange`] if it is not among them, and
-    /// [`AllocationError::MismatchedFamily`] if it cannot be.
+    /// - [`AllocationError::NotInRange`]: the item is outside of the range.
+    /// - [`AllocationError::MismatchedFamily`]: the address is of the other family.
     fn number(&self, item: Self::Item) -> Result<u128, AllocationError>;
 
-    /// Returns the item of a number.
+    /// Returns the item with a number, or `None` beyond the range.
     fn item(&self, number: u128) -> Option<Self::Item>;
 
-    /// Returns the part of the range that a bitmap of Kubernetes holds.
+    /// Returns the part of the range that fits in a bitmap of Kubernetes.
     ///
-    /// A [`RangeAllocation`](crate::RangeAllocation) has no room for more.
+    /// A [`RangeAllocation`](crate::RangeAllocation) cannot hold more items.
     ///
     /// # Errors
     ///
-    /// [`RangeError::TooLarge`] if Kubernetes keeps no bitmap of such a range.
+    /// [`RangeError::TooLarge`]: Kubernetes does not support a bitmap for the range.
     fn bitmap_range(&self) -> Result<Self, RangeError> {
         Ok(self.clone())
     }
 }
 
-/// The addresses of a network that Services can have.
+/// The addresses of a network that can be cluster IPs.
 ///
-/// These are all but the first and, with IPv4, the last one, as Kubernetes has
-/// it: a network of IPv4 with 31 or 32 bits has none.
+/// As in Kubernetes, the first address and, with IPv4, the last address are excluded.
+/// An IPv4 network with prefix length 31 or 32 has no addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AddressRange {
     network: IpNet,
@@ -63,63 +63,63 @@ pub struct AddressRange {
     static_band: u128,
 }
 
-/// Why a text or a network is no range.
+/// Errors of parsing or building a range.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RangeError {
-    /// It is no network in CIDR notation, or no range of ports.
-    #[error("{text:?} is no {what}")]
+    /// The text is neither a network in CIDR notation nor a port range.
+    #[error("{text:?} is not a {what}")]
     Syntax {
-        /// What was read.
+        /// The text.
         text: Box<str>,
-        /// What it should be.
+        /// The expected form.
         what: &'static str,
     },
-    /// An address has bits set beyond the prefix.
+    /// The network has host bits set.
     #[error("{network} has host bits set; the network is {}", network.trunc())]
     HostBits {
-        /// What was read.
+        /// The network.
         network: IpNet,
     },
-    /// It is a network of IPv4 in the form of IPv6.
+    /// The network is an IPv4-mapped IPv6 network.
     #[error("{network} is IPv4-mapped; write it as IPv4")]
     Mapped {
-        /// What was read.
+        /// The network.
         network: IpNet,
     },
-    /// It has more addresses than the snapshots of Kubernetes have room for.
+    /// The network has more addresses than a bitmap of Kubernetes can hold.
     #[error("{network} is too large for a bitmap: the prefix must be /{longest} or longer")]
     TooLarge {
         /// The network.
         network: IpNet,
-        /// The shortest prefix that fits.
+        /// The shortest supported prefix length.
         longest: u8,
     },
-    /// Ports that are none, or whose last is below the first.
+    /// The first port is 0, or the last port is below the first.
     #[error(
         "ports {first}-{last}: a range has ports from 1 to 65535, the first not above the last"
     )]
     Ports {
-        /// The first one.
+        /// First port.
         first: u16,
-        /// The last one.
+        /// Last port.
         last: u16,
     },
 }
 
 impl AddressRange {
-    /// Host bits that the bitmap of Kubernetes has room for.
+    /// Maximum number of host bits of a bitmap of Kubernetes.
     const CLASSIC_BITS: u8 = 20;
 
-    /// How many addresses of IPv6 that bitmap uses at most.
+    /// Size of the part of an IPv6 network that the bitmap covers.
     const CLASSIC_LEN: u128 = 65_536;
 
-    /// Returns the addresses of a network.
+    /// Returns the range of a network.
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if bits are set beyond its prefix, or if it is of IPv4 in
-    /// the form of IPv6.
+    /// - [`RangeError::HostBits`]: the network has host bits set.
+    /// - [`RangeError::Mapped`]: the network is an IPv4-mapped IPv6 network.
     pub fn new(network: IpNet) -> Result<Self, RangeError> {
         if network.addr() != network.network() {
             return Err(RangeError::HostBits { network });
@@ -130,13 +130,13 @@ impl AddressRange {
         {
             return Err(RangeError::Mapped { network });
         }
-        let left_out = match network {
+        let excluded = match network {
             IpNet::V4(_) => 2,
             IpNet::V6(_) => 1,
         };
-        // All but the first of 2^128 addresses are as many as fit.
+        // 2^128 addresses without the first one are `u128::MAX`.
         let len = match size(network) {
-            Some(size) => size.saturating_sub(left_out),
+            Some(size) => size.saturating_sub(excluded),
             None => u128::MAX,
         };
         let static_band = band(size(network).unwrap_or(u128::MAX), 16, 256);
@@ -147,13 +147,14 @@ impl AddressRange {
         })
     }
 
-    /// Returns the addresses of a network that Kubernetes kept in a bitmap: of
-    /// IPv6 only the first 65,535.
+    /// Returns the range that Kubernetes keeps in a bitmap for a network.
+    ///
+    /// The range has at most the first 65,535 addresses of an IPv6 network.
     ///
     /// # Errors
     ///
-    /// [`RangeError::TooLarge`] beyond /12 and /108, and what [`Self::new`]
-    /// refuses.
+    /// [`RangeError::TooLarge`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
+    /// All other errors are those of [`Self::new`].
     pub fn for_bitmap(network: IpNet) -> Result<Self, RangeError> {
         let range = Self::new(network)?;
         let longest = network.max_prefix_len() - Self::CLASSIC_BITS;
@@ -167,15 +168,15 @@ impl AddressRange {
         Ok(Self { len, ..range })
     }
 
-    /// Parses a network in any form that kube-apiserver has ever stored.
+    /// Parses a network in every form that kube-apiserver has stored.
     ///
     /// ```text
-    /// 010.0.0.1/24 → 10.0.0.0/24    leading zeros, and bits beyond the prefix
+    /// 010.0.0.1/24 → 10.0.0.0/24    leading zeros and host bits
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RangeError::Syntax`] if it is no network.
+    /// [`RangeError::Syntax`]: the text is not a network.
     pub fn parse_stored(text: &str) -> Result<Self, RangeError> {
         let syntax = || RangeError::Syntax {
             text: text.into(),
@@ -195,13 +196,13 @@ impl AddressRange {
         self.network
     }
 
-    /// Returns the first address, if there is one.
+    /// Returns the first address, or `None` for an empty range.
     #[must_use]
     pub fn first(&self) -> Option<IpAddr> {
         self.item(0)
     }
 
-    /// Returns the last address, if there is one.
+    /// Returns the last address, or `None` for an empty range.
     #[must_use]
     pub fn last(&self) -> Option<IpAddr> {
         self.item(self.len.checked_sub(1)?)
@@ -215,8 +216,9 @@ impl Range for AddressRange {
         self.len
     }
 
-    /// `min(max(16, size / 16), 256)`, none of up to 16 addresses; the size is
-    /// that of the network, with the addresses that nobody gets.
+    /// Returns `min(max(16, size / 16), 256)`, or 0 for up to 16 addresses.
+    ///
+    /// `size` is the size of the network, including the excluded addresses.
     fn static_band(&self) -> u128 {
         self.static_band
     }
@@ -236,7 +238,7 @@ impl Range for AddressRange {
         if number >= self.len {
             return None;
         }
-        // The last one is an address of the network: nothing overflows.
+        // The sum is an address of the network and cannot overflow.
         let offset = number + 1;
         Some(match self.network.addr() {
             IpAddr::V4(first) => Ipv4Addr::from(first.to_bits() + offset as u32).into(),
@@ -244,7 +246,7 @@ impl Range for AddressRange {
         })
     }
 
-    /// Returns the first 65,535 addresses of IPv6, and all of IPv4.
+    /// Returns all addresses of an IPv4 network, and the first 65,535 of an IPv6 network.
     fn bitmap_range(&self) -> Result<Self, RangeError> {
         Self::for_bitmap(self.network)
     }
@@ -268,8 +270,8 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// Returns how many items the lower band of a range has: a part of all, within
-/// 16 and a limit, and none of a range of up to 16.
+/// Returns the size of the static band: `size / part`, clamped to `16..=most`, or 0
+/// for a range of up to 16 items.
 pub(crate) fn band(size: u128, part: u128, most: u128) -> u128 {
     if size <= 16 {
         0
@@ -278,13 +280,13 @@ pub(crate) fn band(size: u128, part: u128, most: u128) -> u128 {
     }
 }
 
-/// Returns how many addresses a network has, unless these are 2^128.
+/// Returns the number of addresses of a network, or `None` for 2^128.
 fn size(network: IpNet) -> Option<u128> {
     let bits = network.max_prefix_len() - network.prefix_len();
     1_u128.checked_shl(bits.into())
 }
 
-/// Returns an address as a number.
+/// Converts an address to a number.
 pub(crate) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_bits().into(),
@@ -292,7 +294,7 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns the address of a number.
+/// Converts a number to an address.
 pub(crate) fn address(bits: u128, is_ipv4: bool) -> Option<IpAddr> {
     if is_ipv4 {
         Some(Ipv4Addr::from(u32::try_from(bits).ok()?).into())
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_of_ipv4_the_last_address_are_nobodys() {
+    fn the_first_address_and_with_ipv4_the_last_are_excluded() {
         let small = range("10.0.0.0/29");
         assert_eq!(small.first().unwrap().to_string(), "10.0.0.1");
         assert_eq!(small.last().unwrap().to_string(), "10.0.0.6");
@@ -363,18 +365,18 @@ mod tests {
     }
 
     #[test]
-    fn the_old_bitmap_has_its_limits() {
-        let classic = |text: &str| AddressRange::for_bitmap(text.parse().unwrap());
-        assert_eq!(classic("fd00::/108").unwrap().len(), 65_535);
-        assert_eq!(classic("10.0.0.0/12").unwrap().len(), 1_048_574);
+    fn bitmap_ranges_have_the_limits_of_kubernetes() {
+        let for_bitmap = |text: &str| AddressRange::for_bitmap(text.parse().unwrap());
+        assert_eq!(for_bitmap("fd00::/108").unwrap().len(), 65_535);
+        assert_eq!(for_bitmap("10.0.0.0/12").unwrap().len(), 1_048_574);
         for (large, longest) in [("10.0.0.0/8", "/12"), ("fd00::/64", "/108")] {
-            let error = classic(large).unwrap_err().to_string();
+            let error = for_bitmap(large).unwrap_err().to_string();
             assert!(error.contains(longest), "{error}");
         }
     }
 
     #[test]
-    fn stored_networks_are_read_in_every_form() {
+    fn stored_networks_are_parsed_in_every_form() {
         for (text, network) in [
             ("10.0.0.0/24", "10.0.0.0/24"),
             ("10.0.0.1/24", "10.0.0.0/24"),
@@ -401,11 +403,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_told() {
+    fn invalid_ranges_are_reported() {
         for (text, part) in [
-            ("", "is no network"),
-            ("10.0.0.0", "is no network"),
-            ("10.0.0.0/33", "is no network"),
+            ("", "is not a network"),
+            ("10.0.0.0", "is not a network"),
+            ("10.0.0.0/33", "is not a network"),
             ("10.0.0.5/24", "the network is 10.0.0.0/24"),
             ("fd00::1/64", "the network is fd00::/64"),
             ("::ffff:10.0.0.0/120", "IPv4-mapped"),

@@ -1,4 +1,4 @@
-//! Allocation from a store that others change as well.
+//! Allocation from a store that other processes also change.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,54 +10,56 @@ use crate::{
     Snapshot, Store, StoreError,
 };
 
-/// How often a change is planned anew when others are faster.
+/// Maximum number of attempts of a change after conflicts.
 const ATTEMPTS: usize = 100;
 
-/// A store, and what it had when it was last asked.
+/// A store with its last known state.
+///
+/// A change is planned on a snapshot and committed only if the store still has the
+/// version of the snapshot. After a conflict the change is planned again.
 #[derive(Debug)]
 pub struct Registry<P: Pool, S> {
     store: S,
-    /// None when it is not known.
+    /// Last known state. `None` if unknown.
     last: Option<Snapshot<P>>,
     counters: BTreeMap<Box<str>, Counters>,
     backoff: Option<Backoff>,
 }
 
-/// What is done before a change is planned anew.
+/// Function to call before a change is planned again.
 struct Backoff(Box<dyn FnMut(usize) + Send>);
 
-/// Why nothing was allocated or released.
+/// Errors of a change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The ranges do not allow it.
+    /// The ranges do not allow the change.
     #[error(transparent)]
     Allocation(#[from] AllocationError),
-    /// The store failed; nothing has changed.
+    /// The store failed. Nothing has changed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store allocates and releases nothing before a [`Repair`] pass.
+    /// The store requires a [`Repair`] pass before any change.
     ///
     /// [`Repair`]: crate::Repair
-    #[error("{0}: a repair pass must come first")]
+    #[error("{0}: a repair pass is required first")]
     RepairRequired(RepairReason),
-    /// Others changed the store before every attempt; nothing has changed.
-    #[error("others were faster in each of {attempts} attempts")]
+    /// Other processes changed the store before every attempt. Nothing has changed.
+    #[error("conflict with other processes in each of {attempts} attempts")]
     Contended {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// The store did not say whether it made the change.
+    /// It is unknown whether the store applied the change.
     ///
-    /// What was to be taken may be taken and is nobody's; what was to be freed
-    /// may be free and another's already, so it must not be released again.
-    /// Repair finds what is lost.
-    #[error("it is not known whether the change was made")]
+    /// The commit may have succeeded. Do not release the items again: another Service
+    /// may own them already. Items that no Service uses are released by the next repair.
+    #[error("it is unknown whether the store applied the change")]
     Unknown(#[source] StoreError),
 }
 
 impl<P: Pool, S: Store<P>> Registry<P, S> {
-    /// Returns the registry of a store, which is not asked yet.
+    /// Returns the registry of a store. Does not access the store.
     #[must_use]
     pub const fn new(store: S) -> Self {
         Self {
@@ -74,26 +76,25 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         &self.store
     }
 
-    /// Lets a change wait before it is planned anew because others were faster.
+    /// Sets a function that waits before a change is planned again after a conflict.
     ///
-    /// `backoff` is told how many attempts have been made, and should wait for a
-    /// random time that grows with them.
-    /// Where several processes change a store all the time, each of them needs
-    /// it: without, one may lose every time.
+    /// `backoff` receives the number of attempts so far, and should wait for a random
+    /// time that grows with the number.
+    /// Processes that change a store continuously need a backoff: otherwise one of the
+    /// processes may never succeed.
     #[must_use]
     pub fn with_backoff(mut self, backoff: impl FnMut(usize) + Send + 'static) -> Self {
         self.backoff = Some(Backoff(Box::new(backoff)));
         self
     }
 
-    /// Returns what has happened to each range since the start; dry runs are
-    /// not counted.
+    /// Returns the counters of each range. Dry runs are not counted.
     #[must_use]
     pub const fn counters(&self) -> &BTreeMap<Box<str>, Counters> {
         &self.counters
     }
 
-    /// Counts how long it took to allocate an item.
+    /// Records the duration of an allocation.
     pub fn observe(&mut self, item: P::Item, took: Duration) {
         let ranges = self
             .last
@@ -105,30 +106,30 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         }
     }
 
-    /// Returns what the store has now.
+    /// Loads the current state of the store.
     ///
     /// # Errors
     ///
-    /// [`Error::Store`].
+    /// [`Error::Store`]: the store cannot be read.
     pub fn refresh(&mut self) -> Result<&Snapshot<P>, Error> {
         self.last = None;
         Ok(self.last.insert(self.store.load()?))
     }
 
-    /// Takes a certain item for a Service.
+    /// Allocates a specific item for a Service (static allocation).
     ///
     /// # Errors
     ///
-    /// [`Error`].
+    /// All variants of [`Error`], see [`Self::change`].
     pub fn reserve(&mut self, item: P::Item, owner: &ServiceRef) -> Result<(), Error> {
         self.change(|draft| draft.reserve(item, owner))
     }
 
-    /// Takes any item for a Service.
+    /// Allocates any item for a Service (dynamic allocation).
     ///
     /// # Errors
     ///
-    /// [`Error`].
+    /// All variants of [`Error`], see [`Self::change`].
     pub fn allocate(
         &mut self,
         owner: &ServiceRef,
@@ -137,22 +138,26 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         self.change(|draft| draft.allocate(owner, random))
     }
 
-    /// Frees an item of a Service, and tells whether it was taken.
+    /// Releases an item of a Service. Returns whether it was allocated.
     ///
     /// # Errors
     ///
-    /// [`Error`].
+    /// All variants of [`Error`], see [`Self::change`].
     pub fn release(&mut self, item: P::Item, owner: &ServiceRef) -> Result<bool, Error> {
         self.change(|draft| draft.release(item, owner))
     }
 
-    /// Makes several changes, all of them or none.
+    /// Applies several allocations and releases atomically.
     ///
-    /// The plan is made anew when somebody else was faster.
+    /// Calls `plan` again after a conflict with another process.
     ///
     /// # Errors
     ///
-    /// [`Error`].
+    /// - [`Error::Allocation`]: `plan` failed. Nothing has changed.
+    /// - [`Error::Contended`]: every attempt failed with a conflict.
+    /// - [`Error::RepairRequired`]: the store requires a repair pass.
+    /// - [`Error::Store`]: the store failed. Nothing has changed.
+    /// - [`Error::Unknown`]: it is unknown whether the change was applied.
     pub fn change<T>(
         &mut self,
         plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
@@ -160,7 +165,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         self.change_as(By::Anyone, plan)
     }
 
-    /// Makes several changes, also to a store that must be repaired first.
+    /// Applies several changes, even if the store requires a repair pass.
     pub(crate) fn repair<T>(
         &mut self,
         plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
@@ -173,7 +178,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         by: By,
         mut plan: impl FnMut(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
-        // What was read since the change was asked for.
+        // Whether the snapshot was read during this call.
         let mut is_fresh = false;
         for attempts in 1..=ATTEMPTS {
             let mut snapshot = match self.last.take() {
@@ -183,7 +188,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     self.store.load()?
                 }
             };
-            if let Some(reason) = refused_before_repair(by, &snapshot) {
+            if let Some(reason) = repair_required(by, &snapshot) {
                 // Another process may have repaired it since it was read.
                 if is_fresh {
                     return Err(Error::RepairRequired(reason));
@@ -198,7 +203,7 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
             let (change, asked) = draft.into_change();
             let is_unchanged = change.is_empty() && snapshot.repair_reason.is_none();
             if planned.is_err() || is_unchanged {
-                // What was seen last may be old: others have freed, or taken.
+                // The snapshot may be outdated: decide on a fresh one only.
                 if is_fresh {
                     let outcome = if planned.is_ok() {
                         Outcome::Committed
@@ -226,13 +231,13 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
                     return Ok(planned?);
                 }
                 Err(CommitError::Conflict { now }) => {
-                    // Of the same version it is what was known, and little more.
-                    let is_news = |now: &Snapshot<P>| now.version != snapshot.version;
-                    is_fresh = now.as_deref().is_some_and(is_news);
+                    // A snapshot of the same version has not been read from the store.
+                    let is_newer = |now: &Snapshot<P>| now.version != snapshot.version;
+                    is_fresh = now.as_deref().is_some_and(is_newer);
                     self.last = now.map(|now| *now);
                     if let Some(backoff) = &mut self.backoff {
                         (backoff.0)(attempts);
-                        // Others have gone on meanwhile.
+                        // The snapshot is outdated after the wait.
                         self.last = None;
                     }
                 }
@@ -243,17 +248,18 @@ impl<P: Pool, S: Store<P>> Registry<P, S> {
         Err(Error::Contended { attempts: ATTEMPTS })
     }
 
-    /// Plans several changes and makes none of them.
+    /// Runs `plan` on the current state of the store without a change.
     ///
     /// # Errors
     ///
-    /// [`Error::Allocation`], [`Error::RepairRequired`] and [`Error::Store`].
+    /// [`Error::Allocation`], [`Error::RepairRequired`] and [`Error::Store`], as for
+    /// [`Self::change`].
     pub fn dry_run<T>(
         &mut self,
         plan: impl FnOnce(&mut Draft<'_, P>) -> Result<T, AllocationError>,
     ) -> Result<T, Error> {
         self.refresh()?;
-        let snapshot = self.last.as_mut().expect("it was just read");
+        let snapshot = self.last.as_mut().expect("the store was just read");
         if let Some(reason) = &snapshot.repair_reason {
             return Err(Error::RepairRequired(reason.clone()));
         }
@@ -271,8 +277,8 @@ enum By {
     Repair,
 }
 
-/// Returns why a store refuses a change until it is repaired.
-fn refused_before_repair<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
+/// Returns the reason why the caller must not change the store before a repair pass.
+fn repair_required<P: Pool>(by: By, snapshot: &Snapshot<P>) -> Option<RepairReason> {
     snapshot.repair_reason.clone().filter(|_| by != By::Repair)
 }
 
@@ -291,7 +297,7 @@ mod tests {
 
     type Addresses = Allocator<AddressRange>;
 
-    /// A store that others change before each of the first commits.
+    /// A store that another process changes before each of the first commits.
     struct Busy {
         store: Memory<Addresses>,
         conflicts: usize,
@@ -331,13 +337,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_conflict_brings_is_planned_with_and_not_read_again() {
+    fn the_snapshot_of_a_conflict_is_used_without_another_load() {
         let owner = ServiceRef::new("default", "web");
         let (mut registry, loads) = busy("10.0.0.0/29", 3);
         let address = registry.allocate(&owner, &mut || 0).unwrap();
-        assert_eq!(address.to_string(), "10.0.0.4", "others were faster by 3");
+        assert_eq!(
+            address.to_string(),
+            "10.0.0.4",
+            "other processes allocated 3"
+        );
         assert_eq!(*loads.lock().unwrap(), 1);
-        // Also when it says that nothing is left.
+        // An exhausted range in the snapshot is final as well.
         let (mut registry, loads) = busy("10.0.0.0/30", 0);
         registry.refresh().unwrap();
         registry.store.conflicts = 2;
@@ -349,8 +359,7 @@ mod tests {
         assert_eq!(*loads.lock().unwrap(), 1);
     }
 
-    /// A store that tells of each address once that it is another's, and else
-    /// what was known.
+    /// A store that returns given snapshots for the first conflicts.
     struct Partial(Memory<Addresses>, Vec<Snapshot<Addresses>>);
 
     impl Store<Addresses> for Partial {
@@ -374,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_by_what_was_known_before_is_looked_up() {
+    fn a_rejection_by_an_old_snapshot_is_verified_with_a_fresh_one() {
         let owner = ServiceRef::new("default", "web");
         let mut store = Memory::new(Addresses::new("10.0.0.0/30".parse().unwrap()));
         let mut known = store.load().unwrap();
@@ -382,13 +391,13 @@ mod tests {
             known.pool.allocate(&mut || 0).unwrap();
         }
         let mut registry = Registry::new(Partial(store, vec![known]));
-        // Both were another's, but one has been released meanwhile.
+        // Both addresses were allocated, but one has been released meanwhile.
         let address = registry.allocate(&owner, &mut || 0).unwrap();
         assert_eq!(address.to_string(), "10.0.0.1");
     }
 
     #[test]
-    fn a_change_waits_longer_each_time_that_others_are_faster() {
+    fn the_backoff_receives_the_number_of_attempts() {
         let owner = ServiceRef::new("default", "web");
         let (registry, loads) = busy("10.0.0.0/24", 3);
         let pauses = Arc::new(Mutex::new(Vec::new()));
@@ -397,12 +406,12 @@ mod tests {
             registry.with_backoff(move |attempts| noted.lock().unwrap().push(attempts));
         registry.allocate(&owner, &mut || 0).unwrap();
         assert_eq!(*pauses.lock().unwrap(), [1, 2, 3]);
-        // What others did meanwhile is seen.
+        // The store is read again after each wait.
         assert_eq!(*loads.lock().unwrap(), 4);
     }
 
     #[test]
-    fn nothing_has_changed_when_others_are_always_faster() {
+    fn a_change_that_always_conflicts_fails_without_effect() {
         let owner = ServiceRef::new("default", "web");
         let (mut registry, _) = busy("10.0.0.0/24", usize::MAX);
         let error = registry.allocate(&owner, &mut || 0).unwrap_err();

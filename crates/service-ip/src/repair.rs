@@ -1,4 +1,4 @@
-//! Repair: what is taken, compared with what Services have.
+//! Repair: compares allocated items with the items of Services.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,29 +11,28 @@ use crate::{
     parse_address,
 };
 
-/// In how many passes in a row nobody has an item that is freed then.
+/// Number of consecutive passes without a Service after which an item is released.
 ///
-/// An item is taken before the Service that gets it is stored, and freed after
-/// the Service is gone: in between it only looks as if it had leaked.
+/// An item is allocated before its Service is stored, and released after its Service
+/// is deleted. In between the item has no Service, but has not leaked.
 const PASSES: u8 = 3;
 
-/// What a Service has, as it says itself.
+/// The items in the spec of a Service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServiceItems<I> {
     /// The Service.
     pub owner: ServiceRef,
-    /// Its items of the range, or ranges, that are repaired.
+    /// Items of the ranges to repair.
     ///
-    /// With a registry for each family, each is given the addresses of its
-    /// own; an address of neither is reported by the one that is given it.
+    /// With one registry per family, pass each registry the addresses of its own family.
+    /// A registry reports addresses outside of its ranges.
     pub items: Vec<I>,
-    /// What it has instead of items and is none.
+    /// Texts that are not items.
     pub invalid: Vec<Box<str>>,
 }
 
 impl ServiceItems<IpAddr> {
-    /// Reads the addresses of a Service, in any form that
-    /// [`parse_address`] reads.
+    /// Parses the addresses of a Service with [`parse_address`].
     #[must_use]
     pub fn parse<'a>(owner: ServiceRef, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut claims = Self {
@@ -51,79 +50,78 @@ impl ServiceItems<IpAddr> {
     }
 }
 
-/// What a pass has found of an item, or of what should be one.
+/// A finding of a repair pass.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Finding<I> {
-    /// A Service has something that is no item: it has to be made anew.
+    /// The text in the Service is not an item. Recreate the Service.
     Invalid {
         /// The Service.
         owner: ServiceRef,
-        /// What it has.
+        /// The text.
         text: Box<str>,
     },
-    /// A Service has what it cannot get: it has to be made anew.
+    /// The item of the Service cannot be allocated. Recreate the Service.
     Unallocatable {
         /// The Service.
         owner: ServiceRef,
-        /// What it has.
+        /// The item.
         item: I,
-        /// Why it cannot get it.
+        /// The reason.
         error: AllocationError,
     },
-    /// A Service has what another one has, or the same one once more: one of
-    /// them has to be made anew.
+    /// The item occurs in two Services, or twice in one Service. Recreate the Service.
     Duplicate {
         /// The Service.
         owner: ServiceRef,
-        /// What it has.
+        /// The item.
         item: I,
-        /// Whose it stays.
+        /// The Service that keeps the item.
         other: ServiceRef,
     },
-    /// A Service had what was not taken: it is now.
+    /// The item of the Service was not allocated. Now it is.
     NotAllocated {
         /// The Service.
         owner: ServiceRef,
-        /// What it has.
+        /// The item.
         item: I,
     },
-    /// A Service had what was recorded as that of another one, which does not
-    /// have it: it is recorded as its own now.
+    /// The item of the Service was recorded for another Service, which does not have it.
+    /// The record now names the Service.
     WrongOwner {
         /// The Service.
         owner: ServiceRef,
-        /// What it has.
+        /// The item.
         item: I,
-        /// Whose it was by the record.
+        /// The former owner by the record.
         recorded: ServiceRef,
     },
-    /// No Service has what is taken: that may be about to change.
+    /// No Service has the allocated item. A Service may be about to get it.
     PossibleLeak {
-        /// What is taken.
+        /// The item.
         item: I,
-        /// Whose it is by the record, if there is one.
+        /// The owner by the record, if known.
         recorded: Option<ServiceRef>,
-        /// How many passes in a row have found so.
+        /// Number of consecutive passes with this finding.
         passes: u8,
     },
-    /// The store allocated nothing before this pass, which has rewritten the range.
+    /// The store required a repair pass. The pass has written the range.
     Rewritten {
-        /// Why it had to be repaired.
+        /// Why the repair pass was required.
         reason: RepairReason,
     },
-    /// No Service had what was taken, for long: it is free now.
+    /// No Service had the allocated item in three consecutive passes. It is released.
     Leaked {
-        /// What was taken.
+        /// The item.
         item: I,
-        /// Whose it was by the record, if there was one.
+        /// The former owner by the record, if known.
         recorded: Option<ServiceRef>,
     },
 }
 
 impl<I> Finding<I> {
-    /// Returns the type that the metrics of Kubernetes count this by, if they
-    /// do.
+    /// Returns the value of the metric label `type` of Kubernetes, if the finding is
+    /// counted.
     #[must_use]
     pub const fn label(&self) -> Option<&'static str> {
         Some(match self {
@@ -141,7 +139,7 @@ impl<I> Finding<I> {
         })
     }
 
-    /// Returns the Service that has it.
+    /// Returns the Service of the finding.
     #[must_use]
     pub const fn owner(&self) -> Option<&ServiceRef> {
         match self {
@@ -175,7 +173,7 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
                 write!(f, "{item}, which was not allocated: it is now")
             }
             Self::WrongOwner { item, recorded, .. } => {
-                write!(f, "{item}, which was recorded as that of {recorded}")
+                write!(f, "{item}, which was recorded for {recorded}")
             }
             Self::PossibleLeak {
                 item,
@@ -183,18 +181,18 @@ impl<I: fmt::Display> fmt::Display for Finding<I> {
                 passes,
             } => {
                 write!(f, "{item}{} may have leaked: ", Recorded(recorded.as_ref()))?;
-                write!(f, "no Service has it, in {passes} of {PASSES} passes")
+                write!(f, "no Service has it in {passes} of {PASSES} passes")
             }
-            Self::Rewritten { reason } => write!(f, "{reason}: repair writes it"),
+            Self::Rewritten { reason } => write!(f, "{reason}; written by repair"),
             Self::Leaked { item, recorded } => {
                 write!(f, "{item}{} has leaked: ", Recorded(recorded.as_ref()))?;
-                write!(f, "no Service has it, and it is free now")
+                write!(f, "no Service has it; released")
             }
         }
     }
 }
 
-/// Whose something is by the record, in brackets.
+/// Displays the recorded owner in parentheses.
 struct Recorded<'a>(Option<&'a ServiceRef>);
 
 impl fmt::Display for Recorded<'_> {
@@ -203,35 +201,35 @@ impl fmt::Display for Recorded<'_> {
     }
 }
 
-/// Why a pass was not made.
+/// Errors of a repair pass.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RepairError<E> {
-    /// It is not known what Services there are; nothing has changed.
-    #[error("the Services cannot be listed")]
+    /// The Services cannot be listed. Nothing has changed.
+    #[error("cannot list the Services")]
     Services(#[source] E),
-    /// What is taken could not be read or changed.
+    /// The registry failed.
     #[error(transparent)]
     Registry(#[from] Error),
 }
 
-/// Repair of one registry, and what its last passes have found.
+/// Repair of one registry, with the state between passes.
 #[derive(Clone, Debug)]
 pub struct Repair<I> {
     possible_leaks: BTreeMap<I, PossibleLeak>,
     counters: RepairCounters,
 }
 
-/// That no Service has had an item.
+/// An item without a Service.
 #[derive(Clone, Debug)]
 struct PossibleLeak {
-    /// Whose it is by the record: another one's has been taken anew.
+    /// The owner by the record. If it changes, the item has been allocated again.
     recorded: Option<ServiceRef>,
-    /// How many passes in a row have found so.
+    /// Number of consecutive passes with this finding.
     passes: u8,
 }
 
-/// What a pass finds, and what the next one has to know.
+/// The result of a pass, and the state for the next one.
 struct Pass<I> {
     findings: Vec<Finding<I>>,
     possible_leaks: BTreeMap<I, PossibleLeak>,
@@ -244,7 +242,7 @@ impl<I> Default for Repair<I> {
 }
 
 impl<I> Repair<I> {
-    /// Returns the repair of a registry, before the first pass.
+    /// Returns a repair without previous passes.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -253,7 +251,7 @@ impl<I> Repair<I> {
         }
     }
 
-    /// Returns what has happened since the start.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &RepairCounters {
         &self.counters
@@ -261,21 +259,21 @@ impl<I> Repair<I> {
 }
 
 impl<I: Copy + Ord> Repair<I> {
-    /// Compares what is taken with what Services have, and corrects it.
+    /// Compares allocated items with the items of Services, and corrects differences.
     ///
-    /// The Services are listed again whenever others change the store
-    /// meanwhile, after what is taken has been read: what they say is never
-    /// older than that.
-    /// Only a pass that is made counts for what no Service has.
+    /// Calls `services` after each load of the store, also after a conflict: the list of
+    /// Services is never older than the allocation state.
+    /// A failed pass does not count as a pass without a Service.
     ///
-    /// The first pass writes the range of a store that is not initialized, or is of
-    /// another range.
-    /// It takes the items of all Services, and keeps the items taken before that
-    /// the range has.
+    /// The first pass writes the range of a store that is not initialized or has another
+    /// range.
+    /// It allocates the items of all Services, and keeps allocated items within the new
+    /// range.
     ///
     /// # Errors
     ///
-    /// [`RepairError`].
+    /// - [`RepairError::Services`]: `services` failed.
+    /// - [`RepairError::Registry`]: the registry failed.
     pub fn pass<P, S, E>(
         &mut self,
         registry: &mut Registry<P, S>,
@@ -300,7 +298,7 @@ impl<I: Copy + Ord> Repair<I> {
             }
             Ok(Err(error)) => Err(RepairError::Services(error)),
             Err(error) => {
-                // What has leaked may be free, and another's by the next pass.
+                // The leaked items may be released, and allocated again before the next pass.
                 if matches!(error, Error::Unknown(_)) {
                     self.possible_leaks.clear();
                 }
@@ -309,8 +307,7 @@ impl<I: Copy + Ord> Repair<I> {
         }
     }
 
-    /// Plans a pass; nothing is counted yet, for it may have to be planned
-    /// anew.
+    /// Plans a pass. Does not count findings: the plan may be repeated after a conflict.
     fn plan<P: Pool<Item = I>>(
         &self,
         services: &[ServiceItems<I>],
@@ -339,9 +336,9 @@ impl<I: Copy + Ord> Repair<I> {
             grant(*item, owners, draft, &mut findings);
         }
         let taken = draft.pool().items();
-        let nobodys: Vec<I> = taken.filter(|item| !claimed.contains_key(item)).collect();
+        let without_service: Vec<I> = taken.filter(|item| !claimed.contains_key(item)).collect();
         let mut possible_leaks = BTreeMap::new();
-        for item in nobodys {
+        for item in without_service {
             let recorded = draft.owner(item).cloned();
             let before = self.possible_leaks.get(&item);
             let before = before.filter(|before| before.recorded == recorded);
@@ -365,7 +362,7 @@ impl<I: Copy + Ord> Repair<I> {
     }
 }
 
-/// Sees to it that an item is taken, by one of those who have it.
+/// Ensures that an item is allocated to one of the Services that have it.
 fn grant<P: Pool>(
     item: P::Item,
     owners: &[&ServiceRef],
@@ -376,11 +373,11 @@ fn grant<P: Pool>(
     let by_record = owners
         .iter()
         .position(|owner| recorded.as_ref() == Some(owner));
-    let rightful = by_record.unwrap_or_default();
-    let owner = owners[rightful].clone();
+    let winner = by_record.unwrap_or_default();
+    let owner = owners[winner].clone();
     let is_missing = !draft.pool().contains(item);
     let granted = match is_missing {
-        true => draft.put_back(item, &owner),
+        true => draft.reserve_uncounted(item, &owner),
         false => draft.pool().check(item),
     };
     if let Err(error) = granted {
@@ -397,7 +394,7 @@ fn grant<P: Pool>(
             item,
         });
     } else if let Some(recorded) = recorded.filter(|_| by_record.is_none()) {
-        draft.hand_over(item, &owner);
+        draft.reassign(item, &owner);
         findings.push(Finding::WrongOwner {
             owner: owner.clone(),
             item,
@@ -405,7 +402,7 @@ fn grant<P: Pool>(
         });
     }
     for (place, other) in owners.iter().enumerate() {
-        if place != rightful {
+        if place != winner {
             findings.push(Finding::Duplicate {
                 owner: (*other).clone(),
                 item,

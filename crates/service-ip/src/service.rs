@@ -1,4 +1,4 @@
-//! The addresses of a Service, from the registries of its families.
+//! Atomic allocation of the cluster IPs of a Service in both families.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,66 +9,67 @@ use crate::{
     AddressPlan, AddressRequest, Error, Family, Pool, Random, Registry, ServiceRef, Store,
 };
 
-/// The registries of a cluster, one for each family that it has addresses of.
+/// The registries of a cluster, one per family.
 #[derive(Debug)]
 pub struct ServiceAddresses<P: Pool<Item = IpAddr>, S> {
     registries: BTreeMap<Family, Registry<P, S>>,
 }
 
-/// What a Service got, until it is known whether it is stored.
+/// Allocated addresses of a Service that is not stored yet.
 ///
-/// It is handed to [`ServiceAddresses::commit`] or to
-/// [`ServiceAddresses::revert`]; if it is dropped, what is new in it stays
-/// taken until a repair.
+/// Pass the value to [`ServiceAddresses::commit`] after the Service was stored, or to
+/// [`ServiceAddresses::revert`] if it was not. If the value is dropped, new addresses
+/// stay allocated until a repair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use = "addresses are released by commit or revert only"]
 pub struct AssignedAddresses {
-    /// The addresses of the Service, in the order of its families.
+    /// Addresses of the Service, in the order of its families.
     pub addresses: Vec<IpAddr>,
-    /// Those of them that it did not have before.
+    /// Newly allocated addresses.
     taken: Vec<IpAddr>,
-    /// Those that it had and no longer has.
+    /// Addresses that the Service no longer has.
     released: Vec<IpAddr>,
 }
 
-/// Why a Service got no addresses.
+/// Errors of [`ServiceAddresses::assign`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AssignError {
-    /// The cluster has no registry of a family.
+    /// The cluster has no registry for a family.
     #[error("{family} is not configured on this cluster")]
     NotConfigured {
         /// The family.
         family: Family,
     },
-    /// An address was not given, and those given before were released again.
+    /// An allocation failed. Earlier allocations were reverted.
     #[error("{owner}: failed to allocate {wanted}")]
     Failed {
         /// The Service.
         owner: ServiceRef,
-        /// What was asked for: an address, or any of a family.
+        /// The request: a specific address, or any address of a family.
         wanted: Box<str>,
-        /// Those that could not be released again; repair finds them.
+        /// Errors of the reverted allocations. Repair releases these addresses.
         not_released: Vec<ReleaseError>,
-        /// Why.
+        /// The cause.
         source: Box<Error>,
     },
 }
 
-/// An address that could not be released.
+/// A failed release of an address.
 ///
-/// It stays taken, or is another's already: to release it again is not sound.
+/// The address may still be allocated, or may already belong to another Service. Do not
+/// release it again.
 #[derive(Debug, Error)]
 #[error("release {address}")]
 pub struct ReleaseError {
     /// The address.
     pub address: IpAddr,
-    /// Why.
+    /// The cause.
     pub source: Error,
 }
 
 impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
-    /// Returns those of a cluster.
+    /// Returns the registries of a cluster.
     #[must_use]
     pub const fn new(registries: BTreeMap<Family, Registry<P, S>>) -> Self {
         Self { registries }
@@ -79,11 +80,12 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
         self.registries.get_mut(&family)
     }
 
-    /// Takes what a Service is to have and does not have yet.
+    /// Allocates the new addresses of a plan.
     ///
     /// # Errors
     ///
-    /// [`AssignError`]; then it has nothing new.
+    /// - [`AssignError::NotConfigured`]: the cluster has no registry for a family.
+    /// - [`AssignError::Failed`]: an allocation failed. Earlier allocations were reverted.
     pub fn assign(
         &mut self,
         plan: &AddressPlan,
@@ -131,30 +133,30 @@ impl<P: Pool<Item = IpAddr>, S: Store<P>> ServiceAddresses<P, S> {
         Ok(assigned)
     }
 
-    /// Releases what a Service no longer has, once it is stored.
+    /// Releases the addresses that a Service no longer has, after the Service was stored.
     ///
-    /// Returns what could not be released.
+    /// Returns the failed releases.
     pub fn commit(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
         self.release(&assigned.released, owner)
     }
 
-    /// Releases what is new, because the Service was not stored.
+    /// Releases the newly allocated addresses of a Service that was not stored.
     ///
-    /// Returns what could not be released.
+    /// Returns the failed releases.
     pub fn revert(&mut self, assigned: AssignedAddresses, owner: &ServiceRef) -> Vec<ReleaseError> {
         self.release(&assigned.taken, owner)
     }
 
     fn release(&mut self, addresses: &[IpAddr], owner: &ServiceRef) -> Vec<ReleaseError> {
-        let mut not_released = Vec::new();
+        let mut errors = Vec::new();
         for address in addresses.iter().copied() {
             if let Some(registry) = self.registries.get_mut(&Family::of(address))
                 && let Err(source) = registry.release(address, owner)
             {
-                not_released.push(ReleaseError { address, source });
+                errors.push(ReleaseError { address, source });
             }
         }
-        not_released
+        errors
     }
 
     fn has(&self, family: Family) -> bool {

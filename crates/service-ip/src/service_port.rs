@@ -5,35 +5,35 @@ use std::fmt;
 /// A port of a Service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServicePort {
-    /// The name, which no other port of the Service has.
+    /// Name, unique within the Service.
     pub name: Box<str>,
-    /// The protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// The port at the address of the Service.
+    /// Port at the cluster IP.
     pub port: u16,
-    /// That on every node, if it is asked for or given.
+    /// Node port, if requested or assigned.
     pub node_port: Option<u16>,
 }
 
-/// A protocol of a port.
+/// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(missing_docs, reason = "these are names")]
+#[allow(missing_docs, reason = "the variants are names of protocols")]
 pub enum Protocol {
     Sctp,
     Tcp,
     Udp,
 }
 
-/// How a Service is reached.
+/// Type of a Service.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ServiceType {
-    /// At its address, inside of the cluster.
+    /// `ClusterIP`: cluster IP only.
     ClusterIp,
-    /// Under another name, without an address.
+    /// `ExternalName`: DNS alias without a cluster IP.
     ExternalName,
-    /// From a load balancer, too.
+    /// `LoadBalancer`: cluster IP, node ports and an external load balancer.
     LoadBalancer,
-    /// At a port of every node, too.
+    /// `NodePort`: cluster IP and node ports.
     NodePort,
 }
 

@@ -1,4 +1,4 @@
-//! What is allocated, in the form that Kubernetes keeps it in.
+//! `RangeAllocation` objects of Kubernetes.
 
 use thiserror::Error;
 
@@ -7,67 +7,65 @@ use crate::{Allocator, Pool, Range};
 /// Bits of a byte.
 const BITS: u128 = u8::BITS as u128;
 
-/// What is taken of a range: the object `RangeAllocation` of Kubernetes.
+/// The allocated items of a range: a `RangeAllocation` object of Kubernetes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RangeAllocation {
-    /// The range as text; none if nobody has written the object yet.
+    /// Range as text. Empty if the object has not been initialized.
     pub range: Box<str>,
-    /// A number with a bit for each item, the highest ones first.
+    /// Bitmap as big-endian number, without leading zeros.
     ///
-    /// The lowest bit of the last byte is that of item 0; there are no leading
-    /// zeros.
+    /// The lowest bit of the last byte belongs to item 0.
     pub data: Vec<u8>,
 }
 
-/// Why something is no snapshot of a range.
+/// Errors of reading or writing a `RangeAllocation`.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It is of another range.
-    #[error("it is of the range {found:?}, not of {expected}")]
+    /// The object has another range.
+    #[error("the object has the range {found:?}, not {expected}")]
     OtherRange {
-        /// The range it is of.
+        /// The range of the object.
         found: Box<str>,
-        /// The range it should be of.
+        /// The expected range.
         expected: Box<str>,
     },
-    /// It cannot be read.
+    /// The object cannot be decoded.
     #[error("{what}, at byte {at}")]
     Corrupt {
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
-        /// Where.
+        /// Offset in bytes.
         at: usize,
     },
-    /// An item is taken that the range does not have.
-    #[error("item {number} is taken, and the range {range} has {len}")]
+    /// An allocated item is outside of the range.
+    #[error("item {number} is allocated, but the range {range} has {len} items")]
     Outside {
         /// The number of the item.
         number: u128,
         /// The range.
         range: Box<str>,
-        /// How many items the range has.
+        /// Number of items of the range.
         len: u128,
     },
-    /// The range has more items than a bitmap has room for.
+    /// The range has more items than a bitmap can hold.
     #[error("the range {range} has {len} items, too many for a bitmap")]
     TooLarge {
         /// The range.
         range: Box<str>,
-        /// How many items the range has.
+        /// Number of items of the range.
         len: u128,
     },
 }
 
 impl RangeAllocation {
-    /// Returns what is taken of a range.
+    /// Returns the object of an allocator.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::TooLarge`] of a range that Kubernetes keeps in no
-    /// bitmap.
+    /// [`SnapshotError::TooLarge`]: Kubernetes does not support a bitmap for the range.
     pub fn of<R: Range>(allocator: &Allocator<R>) -> Result<Self, SnapshotError> {
-        let range = fitting(allocator.range())?;
+        let range = checked_text(allocator.range())?;
         let mut data = Vec::new();
         for number in allocator.numbers() {
             let (byte, bit) = place(number);
@@ -80,14 +78,13 @@ impl RangeAllocation {
         Ok(Self { range, data })
     }
 
-    /// Returns whether the object is not initialized: it has neither a range nor an
-    /// item.
+    /// Returns whether the object has neither a range nor an allocated item.
     #[must_use]
     pub fn is_uninitialized(&self) -> bool {
         self.range.is_empty() && self.data.iter().all(|byte| *byte == 0)
     }
 
-    /// Returns the items taken that another range has as well.
+    /// Returns an allocator for another range with the allocated items within it.
     ///
     /// ```text
     /// 30000-32767 {30007, 32700} → 30000-31000 {30007}
@@ -95,7 +92,10 @@ impl RangeAllocation {
     ///
     /// # Errors
     ///
-    /// A [`SnapshotError`] if the object cannot be read as that of its own range.
+    /// - [`SnapshotError::OtherRange`]: the range of the object is not of the same kind, or
+    ///   not supported.
+    /// - [`SnapshotError::Outside`]: an allocated item is outside of the range of the
+    ///   object.
     pub fn migrate<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
         let other_range = |_| SnapshotError::OtherRange {
             found: self.range.clone(),
@@ -106,22 +106,23 @@ impl RangeAllocation {
         let former = self.allocator(former)?;
         let mut allocator = Allocator::new(range);
         for item in former.items() {
-            // An item that the range does not have is refused, and left out.
+            // An item outside of the range is rejected, and left out.
             let _ = allocator.reserve(item);
         }
         Ok(allocator)
     }
 
-    /// Returns what is taken, of the range that it should be of.
+    /// Returns the allocator for the expected range.
     ///
-    /// Zeros at the front do not matter. If nobody has written the object yet,
-    /// nothing is taken.
+    /// Leading zeros are ignored. An uninitialized object has no allocated items.
     ///
     /// # Errors
     ///
-    /// A [`SnapshotError`] that names what is wrong.
+    /// - [`SnapshotError::OtherRange`]: the object has another range.
+    /// - [`SnapshotError::Outside`]: an allocated item is outside of the range.
+    /// - [`SnapshotError::TooLarge`]: Kubernetes does not support a bitmap for the range.
     pub fn allocator<R: Range>(&self, range: R) -> Result<Allocator<R>, SnapshotError> {
-        let expected = fitting(&range)?;
+        let expected = checked_text(&range)?;
         if self.range != expected && !self.is_uninitialized() {
             return Err(SnapshotError::OtherRange {
                 found: self.range.clone(),
@@ -148,8 +149,8 @@ impl RangeAllocation {
     }
 }
 
-/// Returns the text of a range that a bitmap has room for.
-fn fitting<R: Range>(range: &R) -> Result<Box<str>, SnapshotError> {
+/// Returns the text of a range that fits in a bitmap.
+fn checked_text<R: Range>(range: &R) -> Result<Box<str>, SnapshotError> {
     let (text, len) = (range.to_string().into(), range.len());
     let most = range.bitmap_range().map_or(0, |bitmap| bitmap.len());
     if len > most {
@@ -158,9 +159,10 @@ fn fitting<R: Range>(range: &R) -> Result<Box<str>, SnapshotError> {
     Ok(text)
 }
 
-/// Returns which byte from the last on has the bit of an item, and that bit.
+/// Returns the byte, counted from the last one, and the mask of the bit of an item.
 fn place(number: u128) -> (usize, u8) {
-    let byte = usize::try_from(number / BITS).expect("a bitmap of that size has few bytes");
+    let byte =
+        usize::try_from(number / BITS).expect("a bitmap of Kubernetes has at most 2^20 bits");
     (byte, 1 << (number % BITS))
 }
 
@@ -172,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns an allocator of which some addresses are taken.
+    /// Returns an allocator with allocated addresses.
     fn allocator(range: &str, taken: &[&str]) -> Allocator<AddressRange> {
         let mut allocator = Allocator::new(range.parse().unwrap());
         for address in taken {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_kubernetes_writes() {
+    fn the_bitmap_of_addresses_equals_the_bitmap_of_kubernetes() {
         for (range, taken, data) in [
             ("10.0.0.0/24", &[][..], &[][..]),
             ("10.0.0.0/24", &["10.0.0.1"], &[0x01]),
@@ -215,12 +217,12 @@ mod tests {
             ..snapshot
         };
         let error = beyond.allocator(*taken.range()).unwrap_err();
-        let text = "item 14 is taken, and the range 10.0.0.0/28 has 14";
+        let text = "item 14 is allocated, but the range 10.0.0.0/28 has 14 items";
         assert_eq!(error.to_string(), text);
     }
 
     #[test]
-    fn zeros_at_the_front_do_not_matter() {
+    fn leading_zeros_are_ignored() {
         let snapshot = RangeAllocation {
             range: "10.0.0.0/30".into(),
             data: vec![0, 0, 0, 0, 0x02],
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_of_what_nobody_has_written() {
+    fn an_uninitialized_object_has_no_allocated_items() {
         let range: AddressRange = "10.0.0.0/24".parse().unwrap();
         let read = RangeAllocation::default().allocator(range).unwrap();
         assert_eq!(read.used(), 0);
@@ -241,11 +243,11 @@ mod tests {
             data: vec![1],
         };
         let error = nameless.allocator(range).unwrap_err().to_string();
-        assert_eq!(error, r#"it is of the range "", not of 10.0.0.0/24"#);
+        assert_eq!(error, r#"the object has the range "", not 10.0.0.0/24"#);
     }
 
     #[test]
-    fn that_of_another_range_is_refused() {
+    fn an_object_of_another_range_is_rejected() {
         let snapshot = RangeAllocation::of(&allocator("10.0.0.0/24", &["10.0.0.1"])).unwrap();
         for other in ["10.0.1.0/24", "10.0.0.0/25", "fd00::/120"] {
             let error = snapshot.allocator(other.parse::<AddressRange>().unwrap());
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_another_range_are_kept_if_the_new_one_has_them() {
+    fn migration_keeps_the_items_within_the_new_range() {
         let stored = allocator("10.0.0.0/24", &["10.0.0.1", "10.0.0.200"]);
         let stored = RangeAllocation::of(&stored).unwrap();
         for (range, expected) in [

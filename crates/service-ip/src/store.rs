@@ -1,4 +1,4 @@
-//! Where it is kept what is allocated.
+//! The trait of stores for the allocation state.
 
 use std::collections::BTreeMap;
 use std::error;
@@ -7,23 +7,28 @@ use thiserror::Error;
 
 use crate::{Pool, ServiceRef, SnapshotError};
 
-/// Keeps what is allocated, for one process or for many.
+/// A store for the allocation state, for one process or several.
 ///
-/// A change is made all at once, and only if nobody else has made one since
-/// the snapshot that it was planned with.
+/// A change is applied atomically, and only if the store still has the version of the
+/// snapshot that the change was planned on.
 pub trait Store<P: Pool> {
-    /// Reads what is allocated.
+    /// Loads the allocation state.
     ///
     /// # Errors
     ///
-    /// A [`StoreError`]; nothing is made up for what cannot be read.
+    /// - [`StoreError::Unavailable`]: the store cannot be read.
+    /// - [`StoreError::Snapshot`]: the stored value is not valid for the range.
     fn load(&mut self) -> Result<Snapshot<P>, StoreError>;
 
-    /// Makes a change that leads from a version to what `after` has.
+    /// Applies a change to the version `base`. `after` is the resulting state.
+    ///
+    /// Returns the new version.
     ///
     /// # Errors
     ///
-    /// A [`CommitError`], that tells whether the change may have been made.
+    /// - [`CommitError::Conflict`]: the store has another version. Nothing has changed.
+    /// - [`CommitError::Failed`]: the store failed. Nothing has changed.
+    /// - [`CommitError::Unknown`]: it is unknown whether the change was applied.
     fn commit(
         &mut self,
         base: Version,
@@ -32,38 +37,38 @@ pub trait Store<P: Pool> {
     ) -> Result<Version, CommitError<P>>;
 }
 
-/// What is allocated at a time.
+/// The allocation state of one version.
 #[derive(Clone, Debug)]
 pub struct Snapshot<P: Pool> {
-    /// What is taken.
+    /// Allocator.
     pub pool: P,
-    /// Who has what, as far as the store knows.
+    /// Owners of items, as far as the store records them.
     pub owners: BTreeMap<P::Item, ServiceRef>,
-    /// The time, in the store's own count.
+    /// Version of the store.
     pub version: Version,
-    /// Why nothing is allocated or released before a repair pass, if that is so.
+    /// Reason why the store requires a repair pass before any change, if it does.
     pub repair_reason: Option<RepairReason>,
 }
 
-/// Reason why a store gives and frees nothing before a [`Repair`] pass.
+/// Reason why a store requires a [`Repair`] pass before any change.
 ///
-/// The items of existing Services are unknown until then: an allocation might
-/// take such an item.
+/// Until then the items of existing Services are unknown, and could be allocated a
+/// second time.
 ///
 /// [`Repair`]: crate::Repair
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RepairReason {
-    /// The object does not exist, or has no range yet.
+    /// The object does not exist or has no range.
     #[error("{object} is not initialized")]
     Uninitialized {
-        /// A key, or an object's name.
+        /// Key or name of the object.
         object: Box<str>,
     },
-    /// The object is of another range: that of the store has changed.
-    #[error("{object} is of the range {found}, not of {expected}")]
+    /// The object has another range than the store.
+    #[error("{object} has the range {found}, not {expected}")]
     OtherRange {
-        /// A key, or an object's name.
+        /// Key or name of the object.
         object: Box<str>,
         /// The range of the object.
         found: Box<str>,
@@ -73,7 +78,7 @@ pub enum RepairReason {
 }
 
 impl<P: Pool> Snapshot<P> {
-    /// Returns what a pool has, of which it is not known who has it.
+    /// Returns a snapshot without owners.
     #[must_use]
     pub const fn new(pool: P, version: Version) -> Self {
         Self {
@@ -85,21 +90,21 @@ impl<P: Pool> Snapshot<P> {
     }
 }
 
-/// A version of what a store keeps; each change makes a later one.
+/// A version of a store. Every change increases it.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub u64);
 
-/// Items that are freed and taken together.
+/// Items to release and to allocate atomically.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change<I> {
-    /// What is freed, and who had it if that is known: done first.
+    /// Items to release, with their former owners if known. Applied first.
     pub freed: BTreeMap<I, Option<ServiceRef>>,
-    /// What is taken, and by whom.
+    /// Items to allocate, with their owners.
     pub taken: BTreeMap<I, ServiceRef>,
 }
 
 impl<I: Ord> Change<I> {
-    /// Tells whether nothing changes.
+    /// Returns whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.freed.is_empty()
@@ -109,7 +114,7 @@ impl<I: Ord> Change<I> {
         self.taken.insert(item, owner);
     }
 
-    /// What this change itself has taken was nobody's before.
+    /// Releases an item. An item that this change allocates was free before.
     pub(crate) fn free(&mut self, item: I, former: Option<ServiceRef>) {
         if self.taken.remove(&item).is_none() {
             self.freed.insert(item, former);
@@ -126,43 +131,43 @@ impl<I> Default for Change<I> {
     }
 }
 
-/// Why a store could not be read or written.
+/// Errors of a store.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It has something that is not what is allocated from the range.
+    /// The stored value is not valid for the range.
     #[error("{object}")]
     Snapshot {
-        /// What was read: a key, or an object's name.
+        /// Key or name of the object.
         object: Box<str>,
-        /// What is wrong with it.
+        /// The problem.
         source: SnapshotError,
     },
-    /// It did not answer, or not what it should.
+    /// The store did not respond, or sent an error or an invalid response.
     #[error("{operation} {object}")]
     Unavailable {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What was read or written: a key, or an object's name.
+        /// Key or name of the object.
         object: Box<str>,
-        /// Why.
+        /// The cause.
         source: Box<dyn error::Error + Send + Sync>,
     },
 }
 
-/// Why a change was not made, or may have been.
+/// Errors of a commit.
 #[derive(Debug)]
 pub enum CommitError<P: Pool> {
-    /// Somebody else has made a change before: not made.
+    /// Another process changed the store before. The change was not applied.
     Conflict {
-        /// What is allocated now, if the store told.
+        /// The current state, if the store returned it.
         ///
-        /// It has the version of the base if the store has only told what kept
-        /// the change from being made, and nothing else has been read.
+        /// The snapshot has the version of the base if it adds only the conflicting item
+        /// and has not been read from the store.
         now: Option<Box<Snapshot<P>>>,
     },
-    /// Not made.
+    /// The change was not applied.
     Failed(StoreError),
-    /// The store was asked, and did not say whether it made the change.
+    /// It is unknown whether the change was applied.
     Unknown(StoreError),
 }

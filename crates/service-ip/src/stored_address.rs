@@ -1,16 +1,16 @@
-//! Addresses in the form that the API stores.
+//! Parsing of addresses in the forms that the API has stored.
 
 use std::net::IpAddr;
 
-/// Parses an address in any form that kube-apiserver has ever stored.
+/// Parses an address in every form that kube-apiserver has stored.
 ///
-/// API servers before 1.36 accept these forms, and stored Services keep them.
-/// 1.36 still accepts IPv6 that is not in canonical form:
+/// API servers before 1.36 accept every form in the table, and stored Services keep it.
+/// Version 1.36 still accepts IPv6 addresses that are not in canonical form.
 ///
 /// | Stored | Address |
 /// |---|---|
 /// | `10.0.0.10` | 10.0.0.10 |
-/// | `010.0.0.10` | 10.0.0.10: leading zeros do not mean octal |
+/// | `010.0.0.10` | 10.0.0.10: numbers with leading zeros are decimal |
 /// | `::ffff:10.0.0.10` | 10.0.0.10: an IPv4-mapped address is IPv4 |
 /// | `FD00:0::10` | fd00::10 |
 ///
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stored_form_is_read() {
+    fn every_stored_form_is_parsed() {
         for (text, address) in [
             ("10.0.0.10", "10.0.0.10"),
             ("010.0.0.10", "10.0.0.10"),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_addresses() {
+    fn other_texts_are_not_addresses() {
         for text in [
             "",
             "None",

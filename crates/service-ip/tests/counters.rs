@@ -1,4 +1,4 @@
-//! What is counted of allocation.
+//! Tests of allocation counters.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::IpAddr;
@@ -10,14 +10,14 @@ use vipline_service_ip::{
 
 use faulty::{Fault, Faulty};
 
-#[expect(dead_code, reason = "only some of it is needed here")]
+#[expect(dead_code, reason = "the module is shared with other tests")]
 mod faulty;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Returns what was given and what was not, statically and dynamically.
+/// Returns the counters of allocations and errors, each static and dynamic.
 fn counts<P: Pool, S: Store<P>>(registry: &Registry<P, S>, range: &str) -> [Option<u64>; 4] {
     let counters = &registry.counters()[range];
     let of = |scope| [&counters.allocations, &counters.errors].map(|one| one.get(&scope).copied());
@@ -27,7 +27,7 @@ fn counts<P: Pool, S: Store<P>>(registry: &Registry<P, S>, range: &str) -> [Opti
 }
 
 #[test]
-fn what_is_given_and_refused_is_counted_by_scope() {
+fn allocations_and_errors_are_counted_by_scope() {
     let range: AddressRange = "10.0.0.0/30".parse().unwrap();
     let mut registry = Registry::new(Memory::new(Allocator::new(range)));
     let web = ServiceRef::new("default", "web");
@@ -39,7 +39,7 @@ fn what_is_given_and_refused_is_counted_by_scope() {
     for _ in 0..3 {
         registry.allocate(&web, &mut || 0).unwrap_err();
     }
-    // Half a change is none, and a dry run is nothing at all.
+    // The allocations of a failed change and of a dry run are not counted.
     registry.release(address, &web).unwrap();
     let halves = registry.change(|draft| {
         draft.allocate(&web, &mut || 0)?;
@@ -55,7 +55,7 @@ fn what_is_given_and_refused_is_counted_by_scope() {
 }
 
 #[test]
-fn each_attempt_that_others_were_faster_in_is_an_error() {
+fn each_attempt_with_a_conflict_counts_as_an_error() {
     let store = Faulty::new(Allocator::new(
         "10.0.0.0/24".parse::<AddressRange>().unwrap(),
     ));
@@ -68,7 +68,7 @@ fn each_attempt_that_others_were_faster_in_is_an_error() {
 }
 
 #[test]
-fn of_several_ranges_the_one_that_gives_is_counted() {
+fn an_allocation_is_counted_for_the_range_of_its_address() {
     let mut cidrs = Cidrs::of(Family::V4);
     for (name, range) in [("a", "10.0.0.0/30"), ("b", "10.1.0.0/30")] {
         cidrs.insert(name, range.parse().unwrap(), true).unwrap();

@@ -1,6 +1,6 @@
-//! The store in etcd, beside a real etcd.
+//! Tests of the store in etcd with a real etcd.
 //!
-//! Each test has an etcd of its own, in a network namespace of its own.
+//! Each test starts etcd in a separate network namespace.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -36,6 +36,6 @@ mod linearizability;
 #[path = "etcd/shell.rs"]
 mod shell;
 
-#[allow(dead_code, reason = "its main function is not called here")]
+#[allow(dead_code, reason = "the tests do not call the main function")]
 #[path = "../../../examples/ipam.rs"]
 mod ipam;

@@ -1,4 +1,4 @@
-//! Laws: whatever is done in whatever order, all is as a naive model has it.
+//! Property tests: the state always equals the state of a simple model.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[path = "laws/bitmap.rs"]

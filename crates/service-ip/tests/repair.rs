@@ -1,4 +1,4 @@
-//! Repair, beside those who allocate and release meanwhile.
+//! Tests of repair with concurrent allocations and releases.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ mod faulty;
 
 type Addresses = Allocator<AddressRange>;
 
-/// Some addresses, and who repairs them.
+/// A store with a registry and a repair.
 struct Cluster {
     store: Faulty<Addresses>,
     registry: Registry<Addresses, Faulty<Addresses>>,
@@ -22,12 +22,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Returns one with addresses taken of 10.0.0.0/24.
+    /// Returns a cluster with allocated addresses of 10.0.0.0/24.
     fn new(taken: &[&str]) -> Self {
-        let range = "10.0.0.0/24".parse().expect("it is a network");
+        let range = "10.0.0.0/24".parse().expect("a valid network");
         let mut pool = Addresses::new(range);
         for address in taken {
-            pool.reserve(ip(address)).expect("it is free");
+            pool.reserve(ip(address)).expect("a free address");
         }
         let store = Faulty::new(pool);
         Self {
@@ -45,9 +45,9 @@ impl Cluster {
             .pass(&mut self.registry, || Ok(services.to_vec()))
     }
 
-    /// Makes a pass, and returns what it says.
+    /// Runs a pass and returns its findings as text.
     fn pass(&mut self, services: &[ServiceItems<IpAddr>]) -> Vec<String> {
-        let findings = self.try_pass(services).expect("nothing fails");
+        let findings = self.try_pass(services).expect("a successful pass");
         findings.iter().map(ToString::to_string).collect()
     }
 
@@ -58,7 +58,7 @@ impl Cluster {
 }
 
 fn ip(text: &str) -> IpAddr {
-    text.parse().expect("it is an address")
+    text.parse().expect("a valid address")
 }
 
 /// Returns a Service with addresses.
@@ -67,7 +67,7 @@ fn service(name: &str, addresses: &[&str]) -> ServiceItems<IpAddr> {
 }
 
 #[test]
-fn what_is_right_is_left_alone() {
+fn consistent_items_have_no_findings() {
     let mut cluster = Cluster::new(&["10.0.0.1", "10.0.0.9"]);
     let services = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.1"])];
     for _ in 0..4 {
@@ -90,16 +90,16 @@ fn an_address_that_its_service_has_in_another_form_stays_allocated() {
         assert_eq!(cluster.pass(&services), [""; 0]);
     }
     assert_eq!(cluster.taken(), taken);
-    let said = "Service default/d has 10.0.0.10, which belongs to default/a; recreate it";
+    let expected = "Service default/d has 10.0.0.10, which belongs to default/a; recreate it";
     let duplicate = service("d", &["10.0.0.10"]);
     assert_eq!(
         cluster.pass(&[&services[..], &[duplicate]].concat()),
-        [said]
+        [expected]
     );
 }
 
 #[test]
-fn a_store_that_must_be_repaired_allocates_nothing_before() {
+fn a_store_that_requires_repair_rejects_changes_until_a_pass() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let mut other = Registry::new(cluster.store.clone());
     let owner = ServiceRef::new("default", "new");
@@ -108,15 +108,15 @@ fn a_store_that_must_be_repaired_allocates_nothing_before() {
         object: "the key".into(),
     };
     let lost = reason.clone();
-    // The key is lost when a registry knows it already.
+    // The key disappears after a registry has loaded it.
     cluster.store.meanwhile(move |snapshot| {
         snapshot.pool.release(ip("10.0.0.9"));
         snapshot.repair_reason = Some(lost);
     });
     let error = other.allocate(&owner, &mut || 0).unwrap_err();
     assert!(matches!(&error, Error::RepairRequired(found) if *found == reason));
-    let said = "the key is not initialized: a repair pass must come first";
-    assert_eq!(error.to_string(), said);
+    let expected = "the key is not initialized: a repair pass is required first";
+    assert_eq!(error.to_string(), expected);
     let error = other.release(ip("10.0.0.9"), &owner).unwrap_err();
     assert!(matches!(error, Error::RepairRequired(_)), "{error}");
     let error = other.dry_run(|draft| draft.reserve(ip("10.0.0.7"), &owner));
@@ -126,7 +126,7 @@ fn a_store_that_must_be_repaired_allocates_nothing_before() {
     assert_eq!(
         cluster.pass(&services),
         [
-            "the key is not initialized: repair writes it",
+            "the key is not initialized; written by repair",
             "Service default/a has 10.0.0.9, which was not allocated: it is now",
         ]
     );
@@ -152,26 +152,27 @@ fn a_store_without_a_service_is_written_by_the_first_pass() {
 }
 
 #[test]
-fn what_leaked_is_freed_in_the_third_pass() {
+fn leaked_items_are_released_in_the_third_pass() {
     let mut cluster = Cluster::new(&["10.0.0.1", "10.0.0.9"]);
     let services = [service("a", &["10.0.0.1"])];
     for passes in 1..=2 {
-        let said = format!("10.0.0.9 may have leaked: no Service has it, in {passes} of 3 passes");
-        assert_eq!(cluster.pass(&services), [said]);
+        let expected =
+            format!("10.0.0.9 may have leaked: no Service has it in {passes} of 3 passes");
+        assert_eq!(cluster.pass(&services), [expected]);
         assert_eq!(cluster.taken(), ["10.0.0.1", "10.0.0.9"]);
     }
     let findings = cluster.try_pass(&services).unwrap();
     assert_eq!(findings[0].label(), Some("leak"));
     assert_eq!(
         findings[0].to_string(),
-        "10.0.0.9 has leaked: no Service has it, and it is free now"
+        "10.0.0.9 has leaked: no Service has it; released"
     );
     assert_eq!(cluster.taken(), ["10.0.0.1"]);
     assert!(cluster.pass(&services).is_empty());
 }
 
 #[test]
-fn what_a_service_has_again_is_counted_from_the_start() {
+fn an_item_used_again_restarts_the_count_of_passes() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let a = [service("a", &["10.0.0.9"])];
     for services in [&[][..], &[], &a, &[], &[], &a] {
@@ -181,7 +182,7 @@ fn what_a_service_has_again_is_counted_from_the_start() {
 }
 
 #[test]
-fn what_was_freed_and_taken_again_is_counted_from_the_start() {
+fn an_item_allocated_again_restarts_the_count_of_passes() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
     let (a, b) = (
@@ -193,19 +194,19 @@ fn what_was_freed_and_taken_again_is_counted_from_the_start() {
     cluster.pass(&[]);
     other.release(ip("10.0.0.9"), &a).unwrap();
     other.reserve(ip("10.0.0.9"), &b).unwrap();
-    // The Service b is not stored yet.
-    let said = "10.0.0.9 (default/b) may have leaked: no Service has it, in 1 of 3 passes";
-    assert_eq!(cluster.pass(&[]), [said]);
+    // Service b is not stored yet.
+    let expected = "10.0.0.9 (default/b) may have leaked: no Service has it in 1 of 3 passes";
+    assert_eq!(cluster.pass(&[]), [expected]);
     assert!(cluster.pass(&[service("b", &["10.0.0.9"])]).is_empty());
 }
 
 #[test]
-fn services_are_listed_again_when_others_are_faster() {
+fn services_are_listed_again_after_a_conflict() {
     let mut cluster = Cluster::new(&["10.0.0.9", "10.0.0.30"]);
     cluster.pass(&[]);
     cluster.pass(&[]);
-    // Both would be freed now, but the first one is released and taken again,
-    // and its new Service stored.
+    // Both items are due for release, but the first one is allocated to a new Service
+    // meanwhile.
     cluster.store.meanwhile(|snapshot| {
         snapshot.pool.release(ip("10.0.0.9"));
         snapshot.pool.reserve(ip("10.0.0.9")).unwrap();
@@ -225,12 +226,12 @@ fn services_are_listed_again_when_others_are_faster() {
 }
 
 #[test]
-fn a_conflict_is_neither_lost_nor_counted() {
+fn a_conflict_does_not_count_as_a_pass() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let a = [service("a", &["10.0.0.1"])];
     let faults = [true, false].map(|is_told| Fault::Conflict { is_told });
     cluster.store.fail(faults.repeat(3));
-    // There is something to write: the pass is planned seven times.
+    // The pass changes the store, so it is planned seven times.
     let findings = cluster.pass(&a);
     assert_eq!(findings.len(), 2, "{findings:?}");
     assert!(findings[1].contains("in 1 of 3 passes"), "{findings:?}");
@@ -238,7 +239,7 @@ fn a_conflict_is_neither_lost_nor_counted() {
 }
 
 #[test]
-fn a_pass_that_failed_is_not_counted() {
+fn a_failed_pass_does_not_count() {
     let mut cluster = Cluster::new(&["10.0.0.9"]);
     let a = [service("a", &["10.0.0.1"])];
     cluster.store.fail([Fault::Failed; 5]);
@@ -256,12 +257,12 @@ fn a_pass_that_failed_is_not_counted() {
     cluster.pass(&a);
     cluster.store.fail([Fault::Failed]);
     assert!(cluster.try_pass(&a).is_err());
-    // Nor are those before it forgotten.
+    // Earlier passes still count.
     assert!(cluster.pass(&a)[0].contains("has leaked"));
 }
 
 #[test]
-fn after_an_unknown_pass_all_is_counted_from_the_start() {
+fn a_pass_with_unknown_outcome_restarts_the_count_of_passes() {
     for is_made in [true, false] {
         let mut cluster = Cluster::new(&["10.0.0.9"]);
         cluster.pass(&[]);
@@ -273,7 +274,7 @@ fn after_an_unknown_pass_all_is_counted_from_the_start() {
             "{error}"
         );
         assert_eq!(cluster.taken().is_empty(), is_made);
-        // Somebody takes it who has no Service yet.
+        // Another process allocates the item before it stores its Service.
         let mut other = Registry::new(cluster.store.clone());
         if is_made {
             let b = ServiceRef::new("default", "b");
@@ -298,7 +299,7 @@ fn nothing_changes_when_services_cannot_be_listed() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_service() {
+fn findings_name_the_service() {
     let mut cluster = Cluster::new(&["10.0.0.1"]);
     let services = [
         service("a", &["10.0.0.1", "10.1.0.1", "10.0.0.255"]),
@@ -307,9 +308,9 @@ fn what_is_wrong_is_told_with_the_service() {
         service("d", &["10.0.0.7", "10.0.0.7"]),
     ];
     let findings = cluster.try_pass(&services).unwrap();
-    let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let expected: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        expected,
         [
             r#"Service default/b has "nonsense", which is not valid; recreate it"#,
             "Service default/c has 10.0.0.1, which belongs to default/a; recreate it",
@@ -341,7 +342,7 @@ fn what_is_wrong_is_told_with_the_service() {
 }
 
 #[test]
-fn what_no_servicecidr_has_any_more_is_told_and_kept() {
+fn addresses_outside_of_all_service_cidrs_are_reported_and_kept() {
     let mut pool = Cidrs::ipv4();
     let range = "10.0.0.0/24".parse().unwrap();
     pool.insert("kubernetes", range, true).unwrap();
@@ -362,24 +363,24 @@ fn what_no_servicecidr_has_any_more_is_told_and_kept() {
 }
 
 #[test]
-fn of_two_services_the_one_on_record_keeps_an_address() {
+fn the_recorded_owner_keeps_a_duplicate_address() {
     let mut cluster = Cluster::new(&[]);
     let mut other = Registry::new(cluster.store.clone());
     let b = ServiceRef::new("default", "b");
     other.reserve(ip("10.0.0.9"), &b).unwrap();
     let both = [service("a", &["10.0.0.9"]), service("b", &["10.0.0.9"])];
-    let said = "Service default/a has 10.0.0.9, which belongs to default/b; recreate it";
-    assert_eq!(cluster.pass(&both), [said]);
-    // Without the other one the record is wrong.
-    let said = "Service default/a has 10.0.0.9, which was recorded as that of default/b";
-    assert_eq!(cluster.pass(&both[..1]), [said]);
+    let expected = "Service default/a has 10.0.0.9, which belongs to default/b; recreate it";
+    assert_eq!(cluster.pass(&both), [expected]);
+    // Without the other Service the record is wrong.
+    let expected = "Service default/a has 10.0.0.9, which was recorded for default/b";
+    assert_eq!(cluster.pass(&both[..1]), [expected]);
     assert!(cluster.pass(&both[..1]).is_empty());
     let refused = other.release(ip("10.0.0.9"), &b);
     assert!(matches!(refused, Err(Error::Allocation(_))), "{refused:?}");
 }
 
 #[test]
-fn a_pass_that_failed_leaves_no_trace() {
+fn a_failed_pass_changes_nothing() {
     let mut cluster = Cluster::new(&[]);
     cluster.store.fail([Fault::Failed]);
     let mut services = vec![service("a", &["10.0.0.9"])];

@@ -1,4 +1,4 @@
-//! Services get addresses of both families, all or none.
+//! Tests of the atomic allocation of addresses of both families.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ type Addresses = Allocator<AddressRange>;
 
 const DUAL: &[Family] = &[Family::V4, Family::V6];
 
-/// Returns a cluster with six addresses of IPv4 and three of IPv6.
+/// Returns a cluster with six IPv4 and three IPv6 addresses.
 fn cluster() -> ServiceAddresses<Addresses, Memory<Addresses>> {
     let registry = |range: &str| Registry::new(Memory::new(Allocator::new(range.parse().unwrap())));
     ServiceAddresses::new(
@@ -24,7 +24,7 @@ fn cluster() -> ServiceAddresses<Addresses, Memory<Addresses>> {
     )
 }
 
-/// Returns a Service that wants both families.
+/// Returns a dual-stack Service.
 fn dual(addresses: &[&str]) -> AddressSpec {
     AddressSpec {
         service_type: ServiceType::ClusterIp,
@@ -48,7 +48,7 @@ fn taken(cluster: &mut ServiceAddresses<Addresses, Memory<Addresses>>) -> Vec<St
 }
 
 #[test]
-fn what_was_given_is_taken_back_when_the_rest_is_refused() {
+fn earlier_allocations_are_reverted_after_a_failure() {
     let (mut cluster, mut zero) = (cluster(), || 0);
     let (web, other) = (
         ServiceRef::new("default", "web"),
@@ -76,7 +76,7 @@ fn what_was_given_is_taken_back_when_the_rest_is_refused() {
 }
 
 #[test]
-fn what_is_not_stored_is_reverted_and_what_is_given_up_released_when_it_is() {
+fn new_addresses_are_reverted_and_former_addresses_are_released_on_commit() {
     let (mut cluster, mut zero) = (cluster(), || 0);
     let web = ServiceRef::new("default", "web");
     let plan = dual(&[]).plan(DUAL, None).unwrap();
@@ -106,7 +106,7 @@ fn what_is_not_stored_is_reverted_and_what_is_given_up_released_when_it_is() {
 }
 
 #[test]
-fn a_family_that_the_cluster_lacks_is_told_before_anything_is_taken() {
+fn a_missing_family_is_reported_before_any_allocation() {
     let mut cluster = ServiceAddresses::<Addresses, Memory<Addresses>>::new(
         [(
             Family::V4,

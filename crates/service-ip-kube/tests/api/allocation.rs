@@ -331,7 +331,7 @@ fn an_object_that_cannot_be_read_stops_no_allocation() {
         web_name,
         "read IPAddress web: it has not an address for a name"
     );
-    let network = "is no network in CIDR notation";
+    let network = "is not a network in CIDR notation";
     assert_eq!(
         *v6,
         format!("read ServiceCIDR kubernetes: \"fd00::/200\" {network}")

@@ -192,7 +192,7 @@ fn a_change_that_somebody_was_faster_with_is_planned_anew() {
     let error = client.reconcile_cidrs(second(1), &mut silent).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "change ServiceCIDRs: others were faster in each of 4 attempts"
+        "change ServiceCIDRs: conflict with other processes in each of 4 attempts"
     );
 }
 

@@ -154,7 +154,7 @@ fn a_repair_of_what_is_long_past_changes_nothing() {
     let error = cluster.client().repair(later(), &mut |_| ());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "repair IPAddresses: others were faster in each of 4 attempts"
+        "repair IPAddresses: conflict with other processes in each of 4 attempts"
     );
     assert_eq!(cluster.server.objects("IPAddress"), before);
     assert_eq!(cluster.server.count("delete", "ipaddresses"), 4);
@@ -217,7 +217,7 @@ fn an_object_that_cannot_be_read_stops_no_repair() {
         found[1..],
         [
             "Unreadable: IPAddress web cannot be read: it has not an address for a name; it is left out",
-            "Unreadable: ServiceCIDR wrong cannot be read: \"10.0.0\" is no network in CIDR notation; it is left out",
+            "Unreadable: ServiceCIDR wrong cannot be read: \"10.0.0\" is not a network in CIDR notation; it is left out",
         ]
     );
     assert_eq!(known.len(), 2, "{known:?}");

@@ -1,11 +1,11 @@
-//! Tests of how many words a bitmap keeps and looks at.
+//! Tests of the number of words that a bitmap stores and reads.
 
 use std::cell::Cell;
 
 use super::*;
 
 #[test]
-fn a_full_one_has_no_free_number_and_finds_one_that_is_freed() {
+fn a_full_bitmap_has_no_free_number_until_one_is_removed() {
     for len in [1, 63, 64, 65, 4096, 4097, 262_145, DENSE + 3] {
         let mut bitmap = Bitmap::new(len);
         for number in 0..len {
@@ -25,7 +25,7 @@ fn a_full_one_has_no_free_number_and_finds_one_that_is_freed() {
 }
 
 #[test]
-fn the_largest_needs_memory_for_what_is_taken_only() {
+fn the_largest_bitmap_stores_words_of_its_elements_only() {
     let mut bitmap = Bitmap::new(u128::MAX);
     assert_eq!(bitmap.next_free(u128::MAX - 1), Some(u128::MAX - 1));
     assert!(bitmap.insert(u128::MAX - 1));
@@ -38,7 +38,7 @@ fn the_largest_needs_memory_for_what_is_taken_only() {
 }
 
 #[test]
-fn of_a_large_one_there_is_a_word_for_each_number_at_most() {
+fn a_sparse_bitmap_stores_at_most_one_word_per_element() {
     let mut bitmap = Bitmap::new(1 << 64);
     for number in 0..1000 {
         assert!(bitmap.insert(number * 0x003f_1337_dead_beef));
@@ -47,23 +47,22 @@ fn of_a_large_one_there_is_a_word_for_each_number_at_most() {
     for number in 0..64 * 64 {
         bitmap.insert(number);
     }
-    // Those and, of 64 full words, one of the second level, which is full
-    // in the third.
+    // 64 full words add one word in the second level, which adds one in the third.
     assert_eq!(words(&bitmap), 999 + 64 + 1 + 1);
 }
 
-/// Returns how many words are kept of a sparse one.
+/// Returns the number of words of a sparse bitmap.
 #[track_caller]
 fn words(bitmap: &Bitmap) -> usize {
     match &bitmap.levels {
-        Levels::Dense(_) => panic!("it is dense"),
+        Levels::Dense(_) => panic!("the bitmap is dense"),
         Levels::Sparse(Tree { bottom, upper }) => {
             bottom.len() + upper.iter().map(BTreeMap::len).sum::<usize>()
         }
     }
 }
 
-/// Words that count how often they are looked at.
+/// Words with a counter of reads.
 struct Counted(Vec<u64>, Cell<usize>);
 
 impl Words for Counted {

@@ -1,8 +1,8 @@
-//! Tests of ServiceCIDRs that come, go and overlap.
+//! Tests of ServiceCIDRs that are added, removed and overlap.
 
 use super::*;
 
-/// Returns ranges of IPv4, all ready, named `a`, `b` and so on.
+/// Returns ready IPv4 ServiceCIDRs with the names `a`, `b` and so on.
 #[track_caller]
 fn cidrs(ranges: &[&str]) -> Cidrs {
     let mut cidrs = Cidrs::ipv4();
@@ -18,7 +18,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn an_address_of_two_ranges_is_taken_once() {
+fn an_address_within_two_ranges_is_allocated_once() {
     let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
     cidrs.reserve(ip("10.0.0.3")).unwrap();
     assert!(cidrs.reserve(ip("10.0.0.3")).unwrap_err().is_allocated());
@@ -42,7 +42,7 @@ fn an_address_of_two_ranges_is_taken_once() {
 }
 
 #[test]
-fn the_first_address_of_one_may_be_given_by_another() {
+fn the_first_address_of_a_range_may_be_allocated_from_another_range() {
     let mut cidrs = cidrs(&["10.0.0.0/28", "10.0.0.8/29"]);
     cidrs.reserve(ip("10.0.0.8")).unwrap();
     assert_eq!(
@@ -52,14 +52,14 @@ fn the_first_address_of_one_may_be_given_by_another() {
 }
 
 #[test]
-fn only_what_no_address_needs_can_be_removed() {
+fn a_service_cidr_in_use_cannot_be_removed() {
     let mut cidrs = cidrs(&["10.0.0.0/29", "10.0.0.0/28"]);
     cidrs.reserve(ip("10.0.0.3")).unwrap();
     cidrs.reserve(ip("10.0.0.12")).unwrap();
     let error = cidrs.remove("b").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "ServiceCIDR b: of 10.0.0.0/28 1 in use that no other ServiceCIDR has"
+        "ServiceCIDR b (10.0.0.0/28): addresses in use that are in no other ServiceCIDR: 1"
     );
     cidrs.remove("a").unwrap();
     assert!(matches!(
@@ -78,7 +78,7 @@ fn only_what_no_address_needs_can_be_removed() {
 }
 
 #[test]
-fn one_that_comes_later_knows_what_is_taken() {
+fn a_range_added_later_counts_allocated_addresses() {
     let mut cidrs = cidrs(&["10.0.0.0/28"]);
     cidrs.reserve(ip("10.0.0.3")).unwrap();
     assert!(cidrs.mark_allocated(ip("10.9.0.1")).unwrap());
@@ -91,7 +91,7 @@ fn one_that_comes_later_knows_what_is_taken() {
 }
 
 #[test]
-fn only_ready_ones_give_addresses() {
+fn only_ready_ranges_are_used_for_allocation() {
     let mut cidrs = cidrs(&["10.0.0.0/28"]);
     let range = "10.0.0.0/28".parse().unwrap();
     cidrs.insert("a", range, false).unwrap();
@@ -110,7 +110,7 @@ fn only_ready_ones_give_addresses() {
 }
 
 #[test]
-fn what_no_range_has_is_refused() {
+fn addresses_outside_of_all_ranges_are_rejected() {
     let mut cidrs = cidrs(&["10.0.0.0/28", "10.1.0.0/28"]);
     assert_eq!(
         cidrs.reserve(ip("10.2.0.1")).unwrap_err().to_string(),
@@ -127,7 +127,7 @@ fn what_no_range_has_is_refused() {
 }
 
 #[test]
-fn all_of_ipv6_is_a_range() {
+fn the_whole_ipv6_address_space_is_a_range() {
     let mut cidrs = Cidrs::ipv6();
     cidrs.insert("all", "::/0".parse().unwrap(), true).unwrap();
     cidrs.reserve(ip("::1")).unwrap();
@@ -138,7 +138,7 @@ fn all_of_ipv6_is_a_range() {
 }
 
 #[test]
-fn what_leaves_all_ranges_is_refused_by_a_check_and_restored_all_the_same() {
+fn an_address_outside_of_all_ranges_fails_the_check_and_can_be_restored() {
     let mut cidrs = cidrs(&["10.0.0.0/29"]);
     for outside in ["10.1.0.1", "10.0.0.2"] {
         cidrs.mark_allocated(ip(outside)).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the families of Services.
+//! Tests of the families and addresses of Services.
 
 use AddressRequest::{Dynamic, Keep, Static};
 use Family::{V4, V6};
@@ -41,12 +41,12 @@ fn check(
 }
 
 #[track_caller]
-fn refusal(spec: &AddressSpec, cluster: &[Family], before: Option<&AddressSpec>) -> String {
+fn error(spec: &AddressSpec, cluster: &[Family], before: Option<&AddressSpec>) -> String {
     spec.plan(cluster, before).unwrap_err().to_string()
 }
 
 #[test]
-fn one_that_says_nothing_gets_the_usual_family() {
+fn a_service_without_address_fields_gets_the_default_family() {
     let silent = spec(None, &[], &[]);
     for (cluster, family) in [(&[V4][..], V4), (&[V6], V6), (&[V6, V4], V6)] {
         let plan = silent.plan(cluster, None).unwrap();
@@ -56,7 +56,7 @@ fn one_that_says_nothing_gets_the_usual_family() {
 }
 
 #[test]
-fn the_other_family_is_added_where_the_cluster_has_it() {
+fn the_second_family_is_added_if_the_cluster_has_it() {
     for policy in [PreferDualStack, RequireDualStack] {
         let first = spec(Some(policy), &[V6], &[]);
         let expected = (vec![V6, V4], vec![Dynamic(V6), Dynamic(V4)], vec![]);
@@ -67,13 +67,13 @@ fn the_other_family_is_added_where_the_cluster_has_it() {
     assert_eq!(check(&prefers, &[V4], None), alone);
     let requires = spec(Some(RequireDualStack), &[], &[]);
     assert_eq!(
-        refusal(&requires, &[V4], None),
+        error(&requires, &[V4], None),
         "this cluster is not configured for dual-stack services"
     );
 }
 
 #[test]
-fn addresses_tell_their_family() {
+fn families_follow_from_addresses() {
     let given = spec(Some(PreferDualStack), &[], &["fd00::5", "10.0.0.5"]);
     let expected = [Static(ip("fd00::5")), Static(ip("10.0.0.5"))];
     assert_eq!(given.plan(DUAL, None).unwrap().addresses, expected);
@@ -94,27 +94,27 @@ fn addresses_tell_their_family() {
             "when spec.clusterIPs has two",
         ),
     ] {
-        let error = refusal(&given, &[V4], None);
+        let error = error(&given, &[V4], None);
         assert!(error.contains(part), "{error}");
     }
 }
 
 #[test]
-fn headless_ones_have_families_and_no_addresses() {
+fn headless_services_have_families_and_no_addresses() {
     let selects = headless(None, &[]);
     assert_eq!(check(&selects, DUAL, None), (vec![V4], vec![], vec![]));
     let free = AddressSpec {
         has_selector: false,
         ..selects
     };
-    // Also where the cluster has one family.
+    // Even if the cluster has one family.
     let plan = free.plan(&[V6], None).unwrap();
     assert_eq!(plan.policy, Some(RequireDualStack));
     assert_eq!((plan.families, plan.addresses), (vec![V6, V4], vec![]));
 }
 
 #[test]
-fn an_update_that_says_nothing_changes_nothing() {
+fn an_update_without_address_fields_changes_nothing() {
     let before = spec(Some(RequireDualStack), &[V4, V6], &["10.0.0.5", "fd00::5"]);
     let kept = vec![Keep(ip("10.0.0.5")), Keep(ip("fd00::5"))];
     let expected = (vec![V4, V6], kept, vec![]);
@@ -153,7 +153,7 @@ fn an_update_adds_and_releases_the_second_address() {
         spec(None, &[], &["10.0.0.5"]),
         spec(None, &[V4], &[]),
     ] {
-        assert!(refusal(&reduced, DUAL, Some(&two)).contains("must be SingleStack"));
+        assert!(error(&reduced, DUAL, Some(&two)).contains("must be SingleStack"));
     }
 }
 
@@ -187,7 +187,7 @@ fn no_address_or_family_is_replaced() {
         ),
     ] {
         assert_eq!(
-            refusal(&update, DUAL, Some(before)),
+            error(&update, DUAL, Some(before)),
             format!("{place} may not change once set")
         );
     }
@@ -201,7 +201,7 @@ fn a_headless_service_stays_headless() {
     assert!(plan.is_headless);
     assert_eq!((plan.families, plan.addresses), (vec![V4], vec![]));
     assert_eq!(
-        refusal(&spec(None, &[], &["10.0.0.5"]), DUAL, Some(&before)),
+        error(&spec(None, &[], &["10.0.0.5"]), DUAL, Some(&before)),
         "spec.clusterIPs[0] may not change once set"
     );
     for before in [Some(&before), None] {
@@ -212,7 +212,7 @@ fn a_headless_service_stays_headless() {
             };
             let expected =
                 format!("spec.clusterIPs[0] may not be None for a Service of type {service_type}");
-            assert_eq!(refusal(&update, DUAL, before), expected);
+            assert_eq!(error(&update, DUAL, before), expected);
         }
     }
 }
@@ -242,7 +242,7 @@ fn a_headless_service_may_change_its_families() {
         assert!(plan.is_headless);
         assert_eq!((&*plan.families, plan.addresses), (families, vec![]));
     }
-    let reduced = refusal(&headless(None, &[V6]), DUAL, Some(&two));
+    let reduced = error(&headless(None, &[V6]), DUAL, Some(&two));
     assert!(reduced.contains("must be SingleStack"), "{reduced}");
 }
 
@@ -299,7 +299,7 @@ fn an_external_name_has_no_address_field_of_its_own() {
         let update = external(update);
         for before in [Some(&served), None] {
             assert_eq!(
-                refusal(&update, DUAL, before),
+                error(&update, DUAL, before),
                 format!("{field} may not be set for a Service of type ExternalName")
             );
         }

@@ -1,4 +1,4 @@
-//! What Services ask for of node ports, and what they get.
+//! Tests of node port allocation for Services.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 const TCP: Protocol = Protocol::Tcp;
 const UDP: Protocol = Protocol::Udp;
 
-/// Ports 30000 to 30099, of which dynamic ones begin at 30016.
+/// Ports 30000-30099. The dynamic band starts at 30016.
 struct Ports(Snapshot<Allocator<PortRange>>);
 
 impl Ports {
@@ -23,7 +23,7 @@ impl Ports {
         })
     }
 
-    /// Makes a change of which nothing is left when it is refused.
+    /// Applies a change, and reverts it if it fails.
     fn change<T>(
         &mut self,
         plan: impl FnOnce(&mut Draft<'_, Allocator<PortRange>>) -> Result<T, AllocationError>,
@@ -36,7 +36,7 @@ impl Ports {
         planned
     }
 
-    /// Gives node ports from 30016 on.
+    /// Assigns node ports, dynamic ones from 30016 on.
     fn assign(
         &mut self,
         name: &str,
@@ -78,12 +78,12 @@ fn numbers(assigned: &NodePorts) -> Vec<u16> {
 }
 
 #[test]
-fn ports_get_what_they_ask_for_and_share_by_number() {
+fn ports_get_requested_node_ports_and_share_them_by_number() {
     use Protocol::Sctp;
     for (ports, expected, taken) in [
         (&[(TCP, 80, 0)][..], &[30_016][..], &[30_016][..]),
         (&[(TCP, 80, 30_005)], &[30_005], &[30_005]),
-        // One number for both protocols, given or asked for.
+        // One node port for both protocols, assigned or requested.
         (&[(TCP, 53, 0), (UDP, 53, 0)], &[30_016; 2], &[30_016]),
         (&[(TCP, 53, 0), (UDP, 53, 30_005)], &[30_005; 2], &[30_005]),
         (
@@ -91,19 +91,19 @@ fn ports_get_what_they_ask_for_and_share_by_number() {
             &[30_016, 30_017],
             &[30_016, 30_017],
         ),
-        // No Service should, but a number has one use for a protocol.
+        // A node port is used once per protocol.
         (
             &[(TCP, 80, 0), (TCP, 80, 0)],
             &[30_016, 30_017],
             &[30_016, 30_017],
         ),
-        // Each protocol as it asks, and one that does not ask.
+        // One node port per protocol, and a port without a request.
         (
             &[(TCP, 53, 30_001), (UDP, 53, 30_002), (Sctp, 53, 0)],
             &[30_001, 30_002, 30_001],
             &[30_001, 30_002],
         ),
-        // What is asked for by a later port is not given to an earlier one.
+        // A node port requested by a later port is not assigned to an earlier one.
         (
             &[(TCP, 80, 0), (TCP, 81, 30_016)],
             &[30_017, 30_016],
@@ -116,7 +116,7 @@ fn ports_get_what_they_ask_for_and_share_by_number() {
             let assigned = pool.assign("a", None, &wanted).unwrap();
             assert_eq!(numbers(&assigned), expected, "{ports:?}");
             assert_eq!(pool.taken(), taken, "{ports:?}");
-            // The same once more changes nothing.
+            // A repeated update changes nothing.
             let again = pool.assign("a", Some(&assigned), &assigned);
             assert_eq!(again, Ok(assigned));
             assert_eq!(pool.taken(), taken, "{ports:?}");
@@ -125,11 +125,11 @@ fn ports_get_what_they_ask_for_and_share_by_number() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn rejected_requests_change_nothing() {
     let mut pool = Ports::new();
     let other = service(ServiceType::NodePort, &[(TCP, 80, 30_001)]);
     pool.assign("other", None, &other).unwrap();
-    for (ports, said) in [
+    for (ports, expected) in [
         (
             &[(TCP, 80, 30_000), (TCP, 81, 30_001)][..],
             "30001 is already allocated",
@@ -140,26 +140,26 @@ fn what_is_refused_changes_nothing() {
         ),
         (
             &[(TCP, 80, 30_002), (TCP, 81, 30_002)],
-            "default/a asks for 30002/TCP twice",
+            "default/a requests 30002/TCP twice",
         ),
-        // Only ports of the same number share a node port from the start.
+        // In a new Service, only ports with the same number share a node port.
         (
             &[(TCP, 80, 30_002), (UDP, 81, 30_002)],
-            "default/a asks for 30002 twice",
+            "default/a requests 30002 twice",
         ),
-        // Only the first node port of a number is shared.
+        // Ports with the same number share only the first node port.
         (
             &[
                 (TCP, 80, 30_002),
                 (UDP, 80, 30_003),
                 (Protocol::Sctp, 80, 30_003),
             ],
-            "default/a asks for 30003 twice",
+            "default/a requests 30003 twice",
         ),
     ] {
         let wanted = service(ServiceType::NodePort, ports);
         let error = pool.assign("a", None, &wanted).unwrap_err();
-        assert_eq!(error.to_string(), said);
+        assert_eq!(error.to_string(), expected);
         assert_eq!(pool.taken(), [30_001]);
     }
     let many: Vec<_> = (1..=100).map(|port| (TCP, port, 0)).collect();
@@ -174,23 +174,23 @@ fn what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn an_update_keeps_what_it_names_and_frees_the_rest() {
+fn an_update_keeps_requested_node_ports_and_releases_the_others() {
     let mut pool = Ports::new();
     let wanted = service(ServiceType::NodePort, &[(TCP, 80, 30_001), (TCP, 81, 0)]);
     let first = pool.assign("a", None, &wanted).unwrap();
     assert_eq!(numbers(&first), [30_001, 30_016]);
-    // The numbers change places, and one is asked for by UDP as well.
+    // The node ports are swapped, and UDP requests one as well.
     let ports = [(TCP, 80, 30_016), (TCP, 81, 30_001), (UDP, 82, 30_001)];
     let wanted = service(ServiceType::LoadBalancer, &ports);
     let second = pool.assign("a", Some(&first), &wanted).unwrap();
     assert_eq!(second, wanted);
     assert_eq!(pool.taken(), [30_001, 30_016]);
-    // What is freed is nobody's before all is given.
+    // Former node ports stay allocated until the commit.
     let wanted = service(ServiceType::NodePort, &[(TCP, 80, 0), (TCP, 81, 30_002)]);
     let third = pool.assign("a", Some(&second), &wanted).unwrap();
     assert_eq!(numbers(&third), [30_017, 30_002]);
     assert_eq!(pool.taken(), [30_002, 30_017]);
-    // Refused as a whole: what it has stays its own.
+    // A rejected update leaves the stored node ports allocated.
     let wanted = service(ServiceType::NodePort, &[(TCP, 80, 40_000)]);
     assert!(pool.assign("a", Some(&third), &wanted).is_err());
     assert_eq!(pool.taken(), [30_002, 30_017]);
@@ -210,7 +210,7 @@ fn an_update_keeps_what_it_names_and_frees_the_rest() {
 }
 
 #[test]
-fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
+fn an_update_without_node_ports_keeps_the_node_ports_of_ports_with_the_same_name() {
     let named = |kind, ports: &[(&str, Protocol, u16, u16)]| {
         let rest: Vec<_> = ports.iter().map(|port| (port.1, port.2, port.3)).collect();
         let mut service = service(kind, &rest);
@@ -230,13 +230,13 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
     assert_eq!(numbers(&former), [30_016, 30_016, 30_017]);
     for (ports, expected) in [
         (&dns[..], &[30_016, 30_016, 30_017][..]),
-        // The name counts, not the port, and not the place.
+        // The name matters, not the number or the index.
         (
             &[("web", TCP, 8080, 0), ("dns", UDP, 54, 0)],
             &[30_017, 30_016],
         ),
         (&[("dns-tcp", TCP, 53, 0)], &[30_016]),
-        // Who asks for it gets it.
+        // A port that requests the node port gets it.
         (
             &[("dns", UDP, 53, 0), ("other", TCP, 81, 30_016)],
             &[30_018, 30_016],
@@ -248,11 +248,11 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
         let assigned = pool.assign("a", Some(&former), &wanted).unwrap();
         assert_eq!(numbers(&assigned), expected, "{ports:?}");
     }
-    // The shared port would have two uses of TCP.
+    // TCP would use the shared node port twice.
     let clash = [("dns", TCP, 53, 0), ("dns-tcp", TCP, 54, 0)];
     let error = pool.assign("a", Some(&former), &named(ServiceType::NodePort, &clash));
-    let said = error.unwrap_err().to_string();
-    assert_eq!(said, "default/a asks for 30016/TCP twice");
+    let expected = error.unwrap_err().to_string();
+    assert_eq!(expected, "default/a requests 30016/TCP twice");
     let without = NodePorts {
         allocate_load_balancer_node_ports: false,
         ..named(ServiceType::LoadBalancer, &dns)
@@ -262,7 +262,7 @@ fn an_update_that_leaves_node_ports_out_keeps_those_of_the_same_names() {
 }
 
 #[test]
-fn a_load_balancer_can_do_without_node_ports() {
+fn a_load_balancer_may_have_no_node_ports() {
     let mut pool = Ports::new();
     let mut wanted = service(
         ServiceType::LoadBalancer,
@@ -274,37 +274,37 @@ fn a_load_balancer_can_do_without_node_ports() {
         (numbers(&assigned), pool.taken()),
         (vec![0, 30_001], vec![30_001])
     );
-    // With another type it gets them: that is said of load balancers only.
+    // The field applies to load balancers only.
     wanted.kind = ServiceType::NodePort;
     let assigned = pool.assign("a", Some(&assigned), &wanted).unwrap();
     assert_eq!(numbers(&assigned), [30_001, 30_001]);
 }
 
 #[test]
-fn health_is_checked_at_a_port_of_its_own() {
+fn the_health_check_node_port_is_exclusive_and_immutable() {
     let mut pool = Ports::new();
     let mut wanted = service(ServiceType::LoadBalancer, &[(TCP, 80, 0)]);
     wanted.external_policy_local = true;
     let given = pool.assign("a", None, &wanted).unwrap();
     assert_eq!(given.health_check_node_port, Some(30_017));
     assert_eq!(pool.taken(), [30_016, 30_017]);
-    // An update that does not say it keeps it.
+    // An update without the field keeps the port.
     let kept = NodePorts {
         health_check_node_port: None,
         ..given.clone()
     };
     assert_eq!(pool.assign("a", Some(&given), &kept), Ok(given.clone()));
     assert_eq!(pool.taken(), [30_016, 30_017]);
-    // It never changes.
+    // The port is immutable.
     let other = NodePorts {
         health_check_node_port: Some(30_020),
         ..given.clone()
     };
     let error = pool.assign("a", Some(&given), &other).unwrap_err();
-    let said = "default/a: healthCheckNodePort may not change once set";
-    assert_eq!(error.to_string(), said);
+    let expected = "default/a: healthCheckNodePort may not change once set";
+    assert_eq!(error.to_string(), expected);
     assert_eq!(pool.taken(), [30_016, 30_017]);
-    // It is freed when nobody asks any more.
+    // The port is released when health checks are no longer required.
     for (kind, is_local) in [
         (ServiceType::LoadBalancer, false),
         (ServiceType::NodePort, true),
@@ -327,24 +327,24 @@ fn health_is_checked_at_a_port_of_its_own() {
         Some(30_005)
     );
     assert!(pool.assign("c", None, &wanted).unwrap_err().is_allocated());
-    // No other port shares it, of whatever protocol.
+    // No port of any protocol shares the port.
     wanted.health_check_node_port = Some(30_006);
     wanted.ports[0].node_port = Some(30_006);
     for protocol in [TCP, UDP] {
         wanted.ports[0].protocol = protocol;
         let error = pool.assign("c", None, &wanted).unwrap_err();
-        assert_eq!(error.to_string(), "default/c asks for 30006 twice");
+        assert_eq!(error.to_string(), "default/c requests 30006 twice");
     }
     let stolen = NodePorts {
         ports: service(ServiceType::LoadBalancer, &[(UDP, 80, 30_017)]).ports,
         ..given.clone()
     };
     let error = pool.assign("a", Some(&given), &stolen).unwrap_err();
-    assert_eq!(error.to_string(), "default/a asks for 30017 twice");
+    assert_eq!(error.to_string(), "default/a requests 30017 twice");
 }
 
 #[test]
-fn a_field_that_the_type_does_not_have_is_refused() {
+fn fields_that_the_type_does_not_use_are_rejected() {
     let mut pool = Ports::new();
     let asks = |kind| service(kind, &[(TCP, 80, 30_005)]);
     let before = pool
@@ -365,7 +365,7 @@ fn a_field_that_the_type_does_not_have_is_refused() {
             );
             assert_eq!(pool.taken(), [30_005]);
         }
-        // A node port from before is dropped, on whichever port it stands.
+        // A stored node port is dropped, even on another port.
         let mut pool = Ports(pool.0.clone());
         let moved = service(kind, &[(UDP, 81, 30_005)]);
         let assigned = pool.assign("a", Some(&before), &moved).unwrap();
@@ -384,12 +384,12 @@ fn a_field_that_the_type_does_not_have_is_refused() {
 }
 
 #[test]
-fn a_node_port_that_an_external_name_merely_names_is_not_freed() {
+fn an_unallocated_node_port_of_an_external_name_is_not_released() {
     let mut pool = Ports::new();
     let other = service(ServiceType::NodePort, &[(TCP, 80, 30_005)]);
     pool.assign("other", None, &other).unwrap();
     pool.0.owners.clear();
-    // kube-apiserver stores it without asking the allocator.
+    // kube-apiserver stores the port without allocation.
     let stored = service(ServiceType::ExternalName, &[(TCP, 80, 30_005)]);
     let owner = ServiceRef::new("default", "a");
     let released = pool.change(|draft| {
@@ -406,7 +406,7 @@ fn a_node_port_that_an_external_name_merely_names_is_not_freed() {
 }
 
 #[test]
-fn what_a_service_had_is_its_own_until_it_is_stored() {
+fn former_node_ports_stay_allocated_until_the_commit() {
     let mut pool = Ports::new();
     let owner = ServiceRef::new("default", "a");
     let before = [(TCP, 80, 30_001), (TCP, 81, 30_002)];
@@ -428,7 +428,7 @@ fn what_a_service_had_is_its_own_until_it_is_stored() {
 }
 
 #[test]
-fn what_is_anothers_by_the_record_stays() {
+fn node_ports_recorded_for_another_service_are_not_released() {
     let mut pool = Ports::new();
     let wanted = service(
         ServiceType::NodePort,
@@ -447,7 +447,7 @@ fn what_is_anothers_by_the_record_stays() {
 }
 
 #[test]
-fn repair_is_told_a_number_for_all_protocols_once() {
+fn repair_gets_a_node_port_shared_by_protocols_once() {
     for (ports, health_check, expected) in [
         (&[(TCP, 80, 0)][..], None, &[][..]),
         (&[(TCP, 53, 30_001), (UDP, 53, 30_001)], None, &[30_001]),

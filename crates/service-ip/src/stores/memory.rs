@@ -1,4 +1,4 @@
-//! In memory, for one process.
+//! A store in the memory of one process.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -6,21 +6,21 @@ use crate::{
     AllocationError, Change, CommitError, Draft, Pool, Snapshot, Store, StoreError, Version,
 };
 
-/// What is allocated, in the memory of this process.
+/// A store in the memory of this process.
 ///
-/// A clone is another handle on the same store, for another thread.
+/// A clone is another handle for the same store, for use in another thread.
 ///
-/// Threads that change it all the time share one [`Registry`](crate::Registry)
-/// behind a lock, or each has one with a
-/// [pause](crate::Registry::with_backoff): else the one that is fastest makes all
-/// changes, for as long as it runs.
+/// Threads that change the store continuously should share one
+/// [`Registry`](crate::Registry) behind a lock, or use a
+/// [backoff](crate::Registry::with_backoff). Otherwise the fastest thread may starve
+/// all others.
 #[derive(Debug)]
 pub struct Memory<P: Pool> {
     shared: Arc<Mutex<Snapshot<P>>>,
 }
 
 impl<P: Pool> Memory<P> {
-    /// Returns a store in which what the pool has is taken, by nobody known.
+    /// Returns a store with the allocated items of a pool, without owners.
     #[must_use]
     pub fn new(pool: P) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl<P: Pool> Memory<P> {
     fn lock(&self) -> MutexGuard<'_, Snapshot<P>> {
         self.shared
             .lock()
-            .expect("nobody panics while the store is locked")
+            .expect("no thread panics while it holds the lock")
     }
 }
 
@@ -63,7 +63,7 @@ impl<P: Pool + Clone> Store<P> for Memory<P> {
         if let Err((item, error)) = make(&mut draft, change) {
             draft.undo();
             return Err(CommitError::Failed(StoreError::Unavailable {
-                operation: "take",
+                operation: "allocate",
                 object: item.to_string().into(),
                 source: error.into(),
             }));
@@ -73,7 +73,7 @@ impl<P: Pool + Clone> Store<P> for Memory<P> {
     }
 }
 
-/// Makes a change, up to an item that cannot be taken.
+/// Applies a change, up to the first item that cannot be allocated.
 fn make<P: Pool>(
     draft: &mut Draft<'_, P>,
     change: &Change<P::Item>,
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::{AddressRange, Allocator, Error, Range, Registry, ServiceRef};
 
-    /// A range whose lower band is not all of it.
+    /// A range with a static and a dynamic band.
     const NETWORK: &str = "10.0.0.0/26";
 
     fn store() -> Memory<Allocator<AddressRange>> {
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "a test may wait")]
-    fn threads_never_have_the_same_item() {
+    #[allow(clippy::disallowed_methods, reason = "the test sleeps")]
+    fn threads_never_allocate_the_same_item() {
         let store = store();
         let range: AddressRange = NETWORK.parse().unwrap();
         let held: Vec<AtomicBool> = (0..range.len()).map(|_| AtomicBool::new(false)).collect();
@@ -127,7 +127,7 @@ mod tests {
                 let (store, held, done) = (store.clone(), &held, &done);
                 scope.spawn(move || {
                     let owner = ServiceRef::new("default", &format!("service-{thread}"));
-                    // Without it one thread makes all changes for as long as it runs.
+                    // Without a backoff, one thread starves the others.
                     let pause = move |attempts: usize| {
                         let micros = (20 + 7 * thread) << attempts.min(8);
                         thread::sleep(Duration::from_micros(micros));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_changes_of_a_version_one_is_made() {
+    fn the_second_change_of_a_version_conflicts() {
         let mut store = store();
         let base = store.load().unwrap();
         let owner = ServiceRef::new("default", "web");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_does_not_fit_is_not_made_by_halves() {
+    fn a_failed_change_is_rolled_back() {
         let mut store = store();
         let owner = ServiceRef::new("default", "web");
         let mut registry = Registry::new(store.clone());
@@ -199,9 +199,9 @@ mod tests {
             taken: [(second, ServiceRef::new("default", "other"))].into(),
         };
         let Err(CommitError::Failed(error)) = store.commit(before.version, &change, &before) else {
-            panic!("it is taken");
+            panic!("the item is allocated");
         };
-        assert_eq!(error.to_string(), "take 10.0.0.2");
+        assert_eq!(error.to_string(), "allocate 10.0.0.2");
         let after = store.load().unwrap();
         assert_eq!(after.version, before.version);
         assert_eq!(after.owners, before.owners);

@@ -1,4 +1,4 @@
-//! Stores: in memory for one process, in etcd for many.
+//! Stores in memory and in etcd.
 
 mod memory;
 

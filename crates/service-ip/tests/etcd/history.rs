@@ -1,71 +1,72 @@
-//! What several processes did with a store, and whether that can be.
+//! History of the operations of several processes, and its consistency check.
 //!
-//! A process writes down when it asks for something, and when it has the
-//! answer; what the store did, it did in between.
-//! So an item is surely one's own from the answer that says so until the
-//! question that frees it, and possibly from the question on until the answer.
+//! A process logs the times of each request and of its response. The store applies
+//! the operation in between.
+//! A process certainly owns an item from the response of the allocation until the
+//! request of the release. It possibly owns the item from the request of the
+//! allocation until the response of the release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// A time, in nanoseconds of a clock that all processes share.
+/// Time in nanoseconds of a clock shared by all processes.
 pub(crate) type Time = u64;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Question {
+pub(crate) enum Request {
     Allocate,
     Reserve(IpAddr),
     Release(IpAddr),
 }
 
-/// What the answer was.
+/// A response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     Taken(IpAddr),
     Freed,
-    /// The item asked for is taken.
+    /// The requested item is already allocated.
     Allocated,
-    /// Every item is taken.
+    /// All items are allocated.
     Full,
-    /// Nothing has changed, for sure.
+    /// The request was certainly not applied.
     Failed,
-    /// It is not known what has changed; also of who ended before the answer.
+    /// The outcome is unknown, or the process was killed before the response.
     Unknown,
 }
 
-/// A question and its answer.
+/// A request with its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
-    pub(crate) question: Question,
+    pub(crate) request: Request,
     pub(crate) asked: Time,
-    pub(crate) answer: Answer,
-    /// The end of time if there was none.
-    pub(crate) answered: Time,
-    /// How often the change was planned.
+    pub(crate) response: Response,
+    /// `Time::MAX` without a response.
+    pub(crate) responded: Time,
+    /// Number of attempts.
     pub(crate) attempts: usize,
 }
 
-/// That a process had an item.
+/// Ownership of an item by a process.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     process: usize,
-    /// The question after which it possibly had it.
+    /// Request of the allocation.
     asked: Time,
-    /// The answer after which it surely had it.
-    answered: Time,
-    /// The question until which it surely had it.
+    /// Response of the allocation.
+    responded: Time,
+    /// Request of the release.
     released: Time,
-    /// The answer until which it possibly had it.
+    /// Response of the release.
     freed: Time,
 }
 
-/// What all processes did, in the order of each.
+/// Operations of all processes, in the order of each process.
 #[derive(Debug, Default)]
 pub(crate) struct History(pub(crate) Vec<Vec<Operation>>);
 
-impl fmt::Display for Question {
+impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Allocate => f.write_str("allocate -"),
@@ -75,7 +76,7 @@ impl fmt::Display for Question {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken(item) => write!(f, "taken {item}"),
@@ -88,8 +89,8 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Reads what a process has written: for each operation a line before and one
-/// after, of which the last may be missing.
+/// Parses the log of a process: two lines per operation, of which the last one may be
+/// missing.
 ///
 /// ```text
 /// ask 1000 reserve 10.0.0.7
@@ -97,7 +98,7 @@ impl fmt::Display for Answer {
 /// ```
 pub(crate) fn parse(text: &str) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
-    // A line that was not written to its end was not written.
+    // An incomplete line is ignored.
     for line in text
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -106,28 +107,28 @@ pub(crate) fn parse(text: &str) -> Vec<Operation> {
         let item = |text: &str| text.parse().unwrap_or_else(|_| panic!("{line}"));
         match words[..] {
             ["ask", time, what, of] => operations.push(Operation {
-                question: match what {
-                    "allocate" => Question::Allocate,
-                    "reserve" => Question::Reserve(item(of)),
-                    "release" => Question::Release(item(of)),
+                request: match what {
+                    "allocate" => Request::Allocate,
+                    "reserve" => Request::Reserve(item(of)),
+                    "release" => Request::Release(item(of)),
                     _ => panic!("{line}"),
                 },
                 asked: time.parse().unwrap(),
-                answer: Answer::Unknown,
-                answered: Time::MAX,
+                response: Response::Unknown,
+                responded: Time::MAX,
                 attempts: 0,
             }),
             ["got", time, attempts, what, of] => {
                 let last = operations.last_mut().unwrap();
-                last.answered = time.parse().unwrap();
+                last.responded = time.parse().unwrap();
                 last.attempts = attempts.parse().unwrap();
-                last.answer = match what {
-                    "taken" => Answer::Taken(item(of)),
-                    "freed" => Answer::Freed,
-                    "allocated" => Answer::Allocated,
-                    "full" => Answer::Full,
-                    "failed" => Answer::Failed,
-                    "unknown" => Answer::Unknown,
+                last.response = match what {
+                    "taken" => Response::Taken(item(of)),
+                    "freed" => Response::Freed,
+                    "allocated" => Response::Allocated,
+                    "full" => Response::Full,
+                    "failed" => Response::Failed,
+                    "unknown" => Response::Unknown,
                     _ => panic!("{line}"),
                 };
             }
@@ -143,14 +144,14 @@ impl History {
         self.0.iter().flatten()
     }
 
-    /// Returns what a process has in the end.
+    /// Returns the items of a process at the end.
     pub(crate) fn held(&self, process: usize) -> BTreeSet<IpAddr> {
         let mut held = BTreeSet::new();
         for operation in &self.0[process] {
-            match (operation.question, operation.answer) {
-                (_, Answer::Taken(item)) => assert!(held.insert(item), "{operation:?}"),
-                // Nobody frees again what may be another's by now.
-                (Question::Release(item), Answer::Freed | Answer::Unknown) => {
+            match (operation.request, operation.response) {
+                (_, Response::Taken(item)) => assert!(held.insert(item), "{operation:?}"),
+                // An item with an unknown release may belong to another process.
+                (Request::Release(item), Response::Freed | Response::Unknown) => {
                     held.remove(&item);
                 }
                 _ => {}
@@ -163,25 +164,25 @@ impl History {
         let mut holdings: BTreeMap<IpAddr, Vec<Holding>> = BTreeMap::new();
         for (process, operations) in self.0.iter().enumerate() {
             for operation in operations {
-                match (operation.question, operation.answer) {
-                    (_, Answer::Taken(item)) => {
+                match (operation.request, operation.response) {
+                    (_, Response::Taken(item)) => {
                         holdings.entry(item).or_default().push(Holding {
                             process,
                             asked: operation.asked,
-                            answered: operation.answered,
+                            responded: operation.responded,
                             released: Time::MAX,
                             freed: Time::MAX,
                         });
                     }
-                    (Question::Release(item), answer) => {
+                    (Request::Release(item), response) => {
                         let all = holdings.get_mut(&item).into_iter().flatten();
                         let last = all.rev().find(|holding| holding.process == process);
                         let last = last.unwrap_or_else(|| panic!("{operation:?}"));
-                        match answer {
-                            Answer::Failed => {}
-                            Answer::Freed => {
+                        match response {
+                            Response::Failed => {}
+                            Response::Freed => {
                                 last.released = operation.asked;
-                                last.freed = operation.answered;
+                                last.freed = operation.responded;
                             }
                             _ => last.released = operation.asked,
                         }
@@ -193,39 +194,39 @@ impl History {
         holdings
     }
 
-    /// Returns what cannot be if no item is given twice.
+    /// Returns all contradictions to exclusive ownership.
     pub(crate) fn contradictions(&self, items: &[IpAddr]) -> Vec<String> {
         let mut found = Vec::new();
         let mut holdings = self.holdings();
         for (item, holdings) in &mut holdings {
-            holdings.sort_by_key(|holding| holding.answered);
+            holdings.sort_by_key(|holding| holding.responded);
             for pair in holdings.windows(2) {
-                if pair[0].released > pair[1].answered {
+                if pair[0].released > pair[1].responded {
                     found.push(format!("{item} is given twice: {pair:?}"));
                 }
             }
         }
         let unknown: Vec<&Operation> = self
             .operations()
-            .filter(|operation| operation.answer == Answer::Unknown)
+            .filter(|operation| operation.response == Response::Unknown)
             .collect();
         for operation in self.operations() {
             let before = || {
                 let all = unknown.iter();
-                all.filter(|other| other.asked < operation.answered)
+                all.filter(|other| other.asked < operation.responded)
             };
-            // What somebody may have taken without knowing may be anything.
-            let is_spoiled = before().any(|other| other.question == Question::Allocate);
+            // An allocation with an unknown outcome may have allocated any item.
+            let is_spoiled = before().any(|other| other.request == Request::Allocate);
             let is_free = |item: &IpAddr| {
-                !before().any(|other| other.question == Question::Reserve(*item))
+                !before().any(|other| other.request == Request::Reserve(*item))
                     && !holdings.get(item).into_iter().flatten().any(|holding| {
-                        holding.asked < operation.answered && operation.asked < holding.freed
+                        holding.asked < operation.responded && operation.asked < holding.freed
                     })
             };
-            let free = match (operation.answer, operation.question) {
+            let free = match (operation.response, operation.request) {
                 _ if is_spoiled => None,
-                (Answer::Full, _) => items.iter().find(|item| is_free(item)).copied(),
-                (Answer::Allocated, Question::Reserve(item)) => Some(item).filter(is_free),
+                (Response::Full, _) => items.iter().find(|item| is_free(item)).copied(),
+                (Response::Allocated, Request::Reserve(item)) => Some(item).filter(is_free),
                 _ => None,
             };
             if let Some(item) = free {
@@ -236,41 +237,41 @@ impl History {
     }
 }
 
-/// Returns what is wrong with what processes have written.
-fn judge(texts: &[&str]) -> Vec<String> {
+/// Returns the contradictions in the logs of processes.
+fn contradictions_of(texts: &[&str]) -> Vec<String> {
     let history = History(texts.iter().map(|text| parse(text)).collect());
     let items = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
     history.contradictions(&items)
 }
 
 #[test]
-fn what_is_given_on_after_it_was_freed_is_fine() {
+fn an_allocation_after_a_release_is_consistent() {
     let one = "ask 10 allocate -\ngot 20 1 taken 10.0.0.1\n\
         ask 30 release 10.0.0.1\ngot 40 1 freed -\n";
-    // It has been freed by the question, and the answer is on its way.
+    // The item may be free before the response of the release arrives.
     let other = "ask 31 reserve 10.0.0.1\ngot 32 1 taken 10.0.0.1\nask 50 rel";
-    assert_eq!(judge(&[one, other]), [""; 0]);
+    assert_eq!(contradictions_of(&[one, other]), [""; 0]);
     let history = History(vec![parse(one), parse(other)]);
     assert!(history.held(0).is_empty());
     assert_eq!(history.held(1).len(), 1);
 }
 
 #[test]
-fn what_two_have_at_once_is_found() {
+fn concurrent_ownership_is_detected() {
     let one = "ask 10 allocate -\ngot 20 1 taken 10.0.0.1\n\
         ask 30 release 10.0.0.1\ngot 40 1 freed -\n";
     let other = "ask 21 reserve 10.0.0.1\ngot 29 1 taken 10.0.0.1\n";
-    let found = judge(&[one, other]);
+    let found = contradictions_of(&[one, other]);
     assert!(found.len() == 1 && found[0].starts_with("10.0.0.1 is given twice"));
     let never_freed = "ask 10 allocate -\ngot 20 1 taken 10.0.0.1\n";
-    assert_eq!(judge(&[never_freed, other]).len(), 1);
+    assert_eq!(contradictions_of(&[never_freed, other]).len(), 1);
     let failed = "ask 10 allocate -\ngot 20 1 taken 10.0.0.1\n\
         ask 22 release 10.0.0.1\ngot 23 1 failed -\n";
-    assert_eq!(judge(&[failed, other]).len(), 1);
+    assert_eq!(contradictions_of(&[failed, other]).len(), 1);
 }
 
 #[test]
-fn a_refusal_of_what_is_free_is_found() {
+fn a_rejection_of_a_free_item_is_detected() {
     let both = "ask 10 allocate -\ngot 20 1 taken 10.0.0.1\n\
         ask 30 allocate -\ngot 40 1 taken 10.0.0.2\n";
     for (other, contradictions) in [
@@ -280,8 +281,15 @@ fn a_refusal_of_what_is_free_is_found() {
         ("ask 5 reserve 10.0.0.1\ngot 9 1 allocated -\n", 1),
         ("ask 25 reserve 10.0.0.2\ngot 29 1 allocated -\n", 1),
     ] {
-        assert_eq!(judge(&[both, other]).len(), contradictions, "{other}");
-        // Somebody was killed who may have taken it.
-        assert_eq!(judge(&[both, other, "ask 1 allocate -\n"]), [""; 0]);
+        assert_eq!(
+            contradictions_of(&[both, other]).len(),
+            contradictions,
+            "{other}"
+        );
+        // A killed process may have allocated the item.
+        assert_eq!(
+            contradictions_of(&[both, other, "ask 1 allocate -\n"]),
+            [""; 0]
+        );
     }
 }

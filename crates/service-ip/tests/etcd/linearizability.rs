@@ -1,4 +1,4 @@
-//! Many processes at one range, while they are killed, and etcd too.
+//! Several processes change one range while processes and etcd are killed.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,24 +10,24 @@ use rustix::process::Signal;
 use testkit::leftovers::{Directory, Process};
 use vipline_service_ip::{Finding, Pool, Range, Repair, ServiceItems, ServiceRef};
 
-use crate::history::{Answer, History, parse};
+use crate::history::{History, Response, parse};
 use crate::server::{Addressing, Server, range};
 use crate::worker::{self, Task, now};
 
-/// Tells a process of this program that it is a worker.
+/// Environment variable with the parameters of a worker process.
 const TASK: &str = "VIPLINE_TEST_WORKER";
 
-/// How long workers work, in seconds.
+/// Environment variable with the duration of the test in seconds.
 const SECONDS: &str = "VIPLINE_LINEARIZABILITY_SECONDS";
 
-/// How many workers there are, and how many of them are killed.
+/// Number of workers, and number of killed workers.
 const WORKERS: usize = 8;
 const KILLED: usize = 2;
 
-/// How long workers may take to end.
+/// Maximum time for workers to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What happens besides.
+/// A disturbance.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     KillWorker(usize),
@@ -35,7 +35,7 @@ enum Event {
 }
 
 #[test]
-fn no_item_is_given_twice_and_repair_returns_what_leaks() {
+fn no_item_is_allocated_twice_and_repair_releases_leaked_items() {
     if let Ok(task) = env::var(TASK) {
         return worker::run(&Task::parse(&task));
     }
@@ -67,7 +67,7 @@ fn no_item_is_given_twice_and_repair_returns_what_leaks() {
 }
 
 fn start(server: &Server, task: &Task) -> Process {
-    let test = "linearizability::no_item_is_given_twice_and_repair_returns_what_leaks";
+    let test = "linearizability::no_item_is_allocated_twice_and_repair_releases_leaked_items";
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args(["--exact", test, "--nocapture"])
@@ -83,7 +83,7 @@ fn disturb(server: &mut Server, workers: Vec<Process>, length: Duration, seed: u
         .map(Event::KillWorker)
         .chain([Event::RestartEtcd])
         .map(|event| {
-            // Not as long as none has begun, and not after the end.
+            // Not before a worker has started, and not after the end.
             let part = 10 + u32::try_from(random() % 80).unwrap();
             (length * part / 100, event)
         })
@@ -118,45 +118,45 @@ fn disturb(server: &mut Server, workers: Vec<Process>, length: Duration, seed: u
     }
 }
 
-/// Prints what happened how often, and checks that enough did.
+/// Prints statistics and checks minimum numbers of operations.
 fn describe(history: &History, length: Duration) {
-    let count = |is: fn(Answer) -> bool| {
+    let count = |is: fn(Response) -> bool| {
         let all = history.operations();
-        all.filter(|operation| is(operation.answer)).count()
+        all.filter(|operation| is(operation.response)).count()
     };
-    let taken = count(|answer| matches!(answer, Answer::Taken(_)));
-    let freed = count(|answer| answer == Answer::Freed);
-    let full = count(|answer| answer == Answer::Full);
-    let allocated = count(|answer| answer == Answer::Allocated);
-    let unknown = count(|answer| answer == Answer::Unknown);
-    let failed = count(|answer| answer == Answer::Failed);
+    let taken = count(|response| matches!(response, Response::Taken(_)));
+    let freed = count(|response| response == Response::Freed);
+    let full = count(|response| response == Response::Full);
+    let allocated = count(|response| response == Response::Allocated);
+    let unknown = count(|response| response == Response::Unknown);
+    let failed = count(|response| response == Response::Failed);
     let done = history.operations().count();
     let attempts = || history.operations().map(|operation| operation.attempts);
     let (sum, most): (usize, usize) = (attempts().sum(), attempts().max().unwrap());
     println!(
-        "{done} operations, {:.0} a second: {taken} taken, {freed} freed, {full} refused as full, \
+        "{done} operations, {:.0} a second: {taken} allocated, {freed} released, {full} rejected as full, \
          {allocated} refused as taken, {failed} failed, {unknown} unknown; \
          {:.2} attempts each, {most} at most",
         done as f64 / length.as_secs_f64(),
         sum as f64 / done as f64,
     );
-    // So many are taken by each worker, and most have to be freed for that.
+    // Each worker must reach its minimum, which requires releases.
     assert!(taken >= 100 && freed >= 50);
 }
 
-/// Checks what etcd has in the end, and that repair frees all that has leaked.
+/// Checks the final state in etcd, and that repair releases all leaked items.
 fn repair(history: &History, registry: &mut Addressing) {
     let held = |workers: std::ops::Range<usize>| -> BTreeSet<IpAddr> {
         workers.flat_map(|worker| history.held(worker)).collect()
     };
     let taken: BTreeSet<IpAddr> = registry.refresh().unwrap().pool.items().collect();
-    // What killed workers had is taken as long as nobody frees it.
+    // Items of killed workers stay allocated.
     let lost: Vec<_> = held(0..WORKERS).difference(&taken).copied().collect();
-    assert!(lost.is_empty(), "held, and yet free: {lost:?}");
+    assert!(lost.is_empty(), "owned, but not allocated: {lost:?}");
     let kept = held(KILLED..WORKERS);
     let leaks: BTreeSet<IpAddr> = taken.difference(&kept).copied().collect();
     println!(
-        "{} taken in the end: {} held, {} leaked, of these {} with a killed worker",
+        "{} allocated at the end: {} owned, {} leaked, {} by killed workers",
         taken.len(),
         kept.len(),
         leaks.len(),

@@ -1,4 +1,4 @@
-//! Requests that do not arrive, and answers that do not come back.
+//! Tests of lost requests and lost responses.
 
 use std::error::Error as _;
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ use vipline_service_ip::{Error, EtcdCluster, Pool, Registry};
 
 use crate::server::{ADDRESS, Addressing, KEY, Server, owner, random};
 
-/// Where nobody listens.
-const NOBODY: &str = "http://127.0.0.1:1";
+/// An endpoint that refuses connections.
+const UNREACHABLE: &str = "http://127.0.0.1:1";
 
-/// Where a [`proxy`] listens.
+/// Listening address of a [`proxy`].
 const PROXY: &str = "127.0.0.1:3000";
 
 fn registry(server: &Server, endpoints: &[&str]) -> Addressing {
@@ -23,7 +23,7 @@ fn registry(server: &Server, endpoints: &[&str]) -> Addressing {
     Registry::new(server.store(&cluster, KEY))
 }
 
-fn words(error: &Error) -> String {
+fn chain(error: &Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -34,17 +34,17 @@ fn words(error: &Error) -> String {
 }
 
 #[test]
-fn the_next_endpoint_is_asked_if_one_cannot_be_reached() {
+fn the_next_endpoint_is_used_if_one_cannot_be_reached() {
     let mut server = Server::start();
     let real = format!("http://{ADDRESS}/");
     server.inside(|| {
-        let mut registry = registry(&server, &[NOBODY, &real, "http://127.0.0.1:2"]);
+        let mut registry = registry(&server, &[UNREACHABLE, &real, "http://127.0.0.1:2"]);
         for _ in 0..3 {
             registry.allocate(&owner(), &mut random(1)).unwrap();
         }
         assert_eq!(registry.refresh().unwrap().pool.used(), 3);
     });
-    let mut nowhere = registry(&server, &[NOBODY, &real]);
+    let mut nowhere = registry(&server, &[UNREACHABLE, &real]);
     server.inside(|| nowhere.refresh().map(drop)).unwrap();
     server.kill();
     let error = server.inside(|| nowhere.allocate(&owner(), &mut random(1)));
@@ -53,9 +53,9 @@ fn the_next_endpoint_is_asked_if_one_cannot_be_reached() {
         matches!(error, Error::Store(_)),
         "nothing was sent: {error:?}"
     );
-    let text = words(&error);
+    let text = chain(&error);
     assert!(text.starts_with(&format!("write {KEY}: ")), "{text}");
-    for endpoint in [NOBODY, &real[..real.len() - 1]] {
+    for endpoint in [UNREACHABLE, &real[..real.len() - 1]] {
         let expected = format!("{endpoint}: io: Connection refused");
         assert!(text.contains(&expected), "{text}");
     }
@@ -64,27 +64,28 @@ fn the_next_endpoint_is_asked_if_one_cannot_be_reached() {
 }
 
 #[test]
-fn a_change_whose_answer_is_lost_is_not_made_twice() {
+fn a_change_without_response_is_not_repeated() {
     let server = Server::start();
     let (proxied, real) = (format!("http://{PROXY}"), format!("http://{ADDRESS}"));
     for arrives in [true, false] {
         server.inside(|| {
             let listener = TcpListener::bind(PROXY).unwrap();
-            // The real one would take it again.
+            // The second endpoint would apply the change again.
             let mut registry = registry(&server, &[&proxied, &real]);
             let outcome = thread::scope(|scope| {
                 scope.spawn(|| proxy(&listener, arrives));
                 registry.allocate(&owner(), &mut random(1))
             });
             let error = outcome.unwrap_err();
-            let text = words(&error);
+            let text = chain(&error);
             assert!(matches!(error, Error::Unknown(_)), "{text}");
-            let expected =
-                format!("it is not known whether the change was made: write {KEY}: {proxied}: ");
+            let expected = format!(
+                "it is unknown whether the store applied the change: write {KEY}: {proxied}: "
+            );
             assert!(text.starts_with(&expected), "{text}");
             assert!(!text.contains(&real), "{text}");
             drop(listener);
-            // It is seen what became of it, and allocation goes on.
+            // The next load shows the outcome, and allocation continues.
             assert_eq!(registry.refresh().unwrap().pool.used(), arrives.into());
             let next = registry.allocate(&owner(), &mut random(2)).unwrap();
             let taken: Vec<_> = registry.refresh().unwrap().pool.items().collect();
@@ -97,15 +98,15 @@ fn a_change_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[test]
-fn a_member_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
+fn requests_to_a_stopped_member_time_out() {
     let server = Server::start();
     let mut cluster = server.cluster();
     cluster.timeout = Duration::from_secs(2);
     let mut registry = Registry::new(server.store(&cluster, KEY));
     server.inside(|| {
-        // A slow machine may need longer for some.
+        // A slow machine may exceed the timeout before etcd is stopped.
         let read = (0..30).any(|_| registry.refresh().is_ok());
-        assert!(read, "it answers as long as it is not stopped");
+        assert!(read, "etcd responds before it is stopped");
         server.signal(Signal::STOP);
         let start = Instant::now();
         let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
@@ -115,16 +116,16 @@ fn a_member_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
         let took = start.elapsed();
         assert!(took >= Duration::from_secs(4), "{took:?}");
         assert!(took < Duration::from_secs(60), "{took:?}");
-        assert!(words(&error).contains("timeout"), "{error:?}");
+        assert!(chain(&error).contains("timeout"), "{error:?}");
         server.signal(Signal::CONT);
-        // A change of unknown outcome may be made after all.
+        // A change with unknown outcome may be applied later.
         let used = server.registry().refresh().unwrap().pool.used();
         assert!(used <= 1, "{used}");
     });
 }
 
 #[test]
-fn what_etcd_says_is_told() {
+fn errors_contain_the_message_of_etcd() {
     let server = Server::start();
     let alarm = |action: &str| {
         let body = json!({ "action": action, "memberID": "0", "alarm": "NOSPACE" });
@@ -139,7 +140,7 @@ fn what_etcd_says_is_told() {
             matches!(error, Error::Store(_)),
             "nothing changed: {error:?}"
         );
-        let text = words(&error);
+        let text = chain(&error);
         let expected = "etcdserver: mvcc: database space exceeded";
         assert!(text.contains(KEY) && text.contains(expected), "{text}");
         alarm("DEACTIVATE");
@@ -148,8 +149,8 @@ fn what_etcd_says_is_told() {
     assert!(server.get(KEY).is_some());
 }
 
-/// Passes requests on to etcd, and their answers back; up to the first one that
-/// writes, of which nothing comes back.
+/// Forwards requests to etcd and responses back, until the first write. Its response
+/// is dropped.
 fn proxy(listener: &TcpListener, arrives: bool) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
@@ -169,7 +170,7 @@ fn proxy(listener: &TcpListener, arrives: bool) {
     }
 }
 
-/// Reads a message of HTTP that says how long it is.
+/// Reads an HTTP message with `Content-Length`.
 fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
     const LENGTH: &str = "content-length: ";
     let mut bytes = Vec::new();

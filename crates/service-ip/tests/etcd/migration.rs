@@ -1,4 +1,4 @@
-//! A key that is missing, or of another range than the store.
+//! Tests of a missing key and of a key with another range.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use vipline_service_ip::{
 
 use crate::server::{KEY, Server, owner, random};
 
-/// The key of node ports.
+/// Key of node ports.
 const PORTS: &str = EtcdCluster::SERVICE_NODE_PORTS;
 
-/// Stores the allocation of a range, in the form of an API server.
+/// Stores the allocation of a range in the encoding of an API server.
 fn store<R: Range>(server: &Server, key: &str, range: &str, taken: &[R::Item]) {
     let range: R = range.parse().unwrap();
     let mut allocator = Allocator::new(range);
@@ -25,7 +25,7 @@ fn store<R: Range>(server: &Server, key: &str, range: &str, taken: &[R::Item]) {
     server.put(key, Some(&Envelope::new().encode(&allocation)));
 }
 
-/// Returns what is stored: the range, and the items that are taken.
+/// Returns the stored range and the allocated items.
 fn stored<R: Range>(server: &Server, key: &str) -> (String, Vec<R::Item>) {
     let (_, allocation) = Envelope::decode(&server.get(key).unwrap()).unwrap();
     let range: R = allocation.range.parse().unwrap();
@@ -38,13 +38,13 @@ fn ips(texts: &[&str]) -> Vec<IpAddr> {
 }
 
 #[test]
-fn without_the_key_nothing_is_allocated_before_a_repair_pass() {
+fn a_missing_key_requires_a_repair_pass_before_allocation() {
     let server = Server::start();
     let (mut one, mut other) = (server.registry(), server.registry());
     let ip: IpAddr = "10.0.0.9".parse().unwrap();
     server.inside(|| {
         one.refresh().unwrap();
-        // A new range, or a restored etcd that lacks the key.
+        // A new cluster, or a restored etcd without the key.
         server.put(KEY, None);
         for registry in [&mut one, &mut other] {
             let errors = [
@@ -83,16 +83,18 @@ fn repair_moves_addresses_to_a_larger_range() {
         let error = registry.allocate(&owner(), &mut random(1)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("{KEY} is of the range 10.0.0.0/24, not of 10.0.0.0/16: a repair pass must come first")
+            format!(
+                "{KEY} has the range 10.0.0.0/24, not 10.0.0.0/16: a repair pass is required first"
+            )
         );
         let found = Repair::new().pass(&mut registry, list).unwrap();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
             [
-                format!("{KEY} is of the range 10.0.0.0/24, not of 10.0.0.0/16: repair writes it"),
+                format!("{KEY} has the range 10.0.0.0/24, not 10.0.0.0/16; written by repair"),
                 "Service default/web has 10.0.9.9, which was not allocated: it is now".into(),
-                "10.0.0.200 may have leaked: no Service has it, in 1 of 3 passes".into(),
+                "10.0.0.200 may have leaked: no Service has it in 1 of 3 passes".into(),
             ]
         );
     });
@@ -140,7 +142,7 @@ fn repair_moves_node_ports_to_a_smaller_range() {
 }
 
 #[test]
-fn no_more_addresses_of_ipv6_are_given_than_an_api_server_has() {
+fn ipv6_allocation_is_limited_to_the_bitmap_of_an_api_server() {
     let server = Server::start();
     let large = "fd00::/64".parse::<AddressRange>().unwrap();
     let refused = Etcd::new(&server.cluster(), KEY, large)

@@ -1,4 +1,4 @@
-//! An etcd of one member, gone when dropped.
+//! A single-member etcd, stopped on drop.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -17,22 +17,22 @@ use vipline_service_ip::{
     AddressRange, Allocator, Etcd, EtcdCluster, EtcdTls, Registry, Repair, ServiceRef, Store,
 };
 
-/// What tests allocate by.
+/// Registry type of the tests.
 pub(crate) type Addressing = Registry<Allocator<AddressRange>, Addresses>;
 
-/// How long etcd may take to start.
+/// Maximum time for etcd to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where etcd is, in its network namespace.
+/// Client address of etcd within its network namespace.
 pub(crate) const ADDRESS: &str = "127.0.0.1:2379";
 
-/// The key of the range.
+/// Key of the range.
 pub(crate) const KEY: &str = EtcdCluster::SERVICE_IPS;
 
-/// The store of addresses.
+/// Store type of the tests.
 pub(crate) type Addresses = Etcd<AddressRange>;
 
-/// An etcd of one member.
+/// A single-member etcd.
 pub(crate) struct Server {
     pub(crate) netns: Netns,
     folder: Directory,
@@ -40,21 +40,21 @@ pub(crate) struct Server {
     access: Option<Access>,
 }
 
-/// Certificates by which a client and etcd know each other.
+/// Certificates for mutual TLS.
 pub(crate) struct Access {
-    /// What a client has.
+    /// Configuration of the client.
     pub(crate) client: EtcdTls,
-    /// The certificate and key of etcd.
+    /// Certificate and key of etcd.
     pub(crate) server: (String, String),
 }
 
 impl Server {
-    /// Starts one, and waits until it answers.
+    /// Starts etcd and waits until it responds.
     pub(crate) fn start() -> Self {
         Self::new(None)
     }
 
-    /// Starts one that speaks only with whom it knows.
+    /// Starts etcd with mutual TLS.
     pub(crate) fn with_access(access: Access) -> Self {
         Self::new(Some(access))
     }
@@ -71,7 +71,7 @@ impl Server {
         server
     }
 
-    /// Writes [`KEY`] if it is missing, with nothing taken.
+    /// Writes [`KEY`] without allocated items if it is missing.
     pub(crate) fn initialize(&self) {
         let mut registry = self.registry();
         let no_services = || Ok::<_, Infallible>(Vec::new());
@@ -79,12 +79,12 @@ impl Server {
             .unwrap();
     }
 
-    /// Kills it at once.
+    /// Kills etcd with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Starts it again, with what it had stored.
+    /// Restarts etcd with its data.
     pub(crate) fn run(&mut self) {
         let mut process = Process::start(&self.netns, &mut self.command()).unwrap();
         let mut store = self.store(&self.cluster(), "/anything");
@@ -101,7 +101,7 @@ impl Server {
         self.process = Some(process);
     }
 
-    /// Lets it do nothing, or again what it is asked for.
+    /// Sends a signal to etcd.
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.as_ref().unwrap().signal(signal).unwrap();
     }
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// Returns how to speak to it.
+    /// Returns the connection settings.
     pub(crate) fn cluster(&self) -> EtcdCluster {
         let endpoint = format!("{}://{ADDRESS}", self.scheme());
         let mut cluster = EtcdCluster::new(&[&endpoint], Duration::from_secs(30));
@@ -163,12 +163,12 @@ impl Server {
         Registry::new(self.store(&self.cluster(), KEY))
     }
 
-    /// Does something where etcd can be reached.
+    /// Runs a function in the network namespace of etcd.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.netns.run(work)
     }
 
-    /// Stores a value as it is, or removes it.
+    /// Writes or deletes a value without the store.
     pub(crate) fn put(&self, key: &str, value: Option<&[u8]>) {
         let mut body = json!({ "key": BASE64.encode(key.as_bytes()) });
         let path = match value {
@@ -181,7 +181,7 @@ impl Server {
         self.post(path, &body);
     }
 
-    /// Returns a value as it is stored.
+    /// Reads a value without the store.
     pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let answer = self.post(
             "/v3/kv/range",
@@ -191,7 +191,7 @@ impl Server {
         Some(BASE64.decode(value.as_bytes()).unwrap())
     }
 
-    /// Asks by no code of the store's.
+    /// Sends a request without the client of the store.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         let body = body.to_string();
         let request = format!(
@@ -221,7 +221,7 @@ pub(crate) fn owner() -> ServiceRef {
     ServiceRef::new("default", "web")
 }
 
-/// Returns random numbers that follow from a seed.
+/// Returns random numbers derived from a seed.
 pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
@@ -232,7 +232,7 @@ pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns the program etcd: what the environment says, or what is installed.
+/// Returns the path of etcd: the environment variable `ETCD`, or the installed program.
 fn program() -> PathBuf {
     if let Some(program) = env::var_os("ETCD") {
         return program.into();

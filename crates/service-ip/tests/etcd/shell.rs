@@ -1,11 +1,11 @@
-//! The example `ipam`, as one would use it.
+//! Tests of the example `ipam`.
 
 use clap::Parser;
 
 use crate::ipam::{Arguments, run};
 use crate::server::{ADDRESS, Server, random};
 
-/// Runs a command, and returns what it prints and what goes wrong.
+/// Runs a command. Returns its output and its error.
 fn ipam(line: &str) -> (String, String) {
     let line = ["ipam"].into_iter().chain(line.split_whitespace());
     let mut output = Vec::new();
@@ -41,7 +41,7 @@ fn the_demonstration_shows_bands_and_owners() {
 }
 
 #[test]
-fn what_one_allocates_in_etcd_the_next_one_sees() {
+fn allocations_in_etcd_are_visible_to_later_commands() {
     let server = Server::start();
     let ports = |line: &str| {
         let line = format!("--etcd http://{ADDRESS} --range 30000-32767 {line}");
@@ -52,9 +52,9 @@ fn what_one_allocates_in_etcd_the_next_one_sees() {
          30000-32767  upper  30086  32767  2682   0     2682  0.0\n";
     assert_eq!(ports("show"), (is_empty.into(), String::new()));
     let key = "/registry/ranges/servicenodeports";
-    let refused = format!("{key} is not initialized: a repair pass must come first");
+    let refused = format!("{key} is not initialized: a repair pass is required first");
     assert_eq!(ports("reserve 30001 --for default/web").1, refused);
-    let written = format!("{key} is not initialized: repair writes it\n");
+    let written = format!("{key} is not initialized; written by repair\n");
     assert_eq!(ports("initialize"), (written, String::new()));
     let error = ports("initialize").1;
     assert_eq!(error, "30000-32767 is initialized already");
@@ -75,19 +75,19 @@ fn what_one_allocates_in_etcd_the_next_one_sees() {
     assert_eq!(ports("release 30001").1, "30001 is not allocated");
     let line = format!("--etcd http://{ADDRESS} --range 30000-30999 --key {key} initialize");
     let (_, error) = server.inside(|| ipam(&line));
-    assert!(error.contains("is of the range 30000-32767"), "{error}");
+    assert!(error.contains("has the range 30000-32767"), "{error}");
     let error = ports("--key /registry/ranges/servicenodeports --range 30000-30999 show").1;
     assert_eq!(error, "a key of etcd has one range");
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_are_reported() {
     for (line, words) in [
         ("", "Usage: ipam"),
         ("allocate", "--for <SERVICE>"),
         ("allocate --for web", "a Service is NAMESPACE/NAME"),
         ("--range 10.0.0.5/24 show", "the network is 10.0.0.0/24"),
-        ("--range 10.0.0.0/33 show", "is no network"),
+        ("--range 10.0.0.0/33 show", "is not a network"),
         ("--range 32767-30000 show", "ports 32767-30000"),
         (
             "--range 1-2 --range 3-4 show",
@@ -105,7 +105,7 @@ fn what_is_wrong_is_told() {
         ("--etcd http://127.0.0.1:1 show", "io: Connection refused"),
         (
             "--etcd https://127.0.0.1:1 show",
-            "https needs the certificate",
+            "https requires a CA certificate",
         ),
         ("--etcd a --cert b show", "--cert-key"),
         (

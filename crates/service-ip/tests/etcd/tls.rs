@@ -1,4 +1,4 @@
-//! Etcd that speaks only with whom it knows.
+//! Tests of mutual TLS.
 
 use std::error::Error as _;
 
@@ -9,7 +9,7 @@ use crate::server::{Access, KEY, Server, owner, random};
 
 type Authority = Issuer<'static, KeyPair>;
 
-/// Makes an authority, and its certificate.
+/// Creates a CA and its certificate.
 fn authority() -> (Authority, String) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -18,7 +18,7 @@ fn authority() -> (Authority, String) {
     (Issuer::new(params, key), certificate)
 }
 
-/// Makes a certificate, and its key.
+/// Creates a certificate and its key.
 fn issue(authority: &Authority, usages: &[ExtendedKeyUsagePurpose]) -> (String, String) {
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     params.extended_key_usages = usages.to_vec();
@@ -33,14 +33,14 @@ fn identity(authority: &Authority) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn only_who_has_a_certificate_of_the_authority_allocates() {
+fn allocation_requires_a_certificate_of_the_ca() {
     let (ours, ca) = authority();
     let (others, other_ca) = authority();
     let client = EtcdTls {
         ca: ca.clone().into(),
         identity: identity(&ours),
     };
-    // The gateway is a client of etcd itself, with the same certificate.
+    // The gateway connects to etcd with the server certificate.
     let both = [
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
@@ -59,7 +59,7 @@ fn only_who_has_a_certificate_of_the_authority_allocates() {
     let address = with(&ca, client.identity.clone()).unwrap();
     assert_eq!(address.to_string().split('.').count(), 4);
     for (outcome, words) in [
-        // It hangs up, and may be heard to say why.
+        // etcd closes the connection, with or without a TLS alert.
         (with(&ca, None), "https://127.0.0.1:2379: "),
         (with(&ca, identity(&others)), "https://127.0.0.1:2379: "),
         (with(&other_ca, identity(&ours)), "invalid peer certificate"),

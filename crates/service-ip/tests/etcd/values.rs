@@ -1,4 +1,4 @@
-//! What is stored, and what is made of it.
+//! Tests of stored values and conflicts.
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::server::{KEY, Server, owner, random};
 
 type Snapshot = vipline_service_ip::Snapshot<Allocator<AddressRange>>;
 
-/// What an API server stores of the range when its first address is taken.
+/// Object of an API server with the first address allocated, in protobuf.
 const PROTOBUF: &[u8] = b"k8s\0\
     \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
     \x12\x22\
@@ -21,12 +21,12 @@ const PROTOBUF: &[u8] = b"k8s\0\
     \x1a\x01\x01\
     \x1a\x00\x22\x00";
 
-/// The same, of one that stores JSON.
+/// The same object in JSON.
 const JSON: &[u8] = br#"{"kind":"RangeAllocation","apiVersion":"v1","metadata":{"creationTimestamp":null},"range":"10.0.0.0/27","data":"AQ=="}
 "#;
 
 #[test]
-fn what_is_allocated_is_taken_for_all_others() {
+fn allocated_items_are_unavailable_to_other_registries() {
     let server = Server::start();
     server.inside(|| {
         let (mut one, mut other) = (server.registry(), server.registry());
@@ -64,7 +64,7 @@ fn what_is_allocated_is_taken_for_all_others() {
     assert_eq!(allocation.data, [0x3f, 0xff, 0xff, 0xff]);
 }
 
-/// Returns the change that takes an address, and what is taken then.
+/// Returns a change that allocates an address, and the resulting state.
 fn take(base: &Snapshot, address: &str) -> (Change<IpAddr>, Snapshot) {
     let (address, mut after) = (address.parse().unwrap(), base.clone());
     after.pool.reserve(address).unwrap();
@@ -74,7 +74,7 @@ fn take(base: &Snapshot, address: &str) -> (Change<IpAddr>, Snapshot) {
 }
 
 #[test]
-fn a_conflict_brings_what_is_there_and_changes_nothing() {
+fn a_conflict_returns_the_current_state_and_changes_nothing() {
     let server = Server::start();
     server.put(KEY, None);
     let [mut one, mut other] = [(); 2].map(|()| server.store(&server.cluster(), KEY));
@@ -83,7 +83,7 @@ fn a_conflict_brings_what_is_there_and_changes_nothing() {
         assert_eq!(base.version, Version(0), "there is nothing");
         let (change, after) = take(&base, "10.0.0.1");
         let first = one.commit(base.version, &change, &after).unwrap();
-        // The other one has not even asked.
+        // The other registry has not loaded the state.
         let (change, after) = take(&base, "10.0.0.2");
         for _ in 0..2 {
             let outcome = other.commit(base.version, &change, &after);
@@ -109,7 +109,7 @@ fn a_conflict_brings_what_is_there_and_changes_nothing() {
 }
 
 #[test]
-fn what_an_api_server_has_stored_is_read_and_kept_in_its_form() {
+fn objects_of_an_api_server_keep_their_encoding() {
     let server = Server::start();
     for stored in [PROTOBUF, JSON] {
         server.put(KEY, Some(stored));
@@ -138,7 +138,7 @@ fn what_an_api_server_has_stored_is_read_and_kept_in_its_form() {
 }
 
 #[test]
-fn what_is_not_of_the_range_is_refused_and_stays() {
+fn invalid_values_are_rejected_and_kept() {
     let server = Server::start();
     let no_range = Envelope::new().encode(&RangeAllocation {
         range: "30000-32767".into(),
@@ -149,20 +149,20 @@ fn what_is_not_of_the_range_is_refused_and_stays() {
         data: vec![0x40, 0, 0, 0],
     });
     let values = [
-        (&b""[..], "it is no such object in JSON, at byte 0"),
-        (b"v1", "it is no such object in JSON, at byte 0"),
-        (&PROTOBUF[..40], "it ends too early, at byte 40"),
+        (&b""[..], "not a RangeAllocation in JSON, at byte 0"),
+        (b"v1", "not a RangeAllocation in JSON, at byte 0"),
+        (&PROTOBUF[..40], "unexpected end, at byte 40"),
         (
             br#"{"kind":"Service","apiVersion":"v1"}"#,
-            "it is no RangeAllocation of v1, at byte 0",
+            "not a v1 RangeAllocation, at byte 0",
         ),
         (
             &no_range,
-            r#"it is of the range "30000-32767", not of 10.0.0.0/27"#,
+            r#"the object has the range "30000-32767", not 10.0.0.0/27"#,
         ),
         (
             &outside,
-            "item 30 is taken, and the range 10.0.0.0/27 has 30",
+            "item 30 is allocated, but the range 10.0.0.0/27 has 30 items",
         ),
     ];
     for (value, words) in values {
@@ -179,7 +179,7 @@ fn what_is_not_of_the_range_is_refused_and_stays() {
         });
         assert_eq!(server.get(KEY).unwrap_or_default(), value);
     }
-    // The same when it is found instead of what the change was planned with.
+    // The same applies to a value found by a conflicting commit.
     server.put(KEY, Some(PROTOBUF));
     server.inside(|| {
         let mut registry = server.registry();

@@ -1,4 +1,4 @@
-//! A process that allocates and releases at random, and writes down what it does.
+//! A process that allocates and releases items at random, and logs its operations.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,33 +10,31 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use vipline_service_ip::{Error, Etcd, EtcdCluster, Range, Registry, ServiceRef};
 
-use crate::history::{Answer, Question, Time};
+use crate::history::{Request, Response, Time};
 use crate::server::{ADDRESS, Addressing, KEY, random, range};
 
-/// How many items it has at most; all of them together want more than there
-/// are.
+/// Maximum number of items of a worker. All workers together exceed the range.
 const MOST: usize = 6;
 
-/// How many items it takes at least, however slow the machine is.
+/// Minimum number of allocations of a worker.
 const LEAST: usize = 20;
 
-/// How long it waits when etcd is not there; at most when others are faster, and
-/// longer each time.
+/// Wait after an error of etcd, and maximum backoff after conflicts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a worker is told.
+/// Parameters of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// Where it writes down what it does.
+    /// Path of the log.
     pub(crate) file: PathBuf,
-    /// When it ends.
+    /// End time.
     pub(crate) end: Time,
-    /// What its random numbers follow from.
+    /// Seed of the random numbers.
     pub(crate) seed: u64,
 }
 
 impl Task {
-    /// Reads what [`Task::text`] wrote.
+    /// Parses the output of [`Task::text`].
     pub(crate) fn parse(text: &str) -> Self {
         let mut words = text.splitn(3, ' ');
         let mut next = || words.next().unwrap();
@@ -45,20 +43,20 @@ impl Task {
         Self { file, end, seed }
     }
 
-    /// Returns it as a text.
+    /// Encodes the parameters.
     pub(crate) fn text(&self) -> String {
         format!("{} {} {}", self.end, self.seed, self.file.display())
     }
 }
 
-/// Returns the time, on a clock that all processes share.
+/// Returns the time of a clock shared by all processes.
 pub(crate) fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = Time::try_from(time.tv_sec).unwrap();
     seconds * 1_000_000_000 + Time::try_from(time.tv_nsec).unwrap()
 }
 
-/// Allocates and releases until the end, and often enough.
+/// Allocates and releases items until the end time and the minimum number.
 pub(crate) fn run(task: &Task) {
     let endpoint = format!("http://{ADDRESS}");
     let cluster = EtcdCluster::new(&[&endpoint], Duration::from_secs(10));
@@ -78,19 +76,19 @@ pub(crate) fn run(task: &Task) {
     let mut mine = Vec::new();
     let mut taken = 0;
     while now() < task.end || taken < LEAST {
-        let question = worker.choose(&mine);
-        let answer = worker.ask(question);
-        match (question, answer) {
-            (_, Answer::Taken(item)) => {
+        let request = worker.choose(&mine);
+        let response = worker.ask(request);
+        match (request, response) {
+            (_, Response::Taken(item)) => {
                 mine.push(item);
                 taken += 1;
             }
-            (Question::Release(item), Answer::Freed | Answer::Unknown) => {
+            (Request::Release(item), Response::Freed | Response::Unknown) => {
                 mine.retain(|other| *other != item);
             }
             _ => {}
         }
-        if matches!(answer, Answer::Failed | Answer::Unknown) {
+        if matches!(response, Response::Failed | Response::Unknown) {
             thread::sleep(PAUSE);
         }
     }
@@ -112,20 +110,20 @@ struct Worker {
 }
 
 impl Worker {
-    fn choose(&mut self, mine: &[IpAddr]) -> Question {
+    fn choose(&mut self, mine: &[IpAddr]) -> Request {
         let mut below = |limit: usize| usize::try_from((self.random)() % limit as u64).unwrap();
         if !mine.is_empty() && (mine.len() >= MOST || below(3) == 0) {
-            return Question::Release(mine[below(mine.len())]);
+            return Request::Release(mine[below(mine.len())]);
         }
         let count = usize::try_from(range().len()).unwrap();
         match below(3) {
-            0 => Question::Reserve(range().item(below(count) as u128).unwrap()),
-            _ => Question::Allocate,
+            0 => Request::Reserve(range().item(below(count) as u128).unwrap()),
+            _ => Request::Allocate,
         }
     }
 
-    /// Writes down what it asks, asks, and writes down the answer.
-    fn ask(&mut self, question: Question) -> Answer {
+    /// Logs a request, sends it, and logs the response.
+    fn ask(&mut self, request: Request) -> Response {
         let Self {
             registry,
             owner,
@@ -133,35 +131,35 @@ impl Worker {
             random,
         } = self;
         let mut attempts = 0;
-        write(log, &format!("ask {} {question}\n", now()));
+        write(log, &format!("ask {} {request}\n", now()));
         let outcome = registry.change(|draft| {
             attempts += 1;
-            Ok(match question {
-                Question::Allocate => Answer::Taken(draft.allocate(owner, &mut **random)?),
-                Question::Reserve(item) => {
+            Ok(match request {
+                Request::Allocate => Response::Taken(draft.allocate(owner, &mut **random)?),
+                Request::Reserve(item) => {
                     draft.reserve(item, owner)?;
-                    Answer::Taken(item)
+                    Response::Taken(item)
                 }
-                Question::Release(item) => {
-                    assert!(draft.release(item, owner)?, "{item} is its own");
-                    Answer::Freed
+                Request::Release(item) => {
+                    assert!(draft.release(item, owner)?, "the worker owns {item}");
+                    Response::Freed
                 }
             })
         });
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(Error::Allocation(error)) if error.is_full() => Answer::Full,
-            Err(Error::Allocation(error)) if error.is_allocated() => Answer::Allocated,
-            Err(Error::Store(_)) => Answer::Failed,
-            Err(Error::Unknown(_)) => Answer::Unknown,
+        let response = match outcome {
+            Ok(response) => response,
+            Err(Error::Allocation(error)) if error.is_full() => Response::Full,
+            Err(Error::Allocation(error)) if error.is_allocated() => Response::Allocated,
+            Err(Error::Store(_)) => Response::Failed,
+            Err(Error::Unknown(_)) => Response::Unknown,
             Err(error) => panic!("{error}"),
         };
-        write(log, &format!("got {} {attempts} {answer}\n", now()));
-        answer
+        write(log, &format!("got {} {attempts} {response}\n", now()));
+        response
     }
 }
 
-/// Writes a line at once: who reads it later finds all of it or nothing.
+/// Writes a line with one system call.
 fn write(log: &mut File, line: &str) {
     log.write_all(line.as_bytes()).unwrap();
 }

@@ -1,5 +1,4 @@
-//! A store that conflicts and fails as it is told, and that checks what it is
-//! asked to write.
+//! A store with injected conflicts and failures that validates all changes.
 
 use std::cell::{Ref, RefCell};
 use std::collections::VecDeque;
@@ -7,23 +6,23 @@ use std::rc::Rc;
 
 use vipline_service_ip::{Change, CommitError, Pool, Snapshot, Store, StoreError, Version};
 
-/// What happens when a change is to be made.
+/// Outcome of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It is made.
+    /// The change is applied.
     None,
-    /// Somebody else was faster, and what there is now is told, or not.
+    /// Conflict, with or without the current state.
     Conflict { is_told: bool },
-    /// It is not made.
+    /// The change is not applied.
     Failed,
-    /// It is made or not, and nobody is told.
+    /// The outcome is unknown. Holds whether the change is applied.
     Unknown { is_made: bool },
 }
 
-/// What others do before a change is made.
+/// Changes by other processes before a commit.
 type Meanwhile<P> = Box<dyn FnOnce(&mut Snapshot<P>)>;
 
-/// What there is, shared by all who look at it.
+/// State of the store, shared by all handles.
 pub(crate) struct Faulty<P: Pool>(Rc<RefCell<Truth<P>>>);
 
 struct Truth<P: Pool> {
@@ -40,7 +39,7 @@ impl<P: Pool> Clone for Faulty<P> {
 }
 
 impl<P: Pool + Clone> Faulty<P> {
-    /// Returns a store with what is taken, by whom nobody knows.
+    /// Returns a store with allocated items without owners.
     pub(crate) fn new(pool: P) -> Self {
         let snapshot = Snapshot {
             pool,
@@ -56,22 +55,22 @@ impl<P: Pool + Clone> Faulty<P> {
         })))
     }
 
-    /// Has the next changes end like that, and those after them well.
+    /// Sets the outcomes of the next commits. Later commits succeed.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.0.borrow_mut().faults = faults.into_iter().collect();
     }
 
-    /// Has somebody else change what is taken just before the next change.
+    /// Changes the state just before the next commit, as another process.
     pub(crate) fn meanwhile(&self, act: impl FnOnce(&mut Snapshot<P>) + 'static) {
         self.0.borrow_mut().meanwhile.push_back(Box::new(act));
     }
 
-    /// Returns what there is.
+    /// Returns the state.
     pub(crate) fn look(&self) -> Ref<'_, Snapshot<P>> {
         Ref::map(self.0.borrow(), |truth| &truth.snapshot)
     }
 
-    /// Returns how many changes were made.
+    /// Returns the number of applied changes.
     pub(crate) fn commits(&self) -> usize {
         self.0.borrow().commits
     }
@@ -102,7 +101,7 @@ impl<P: Pool + Clone> Store<P> for Faulty<P> {
             }
             Fault::Conflict { is_told } => {
                 let now = if is_told { now() } else { None };
-                // Somebody took and freed again what is of no interest.
+                // Another process changed the version only.
                 truth.snapshot.version.0 += 1;
                 return Err(CommitError::Conflict { now });
             }
@@ -124,8 +123,8 @@ impl<P: Pool + Clone> Store<P> for Faulty<P> {
     }
 }
 
-/// Makes a change as it is written down: what is freed was taken, by whom it
-/// says, and what is taken was free.
+/// Applies a change. Checks that released items were allocated to the given owners, and
+/// that allocated items were free.
 fn apply<P: Pool>(snapshot: &mut Snapshot<P>, change: &Change<P::Item>) {
     for (item, owner) in &change.freed {
         assert!(snapshot.pool.release(*item), "{item} was taken");

@@ -1,4 +1,4 @@
-//! An allocator, beside a set of numbers.
+//! Compares an allocator with a set of numbers.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -10,17 +10,17 @@ use vipline_service_ip::{
     AddressRange, AllocationError, Allocator, Pool, PortRange, Range, RangeAllocation,
 };
 
-/// What a range is known to have, by nobody's code but this.
+/// Expected properties of a range.
 #[derive(Clone, Debug)]
 struct Universe<I> {
     range: &'static str,
-    /// The first item, as a number.
+    /// First item, as a number.
     first: u128,
     len: u128,
-    /// How many of them are the lower band.
+    /// Size of the static band.
     lower: u128,
     item: fn(u128) -> Option<I>,
-    /// An item that can be in no such range.
+    /// An item of the other family.
     other_family: Option<I>,
 }
 
@@ -91,12 +91,12 @@ enum Step {
     ReserveOther,
 }
 
-/// An item, of the range or just outside of it.
+/// An item of the range or next to the range.
 #[derive(Clone, Copy, Debug)]
 enum Pick {
     FromStart(u16),
     FromEnd(u16),
-    /// One of those that are taken, if any are.
+    /// One of the allocated items, if any.
     Taken(u16),
 }
 
@@ -118,7 +118,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An allocator and the numbers of what it should have given.
+/// An allocator with the numbers of the expected items.
 struct Pair<R: Range> {
     universe: Universe<R::Item>,
     allocator: Allocator<R>,
@@ -126,12 +126,12 @@ struct Pair<R: Range> {
 }
 
 impl<R: Range> Pair<R> {
-    /// Returns the number that is meant, perhaps outside of the range.
+    /// Returns the selected number, possibly outside of the range.
     fn number(&self, pick: Pick) -> Option<u128> {
         let Universe { first, len, .. } = self.universe;
         match pick {
             Pick::FromStart(number) => Some(u128::from(number) % (len + 3)),
-            // One before the first, as well.
+            // Includes the number before the first one.
             Pick::FromEnd(number) => (len + 1).checked_sub(number.into()),
             Pick::Taken(place) => {
                 let place = usize::from(place).checked_rem(self.model.len())?;
@@ -155,7 +155,7 @@ impl<R: Range> Pair<R> {
             Step::Allocate { count, seed } => {
                 let mut seed = seed;
                 let mut random = move || {
-                    // The generator of Knuth; its high bits are the random ones.
+                    // Knuth's MMIX generator. The high bits are random.
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     seed ^ seed >> 32
                 };
@@ -182,7 +182,7 @@ impl<R: Range> Pair<R> {
                 }
             }
         }
-        self.is_alike()
+        self.check_state()
     }
 
     fn reserve(&mut self, number: u128) -> Result<(), TestCaseError> {
@@ -208,7 +208,7 @@ impl<R: Range> Pair<R> {
                 let known = number
                     .take(600)
                     .find(|(at, _)| (self.universe.item)(*at) == Some(item));
-                // Of a large range it is what the allocator says it is.
+                // The expected item of a large range is the result of the allocator.
                 let number = match known {
                     Some((_, number)) => number,
                     None => self.allocator.range().number(item).unwrap(),
@@ -226,7 +226,7 @@ impl<R: Range> Pair<R> {
         Ok(())
     }
 
-    fn is_alike(&self) -> Result<(), TestCaseError> {
+    fn check_state(&self) -> Result<(), TestCaseError> {
         let (allocator, len) = (&self.allocator, self.universe.len);
         prop_assert_eq!(allocator.used(), self.model.len() as u128);
         prop_assert_eq!(allocator.used() + allocator.free(), len);
@@ -239,8 +239,8 @@ impl<R: Range> Pair<R> {
         Ok(())
     }
 
-    /// Fails unless what is written is read as the same.
-    fn is_kept(&self) -> Result<(), TestCaseError> {
+    /// Checks that an encoded object decodes to the same items.
+    fn check_round_trip(&self) -> Result<(), TestCaseError> {
         let written = RangeAllocation::of(&self.allocator);
         let Ok(snapshot) = written else {
             prop_assert!(self.universe.len > 1 << 20);
@@ -254,7 +254,7 @@ impl<R: Range> Pair<R> {
     }
 }
 
-/// Does everything, and compares after each step.
+/// Applies all steps and compares after each one.
 fn follow<R: Range>(
     universe: Universe<R::Item>,
     range: R,
@@ -269,14 +269,14 @@ fn follow<R: Range>(
     for step in steps {
         pair.step(step)?;
     }
-    pair.is_kept()
+    pair.check_round_trip()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn addresses_are_given_as_from_a_set(
+    fn address_allocation_equals_a_set_of_numbers(
         universe in addresses(),
         steps in vec(step(), 0..24),
     ) {
@@ -285,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn ports_are_given_as_from_a_set(universe in ports(), steps in vec(step(), 0..24)) {
+    fn port_allocation_equals_a_set_of_numbers(universe in ports(), steps in vec(step(), 0..24)) {
         let range: PortRange = universe.range.parse().unwrap();
         follow(universe, range, steps)?;
     }

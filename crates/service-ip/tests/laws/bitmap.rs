@@ -1,4 +1,4 @@
-//! A bitmap, beside a set of numbers.
+//! Compares a bitmap with a set of numbers.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vipline_service_ip::Bitmap;
 
-/// What is done to a run of numbers.
+/// An operation on consecutive numbers.
 #[derive(Clone, Debug)]
 struct Step {
     inserts: bool,
-    /// Where it begins, from one of the ends.
+    /// Start, relative to one of the ends.
     from: u128,
     is_from_end: bool,
-    /// How long it is.
+    /// Length.
     count: u128,
 }
 
@@ -28,7 +28,7 @@ impl Step {
 }
 
 /// Small lengths, lengths around a word of the second and third level, and
-/// lengths of which nobody could keep all words.
+/// lengths of sparse bitmaps.
 fn len() -> impl Strategy<Value = u128> {
     prop_oneof![
         4 => 0_u128..300,
@@ -57,8 +57,8 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Fails unless a bitmap has what a set has, seen from some number.
-fn is_alike(bitmap: &Bitmap, model: &BTreeSet<u128>, from: u128) -> Result<(), TestCaseError> {
+/// Checks that a bitmap equals a set, starting at a number.
+fn check_state(bitmap: &Bitmap, model: &BTreeSet<u128>, from: u128) -> Result<(), TestCaseError> {
     let len = bitmap.len();
     prop_assert_eq!(bitmap.count(), model.len() as u128);
     prop_assert_eq!(bitmap.is_empty(), model.is_empty());
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_bitmap_has_what_a_set_has(
+    fn a_bitmap_equals_a_set(
         len in len(),
         steps in vec(step(), 0..24),
         looks in vec(any::<u64>(), 4),
@@ -94,7 +94,7 @@ proptest! {
             let mut ends = step.numbers(len);
             let ends = [ends.next().unwrap_or(0), ends.last().unwrap_or(0)];
             for from in ends.into_iter().chain(looks.iter().map(|look| u128::from(*look) % 400)) {
-                is_alike(&bitmap, &model, from)?;
+                check_state(&bitmap, &model, from)?;
             }
         }
         prop_assert!(bitmap.iter().eq(model.iter().copied()));

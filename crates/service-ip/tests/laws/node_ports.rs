@@ -1,4 +1,4 @@
-//! Node ports of some Services that come, change and go.
+//! Property tests of node ports of Services that are created, updated and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -14,11 +14,11 @@ use crate::faulty::{Fault, Faulty};
 
 type Ports = Allocator<PortRange>;
 
-/// A Service is made or changed, or deleted.
+/// A Service is created, updated or deleted.
 #[derive(Clone, Debug)]
 struct Step {
     name: u8,
-    /// None if it is deleted.
+    /// `None` deletes the Service.
     wanted: Option<NodePorts>,
     is_stored: bool,
     faults: Vec<Fault>,
@@ -87,7 +87,7 @@ fn step() -> impl Strategy<Value = Step> {
         })
 }
 
-/// Services as they are stored, and where their ports come from.
+/// Stored Services with their registry.
 struct Cluster {
     store: Faulty<Ports>,
     registry: Registry<Ports, Faulty<Ports>>,
@@ -132,7 +132,7 @@ impl Cluster {
                 return Ok(());
             }
         };
-        fits(&wanted, &assigned.ports)?;
+        check_assigned(&wanted, &assigned.ports)?;
         let ended = self.registry.change(|draft| {
             match step.is_stored {
                 true => assigned.commit(&owner, draft),
@@ -147,8 +147,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Fails unless every port is one Service's, and repair is of that mind.
-    fn is_sound(&mut self) -> Result<(), TestCaseError> {
+    /// Checks that every node port belongs to one Service, and that repair finds nothing.
+    fn check_state(&mut self) -> Result<(), TestCaseError> {
         let mut owners = BTreeMap::new();
         for (owner, service) in &self.services {
             let numbers: BTreeSet<u16> = service
@@ -174,8 +174,8 @@ impl Cluster {
     }
 }
 
-/// Fails unless a Service has what it asked for, and what its type needs.
-fn fits(wanted: &NodePorts, given: &NodePorts) -> Result<(), TestCaseError> {
+/// Checks that a Service got the requested node ports, and those that its type requires.
+fn check_assigned(wanted: &NodePorts, given: &NodePorts) -> Result<(), TestCaseError> {
     let has_node_ports = matches!(
         wanted.kind,
         ServiceType::NodePort | ServiceType::LoadBalancer
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_node_port_is_one_services(steps in vec(step(), 0..24)) {
+    fn every_node_port_belongs_to_one_service(steps in vec(step(), 0..24)) {
         let range = PortRange::new(30_000, 30_039).unwrap();
         let store = Faulty::new(Allocator::new(range));
         let mut cluster = Cluster {
@@ -216,7 +216,7 @@ proptest! {
         };
         for step in steps {
             cluster.step(step)?;
-            cluster.is_sound()?;
+            cluster.check_state()?;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Registries of one store, beside a map of who has what.
+//! Compares registries of one store with a map of owners.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,24 +13,24 @@ use vipline_service_ip::{
 
 use crate::faulty::{Fault, Faulty};
 
-/// 30 addresses, the first 16 of them in the lower band.
+/// 30 addresses, of which the first 16 are the static band.
 const RANGE: &str = "10.0.0.0/27";
 
 type Addresses = Allocator<AddressRange>;
 
-/// Who has what; of some it is not known.
+/// Owners of items. `None` if unknown.
 type Model = BTreeMap<IpAddr, Option<ServiceRef>>;
 
-/// What is done by one of two who share the store.
+/// A change by one of two processes that share the store.
 #[derive(Clone, Debug)]
 struct Step {
     is_second: bool,
     owner: u8,
     asks: Vec<Ask>,
     is_dry: bool,
-    /// What goes wrong when it is to be made.
+    /// Faults of the commits.
     faults: Vec<Fault>,
-    /// What somebody else takes or frees just before.
+    /// Addresses that another process allocates or releases just before.
     meanwhile: Option<u8>,
     seed: u64,
 }
@@ -86,7 +86,7 @@ fn ip(number: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, number).into()
 }
 
-/// Why the model refuses something.
+/// Errors of the model.
 #[derive(Debug, PartialEq)]
 enum ModelError {
     Full,
@@ -107,7 +107,7 @@ impl ModelError {
     }
 }
 
-/// Does what is asked for, and notes what is given.
+/// Applies a request to a draft, and records allocated items.
 fn ask(
     draft: &mut Draft<'_, Addresses>,
     step: &Step,
@@ -127,7 +127,7 @@ fn ask(
     Ok(())
 }
 
-/// Returns what there is after it was done, with what was given.
+/// Returns the expected model after a request with the allocated items.
 fn expected(
     model: &Model,
     asks: &[Ask],
@@ -155,7 +155,7 @@ fn expected(
                 let item = *item.unwrap();
                 prop_assert!(
                     item >= ip(17) || in_upper == 14,
-                    "{} of the lower band",
+                    "{} in the static band",
                     item
                 );
                 let former = model.insert(item, Some(owner.clone()));
@@ -174,7 +174,7 @@ fn expected(
     Ok(Ok(model))
 }
 
-/// Takes an address for nobody in particular, or frees it.
+/// Allocates an address without owner, or releases it.
 fn toggle(number: u8, snapshot: &mut Snapshot<Addresses>) {
     let item = ip(number);
     if !snapshot.owners.contains_key(&item) && !snapshot.pool.release(item) {
@@ -194,12 +194,12 @@ fn toggle_model(number: u8, model: &mut Model) {
     }
 }
 
-/// What several share, and what is to be there.
+/// A shared store with its expected state.
 struct Cluster {
     store: Faulty<Addresses>,
     registries: [Registry<Addresses, Faulty<Addresses>>; 2],
     model: Model,
-    /// What somebody else does as soon as something is written.
+    /// Changes by another process before the next commit.
     pending: Option<(u8, Rc<Cell<bool>>)>,
 }
 
@@ -237,7 +237,7 @@ impl Cluster {
         if let Some((number, _)) = self.pending.take_if(|(_, was_done)| was_done.get()) {
             toggle_model(number, &mut self.model);
         }
-        // What a plan gave that was not made may be older than the model.
+        // The items of a plan that was not committed may be older than the model.
         let expected = || expected(&self.model, &step.asks, &owner, &given);
         match done {
             Ok(()) => {
@@ -272,10 +272,10 @@ impl Cluster {
         if step.is_dry {
             prop_assert_eq!(self.store.commits(), commits);
         }
-        self.is_alike()
+        self.check_state()
     }
 
-    fn is_alike(&self) -> Result<(), TestCaseError> {
+    fn check_state(&self) -> Result<(), TestCaseError> {
         let truth = self.store.look();
         prop_assert!(truth.pool.items().eq(self.model.keys().copied()));
         let owned = self.model.iter();
@@ -288,7 +288,7 @@ impl Cluster {
 
 proptest! {
     #[test]
-    fn of_a_store_that_conflicts_and_fails_nothing_is_given_twice_or_lost(
+    fn conflicts_and_failures_never_allocate_an_item_twice_or_lose_one(
         steps in vec(step(), 0..40),
     ) {
         let mut cluster = Cluster::new();
@@ -303,7 +303,7 @@ proptest! {
 }
 
 #[test]
-fn who_is_never_the_faster_one_is_told() {
+fn a_change_fails_after_too_many_conflicts() {
     let mut cluster = Cluster::new();
     cluster
         .store
@@ -311,5 +311,5 @@ fn who_is_never_the_faster_one_is_told() {
     let owner = ServiceRef::new("default", "a");
     let error = cluster.registries[0].reserve(ip(1), &owner).unwrap_err();
     assert!(matches!(error, Error::Contended { .. }), "{error}");
-    cluster.is_alike().unwrap();
+    cluster.check_state().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Requests to a cluster of etcd, by its JSON gateway.
+//! Requests to the JSON gateway of an etcd cluster.
 
 use std::io::{self, ErrorKind};
 
@@ -8,31 +8,31 @@ use ureq::{Agent, Timeout};
 use super::message;
 use super::setup::{EtcdCluster, EtcdSetupError};
 
-/// How many bytes an answer may have: twice what etcd takes in a request.
-const MOST: u64 = 4 << 20;
+/// Maximum size of a response in bytes: twice the maximum size of an etcd request.
+const MAX_RESPONSE_SIZE: u64 = 4 << 20;
 
-/// Numbers of gRPC with which etcd says that it did nothing: what was asked is
-/// not valid, is not there, is not allowed, is too much, does not fit its
-/// state, is not known, or it is not known who asks.
-const REFUSALS: [u32; 7] = [3, 5, 7, 8, 9, 12, 16];
+/// gRPC status codes after which etcd has not applied the request: `INVALID_ARGUMENT`,
+/// `NOT_FOUND`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, `FAILED_PRECONDITION`,
+/// `UNIMPLEMENTED` and `UNAUTHENTICATED`.
+const REJECTIONS: [u32; 7] = [3, 5, 7, 8, 9, 12, 16];
 
-/// Speaks to the members of a cluster.
+/// A client for the members of a cluster.
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
     endpoints: Vec<Box<str>>,
-    /// The member that answered last.
+    /// Index of the endpoint that responded last.
     current: usize,
 }
 
-/// Why there is no answer from any member that was asked.
+/// The errors of all endpoints that were tried.
 #[derive(Debug, Error)]
 #[error("{}", .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub(super) struct NoAnswer {
+pub(super) struct NoResponse {
     failures: Vec<Failure>,
 }
 
-/// Why there is no answer from a member.
+/// The error of an endpoint.
 #[derive(Debug, Error)]
 #[error("{endpoint}: {cause}")]
 struct Failure {
@@ -44,22 +44,22 @@ struct Failure {
 enum Cause {
     #[error("{0}")]
     Http(ureq::Error),
-    #[error("{words} (HTTP status {status})")]
-    Refused {
-        words: String,
+    #[error("{message} (HTTP status {status})")]
+    Rejected {
+        message: String,
         status: u16,
         code: Option<u32>,
     },
-    #[error("it is no answer of etcd")]
-    Odd,
+    #[error("not a response of etcd")]
+    Invalid,
 }
 
-/// What may be asked twice.
+/// Whether a request may be sent to another endpoint after an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Repeat {
-    /// What changes nothing.
+    /// Always: the request does not change anything.
     Always,
-    /// What must be done once at most.
+    /// Only if the request was not sent: it must be applied at most once.
     IfNotSent,
 }
 
@@ -73,14 +73,14 @@ impl Client {
         })
     }
 
-    /// Asks the members one by one, until one of them has answered.
+    /// Sends a request to the endpoints in turn until one responds.
     pub(super) fn ask<T>(
         &mut self,
         path: &str,
         body: &str,
         repeat: Repeat,
         read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<T, NoAnswer> {
+    ) -> Result<T, NoResponse> {
         let mut failures = Vec::new();
         for _ in 0..self.endpoints.len() {
             let endpoint = self
@@ -91,7 +91,7 @@ impl Client {
             let answer = self.post(&format!("{endpoint}{path}"), body);
             let cause = match answer.map(|answer| read(&answer)) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => Cause::Odd,
+                Ok(None) => Cause::Invalid,
                 Err(cause) => cause,
             };
             self.current = (self.current + 1) % self.endpoints.len();
@@ -101,38 +101,42 @@ impl Client {
                 break;
             }
         }
-        Err(NoAnswer { failures })
+        Err(NoResponse { failures })
     }
 
     fn post(&self, address: &str, body: &str) -> Result<Vec<u8>, Cause> {
         let request = self.agent.post(address).content_type("application/json");
         let mut response = request.send(body).map_err(Cause::Http)?;
         let status = response.status();
-        let answer = response.body_mut().with_config().limit(MOST).read_to_vec();
+        let answer = response
+            .body_mut()
+            .with_config()
+            .limit(MAX_RESPONSE_SIZE)
+            .read_to_vec();
         let answer = answer.map_err(Cause::Http)?;
         if status.is_success() {
             return Ok(answer);
         }
-        let (words, code) = message::refusal(&answer);
-        Err(Cause::Refused {
-            words,
+        let (message, code) = message::error(&answer);
+        Err(Cause::Rejected {
+            message,
             status: status.as_u16(),
             code,
         })
     }
 }
 
-impl NoAnswer {
-    /// Tells whether nothing has been done, for sure.
-    pub(super) fn is_nothing_done(&self) -> bool {
+impl NoResponse {
+    /// Returns whether the request was certainly not applied.
+    pub(super) fn is_not_applied(&self) -> bool {
         self.failures
             .iter()
-            .all(|failure| failure.cause.is_not_sent() || failure.cause.is_refusal())
+            .all(|failure| failure.cause.is_not_sent() || failure.cause.is_rejection())
     }
 }
 
 impl Cause {
-    /// Tells whether nobody has been asked, for sure.
+    /// Returns whether the request was certainly not sent.
     fn is_not_sent(&self) -> bool {
         match self {
             Self::Http(error) => match error {
@@ -142,24 +146,24 @@ impl Cause {
                 ureq::Error::Io(error) => cannot_connect(error),
                 _ => false,
             },
-            Self::Refused { .. } | Self::Odd => false,
+            Self::Rejected { .. } | Self::Invalid => false,
         }
     }
 
-    /// Tells whether etcd, or what is there in its place, refuses to do it.
-    fn is_refusal(&self) -> bool {
+    /// Returns whether etcd or a proxy rejected the request.
+    fn is_rejection(&self) -> bool {
         match self {
-            Self::Refused {
+            Self::Rejected {
                 code: Some(code), ..
-            } => REFUSALS.contains(code),
-            Self::Refused { status, .. } => [400, 401, 403, 404, 405, 413].contains(status),
-            Self::Http(_) | Self::Odd => false,
+            } => REJECTIONS.contains(code),
+            Self::Rejected { status, .. } => [400, 401, 403, 404, 405, 413].contains(status),
+            Self::Http(_) | Self::Invalid => false,
         }
     }
 }
 
-/// Tells whether an error is one that only connecting has, or one of the
-/// handshake before the first byte of a request.
+/// Returns whether the error occurred while connecting or during the TLS handshake,
+/// before the first byte of a request.
 fn cannot_connect(error: &io::Error) -> bool {
     let of_certificate = error
         .get_ref()
@@ -177,47 +181,47 @@ fn cannot_connect(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn refused(status: u16, code: Option<u32>) -> NoAnswer {
-        let cause = Cause::Refused {
-            words: "etcdserver: no".into(),
+    fn rejected(status: u16, code: Option<u32>) -> NoResponse {
+        let cause = Cause::Rejected {
+            message: "etcdserver: no".into(),
             status,
             code,
         };
         of(cause)
     }
 
-    fn of(cause: Cause) -> NoAnswer {
+    fn of(cause: Cause) -> NoResponse {
         let endpoint = "http://a".into();
-        NoAnswer {
+        NoResponse {
             failures: vec![Failure { endpoint, cause }],
         }
     }
 
     #[test]
-    fn what_was_refused_was_not_done_and_all_else_may_have_been() {
+    fn rejected_requests_are_not_applied_and_other_errors_are_unknown() {
         for (status, code) in [(404, None), (400, Some(3)), (503, Some(8)), (403, Some(7))] {
-            assert!(refused(status, code).is_nothing_done(), "{status} {code:?}");
+            assert!(rejected(status, code).is_not_applied(), "{status} {code:?}");
         }
-        // No leader, a time limit, a proxy that lost the member.
+        // No leader, a timeout, a proxy that lost the connection to the member.
         for (status, code) in [(503, Some(14)), (504, Some(4)), (502, None), (200, None)] {
             assert!(
-                !refused(status, code).is_nothing_done(),
+                !rejected(status, code).is_not_applied(),
                 "{status} {code:?}"
             );
         }
-        let text = refused(503, Some(14)).to_string();
+        let text = rejected(503, Some(14)).to_string();
         assert_eq!(text, "http://a: etcdserver: no (HTTP status 503)");
     }
 
     #[test]
-    fn what_could_not_be_sent_was_not_done() {
+    fn requests_that_could_not_be_sent_are_not_applied() {
         let io = |kind: ErrorKind| of(Cause::Http(ureq::Error::Io(kind.into())));
-        assert!(io(ErrorKind::ConnectionRefused).is_nothing_done());
-        assert!(!io(ErrorKind::ConnectionReset).is_nothing_done());
-        assert!(!io(ErrorKind::UnexpectedEof).is_nothing_done());
+        assert!(io(ErrorKind::ConnectionRefused).is_not_applied());
+        assert!(!io(ErrorKind::ConnectionReset).is_not_applied());
+        assert!(!io(ErrorKind::UnexpectedEof).is_not_applied());
         let timeout = |which| of(Cause::Http(ureq::Error::Timeout(which)));
-        assert!(timeout(Timeout::Connect).is_nothing_done());
-        assert!(!timeout(Timeout::Global).is_nothing_done());
-        assert!(!of(Cause::Odd).is_nothing_done());
+        assert!(timeout(Timeout::Connect).is_not_applied());
+        assert!(!timeout(Timeout::Global).is_not_applied());
+        assert!(!of(Cause::Invalid).is_not_applied());
     }
 }

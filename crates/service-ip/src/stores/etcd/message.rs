@@ -1,6 +1,6 @@
-//! What etcd's JSON gateway is asked, and what it answers.
+//! Requests and responses of etcd's JSON gateway.
 //!
-//! Keys and values are in base64, and numbers of 64 bits in strings.
+//! Keys and values are base64, and 64-bit numbers are strings.
 
 use data_encoding::BASE64;
 use serde::Deserialize;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::Version;
 
-/// A value, and its version.
+/// A value with its version.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Stored {
     pub(super) version: Version,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What became of a write.
+/// Result of a conditional write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Written {
-    /// It was made, and this is the version of the key.
+    /// The value was written. Holds the new version of the key.
     Now(Version),
-    /// The key was of another version, and has this.
+    /// The key had another version. Holds the current value.
     Instead(Option<Stored>),
 }
 
@@ -56,7 +56,7 @@ struct Response {
     response_range: Option<Range>,
 }
 
-/// What etcd says when it refuses.
+/// An error response.
 #[derive(Deserialize)]
 struct Failure {
     #[serde(default)]
@@ -64,13 +64,15 @@ struct Failure {
     code: Option<u32>,
 }
 
-/// Returns what is sent to `/v3/kv/range` to read a key.
+/// Returns the body of a request to `/v3/kv/range` that reads a key.
 pub(super) fn range(key: &str) -> String {
     json!({ "key": base64(key) }).to_string()
 }
 
-/// Returns what is sent to `/v3/kv/txn` to write a key of a version, 0 if there
-/// is none; and to read it if it is of another.
+/// Returns the body of a request to `/v3/kv/txn` that writes a key if it has the
+/// version `base`, and otherwise reads the key.
+///
+/// The version of a missing key is 0.
 pub(super) fn txn(key: &str, base: Version, value: &[u8]) -> String {
     let key = base64(key);
     json!({
@@ -86,12 +88,12 @@ pub(super) fn txn(key: &str, base: Version, value: &[u8]) -> String {
     .to_string()
 }
 
-/// Reads the answer of `/v3/kv/range`.
+/// Parses a response of `/v3/kv/range`.
 pub(super) fn stored(answer: &[u8]) -> Option<Option<Stored>> {
     serde_json::from_slice::<Range>(answer).ok()?.stored()
 }
 
-/// Reads the answer of `/v3/kv/txn`.
+/// Parses a response of `/v3/kv/txn`.
 pub(super) fn written(answer: &[u8]) -> Option<Written> {
     let txn: Txn = serde_json::from_slice(answer).ok()?;
     if txn.succeeded {
@@ -101,8 +103,8 @@ pub(super) fn written(answer: &[u8]) -> Option<Written> {
     Some(Written::Instead(response.response_range?.stored()?))
 }
 
-/// Returns what etcd says in a refusal, and its number.
-pub(super) fn refusal(answer: &[u8]) -> (String, Option<u32>) {
+/// Returns the message and the gRPC status code of an error response.
+pub(super) fn error(answer: &[u8]) -> (String, Option<u32>) {
     match serde_json::from_slice::<Failure>(answer) {
         Ok(failure) if !failure.error.is_empty() => (failure.error, failure.code),
         _ => (String::from_utf8_lossy(answer).trim().to_owned(), None),
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_compares_and_reads_what_is_there_instead() {
+    fn a_write_compares_the_version_and_reads_the_value_otherwise() {
         assert_eq!(
             txn("/a", Version(7), b"v"),
             r#"{"compare":[{"key":"L2E=","mod_revision":"7","result":"EQUAL","target":"MOD"}],"#
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read() {
+    fn responses_are_parsed() {
         let header = r#""header":{"cluster_id":"1","revision":"9","raft_term":"2"}"#;
         let kvs = r#""kvs":[{"key":"L2E=","create_revision":"3","mod_revision":"8","version":"4","value":"dg=="}],"count":"1""#;
         let found = Stored {
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_none() {
+    fn invalid_responses_are_rejected() {
         for answer in [
             &b""[..],
             b"{",
@@ -189,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn etcds_own_words_are_kept() {
+    fn error_messages_of_etcd_are_kept() {
         let answer = br#"{"error":"etcdserver: mvcc: database space exceeded","message":"etcdserver: mvcc: database space exceeded","code":8}"#;
         let words = "etcdserver: mvcc: database space exceeded".to_owned();
-        assert_eq!(refusal(answer), (words, Some(8)));
+        assert_eq!(error(answer), (words, Some(8)));
         assert_eq!(
-            refusal(b"404 page not found\n"),
+            error(b"404 page not found\n"),
             ("404 page not found".into(), None)
         );
     }

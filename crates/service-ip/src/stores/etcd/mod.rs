@@ -1,8 +1,8 @@
-//! In etcd, for many processes: the objects that Kubernetes keeps there.
+//! A store for the `RangeAllocation` objects of Kubernetes in etcd.
 //!
-//! A range is one key, and a change of it one transaction: it compares the
-//! revision of the key with the one that the change was planned with, and then
-//! writes, or else reads what is there instead.
+//! A range is stored under one key. A change is one transaction, which compares the
+//! `mod_revision` of the key with the expected one. It writes the key if both are
+//! equal, and otherwise reads the current value.
 
 use crate::{
     Allocator, Change, CommitError, Range, RangeAllocation, RepairReason, Snapshot, SnapshotError,
@@ -17,27 +17,27 @@ mod message;
 
 mod envelope;
 
-use client::{Client, NoAnswer, Repeat};
+use client::{Client, NoResponse, Repeat};
 pub use envelope::Envelope;
 use message::{Stored, Written};
 pub use setup::{EtcdCluster, EtcdSetupError, EtcdTls};
 
-/// What is allocated from a range, as Kubernetes keeps it in etcd v3.
+/// A store for a range in etcd v3, in the format of Kubernetes.
 ///
-/// Etcd is asked over HTTP, by the JSON gateway that each member has at its
-/// client address (etcd 3.4 and later); who asks is known by a certificate, and
-/// not by a name and a password.
-/// A value is written in the form that was read, JSON or protobuf.
-/// The store does not know who has an item.
+/// The store uses the JSON gateway at the client URL of each member (etcd 3.4 and
+/// later). It supports authentication by client certificate, but not by user name and
+/// password.
+/// A value is written in the encoding that was read, JSON or protobuf.
+/// The store does not record owners of items.
 ///
-/// Without the key, or with a value of another range, nothing is allocated or
-/// released before a [`Repair`](crate::Repair) pass has written the key:
-/// [`Error::RepairRequired`](crate::Error::RepairRequired).
+/// Without the key, or with a value of another range, every change fails with
+/// [`Error::RepairRequired`](crate::Error::RepairRequired) until a
+/// [`Repair`](crate::Repair) pass has written the key.
 ///
-/// [`EtcdCluster`] says which versions of Kubernetes use which key.
+/// [`EtcdCluster`] lists the keys of each version of Kubernetes.
 ///
-/// An endpoint that cannot be reached is followed by the next one.
-/// A change whose answer was lost may have been made, and is never made again:
+/// If an endpoint cannot be reached, the next one is used.
+/// A change without a response may have been applied, and is never repeated:
 /// [`CommitError::Unknown`].
 ///
 /// ```no_run
@@ -56,22 +56,20 @@ pub struct Etcd<R> {
     client: Client,
     key: Box<str>,
     range: R,
-    /// What is around the value of a version.
+    /// Version and envelope of the last value.
     last: (Version, Envelope),
 }
 
 impl<R: Range> Etcd<R> {
-    /// Returns the store of a range at a key of a cluster, that is not asked
-    /// yet.
+    /// Returns the store for a range at a key. Does not access the cluster.
     ///
-    /// Of a range of IPv6 that is larger, it allocates the first 65,535
-    /// addresses, as API servers do: [`Range::bitmap_range`].
+    /// Of a larger IPv6 range, only the first 65,535 addresses are allocated, as in API
+    /// servers: [`Range::bitmap_range`].
     ///
     /// # Errors
     ///
-    /// [`EtcdSetupError::Range`] of a range that API servers keep in no bitmap,
-    /// beyond /12 and /108; any other [`EtcdSetupError`] if the cluster cannot be
-    /// asked that way.
+    /// - [`EtcdSetupError::Range`]: the prefix is shorter than /12 (IPv4) or /108 (IPv6).
+    /// - All other variants of [`EtcdSetupError`]: `cluster` is invalid.
     pub fn new(cluster: &EtcdCluster, key: &str, range: R) -> Result<Self, EtcdSetupError> {
         Ok(Self {
             client: Client::new(cluster)?,
@@ -81,7 +79,7 @@ impl<R: Range> Etcd<R> {
         })
     }
 
-    /// Reads what is stored, and notes its form.
+    /// Decodes a stored value and remembers its envelope.
     fn snapshot(&mut self, stored: Option<Stored>) -> Result<Snapshot<Allocator<R>>, StoreError> {
         let (version, envelope, allocation) = match stored {
             None => Default::default(),
@@ -104,7 +102,7 @@ impl<R: Range> Etcd<R> {
         })
     }
 
-    /// Returns why a value has to be repaired first, if it has.
+    /// Returns the reason why a value requires a repair pass, if it does.
     fn repair_reason(&self, allocation: &RangeAllocation) -> Option<RepairReason> {
         let (object, expected) = (self.key.clone(), self.range.to_string().into());
         if allocation.is_uninitialized() {
@@ -121,7 +119,7 @@ impl<R: Range> Etcd<R> {
         }
     }
 
-    /// Returns what is around the value of a version, or what is there instead.
+    /// Returns the envelope of a version, or the conflicting current value.
     fn envelope(&mut self, base: Version) -> Result<Envelope, CommitError<Allocator<R>>> {
         if self.last.0 != base {
             let now = self.load().map_err(CommitError::Failed)?;
@@ -140,7 +138,7 @@ impl<R: Range> Etcd<R> {
         }
     }
 
-    fn unavailable(&self, operation: &'static str, source: NoAnswer) -> StoreError {
+    fn unavailable(&self, operation: &'static str, source: NoResponse) -> StoreError {
         StoreError::Unavailable {
             operation,
             object: self.key.clone(),
@@ -182,7 +180,7 @@ impl<R: Range> Store<Allocator<R>> for Etcd<R> {
                 let now = Some(Box::new(now));
                 Err(CommitError::Conflict { now })
             }
-            Err(error) if error.is_nothing_done() => {
+            Err(error) if error.is_not_applied() => {
                 Err(CommitError::Failed(self.unavailable("write", error)))
             }
             Err(error) => Err(CommitError::Unknown(self.unavailable("write", error))),

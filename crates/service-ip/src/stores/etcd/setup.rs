@@ -1,4 +1,4 @@
-//! Where a cluster of etcd is, and how it is spoken to.
+//! Endpoints and TLS configuration of an etcd cluster.
 
 use std::error;
 use std::fmt;
@@ -17,88 +17,88 @@ use ureq::{Agent, config::Config};
 
 use crate::RangeError;
 
-/// A cluster of etcd, and how it is spoken to.
+/// Endpoints and connection settings of an etcd cluster.
 ///
-/// Its constants are keys of API servers with the default `--etcd-prefix`:
+/// The constants are keys of API servers with the default `--etcd-prefix`:
 ///
 /// | Kubernetes | Addresses of Services | Node ports |
 /// |---|---|---|
 /// | up to 1.32 | [`SERVICE_IPS`], [`SECONDARY_SERVICE_IPS`] | [`SERVICE_NODE_PORTS`] |
-/// | 1.33 | these keys and IPAddress objects: both are written | [`SERVICE_NODE_PORTS`] |
-/// | 1.34 and later | IPAddress objects; these keys are absent, or old and unused | [`SERVICE_NODE_PORTS`] |
+/// | 1.33 | the same keys and IPAddress objects | [`SERVICE_NODE_PORTS`] |
+/// | 1.34 and later | IPAddress objects only | [`SERVICE_NODE_PORTS`] |
 ///
-/// Allocate addresses of 1.34 and later by IPAddress objects
-/// (`vipline-service-ip-kube`): API servers give away what only these keys have.
-/// API servers of 1.33 draw addresses from these keys, and fail to create a
-/// Service if the address is allocated as an IPAddress object only.
-/// With the feature gate `DisableAllocatorDualWrite` they are like those of 1.34.
+/// With Kubernetes 1.34 and later, allocate addresses as IPAddress objects
+/// (`vipline-service-ip-kube`): API servers ignore allocations in the keys.
+/// API servers of 1.33 allocate addresses from the keys, and fail to create a Service
+/// if the address is allocated as an IPAddress object only.
+/// With the feature gate `DisableAllocatorDualWrite` they behave as those of 1.34.
 ///
 /// [`SERVICE_IPS`]: Self::SERVICE_IPS
 /// [`SECONDARY_SERVICE_IPS`]: Self::SECONDARY_SERVICE_IPS
 /// [`SERVICE_NODE_PORTS`]: Self::SERVICE_NODE_PORTS
 #[derive(Clone, Debug)]
 pub struct EtcdCluster {
-    /// Where its members are, such as `https://10.0.0.1:2379`; each one is
-    /// asked if those before it cannot be reached.
+    /// Client URLs of the members, such as `https://10.0.0.1:2379`. If one cannot be
+    /// reached, the next one is used.
     pub endpoints: Vec<Box<str>>,
-    /// How `https` is spoken.
+    /// TLS configuration, required for `https`.
     pub tls: Option<EtcdTls>,
-    /// How long a request may take; half of it to connect.
+    /// Timeout of a request. The connection timeout is half as long.
     pub timeout: Duration,
 }
 
-/// How `https` is spoken: what PEM files have.
+/// TLS configuration, with the contents of PEM files.
 #[derive(Clone)]
 pub struct EtcdTls {
-    /// Certificates of the authorities that a member's certificate is from.
+    /// CA certificates for the certificates of the members.
     pub ca: Vec<u8>,
-    /// Our own certificate, and its key.
+    /// Client certificate and its private key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Why nothing can be asked with these settings.
+/// Errors of the settings of a store in etcd.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EtcdSetupError {
-    /// There is nobody to ask.
-    #[error("there is no endpoint")]
+    /// The list of endpoints is empty.
+    #[error("no endpoint")]
     NoEndpoint,
-    /// It is no address of a member.
-    #[error("{endpoint:?} is no endpoint such as https://10.0.0.1:2379")]
+    /// The endpoint is not a URL of a member.
+    #[error("{endpoint:?} is not an endpoint such as https://10.0.0.1:2379")]
     Endpoint {
-        /// What was given.
+        /// The endpoint.
         endpoint: Box<str>,
     },
-    /// It is not known whose certificates are to be trusted.
-    #[error("{endpoint}: https needs the certificate of an authority")]
+    /// An `https` endpoint requires a CA certificate.
+    #[error("{endpoint}: https requires a CA certificate")]
     NoAuthority {
         /// The endpoint.
         endpoint: Box<str>,
     },
-    /// API servers keep no bitmap of the range.
+    /// The range is not supported.
     #[error(transparent)]
     Range(#[from] RangeError),
-    /// It is no certificate or no key, or they do not belong together.
+    /// A certificate or key is invalid, or certificate and key do not match.
     #[error("{what}")]
     Certificate {
-        /// Which of them.
+        /// The invalid part.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn error::Error + Send + Sync>,
     },
 }
 
 impl EtcdCluster {
-    /// Key of the addresses of Services, up to Kubernetes 1.32.
+    /// Key of the cluster IPs, up to Kubernetes 1.32.
     pub const SERVICE_IPS: &str = "/registry/ranges/serviceips";
 
-    /// Key of their addresses of the second family, up to Kubernetes 1.32.
+    /// Key of the cluster IPs of the second family, up to Kubernetes 1.32.
     pub const SECONDARY_SERVICE_IPS: &str = "/registry/ranges/secondaryserviceips";
 
     /// Key of the node ports, in all versions of Kubernetes.
     pub const SERVICE_NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
-    /// Returns a cluster that speaks plain `http`.
+    /// Returns a cluster without TLS.
     #[must_use]
     pub fn new(endpoints: &[&str], timeout: Duration) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl EtcdCluster {
         }
     }
 
-    /// Checks all settings, and returns what speaks HTTP with them.
+    /// Validates all settings and returns the HTTP client.
     pub(super) fn agent(&self) -> Result<Agent, EtcdSetupError> {
         if self.endpoints.is_empty() {
             return Err(EtcdSetupError::NoEndpoint);
@@ -127,7 +127,7 @@ impl EtcdCluster {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            // The environment is none of a library's business.
+            // A library must not use proxy settings of the environment.
             .proxy(None)
             .user_agent("vipline-service-ip")
             .timeout_connect(Some(self.timeout / 2))
@@ -141,24 +141,23 @@ impl EtcdCluster {
 
 impl EtcdTls {
     fn config(&self) -> Result<TlsConfig, EtcdSetupError> {
-        const CA: &str = "the certificate of the authority";
+        const CA: &str = "CA certificate";
         let provider = Arc::new(ring::default_provider());
         let authorities = certificates(&self.ca, CA)?;
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
             roots
                 .add(authority.clone())
-                .map_err(|error| refused(CA, error))?;
+                .map_err(|error| invalid(CA, error))?;
         }
         let mut identity = None;
         if let Some((certificate, key)) = &self.identity {
-            let chain = certificates(certificate, "the certificate")?;
-            let der = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|error| refused("the key of the certificate", error))?;
-            let secret = PrivateKey::from_pem(key)
-                .map_err(|error| refused("the key of the certificate", error))?;
+            let chain = certificates(certificate, "client certificate")?;
+            let der =
+                PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid("client key", error))?;
+            let secret = PrivateKey::from_pem(key).map_err(|error| invalid("client key", error))?;
             identity = Some(ClientCert::new_with_certs(&convert(&chain), secret));
-            // What speaks HTTP would panic if they did not fit.
+            // The HTTP client would panic if certificate and key did not match.
             ClientConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(ALL_VERSIONS)
                 .and_then(|builder| {
@@ -166,7 +165,7 @@ impl EtcdTls {
                         .with_root_certificates(roots)
                         .with_client_auth_cert(chain, der)
                 })
-                .map_err(|error| refused("the certificate and its key", error))?;
+                .map_err(|error| invalid("client certificate and key", error))?;
         }
         Ok(TlsConfig::builder()
             .unversioned_rustls_crypto_provider(provider)
@@ -176,7 +175,7 @@ impl EtcdTls {
     }
 }
 
-/// The key is nobody's to see.
+/// Omits certificates and key.
 impl fmt::Debug for EtcdTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdTls")
@@ -185,14 +184,14 @@ impl fmt::Debug for EtcdTls {
     }
 }
 
-/// What an endpoint speaks.
+/// URL scheme of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scheme {
     Http,
     Https,
 }
 
-/// Returns what an endpoint speaks, if it is one.
+/// Returns the scheme of a valid endpoint.
 fn scheme(endpoint: &str) -> Option<Scheme> {
     let uri: Uri = endpoint.parse().ok()?;
     if uri.host()?.is_empty() || uri.path() != "/" || uri.query().is_some() {
@@ -205,16 +204,16 @@ fn scheme(endpoint: &str) -> Option<Scheme> {
     }
 }
 
-/// Reads all certificates of a file.
+/// Parses all certificates of a PEM file.
 fn certificates(
     pem: &[u8],
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, EtcdSetupError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| refused(what, error))?;
+        .map_err(|error| invalid(what, error))?;
     if found.is_empty() {
-        return Err(refused(what, "there is none in PEM"));
+        return Err(invalid(what, "no PEM certificate found"));
     }
     Ok(found)
 }
@@ -226,7 +225,7 @@ fn convert(certificates: &[CertificateDer<'_>]) -> Vec<Certificate<'static>> {
         .collect()
 }
 
-fn refused(
+fn invalid(
     what: &'static str,
     source: impl Into<Box<dyn error::Error + Send + Sync>>,
 ) -> EtcdSetupError {
@@ -249,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_is_told() {
-        assert!(error(&[], None).starts_with("there is no endpoint"));
+    fn invalid_endpoints_are_reported() {
+        assert!(error(&[], None).starts_with("no endpoint"));
         for text in [
             "",
             "10.0.0.1:2379",
@@ -262,12 +261,12 @@ mod tests {
         ] {
             let error = error(&["http://a:1", text], None);
             assert!(
-                error.starts_with(&format!("{text:?} is no endpoint")),
+                error.starts_with(&format!("{text:?} is not an endpoint")),
                 "{error}"
             );
         }
         let error = error(&["https://10.0.0.1:2379"], None);
-        assert!(error.contains("needs the certificate"), "{error}");
+        assert!(error.contains("requires a CA certificate"), "{error}");
         for text in ["http://10.0.0.1:2379", "http://a/", "http://[::1]:2379"] {
             let cluster = EtcdCluster::new(&[text], Duration::from_secs(1));
             assert!(cluster.agent().is_ok(), "{text}");
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_none_are_told() {
+    fn invalid_certificates_are_reported() {
         let make = || rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let (one, other) = (make(), make());
         let ca = one.cert.pem().into_bytes();
@@ -291,17 +290,14 @@ mod tests {
             identity: None,
         };
         let text = error(&["https://a"], Some(none));
-        assert_eq!(
-            text,
-            "the certificate of the authority: there is none in PEM"
-        );
+        assert_eq!(text, "CA certificate: no PEM certificate found");
         let own = one.cert.pem();
         let text = identity("", &one.signing_key.serialize_pem());
-        assert!(text.starts_with("the certificate: there"), "{text}");
+        assert!(text.starts_with("client certificate: no PEM"), "{text}");
         let text = identity(&own, "");
-        assert!(text.starts_with("the key of the certificate: "), "{text}");
+        assert!(text.starts_with("client key: "), "{text}");
         let text = identity(&own, &other.signing_key.serialize_pem());
-        assert!(text.starts_with("the certificate and its key: "), "{text}");
+        assert!(text.starts_with("client certificate and key: "), "{text}");
         let mut cluster = EtcdCluster::new(&["https://a"], Duration::from_secs(1));
         let key = one.signing_key.serialize_pem();
         cluster.tls = Some(EtcdTls {

@@ -1,4 +1,4 @@
-//! The form in JSON.
+//! `RangeAllocation` objects in JSON.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use super::corrupt;
 use crate::SnapshotError;
 
-/// All of the text but what changes.
+/// The JSON text with placeholders for `range` and `data`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Text(Vec<Piece>);
 
-/// A part of the text.
+/// A piece of the text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Piece {
     Kept(Box<str>),
@@ -23,7 +23,7 @@ enum Piece {
     Data,
 }
 
-/// What is read of the text.
+/// The decoded fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a> {
@@ -38,33 +38,33 @@ struct Object<'a> {
 }
 
 impl Text {
-    /// Reads one, its range and its data.
+    /// Decodes an object. Returns the text, the range and the data.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), SnapshotError> {
         let text = str::from_utf8(bytes)
-            .map_err(|error| corrupt("it is neither protobuf nor text", error.valid_up_to()))?;
-        // A list of the fields' values would do, too.
+            .map_err(|error| corrupt("neither protobuf nor text", error.valid_up_to()))?;
+        // serde would also accept an array of field values.
         if !text.trim_start().starts_with('{') {
-            return Err(corrupt("it is no such object in JSON", 0));
+            return Err(corrupt("not a RangeAllocation in JSON", 0));
         }
         let object: Object<'_> = serde_json::from_str(text)
-            .map_err(|error| corrupt("it is no such object in JSON", place(text, &error)))?;
+            .map_err(|error| corrupt("not a RangeAllocation in JSON", place(text, &error)))?;
         if object.api_version.as_deref() != Some("v1")
             || object.kind.as_deref() != Some("RangeAllocation")
         {
-            return Err(corrupt("it is no RangeAllocation of v1", 0));
+            return Err(corrupt("not a v1 RangeAllocation", 0));
         }
         let at = |raw: Option<&RawValue>| raw.map_or(0, |raw| span(text, raw).start);
-        let range =
-            words(object.range).ok_or_else(|| corrupt("its range is no text", at(object.range)))?;
-        let data = words(object.data)
+        let range = string(object.range)
+            .ok_or_else(|| corrupt("range is not a string", at(object.range)))?;
+        let data = string(object.data)
             .and_then(|data| BASE64.decode(data.as_bytes()).ok())
-            .ok_or_else(|| corrupt("its data is not in base64", at(object.data)))?;
+            .ok_or_else(|| corrupt("data is not base64", at(object.data)))?;
         let spans = [(Piece::Range, object.range), (Piece::Data, object.data)]
             .map(|(piece, raw)| (piece, raw.map(|raw| span(text, raw))));
         Ok((Self::new(text, spans), range.into(), data))
     }
 
-    /// Cuts a text to pieces, and adds what it does not have at its end.
+    /// Splits the text into pieces, and appends missing fields.
     fn new(text: &str, mut spans: [(Piece, Option<Range<usize>>); 2]) -> Self {
         let end = text.rfind('}').unwrap_or(text.len());
         let keep = |from: usize, to: usize| Piece::Kept(text.get(from..to).unwrap_or("").into());
@@ -91,7 +91,7 @@ impl Text {
         Self(pieces)
     }
 
-    /// Writes it with a range and its data.
+    /// Encodes an object with the given range and data.
     pub(super) fn encode(&self, range: &str, data: &[u8]) -> Vec<u8> {
         let mut text = String::new();
         for piece in &self.0 {
@@ -105,13 +105,13 @@ impl Text {
     }
 }
 
-/// Reads a value that may be null, which is not as if there were none.
+/// Deserializes a value that may be null. Null is distinguished from a missing field.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Returns what a string says; nothing and null are an empty one.
-fn words(raw: Option<&RawValue>) -> Option<String> {
+/// Parses a string. A missing value and null are an empty string.
+fn string(raw: Option<&RawValue>) -> Option<String> {
     let Some(raw) = raw else {
         return Some(String::new());
     };
@@ -119,13 +119,13 @@ fn words(raw: Option<&RawValue>) -> Option<String> {
     Some(text.unwrap_or_default())
 }
 
-/// Returns which part of a text a value is that was read from it.
+/// Returns the byte range of a value within the text.
 fn span(text: &str, raw: &RawValue) -> Range<usize> {
     let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + raw.get().len()
 }
 
-/// Returns the byte at which reading stopped.
+/// Returns the offset of an error in bytes.
 fn place(text: &str, error: &serde_json::Error) -> usize {
     let lines = text.split_inclusive('\n');
     let before: usize = lines
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_and_written_the_same() {
+    fn stored_objects_are_encoded_unchanged() {
         let (envelope, found) = Envelope::decode(STORED.as_bytes()).unwrap();
         assert_eq!(found, allocation("10.0.0.0/24", &[0x80, 3]));
         let written = envelope.encode(&found);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stays_and_what_is_not_there_is_added() {
+    fn unknown_fields_are_kept_and_missing_fields_are_added() {
         for (stored, expected) in [
             (
                 r#" { "data" : "AQ==" , "kind":"RangeAllocation", "more":[{"range":1}], "apiVersion":"v1" } "#,
@@ -188,35 +188,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_the_offset() {
         for (text, what, at) in [
-            ("", "it is no such object in JSON", 0),
-            ("k8s", "it is no such object in JSON", 0),
+            ("", "not a RangeAllocation in JSON", 0),
+            ("k8s", "not a RangeAllocation in JSON", 0),
             (
                 r#"["v1","RangeAllocation","",""]"#,
-                "it is no such object in JSON",
+                "not a RangeAllocation in JSON",
                 0,
             ),
-            ("{\n\"kind\":x}", "it is no such object in JSON", 9),
-            ("{}", "it is no RangeAllocation of v1", 0),
+            ("{\n\"kind\":x}", "not a RangeAllocation in JSON", 9),
+            ("{}", "not a v1 RangeAllocation", 0),
             (
                 r#"{"kind":"Service","apiVersion":"v1"}"#,
-                "it is no RangeAllocation of v1",
+                "not a v1 RangeAllocation",
                 0,
             ),
             (
                 r#"{"kind":"RangeAllocation","apiVersion":"v1","range":7}"#,
-                "its range is no text",
+                "range is not a string",
                 52,
             ),
             (
                 r#"{"kind":"RangeAllocation","apiVersion":"v1","data":"A"}"#,
-                "its data is not in base64",
+                "data is not base64",
                 51,
             ),
             (
                 r#"{"kind":"RangeAllocation","range":"","range":""}"#,
-                "it is no such object in JSON",
+                "not a RangeAllocation in JSON",
                 43,
             ),
         ] {
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(error, SnapshotError::Corrupt { what, at }, "{text}");
         }
         let error = Envelope::decode(b"\"\xff\"").unwrap_err();
-        let what = "it is neither protobuf nor text";
+        let what = "neither protobuf nor text";
         assert_eq!(error, SnapshotError::Corrupt { what, at: 1 });
         for length in 0..STORED.len() {
             assert!(Envelope::decode(&STORED.as_bytes()[..length]).is_err());

@@ -1,11 +1,11 @@
-//! The object that Kubernetes keeps a range's allocation in, as bytes.
+//! Encoding of `RangeAllocation` objects.
 //!
 //! ```text
 //! k8s\0 Unknown { typeMeta { "v1", "RangeAllocation" }, raw { metadata, range, data }, … }
 //! {"kind":"RangeAllocation","apiVersion":"v1","metadata":{…},"range":"…","data":"…"}
 //! ```
 //!
-//! What is not the range or its data stays as it was, byte for byte.
+//! All fields except `range` and `data` are preserved byte for byte.
 
 use crate::{RangeAllocation, SnapshotError};
 
@@ -16,8 +16,7 @@ mod protobuf;
 use json::Text;
 use protobuf::Message;
 
-/// What is around a [`RangeAllocation`], in one of the two forms that
-/// Kubernetes stores it in.
+/// The encoded object around a [`RangeAllocation`], in JSON or protobuf.
 ///
 /// ```
 /// use vipline_service_ip::Envelope;
@@ -34,7 +33,7 @@ pub struct Envelope {
     form: Form,
 }
 
-/// How it is written.
+/// The encoding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Form {
     Json(Text),
@@ -42,7 +41,7 @@ enum Form {
 }
 
 impl Envelope {
-    /// Returns one in protobuf, with no metadata.
+    /// Returns a protobuf object with empty metadata.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -50,11 +49,12 @@ impl Envelope {
         }
     }
 
-    /// Reads one, and what is in it.
+    /// Decodes an object and its `RangeAllocation`.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Corrupt`] if it is none.
+    /// [`SnapshotError::Corrupt`]: the bytes are not a `RangeAllocation` in JSON or
+    /// protobuf.
     pub fn decode(bytes: &[u8]) -> Result<(Self, RangeAllocation), SnapshotError> {
         let (form, range, data) = if bytes.starts_with(protobuf::MAGIC) {
             let (message, range, data) = Message::decode(bytes)?;
@@ -66,7 +66,7 @@ impl Envelope {
         Ok((Self { form }, RangeAllocation { range, data }))
     }
 
-    /// Writes one, in the form that it was read in.
+    /// Encodes an object in its original encoding.
     #[must_use]
     pub fn encode(&self, allocation: &RangeAllocation) -> Vec<u8> {
         let RangeAllocation { range, data } = allocation;
@@ -83,7 +83,7 @@ impl Default for Envelope {
     }
 }
 
-/// Tells what is wrong at a byte.
+/// Returns an error at an offset in bytes.
 const fn corrupt(what: &'static str, at: usize) -> SnapshotError {
     SnapshotError::Corrupt { what, at }
 }

@@ -1,11 +1,11 @@
-//! The form in protobuf.
+//! `RangeAllocation` objects in protobuf.
 
 use std::str;
 
 use super::corrupt;
 use crate::SnapshotError;
 
-/// What every object in protobuf begins with.
+/// Prefix of every protobuf object.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 /// Fields of `runtime.Unknown`.
@@ -20,22 +20,22 @@ const KIND: u64 = 2;
 const RANGE: u64 = 2;
 const DATA: u64 = 3;
 
-/// Types of fields on the wire.
+/// Wire types.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
 
-/// All fields but those that change.
+/// All fields except `range` and `data`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Message {
-    /// What is around the `RangeAllocation`.
+    /// Fields around the `RangeAllocation`.
     outer: Around,
-    /// What is around its range and data.
+    /// Fields around `range` and `data`.
     inner: Around,
 }
 
-/// Fields before something, and after it.
+/// Encoded fields before and after the omitted ones.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Around {
     before: Vec<u8>,
@@ -46,15 +46,15 @@ struct Around {
 #[derive(Clone, Copy, Debug)]
 struct Field<'a> {
     number: u64,
-    /// Where it begins.
+    /// Offset of the field.
     at: usize,
-    /// Its tag and its value.
+    /// Tag and value.
     whole: &'a [u8],
-    /// Its value if it is of bytes, and where that begins.
+    /// Value of a length-delimited field, with its offset.
     value: Option<(&'a [u8], usize)>,
 }
 
-/// What is left to be read.
+/// Remaining input.
 #[derive(Clone, Copy, Debug)]
 struct Cursor<'a> {
     rest: &'a [u8],
@@ -62,14 +62,14 @@ struct Cursor<'a> {
 }
 
 impl Message {
-    /// Returns one as Kubernetes makes it.
+    /// Returns an empty object, as encoded by Kubernetes.
     pub(super) fn new() -> Self {
         let mut meta = Vec::new();
         put(&mut meta, API_VERSION, b"v1");
         put(&mut meta, KIND, b"RangeAllocation");
         let mut before = Vec::new();
         put(&mut before, TYPE_META, &meta);
-        // No encoding of content, and no type of it.
+        // contentEncoding and contentType are empty.
         let mut after = Vec::new();
         put(&mut after, 3, &[]);
         put(&mut after, 4, &[]);
@@ -84,7 +84,7 @@ impl Message {
         }
     }
 
-    /// Reads one, its range and its data.
+    /// Decodes an object. Returns the message, the range and the data.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Box<str>, Vec<u8>), SnapshotError> {
         let mut outer = Around::default();
         let (mut meta, mut raw) = (None, None);
@@ -103,9 +103,9 @@ impl Message {
                 }
             }
         }
-        let (meta, at) = meta.ok_or(corrupt("it has no type", MAGIC.len()))?;
+        let (meta, at) = meta.ok_or(corrupt("typeMeta is missing", MAGIC.len()))?;
         check_type(Cursor { rest: meta, at })?;
-        let (raw, at) = raw.ok_or_else(|| corrupt("it has no object", bytes.len()))?;
+        let (raw, at) = raw.ok_or_else(|| corrupt("raw is missing", bytes.len()))?;
         let mut inner = Around::default();
         let (mut range, mut data) = (None, None);
         let mut cursor = Cursor { rest: raw, at };
@@ -117,12 +117,12 @@ impl Message {
             }
         }
         let (range, at) = range.unwrap_or_default();
-        let range = str::from_utf8(range).map_err(|_| corrupt("its range is no text", at))?;
+        let range = str::from_utf8(range).map_err(|_| corrupt("range is not a string", at))?;
         let (data, _) = data.unwrap_or_default();
         Ok((Self { outer, inner }, range.into(), data.into()))
     }
 
-    /// Writes it with a range and its data.
+    /// Encodes an object with the given range and data.
     pub(super) fn encode(&self, range: &str, data: &[u8]) -> Vec<u8> {
         let mut raw = self.inner.before.clone();
         put(&mut raw, RANGE, range.as_bytes());
@@ -147,21 +147,21 @@ impl Around {
 }
 
 impl<'a> Field<'a> {
-    /// Puts its bytes where none have been.
+    /// Sets `place` to the value of the field.
     fn once(&self, place: &mut Option<(&'a [u8], usize)>) -> Result<(), SnapshotError> {
         if place.is_some() {
-            return Err(corrupt("a field occurs twice", self.at));
+            return Err(corrupt("duplicate field", self.at));
         }
         *place = Some(
             self.value
-                .ok_or_else(|| corrupt("a field is not of bytes", self.at))?,
+                .ok_or_else(|| corrupt("field is not length-delimited", self.at))?,
         );
         Ok(())
     }
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads the next field, if there is one.
+    /// Reads the next field.
     fn field(&mut self) -> Result<Option<Field<'a>>, SnapshotError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -176,11 +176,11 @@ impl<'a> Cursor<'a> {
             BYTES => {
                 let start = self.at;
                 let length = usize::try_from(self.varint()?)
-                    .map_err(|_| corrupt("a field is too long", start))?;
+                    .map_err(|_| corrupt("field is too long", start))?;
                 let at = self.at;
                 value = Some((self.take(length)?, at));
             }
-            _ => return Err(corrupt("a field is of no known type", at)),
+            _ => return Err(corrupt("unknown wire type", at)),
         }
         let length = rest.len() - self.rest.len();
         Ok(Some(Field {
@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.take(1)?.first().copied().unwrap_or_default();
             let bits = u64::from(byte & 0x7f);
-            // Of the last one only the lowest bit has room.
+            // Only the lowest bit of the tenth byte fits in 64 bits.
             if (bits << shift) >> shift != bits {
                 break;
             }
@@ -206,21 +206,21 @@ impl<'a> Cursor<'a> {
                 return Ok(number);
             }
         }
-        Err(corrupt("a number is too large", start))
+        Err(corrupt("number is too large", start))
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], SnapshotError> {
         let (taken, rest) = self
             .rest
             .split_at_checked(length)
-            .ok_or_else(|| corrupt("it ends too early", self.at + self.rest.len()))?;
+            .ok_or_else(|| corrupt("unexpected end", self.at + self.rest.len()))?;
         self.rest = rest;
         self.at += length;
         Ok(taken)
     }
 }
 
-/// Checks that an object is of the type that it should be of.
+/// Checks API version and kind.
 fn check_type(mut cursor: Cursor<'_>) -> Result<(), SnapshotError> {
     let at = cursor.at;
     let (mut version, mut kind) = (None, None);
@@ -233,15 +233,15 @@ fn check_type(mut cursor: Cursor<'_>) -> Result<(), SnapshotError> {
     }
     let found = [version, kind].map(|field| field.map(|(bytes, _)| bytes));
     if found != [Some(b"v1".as_slice()), Some(b"RangeAllocation")] {
-        return Err(corrupt("it is no RangeAllocation of v1", at));
+        return Err(corrupt("not a v1 RangeAllocation", at));
     }
     Ok(())
 }
 
-/// Writes a field of bytes.
+/// Writes a length-delimited field.
 fn put(bytes: &mut Vec<u8>, number: u64, value: &[u8]) {
     put_varint(bytes, number << 3 | BYTES);
-    // Lengths have no more than 64 bits.
+    // A length fits in 64 bits.
     put_varint(bytes, value.len() as u64);
     bytes.extend(value);
 }
@@ -260,8 +260,8 @@ mod tests {
     use super::*;
     use crate::{Envelope, RangeAllocation};
 
-    /// What an API server stores of 10.0.0.0/24 when the first two addresses
-    /// and the sixteenth are taken.
+    /// Object of an API server for 10.0.0.0/24 with the first, second and sixteenth
+    /// address allocated.
     const STORED: &[u8] = b"k8s\0\
         \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
         \x12\x23\
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_and_written_the_same() {
+    fn stored_objects_are_encoded_unchanged() {
         let (envelope, found) = Envelope::decode(STORED).unwrap();
         assert_eq!(found, allocation("10.0.0.0/24", &[0x80, 3]));
         assert_eq!(envelope.encode(&found), STORED);
     }
 
     #[test]
-    fn what_is_not_known_is_kept_in_its_place() {
+    fn unknown_fields_are_kept_in_place() {
         let stored = b"k8s\0\
             \x48\x96\x01\
             \x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_one_is_read_again() {
+    fn a_new_object_is_decoded() {
         let first = allocation("30000-32767", &[1, 0]);
         let written = Envelope::new().encode(&first);
         assert!(written.starts_with(&STORED[..27]));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_the_offset() {
         let other = |from: &[u8], to: &[u8]| {
             let at = STORED.windows(from.len()).position(|part| part == from);
             let mut bytes = STORED.to_vec();
@@ -338,29 +338,21 @@ mod tests {
             bytes
         };
         for (bytes, what, at) in [
-            (b"k8s\0".to_vec(), "it has no type", 4),
-            (STORED[..27].to_vec(), "it has no object", 27),
-            (other(b"v1", b"v2"), "it is no RangeAllocation of v1", 6),
-            (
-                other(b"Range", b"range"),
-                "it is no RangeAllocation of v1",
-                6,
-            ),
-            (other(b"\x12\x0b1", b"\x12\x7f1"), "it ends too early", 64),
-            (
-                other(b"\x12\x0b1", b"\x13\x0b1"),
-                "a field is of no known type",
-                47,
-            ),
-            (other(b"10.0", b"\xff0.0"), "its range is no text", 49),
+            (b"k8s\0".to_vec(), "typeMeta is missing", 4),
+            (STORED[..27].to_vec(), "raw is missing", 27),
+            (other(b"v1", b"v2"), "not a v1 RangeAllocation", 6),
+            (other(b"Range", b"range"), "not a v1 RangeAllocation", 6),
+            (other(b"\x12\x0b1", b"\x12\x7f1"), "unexpected end", 64),
+            (other(b"\x12\x0b1", b"\x13\x0b1"), "unknown wire type", 47),
+            (other(b"10.0", b"\xff0.0"), "range is not a string", 49),
             (
                 other(b"\x1a\x02\x80\x03", b"\x12\x02\x80\x03"),
-                "a field occurs twice",
+                "duplicate field",
                 60,
             ),
             (
                 other(b"\x1a\x02\x80\x03", b"\x18\x02\x22\x00"),
-                "a field is not of bytes",
+                "field is not length-delimited",
                 60,
             ),
         ] {
@@ -370,15 +362,15 @@ mod tests {
         let mut long = STORED.to_vec();
         long.extend([0xff; 9].iter().chain(&[2, 0]));
         let error = Envelope::decode(&long).unwrap_err();
-        let (what, at) = ("a number is too large", STORED.len());
+        let (what, at) = ("number is too large", STORED.len());
         assert_eq!(error, SnapshotError::Corrupt { what, at });
     }
 
     #[test]
-    fn what_is_cut_off_anywhere_is_refused() {
+    fn truncated_objects_are_rejected() {
         for length in 0..STORED.len() {
             let outcome = Envelope::decode(&STORED[..length]);
-            // Between the fields after the object it is whole.
+            // An object is complete at the ends of the last fields.
             let is_whole = [STORED.len() - 4, STORED.len() - 2].contains(&length);
             assert_eq!(outcome.is_ok(), is_whole, "{length}");
         }
