@@ -1,7 +1,7 @@
-//! The API server: one request, and its answer.
+//! Requests to the API server.
 //!
-//! The runtime that requests need is the client's own, and is driven by whoever
-//! waits for an answer.
+//! The client has its own tokio runtime, which runs in the calling thread while it
+//! waits for a response.
 #![allow(clippy::disallowed_methods, reason = "IO file")]
 
 use std::fmt::{self, Debug};
@@ -24,25 +24,25 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use vipline_service_ip::{AddressRange, Family, ServiceRef};
 
-use crate::error::words;
+use crate::error::chain;
 use crate::service_cidr::Edit;
 use crate::{
     Cause, Error, IpAddress, Service, ServiceCidr, default_cidr, ip_address, service_cidr,
 };
 
-/// How long it may take to connect to the server.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Connection timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take, unless told otherwise.
-const ANSWER: Duration = Duration::from_secs(60);
+/// Default request timeout.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many objects a part of a list has.
-const PAGE: u32 = 500;
+/// Page size of list requests.
+const PAGE_SIZE: u32 = 500;
 
-/// How often a list is begun anew that the server cannot go on with.
-const LISTS: usize = 4;
+/// Maximum number of attempts of a list with expired continue tokens.
+const LIST_ATTEMPTS: usize = 4;
 
-/// A kind of object.
+/// A kind of API object.
 trait Object:
     kube::Resource<DynamicType = ()>
     + k8s_openapi::Resource
@@ -52,36 +52,36 @@ trait Object:
     + Send
     + 'static
 {
-    /// What many of them are called.
-    const MANY: &'static str;
+    /// Plural of the kind.
+    const PLURAL: &'static str;
 }
 
 impl Object for IPAddress {
-    const MANY: &'static str = "IPAddresses";
+    const PLURAL: &'static str = "IPAddresses";
 }
 
 impl Object for ServiceCIDR {
-    const MANY: &'static str = "ServiceCIDRs";
+    const PLURAL: &'static str = "ServiceCIDRs";
 }
 
 impl Object for ServiceObject {
-    const MANY: &'static str = "Services";
+    const PLURAL: &'static str = "Services";
 }
 
-/// Objects of a list, each read on its own.
+/// A list of objects, each parsed separately.
 pub(crate) struct Listed<T> {
-    /// Objects that can be read.
+    /// Parsed objects.
     pub(crate) objects: Vec<T>,
-    /// Errors of the other objects.
+    /// Objects that cannot be parsed.
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// An object that cannot be read.
+/// An object that cannot be parsed.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The name of the object.
+    /// Name of the object.
     pub(crate) name: Box<str>,
-    /// Why, with the kind and name of the object.
+    /// Error with kind and name of the object.
     pub(crate) error: Error,
 }
 
@@ -94,7 +94,7 @@ impl<T> Listed<T> {
                 .into()
         };
         let (namespace, name): (Box<str>, Box<str>) = (text("namespace"), text("name"));
-        let parsed = serde_json::from_value(object).map_err(|error| words(&error));
+        let parsed = serde_json::from_value(object).map_err(|error| chain(&error));
         match parsed.and_then(read) {
             Ok(object) => self.objects.push(object),
             Err(why) => {
@@ -109,25 +109,26 @@ impl<T> Listed<T> {
 
 /// A client of the API server.
 ///
-/// Its methods block the thread until the server has answered.
-/// They may be called within a runtime of tokio as well, where another thread
-/// is made for the time of the call; yet the task's own thread waits, so that
-/// they are better called by way of `spawn_blocking`.
+/// All methods block the thread until the server has responded.
+/// Within a tokio runtime, a method runs in an additional thread for the time of the
+/// call, but still blocks the task. Use `spawn_blocking` there.
 pub struct Client {
-    /// None only while it is dropped.
+    /// `None` only during drop.
     runtime: Option<Runtime>,
     kube: kube::Client,
     server: String,
-    /// How long an answer may take.
+    /// Request timeout.
     timeout: Duration,
 }
 
 impl Client {
-    /// Reads a kubeconfig, or what a pod is given; nothing is sent yet.
+    /// Returns a client for a kubeconfig, or for the Service account of the pod.
+    ///
+    /// Does not send a request.
     ///
     /// # Errors
     ///
-    /// [`Cause::Configuration`].
+    /// [`Cause::Configuration`]: the credentials cannot be read or used.
     pub fn open(kubeconfig: Option<&Path>) -> Result<Self, Error> {
         let object = kubeconfig.map_or_else(
             || "credentials of the pod".to_owned(),
@@ -135,49 +136,49 @@ impl Client {
         );
         let wrong = |why| Error::new("read", &object, Cause::Configuration(why));
         let mut config = config(kubeconfig).map_err(wrong)?;
-        config.connect_timeout = Some(CONNECT);
-        // What may have been done is not asked for again behind our back.
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // The client must not repeat a request that may have been applied.
         config.default_retry = false;
         let server = config.cluster_url.to_string();
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| wrong(words(&error)))?;
+        let runtime = runtime.map_err(|error| wrong(chain(&error)))?;
         let kube = {
             let _guard = runtime.enter();
-            kube::Client::try_from(config).map_err(|error| wrong(words(&error)))?
+            kube::Client::try_from(config).map_err(|error| wrong(chain(&error)))?
         };
         Ok(Self {
             runtime: Some(runtime),
             kube,
             server,
-            timeout: ANSWER,
+            timeout: DEFAULT_TIMEOUT,
         })
     }
 
-    /// Returns the same that waits so long for an answer, instead of a minute.
+    /// Sets the request timeout. Default: 60 s.
     ///
-    /// What is asked for may be done although nobody waits for it any more.
+    /// The server may still apply a request after the timeout.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Returns the IPAddresses that can be read, or those that are not labelled with another
-    /// family: who makes one may forget the label.
+    /// Returns all IPAddresses, or with a family those without the label of the other
+    /// family. The label may be missing.
     pub(crate) fn addresses(&self, family: Option<Family>) -> Result<Listed<IpAddress>, Error> {
         let label =
             |family: Family| format!("{}!={}", ip_address::FAMILY_LABEL, family.other().label());
-        let read = |object| IpAddress::read(object).map_err(|error| words(&error));
+        let read = |object| IpAddress::read(object).map_err(|error| chain(&error));
         self.list(family.map(label).as_deref(), read)
     }
 
-    /// Returns the ServiceCIDRs that can be read, at least in part.
+    /// Returns all ServiceCIDRs. A ServiceCIDR with an invalid range is in both lists.
     pub(crate) fn service_cidrs(&self) -> Result<Listed<ServiceCidr>, Error> {
         let mut listed = self.list(None, ServiceCidr::read)?;
         for cidr in &listed.objects {
             let errors = cidr.unreadable.iter().map(|error| Unreadable {
                 name: cidr.name.clone(),
-                error: unreadable(named_cidr(&cidr.name), words(error)),
+                error: unreadable(named_cidr(&cidr.name), chain(error)),
             });
             listed.unreadable.extend(errors);
         }
@@ -186,10 +187,10 @@ impl Client {
 
     /// Returns all Services.
     ///
-    /// One that cannot be read is an error: addresses must not be freed as long
-    /// as it is unknown whose they are.
+    /// A Service that cannot be parsed is an error: its addresses are unknown, and must
+    /// not be released.
     pub(crate) fn services(&self) -> Result<Vec<Service>, Error> {
-        let read = |object| Service::read(object).map_err(|error| words(&error));
+        let read = |object| Service::read(object).map_err(|error| chain(&error));
         let listed = self.list::<ServiceObject, _>(None, read)?;
         match listed.unreadable.into_iter().next() {
             Some(unreadable) => Err(unreadable.error),
@@ -197,20 +198,19 @@ impl Client {
         }
     }
 
-    /// Makes the IPAddress that gives an address to a Service, and returns
-    /// which one it is.
+    /// Creates the IPAddress of a Service and returns its UID.
     pub(crate) fn create_address(&self, ip: IpAddr, owner: &ServiceRef) -> Result<Box<str>, Error> {
         let api = self.all::<IPAddress>();
         let object = ip_address::object(ip, owner);
         let params = PostParams::default();
         let name = named_address(ip);
-        let made = self.ask("create", &name, api.create(&params, &object))?;
-        let unreadable = || Cause::Unreadable("it has no uid".into());
-        let uid = made.metadata.uid.map(Into::into);
+        let created = self.send("create", &name, api.create(&params, &object))?;
+        let unreadable = || Cause::Unreadable("missing uid".into());
+        let uid = created.metadata.uid.map(Into::into);
         uid.ok_or_else(|| Error::new("create", &name, unreadable()))
     }
 
-    /// Deletes an IPAddress if it is the one that is meant.
+    /// Deletes an IPAddress if UID and version match.
     pub(crate) fn delete_address(
         &self,
         ip: IpAddr,
@@ -223,45 +223,45 @@ impl Client {
             uid: Some(uid.into()),
         });
         let name = ip.to_string();
-        let deleted = self.ask("delete", &named_address(ip), api.delete(&name, &params));
+        let deleted = self.send("delete", &named_address(ip), api.delete(&name, &params));
         deleted.map(drop)
     }
 
-    /// Gives an IPAddress its labels.
+    /// Sets the labels of an IPAddress.
     pub(crate) fn label_address(&self, ip: IpAddr, version: &str) -> Result<(), Error> {
         let api = self.all::<IPAddress>();
         let patch = Patch::Merge(ip_address::label_patch(ip, version));
         let (name, params) = (ip.to_string(), PatchParams::default());
         let patched = api.patch(&name, &params, &patch);
-        self.ask("change", &named_address(ip), patched).map(drop)
+        self.send("change", &named_address(ip), patched).map(drop)
     }
 
-    /// Makes the default ServiceCIDR.
+    /// Creates the default ServiceCIDR.
     pub(crate) fn create_default(&self, ranges: &[AddressRange]) -> Result<(), Error> {
         let api = self.all::<ServiceCIDR>();
         let object = service_cidr::object(default_cidr::NAME, ranges);
         let (name, params) = (named_cidr(default_cidr::NAME), PostParams::default());
-        self.ask("create", &name, api.create(&params, &object))
+        self.send("create", &name, api.create(&params, &object))
             .map(drop)
     }
 
-    /// Changes a ServiceCIDR, and then its status.
+    /// Patches a ServiceCIDR and then its status.
     pub(crate) fn edit(&self, edit: &Edit) -> Result<(), Error> {
         let api = self.all::<ServiceCIDR>();
         let (object, params) = (named_cidr(&edit.name), PatchParams::default());
         let mut version = edit.version.to_string();
         if let Some(patch) = edit.patch().map(Patch::Merge) {
-            let patched = self.ask("change", &object, api.patch(&edit.name, &params, &patch))?;
+            let patched = self.send("change", &object, api.patch(&edit.name, &params, &patch))?;
             version = patched.resource_version().unwrap_or_default();
         }
         if let Some(patch) = edit.status(&version).map(Patch::<Value>::Merge) {
             let patched = api.patch_status(&edit.name, &params, &patch);
-            self.ask("change the status of", &object, patched)?;
+            self.send("change the status of", &object, patched)?;
         }
         Ok(())
     }
 
-    /// Returns the objects of a kind that can be read, or those with a label.
+    /// Returns the objects of a kind, optionally with a label selector.
     fn list<K, T>(
         &self,
         labels: Option<&str>,
@@ -270,7 +270,7 @@ impl Client {
     where
         K: Object,
     {
-        let mut lists = 1..LISTS;
+        let mut lists = 1..LIST_ATTEMPTS;
         loop {
             match self.pages(labels, &read) {
                 Err(error) if error.is_expired() && lists.next().is_some() => {}
@@ -288,7 +288,7 @@ impl Client {
         K: Object,
     {
         let resource = Resource::new(K::url_path(&(), None));
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default().limit(PAGE_SIZE);
         params.label_selector = labels.map(Into::into);
         let mut listed = Listed {
             objects: Vec::new(),
@@ -299,7 +299,7 @@ impl Client {
                 let request = resource.list(&params).map_err(kube::Error::BuildRequest)?;
                 self.kube.request::<ObjectList<Value>>(request).await
             };
-            let page = self.ask("list", K::MANY, page)?;
+            let page = self.send("list", K::PLURAL, page)?;
             for object in page.items {
                 listed.push::<K>(object, read);
             }
@@ -314,30 +314,30 @@ impl Client {
         Api::all(self.kube.clone())
     }
 
-    /// Waits for an answer.
-    fn ask<T: Send>(
+    /// Sends a request and waits for the response.
+    fn send<T: Send>(
         &self,
         operation: &'static str,
         object: &str,
-        asked: impl Future<Output = kube::Result<T>> + Send,
+        request: impl Future<Output = kube::Result<T>> + Send,
     ) -> Result<T, Error> {
-        let answered = self.wait(async { timeout(self.timeout, asked).await });
+        let answered = self.wait(async { timeout(self.timeout, request).await });
         let cause = match answered {
             Ok(Ok(Ok(answer))) => return Ok(answer),
             Ok(Ok(Err(error))) => error.into(),
-            Ok(Err(_)) => Cause::NoResponse(format!("none within {:?}", self.timeout).into()),
-            Err(error) => Cause::NotSent(words(&error)),
+            Ok(Err(_)) => Cause::NoResponse(format!("timeout after {:?}", self.timeout).into()),
+            Err(error) => Cause::NotSent(chain(&error)),
         };
         Err(Error::new(operation, object, cause))
     }
 
     fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> io::Result<T> {
         let runtime = self.runtime.as_ref();
-        let runtime = runtime.expect("it is there until the client is dropped");
+        let runtime = runtime.expect("the runtime exists until the client is dropped");
         if Handle::try_current().is_err() {
             return Ok(runtime.block_on(future));
         }
-        // A thread that drives one runtime cannot drive another.
+        // A thread cannot block on a runtime within another runtime.
         thread::scope(|scope| {
             let waiting =
                 thread::Builder::new().spawn_scoped(scope, || runtime.block_on(future))?;
@@ -348,7 +348,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Within another runtime nothing may be waited for.
+        // Dropping a runtime within another runtime must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -365,14 +365,14 @@ impl Debug for Client {
 
 fn config(kubeconfig: Option<&Path>) -> Result<Config, Box<str>> {
     let Some(path) = kubeconfig else {
-        return Config::incluster().map_err(|error| words(&error));
+        return Config::incluster().map_err(|error| chain(&error));
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| words(&error))?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| chain(&error))?;
     let mut clusters = kubeconfig.clusters.iter().flat_map(|named| &named.cluster);
     let has_proxy = clusters.any(|cluster| cluster.proxy_url.is_some());
-    let mut config = Config::try_from(kubeconfig).map_err(|error| words(&error))?;
+    let mut config = Config::try_from(kubeconfig).map_err(|error| chain(&error))?;
     if !has_proxy {
-        // What the environment says of proxies is meant for others.
+        // A library must not use proxy settings of the environment.
         config.proxy_url = None;
     }
     Ok(config)

@@ -1,4 +1,4 @@
-//! Plans carried out: what was read may be old, and then all is planned anew.
+//! Execution of plans. After a conflict, all objects are read and planned again.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,34 +12,34 @@ use crate::finding::Finding;
 use crate::repair::{self, Action};
 use crate::{Cause, Client, Error, Service, lifecycle};
 
-/// How often a plan is made anew when others are faster.
+/// Maximum number of attempts of a plan after conflicts.
 const ATTEMPTS: usize = 4;
 
-/// Whether a plan was carried out.
+/// Result of the execution of a plan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Carried {
-    /// All of it.
-    Out,
-    /// Not what somebody else has changed meanwhile.
-    InPart,
+enum Execution {
+    /// All actions were applied.
+    Complete,
+    /// Some actions failed with a conflict.
+    Conflict,
 }
 
 impl Client {
-    /// Makes the default ServiceCIDR, with one range or one of each family, and
-    /// says that it is ready; returns what is odd about the one there is.
+    /// Creates or updates the default ServiceCIDR and sets its condition `Ready`.
     ///
-    /// It is called when a control plane begins, and now and then.
+    /// `ranges` holds one range, or one of each family.
+    /// Returns a problem that requires an operator, if any.
+    /// Call this method at the start of a control plane, and periodically.
     ///
     /// # Errors
     ///
-    /// [`Error`]; what was done stays done.
+    /// An [`Error`] with the failed request. Earlier changes are kept.
     pub fn reconcile_default_cidr(
         &self,
         ranges: &[AddressRange],
         now: SystemTime,
     ) -> Result<Option<Problem>, Error> {
-        // What is done one after the other counts as well: made, or given a
-        // second range, and said to be ready.
+        // Two more iterations: create or add a second range, then set `Ready`.
         for _ in 0..2 + ATTEMPTS {
             let listed = self.service_cidrs()?;
             let mut cidrs = listed.objects.iter();
@@ -50,93 +50,94 @@ impl Client {
             {
                 return Err(object.error);
             }
-            let made = match default_cidr::plan(existing, ranges, now) {
+            let applied = match default_cidr::plan(existing, ranges, now) {
                 default_cidr::Plan::Nothing => return Ok(None),
                 default_cidr::Plan::Report(odd) => return Ok(Some(odd)),
                 default_cidr::Plan::Create => self.create_default(ranges),
                 default_cidr::Plan::Edit(edit) => self.edit(&edit),
             };
-            won(made)?;
+            execution(applied)?;
         }
         Err(contended("change", "the default ServiceCIDR"))
     }
 
-    /// Does what is to be done for all ServiceCIDRs, and returns when to look
-    /// again at the latest.
+    /// Reconciles finalizers and conditions of all ServiceCIDRs, see [`lifecycle`].
     ///
-    /// It is called when a ServiceCIDR or an IPAddress has changed, and at the
-    /// time that it returned; see [`lifecycle`].
-    /// `tell` receives a finding for each object that cannot be read; the others
-    /// are kept all the same.
+    /// Returns the latest time of the next call.
+    /// Call this method when a ServiceCIDR or an IPAddress has changed, and at the
+    /// returned time.
+    /// `report` receives a finding for each object that cannot be parsed. All other
+    /// objects are reconciled.
     ///
     /// # Errors
     ///
-    /// [`Error`]; what was done stays done.
-    /// After a change that the server refuses, the others are made, and the first
-    /// refusal is returned.
+    /// An [`Error`] with the failed request. Earlier changes are kept.
+    /// If the server rejects a change, all other changes are applied and the first
+    /// rejection is returned.
     pub fn reconcile_cidrs(
         &self,
         now: SystemTime,
-        tell: &mut dyn FnMut(&Finding),
+        report: &mut dyn FnMut(&Finding),
     ) -> Result<Option<SystemTime>, Error> {
-        let mut told = Told::new(tell);
+        let mut reporter = Reporter::new(report);
         for _ in 0..ATTEMPTS {
             let cidrs = self.service_cidrs()?;
-            told.unreadable(&cidrs.unreadable);
+            reporter.unreadable(&cidrs.unreadable);
             let cidrs = cidrs.objects;
-            // What is said of one that stays depends on no address.
+            // Only ServiceCIDRs with a deletion timestamp depend on addresses.
             let mut addresses = Vec::new();
             if cidrs.iter().any(|cidr| cidr.deleted.is_some()) {
                 let listed = self.addresses(None)?;
-                told.unreadable(&listed.unreadable);
+                reporter.unreadable(&listed.unreadable);
                 addresses = listed.objects;
             }
             let plan = lifecycle::plan(&cidrs, &addresses, now);
             let done = plan.edits.iter().map(|edit| self.edit(edit));
-            if carried(done)? == Carried::Out {
+            if execute(done)? == Execution::Complete {
                 return Ok(plan.requeue_at);
             }
         }
         Err(contended("change", "ServiceCIDRs"))
     }
 
-    /// Makes IPAddresses what Services say they have, tells what was wrong, and
-    /// returns when to look again at the latest.
+    /// Reconciles IPAddresses with the cluster IPs of Services, see
+    /// [`repair`](mod@repair).
     ///
-    /// It is called when a Service or an IPAddress has changed, at the time that
-    /// it returned, and now and then; see [`repair`](mod@repair).
-    /// What is told stays true if an error follows.
-    /// An IPAddress that cannot be read is reported and stays; a ServiceCIDR that
-    /// cannot be read is reported and left out.
+    /// Returns the latest time of the next call.
+    /// Call this method when a Service or an IPAddress has changed, at the returned time,
+    /// and periodically.
+    /// `report` receives each finding once, even if an error follows.
+    /// An IPAddress that cannot be parsed is reported and kept. A ServiceCIDR that cannot
+    /// be parsed is reported and ignored.
     ///
     /// # Errors
     ///
-    /// [`Error`]; what was done stays done.
-    /// After a change that the server refuses, the others are made, and the first
-    /// refusal is returned.
-    /// A Service that cannot be read is [`Cause::Unreadable`], and nothing
-    /// changes: its addresses would look as if they had leaked.
+    /// An [`Error`] with the failed request. Earlier changes are kept.
+    /// If the server rejects a change, all other changes are applied and the first
+    /// rejection is returned.
+    /// A Service that cannot be parsed is [`Cause::Unreadable`], and nothing changes: its
+    /// addresses would otherwise be released as leaked.
     pub fn repair(
         &self,
         now: SystemTime,
-        tell: &mut dyn FnMut(&Finding),
+        report: &mut dyn FnMut(&Finding),
     ) -> Result<Option<SystemTime>, Error> {
-        let mut told = Told::new(tell);
+        let mut reporter = Reporter::new(report);
         for _ in 0..ATTEMPTS {
-            // In this order: an address is made before its Service.
+            // The order matters: an address is created before its Service.
             let addresses = self.addresses(None)?;
             let mut services = self.services()?;
             let cidrs = self.service_cidrs()?;
-            told.unreadable(&addresses.unreadable);
-            told.unreadable(&cidrs.unreadable);
+            reporter.unreadable(&addresses.unreadable);
+            reporter.unreadable(&cidrs.unreadable);
             let names = addresses.unreadable.iter().map(|one| &*one.name);
-            leave_alone(&mut services, &names.filter_map(parse_address).collect());
+            ignore_addresses(&mut services, &names.filter_map(parse_address).collect());
             let plan = repair::plan(&services, &addresses.objects, &cidrs.objects, now);
             for finding in plan.findings {
-                told.tell(finding);
+                reporter.report(finding);
             }
             let done = plan.actions.iter().map(|action| self.carry_out(action));
-            if carried(done)? == Carried::Out {
+            if execute(done)? == Execution::Complete {
                 return Ok(plan.requeue_at);
             }
         }
@@ -161,63 +162,63 @@ impl Client {
     }
 }
 
-/// Findings, each of which is reported once.
-struct Told<'a> {
-    tell: &'a mut dyn FnMut(&Finding),
-    told: BTreeSet<Finding>,
+/// Reports each finding once.
+struct Reporter<'a> {
+    report: &'a mut dyn FnMut(&Finding),
+    reported: BTreeSet<Finding>,
 }
 
-impl<'a> Told<'a> {
-    fn new(tell: &'a mut dyn FnMut(&Finding)) -> Self {
-        let told = BTreeSet::new();
-        Self { tell, told }
+impl<'a> Reporter<'a> {
+    fn new(report: &'a mut dyn FnMut(&Finding)) -> Self {
+        let reported = BTreeSet::new();
+        Self { report, reported }
     }
 
-    fn tell(&mut self, finding: Finding) {
-        if !self.told.contains(&finding) {
-            (self.tell)(&finding);
-            self.told.insert(finding);
+    fn report(&mut self, finding: Finding) {
+        if !self.reported.contains(&finding) {
+            (self.report)(&finding);
+            self.reported.insert(finding);
         }
     }
 
     fn unreadable(&mut self, objects: &[Unreadable]) {
         for object in objects {
-            self.tell(Finding::unreadable(&object.error));
+            self.report(Finding::unreadable(&object.error));
         }
     }
 }
 
-/// Removes addresses from Services: it is unknown whose they are.
-fn leave_alone(services: &mut [Service], unknown: &BTreeSet<IpAddr>) {
+/// Removes addresses with unknown owner from Services, so that repair ignores them.
+fn ignore_addresses(services: &mut [Service], unknown: &BTreeSet<IpAddr>) {
     let is_known = |text: &str| parse_address(text).is_none_or(|ip| !unknown.contains(&ip));
     for service in services {
         service.cluster_ips.retain(|text| is_known(text));
     }
 }
 
-/// Returns whether all was done, or another process was faster with a part.
+/// Applies all actions and returns whether a conflict occurred.
 ///
-/// After a change that the server refuses, the others are made.
-fn carried(done: impl Iterator<Item = Result<(), Error>>) -> Result<Carried, Error> {
-    let (mut carried, mut refused) = (Carried::Out, None);
-    for done in done {
-        match won(done) {
-            Ok(Carried::Out) => {}
-            Ok(Carried::InPart) => carried = Carried::InPart,
-            Err(error) if error.is_refused() => {
-                refused.get_or_insert(error);
+/// A rejected action does not prevent later actions. The first rejection is returned.
+fn execute(actions: impl Iterator<Item = Result<(), Error>>) -> Result<Execution, Error> {
+    let (mut result, mut rejected) = (Execution::Complete, None);
+    for action in actions {
+        match execution(action) {
+            Ok(Execution::Complete) => {}
+            Ok(Execution::Conflict) => result = Execution::Conflict,
+            Err(error) if error.is_rejected() => {
+                rejected.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
     }
-    refused.map_or(Ok(carried), Err)
+    rejected.map_or(Ok(result), Err)
 }
 
-/// Tells whether something was done, or somebody else was faster.
-fn won(done: Result<(), Error>) -> Result<Carried, Error> {
-    match done {
-        Ok(()) => Ok(Carried::Out),
-        Err(error) if error.is_race() => Ok(Carried::InPart),
+/// Distinguishes a conflict with another process from other errors.
+fn execution(applied: Result<(), Error>) -> Result<Execution, Error> {
+    match applied {
+        Ok(()) => Ok(Execution::Complete),
+        Err(error) if error.is_race() => Ok(Execution::Conflict),
         Err(error) => Err(error),
     }
 }

@@ -1,4 +1,4 @@
-//! The ServiceCIDR that a cluster begins with.
+//! The default ServiceCIDR `kubernetes`.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,51 +7,51 @@ use vipline_service_ip::{AddressRange, RangeError};
 
 use crate::service_cidr::{Edit, ServiceCidr};
 
-/// Its name.
+/// Name of the default ServiceCIDR.
 pub const NAME: &str = "kubernetes";
 
-/// What is said of it when it is ready.
+/// Message of the condition `Ready`.
 const IS_READY: &str = "Kubernetes default Service CIDR is ready";
 
-/// What is to be done for the default ServiceCIDR.
+/// Action for the default ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Plan {
-    /// It is as it should be.
+    /// No change.
     Nothing,
-    /// There is none: it is to be made.
+    /// Create the object.
     Create,
-    /// It is to be changed.
+    /// Change the object.
     Edit(Edit),
-    /// It is not as it should be, and left so: somebody must decide.
+    /// Report a problem that requires an operator.
     Report(Problem),
 }
 
-/// What is odd about the default ServiceCIDR.
+/// A problem of the default ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Problem {
-    /// It has other ranges.
+    /// The object has other ranges.
     Inconsistent {
-        /// Those that it has.
+        /// Existing ranges.
         found: Vec<AddressRange>,
-        /// Those that it should have.
+        /// Configured ranges.
         wanted: Vec<AddressRange>,
     },
-    /// It has a range that cannot be read.
+    /// The object has an invalid range.
     Unreadable {
-        /// Why.
+        /// The error.
         error: RangeError,
     },
-    /// Somebody says that it is not ready.
+    /// The condition `Ready` is False.
     NotReady {
-        /// Why, in one word.
+        /// Reason of the condition.
         reason: Box<str>,
-        /// Why.
+        /// Message of the condition.
         message: Box<str>,
     },
 }
 
 impl Problem {
-    /// Returns the reason of an Event that tells it, as upstream has it.
+    /// Returns upstream's reason of an Event about the problem.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -68,12 +68,11 @@ impl fmt::Display for Problem {
         match self {
             Self::Inconsistent { found, wanted } => {
                 let (found, wanted) = (list(found), list(wanted));
-                write!(
-                    f,
-                    "ServiceCIDR {NAME} has {found}, and should have {wanted}"
-                )
+                write!(f, "ServiceCIDR {NAME} has {found}, expected {wanted}")
             }
-            Self::Unreadable { error } => write!(f, "ServiceCIDR {NAME} has a range: {error}"),
+            Self::Unreadable { error } => {
+                write!(f, "ServiceCIDR {NAME} has an invalid range: {error}")
+            }
             Self::NotReady { message, .. } => {
                 write!(f, "ServiceCIDR {NAME} is not ready: {message}")
             }
@@ -81,11 +80,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Plans what is to be done so that the default ServiceCIDR has some ranges.
+/// Plans the creation or change of the default ServiceCIDR for `ranges`.
 ///
-/// One of one family becomes one of both if the first is the same; no range is
-/// changed or taken away. It is said to be ready only if nobody has said
-/// anything.
+/// A second family is added if the first range is equal. No range is changed or
+/// removed. The condition `Ready` is set only if it is missing or Unknown.
 #[must_use]
 pub fn plan(existing: Option<&ServiceCidr>, ranges: &[AddressRange], now: SystemTime) -> Plan {
     let Some(cidr) = existing else {
@@ -153,7 +151,7 @@ mod tests {
         }
     }
 
-    fn said(status: &str, reason: &str) -> ServiceCidr {
+    fn with_ready(status: &str, reason: &str) -> ServiceCidr {
         let mut cidr = cidr(&["10.0.0.0/24"]);
         cidr.conditions = cidr.with_ready(status, reason, "words", NOW).unwrap();
         cidr
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_one_gets_one() {
+    fn a_missing_default_cidr_is_created() {
         assert_eq!(plan(None, &ranges(&["10.0.0.0/24"]), NOW), Plan::Create);
     }
 
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ranges_are_told_and_left() {
+    fn other_ranges_are_reported_and_not_changed() {
         for (found, wanted) in [
             (&["10.0.0.0/24"][..], &["10.0.0.0/16"][..]),
             (&["10.0.0.0/24"], &["fd00::/108", "10.0.0.0/24"]),
@@ -197,7 +195,7 @@ mod tests {
             assert_eq!(
                 odd.to_string(),
                 format!(
-                    "ServiceCIDR kubernetes has {}, and should have {}",
+                    "ServiceCIDR kubernetes has {}, expected {}",
                     found.join(", "),
                     wanted.join(", ")
                 )
@@ -206,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_to_be_ready_only_if_nobody_says_anything() {
+    fn ready_is_set_only_if_missing_or_unknown() {
         let wanted = ranges(&["10.0.0.0/24"]);
-        for cidr in [cidr(&["10.0.0.0/24"]), said("Unknown", "")] {
+        for cidr in [cidr(&["10.0.0.0/24"]), with_ready("Unknown", "")] {
             let conditions = edit(plan(Some(&cidr), &wanted, NOW)).conditions.unwrap();
             let [ready] = &*conditions else {
                 panic!("{conditions:?}")
@@ -216,8 +214,11 @@ mod tests {
             assert_eq!((&*ready.status, &*ready.reason), ("True", ""));
             assert_eq!(&*ready.message, IS_READY);
         }
-        assert_eq!(plan(Some(&said("True", "")), &wanted, NOW), Plan::Nothing);
-        let odd = plan(Some(&said("False", "Terminating")), &wanted, NOW);
+        assert_eq!(
+            plan(Some(&with_ready("True", "")), &wanted, NOW),
+            Plan::Nothing
+        );
+        let odd = plan(Some(&with_ready("False", "Terminating")), &wanted, NOW);
         let Plan::Report(odd) = odd else {
             panic!("{odd:?}")
         };
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_cannot_be_read_is_told_and_left() {
+    fn an_invalid_range_is_reported_and_not_changed() {
         let mut odd = cidr(&["10.0.0.0/24"]);
         odd.unreadable = vec!["fd00::/200".parse::<AddressRange>().unwrap_err()];
         for wanted in [&["10.0.0.0/24"][..], &["10.0.0.0/24", "fd00::/108"]] {
@@ -239,13 +240,13 @@ mod tests {
             assert_eq!(odd.reason(), "KubernetesDefaultServiceCIDRInconsistent");
             assert_eq!(
                 odd.to_string(),
-                r#"ServiceCIDR kubernetes has a range: "fd00::/200" is not a network in CIDR notation"#
+                r#"ServiceCIDR kubernetes has an invalid range: "fd00::/200" is not a network in CIDR notation"#
             );
         }
     }
 
     #[test]
-    fn one_that_is_to_go_is_left() {
+    fn a_default_cidr_in_deletion_is_not_changed() {
         let mut going = cidr(&["10.0.0.0/16"]);
         going.deleted = Some(NOW);
         let wanted = ranges(&["10.0.0.0/24"]);

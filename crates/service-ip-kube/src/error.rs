@@ -1,4 +1,4 @@
-//! What goes wrong between us and the API server.
+//! Errors of requests to the API server.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,56 +8,55 @@ use kube::core::Status;
 use thiserror::Error;
 use vipline_service_ip::StoreError;
 
-/// What was not done, and why.
+/// A failed operation with its cause.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{operation} {object}: {cause}")]
 #[non_exhaustive]
 pub struct Error {
-    /// What was being done: `create`, `list`, ….
+    /// Operation: `create`, `list`, ….
     pub operation: &'static str,
-    /// What was read or written: `IPAddress 10.0.0.1`.
+    /// Object: `IPAddress 10.0.0.1`.
     pub object: Box<str>,
-    /// Why.
+    /// Cause.
     pub cause: Cause,
 }
 
-/// Why something was not done.
+/// Cause of an error.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
     /// The credentials cannot be read or used.
     #[error("{0}")]
     Configuration(Box<str>),
-    /// Others were faster in each attempt.
+    /// Every attempt failed with a conflict with another process.
     #[error("conflict with other processes in each of {attempts} attempts")]
     Contended {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// An IPAddress is not one that allocators of Services manage, and is left
-    /// as it is.
-    #[error("it is not managed by ipallocator.k8s.io")]
+    /// The IPAddress has another manager, and is not changed.
+    #[error("not managed by ipallocator.k8s.io")]
     NotManaged,
-    /// Nothing was heard of it after it was asked: it may have been done.
-    #[error("no answer: {0}")]
+    /// The request was sent, but no response arrived. It may have been applied.
+    #[error("no response: {0}")]
     NoResponse(Box<str>),
-    /// Nothing was sent.
+    /// The request was not sent.
     #[error("{0}")]
     NotSent(Box<str>),
-    /// The server refused.
+    /// The server rejected the request.
     #[error("{message} (code {code})")]
     Rejected {
-        /// The HTTP status code.
+        /// HTTP status code.
         code: u16,
-        /// The reason, as `AlreadyExists`.
+        /// Reason, such as `AlreadyExists`.
         reason: Box<str>,
-        /// What the server says.
+        /// Message of the server.
         message: Box<str>,
     },
-    /// A part of a change was made, and cannot be undone.
-    #[error("a part of the change was made, and somebody else was there before it was undone")]
+    /// A part of a change was applied and cannot be rolled back.
+    #[error("a part of the change was applied, and a conflict prevented its rollback")]
     RollbackFailed,
-    /// What the server sent is not what it should be.
+    /// The server sent an invalid object.
     #[error("{0}")]
     Unreadable(Box<str>),
 }
@@ -71,32 +70,32 @@ impl Error {
         }
     }
 
-    /// Tells whether there is no such object.
+    /// Returns whether the object does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self.cause, Cause::Rejected { code: 404, .. })
     }
 
-    /// Tells whether there is an object of that name already.
+    /// Returns whether the object already exists.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
         matches!(&self.cause, Cause::Rejected { code: 409, reason, .. } if **reason == *"AlreadyExists")
     }
 
-    /// Tells whether the object is not any more what it was when it was read.
+    /// Returns whether the object has changed since it was read.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self.cause, Cause::Rejected { code: 409, .. }) && !self.is_already_exists()
     }
 
-    /// Tells whether somebody else was faster, so that a new plan is needed.
+    /// Returns whether another process was faster, so that a new plan is required.
     pub(crate) fn is_race(&self) -> bool {
         self.is_conflict() || self.is_already_exists() || self.is_not_found()
     }
 
-    /// Tells whether what was to be changed may have been changed.
+    /// Returns whether the change may have been applied.
     ///
-    /// A server that fails may fail after it has stored something.
+    /// A server may fail after it has stored an object.
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         matches!(
@@ -108,8 +107,8 @@ impl Error {
         )
     }
 
-    /// Returns whether the server refuses this object, but may accept others.
-    pub(crate) const fn is_refused(&self) -> bool {
+    /// Returns whether the server rejected this object, but may accept others.
+    pub(crate) const fn is_rejected(&self) -> bool {
         matches!(
             self.cause,
             Cause::Rejected {
@@ -119,7 +118,7 @@ impl Error {
         )
     }
 
-    /// Tells whether the server has forgotten the time that a list is of.
+    /// Returns whether the continue token of a list has expired.
     pub(crate) const fn is_expired(&self) -> bool {
         matches!(self.cause, Cause::Rejected { code: 410, .. })
     }
@@ -138,18 +137,18 @@ impl From<Error> for StoreError {
 impl From<kube::Error> for Cause {
     fn from(error: kube::Error) -> Self {
         match error {
-            // The client takes whatever it cannot read for a refusal without words.
+            // kube reports a response that it cannot parse as an empty status.
             kube::Error::Api(status) if status.code == 0 && status.status.is_none() => {
-                Self::Unreadable("an object of another shape".into())
+                Self::Unreadable("an object of another form".into())
             }
             kube::Error::Api(status) => Self::from(*status),
-            kube::Error::SerdeError(error) => Self::Unreadable(words(&error)),
-            kube::Error::FromUtf8(error) => Self::Unreadable(words(&error)),
+            kube::Error::SerdeError(error) => Self::Unreadable(chain(&error)),
+            kube::Error::FromUtf8(error) => Self::Unreadable(chain(&error)),
             error @ (kube::Error::Service(_) | kube::Error::HyperError(_)) => {
                 if has_no_connection(&error) {
-                    Self::NotSent(words(&error))
+                    Self::NotSent(chain(&error))
                 } else {
-                    Self::NoResponse(words(&error))
+                    Self::NoResponse(chain(&error))
                 }
             }
             error @ (kube::Error::Auth(_)
@@ -157,8 +156,8 @@ impl From<kube::Error> for Cause {
             | kube::Error::InferConfig(_)
             | kube::Error::InferKubeconfig(_)
             | kube::Error::RustlsTls(_)
-            | kube::Error::TlsRequired) => Self::NotSent(words(&error)),
-            error => Self::NoResponse(words(&error)),
+            | kube::Error::TlsRequired) => Self::NotSent(chain(&error)),
+            error => Self::NoResponse(chain(&error)),
         }
     }
 }
@@ -168,7 +167,7 @@ impl From<Status> for Cause {
         Self::Rejected {
             code: status.code,
             message: match &*status.message {
-                "" => "refused without a word".into(),
+                "" => "rejected without a message".into(),
                 message => message.trim_end().into(),
             },
             reason: status.reason.into(),
@@ -176,7 +175,7 @@ impl From<Status> for Cause {
     }
 }
 
-/// Tells whether a request failed because there was no connection to send it on.
+/// Returns whether a request failed while connecting.
 fn has_no_connection(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -188,14 +187,14 @@ fn has_no_connection(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// Returns an error with those of its causes that it does not tell itself.
-pub(crate) fn words(error: &dyn StdError) -> Box<str> {
+/// Returns the text of an error with its sources, without repetitions.
+pub(crate) fn chain(error: &dyn StdError) -> Box<str> {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let chain = error.to_string();
+        if !text.contains(&chain) {
+            text = format!("{text}: {chain}");
         }
         cause = error.source();
     }
@@ -206,7 +205,7 @@ pub(crate) fn words(error: &dyn StdError) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn refused(code: u16, reason: &str) -> Error {
+    fn rejected(code: u16, reason: &str) -> Error {
         let cause = Cause::Rejected {
             code,
             reason: reason.into(),
@@ -216,25 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_the_object_and_the_servers_words() {
-        let error = refused(409, "AlreadyExists");
+    fn a_rejection_names_the_object_and_the_message_of_the_server() {
+        let error = rejected(409, "AlreadyExists");
         assert_eq!(
             error.to_string(),
             "create IPAddress 10.0.0.1: words (code 409)"
         );
         assert!(error.is_already_exists() && !error.is_conflict() && error.is_race());
-        let error = refused(409, "Conflict");
+        let error = rejected(409, "Conflict");
         assert!(!error.is_already_exists() && error.is_conflict() && error.is_race());
-        assert!(refused(404, "NotFound").is_not_found());
+        assert!(rejected(404, "NotFound").is_not_found());
     }
 
     #[test]
-    fn only_what_the_server_may_have_done_is_unknown() {
+    fn only_requests_that_the_server_may_have_applied_are_unknown() {
         for code in [400, 403, 404, 409, 422, 429] {
-            assert!(!refused(code, "").is_unknown(), "{code}");
+            assert!(!rejected(code, "").is_unknown(), "{code}");
         }
         for code in [500, 503, 504] {
-            assert!(refused(code, "").is_unknown(), "{code}");
+            assert!(rejected(code, "").is_unknown(), "{code}");
         }
         for (cause, is_unknown) in [
             (Cause::NoResponse("x".into()), true),

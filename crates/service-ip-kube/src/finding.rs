@@ -1,4 +1,4 @@
-//! What is wrong with a Service or an address, in words for its people.
+//! Findings about Services and IPAddresses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,53 +7,53 @@ use vipline_service_ip::ServiceRef;
 
 use crate::Error;
 
-/// Something that is wrong with a Service or an IPAddress.
+/// A problem of a Service or an IPAddress.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Finding {
-    /// What is wrong.
+    /// Reason.
     pub reason: Reason,
-    /// The Service, if it is about one.
+    /// Service, if the finding is about one.
     pub service: Option<ServiceRef>,
-    /// The address, as the Service or the IPAddress has it; of an object that
-    /// cannot be read, its kind and name.
+    /// Address in the form of the Service or IPAddress. For an object that cannot be
+    /// parsed, its kind and name.
     pub address: Box<str>,
-    /// What is wrong with it, and what becomes of it.
+    /// Problem and action.
     pub message: Cow<'static, str>,
 }
 
-/// What is wrong, in the words of Kubernetes.
+/// Reason of a finding, as in Events of Kubernetes.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Reason {
-    /// A Service has the address of another one.
+    /// The address of the Service belongs to another owner.
     ClusterIpAlreadyAllocated,
-    /// The address of a Service is not allocated to it.
+    /// The address of the Service is not allocated to it.
     ClusterIpNotAllocated,
-    /// What a Service has for an address is none.
+    /// The text in the Service is not an address.
     ClusterIpNotValid,
-    /// The address of a Service is in no ServiceCIDR.
+    /// The address of the Service is in no ServiceCIDR.
     ClusterIpOutOfRange,
-    /// An address is allocated to no Service.
+    /// The address is allocated, but not to an existing Service.
     IpAddressNotAllocated,
-    /// An address is allocated to a Service that does not have it.
+    /// The address is allocated to a Service that does not have it.
     IpAddressWrongReference,
-    /// An IPAddress or ServiceCIDR cannot be read, and is left out.
+    /// The IPAddress or ServiceCIDR cannot be parsed, and is ignored.
     Unreadable,
 }
 
 impl Finding {
-    /// Returns the finding of an object that cannot be read.
+    /// Returns the finding for an object that cannot be parsed.
     pub(crate) fn unreadable(error: &Error) -> Self {
         Self {
             reason: Reason::Unreadable,
             service: None,
             address: error.object.clone(),
-            message: format!("cannot be read: {}; it is left out", error.cause).into(),
+            message: format!("cannot be read: {}; ignored", error.cause).into(),
         }
     }
 }
 
 impl Reason {
-    /// Returns the reason as Events have it: `ClusterIPNotValid`.
+    /// Returns the reason of an Event, such as `ClusterIPNotValid`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Reason {
     }
 }
 
-/// As `ClusterIPOutOfRange: Service default/web: 10.9.0.1 is in no ServiceCIDR`.
+/// Displays as `ClusterIPOutOfRange: Service default/web: 10.9.0.1 is in no ServiceCIDR`.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.reason.as_str())?;

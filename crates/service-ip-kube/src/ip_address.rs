@@ -1,4 +1,4 @@
-//! IPAddress objects: who has which address.
+//! IPAddress objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,55 +13,55 @@ use vipline_service_ip::ServiceRef;
 use crate::metadata::{Missing, required, time};
 use vipline_service_ip::Family;
 
-/// The label that says which family an address is of.
+/// Label with the family of an address.
 pub const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";
 
-/// The label that says who manages an address.
+/// Label with the manager of an address.
 pub const MANAGER_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
 
-/// What that label says of the addresses of Services.
+/// Value of [`MANAGER_LABEL`] for cluster IPs of Services.
 pub const MANAGER: &str = "ipallocator.k8s.io";
 
 /// An IPAddress.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IpAddress {
-    /// The address, which is its name.
+    /// Address, which is the name of the object.
     pub ip: IpAddr,
-    /// Which of all IPAddresses it is that ever had this name.
+    /// UID.
     pub uid: Box<str>,
-    /// The version of it.
+    /// Resource version.
     pub version: Box<str>,
-    /// What the label of the family says.
+    /// Value of [`FAMILY_LABEL`].
     pub family: Option<Box<str>>,
-    /// Who manages it.
+    /// Value of [`MANAGER_LABEL`].
     pub manager: Option<Box<str>>,
-    /// What it is attached to.
+    /// Object that owns the address.
     pub parent: ParentRef,
-    /// Since when it is there.
+    /// Creation time.
     pub created: SystemTime,
 }
 
-/// What an IPAddress is attached to.
+/// Reference to the object that owns an IPAddress (`spec.parentRef`).
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ParentRef {
-    /// The API group, empty for the core.
+    /// API group, empty for the core group.
     pub group: Box<str>,
-    /// The resource, plural: `services`.
+    /// Resource, such as `services`.
     pub resource: Box<str>,
-    /// The namespace, empty for what has none.
+    /// Namespace, empty for cluster-scoped objects.
     pub namespace: Box<str>,
-    /// The name.
+    /// Name.
     pub name: Box<str>,
 }
 
 impl IpAddress {
-    /// Tells whether it is one that allocators of Services manage.
+    /// Returns whether the manager is `ipallocator.k8s.io`.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         self.manager.as_deref() == Some(MANAGER)
     }
 
-    /// Tells whether it has the labels that allocators of Services give.
+    /// Returns whether the labels of manager and family are correct.
     #[must_use]
     pub fn is_labelled(&self) -> bool {
         self.is_managed() && self.family.as_deref() == Some(Family::of(self.ip).label())
@@ -73,7 +73,7 @@ impl IpAddress {
         let mut labels = metadata.labels.unwrap_or_default();
         let mut label = |key| labels.remove(key).map(Into::into);
         Ok(Self {
-            ip: name.parse().map_err(|_| Missing("an address for a name"))?,
+            ip: name.parse().map_err(|_| Missing("an address as name"))?,
             uid: required(metadata.uid, "uid")?.into(),
             version: required(metadata.resource_version, "resourceVersion")?.into(),
             family: label(FAMILY_LABEL),
@@ -85,7 +85,7 @@ impl IpAddress {
 }
 
 impl ParentRef {
-    /// Returns the reference to a Service.
+    /// Returns a reference to a Service.
     #[must_use]
     pub fn service(owner: &ServiceRef) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl ParentRef {
         }
     }
 
-    /// Returns the Service, if it is one.
+    /// Returns the Service, if the reference is to a Service.
     #[must_use]
     pub fn owner(&self) -> Option<ServiceRef> {
         let is_service = self.group.is_empty() && *self.resource == *"services";
@@ -116,7 +116,7 @@ impl ParentRef {
     }
 }
 
-/// As `services default/web`.
+/// Displays as `services default/web`.
 impl fmt::Display for ParentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
@@ -128,7 +128,7 @@ impl fmt::Display for ParentRef {
     }
 }
 
-/// Returns the labels of an address of a Service.
+/// Returns the labels of the IPAddress of a Service.
 fn labels(ip: IpAddr) -> BTreeMap<String, String> {
     BTreeMap::from([
         (FAMILY_LABEL.to_owned(), Family::of(ip).label().to_owned()),
@@ -136,12 +136,12 @@ fn labels(ip: IpAddr) -> BTreeMap<String, String> {
     ])
 }
 
-/// Returns the patch that gives a version of an IPAddress its labels.
+/// Returns the patch that sets the labels of a version of an IPAddress.
 pub(crate) fn label_patch(ip: IpAddr, version: &str) -> Value {
     json!({ "metadata": { "resourceVersion": version, "labels": labels(ip) } })
 }
 
-/// Returns the IPAddress that gives an address to a Service.
+/// Returns the IPAddress object of a Service.
 pub(crate) fn object(ip: IpAddr, owner: &ServiceRef) -> IPAddress {
     IPAddress {
         metadata: ObjectMeta {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_is_made_has_upstreams_form() {
+    fn a_created_object_has_the_form_of_upstream() {
         for (ip, family) in [("10.0.0.1", "IPv4"), ("fd00::1", "IPv6")] {
             let object = object(ip.parse().unwrap(), &ServiceRef::new("default", "web"));
             assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_others_is_read() {
+    fn an_object_of_another_manager_is_parsed() {
         let address = read(|_| ()).unwrap();
         assert!(!address.is_managed());
         assert_eq!(address.parent.owner(), None);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_read_says_what_it_lacks() {
+    fn errors_name_the_missing_field() {
         for (field, lacks) in [
             ("name", "name"),
             ("uid", "uid"),
@@ -229,9 +229,9 @@ mod tests {
             ("creationTimestamp", "creationTimestamp"),
         ] {
             let error = read(|value| value["metadata"][field] = Value::Null).unwrap_err();
-            assert_eq!(error.to_string(), format!("it has not {lacks}"));
+            assert_eq!(error.to_string(), format!("missing {lacks}"));
         }
         let error = read(|value| value["metadata"]["name"] = "web".into()).unwrap_err();
-        assert_eq!(error.to_string(), "it has not an address for a name");
+        assert_eq!(error.to_string(), "missing an address as name");
     }
 }

@@ -1,10 +1,8 @@
-//! Service addresses as objects of the Kubernetes API.
+//! Allocates cluster IPs of Services as objects of the Kubernetes API.
 //!
-//! Every Service has addresses of its own; who has which is said by IPAddress
-//! objects, and what they are taken from by ServiceCIDR objects.
-//! This crate is the store of vipline-service-ip that keeps them there, in
-//! upstream's form, so that API servers of Kubernetes and programs with this
-//! crate can allocate side by side.
+//! IPAddress objects record the allocated addresses, ServiceCIDR objects the ranges.
+//! This crate is a store of vipline-service-ip for these objects in upstream's form.
+//! API servers of Kubernetes and programs with this crate can allocate concurrently.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -22,18 +20,19 @@
 //! # }
 //! ```
 //!
-//! It does not watch: the store knows what it read last and what it did since.
-//! An address that somebody else has taken meanwhile is found out by the API
-//! server, and another one chosen; a ServiceCIDR that is not ready any more is
-//! only seen by [`Registry::refresh`], which is to be called every few seconds.
+//! The store does not watch objects. It keeps the last list and its own changes.
+//! If another process has allocated an address meanwhile, the API server rejects the
+//! creation and another address is chosen. Changes of ServiceCIDRs are detected by
+//! [`Registry::refresh`] only, which must be called every few seconds.
 //!
-//! It logs nothing, posts no Events and reads no clock: the caller is told
-//! [findings](Finding), and when to call again.
+//! The crate does not log, create Events or read a clock. It returns
+//! [findings](Finding) and the time of the next call to the caller.
 //!
-//! Map, in reading order: `metadata`, `address`, `service_cidr`,
-//! `service` (the objects), `lifecycle`, `default_cidr`, `finding`, `repair`
-//! (plans, which are pure), `error`, `client` (requests), `store`, `controller`
-//! (plans carried out).
+//! # Modules, in reading order
+//!
+//! - Objects: `metadata`, [`ip_address`], [`service_cidr`], `service`.
+//! - Pure plans: [`lifecycle`], [`default_cidr`], `finding`, [`mod@repair`].
+//! - Requests: `error`, `client`, `store`, `controller`.
 //!
 //! [`Registry::refresh`]: vipline_service_ip::Registry::refresh
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The life of ServiceCIDRs: ready at once, and gone when no address needs them.
+//! Lifecycle of ServiceCIDRs: finalizer, condition `Ready` and deletion.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,31 +9,34 @@ use vipline_service_ip::Family;
 
 use crate::IpAddress;
 
-/// How long one that may go stays, so that whoever allocates hears of it.
+/// Minimum time between the deletion request and the removal of the finalizer.
+///
+/// Allocators must detect the deletion within this time.
 pub const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The reason of one that is not ready because it is to go.
+/// Reason of the condition of a ServiceCIDR in deletion.
 const TERMINATING: &str = "Terminating";
 
-/// What is said of one that is ready.
+/// Message of the condition of a ready ServiceCIDR.
 const IS_READY: &str = "Kubernetes Service CIDR is ready";
 
-/// What is said of one that addresses keep.
+/// Message of the condition of a ServiceCIDR in deletion with addresses.
 const IS_NEEDED: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
 
-/// What is to be done for all ServiceCIDRs.
+/// Changes of all ServiceCIDRs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// What is to be changed.
+    /// Changes.
     pub edits: Vec<Edit>,
-    /// When to look again if nothing has changed until then.
+    /// Latest time of the next call.
     pub requeue_at: Option<SystemTime>,
 }
 
-/// Plans what is to be done for all ServiceCIDRs.
+/// Plans the changes of all ServiceCIDRs.
 ///
-/// One that is to go stays as long as an IPAddress of a Service is in no other
-/// one that stays, and for [`DELETION_GRACE_PERIOD`] at least.
+/// A ServiceCIDR in deletion keeps its finalizer for at least
+/// [`DELETION_GRACE_PERIOD`], and until every IPAddress of a Service within it is also
+/// in a ServiceCIDR that is not in deletion.
 #[must_use]
 pub fn plan(cidrs: &[ServiceCidr], addresses: &[IpAddress], now: SystemTime) -> Plan {
     let mut plan = Plan::default();
@@ -81,10 +84,10 @@ fn without_finalizer(cidr: &ServiceCidr) -> Option<Vec<Box<str>>> {
     (finalizers.len() < cidr.finalizers.len()).then_some(finalizers)
 }
 
-/// Tells whether an address would be in no ServiceCIDR any more without this one.
+/// Returns whether an address would be in no ServiceCIDR without this one.
 ///
-/// Others that are to go as well keep no address, or two that contain each
-/// other would both go.
+/// Other ServiceCIDRs in deletion do not count: otherwise two equal ones would both be
+/// deleted.
 fn is_needed(cidr: &ServiceCidr, cidrs: &[ServiceCidr], addresses: &[IpAddress]) -> bool {
     let others = cidrs
         .iter()
@@ -138,7 +141,7 @@ mod tests {
         }
     }
 
-    /// One that has the finalizer and is said to be ready.
+    /// A ServiceCIDR with finalizer and condition `Ready`.
     fn settled(name: &str, ranges: &[&str]) -> ServiceCidr {
         let mut cidr = cidr(name, ranges);
         cidr.conditions = cidr.with_ready("True", "", IS_READY, now()).unwrap();
@@ -158,12 +161,12 @@ mod tests {
         }
     }
 
-    /// Returns what happens to each of some ServiceCIDRs: their names, whether
-    /// they lose the finalizer, and why they are not ready.
-    fn fate(cidrs: &[ServiceCidr], addresses: &[&str]) -> Vec<(String, bool, String)> {
+    /// Returns name, removal of the finalizer, and reason of the condition of each changed
+    /// ServiceCIDR.
+    fn changes(cidrs: &[ServiceCidr], addresses: &[&str]) -> Vec<(String, bool, String)> {
         let addresses: Vec<_> = addresses.iter().map(|ip| address(ip, MANAGER)).collect();
         let plan = plan(cidrs, &addresses, now());
-        let told = plan.edits.into_iter().map(|edit| {
+        let changes = plan.edits.into_iter().map(|edit| {
             let is_freed = edit.finalizers.is_some_and(|left| left.is_empty());
             let ready = edit
                 .conditions
@@ -171,7 +174,7 @@ mod tests {
             let reason = ready.map_or_else(String::new, |ready| ready.reason.to_string());
             (edit.name.to_string(), is_freed, reason)
         });
-        told.collect()
+        changes.collect()
     }
 
     fn freed(name: &str) -> (String, bool, String) {
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_one_gets_the_finalizer_and_is_ready() {
+    fn a_new_service_cidr_gets_the_finalizer_and_the_condition_ready() {
         let mut new = cidr("a", &["10.0.0.0/24"]);
         new.finalizers = vec!["example.com/wait".into()];
         let other = Condition {
@@ -203,7 +206,7 @@ mod tests {
         let finalizers = edit.finalizers.clone().unwrap();
         assert_eq!(finalizers, ["example.com/wait".into(), FINALIZER.into()]);
         let conditions = edit.conditions.clone().unwrap();
-        assert_eq!(conditions[0], other, "what others say stays");
+        assert_eq!(conditions[0], other, "other conditions are kept");
         assert_eq!(
             (&*conditions[1].kind, &*conditions[1].status),
             ("Ready", "True")
@@ -215,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_settled_is_left_alone() {
+    fn a_reconciled_service_cidr_is_not_changed() {
         let settled = settled("a", &["10.0.0.0/24"]);
         assert_eq!(plan(&[settled], &[], now()), Plan::default());
     }
 
     #[test]
-    fn one_that_was_not_ready_becomes_so() {
+    fn a_service_cidr_that_was_not_ready_becomes_ready() {
         let mut cidr = settled("a", &["10.0.0.0/24"]);
         cidr.conditions[0].status = "False".into();
         cidr.conditions[0].since = now() - DELETION_GRACE_PERIOD;
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_other_words_is_not_new() {
+    fn a_changed_message_keeps_the_transition_time() {
         let mut cidr = cidr("a", &["10.0.0.0/24"]);
         let said = cidr.with_ready("True", "", "other words", now() - DELETION_GRACE_PERIOD);
         cidr.conditions = said.unwrap();
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_no_address_needs_goes_after_a_while() {
+    fn a_service_cidr_without_addresses_is_deleted_after_the_grace_period() {
         let mut going = going("a", &["10.0.0.0/24"]);
         going.deleted = Some(now() - SOON);
         let outside = [address("10.1.0.1", MANAGER)];
@@ -264,11 +267,15 @@ mod tests {
         assert_eq!((&done.edits[0].conditions, done.requeue_at), (&None, None));
         going.finalizers.clear();
         let gone = plan(&[going], &outside, now() + DELETION_GRACE_PERIOD);
-        assert_eq!(gone, Plan::default(), "somebody else's finalizer is left");
+        assert_eq!(
+            gone,
+            Plan::default(),
+            "finalizers of other controllers are kept"
+        );
     }
 
     #[test]
-    fn the_earliest_end_of_a_wait_counts() {
+    fn the_next_call_is_at_the_earliest_end_of_a_grace_period() {
         let mut first = going("a", &["10.0.0.0/24"]);
         first.deleted = Some(now() - SOON);
         let mut second = going("b", &["10.1.0.0/24"]);
@@ -278,27 +285,31 @@ mod tests {
     }
 
     #[test]
-    fn one_that_an_address_needs_stays_and_says_so() {
+    fn a_service_cidr_with_addresses_keeps_its_finalizer_and_is_not_ready() {
         let mut cidr = going("a", &["10.0.0.0/24", "fd00::/64"]);
         for ip in ["10.0.0.9", "fd00::9"] {
-            assert_eq!(fate(&[cidr.clone()], &[ip]), [kept("a")], "{ip}");
+            assert_eq!(changes(&[cidr.clone()], &[ip]), [kept("a")], "{ip}");
         }
         let told = plan(&[cidr.clone()], &[address("10.0.0.9", MANAGER)], now());
         let conditions = told.edits[0].conditions.clone().unwrap();
         assert_eq!(&*conditions[0].status, "False");
         assert!(conditions[0].message.contains("still IPAddresses"));
-        assert_eq!(told.requeue_at, None, "only other objects can change that");
+        assert_eq!(told.requeue_at, None, "no later call is required");
         cidr.conditions = conditions;
-        assert_eq!(fate(&[cidr.clone()], &["10.0.0.9"]), [], "it is said once");
-        assert_eq!(fate(&[cidr], &[]), [freed("a")]);
+        assert_eq!(
+            changes(&[cidr.clone()], &["10.0.0.9"]),
+            [],
+            "the condition is set once"
+        );
+        assert_eq!(changes(&[cidr], &[]), [freed("a")]);
     }
 
     #[test]
-    fn addresses_of_others_keep_nothing() {
+    fn addresses_of_other_managers_do_not_prevent_deletion() {
         let cidrs = [going("a", &["10.0.0.0/24"])];
         for address in [
             address("10.0.0.9", "somebody-else"),
-            // Nobody's, as it is the network's own.
+            // The network address is not a cluster IP.
             address("10.0.0.0", MANAGER),
         ] {
             let plan = plan(&cidrs, &[address], now());
@@ -307,33 +318,33 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_in_another_one_as_well_keeps_nothing() {
+    fn addresses_within_another_service_cidr_do_not_prevent_deletion() {
         let ranges = &["10.0.0.0/24"][..];
         for other in ["10.0.0.0/24", "10.0.0.0/16", "10.0.0.0/28"] {
             let cidrs = [going("a", ranges), settled("b", &[other])];
-            assert_eq!(fate(&cidrs, &["10.0.0.9"]), [freed("a")], "{other}");
+            assert_eq!(changes(&cidrs, &["10.0.0.9"]), [freed("a")], "{other}");
         }
         let cidrs = [going("a", ranges), settled("b", &["10.0.0.0/28"])];
-        assert_eq!(fate(&cidrs, &["10.0.0.99"]), [kept("a")]);
-        // Contained in others, whatever is in it: of each family in another.
+        assert_eq!(changes(&cidrs, &["10.0.0.99"]), [kept("a")]);
+        // Each family is contained in another ServiceCIDR.
         let both = going("a", &["10.0.0.0/24", "fd00::/64"]);
         let four = settled("b", &["10.0.0.0/8"]);
         let six = settled("c", &["fd00::/56"]);
         let addresses = &["10.0.0.9", "fd00::9"];
         let cidrs = [both.clone(), four.clone(), six];
-        assert_eq!(fate(&cidrs, addresses), [freed("a")]);
-        assert_eq!(fate(&[both, four], addresses), [kept("a")]);
+        assert_eq!(changes(&cidrs, addresses), [freed("a")]);
+        assert_eq!(changes(&[both, four], addresses), [kept("a")]);
     }
 
     #[test]
-    fn two_that_are_to_go_do_not_vouch_for_each_other() {
+    fn service_cidrs_in_deletion_do_not_contain_the_addresses_of_each_other() {
         let cidrs = [going("a", &["10.0.0.0/24"]), going("b", &["10.0.0.0/24"])];
-        assert_eq!(fate(&cidrs, &["10.0.0.9"]), [kept("a"), kept("b")]);
-        assert_eq!(fate(&cidrs, &[]), [freed("a"), freed("b")]);
+        assert_eq!(changes(&cidrs, &["10.0.0.9"]), [kept("a"), kept("b")]);
+        assert_eq!(changes(&cidrs, &[]), [freed("a"), freed("b")]);
     }
 
     #[test]
-    fn patches_name_the_version_they_are_for() {
+    fn patches_contain_the_resource_version() {
         let mut edit = Edit::of(&cidr("a", &["10.0.0.0/24"]));
         assert_eq!((edit.patch(), edit.status("8")), (None, None));
         edit.finalizers = Some(vec!["x".into()]);

@@ -1,4 +1,4 @@
-//! Services compared with IPAddresses: what is lost, and what nobody has.
+//! Comparison of Services with IPAddresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,79 +9,79 @@ use vipline_service_ip::{Range, ServiceRef, parse_address};
 use crate::finding::{Finding, Reason};
 use crate::{IpAddress, ParentRef, Service, ServiceCidr};
 
-/// How long an address may be without its Service: that long a request for one
-/// may take.
+/// Time for which an address may exist without its Service: the maximum duration of a
+/// create request.
 pub const CREATION_GRACE_PERIOD: Duration = Duration::from_secs(60);
 
-/// How long the Service may be without its new address: a change of it may be
-/// under way, or undone.
+/// Time for which an existing Service may lack a new address: an update may be in
+/// progress or be rolled back.
 pub const UPDATE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// What is wrong, and what is to be done about it.
+/// Findings and actions.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// What is wrong.
+    /// Findings.
     pub findings: Vec<Finding>,
-    /// What is to be done.
+    /// Actions.
     pub actions: Vec<Action>,
-    /// When to look again if nothing has changed until then.
+    /// Latest time of the next call.
     pub requeue_at: Option<SystemTime>,
 }
 
-/// Something to be done.
+/// A change of an IPAddress.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// An address is given to a Service.
+    /// Creates the IPAddress of a Service.
     Create {
         /// The address.
         ip: IpAddr,
         /// The Service.
         owner: ServiceRef,
     },
-    /// An address is nobody's any more.
+    /// Deletes an IPAddress.
     Delete {
         /// The address.
         ip: IpAddr,
-        /// The object that is deleted, and no other.
+        /// UID of the object, as precondition.
         uid: Box<str>,
-        /// The version of it.
+        /// Resource version, as precondition.
         version: Box<str>,
     },
-    /// An address is its Service's, and gets the labels that say so.
+    /// Sets the labels of the IPAddress of a Service.
     Label {
         /// The address.
         ip: IpAddr,
-        /// The version that is changed, and no other.
+        /// Resource version, as precondition.
         version: Box<str>,
     },
-    /// An address is given to another Service.
+    /// Deletes an IPAddress and creates it for another Service.
     Recreate {
         /// The address.
         ip: IpAddr,
-        /// The object that is deleted, and no other.
+        /// UID of the object, as precondition.
         uid: Box<str>,
-        /// The version of it.
+        /// Resource version, as precondition.
         version: Box<str>,
         /// The Service.
         owner: ServiceRef,
     },
 }
 
-/// The world as it is, and the plan so far.
+/// Input and partial plan.
 struct Planner<'a> {
     services: BTreeMap<&'a ServiceRef, &'a Service>,
     addresses: BTreeMap<IpAddr, &'a IpAddress>,
     cidrs: &'a [ServiceCidr],
     now: SystemTime,
-    /// The addresses that something is done about, and for whom.
+    /// Addresses with an action, and the Service of each.
     claimed: BTreeMap<IpAddr, &'a ServiceRef>,
     plan: Plan,
 }
 
-/// Plans how addresses become those that Services say they have.
+/// Plans the reconciliation of IPAddresses with the cluster IPs of Services.
 ///
-/// The addresses must have been read before the Services: one whose Service is
-/// made meanwhile is not taken for lost then.
+/// The caller must list the addresses before the Services. Otherwise the address of a
+/// Service created in between would have no Service.
 #[must_use]
 pub fn plan(
     services: &[Service],
@@ -97,45 +97,45 @@ pub fn plan(
         claimed: BTreeMap::new(),
         plan: Plan::default(),
     };
-    // Of two Services that have the same address, the older one keeps it.
+    // The older one of two Services with the same address keeps it.
     let mut by_age: Vec<&Service> = services.iter().collect();
     by_age.sort_by_key(|service| (service.created, &service.owner));
     for service in by_age.iter().filter(|one| !one.is_external_name) {
         let mut seen = BTreeSet::new();
         for ip in service.cluster_ips.iter().filter(|ip| seen.insert(*ip)) {
-            planner.look_at_service(&service.owner, ip);
+            planner.check_service(&service.owner, ip);
         }
     }
     for address in addresses.iter().filter(|one| one.is_managed()) {
         if !planner.claimed.contains_key(&address.ip) {
-            planner.look_at_address(address);
+            planner.check_address(address);
         }
     }
     planner.plan
 }
 
 impl<'a> Planner<'a> {
-    /// Looks whether a Service has an address that it says it has.
-    fn look_at_service(&mut self, owner: &'a ServiceRef, text: &str) {
+    /// Checks that an address of a Service is allocated to it.
+    fn check_service(&mut self, owner: &'a ServiceRef, text: &str) {
         let Some(ip) = parse_address(text) else {
-            return self.find(
+            return self.report(
                 Reason::ClusterIpNotValid,
                 Some(owner),
                 text,
-                "is no address",
+                "is not an address",
             );
         };
         let mut ranges = self.cidrs.iter().flat_map(|cidr| &cidr.ranges);
         if !ranges.any(|range| range.number(ip).is_ok()) {
             let words = "is in no ServiceCIDR";
-            return self.find(Reason::ClusterIpOutOfRange, Some(owner), text, words);
+            return self.report(Reason::ClusterIpOutOfRange, Some(owner), text, words);
         }
         if self.claimed.get(&ip).is_some_and(|other| *other != owner) {
-            return self.taken(owner, text);
+            return self.report_duplicate(owner, text);
         }
         let Some(&address) = self.addresses.get(&ip) else {
-            let words = "is not allocated; it is allocated again";
-            self.find(Reason::ClusterIpNotAllocated, Some(owner), text, words);
+            let words = "is not allocated; allocating it";
+            self.report(Reason::ClusterIpNotAllocated, Some(owner), text, words);
             self.claim(ip, owner, None);
             return;
         };
@@ -148,36 +148,36 @@ impl<'a> Planner<'a> {
             return;
         }
         if !address.is_managed() {
-            return self.taken(owner, text);
+            return self.report_duplicate(owner, text);
         }
         let other = address.parent.owner();
         match other.as_ref().map(|other| self.services.get(other)) {
-            Some(Some(other)) if has(other, ip) => self.taken(owner, text),
-            // That one does not have it: what is wrong is the address.
+            Some(Some(other)) if has(other, ip) => self.report_duplicate(owner, text),
+            // The other Service does not have the address, see `check_address`.
             Some(Some(_)) => {}
             None | Some(None) => {
-                let words = "is allocated to something else; it is allocated again";
-                self.find(Reason::ClusterIpNotAllocated, Some(owner), text, words);
+                let words = "is allocated to another object; allocating it again";
+                self.report(Reason::ClusterIpNotAllocated, Some(owner), text, words);
                 self.claim(ip, owner, Some(address));
             }
         }
     }
 
-    /// Looks whether an address is one that its Service says it has.
-    fn look_at_address(&mut self, address: &IpAddress) {
+    /// Checks that the Service of an address has it.
+    fn check_address(&mut self, address: &IpAddress) {
         let text = address.ip.to_string();
         let Some(owner) = address.parent.owner() else {
-            let words = "was of a Service, and is attached to something else; it is freed";
-            self.find(Reason::IpAddressNotAllocated, None, &text, words);
-            return self.free(address);
+            let words = "refers to an object that is not a Service; releasing it";
+            self.report(Reason::IpAddressNotAllocated, None, &text, words);
+            return self.release(address);
         };
         let Some(&service) = self.services.get(&owner) else {
             if self.is_younger(address, CREATION_GRACE_PERIOD) {
                 return;
             }
-            let words = "is of a Service that is not there; it is freed";
-            self.find(Reason::IpAddressNotAllocated, Some(&owner), &text, words);
-            return self.free(address);
+            let words = "refers to a Service that does not exist; releasing it";
+            self.report(Reason::IpAddressNotAllocated, Some(&owner), &text, words);
+            return self.release(address);
         };
         if has(service, address.ip)
             || service.is_external_name && self.is_younger(address, CREATION_GRACE_PERIOD)
@@ -185,13 +185,13 @@ impl<'a> Planner<'a> {
         {
             return;
         }
-        let words = "is of a Service that does not have it; it is freed";
-        self.find(Reason::IpAddressWrongReference, Some(&owner), &text, words);
-        self.free(address);
+        let words = "refers to a Service that does not have it; releasing it";
+        self.report(Reason::IpAddressWrongReference, Some(&owner), &text, words);
+        self.release(address);
     }
 
-    /// Tells whether an address is younger than some age; when it reaches that
-    /// it is looked at again.
+    /// Returns whether an address is younger than `age`. If so, schedules the next call
+    /// for the time when it reaches `age`.
     fn is_younger(&mut self, address: &IpAddress, age: Duration) -> bool {
         let end = address.created + age;
         let is_younger = self.now < end;
@@ -202,12 +202,12 @@ impl<'a> Planner<'a> {
         is_younger
     }
 
-    fn taken(&mut self, owner: &ServiceRef, text: &str) {
-        let words = "belongs to another one; the Service must be made anew";
-        self.find(Reason::ClusterIpAlreadyAllocated, Some(owner), text, words);
+    fn report_duplicate(&mut self, owner: &ServiceRef, text: &str) {
+        let words = "belongs to another owner; recreate the Service";
+        self.report(Reason::ClusterIpAlreadyAllocated, Some(owner), text, words);
     }
 
-    fn find(
+    fn report(
         &mut self,
         reason: Reason,
         owner: Option<&ServiceRef>,
@@ -222,7 +222,7 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// Gives an address to a Service, instead of what there is.
+    /// Allocates an address to a Service, in place of an existing object.
     fn claim(&mut self, ip: IpAddr, owner: &'a ServiceRef, address: Option<&IpAddress>) {
         self.claimed.insert(ip, owner);
         let owner = owner.clone();
@@ -237,18 +237,18 @@ impl<'a> Planner<'a> {
         });
     }
 
-    fn free(&mut self, address: &IpAddress) {
+    fn release(&mut self, address: &IpAddress) {
         self.plan.actions.push(Action::Delete {
             ip: address.ip,
             uid: address.uid.clone(),
             version: address.version.clone(),
         });
-        // Some Service may have said that it has it.
+        // A Service may have the address: check it after the release.
         self.plan.requeue_at = Some(self.now);
     }
 }
 
-/// Tells whether a Service says that it has an address.
+/// Returns whether a Service has an address.
 fn has(service: &Service, ip: IpAddr) -> bool {
     let mut ips = service.cluster_ips.iter();
     ips.any(|text| parse_address(text) == Some(ip))

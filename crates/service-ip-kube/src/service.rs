@@ -1,4 +1,4 @@
-//! Services, as far as their addresses go.
+//! Services with their cluster IPs.
 
 use std::time::SystemTime;
 
@@ -7,16 +7,16 @@ use vipline_service_ip::ServiceRef;
 
 use crate::metadata::{Missing, required, time};
 
-/// A Service.
+/// The fields of a Service that repair uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
-    /// Its namespace and name.
+    /// Namespace and name.
     pub owner: ServiceRef,
-    /// Since when it is there.
+    /// Creation time.
     pub created: SystemTime,
-    /// Whether it is of the type ExternalName, which has no address.
+    /// Whether the type is `ExternalName`, which has no address.
     pub is_external_name: bool,
-    /// Its cluster IPs as it has them, without `None`.
+    /// Cluster IPs as text, without `None`.
     pub cluster_ips: Vec<Box<str>>,
 }
 
@@ -24,7 +24,7 @@ impl Service {
     pub(crate) fn read(object: Object) -> Result<Self, Missing> {
         let metadata = object.metadata;
         let spec = object.spec.unwrap_or_default();
-        // Those that are older than the second family have one field only.
+        // Services stored before dual-stack have `clusterIP` only.
         let first = || spec.cluster_ip.into_iter().collect();
         let all = spec.cluster_ips.filter(|ips| !ips.is_empty());
         let cluster_ips = all.unwrap_or_else(first);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_external_name_is_known_by_its_type() {
+    fn an_external_name_is_recognized_by_its_type() {
         let value = json!({
             "metadata": {
                 "name": "web",
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_the_addresses_that_it_says() {
+    fn cluster_ips_are_parsed_from_both_fields() {
         for (spec, ips) in [
             (json!({ "clusterIP": "10.0.0.1" }), &["10.0.0.1"][..]),
             (

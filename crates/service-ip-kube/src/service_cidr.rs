@@ -1,4 +1,4 @@
-//! ServiceCIDR objects: what addresses are allocated from.
+//! ServiceCIDR objects.
 
 use std::time::SystemTime;
 
@@ -8,76 +8,76 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use vipline_service_ip::{AddressRange, RangeError};
 
-use crate::error::words;
+use crate::error::chain;
 use crate::metadata::required;
 
-/// The finalizer that keeps a ServiceCIDR until no address needs it.
+/// Finalizer of ServiceCIDRs.
 pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 
-/// The condition that says whether a ServiceCIDR gives addresses.
+/// Type of the condition of ServiceCIDRs.
 pub const READY: &str = "Ready";
 
 /// A ServiceCIDR.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServiceCidr {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// The version of it.
+    /// Resource version.
     pub version: Box<str>,
-    /// One range, or one of each family.
+    /// Ranges: one, or one of each family.
     pub ranges: Vec<AddressRange>,
-    /// Errors of the ranges that cannot be read, which give no addresses.
+    /// Errors of invalid ranges, which are not used for allocation.
     pub unreadable: Vec<RangeError>,
-    /// Those who want to do something before it goes.
+    /// Finalizers.
     pub finalizers: Vec<Box<str>>,
-    /// What is said of it.
+    /// Conditions.
     pub conditions: Vec<Condition>,
-    /// Since when it is to go, if it is.
+    /// Deletion timestamp, if the object is in deletion.
     pub deleted: Option<SystemTime>,
 }
 
-/// What is said of an object.
+/// A condition of an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Condition {
-    /// What it is about: [`READY`].
+    /// Type, such as [`READY`].
     pub kind: Box<str>,
-    /// `True`, `False` or `Unknown`.
+    /// Status: `True`, `False` or `Unknown`.
     pub status: Box<str>,
-    /// Why, in one word, or nothing.
+    /// Reason, possibly empty.
     pub reason: Box<str>,
-    /// Why, for people.
+    /// Message.
     pub message: Box<str>,
-    /// Since when the status is that.
+    /// Time of the last transition of the status.
     pub since: SystemTime,
-    /// The generation of the object that it is about.
+    /// Observed generation of the object.
     pub generation: Option<i64>,
 }
 
-/// What is to be changed of a ServiceCIDR.
+/// A change of a ServiceCIDR.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Edit {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// The version that is to be changed; another one is not.
+    /// Resource version, as precondition.
     pub version: Box<str>,
-    /// The ranges, if they change.
+    /// New ranges, if changed.
     pub ranges: Option<Vec<AddressRange>>,
-    /// The finalizers, if they change.
+    /// New finalizers, if changed.
     pub finalizers: Option<Vec<Box<str>>>,
-    /// The conditions, if they change.
+    /// New conditions, if changed.
     pub conditions: Option<Vec<Condition>>,
 }
 
 impl ServiceCidr {
-    /// Returns what is said of whether it gives addresses.
+    /// Returns the condition `Ready`.
     #[must_use]
     pub fn ready(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
         conditions.find(|condition| *condition.kind == *READY)
     }
 
-    /// Tells whether addresses may be allocated from it: nobody denies it, and
-    /// it is not to go.
+    /// Returns whether addresses may be allocated: the condition `Ready` is True or
+    /// missing, and the object is not in deletion.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let is_true = |condition: &Condition| *condition.status == *"True";
@@ -117,7 +117,7 @@ impl ServiceCidr {
 
     pub(crate) fn read(object: ServiceCIDR) -> Result<Self, Box<str>> {
         let metadata = object.metadata;
-        let lacks = |error| words(&error);
+        let missing = |error| chain(&error);
         let networks = object.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
         let status = object.status.and_then(|status| status.conditions);
         let finalizers = metadata.finalizers.unwrap_or_default();
@@ -131,9 +131,9 @@ impl ServiceCidr {
             }
         }
         Ok(Self {
-            name: required(metadata.name, "name").map_err(lacks)?.into(),
+            name: required(metadata.name, "name").map_err(missing)?.into(),
             version: required(metadata.resource_version, "resourceVersion")
-                .map_err(lacks)?
+                .map_err(missing)?
                 .into(),
             ranges,
             unreadable,
@@ -162,7 +162,7 @@ impl Condition {
             status: self.status.to_string(),
             reason: self.reason.to_string(),
             message: self.message.to_string(),
-            // A time that objects cannot have is that of no transition.
+            // A time out of range becomes the default.
             last_transition_time: meta::Time(Timestamp::try_from(self.since).unwrap_or_default()),
             observed_generation: self.generation,
         }
@@ -178,13 +178,13 @@ impl Edit {
         }
     }
 
-    /// Tells whether nothing changes.
+    /// Returns whether the change is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ranges.is_none() && self.finalizers.is_none() && self.conditions.is_none()
     }
 
-    /// Returns the patch of all but the status, if that changes.
+    /// Returns the patch of all fields except the status, if any changes.
     pub(crate) fn patch(&self) -> Option<Value> {
         if self.ranges.is_none() && self.finalizers.is_none() {
             return None;
@@ -199,7 +199,7 @@ impl Edit {
         Some(patch)
     }
 
-    /// Returns the patch of the status of a version, if it changes.
+    /// Returns the patch of the status, if it changes.
     pub(crate) fn status(&self, version: &str) -> Option<Value> {
         let conditions = self.conditions.as_ref()?;
         let conditions: Vec<_> = conditions.iter().map(Condition::object).collect();
@@ -210,7 +210,7 @@ impl Edit {
     }
 }
 
-/// Returns a ServiceCIDR that is to be made.
+/// Returns a new ServiceCIDR object.
 pub(crate) fn object(name: &str, ranges: &[AddressRange]) -> ServiceCIDR {
     ServiceCIDR {
         metadata: meta::ObjectMeta {

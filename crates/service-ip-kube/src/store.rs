@@ -1,4 +1,4 @@
-//! What is allocated, as IPAddress objects.
+//! A store for IPAddress objects.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,32 +10,31 @@ use vipline_service_ip::{
     StoreError, Version, parse_address,
 };
 
-use crate::error::words;
+use crate::error::chain;
 use crate::{Cause, Client, Error, IpAddress};
 
-/// How often in a row an address may turn out to be another's until all are
-/// read anew: what is known is too old then.
-const MISSES: usize = 8;
+/// Number of consecutive conflicts after which all objects are listed again.
+const MAX_CONFLICTS: usize = 8;
 
-/// The IPAddresses of one family, and the ServiceCIDRs that they are of.
+/// A store for the IPAddresses and ServiceCIDRs of one family.
 ///
 /// One allocation is one request.
-/// Others may allocate at the same time: an address is created under its own
-/// name, which the API server lets happen once.
+/// Other processes may allocate concurrently: the name of an IPAddress is its address,
+/// so that only one creation succeeds.
 #[derive(Debug)]
 pub struct Kube {
     client: Arc<Client>,
     family: Family,
     version: u64,
-    /// Which objects the addresses are that are known to be taken.
+    /// Known IPAddresses.
     known: BTreeMap<IpAddr, Known>,
-    /// How many addresses in a row were another's.
-    misses: usize,
-    /// Errors of the objects that the last load could not read.
+    /// Number of consecutive conflicts.
+    conflicts: usize,
+    /// Errors of the objects that the last load could not parse.
     unreadable: Vec<Error>,
 }
 
-/// An IPAddress that is known.
+/// A known IPAddress.
 #[derive(Debug)]
 struct Known {
     uid: Box<str>,
@@ -50,36 +49,36 @@ enum State {
     Unreadable,
 }
 
-/// A part of a change that is made.
+/// An applied step of a change.
 #[derive(Debug)]
 enum Step {
     Created(IpAddr),
-    /// With who had it.
+    /// With the former owner.
     Deleted(IpAddr, Option<ServiceRef>),
 }
 
-/// Why a part of a change is not made.
+/// Error of a step.
 #[derive(Debug)]
 enum Failure {
-    /// The address is another's.
+    /// The address belongs to another owner.
     Taken(IpAddr),
-    /// The address is not any more what it was.
+    /// The IPAddress has changed since it was read.
     Changed(IpAddr),
-    /// The server refuses, or cannot be asked, or does not say.
+    /// The request failed.
     Error(Error),
 }
 
 impl Kube {
-    /// Returns the store of a family; nothing is sent yet.
+    /// Returns the store of a family. Does not send a request.
     ///
     /// # Errors
     ///
-    /// [`Cause::Configuration`], as [`Client::open`].
+    /// [`Cause::Configuration`]: the credentials cannot be read or used.
     pub fn open(kubeconfig: Option<&Path>, family: Family) -> Result<Self, Error> {
         Ok(Self::new(Arc::new(Client::open(kubeconfig)?), family))
     }
 
-    /// Returns the store of a family, with a client that others may use as well.
+    /// Returns the store of a family with a shared client.
     #[must_use]
     pub const fn new(client: Arc<Client>, family: Family) -> Self {
         Self {
@@ -87,52 +86,51 @@ impl Kube {
             family,
             version: 0,
             known: BTreeMap::new(),
-            misses: 0,
+            conflicts: 0,
             unreadable: Vec::new(),
         }
     }
 
-    /// Returns the objects that could not be read the last time that all were
-    /// read, and why.
+    /// Returns the errors of the objects that the last load could not parse.
     ///
-    /// A ServiceCIDR gives no addresses of a range that cannot be read.
-    /// An IPAddress that cannot be read is taken if its name is an address; its
-    /// Service is unknown.
+    /// An invalid range of a ServiceCIDR is not used for allocation.
+    /// An IPAddress that cannot be parsed counts as allocated to an unknown Service if its
+    /// name is an address.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
     }
 
-    /// Makes a change, and says which parts of it are made.
-    fn make(&mut self, change: &Change<IpAddr>, made: &mut Vec<Step>) -> Result<(), Failure> {
+    /// Applies a change and records the applied steps.
+    fn apply(&mut self, change: &Change<IpAddr>, applied: &mut Vec<Step>) -> Result<(), Failure> {
         let is_freed = |ip: &IpAddr| change.freed.contains_key(ip);
         let new = change.taken.iter().filter(|(ip, _)| !is_freed(ip));
         for (ip, owner) in new {
             self.create(*ip, owner)?;
-            made.push(Step::Created(*ip));
+            applied.push(Step::Created(*ip));
         }
         for (ip, former) in &change.freed {
             self.delete(*ip)?;
-            made.push(Step::Deleted(*ip, former.clone()));
+            applied.push(Step::Deleted(*ip, former.clone()));
             if let Some(owner) = change.taken.get(ip) {
                 self.create(*ip, owner)?;
-                made.push(Step::Created(*ip));
+                applied.push(Step::Created(*ip));
             }
         }
         Ok(())
     }
 
-    /// Undoes what is made of a change, the last part first.
-    fn undo(&mut self, made: Vec<Step>) -> Result<(), Failure> {
-        for step in made.into_iter().rev() {
+    /// Reverts applied steps in reverse order.
+    fn roll_back(&mut self, applied: Vec<Step>) -> Result<(), Failure> {
+        for step in applied.into_iter().rev() {
             match step {
                 Step::Created(ip) => match self.delete(ip) {
-                    // What was made is gone, whoever did that.
+                    // The created object no longer exists or has changed.
                     Ok(()) | Err(Failure::Changed(_)) => {}
                     Err(failure) => return Err(failure),
                 },
                 Step::Deleted(ip, Some(former)) => self.create(ip, &former)?,
-                // It cannot be made again for whom nobody knows.
+                // The object cannot be created again without its owner.
                 Step::Deleted(ip, None) => return Err(Failure::Changed(ip)),
             }
         }
@@ -154,12 +152,12 @@ impl Kube {
         Ok(())
     }
 
-    /// Returns why an address must not be deleted, if that is so.
+    /// Returns the reason why an address must not be deleted, if any.
     fn reason_to_keep(&self, ip: IpAddr) -> Option<Error> {
         let cause = match self.known.get(&ip)?.state {
             State::Managed => return None,
             State::NotManaged => Cause::NotManaged,
-            State::Unreadable => Cause::Unreadable("it is unknown whose it is".into()),
+            State::Unreadable => Cause::Unreadable("the owner is unknown".into()),
         };
         Some(Error::new("delete", format!("IPAddress {ip}"), cause))
     }
@@ -178,8 +176,8 @@ impl Kube {
         Ok(())
     }
 
-    /// Says what is the case after a change was not made.
-    fn refuse(
+    /// Returns the error of a change that was rolled back.
+    fn commit_error(
         &mut self,
         failure: Failure,
         change: &Change<IpAddr>,
@@ -190,8 +188,9 @@ impl Kube {
             Failure::Error(error) => CommitError::Failed(error.into()),
             Failure::Changed(_) => CommitError::Conflict { now: None },
             Failure::Taken(ip) => {
-                self.misses += 1;
-                let now = (self.misses < MISSES).then(|| Box::new(without(after, change, ip)));
+                self.conflicts += 1;
+                let now =
+                    (self.conflicts < MAX_CONFLICTS).then(|| Box::new(without(after, change, ip)));
                 CommitError::Conflict { now }
             }
         }
@@ -211,14 +210,14 @@ impl Store<Cidrs> for Kube {
                 let inserted = pool.insert(&cidr.name, *range, cidr.is_ready());
                 inserted.map_err(|error| {
                     let object = format!("ServiceCIDR {}", cidr.name);
-                    Error::new("read", object, Cause::Unreadable(words(&error)))
+                    Error::new("read", object, Cause::Unreadable(chain(&error)))
                 })?;
             }
         }
         let mut owners = BTreeMap::new();
         self.known.clear();
         for address in addresses.objects {
-            // What is labelled with the wrong family is of no range.
+            // An address with a wrong family label is in no range.
             if pool.mark_allocated(address.ip).is_err() {
                 continue;
             }
@@ -237,7 +236,7 @@ impl Store<Cidrs> for Kube {
         unreadable.extend(addresses.unreadable);
         self.unreadable = unreadable.into_iter().map(|object| object.error).collect();
         self.version += 1;
-        self.misses = 0;
+        self.conflicts = 0;
         Ok(Snapshot {
             pool,
             owners,
@@ -262,16 +261,16 @@ impl Store<Cidrs> for Kube {
         if let Some(error) = kept.next() {
             return Err(CommitError::Failed(error.into()));
         }
-        let mut made = Vec::new();
-        let Err(failure) = self.make(change, &mut made) else {
+        let mut applied = Vec::new();
+        let Err(failure) = self.apply(change, &mut applied) else {
             self.version += 1;
-            self.misses = 0;
+            self.conflicts = 0;
             return Ok(Version(self.version));
         };
-        if let Err(failure) = self.undo(made) {
-            return Err(CommitError::Unknown(stuck(failure).into()));
+        if let Err(failure) = self.roll_back(applied) {
+            return Err(CommitError::Unknown(rollback_error(failure).into()));
         }
-        Err(self.refuse(failure, change, after))
+        Err(self.commit_error(failure, change, after))
     }
 }
 
@@ -294,8 +293,7 @@ impl Known {
     }
 }
 
-/// Returns what is the case without a change, where an address turned out to be
-/// another's.
+/// Returns the state before a change, with a conflicting address marked as allocated.
 fn without(after: &Snapshot<Cidrs>, change: &Change<IpAddr>, taken: IpAddr) -> Snapshot<Cidrs> {
     let mut now = after.clone();
     for ip in change.taken.keys() {
@@ -314,15 +312,15 @@ fn without(after: &Snapshot<Cidrs>, change: &Change<IpAddr>, taken: IpAddr) -> S
 
 fn mark_allocated(pool: &mut Cidrs, ip: IpAddr) {
     let occupied = pool.mark_allocated(ip);
-    debug_assert!(occupied.is_ok(), "it was in this pool");
+    debug_assert!(occupied.is_ok(), "the address is of the family of the pool");
 }
 
-/// Returns why a part of a change could not be undone.
-fn stuck(failure: Failure) -> Error {
+/// Returns the error of a failed rollback.
+fn rollback_error(failure: Failure) -> Error {
     match failure {
         Failure::Error(error) => error,
         Failure::Taken(ip) | Failure::Changed(ip) => Error::new(
-            "undo the change of",
+            "roll back the change of",
             format!("IPAddress {ip}"),
             Cause::RollbackFailed,
         ),

@@ -1,4 +1,4 @@
-//! One thing that is wrong at a time.
+//! Tests of repair plans.
 
 use std::slice::from_ref;
 
@@ -13,7 +13,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A Service that is an hour old.
+/// A Service, created an hour ago.
 fn service(name: &str, ips: &[&str]) -> Service {
     Service {
         owner: ServiceRef::new("default", name),
@@ -23,7 +23,7 @@ fn service(name: &str, ips: &[&str]) -> Service {
     }
 }
 
-/// An address of a Service, half an hour old.
+/// An IPAddress of a Service, created half an hour ago.
 fn address(ip: &str, service: &str) -> IpAddress {
     let ip = ip.parse().unwrap();
     IpAddress {
@@ -91,7 +91,7 @@ fn recreated(address: &IpAddress, service: &str) -> Action {
 }
 
 #[test]
-fn where_all_is_well_nothing_is_done() {
+fn consistent_objects_require_no_action() {
     let services = [
         service("web", &["10.0.0.1", "fd00::1"]),
         service("db", &["10.9.0.1"]),
@@ -106,17 +106,17 @@ fn where_all_is_well_nothing_is_done() {
 }
 
 #[test]
-fn what_is_no_address_is_told() {
+fn invalid_addresses_are_reported() {
     let plan = planned(&[service("web", &["10.0.0.300"])], &[]);
     assert_eq!(
         found(&plan),
-        ["ClusterIPNotValid: Service default/web: 10.0.0.300 is no address"]
+        ["ClusterIPNotValid: Service default/web: 10.0.0.300 is not an address"]
     );
     assert_eq!(plan.actions, []);
 }
 
 #[test]
-fn an_address_in_no_service_cidr_is_told_and_left() {
+fn an_address_in_no_service_cidr_is_reported_and_not_changed() {
     for outside in ["10.1.0.1", "10.0.0.0", "10.0.0.255", "fd01::1"] {
         let plan = planned(&[service("web", &[outside])], &[address(outside, "web")]);
         assert_eq!(
@@ -130,23 +130,21 @@ fn an_address_in_no_service_cidr_is_told_and_left() {
 }
 
 #[test]
-fn an_address_that_is_not_allocated_is_allocated() {
+fn an_unallocated_address_of_a_service_is_allocated() {
     let plan = planned(
         &[service("web", &["10.0.0.1", "fd00::1"])],
         &[address("10.0.0.1", "web")],
     );
     assert_eq!(
         found(&plan),
-        [
-            "ClusterIPNotAllocated: Service default/web: fd00::1 is not allocated; it is allocated again"
-        ]
+        ["ClusterIPNotAllocated: Service default/web: fd00::1 is not allocated; allocating it"]
     );
     assert_eq!(plan.actions, [created("fd00::1", "web")]);
     assert_eq!(plan.requeue_at, None);
 }
 
 #[test]
-fn of_two_services_with_one_address_the_older_one_has_it() {
+fn the_older_of_two_services_gets_an_address() {
     let mut old = service("old", &["10.0.0.1", "10.0.0.1"]);
     old.created -= MINUTE;
     let services = [service("a", &["10.0.0.1"]), old];
@@ -167,20 +165,20 @@ fn of_two_services_with_one_address_the_older_one_has_it() {
 }
 
 #[test]
-fn an_address_of_a_service_that_has_it_is_not_taken_away() {
+fn an_address_of_a_service_that_has_it_is_kept() {
     let services = [service("web", &["10.0.0.1"]), service("db", &["10.0.0.1"])];
     let plan = planned(&services, &[address("10.0.0.1", "web")]);
     assert_eq!(
         found(&plan),
         [
-            "ClusterIPAlreadyAllocated: Service default/db: 10.0.0.1 belongs to another one; the Service must be made anew"
+            "ClusterIPAlreadyAllocated: Service default/db: 10.0.0.1 belongs to another owner; recreate the Service"
         ]
     );
     assert_eq!(plan.actions, []);
 }
 
 #[test]
-fn an_address_with_a_wrong_reference_is_given_to_its_service() {
+fn an_address_with_a_wrong_reference_is_recreated_for_its_service() {
     let gone = address("10.0.0.1", "gone");
     let mut odd = address("10.0.0.1", "web");
     odd.parent.resource = "gateways".into();
@@ -195,7 +193,7 @@ fn an_address_with_a_wrong_reference_is_given_to_its_service() {
 }
 
 #[test]
-fn an_address_of_somebody_elses_is_left_to_them() {
+fn an_address_of_another_manager_is_not_changed() {
     let mut gateway = address("10.0.0.1", "g");
     gateway.parent.resource = "gateways".into();
     gateway.manager = Some("somebody-else".into());
@@ -210,7 +208,7 @@ fn an_address_of_somebody_elses_is_left_to_them() {
 }
 
 #[test]
-fn labels_that_are_not_right_are_made_so() {
+fn wrong_labels_are_patched() {
     let mut bare = address("10.0.0.1", "web");
     bare.manager = None;
     let mut odd = address("10.0.0.1", "web");
@@ -229,22 +227,20 @@ fn labels_that_are_not_right_are_made_so() {
 }
 
 #[test]
-fn an_address_that_was_made_to_refer_to_something_else_is_freed() {
+fn a_managed_address_that_does_not_refer_to_a_service_is_released() {
     let mut odd = address("10.0.0.1", "web");
     odd.parent.resource = "gateways".into();
     odd.created = now();
     let plan = planned(&[], &[odd.clone()]);
     assert_eq!(
         found(&plan),
-        [
-            "IPAddressNotAllocated: 10.0.0.1 was of a Service, and is attached to something else; it is freed"
-        ]
+        ["IPAddressNotAllocated: 10.0.0.1 refers to an object that is not a Service; releasing it"]
     );
     assert_eq!(plan.actions, [deleted(&odd)]);
 }
 
 #[test]
-fn an_address_without_its_service_is_freed_after_a_minute() {
+fn an_address_without_a_service_is_released_after_a_minute() {
     let mut leaked = address("10.0.0.1", "gone");
     leaked.created = now();
     let end = now() + MINUTE;
@@ -254,7 +250,7 @@ fn an_address_without_its_service_is_freed_after_a_minute() {
     assert_eq!(
         found(&plan),
         [
-            "IPAddressNotAllocated: Service default/gone: 10.0.0.1 is of a Service that is not there; it is freed"
+            "IPAddressNotAllocated: Service default/gone: 10.0.0.1 refers to a Service that does not exist; releasing it"
         ]
     );
     assert_eq!(plan.actions, [deleted(&leaked)]);
@@ -262,7 +258,7 @@ fn an_address_without_its_service_is_freed_after_a_minute() {
 }
 
 #[test]
-fn an_address_that_its_service_does_not_have_is_freed() {
+fn an_address_that_its_service_does_not_have_is_released() {
     let stale = address("10.0.0.2", "web");
     let mut services = [service("web", &["10.0.0.1"])];
     let addresses = [address("10.0.0.1", "web"), stale.clone()];
@@ -270,17 +266,17 @@ fn an_address_that_its_service_does_not_have_is_freed() {
     assert_eq!(
         found(&plan),
         [
-            "IPAddressWrongReference: Service default/web: 10.0.0.2 is of a Service that does not have it; it is freed"
+            "IPAddressWrongReference: Service default/web: 10.0.0.2 refers to a Service that does not have it; releasing it"
         ]
     );
     assert_eq!(plan.actions, [deleted(&stale)]);
-    // Even if it is the only one that a Service ever had.
+    // Even if the Service has no other address.
     services[0].cluster_ips.clear();
     assert_eq!(planned(&services, &addresses).actions.len(), 2);
 }
 
 #[test]
-fn another_service_gets_an_address_once_the_wrong_one_is_freed() {
+fn another_service_gets_an_address_after_its_release() {
     let services = [service("web", &["10.0.0.1"]), service("db", &["10.0.0.2"])];
     let wrong = address("10.0.0.1", "db");
     let addresses = [wrong.clone(), address("10.0.0.2", "db")];
@@ -294,7 +290,7 @@ fn another_service_gets_an_address_once_the_wrong_one_is_freed() {
 }
 
 #[test]
-fn a_change_that_is_under_way_is_waited_for() {
+fn an_update_in_progress_has_a_grace_period() {
     let mut fresh = address("10.0.0.2", "web");
     fresh.created = now();
     let web = service("web", &["10.0.0.1"]);
@@ -304,14 +300,14 @@ fn a_change_that_is_under_way_is_waited_for() {
     assert_eq!((waiting.actions.len(), waiting.requeue_at), (0, Some(end)));
     let plan = planned_at(from_ref(&web), &addresses, end);
     assert_eq!(plan.actions, [deleted(&fresh)]);
-    // One of a Service of that name that was there before is of no change.
+    // An address of a former Service of that name has no grace period.
     let mut young = web;
     young.created = now() + MOMENT;
     assert_eq!(planned(&[young], &addresses).actions.len(), 1);
 }
 
 #[test]
-fn a_service_that_becomes_an_external_name_is_waited_for() {
+fn a_service_that_becomes_an_external_name_has_a_grace_period() {
     let mut fresh = address("10.0.0.2", "web");
     fresh.created = now() - MOMENT;
     let mut web = service("web", &[]);

@@ -1,4 +1,4 @@
-//! One who allocates, and what others have done before or meanwhile.
+//! Tests of allocation with earlier and concurrent changes of other processes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use vipline_service_ip::Family;
 use vipline_service_ip::{AllocationError, Error, Pool, Registry};
 use vipline_service_ip_kube::Kube;
 
-use crate::cluster::{Cluster, address, cidr, owner, random, words};
+use crate::cluster::{Cluster, address, chain, cidr, owner, random};
 
 #[track_caller]
 fn ip(text: &str) -> IpAddr {
@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn one_allocation_is_one_request() {
+fn an_allocation_is_one_request() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     let mut random = random(1);
@@ -37,7 +37,7 @@ fn one_allocation_is_one_request() {
 }
 
 #[test]
-fn objects_have_upstreams_form() {
+fn objects_have_the_form_of_upstream() {
     let cluster = Cluster::with(&["10.0.0.0/16", "fd00::/64"]);
     let client = Arc::new(cluster.client());
     for (family, label, taken) in [
@@ -70,7 +70,7 @@ fn objects_have_upstreams_form() {
 }
 
 #[test]
-fn what_is_there_is_read_in_parts_and_of_one_family() {
+fn addresses_are_listed_in_pages_and_for_one_family() {
     let cluster = Cluster::with(&["10.0.0.0/16", "fd00::/64"]);
     let addresses = (0..1100).map(|n| address(&format!("10.0.{}.{}", n / 250, n % 250 + 1), "web"));
     cluster.server.apply_all(addresses);
@@ -89,7 +89,7 @@ fn what_is_there_is_read_in_parts_and_of_one_family() {
 }
 
 #[test]
-fn a_list_that_the_server_has_forgotten_is_begun_anew() {
+fn a_list_with_an_expired_continue_token_is_restarted() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     cluster.server.apply(address("10.0.0.1", "web"));
     cluster.server.faults(|faults| {
@@ -106,13 +106,13 @@ fn a_list_that_the_server_has_forgotten_is_begun_anew() {
 }
 
 #[test]
-fn what_one_has_another_does_not_get() {
+fn two_stores_never_allocate_the_same_address() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let (mut one, mut other) = (cluster.allocator(), cluster.allocator());
     one.refresh().unwrap();
     other.refresh().unwrap();
     let taken = one.allocate(&owner("web"), &mut || 0).unwrap();
-    // The other one has not heard of it, chooses the same and is refused.
+    // The other store does not know the address, requests it and is rejected.
     let (next, asked) = cluster.asked(|| other.allocate(&owner("db"), &mut || 0).unwrap());
     assert_ne!(next, taken);
     assert_eq!(asked, ["create ipaddresses"; 2], "nothing is listed anew");
@@ -128,7 +128,7 @@ fn what_one_has_another_does_not_get() {
 }
 
 #[test]
-fn who_knows_too_little_reads_all_anew() {
+fn all_addresses_are_listed_again_after_repeated_conflicts() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let (mut one, mut other) = (cluster.allocator(), cluster.allocator());
     other.refresh().unwrap();
@@ -146,7 +146,7 @@ fn who_knows_too_little_reads_all_anew() {
 }
 
 #[test]
-fn several_addresses_are_taken_together_or_not_at_all() {
+fn several_addresses_are_allocated_atomically() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     allocator.refresh().unwrap();
@@ -166,7 +166,7 @@ fn several_addresses_are_taken_together_or_not_at_all() {
 }
 
 #[test]
-fn an_address_changes_hands_in_one_change() {
+fn an_address_changes_its_owner_in_one_change() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     let (web, db) = (owner("web"), owner("db"));
@@ -180,14 +180,14 @@ fn an_address_changes_hands_in_one_change() {
 }
 
 #[test]
-fn what_was_freed_is_made_again_if_the_rest_fails() {
+fn released_addresses_are_created_again_if_a_change_fails() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     let web = owner("web");
     for taken in ["10.0.0.2", "10.0.0.3"] {
         allocator.reserve(ip(taken), &web).unwrap();
     }
-    // Somebody else has freed one, and given it to another.
+    // Another process has released an address and allocated it to another Service.
     cluster.server.delete("IPAddress", "", "10.0.0.3");
     cluster.server.apply(address("10.0.0.3", "db"));
     let refused = allocator.change(|draft| {
@@ -206,7 +206,7 @@ fn what_was_freed_is_made_again_if_the_rest_fails() {
 }
 
 #[test]
-fn an_address_that_is_anothers_by_now_is_not_freed() {
+fn an_address_with_a_new_owner_is_not_released() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     let web = owner("web");
@@ -217,14 +217,14 @@ fn an_address_that_is_anothers_by_now_is_not_freed() {
     let refused = allocator.release(taken, &web).unwrap_err();
     assert_eq!(refused.to_string(), format!("{name} belongs to default/db"));
     assert_eq!(cluster.addresses(), [(name.clone(), "db".into())]);
-    // Gone is gone, whoever did it.
+    // An address deleted by another process counts as released.
     let again = allocator.allocate(&web, &mut || 0).unwrap();
     cluster.server.delete("IPAddress", "", &again.to_string());
     assert!(allocator.release(again, &web).unwrap());
 }
 
 #[test]
-fn addresses_of_others_are_taken_and_left_alone() {
+fn addresses_of_other_managers_are_allocated_and_not_deleted() {
     let cluster = Cluster::with(&["10.0.0.0/28"]);
     let mut managed = address("10.0.0.1", "gateway");
     managed["metadata"]["labels"]["ipaddress.kubernetes.io/managed-by"] = "somebody-else".into();
@@ -242,11 +242,11 @@ fn addresses_of_others_are_taken_and_left_alone() {
     }
     let refused = allocator.change(|draft| Ok(draft.free(ip("10.0.0.1"))));
     assert_eq!(
-        words(&refused.unwrap_err()),
-        "delete IPAddress 10.0.0.1: it is not managed by ipallocator.k8s.io"
+        chain(&refused.unwrap_err()),
+        "delete IPAddress 10.0.0.1: not managed by ipallocator.k8s.io"
     );
     let refused = allocator.release(ip("10.0.0.2"), &owner("bare"));
-    assert!(words(&refused.unwrap_err()).contains("not managed"));
+    assert!(chain(&refused.unwrap_err()).contains("not managed"));
     assert_eq!(cluster.addresses().len(), 2);
     for _ in 0..12 {
         allocator.allocate(&owner("web"), &mut || 0).unwrap();
@@ -256,7 +256,7 @@ fn addresses_of_others_are_taken_and_left_alone() {
 }
 
 #[test]
-fn only_service_cidrs_that_are_ready_give_addresses() {
+fn only_ready_service_cidrs_are_used_for_allocation() {
     let cluster = Cluster::with(&["10.0.0.0/28"]);
     let ready = |name: &str, status: &str| {
         let mut object = cidr(name, &["10.1.0.0/28"]);
@@ -294,7 +294,7 @@ fn only_service_cidrs_that_are_ready_give_addresses() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_stops_no_allocation() {
+fn unparsable_objects_do_not_prevent_allocation() {
     let cluster = Cluster::with(&["10.0.0.0/28", "fd00::/200"]);
     let mut shapeless = cidr("shapeless", &[]);
     shapeless["spec"] = json!({ "cidrs": 7 });
@@ -302,7 +302,7 @@ fn an_object_that_cannot_be_read_stops_no_allocation() {
     broken["spec"] = json!({ "parentRef": "web" });
     cluster.server.apply_all([
         cidr("wrong", &["10.0.0"]),
-        // The form of an API server before 1.36.
+        // The form of API servers before 1.36.
         cidr("old", &["010.1.0.7/28"]),
         shapeless,
         address("web", "web"),
@@ -317,7 +317,7 @@ fn an_object_that_cannot_be_read_stops_no_allocation() {
         .store()
         .unreadable()
         .iter()
-        .map(|e| words(e))
+        .map(|e| chain(e))
         .collect();
     found.sort();
     let [broken, web_name, v6, shapeless, wrong] = &*found else {
@@ -327,10 +327,7 @@ fn an_object_that_cannot_be_read_stops_no_allocation() {
         broken.starts_with("read IPAddress 10.0.0.2: invalid type"),
         "{broken}"
     );
-    assert_eq!(
-        web_name,
-        "read IPAddress web: it has not an address for a name"
-    );
+    assert_eq!(web_name, "read IPAddress web: missing an address as name");
     let network = "is not a network in CIDR notation";
     assert_eq!(
         *v6,
@@ -344,13 +341,13 @@ fn an_object_that_cannot_be_read_stops_no_allocation() {
         *wrong,
         format!("read ServiceCIDR wrong: \"10.0.0\" {network}")
     );
-    // The name of an IPAddress is enough to know that the address is taken.
+    // The name of an IPAddress is sufficient to mark the address as allocated.
     let refused = allocator.reserve(ip("10.0.0.2"), &owner("db")).unwrap_err();
     assert_eq!(refused.to_string(), "10.0.0.2 is already allocated");
     let refused = allocator.release(ip("10.0.0.2"), &web).unwrap_err();
     assert_eq!(
-        words(&refused),
-        "delete IPAddress 10.0.0.2: it is unknown whose it is"
+        chain(&refused),
+        "delete IPAddress 10.0.0.2: the owner is unknown"
     );
     assert_eq!(cluster.server.count("delete", "ipaddresses"), 0);
 }

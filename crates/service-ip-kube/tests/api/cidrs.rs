@@ -1,4 +1,4 @@
-//! ServiceCIDRs from their beginning to their end.
+//! Tests of the lifecycle of ServiceCIDRs.
 
 use serde_json::{Value, json};
 use vipline_service_ip::AddressRange;
@@ -6,7 +6,7 @@ use vipline_service_ip_kube::{Cause, Finding};
 
 use crate::cluster::{Cluster, address, cidr, second};
 
-/// Fails if an object cannot be read.
+/// Fails if a finding is reported.
 fn silent(finding: &Finding) {
     panic!("{finding}");
 }
@@ -22,7 +22,7 @@ impl Cluster {
         self.server.object("ServiceCIDR", "", name)
     }
 
-    /// Returns what is said of whether one is ready: status, reason, message.
+    /// Returns status, reason and message of the condition `Ready`.
     fn ready(&self, name: &str) -> Option<[String; 3]> {
         let object = self.cidr(name)?;
         let conditions = object["status"]["conditions"].as_array()?;
@@ -36,7 +36,7 @@ impl Cluster {
 }
 
 #[test]
-fn the_default_one_is_made_and_kept() {
+fn the_default_service_cidr_is_created_and_updated() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.delete("ServiceCIDR", "", "kubernetes");
     let client = cluster.client();
@@ -77,7 +77,7 @@ fn the_default_one_is_made_and_kept() {
 }
 
 #[test]
-fn ranges_that_no_service_cidr_can_have_are_refused() {
+fn invalid_default_ranges_are_rejected() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.delete("ServiceCIDR", "", "kubernetes");
     let twice = ranges(&["10.0.0.0/24", "10.1.0.0/24"]);
@@ -95,7 +95,7 @@ fn ranges_that_no_service_cidr_can_have_are_refused() {
 }
 
 #[test]
-fn one_lives_until_no_address_needs_it() {
+fn a_service_cidr_exists_until_it_has_no_addresses() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     cluster.server.apply(address("10.0.0.9", "web"));
@@ -137,7 +137,7 @@ fn one_lives_until_no_address_needs_it() {
 }
 
 #[test]
-fn one_whose_addresses_another_one_has_goes() {
+fn a_service_cidr_whose_addresses_are_in_another_one_is_deleted() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     cluster.server.apply(address("10.0.0.9", "web"));
@@ -157,7 +157,7 @@ fn one_whose_addresses_another_one_has_goes() {
 }
 
 #[test]
-fn a_finalizer_of_others_stays() {
+fn finalizers_of_other_controllers_are_kept() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     let mut object = cidr("kubernetes", &["10.0.0.0/24"]);
@@ -171,7 +171,7 @@ fn a_finalizer_of_others_stays() {
 }
 
 #[test]
-fn a_change_that_somebody_was_faster_with_is_planned_anew() {
+fn a_change_is_planned_again_after_a_conflict() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let client = cluster.client();
     let conflicts = |conflicts| cluster.server.faults(|faults| faults.conflicts = conflicts);
@@ -197,7 +197,7 @@ fn a_change_that_somebody_was_faster_with_is_planned_anew() {
 }
 
 #[test]
-fn a_service_cidr_that_cannot_be_read_is_told_and_the_others_are_kept() {
+fn an_unparsable_service_cidr_is_reported_and_others_are_reconciled() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let mut shapeless = cidr("shapeless", &[]);
     shapeless["spec"] = json!({ "cidrs": 7 });
@@ -225,7 +225,7 @@ fn a_service_cidr_that_cannot_be_read_is_told_and_the_others_are_kept() {
 }
 
 #[test]
-fn a_default_service_cidr_that_cannot_be_read_is_named() {
+fn an_unparsable_default_service_cidr_is_reported() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let mut shapeless = cidr("kubernetes", &[]);
     shapeless["spec"] = json!({ "cidrs": 7 });

@@ -1,4 +1,4 @@
-//! An API server, objects in it, and those who allocate from it.
+//! An API server with objects and clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use vipline_service_ip::Family;
 use vipline_service_ip::{Cidrs, Registry, ServiceRef};
 use vipline_service_ip_kube::{Client, Kube};
 
-/// What allocates from a cluster.
+/// Registry type of the tests.
 pub(crate) type Allocator = Registry<Cidrs, Kube>;
 
-/// An API server and a kubeconfig for it.
+/// An API server and its kubeconfig.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     directory: Directory,
 }
 
 impl Cluster {
-    /// Starts one with a ServiceCIDR of some ranges.
+    /// Starts an API server with a ServiceCIDR.
     pub(crate) fn with(ranges: &[&str]) -> Self {
         let cluster = Self {
             server: ApiServer::start(),
@@ -49,7 +49,7 @@ impl Cluster {
         Registry::new(self.store())
     }
 
-    /// Returns what is asked of the server meanwhile: `create ipaddresses`.
+    /// Returns the requests during a call, such as `create ipaddresses`.
     pub(crate) fn asked<T>(&self, act: impl FnOnce() -> T) -> (T, Vec<String>) {
         let before = self.server.requests().len();
         let value = act();
@@ -58,7 +58,7 @@ impl Cluster {
         (value, requests.iter().map(words).collect())
     }
 
-    /// Returns who has which address, as the server knows it.
+    /// Returns the addresses on the server with their Services.
     pub(crate) fn addresses(&self) -> Vec<(String, String)> {
         let objects = self.server.objects("IPAddress");
         let pair = |object: &Value| {
@@ -68,7 +68,7 @@ impl Cluster {
         objects.iter().map(pair).collect()
     }
 
-    /// Says that a ServiceCIDR was deleted at a time, which it outlives.
+    /// Sets the deletion timestamp of a ServiceCIDR that has a finalizer.
     pub(crate) fn delete_later(&self, name: &str, at: SystemTime) {
         let mut object = self.server.object("ServiceCIDR", "", name).unwrap();
         let since = at.duration_since(second(0)).unwrap().as_secs();
@@ -82,17 +82,17 @@ impl Cluster {
 /// 2027-01-01.
 const NEW_YEAR: u64 = 1_798_761_600;
 
-/// Returns a time that is so many seconds after 2027 began.
+/// Returns the time `second` seconds after the start of 2027.
 pub(crate) fn second(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NEW_YEAR + second)
 }
 
-/// Returns a time when everything that is made today is old.
+/// Returns a time after all grace periods of objects created by the tests.
 pub(crate) fn later() -> SystemTime {
     SystemTime::now() + Duration::from_secs(3600)
 }
 
-/// Returns numbers that seem to be by chance.
+/// Returns pseudorandom numbers.
 pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
@@ -115,7 +115,7 @@ pub(crate) fn cidr(name: &str, ranges: &[&str]) -> Value {
     })
 }
 
-/// Returns an address of a Service, as upstream makes it.
+/// Returns the IPAddress of a Service in upstream's form.
 pub(crate) fn address(ip: &str, service: &str) -> Value {
     let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
     json!({
@@ -148,10 +148,10 @@ pub(crate) fn service(name: &str, ips: &[&str]) -> Value {
     })
 }
 
-/// Returns an error with its causes.
-pub(crate) fn words(error: &dyn std::error::Error) -> String {
+/// Returns the text of an error with its sources.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
-        Some(source) => format!("{error}: {}", words(source)),
+        Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! The crate against an API server.
+//! Tests with an API server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Many who allocate at once.
+//! Concurrent allocation.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,12 +12,11 @@ use crate::cluster::{Allocator, Cluster, owner, random};
 const THREADS: u64 = 4;
 const ROUNDS: usize = 40;
 
-/// How many addresses one wants to have at a time, so that all together want
-/// more than there are.
+/// Number of addresses per thread. All threads together exceed the range.
 const WANTED: usize = 4;
 
 #[test]
-fn no_address_is_anybodys_twice() {
+fn no_address_is_allocated_twice() {
     let cluster = Cluster::with(&["10.0.0.0/28"]);
     let having = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
@@ -25,7 +24,7 @@ fn no_address_is_anybodys_twice() {
             let (cluster, having) = (&cluster, &having);
             scope.spawn(move || {
                 let allocated = allocate_and_release(cluster, number, having);
-                // The others leave two at least.
+                // The other threads leave at least two addresses.
                 assert!(allocated > 5, "{allocated}");
             });
         }
@@ -33,7 +32,7 @@ fn no_address_is_anybodys_twice() {
     assert_eq!(cluster.addresses(), [], "all are released");
 }
 
-/// Allocates and releases by chance, and returns how often there was an address.
+/// Allocates and releases at random. Returns the number of successful allocations.
 fn allocate_and_release(
     cluster: &Cluster,
     number: u64,
@@ -44,7 +43,7 @@ fn allocate_and_release(
     let name = owner(&format!("s{number}"));
     let (mut mine, mut allocated) = (Vec::new(), 0);
     let release = |allocator: &mut Allocator, ip: IpAddr| {
-        // Before it is free, or another one may say first that it has it.
+        // Before the release: another thread may get the address at once.
         assert_eq!(having.lock().unwrap().remove(&ip), Some(number));
         assert!(allocator.release(ip, &name).unwrap());
     };

@@ -1,4 +1,4 @@
-//! What a network and a server do to one who allocates.
+//! Tests of network and server failures.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use vipline_service_ip::Error;
 use vipline_service_ip::Family;
 use vipline_service_ip_kube::{Client, Kube};
 
-use crate::cluster::{Cluster, later, owner, words};
+use crate::cluster::{Cluster, chain, later, owner};
 
-/// How long somebody waits for what never comes.
+/// Request timeout for responses that never arrive.
 const BRIEF: Duration = Duration::from_millis(100);
 
-/// How often a condition is looked at, and how long it may take to come.
+/// Poll interval and timeout for a condition.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOKS: usize = 6000;
 
 #[test]
-fn a_lost_answer_is_unknown_and_repair_finds_what_it_left() {
+fn a_lost_response_is_unknown_and_repair_releases_the_address() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     allocator.refresh().unwrap();
@@ -34,9 +34,9 @@ fn a_lost_answer_is_unknown_and_repair_finds_what_it_left() {
     lose();
     let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error}");
-    let told = words(&error);
+    let told = chain(&error);
     assert!(
-        told.contains("create IPAddress 10.0.1.1: no answer: "),
+        told.contains("create IPAddress 10.0.1.1: no response: "),
         "{told}"
     );
     let [(lost, _)] = &*cluster.addresses() else {
@@ -58,14 +58,14 @@ fn a_lost_answer_is_unknown_and_repair_finds_what_it_left() {
     assert_eq!(
         found,
         [format!(
-            "IPAddressNotAllocated: Service default/web: {lost} is of a Service that is not there; it is freed"
+            "IPAddressNotAllocated: Service default/web: {lost} refers to a Service that does not exist; releasing it"
         )]
     );
     assert_eq!(cluster.addresses(), []);
 }
 
 #[test]
-fn a_change_of_several_that_is_lost_in_the_middle_leaves_only_what_is_lost() {
+fn a_lost_response_ends_a_change_of_several_addresses() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     allocator
@@ -85,12 +85,12 @@ fn a_change_of_several_that_is_lost_in_the_middle_leaves_only_what_is_lost() {
     assert_eq!(
         names,
         ["10.0.0.1", "10.0.0.9"],
-        "the second was not asked for"
+        "the second address was not requested"
     );
 }
 
 #[test]
-fn what_the_server_refuses_is_told_in_its_words() {
+fn rejections_contain_the_message_of_the_server() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     allocator.refresh().unwrap();
@@ -100,7 +100,7 @@ fn what_the_server_refuses_is_told_in_its_words() {
     let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
     assert!(matches!(error, Error::Store(_)), "{error}");
     assert_eq!(
-        words(&error),
+        chain(&error),
         "create IPAddress 10.0.1.1: ipaddresses is forbidden: User \"system:kube-proxy\" cannot create resource \"ipaddresses\" in API group \"networking.k8s.io\" (code 403)"
     );
     cluster.server.clear_faults();
@@ -121,27 +121,27 @@ fn what_the_server_refuses_is_told_in_its_words() {
     assert!(matches!(error, Error::Unknown(_)), "{error}");
     answer(429);
     let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
-    assert!(words(&error).contains("too many requests"), "{error}");
+    assert!(chain(&error).contains("too many requests"), "{error}");
     assert!(matches!(error, Error::Store(_)), "{error}");
-    // Neither is asked for again by the client on its own.
+    // The client does not repeat a request.
     assert_eq!(cluster.server.count("create", "ipaddresses"), 2);
 }
 
 #[test]
-fn a_server_that_says_nothing_is_given_up() {
+fn a_request_without_response_times_out() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     cluster.server.hang_connections(true);
     let client = cluster.client().with_timeout(BRIEF);
     let error = client.repair(later(), &mut |_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "list IPAddresses: no answer: none within 100ms"
+        "list IPAddresses: no response: timeout after 100ms"
     );
     assert!(error.is_unknown());
 }
 
 #[test]
-fn a_conflict_is_tried_again() {
+fn a_change_is_repeated_after_a_conflict() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     let conflict = || cluster.server.faults(|faults| faults.conflicts = 1);
@@ -155,7 +155,7 @@ fn a_conflict_is_tried_again() {
 }
 
 #[test]
-fn without_a_connection_nothing_was_done() {
+fn a_failed_connection_is_not_an_unknown_outcome() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     allocator.refresh().unwrap();
@@ -170,7 +170,7 @@ fn without_a_connection_nothing_was_done() {
 }
 
 #[test]
-fn a_connection_that_was_closed_meanwhile_is_made_again() {
+fn a_closed_connection_is_reopened() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let mut allocator = cluster.allocator();
     for round in 0..5 {
@@ -186,7 +186,7 @@ fn a_connection_that_was_closed_meanwhile_is_made_again() {
 }
 
 #[test]
-fn it_works_within_a_runtime_and_beside_it() {
+fn calls_work_within_and_outside_of_a_runtime() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let runtime = Runtime::new().unwrap();
     let kubeconfig = cluster.kubeconfig();
@@ -205,7 +205,7 @@ fn it_works_within_a_runtime_and_beside_it() {
 }
 
 #[test]
-fn credentials_that_are_of_no_use_are_named() {
+fn errors_name_invalid_credentials() {
     let cluster = Cluster::with(&["10.0.0.0/16"]);
     let path = cluster.kubeconfig().with_file_name("missing");
     let said = |path: &Path| Client::open(Some(path)).unwrap_err().to_string();
@@ -226,7 +226,7 @@ fn credentials_that_are_of_no_use_are_named() {
     );
 }
 
-/// Waits until no connection to a server is open at both ends any more.
+/// Waits until no established connection to a server is left.
 fn wait_for_the_end(cluster: &Cluster) {
     let port = cluster.server.address().port();
     let is_open = || {

@@ -1,4 +1,4 @@
-//! Services and addresses that do not agree, and are made to.
+//! Tests of repair.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use vipline_service_ip_kube::{Client, Reason};
 
 use crate::cluster::{Cluster, address, cidr, later, service};
 
-/// Repairs, and returns what was found.
+/// Repairs and returns the findings.
 fn repair(client: &Client) -> Vec<(Reason, String)> {
     let mut found = Vec::new();
     let tell = &mut |finding: &vipline_service_ip_kube::Finding| {
@@ -25,7 +25,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn addresses_become_what_services_say() {
+fn addresses_are_reconciled_with_services() {
     let cluster = Cluster::with(&["10.0.0.0/24", "fd00::/112"]);
     let mut odd = address("10.0.0.4", "odd");
     odd["spec"]["parentRef"]["resource"] = "gateways".into();
@@ -91,7 +91,7 @@ fn addresses_become_what_services_say() {
 }
 
 #[test]
-fn two_services_with_one_address_are_left_to_people() {
+fn two_services_with_one_address_are_reported_and_not_changed() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.apply_all([
         service("a", &["10.0.0.1"]),
@@ -106,12 +106,12 @@ fn two_services_with_one_address_are_left_to_people() {
 }
 
 #[test]
-fn what_is_being_made_is_waited_for() {
+fn an_address_without_a_service_has_a_grace_period() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.apply(address("10.0.0.1", "web"));
     let made = cluster.server.object("IPAddress", "", "10.0.0.1").unwrap();
     let client = cluster.client();
-    // Whatever time it is, this is before the address is a minute old.
+    // A time before the end of the grace period.
     let again = client.repair(SystemTime::UNIX_EPOCH, &mut |finding| {
         panic!("{finding}");
     });
@@ -122,7 +122,7 @@ fn what_is_being_made_is_waited_for() {
 }
 
 #[test]
-fn a_repair_that_somebody_was_faster_with_is_planned_anew() {
+fn a_repair_is_planned_again_after_a_conflict() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.apply_all([
         service("web", &["10.0.0.1"]),
@@ -140,13 +140,13 @@ fn a_repair_that_somebody_was_faster_with_is_planned_anew() {
 }
 
 #[test]
-fn a_repair_of_what_is_long_past_changes_nothing() {
+fn a_repair_with_an_outdated_list_changes_nothing() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster.server.apply(address("10.0.0.1", "leaked"));
     cluster.server.delete("IPAddress", "", "10.0.0.1");
     cluster.server.apply(address("10.0.0.1", "another"));
     let before = cluster.server.objects("IPAddress");
-    // The list is of the time when the first one was there.
+    // The list still contains the first address.
     cluster.server.faults(|faults| {
         faults.only = Some("ipaddresses".into());
         faults.outdated = 2;
@@ -161,7 +161,7 @@ fn a_repair_of_what_is_long_past_changes_nothing() {
 }
 
 #[test]
-fn an_answer_that_is_lost_is_an_error_and_the_next_repair_goes_on() {
+fn a_lost_response_is_an_error_and_the_next_repair_continues() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     cluster
         .server
@@ -176,7 +176,7 @@ fn an_answer_that_is_lost_is_an_error_and_the_next_repair_goes_on() {
 }
 
 #[test]
-fn an_address_that_its_service_has_in_another_form_is_left_alone() {
+fn an_address_that_its_service_has_in_another_form_is_kept() {
     let cluster = Cluster::with(&["10.0.0.0/24", "fd00::/112"]);
     cluster.server.apply_all([
         service("a", &["010.0.0.1"]),
@@ -192,7 +192,7 @@ fn an_address_that_its_service_has_in_another_form_is_left_alone() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_stops_no_repair() {
+fn unparsable_objects_do_not_prevent_repair() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let mut broken = address("10.0.0.2", "kept");
     broken["spec"] = json!({ "parentRef": "kept" });
@@ -216,8 +216,8 @@ fn an_object_that_cannot_be_read_stops_no_repair() {
     assert_eq!(
         found[1..],
         [
-            "Unreadable: IPAddress web cannot be read: it has not an address for a name; it is left out",
-            "Unreadable: ServiceCIDR wrong cannot be read: \"10.0.0\" is not a network in CIDR notation; it is left out",
+            "Unreadable: IPAddress web cannot be read: missing an address as name; ignored",
+            "Unreadable: ServiceCIDR wrong cannot be read: \"10.0.0\" is not a network in CIDR notation; ignored",
         ]
     );
     assert_eq!(known.len(), 2, "{known:?}");
@@ -230,7 +230,7 @@ fn an_object_that_cannot_be_read_stops_no_repair() {
 }
 
 #[test]
-fn a_service_that_cannot_be_read_loses_no_address() {
+fn an_unparsable_service_keeps_its_address() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
     let mut broken = service("broken", &["10.0.0.1"]);
     broken["spec"]["clusterIPs"] = 7.into();
@@ -244,9 +244,9 @@ fn a_service_that_cannot_be_read_loses_no_address() {
 }
 
 #[test]
-fn what_the_server_refuses_for_one_address_is_done_for_the_others() {
+fn a_rejected_change_does_not_prevent_changes_of_other_addresses() {
     let cluster = Cluster::with(&["10.0.0.0/24"]);
-    // No IPAddress can refer to the first one.
+    // An IPAddress cannot refer to the first Service.
     cluster.server.apply_all([
         service("a/b", &["10.0.0.1"]),
         service("b", &["10.0.0.2"]),

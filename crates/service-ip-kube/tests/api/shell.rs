@@ -1,4 +1,4 @@
-//! The example `ipam` on a cluster of Kubernetes, as one would use it.
+//! Tests of the example `ipam` with a cluster.
 
 use clap::Parser;
 
@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, address, service};
 use crate::ipam::{Arguments, run};
 
 impl Cluster {
-    /// Runs a command, and returns what it prints and what goes wrong.
+    /// Runs a command. Returns its output and its error.
     fn ipam(&self, line: &str) -> (String, String) {
         let kubeconfig = self.kubeconfig();
         let line = format!(
@@ -63,13 +63,13 @@ fn addresses_are_allocated_shown_and_released() {
 }
 
 #[test]
-fn what_is_repaired_is_printed() {
+fn findings_of_repair_are_printed() {
     let cluster = Cluster::with(&["10.0.0.0/27"]);
     cluster.server.apply(service("web", &["10.0.0.1"]));
     let (printed, error) = cluster.ipam("repair");
     assert_eq!(
         printed,
-        "ClusterIPNotAllocated: Service default/web: 10.0.0.1 is not allocated; it is allocated again\n"
+        "ClusterIPNotAllocated: Service default/web: 10.0.0.1 is not allocated; allocating it\n"
     );
     assert_eq!(error, "");
     cluster.server.apply(address("web", "web"));
@@ -77,7 +77,7 @@ fn what_is_repaired_is_printed() {
     assert_eq!(error, "");
     assert_eq!(
         printed,
-        "Unreadable: IPAddress web cannot be read: it has not an address for a name; it is left out\n"
+        "Unreadable: IPAddress web cannot be read: missing an address as name; ignored\n"
     );
     let (printed, error) = cluster.ipam("show");
     assert_eq!(error, "");
