@@ -84,8 +84,8 @@ impl ServiceCidr {
         self.deleted.is_none() && self.ready().is_none_or(is_true)
     }
 
-    /// Returns the conditions with another word on whether it gives addresses,
-    /// unless that is said already.
+    /// Returns the conditions with an updated condition `Ready`, or `None` if it is
+    /// already up to date.
     pub(crate) fn with_ready(
         &self,
         status: &str,

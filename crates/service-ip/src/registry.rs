@@ -320,7 +320,7 @@ mod tests {
                 self.conflicts -= 1;
                 let mut other = Registry::new(self.store.clone());
                 let allocated = other.allocate(&ServiceRef::new("other", "other"), &mut || 0);
-                allocated.expect("there is room");
+                allocated.expect("the range is not full");
             }
             self.store.commit(base, change, after)
         }

@@ -36,7 +36,7 @@ fn dual(addresses: &[&str]) -> AddressSpec {
     }
 }
 
-/// Returns what is taken, of both families.
+/// Returns the allocated addresses of both families.
 fn taken(cluster: &mut ServiceAddresses<Addresses, Memory<Addresses>>) -> Vec<String> {
     let mut taken = Vec::new();
     for family in DUAL {
@@ -98,7 +98,11 @@ fn new_addresses_are_reverted_and_former_addresses_are_released_on_commit() {
     let plan = single.plan(DUAL, Some(&before)).unwrap();
     let kept = cluster.assign(&plan, &web, &mut zero).unwrap();
     assert_eq!(kept.addresses, before.addresses[..1]);
-    assert_eq!(taken(&mut cluster).len(), 2, "it is not stored yet");
+    assert_eq!(
+        taken(&mut cluster).len(),
+        2,
+        "the Service is not stored yet"
+    );
     assert!(cluster.revert(kept.clone(), &web).is_empty());
     assert_eq!(taken(&mut cluster).len(), 2);
     assert!(cluster.commit(kept, &web).is_empty());

@@ -65,7 +65,7 @@ impl Dice {
     pub fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         let sides = u8::try_from(choices.len()).expect("choices are few");
         let choice = choices.get(usize::from(self.roll(sides)));
-        choice.expect("there is a choice").clone()
+        choice.expect("at least one choice").clone()
     }
 
     /// Returns a random event.

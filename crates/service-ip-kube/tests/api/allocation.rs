@@ -279,7 +279,7 @@ fn only_ready_service_cidrs_are_used_for_allocation() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert_eq!(reserve("10.0.0.1"), "taken", "nobody said anything");
+    assert_eq!(reserve("10.0.0.1"), "taken", "without the condition Ready");
     assert_eq!(reserve("10.1.0.1"), "not in range");
     cluster.server.apply(ready("more", "False"));
     assert_eq!(reserve("10.1.0.1"), "not ready");

@@ -34,21 +34,25 @@ fn a_lost_response_is_unknown_and_repair_releases_the_address() {
     lose();
     let error = allocator.allocate(&owner("web"), &mut || 0).unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error}");
-    let told = chain(&error);
+    let text = chain(&error);
     assert!(
-        told.contains("create IPAddress 10.0.1.1: no response: "),
-        "{told}"
+        text.contains("create IPAddress 10.0.1.1: no response: "),
+        "{text}"
     );
     let [(lost, _)] = &*cluster.addresses() else {
-        panic!("it was made")
+        panic!("one address is allocated")
     };
 
     let next = allocator.allocate(&owner("web"), &mut || 0).unwrap();
-    assert_ne!(next.to_string(), *lost, "it is taken, as all is read anew");
+    assert_ne!(
+        next.to_string(),
+        *lost,
+        "the address is allocated after a new list"
+    );
     lose();
     let error = allocator.release(next, &owner("web")).unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error}");
-    assert_eq!(cluster.addresses().len(), 1, "it was done");
+    assert_eq!(cluster.addresses().len(), 1, "the request was applied");
 
     let mut found = Vec::new();
     let repaired = cluster

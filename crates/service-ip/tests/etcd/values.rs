@@ -80,7 +80,7 @@ fn a_conflict_returns_the_current_state_and_changes_nothing() {
     let [mut one, mut other] = [(); 2].map(|()| server.store(&server.cluster(), KEY));
     server.inside(|| {
         let base = one.load().unwrap();
-        assert_eq!(base.version, Version(0), "there is nothing");
+        assert_eq!(base.version, Version(0), "the key does not exist");
         let (change, after) = take(&base, "10.0.0.1");
         let first = one.commit(base.version, &change, &after).unwrap();
         // The other registry has not loaded the state.

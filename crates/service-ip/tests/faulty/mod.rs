@@ -127,7 +127,7 @@ impl<P: Pool + Clone> Store<P> for Faulty<P> {
 /// that allocated items were free.
 fn apply<P: Pool>(snapshot: &mut Snapshot<P>, change: &Change<P::Item>) {
     for (item, owner) in &change.freed {
-        assert!(snapshot.pool.release(*item), "{item} was taken");
+        assert!(snapshot.pool.release(*item), "{item} is allocated");
         assert_eq!(snapshot.owners.remove(item), *owner, "{item}");
     }
     for (item, owner) in &change.taken {

@@ -123,7 +123,7 @@ pub(crate) fn ports(store: &mut Store, family: Family) -> Vec<Arc<ServicePort>> 
 pub(crate) fn only_port(store: &mut Store) -> Arc<ServicePort> {
     let ports = ports(store, Family::V4);
     assert_eq!(ports.len(), 1, "{ports:?}");
-    ports.into_iter().next().expect("there is one")
+    ports.into_iter().next().expect("one port")
 }
 
 /// Shows changes as one line each.
