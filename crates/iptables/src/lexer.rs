@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rule::{Problem, RuleError};
+use crate::rule_error::{Problem, RuleError};
 
 /// Splits text into words like `iptables-restore`.
 #[derive(Clone, Debug)]

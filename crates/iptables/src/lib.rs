@@ -42,8 +42,6 @@
 
 mod name;
 
-mod family;
-
 mod lexer;
 
 mod quote;
@@ -66,6 +64,10 @@ pub mod matches;
 
 pub mod targets;
 
+mod transport;
+
+mod rule_error;
+
 mod rule;
 
 mod object;
@@ -74,7 +76,7 @@ mod restore;
 
 mod state;
 
-mod parse;
+mod document_error;
 
 mod tables;
 
@@ -95,18 +97,19 @@ mod error;
 pub use address::Network;
 pub use client::Client;
 pub use direction::{Direction, SetDirections};
+pub use document_error::{Expected, LineError, ParseError};
 pub use error::{Committed, DocumentLine, Error};
-pub use family::Family;
 pub use name::{ChainName, InvalidName, TableName};
 pub use negatable::Negatable;
 pub use number::{Masked, Ports, Range};
 pub use object::{Chain, Contents, Key, Object, Position, Rules, SharedRule};
-pub use parse::{Expected, LineError, ParseError};
-pub use protocol::{Protocol, Transport};
+pub use protocol::Protocol;
 pub use restore::{Restore, jump_target};
-pub use rule::{Rule, RuleError};
+pub use rule::Rule;
+pub use rule_error::RuleError;
 pub use state::ObjectsError;
 pub use tables::{
     ChainLine, CommandLine, Counters, Line, Policy, RuleLine, Table, TableLine, Tables,
 };
-pub use version::{Variant, Version};
+pub use transport::Transport;
+pub use version::{Family, Variant, Version};

@@ -15,7 +15,8 @@ use crate::negatable::Negatable;
 use crate::options::{Parsed, Unsupported, Values, set_once};
 use crate::protocol::Protocol;
 use crate::quote::is_bare;
-use crate::rule::{Problem, Rule, RuleError};
+use crate::rule::Rule;
+use crate::rule_error::{Problem, RuleError};
 use crate::targets::Target;
 
 /// Number of options of a complete extension: larger than any real number.

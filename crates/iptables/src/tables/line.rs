@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::document_error::{Expected, LineError};
 use crate::name::MAX_NAME;
-use crate::parse::{Expected, LineError};
 use crate::{Rule, RuleError};
 
 /// Word separators.

@@ -1,7 +1,5 @@
 //! Typed rules.
 
-mod error;
-
 mod parse;
 
 #[cfg(test)]
@@ -15,11 +13,9 @@ use crate::matches::{Comment, Match};
 use crate::negatable::Negatable;
 use crate::protocol::Protocol;
 use crate::quote::Bare;
+use crate::rule_error::RuleError;
 use crate::targets::Target;
 use crate::{ChainName, Family};
-
-pub(crate) use error::Problem;
-pub use error::RuleError;
 
 /// A rule without its chain: the text after `-A CHAIN` of a saved line.
 ///

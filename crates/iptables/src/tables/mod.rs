@@ -4,6 +4,8 @@ mod line;
 
 mod index;
 
+mod parse;
+
 use std::fmt;
 use std::slice;
 
