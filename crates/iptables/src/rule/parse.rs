@@ -98,36 +98,46 @@ impl<'a> Parser<'a> {
 
     /// Parses the next option, if any.
     fn option(&mut self) -> Result<bool, Stop> {
-        let Some(mut word) = self.words.next()? else {
+        let Some((word, negated)) = self.next_option()? else {
             self.close()?;
             return Ok(false);
         };
-        let negated = !word.quoted && word.text == "!";
-        if negated {
-            word = self.value(word.start)?;
-        }
-        if !word.text.starts_with('-') {
-            return Err(self.error(word.start, Problem::UnexpectedWord).into());
-        }
         match &*word.text {
             "-m" | "--match" => self.open_match(&word, negated)?,
             "-j" | "--jump" => self.open_target(&word, negated, Target::open)?,
             "-g" | "--goto" => self.open_target(&word, negated, |name| {
                 ChainName::new(name).ok().map(Target::Goto)
             })?,
-            option => {
-                let head = self.head(option, word.start, negated);
-                if matches!(head, Ok(false)) {
-                    self.hand_out(word.text, negated)?;
-                } else {
-                    // If it is unsupported, no match or target before it can contain
-                    // it.
-                    self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
-                    head?;
-                }
-            }
+            _ => self.plain_option(word, negated)?,
         }
         Ok(true)
+    }
+
+    /// Returns the next option and whether it is negated.
+    fn next_option(&mut self) -> Result<Option<(Word<'a>, bool)>, RuleError> {
+        let Some(mut word) = self.words.next()? else {
+            return Ok(None);
+        };
+        let negated = !word.quoted && word.text == "!";
+        if negated {
+            word = self.value(word.start)?;
+        }
+        if !word.text.starts_with('-') {
+            return Err(self.error(word.start, Problem::UnexpectedWord));
+        }
+        Ok(Some((word, negated)))
+    }
+
+    /// Parses an option of the rule itself, or of a match or target.
+    fn plain_option(&mut self, word: Word<'a>, negated: bool) -> Result<(), Stop> {
+        let head = self.head(&word.text, word.start, negated);
+        if matches!(head, Ok(false)) {
+            return Ok(self.hand_out(word.text, negated)?);
+        }
+        // If it is unsupported, no match or target before it can contain it.
+        self.mixed |= self.rule.target.is_some() || !self.rule.matches.is_empty();
+        head?;
+        Ok(())
     }
 
     /// Parses an option of the rule itself, if it is one.
@@ -150,12 +160,8 @@ impl<'a> Parser<'a> {
                 fill(&mut self.rule.out_interface, interface)?;
             }
             "-p" | "--protocol" | "--proto" => {
-                let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Unsupported)?;
-                let wanted = (protocol != Protocol(0)).then(|| Negatable::new(negated, protocol));
-                if negated && wanted.is_none() {
-                    return Err(Stop::Unsupported);
-                }
-                fill(&mut self.rule.protocol, wanted)?;
+                let protocol = self.protocol(at, negated)?;
+                fill(&mut self.rule.protocol, protocol)?;
             }
             "-f" | "--fragment" | "--fragments" => {
                 set_once(&mut self.rule.fragment, Negatable::new(negated, ()))?;
@@ -188,6 +194,16 @@ impl<'a> Parser<'a> {
             return Err(Stop::Unsupported);
         }
         Ok((negated || name != "+").then(|| Negatable::new(negated, name)))
+    }
+
+    /// Parses a protocol. Any protocol is no condition, and cannot be negated.
+    fn protocol(&mut self, at: usize, negated: bool) -> Result<Option<Negatable<Protocol>>, Stop> {
+        let protocol = Protocol::parse(&self.value(at)?.text).ok_or(Unsupported)?;
+        match protocol {
+            Protocol(0) if negated => Err(Stop::Unsupported),
+            Protocol(0) => Ok(None),
+            protocol => Ok(Some(Negatable::new(negated, protocol))),
+        }
     }
 
     fn open_match(&mut self, option: &Word<'_>, negated: bool) -> Result<(), Stop> {
@@ -266,22 +282,11 @@ impl<'a> Parser<'a> {
     fn hand_out(&mut self, word: Cow<'a, str>, negated: bool) -> Result<(), Unsupported> {
         let (option, inline) = split(word);
         let mut values = Values::new(&mut self.words, self.given, negated, inline);
-        let taken = match self.open {
-            Open::Head => false,
-            Open::Match => match self.rule.matches.last_mut() {
-                Some(last) => last.parse_option(&option, &mut values)?,
-                None => false,
-            },
-            Open::Target => match &mut self.rule.target {
-                Some(target) => target.parse_option(&option, &mut values)?,
-                None => false,
-            },
-        };
-        if taken {
+        if parse_open(&mut self.rule, self.open, &option, &mut values)? {
             self.given += 1;
             return values.finish();
         }
-        let late = take_late(&mut self.rule, &option, &mut values);
+        let late = parse_late(&mut self.rule, &option, &mut values);
         // The rule may have changed even if the option was rejected.
         self.mixed |= !matches!(late, Ok(false));
         match late? {
@@ -348,9 +353,29 @@ fn fill<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), Unsupported> {
     Ok(())
 }
 
+/// Parses an option of the open match or target, if it has this option.
+fn parse_open<'a>(
+    rule: &mut Rule<'a>,
+    open: Open,
+    option: &str,
+    values: &mut Values<'_, 'a>,
+) -> Parsed {
+    match open {
+        Open::Head => Ok(false),
+        Open::Match => match rule.matches.last_mut() {
+            Some(last) => last.parse_option(option, values),
+            None => Ok(false),
+        },
+        Open::Target => match &mut rule.target {
+            Some(target) => target.parse_option(option, values),
+            None => Ok(false),
+        },
+    }
+}
+
 /// Parses an option of an earlier match or target, or of a match that the protocol
 /// implies.
-fn take_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
+fn parse_late<'a>(rule: &mut Rule<'a>, option: &str, values: &mut Values<'_, 'a>) -> Parsed {
     values.set_given(CLOSED);
     if let Some(target) = &mut rule.target {
         if target.parse_option(option, values)? {
