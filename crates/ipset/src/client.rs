@@ -39,21 +39,21 @@ impl Client {
     pub fn open() -> Result<Self, Error> {
         let mut socket = Socket::open(Protocol::Netfilter).map_err(Error::from_netlink)?;
         let request = Request::protocol();
-        let mut spoken = None;
+        let mut supported = None;
         let answer = socket.request(request.ty, request.flags, &request.payload, |message| {
-            spoken = Some(wire::protocols(message.payload)?);
+            supported = Some(wire::protocols(message.payload)?);
             Ok::<(), vipline_netlink::Error>(())
         });
         answer.map_err(|error| match error {
-            vipline_netlink::Error::Kernel(refusal) => match refusal.errno {
+            vipline_netlink::Error::Kernel(rejection) => match rejection.errno {
                 Errno::PERM => Error::Denied,
                 errno => Error::Unsupported { errno: Some(errno) },
             },
             other => Error::from_netlink(other),
         })?;
-        let spoken = spoken.ok_or(Error::Timeout)?;
-        let protocol = *spoken.end().min(wire::PROTOCOLS.end());
-        if !spoken.contains(&protocol) || !wire::PROTOCOLS.contains(&protocol) {
+        let supported = supported.ok_or(Error::Timeout)?;
+        let protocol = *supported.end().min(wire::PROTOCOLS.end());
+        if !supported.contains(&protocol) || !wire::PROTOCOLS.contains(&protocol) {
             return Err(Error::Unsupported { errno: None });
         }
         Ok(Self { socket, protocol })
@@ -107,7 +107,7 @@ impl Client {
     pub fn list(&mut self, name: &Name) -> Result<SetDump, Error> {
         let sets = self.read("list", Some(name), false)?;
         let listed = sets.into_iter().next();
-        listed.ok_or_else(|| refused("list", name, Reason::Missing))
+        listed.ok_or_else(|| kernel_error("list", name, Reason::Missing))
     }
 
     /// Reads the header of a set: its type, family and revision only.
@@ -118,12 +118,12 @@ impl Client {
     pub fn header(&mut self, name: &Name) -> Result<Set, Error> {
         let mut decoder = DumpDecoder::new();
         let request = Request::header(self.protocol, name);
-        self.ask(&request, |payload| decoder.push(payload))
-            .map_err(|error| unanswered("header of", name, error))?;
+        self.request(&request, |payload| decoder.push(payload))
+            .map_err(|error| query_error("header of", name, error))?;
         let first = decoder.finish().into_iter().next();
         first
             .map(|listed| listed.set)
-            .ok_or_else(|| refused("header of", name, Reason::Missing))
+            .ok_or_else(|| kernel_error("header of", name, Reason::Missing))
     }
 
     /// Returns the revisions of a set type that the kernel supports.
@@ -138,11 +138,11 @@ impl Client {
     ) -> Result<RangeInclusive<u8>, Error> {
         let request = Request::revisions(self.protocol, set_type, family);
         let mut revisions = None;
-        let answer = self.ask(&request, |payload| {
+        let answer = self.request(&request, |payload| {
             revisions = Some(wire::revisions(payload)?);
             Ok(())
         });
-        answer.map_err(|error| unanswered("revisions of", set_type, error))?;
+        answer.map_err(|error| query_error("revisions of", set_type, error))?;
         revisions.ok_or(Error::Timeout)
     }
 
@@ -154,13 +154,13 @@ impl Client {
     /// [`Error::Kernel`] if the set does not exist or cannot hold such an entry.
     pub fn test(&mut self, entry: &Entry) -> Result<bool, Error> {
         let request = Request::test(self.protocol, entry);
-        match self.ask(&request, |_| Ok(())) {
+        match self.request(&request, |_| Ok(())) {
             Ok(()) => Ok(true),
-            Err(vipline_netlink::Error::Kernel(refusal)) => {
-                match self.reason(&refusal, &entry.set, Some(entry), true) {
+            Err(vipline_netlink::Error::Kernel(rejection)) => {
+                match self.reason(&rejection, &entry.set, Some(entry), true) {
                     Err(error) => Err(error),
-                    Ok(Reason::Missing) if refusal.errno != Errno::NOENT => Ok(false),
-                    Ok(reason) => Err(refused("test", entry, reason)),
+                    Ok(Reason::Missing) if rejection.errno != Errno::NOENT => Ok(false),
+                    Ok(reason) => Err(kernel_error("test", entry, reason)),
                 }
             }
             Err(error) => Err(Error::from_netlink(error)),
@@ -186,44 +186,50 @@ impl Client {
     /// After an error, the number of applied commands is unknown.
     /// A rejected command is not an error, except for [`Error::Denied`].
     pub fn commit_each(&mut self, commands: &Commands) -> Result<Vec<RejectedCommand>, Error> {
-        let (all, mut done, mut refusals) = (commands.as_slice(), 0, Vec::new());
+        let (all, mut done, mut rejections) = (commands.as_slice(), 0, Vec::new());
         while done < all.len() {
             match self.run(all, done) {
                 Ok(()) => break,
                 Err(Error::Rejected { index, reason, .. }) => {
                     let command = all.get(index).cloned();
-                    refusals.extend(command.map(|it| RejectedCommand::new(index, it, reason)));
+                    rejections.extend(command.map(|it| RejectedCommand::new(index, it, reason)));
                     done = index + 1;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(refusals)
+        Ok(rejections)
     }
 
     /// Sends the commands from an index on, up to the first rejected one.
     fn run(&mut self, all: &[Command], mut done: usize) -> Result<(), Error> {
         while let Some(rest) = all.get(done..).filter(|rest| !rest.is_empty()) {
-            // Line numbers start at 1 in each message: the kernel takes 0 as no
-            // line.
-            let newest = self.newest(rest.first())?;
-            let first = newest.as_ref().map_or(rest, std::slice::from_ref);
-            let (request, count) = wire::encode(first, 1, self.protocol);
-            match (request, rest.first()) {
-                (Some(request), _) => {
-                    if let Err(error) = self.ask(&request, |_| Ok(())) {
-                        self.judge(error, rest, done, count)?;
-                    }
-                }
-                (None, Some(Command::Copy { from, to })) => {
-                    self.copy(from, to)
-                        .map_err(|error| at(error, done, rest.first()))?;
-                }
-                (None, _) => {}
-            }
-            done += count;
+            done += self.send_first(rest, done)?;
         }
         Ok(())
+    }
+
+    /// Sends the first message of the remaining commands, or copies entries.
+    ///
+    /// Returns the number of commands that were applied; `done` precede them.
+    fn send_first(&mut self, rest: &[Command], done: usize) -> Result<usize, Error> {
+        let newest = self.newest(rest.first())?;
+        let commands = newest.as_ref().map_or(rest, std::slice::from_ref);
+        // Line numbers start at 1 in each message: the kernel takes 0 as no line.
+        let (request, count) = wire::encode(commands, 1, self.protocol);
+        match (request, rest.first()) {
+            (Some(request), _) => {
+                if let Err(error) = self.request(&request, |_| Ok(())) {
+                    self.check_rejection(error, rest, done, count)?;
+                }
+            }
+            (None, Some(Command::Copy { from, to })) => {
+                self.copy(from, to)
+                    .map_err(|error| copy_error(error, done, rest.first()))?;
+            }
+            (None, _) => {}
+        }
+        Ok(count)
     }
 
     /// Returns the counters of the socket.
@@ -231,35 +237,27 @@ impl Client {
         self.socket.counters()
     }
 
-    /// Returns the error for the command that the kernel rejected in a message of
+    /// Returns an error for the command that the kernel rejected in a message of
     /// `count` commands.
-    fn judge(
+    ///
+    /// With `-exist`, destroying a missing set is no error.
+    fn check_rejection(
         &mut self,
         error: vipline_netlink::Error,
         rest: &[Command],
         done: usize,
         count: usize,
     ) -> Result<(), Error> {
-        let vipline_netlink::Error::Kernel(refusal) = error else {
+        let vipline_netlink::Error::Kernel(rejection) = error else {
             return Err(Error::from_netlink(error));
         };
-        let line = wire::refused_line(&refusal.request).and_then(|line| usize::try_from(line).ok());
+        let line =
+            wire::refused_line(&rejection.request).and_then(|line| usize::try_from(line).ok());
         let index = line.map_or(0, |line| line.saturating_sub(1));
         let Some(command) = rest.get(index.min(count.saturating_sub(1))) else {
             return Ok(());
         };
-        let removes = !matches!(command, Command::Create(..) | Command::Add(..));
-        let entry = match command {
-            Command::Add(entry, _) | Command::Delete(entry, _) => Some(&**entry),
-            _ => None,
-        };
-        let reason = match command {
-            // The set does not exist, so its header cannot be read.
-            Command::Create(set, _) if refusal.errno != Errno::PERM => {
-                Reason::from_errno(refusal.errno, Some(&set.set_type), false)
-            }
-            _ => self.reason(&refusal, command.set(), entry, removes)?,
-        };
+        let reason = self.command_reason(&rejection, command)?;
         if reason == Reason::Missing && matches!(command, Command::Destroy(_, Strictness::Exist)) {
             return Ok(());
         }
@@ -271,24 +269,46 @@ impl Client {
         })
     }
 
+    /// Returns the reason for the rejection of a command.
+    fn command_reason(
+        &mut self,
+        rejection: &KernelError,
+        command: &Command,
+    ) -> Result<Reason, Error> {
+        let removes = !matches!(command, Command::Create(..) | Command::Add(..));
+        let entry = match command {
+            Command::Add(entry, _) | Command::Delete(entry, _) => Some(&**entry),
+            _ => None,
+        };
+        match command {
+            // The set does not exist, so its header cannot be read.
+            Command::Create(set, _) if rejection.errno != Errno::PERM => Ok(Reason::from_errno(
+                rejection.errno,
+                Some(&set.set_type),
+                false,
+            )),
+            _ => self.reason(rejection, command.set(), entry, removes),
+        }
+    }
+
     /// Converts an error number to a reason. Reads the header of the set if the
     /// meaning depends on its type.
     fn reason(
         &mut self,
-        refusal: &KernelError,
+        rejection: &KernelError,
         set: &Name,
         entry: Option<&Entry>,
         removes: bool,
     ) -> Result<Reason, Error> {
-        if refusal.errno == Errno::PERM {
+        if rejection.errno == Errno::PERM {
             return Err(Error::Denied);
         }
-        let set = match Reason::depends_on_set(refusal.errno) {
+        let set = match Reason::depends_on_set(rejection.errno) {
             true => self.header(set).ok(),
             false => None,
         };
         let reason = Reason::from_errno(
-            refusal.errno,
+            rejection.errno,
             set.as_ref().map(|set| &set.set_type),
             removes,
         );
@@ -338,7 +358,7 @@ impl Client {
         match dump {
             Ok(Dump::Complete(decoder)) => Ok(decoder.finish()),
             Ok(Dump::Interrupted(_)) => Err(Error::Interrupted { attempts: ATTEMPTS }),
-            Err(error) => Err(unanswered(
+            Err(error) => Err(query_error(
                 operation,
                 name.map_or("all sets", Name::as_str),
                 error,
@@ -346,7 +366,7 @@ impl Client {
         }
     }
 
-    fn ask(
+    fn request(
         &mut self,
         request: &Request,
         mut each: impl FnMut(&[u8]) -> Result<(), vipline_netlink::DecodeError>,
@@ -365,23 +385,25 @@ impl AsFd for Client {
 }
 
 /// Adds the operation and its object to an error.
-fn unanswered(
+fn query_error(
     operation: &'static str,
     object: impl ToString,
     error: vipline_netlink::Error,
 ) -> Error {
     match error {
-        vipline_netlink::Error::Kernel(refusal) if refusal.errno == Errno::PERM => Error::Denied,
-        vipline_netlink::Error::Kernel(refusal) => refused(
+        vipline_netlink::Error::Kernel(rejection) if rejection.errno == Errno::PERM => {
+            Error::Denied
+        }
+        vipline_netlink::Error::Kernel(rejection) => kernel_error(
             operation,
             object,
-            Reason::from_errno(refusal.errno, None, true),
+            Reason::from_errno(rejection.errno, None, true),
         ),
         other => Error::from_netlink(other),
     }
 }
 
-fn refused(operation: &'static str, object: impl ToString, reason: Reason) -> Error {
+fn kernel_error(operation: &'static str, object: impl ToString, reason: Reason) -> Error {
     Error::Kernel {
         operation,
         object: object.to_string().into(),
@@ -390,7 +412,7 @@ fn refused(operation: &'static str, object: impl ToString, reason: Reason) -> Er
 }
 
 /// Converts an error of a copy to a rejection of the copy command.
-fn at(error: Error, index: usize, command: Option<&Command>) -> Error {
+fn copy_error(error: Error, index: usize, command: Option<&Command>) -> Error {
     match (error.reason(), command) {
         (Some(reason), Some(command)) => Error::Rejected {
             index,
